@@ -1,0 +1,75 @@
+package upstream
+
+import "errors"
+
+// Progress says how far a failed exchange had come. It decides whether the
+// request may be sent again.
+type Progress uint8
+
+const (
+	// NotSent: no byte of the request reached the SSP (DNS, dial, TLS, a queue,
+	// a write of zero bytes). Any method may be sent again.
+	NotSent Progress = iota
+	// NotProcessed: bytes were sent, and the peer has said that it did not and
+	// will not act on them (REFUSED_STREAM, a stream id above GOAWAY's, behind
+	// an announced close). Any method may be sent again. RFC 9113, section 8.7.
+	NotProcessed
+	// MaybeProcessed: the SSP may have acted on the request.
+	MaybeProcessed
+)
+
+// Error is a failed exchange, or a place that could not be had.
+type Error struct {
+	Outcome  Outcome
+	Progress Progress
+	// Stale: a reused HTTP/1 connection closed before the first byte of an
+	// answer, the keep-alive race. What is done about it is `retry.stale`.
+	Stale bool
+	// Demote: the peer breaks HTTP/2 or refuses it (421, HTTP_1_1_REQUIRED,
+	// INADEQUATE_SECURITY, protocol errors): the pool should speak HTTP/1 to
+	// it for a while.
+	Demote bool
+	// Detail is for people: the limit that was met, with its value, and the
+	// setting to change. Never bytes of a request or an answer.
+	Detail string
+	// Err is the cause, or nil.
+	Err error
+}
+
+// Error returns "outcome: detail: cause", without the parts that are empty.
+func (e *Error) Error() string {
+	s := e.Outcome.String()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// AsError returns err as an *Error; anything else becomes Internal, since
+// connections and pools return nothing but *Error.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Outcome: Internal, Progress: MaybeProcessed, Err: err}
+}
+
+// Errors without a cause of their own, kept so that failing at a high rate
+// costs no allocation.
+var (
+	// ErrDeadline: the deadline passed after the request was sent.
+	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not answer in time; see deadline and timeouts.request"}
+	// ErrDeadlineNotSent: the deadline passed before anything was sent.
+	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline and pool.max_conns"}
+	// ErrCancelled: the exchange's context ended, since another leg answered.
+	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
+	// ErrOverBudget: the answer's body did not fit into max_buffered_bytes.
+	ErrOverBudget = &Error{Outcome: Overloaded, Progress: MaybeProcessed, Detail: "the answer does not fit into what may be buffered; see server.max_buffered_bytes"}
+)

@@ -1,0 +1,207 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Method is a request method that adbuffer forwards.
+type Method uint8
+
+// The methods, and no others.
+const (
+	GET Method = iota
+	HEAD
+	POST
+)
+
+var methodNames = [...]string{GET: "GET", HEAD: "HEAD", POST: "POST"}
+
+// String returns the method as it stands on the wire.
+func (m Method) String() string { return methodNames[m] }
+
+// Idempotent reports whether the method may be sent twice. RFC 9110, section
+// 9.2.2.
+func (m Method) Idempotent() bool { return m != POST }
+
+// Request is one request as it leaves for an SSP, without what differs by
+// protocol: framing and the way fields are written. A connection reads it only
+// during Do, and never changes it.
+type Request struct {
+	Method Method
+	// Scheme is "http" or "https".
+	Scheme string
+	// Authority is the Host field, or :authority: host[:port].
+	Authority []byte
+	// Target is the origin-form request target: path and query.
+	Target []byte
+	// Fields are the end-to-end header fields as HTTP/1.1 lines, each ended by
+	// CRLF, without an empty line at the end. There is no Host, no
+	// Content-Length and nothing hop-by-hop among them, and no line is
+	// malformed: whoever builds Fields answers for that.
+	Fields []byte
+	// Body is the whole body; empty means no body.
+	Body []byte
+}
+
+// Times are the moments of an exchange. The zero time means that it did not
+// come so far.
+type Times struct {
+	Queued    time.Time // entered the pool's queue, or asked for a place
+	Lent      time.Time // was given its place
+	FirstByte time.Time // the first byte of the answer was read
+	Done      time.Time // the answer was read whole, or the exchange failed
+	// What of Queued to Lent was a dial made for this exchange. Zero for a
+	// connection that was there before.
+	DNS, TCP, TLS time.Duration
+}
+
+// Exchange is one attempt: a request, its deadline, and room for the answer.
+//
+// Who holds it: the caller, from AcquireExchange to Release. A connection that
+// must go on reading an abandoned answer into it holds it too, by Retain, and
+// gives it up by Release of its own. Whoever is last returns it to the pool;
+// until then nobody reuses its memory.
+type Exchange struct {
+	// Set by the caller before Do.
+
+	Request Request
+	// Deadline ends the exchange, wherever it is. Never zero.
+	Deadline time.Time
+	// Context, where not nil, ends the exchange early (ErrCancelled). It has no
+	// deadline of its own. Nil on the single path.
+	Context context.Context
+	// Budget bounds Response's body. Nil means no bound but the connection's.
+	Budget *Budget
+
+	// Written by Do.
+
+	// Response is the final answer (never 1xx), valid once Do returned nil. Its
+	// body is whole and unframed: no transfer coding is left. Trailers are
+	// dropped. For HEAD the body is empty and ContentLength what the SSP said.
+	Response fasthttp.Response
+	Times    Times
+	// Reused: the connection had carried a request before.
+	Reused bool
+	// Protocol is what the connection spoke.
+	Protocol Protocol
+
+	// Block is scratch memory of the caller for Request's slices; it is kept
+	// between uses. Connections leave it alone.
+	Block []byte
+
+	done     chan error  // see Done
+	timer    *time.Timer // see Wait
+	reserved int64       // bytes taken from Budget for Response's body
+	refs     atomic.Int32
+}
+
+var exchanges = sync.Pool{New: func() any {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &Exchange{done: make(chan error, 1), timer: timer}
+}}
+
+// AcquireExchange returns an empty exchange, held once.
+func AcquireExchange() *Exchange {
+	ex := exchanges.Get().(*Exchange)
+	ex.refs.Store(1)
+	return ex
+}
+
+// Retain adds a holder.
+func (ex *Exchange) Retain() { ex.refs.Add(1) }
+
+// maxKeptBytes is the largest buffer that an exchange keeps for its next use,
+// so that one huge answer does not stay in memory for ever.
+const maxKeptBytes = 64 << 10
+
+// Release gives the exchange up. After the last holder's Release nothing of it
+// may be used any more.
+func (ex *Exchange) Release() {
+	switch n := ex.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("BUG: exchange released twice")
+	}
+	ex.ReleaseBody()
+	select {
+	case <-ex.done: // completed after its caller had left
+	default:
+	}
+	ex.Request = Request{}
+	ex.Deadline, ex.Context, ex.Budget = time.Time{}, nil, nil
+	ex.Times = Times{}
+	ex.Reused, ex.Protocol = false, Unknown
+	if cap(ex.Block) > maxKeptBytes {
+		ex.Block = nil
+	}
+	// Reset hands the body's buffer to fasthttp's pool, which bounds what it
+	// keeps (SetBodySizePoolLimit).
+	ex.Response.Reset()
+	exchanges.Put(ex)
+}
+
+// Reserve takes n more bytes of the budget for Response's body, and reports
+// whether they fit. Connections call it before they read the bytes.
+func (ex *Exchange) Reserve(n int) bool {
+	if ex.Budget == nil || n <= 0 {
+		return true
+	}
+	if !ex.Budget.Reserve(int64(n)) {
+		return false
+	}
+	ex.reserved += int64(n)
+	return true
+}
+
+// TakeReserved returns how many bytes of Budget the answer holds, and leaves
+// their release to the caller.
+func (ex *Exchange) TakeReserved() int64 {
+	n := ex.reserved
+	ex.reserved = 0
+	return n
+}
+
+// ReleaseBody empties Response's body and gives its bytes back to the budget.
+func (ex *Exchange) ReleaseBody() {
+	if ex.reserved > 0 {
+		ex.Budget.Release(ex.reserved)
+		ex.reserved = 0
+	}
+	ex.Response.ResetBody()
+}
+
+// Finish tells the caller that waits in Wait that the exchange ended, with err
+// or nil. Connections whose answers are read by another goroutine call it, at
+// most once per Do; it never blocks.
+func (ex *Exchange) Finish(err error) { ex.done <- err }
+
+// Wait returns what Finish was told, or, where that comes first, ErrDeadline
+// when the deadline passes and ErrCancelled when the context ends. After
+// either of these the connection must make sure that Finish is not called, or
+// hold the exchange (Retain) until it was.
+//
+// One reused channel and one reused timer: a Wait allocates nothing.
+func (ex *Exchange) Wait() error {
+	ex.timer.Reset(time.Until(ex.Deadline))
+	var cancelled <-chan struct{}
+	if ex.Context != nil {
+		cancelled = ex.Context.Done()
+	}
+	var err error
+	select {
+	case err = <-ex.done:
+	case <-ex.timer.C:
+		return ErrDeadline // a timer that fired needs no Stop
+	case <-cancelled:
+		err = ErrCancelled
+	}
+	ex.timer.Stop()
+	return err
+}
