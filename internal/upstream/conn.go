@@ -3,7 +3,7 @@ package upstream
 // Conn is one connection to an SSP, whatever it speaks. Its methods are safe
 // for concurrent use. A pool owns it and is its [Owner].
 type Conn interface {
-	// Do sends ex.Request and reads the answer into ex.Response. It returns
+	// Do sends ex.Request and reads the answer into ex.Answer. It returns
 	// nil, or an *Error, at ex.Deadline at the latest, and at once when
 	// ex.Context ends. It may be called only with a place that the pool has
 	// lent, and calls Owner.Freed exactly once for it: before it returns, or,

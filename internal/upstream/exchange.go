@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // Method is a request method that adbuffer forwards.
@@ -48,6 +46,32 @@ type Request struct {
 	Body []byte
 }
 
+// Answer is an SSP's final answer (never 1xx), whatever protocol brought it.
+type Answer struct {
+	// Status is 200 to 599.
+	Status int
+	// Fields are the header fields as they came, in their order and spelling,
+	// as HTTP/1.1 lines, each "Name: value" ended by CRLF, without an empty
+	// line at the end; HTTP/2's pseudo-fields are not among them. The
+	// connection has checked every line: the name is a token, the value has no
+	// CR, LF or NUL, and nothing is folded. Hop-by-hop fields are still there.
+	// Trailers are not.
+	Fields []byte
+	// ContentLength is the Content-Length that the SSP stated, -1 for none. It
+	// differs from len(Body) only in answers that have no body by rule: to
+	// HEAD, and 304.
+	ContentLength int
+	// Body is whole and unframed: no transfer coding is left; a
+	// Content-Encoding is.
+	Body []byte
+}
+
+// Reset empties the answer and keeps its memory.
+func (a *Answer) Reset() {
+	a.Status, a.ContentLength = 0, -1
+	a.Fields, a.Body = a.Fields[:0], a.Body[:0]
+}
+
 // Times are the moments of an exchange. The zero time means that it did not
 // come so far.
 type Times struct {
@@ -75,16 +99,15 @@ type Exchange struct {
 	// Context, where not nil, ends the exchange early (ErrCancelled). It has no
 	// deadline of its own. Nil on the single path.
 	Context context.Context
-	// Budget bounds Response's body. Nil means no bound but the connection's.
+	// Budget bounds Answer.Body. Nil means no bound but the connection's.
 	Budget *Budget
 
 	// Written by Do.
 
-	// Response is the final answer (never 1xx), valid once Do returned nil. Its
-	// body is whole and unframed: no transfer coding is left. Trailers are
-	// dropped. For HEAD the body is empty and ContentLength what the SSP said.
-	Response fasthttp.Response
-	Times    Times
+	// Answer is valid once Do returned nil. Connections append to its slices,
+	// which are empty at first and keep their memory between uses.
+	Answer Answer
+	Times  Times
 	// Reused: the connection had carried a request before.
 	Reused bool
 	// Protocol is what the connection spoke.
@@ -96,14 +119,14 @@ type Exchange struct {
 
 	done     chan error  // see Done
 	timer    *time.Timer // see Wait
-	reserved int64       // bytes taken from Budget for Response's body
+	reserved int64       // bytes taken from Budget for Answer.Body
 	refs     atomic.Int32
 }
 
 var exchanges = sync.Pool{New: func() any {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return &Exchange{done: make(chan error, 1), timer: timer}
+	return &Exchange{Answer: Answer{ContentLength: -1}, done: make(chan error, 1), timer: timer}
 }}
 
 // AcquireExchange returns an empty exchange, held once.
@@ -141,13 +164,14 @@ func (ex *Exchange) Release() {
 	if cap(ex.Block) > maxKeptBytes {
 		ex.Block = nil
 	}
-	// Reset hands the body's buffer to fasthttp's pool, which bounds what it
-	// keeps (SetBodySizePoolLimit).
-	ex.Response.Reset()
+	if cap(ex.Answer.Body) > maxKeptBytes {
+		ex.Answer.Body = nil
+	}
+	ex.Answer.Reset()
 	exchanges.Put(ex)
 }
 
-// Reserve takes n more bytes of the budget for Response's body, and reports
+// Reserve takes n more bytes of the budget for Answer.Body, and reports
 // whether they fit. Connections call it before they read the bytes.
 func (ex *Exchange) Reserve(n int) bool {
 	if ex.Budget == nil || n <= 0 {
@@ -168,13 +192,13 @@ func (ex *Exchange) TakeReserved() int64 {
 	return n
 }
 
-// ReleaseBody empties Response's body and gives its bytes back to the budget.
+// ReleaseBody empties Answer.Body and gives its bytes back to the budget.
 func (ex *Exchange) ReleaseBody() {
 	if ex.reserved > 0 {
 		ex.Budget.Release(ex.reserved)
 		ex.reserved = 0
 	}
-	ex.Response.ResetBody()
+	ex.Answer.Body = ex.Answer.Body[:0]
 }
 
 // Finish tells the caller that waits in Wait that the exchange ended, with err
