@@ -1,0 +1,71 @@
+package config
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"io"
+)
+
+// hidden stands for a secret wherever one would be printed.
+const hidden = "(secret)"
+
+// Secret is a value that nothing prints: not fmt with any verb, not YAML, not
+// JSON. The zero Secret is empty.
+type Secret struct {
+	// A pointer, since fmt cannot call methods on a Secret in somebody's
+	// unexported field and prints the address there.
+	value *string
+}
+
+// NewSecret returns a Secret that hides value.
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	return Secret{&value}
+}
+
+// Reveal returns what is hidden. Nobody may log or print it.
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+// Empty reports whether there is no secret.
+func (s Secret) Empty() bool { return s.value == nil }
+
+// Equal compares in constant time, for equal lengths.
+func (s Secret) Equal(other Secret) bool {
+	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
+}
+
+// Matches compares with what a client sent, in constant time for equal lengths.
+// An empty Secret matches nothing.
+func (s Secret) Matches(sent []byte) bool {
+	return !s.Empty() && subtle.ConstantTimeCompare([]byte(s.Reveal()), sent) == 1
+}
+
+// String returns a fixed word, or nothing for an empty Secret.
+func (s Secret) String() string {
+	if s.Empty() {
+		return ""
+	}
+	return hidden
+}
+
+// GoString is String.
+func (s Secret) GoString() string { return s.String() }
+
+// Format writes String for every verb, %x and %#v too.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// MarshalText is String.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// MarshalJSON is String in quotes.
+func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }
+
+// MarshalYAML is String.
+func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }

@@ -1,0 +1,254 @@
+// Package config turns YAML into one valid, unchanging Config; it is the only user of viper.
+//
+// A key is one struct field here and one commented line in config/adbuffer.yaml.
+// The field's tags say the rest: yaml its name, default what an absent key
+// means, min and max its range. The operator's documentation of every key is the
+// comment in config/adbuffer.yaml, which also feeds the JSON Schema.
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config is everything an operator decides, complete and valid: defaults are
+// filled in, ssp_defaults are merged under each SSP, every range and reference is
+// checked. Nobody changes it after Load; a reload makes a new one.
+type Config struct {
+	Server   Server   `yaml:"server"`
+	Admin    Admin    `yaml:"admin"`
+	Log      Log      `yaml:"log"`
+	Deadline Deadline `yaml:"deadline"`
+	SSPs     []SSP    `yaml:"ssps"`   // at least one; names are unique
+	Routes   []Route  `yaml:"routes"` // at least one; the first match wins
+}
+
+// document is what a file may say: a Config and what is merged into it.
+type document struct {
+	Config      `yaml:",inline"`
+	SSPDefaults Settings `yaml:"ssp_defaults"`
+}
+
+// Server is the side that applications and edge nodes talk to.
+type Server struct {
+	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080"` // host:port, or unix:/path
+	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`      // of the unix socket only
+	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
+	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`                   // requests and fan-out legs
+	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"65536" max:"1099511627776"` // bodies of requests and answers
+	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                           // header and body, from the first byte
+	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
+	IdleTimeout      time.Duration  `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
+	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"1024" max:"1048576"`
+	MaxBodyBytes     int            `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
+	ReduceIdleMemory bool           `yaml:"reduce_idle_memory"`
+	TrustedProxies   []netip.Prefix `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
+	HealthPath       string         `yaml:"health_path"`                                   // "" = no readiness on the traffic port
+	ErrorDetail      bool           `yaml:"error_detail" default:"true"`
+	Drain            Drain          `yaml:"drain"`
+}
+
+// Drain is how the service stops.
+type Drain struct {
+	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, yet still accepting
+	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // for what is in flight; starts after Delay
+}
+
+// Admin is the operators' listener.
+type Admin struct {
+	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090"` // host:port
+	TokenFile     string        `yaml:"token_file"`                      // "" = no token
+	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
+
+	// Token is what TokenFile held when the config was loaded, without the
+	// newline at its end; empty if TokenFile is.
+	Token Secret `yaml:"-"`
+}
+
+// Log is what is written to standard error.
+type Log struct {
+	Level  LogLevel  `yaml:"level" default:"info"`
+	Format LogFormat `yaml:"format" default:"json"`
+	Access AccessLog `yaml:"access"`
+}
+
+// AccessLog is the log line of a single request.
+type AccessLog struct {
+	Enabled bool    `yaml:"enabled"`
+	Sample  float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of requests that get a line
+}
+
+// Deadline is how long a request may take. Default <= Max, and Default leaves more
+// than Reserve + MinBudget.
+type Deadline struct {
+	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m"`
+	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
+	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms"` // "" = no header sets it
+	OpenRTBTmax bool          `yaml:"openrtb_tmax" default:"true"`
+	Reserve     time.Duration `yaml:"reserve" default:"5ms" min:"0s" max:"10s"`
+	MinBudget   time.Duration `yaml:"min_budget" default:"5ms" min:"0s" max:"10s"`
+}
+
+// SSP is one upstream ad server.
+type SSP struct {
+	Name      string   `yaml:"name"`      // [a-z0-9_-]+
+	Endpoints []string `yaml:"endpoints"` // http or https URLs that share scheme, path and query; see URLs
+	Settings  `yaml:",inline"`
+}
+
+// Settings is what ssp_defaults may say about every SSP, and an SSP about itself.
+type Settings struct {
+	Protocol               Protocol      `yaml:"protocol" default:"auto"`
+	MaxInFlight            int           `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
+	Pool                   Pool          `yaml:"pool"`
+	Timeouts               Timeouts      `yaml:"timeouts"`
+	TLS                    ClientTLS     `yaml:"tls"`
+	Headers                Headers       `yaml:"headers"`
+	Host                   string        `yaml:"host"` // "" = the endpoint's
+	Identity               Identity      `yaml:"identity" default:"x_forwarded_for"`
+	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824"`
+	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"1024" max:"1048576"`
+	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none"`
+	RewriteTmax            bool          `yaml:"rewrite_tmax"`
+	GzipRequest            GzipRequest   `yaml:"gzip_request"`
+	QPS                    QPS           `yaml:"qps"`
+	Retry                  Retry         `yaml:"retry"`
+	Hedge                  Hedge         `yaml:"hedge"`
+	Adaptive               Adaptive      `yaml:"adaptive"`
+	Breaker                Breaker       `yaml:"breaker"`
+	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
+}
+
+// Pool is the connections to one SSP, over all its endpoints, and who may wait
+// for them. MinIdle <= MaxIdle <= MaxConns and MaxHTTP2Conns <= MaxConns.
+type Pool struct {
+	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`     // open + dialling
+	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536"` // of MaxConns; an absent key is never above it
+	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536"`                    // kept warm
+	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536"`                    // an absent key is MaxConns; 0 = a connection per request
+	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
+	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"100ms" max:"168h"`      // ±10 % jitter
+	MaxRequestsPerConn int             `yaml:"max_requests_per_conn" min:"0" max:"1000000000"`    // 0 = no limit
+	MaxPending         int             `yaml:"max_pending" default:"512" min:"-1" max:"10000000"` // 0 = no queue, -1 = only max_in_flight bounds it
+	PendingTimeout     time.Duration   `yaml:"pending_timeout" default:"50ms" min:"1ms" max:"10m"`
+	MaxDials           int             `yaml:"max_dials" default:"16" min:"1" max:"65536"` // at once
+	DialBackoff        Backoff         `yaml:"dial_backoff"`
+	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"1000000"` // HTTP/2; the peer may allow fewer
+	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024"`            // http1-pipelined
+	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent"`                    // http1-pipelined
+	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m"`                 // 0 = an abandoned exchange closes its connection
+}
+
+// Backoff is the wait after failed dials to one address: doubling from Min to Max.
+type Backoff struct {
+	Min time.Duration `yaml:"min" default:"100ms" min:"1ms" max:"1h"`
+	Max time.Duration `yaml:"max" default:"5s" min:"1ms" max:"1h"`
+}
+
+// Timeouts bound the steps of one exchange; the request's deadline bounds them all.
+type Timeouts struct {
+	Connect      time.Duration `yaml:"connect" default:"250ms" min:"1ms" max:"10m"`
+	TLSHandshake time.Duration `yaml:"tls_handshake" default:"500ms" min:"1ms" max:"10m"`
+	Request      time.Duration `yaml:"request" min:"0s" max:"10m"` // 0 = the deadline alone
+}
+
+// ClientTLS is how adbuffer proves itself to an SSP and what proof it asks for.
+// All of it is unused where the endpoints are http.
+type ClientTLS struct {
+	ServerName         string `yaml:"server_name"` // "" = the endpoint's host
+	CAFile             string `yaml:"ca_file"`     // PEM; "" = the system's authorities
+	CertFile           string `yaml:"cert_file"`   // PEM; "" = no client certificate
+	KeyFile            string `yaml:"key_file"`    // PEM; set if and only if CertFile is
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
+}
+
+// Headers says which fields cross in addition to those that always do. Remove
+// runs before Set. Names are RFC 9110 tokens in the operator's spelling.
+type Headers struct {
+	Pass   []string `yaml:"pass"`
+	Remove []string `yaml:"remove"`
+	Set    []Field  `yaml:"set"` // names are unique
+}
+
+// Field is a header field that adbuffer writes.
+type Field struct {
+	Name  string `yaml:"name"`
+	Value string `yaml:"value"`
+}
+
+// GzipRequest compresses request bodies.
+type GzipRequest struct {
+	Enabled  bool `yaml:"enabled"`
+	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies go as they are
+}
+
+// QPS is a token bucket before the pool.
+type QPS struct {
+	Limit  float64 `yaml:"limit" min:"0" max:"10000000"` // requests a second; 0 = unlimited
+	Burst  int     `yaml:"burst" min:"0" max:"10000000"` // 0 = a tenth of Limit, at least 1
+	DryRun bool    `yaml:"dry_run"`                      // count, refuse nothing
+}
+
+// Retry says which failed requests are sent again.
+type Retry struct {
+	Max   int        `yaml:"max" default:"1" min:"0" max:"10"`
+	Stale RetryStale `yaml:"stale" default:"idempotent"`
+}
+
+// Hedge sends an idempotent request twice when the first is slower than Quantile
+// of those before it.
+type Hedge struct {
+	Enabled  bool    `yaml:"enabled"`
+	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
+}
+
+// Adaptive lowers the number of requests in flight while the SSP slows down.
+type Adaptive struct {
+	Enabled bool `yaml:"enabled"`
+	Floor   int  `yaml:"floor" default:"8" min:"1" max:"10000000"` // never lower than this
+}
+
+// Breaker sheds a share of the requests to an SSP that fails.
+type Breaker struct {
+	Enabled      bool          `yaml:"enabled" default:"true"`
+	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
+	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window; below, nothing is shed
+	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0" max:"0.99"`
+	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share let through when everything fails
+	DryRun       bool          `yaml:"dry_run"`                                     // count, shed nothing
+}
+
+// Route says which requests go to which SSPs, and how.
+type Route struct {
+	Name         string     `yaml:"name"` // [a-z0-9_-]+, not "none"
+	Match        Match      `yaml:"match"`
+	Mode         Mode       `yaml:"mode" default:"single"`
+	SSPs         []RouteSSP `yaml:"ssps"` // at least one, none twice, each a name of Config.SSPs
+	ClientChoice bool       `yaml:"client_choice"`
+	OnError      OnError    `yaml:"on_error" default:"status"`
+	NoAd         NoAd       `yaml:"no_ad" default:"empty"`
+	VASTVersion  string     `yaml:"vast_version" default:"4.2"` // of NoAd vast
+	Privacy      Privacy    `yaml:"privacy" default:"none"`
+}
+
+// Match holds conditions on a request that must all be true.
+type Match struct {
+	Path   string      `yaml:"path"`   // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
+	Host   string      `yaml:"host"`   // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
+	Query  []Condition `yaml:"query"`  // raw bytes, no decoding
+	Header []Condition `yaml:"header"` // names match in any case
+}
+
+// Condition asks for a query parameter or a header field.
+type Condition struct {
+	Name  string  `yaml:"name"`
+	Value *string `yaml:"value,omitempty"` // nil = present with any value
+}
+
+// RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
+type RouteSSP struct {
+	Name      string        `yaml:"name"`
+	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, where an absent key is 1; 0 = only by client_choice
+	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
+	Secondary bool          `yaml:"secondary"`                    // parallel-all only: not waited for
+}
