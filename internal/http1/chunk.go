@@ -1,0 +1,101 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+
+	"adbuffer/internal/upstream"
+)
+
+// The chunked transfer coding, RFC 9112, section 7.1. Strict: sizes are plain
+// hexadecimal, lines end in CRLF, extensions are skipped and bounded, trailer
+// fields are checked and dropped.
+
+// maxChunkLine bounds a chunk's size with its extensions.
+const maxChunkLine = 256
+
+func (a *answerReader) readChunkSize(br *bufio.Reader, ex *upstream.Exchange) error {
+	line, n, err := a.line(br, maxChunkLine, errChunk)
+	if n == 0 || err != nil {
+		return err
+	}
+	size, digits := 0, 0
+	for _, c := range line {
+		d := hexDigit[c]
+		if d < 0 {
+			break
+		}
+		size = size<<4 | int(d)
+		if digits++; size > maxContentLength {
+			return errBodyTooLarge
+		}
+	}
+	rest := bytes.TrimLeft(line[digits:], " \t")
+	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !validValue(rest) {
+		return errChunk
+	}
+	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	if size == 0 {
+		a.phase = inTrailer
+		return nil
+	}
+	a.phase, a.left = inChunk, size
+	return a.grow(ex, size)
+}
+
+func (a *answerReader) readChunkEnd(br *bufio.Reader) error {
+	for br.Buffered() < 2 {
+		if err := a.more(br); err != nil {
+			return err
+		}
+	}
+	if b, _ := br.Peek(2); b[0] != '\r' || b[1] != '\n' {
+		return errChunk
+	}
+	br.Discard(2) //nolint:errcheck // two bytes are buffered
+	a.phase = inChunkSize
+	return nil
+}
+
+func (a *answerReader) readTrailer(br *bufio.Reader) error {
+	line, n, err := a.line(br, a.maxHead-a.trailer, errTrailer)
+	if n == 0 || err != nil {
+		return err
+	}
+	if len(line) == 0 {
+		a.phase = atEnd
+	} else if _, _, err := cutField(line); err != nil {
+		return errTrailer
+	}
+	a.trailer += n
+	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	return nil
+}
+
+// line returns the next line without its CRLF, and how many bytes it takes with
+// it. n is 0 where it has not come whole: more bytes are there now, and line is
+// to be called again. A line over limit bytes, or one with a bare LF, is tooBad.
+func (a *answerReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
+	b, _ := br.Peek(br.Buffered())
+	line, n, bare, ok := cutLine(b, 0)
+	switch {
+	case !ok && len(b) >= limit, n > limit, bare:
+		return nil, 0, tooBad
+	case !ok:
+		return nil, 0, a.more(br)
+	}
+	return line, n, nil
+}
+
+var hexDigit = func() (t [256]int8) {
+	for i := range t {
+		t[i] = -1
+	}
+	for c := '0'; c <= '9'; c++ {
+		t[c] = int8(c - '0')
+	}
+	for c := 'a'; c <= 'f'; c++ {
+		t[c], t[c-'a'+'A'] = int8(c-'a'+10), int8(c-'a'+10)
+	}
+	return t
+}()

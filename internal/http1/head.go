@@ -1,0 +1,304 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+)
+
+// framing is how the end of an answer's body is found. RFC 9112, section 6.3.
+type framing uint8
+
+const (
+	noBody framing = iota
+	fixedLength
+	chunked
+	untilClose
+)
+
+// head is what a status line and header fields say about the message and the
+// connection.
+type head struct {
+	status        int
+	http10        bool
+	close         bool // Connection: close
+	odd           bool // obs-fold, a bare LF, or Content-Length beside Transfer-Encoding: readable, but do not reuse
+	hasTE         bool
+	contentLength int // -1 for none
+}
+
+// framing returns how the body of the answer ends, for a request that was, or
+// was not, HEAD.
+func (h *head) framing(toHEAD bool) framing {
+	switch {
+	case toHEAD || h.status < 200 || h.status == 204 || h.status == 304:
+		return noBody
+	case h.hasTE:
+		return chunked
+	case h.contentLength >= 0:
+		return fixedLength
+	default:
+		return untilClose
+	}
+}
+
+// Faults of an answer's head. Their text never quotes what the peer sent.
+var (
+	errStatusLine     = errors.New("malformed status line")
+	errVersion        = errors.New("neither HTTP/1.1 nor HTTP/1.0")
+	errField          = errors.New("malformed header field")
+	errFieldValue     = errors.New("control character in a header field")
+	errFoldedFraming  = errors.New("folded framing field")
+	errContentLength  = errors.New("invalid or repeated Content-Length")
+	errTransferCoding = errors.New("a Transfer-Encoding other than one \"chunked\"")
+	errInterimFlood   = errors.New("too many 1xx answers")
+	errSwitching      = errors.New("101 without having been asked to upgrade")
+	errChunk          = errors.New("malformed chunk")
+	errTrailer        = errors.New("malformed or overlong trailer section")
+	errHeadTooLarge   = errors.New("header section over its limit")
+	errBodyTooLarge   = errors.New("body over its limit")
+)
+
+// parseHead reads one status line with its fields from the start of b. It
+// returns how many bytes they take, 0 where the end has not come yet, and
+// appends the fields' lines to fields.
+//
+// It is strict about all that could make two readers see two messages. What
+// RFC 9112 lets a proxy mend (obs-fold, a bare LF as line end) it mends, and
+// sets odd, so that the connection is not used again.
+func parseHead(b []byte, h *head, fields []byte) (int, []byte, error) {
+	line, next, odd, ok := cutLine(b, 0)
+	if !ok {
+		return 0, fields, nil
+	}
+	*h = head{contentLength: -1, odd: odd}
+	if err := h.parseStatusLine(line); err != nil {
+		return 0, fields, err
+	}
+	first, mended := next, odd
+	keep := len(fields)
+	framingField := false // the last field decided framing
+	for {
+		line, end, odd, ok := cutLine(b, next)
+		if !ok {
+			return 0, fields[:keep], nil
+		}
+		if odd {
+			h.odd = true
+			if !mended { // from here on the lines are written one by one
+				mended = true
+				fields = append(fields[:keep], b[first:next]...)
+			}
+		}
+		if len(line) == 0 {
+			if !mended {
+				fields = append(fields[:keep], b[first:next]...)
+			}
+			return end, fields, nil
+		}
+		if line[0] == ' ' || line[0] == '\t' { // obs-fold, RFC 9112, section 5.2
+			h.odd = true
+			if next == first {
+				return 0, fields, errField
+			}
+			if framingField {
+				return 0, fields, errFoldedFraming
+			}
+			if !mended {
+				mended = true
+				fields = append(fields[:keep], b[first:next]...)
+			}
+			value := bytes.Trim(line, " \t")
+			if !validValue(value) {
+				return 0, fields, errFieldValue
+			}
+			fields = append(fields[:len(fields)-2], ' ')
+			fields = append(append(fields, value...), '\r', '\n')
+			next = end
+			continue
+		}
+		name, value, err := cutField(line)
+		if err != nil {
+			return 0, fields, err
+		}
+		if framingField, err = h.note(name, value); err != nil {
+			return 0, fields, err
+		}
+		if mended {
+			fields = append(append(fields, line...), '\r', '\n')
+		}
+		next = end
+	}
+}
+
+// cutLine returns the line that starts at b[from:], without its end, where the
+// next one starts, and whether it ended in a bare LF. ok is false while the
+// line's end has not come.
+func cutLine(b []byte, from int) (line []byte, next int, bare, ok bool) {
+	i := bytes.IndexByte(b[from:], '\n')
+	if i < 0 {
+		return nil, 0, false, false
+	}
+	end := from + i
+	if i > 0 && b[end-1] == '\r' {
+		return b[from : end-1], end + 1, false, true
+	}
+	return b[from:end], end + 1, true, true
+}
+
+// parseStatusLine reads "HTTP/1.1 200 OK"; the reason phrase may be missing,
+// with or without its space.
+func (h *head) parseStatusLine(line []byte) error {
+	if len(line) < len("HTTP/1.1 200") || string(line[:7]) != "HTTP/1." || line[8] != ' ' {
+		return errStatusLine
+	}
+	switch line[7] {
+	case '1':
+	case '0':
+		h.http10 = true
+	default:
+		return errVersion
+	}
+	for _, c := range line[9:12] {
+		if c < '0' || c > '9' {
+			return errStatusLine
+		}
+		h.status = h.status*10 + int(c-'0')
+	}
+	if h.status < 100 || h.status > 599 || len(line) > 12 && line[12] != ' ' || !validValue(line[12:]) {
+		return errStatusLine
+	}
+	return nil
+}
+
+// cutField splits a field line. The value is trimmed.
+func cutField(line []byte) (name, value []byte, err error) {
+	colon := bytes.IndexByte(line, ':')
+	if colon <= 0 {
+		return nil, nil, errField
+	}
+	for _, c := range line[:colon] {
+		if !tokenByte[c] {
+			return nil, nil, errField
+		}
+	}
+	value = line[colon+1:]
+	if !validValue(value) {
+		return nil, nil, errFieldValue
+	}
+	for len(value) > 0 && (value[0] == ' ' || value[0] == '\t') {
+		value = value[1:]
+	}
+	for len(value) > 0 && (value[len(value)-1] == ' ' || value[len(value)-1] == '\t') {
+		value = value[:len(value)-1]
+	}
+	return line[:colon], value, nil
+}
+
+// note takes what a field says about framing and the connection, and reports
+// whether it said something.
+func (h *head) note(name, value []byte) (bool, error) {
+	switch len(name) {
+	case len("Connection"):
+		if equalFold(name, "connection") {
+			h.close = h.close || hasToken(value, "close")
+			return true, nil
+		}
+	case len("Content-Length"):
+		if equalFold(name, "content-length") {
+			n, ok := parseDecimal(value)
+			if !ok || h.contentLength >= 0 {
+				return true, errContentLength
+			}
+			h.contentLength = n
+			h.odd = h.odd || h.hasTE
+			return true, nil
+		}
+	case len("Transfer-Encoding"):
+		if equalFold(name, "transfer-encoding") {
+			if h.hasTE || h.http10 || !equalFold(value, "chunked") {
+				return true, errTransferCoding
+			}
+			h.hasTE = true
+			h.odd = h.odd || h.contentLength >= 0
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// maxContentLength keeps lengths far from overflow, on any architecture.
+const maxContentLength = 1 << 30
+
+func parseDecimal(v []byte) (int, bool) {
+	if len(v) == 0 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n = n*10 + int(c-'0'); n > maxContentLength {
+			n = maxContentLength // over every limit we have
+		}
+	}
+	return n, true
+}
+
+// hasToken reports whether the comma-separated list v has the lower-case token
+// t. RFC 9110, section 5.6.1.
+func hasToken(v []byte, t string) bool {
+	for len(v) > 0 {
+		item := v
+		if i := bytes.IndexByte(v, ','); i >= 0 {
+			item, v = v[:i], v[i+1:]
+		} else {
+			v = nil
+		}
+		if equalFold(bytes.Trim(item, " \t"), t) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalFold reports whether b is the lower-case ASCII string s, in any case.
+func equalFold(b []byte, s string) bool {
+	if len(b) != len(s) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != s[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// validValue reports whether v has no control character but HTAB. RFC 9110,
+// section 5.5.
+func validValue(v []byte) bool {
+	for _, c := range v {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// tokenByte are the bytes of a token. RFC 9110, section 5.6.2.
+var tokenByte = func() (t [256]bool) {
+	for c := '0'; c <= '9'; c++ {
+		t[c] = true
+	}
+	for c := 'a'; c <= 'z'; c++ {
+		t[c], t[c-'a'+'A'] = true, true
+	}
+	for _, c := range "!#$%&'*+-.^_`|~" {
+		t[c] = true
+	}
+	return t
+}()

@@ -1,0 +1,120 @@
+// Package socket is what adbuffer does below HTTP and TLS: deadlines that are
+// armed only when they must be, a look at a socket that never blocks, and
+// reads that stop at the end of a TLS record.
+package socket
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Conn is a stream socket (TCP or unix) with cheap deadlines and a Peek. It is
+// a net.Conn; one goroutine may read while another writes, and any may set
+// deadlines or close.
+type Conn struct {
+	net.Conn
+	raw syscall.RawConn
+
+	read  deadline
+	write deadline
+
+	// records, where not nil, keeps reads within TLS records; see Records.
+	records *records
+	// nonblocking makes Read return errWouldBlock instead of waiting.
+	nonblocking atomic.Bool
+
+	// The rest belongs to Peek and to reads that do not block, which never run
+	// at the same time.
+	control func(fd uintptr) // calls the system with the fields below; made once, so that it costs no allocation
+	buf     []byte
+	one     [1]byte
+	flags   int
+	n       int
+	errno   syscall.Errno
+}
+
+// New wraps c, which must be a TCP or unix stream socket: anything that has a
+// file descriptor. A net.Conn without one (a pipe in a test) works too, but
+// its Peek sees nothing.
+func New(c net.Conn) *Conn {
+	s := &Conn{Conn: c}
+	if sc, ok := c.(syscall.Conn); ok {
+		s.raw, _ = sc.SyscallConn() // an error means that c is closed; then Peek says so
+	}
+	s.control = s.recv
+	return s
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return c.Conn.Close() }
+
+// Read reads as net.Conn does. It waits until the read deadline at the most.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.records != nil {
+		return c.records.read(p, c.readSocket)
+	}
+	return c.readSocket(p)
+}
+
+func (c *Conn) readSocket(p []byte) (int, error) {
+	if c.nonblocking.Load() {
+		return c.readNow(p)
+	}
+	for {
+		n, err := c.Conn.Read(p)
+		if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if !c.read.rearm(c.Conn.SetReadDeadline) {
+			return 0, err
+		}
+	}
+}
+
+// Write writes all of p, as net.Conn does, or fails at the write deadline.
+func (c *Conn) Write(p []byte) (int, error) {
+	done := 0
+	for {
+		n, err := c.Conn.Write(p[done:])
+		done += n
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return done, err
+		}
+		if !c.write.rearm(c.Conn.SetWriteDeadline) {
+			return done, err
+		}
+	}
+}
+
+// SetReadDeadline sets when a Read fails at the latest; the zero time is never.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.read.set(t, c.Conn.SetReadDeadline) }
+
+// SetWriteDeadline sets when a Write fails at the latest; the zero time is never.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.write.set(t, c.Conn.SetWriteDeadline) }
+
+// SetDeadline sets both.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// errWouldBlock stands for EAGAIN. crypto/tls keeps a connection usable after
+// an error only if it is a net.Error that is Temporary.
+var errWouldBlock net.Error = wouldBlock{}
+
+type wouldBlock struct{}
+
+func (wouldBlock) Error() string   { return "nothing to read now" }
+func (wouldBlock) Timeout() bool   { return true }
+func (wouldBlock) Temporary() bool { return true }
+
+// WouldBlock reports whether err is what a read that must not block returns
+// when there is nothing to read.
+func WouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }
+
+// SetNonblocking makes reads return an error for which WouldBlock is true,
+// instead of waiting. It is for a look at what has come, between exchanges.
+func (c *Conn) SetNonblocking(on bool) { c.nonblocking.Store(on) }

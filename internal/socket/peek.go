@@ -1,0 +1,69 @@
+package socket
+
+import (
+	"io"
+	"net"
+	"syscall"
+)
+
+// State is what Peek found.
+type State uint8
+
+const (
+	// Quiet: the socket is open and nothing has come.
+	Quiet State = iota
+	// Readable: bytes have come that nobody has read.
+	Readable
+	// Ended: the peer has closed, or the socket has failed or is closed.
+	Ended
+)
+
+// Peek looks at the socket without blocking and without taking a byte away.
+// It must not run at the same time as a Read.
+//
+// It costs one system call, made without telling the Go scheduler, since it
+// cannot block: 60 % of what it costs through RawConn.Read (BenchmarkPeek).
+// Deadlines do not matter to it.
+func (c *Conn) Peek() State {
+	if c.records != nil && c.records.r < c.records.w {
+		return Readable
+	}
+	if c.raw == nil {
+		return Quiet
+	}
+	c.buf, c.flags = c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT
+	err := c.raw.Control(c.control)
+	c.buf = nil
+	switch {
+	case err != nil: // closed on our side
+		return Ended
+	case c.errno == syscall.EAGAIN || c.errno == syscall.EINTR:
+		return Quiet
+	case c.errno != 0 || c.n == 0:
+		return Ended
+	default:
+		return Readable
+	}
+}
+
+// readNow reads what is there, or returns errWouldBlock.
+func (c *Conn) readNow(p []byte) (int, error) {
+	if c.raw == nil {
+		return 0, errWouldBlock
+	}
+	c.buf, c.flags = p, syscall.MSG_DONTWAIT
+	err := c.raw.Control(c.control)
+	c.buf = nil
+	switch {
+	case err != nil:
+		return 0, net.ErrClosed
+	case c.errno == syscall.EAGAIN || c.errno == syscall.EINTR:
+		return 0, errWouldBlock
+	case c.errno != 0:
+		return 0, c.errno
+	case c.n == 0 && len(p) > 0:
+		return 0, io.EOF
+	default:
+		return c.n, nil
+	}
+}

@@ -1,0 +1,81 @@
+package socket
+
+import "sync"
+
+// records keeps what TLS reads within one record.
+//
+// crypto/tls reads ahead: what the peer sent behind an answer would sit in its
+// buffer, where no look at the socket finds it, and would be taken as the
+// start of the next answer. Below it we therefore read ahead ourselves, and
+// hand over no byte beyond the end of the record in hand. After an answer,
+// whatever has come stands either here or in the socket, and Peek sees both.
+//
+// A record is a header of five bytes (type, version, length) and length bytes.
+// RFC 8446, section 5.1; the same in TLS 1.2.
+type records struct {
+	buf   []byte // from recordBuffers while there is something in it, else nil
+	r, w  int    // buf[r:w] has been read from the socket and not been handed over
+	left  int    // bytes of the record in hand that have not been handed over
+	head  [recordHeader]byte
+	nhead int // bytes of the next record's header that have been handed over
+}
+
+const (
+	recordHeader = 5
+	recordBuffer = 16 << 10
+)
+
+var recordBuffers = sync.Pool{New: func() any { b := make([]byte, recordBuffer); return &b }}
+
+func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if r.r == r.w {
+		b := recordBuffers.Get().(*[]byte)
+		n, err := socket(*b)
+		if n <= 0 {
+			recordBuffers.Put(b)
+			return 0, err
+		}
+		r.buf, r.r, r.w = *b, 0, n
+	}
+	n := 0
+	for n < len(p) && r.r < r.w {
+		if r.left == 0 && n > 0 && r.nhead == 0 {
+			break // the record ends here
+		}
+		if r.left == 0 { // within a header
+			r.head[r.nhead] = r.buf[r.r]
+			p[n] = r.buf[r.r]
+			r.nhead++
+			r.r++
+			n++
+			if r.nhead == recordHeader {
+				r.left, r.nhead = int(r.head[3])<<8|int(r.head[4]), 0
+				if r.left == 0 {
+					break
+				}
+			}
+			continue
+		}
+		m := copy(p[n:], r.buf[r.r:min(r.w, r.r+r.left)])
+		r.r += m
+		r.left -= m
+		n += m
+	}
+	if r.r == r.w {
+		r.release()
+	}
+	return n, nil
+}
+
+func (r *records) release() {
+	b := r.buf
+	r.buf, r.r, r.w = nil, 0, 0
+	recordBuffers.Put(&b)
+}
+
+// Records makes c hand over what it reads record by record, for a TLS
+// connection on top of it. It must be called before the first Read.
+func (c *Conn) Records() { c.records = new(records) }
