@@ -1,0 +1,164 @@
+package capacity
+
+import (
+	"math"
+	"time"
+)
+
+// PlanInput says what one SSP is asked for and what it is asked from. Start
+// from [DefaultPlanInput] and fill in Rate, P50, P99 and Replicas: apart from
+// the fields that say so, zero is an error and not a default. The name in
+// brackets is the one that errors use.
+type PlanInput struct {
+	Rate     float64       // [rps] requests per second to the SSP at peak, of all replicas together
+	P50, P99 time.Duration // [p50, p99] quantiles of the time that a place is held
+	Replicas int           // [replicas] processes that share the rate evenly
+
+	WaitingShare float64       // [waiting-share] share of requests that may wait, between 0 and 1
+	SlowHold     time.Duration // [slow-hold] mean hold on a bad day; 0 = the longer of 2.5 × P50 and twice the mean
+	Streams      int           // [streams] requests at once on one HTTP/2 connection
+
+	ClientConns     int           // [client-connections] connections of one replica's clients; 0 = one for each place
+	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
+	PortsPerAddress int           // [ports] ephemeral ports of one source address
+	SourceAddresses int           // [source-addresses] addresses that all replicas leave from (NAT); 0 = each replica has its own
+	SSPAddresses    int           // [ssp-addresses] addresses that the SSP answers on
+	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
+}
+
+// Defaults of Linux: the hard limit the kernel gives to its first process
+// (INR_OPEN_MAX), and the ports of net.ipv4.ip_local_port_range, 32768 to 60999
+// (Documentation/networking/ip-sysctl). Distributions and container runtimes
+// often raise the first.
+const (
+	linuxFileDescriptors = 4096
+	linuxEphemeralPorts  = 60999 - 32768 + 1
+)
+
+// timeWait is how long Linux keeps the port of a connection that it closed
+// first (TCP_TIMEWAIT_LEN).
+const timeWait = 60 * time.Second
+
+// ownFileDescriptors is room for what is no connection: listeners, epoll, DNS
+// sockets, certificates, logs.
+const ownFileDescriptors = 64
+
+// DefaultPlanInput returns a PlanInput that lacks only the rate, the two
+// quantiles and the replicas.
+func DefaultPlanInput() PlanInput {
+	return PlanInput{
+		WaitingShare:    DefaultWaitingShare,
+		Streams:         100,
+		FileDescriptors: linuxFileDescriptors,
+		PortsPerAddress: linuxEphemeralPorts,
+		SSPAddresses:    1,
+		MaxAge:          10 * time.Minute,
+	}
+}
+
+// PlanResult is the size of the pools for one SSP. Fields without "Total" are
+// those of one replica.
+type PlanResult struct {
+	Rate     float64       // requests per second
+	MeanHold time.Duration // W
+	Load     float64       // L = Rate × MeanHold, places in use on average
+
+	Places       int           // N by exact Erlang C: pool.max_conns over HTTP/1
+	Saturation   float64       // L/N, the mean of pool_saturation_ratio to expect
+	Headroom     float64       // 1 − L/N
+	WaitingShare float64       // share of requests that wait with N places, at most the one allowed
+	MeanWait     time.Duration // over all requests, those that do not wait included
+	FullRate     float64       // requests per second that fill N places while W stays
+	SlowHold     time.Duration // the W of the next field
+	SlowFullRate float64       // requests per second that fill N places when W is SlowHold
+
+	// The rule of thumb beside the exact figures: what somebody gets who
+	// checks them with L + 2·√L. It is unrounded, and so is its rate.
+	RulePlaces       float64
+	RuleSlowFullRate float64 // requests per second that fill RulePlaces when W is SlowHold
+
+	HTTP2Conns      int // the fewest that carry N requests at once
+	HTTP2GrownConns int // pool.max_http2_conns with which no connection is more than half full
+
+	FileDescriptors int // that this SSP needs over HTTP/1, its clients' connections included
+	PortsPerAddress int // that HTTP/1 takes on one source address towards one address of the SSP
+
+	TotalLoad            float64 // places in use on average, what the SSP has in flight
+	TotalPlaces          int     // connections that the SSP must accept over HTTP/1
+	TotalHTTP2Conns      int     // the same over HTTP/2, at least
+	TotalHTTP2GrownConns int     // the same over HTTP/2, with HTTP2GrownConns
+	TotalSlowFullRate    float64 // requests per second that fill all pools when W is SlowHold
+
+	// Warnings are limits of the system that the plan runs into, each naming
+	// the need, the limit and what to change. Empty if there are none.
+	Warnings []string
+}
+
+// Plan sizes the pools for one SSP. It assumes Poisson arrivals, spread evenly
+// over the replicas, and lognormal holds. The error joins one [InputError] for
+// every number that cannot be; the result is then empty.
+func Plan(in PlanInput) (PlanResult, error) {
+	if err := in.validate(); err != nil {
+		return PlanResult{}, err
+	}
+	r := PlanResult{
+		Rate:     in.Rate / float64(in.Replicas),
+		MeanHold: LognormalMean(in.P50, in.P99),
+		SlowHold: in.SlowHold,
+	}
+	if r.SlowHold == 0 {
+		r.SlowHold = max(in.P50*5/2, 2*r.MeanHold)
+	}
+	r.Load = Load(r.Rate, r.MeanHold)
+
+	r.Places = Places(r.Rate, r.MeanHold, in.WaitingShare)
+	r.Saturation = r.Load / float64(r.Places)
+	r.Headroom = HeadroomRatio(r.Load, r.Places)
+	r.WaitingShare = WaitingShare(r.Rate, r.MeanHold, r.Places)
+	r.MeanWait, _ = MeanWait(r.Rate, r.MeanHold, r.Places) // Places exceeds the load
+	r.FullRate = FullRate(float64(r.Places), r.MeanHold)
+	r.SlowFullRate = FullRate(float64(r.Places), r.SlowHold)
+	r.RulePlaces = SquareRootPlaces(r.Load)
+	r.RuleSlowFullRate = FullRate(r.RulePlaces, r.SlowHold)
+
+	r.HTTP2Conns = HTTP2Conns(r.Places, in.Streams)
+	r.HTTP2GrownConns = HTTP2GrownConns(r.Places, in.Streams)
+
+	replicas := float64(in.Replicas)
+	r.TotalLoad = r.Load * replicas
+	r.TotalPlaces = r.Places * in.Replicas
+	r.TotalHTTP2Conns = r.HTTP2Conns * in.Replicas
+	r.TotalHTTP2GrownConns = r.HTTP2GrownConns * in.Replicas
+	r.TotalSlowFullRate = r.SlowFullRate * replicas
+
+	r.FileDescriptors = in.fileDescriptors(r.Places)
+	r.PortsPerAddress = in.portsPerAddress(r.Places)
+	r.Warnings = in.warnings(r)
+	return r, nil
+}
+
+// fileDescriptors counts one for each connection on either side.
+func (in PlanInput) fileDescriptors(places int) int {
+	clients := in.ClientConns
+	if clients == 0 {
+		clients = places // each place works for a client that waits on a connection of its own
+	}
+	return places + clients + ownFileDescriptors
+}
+
+// portsPerAddress counts the ports that connections between one source address
+// and one address of the SSP hold: open ones, and those closed by age within
+// timeWait. Ports are scarce only within such a pair: another address on either
+// side has all of them again.
+func (in PlanInput) portsPerAddress(places int) int {
+	replicas := 1
+	if in.SourceAddresses > 0 {
+		replicas = divideUp(in.Replicas, in.SourceAddresses)
+	}
+	open := float64(divideUp(places*replicas, in.SSPAddresses))
+	closing := 0.0
+	if in.MaxAge > 0 {
+		closing = open * timeWait.Seconds() / in.MaxAge.Seconds()
+	}
+	return int(math.Ceil(open + closing))
+}

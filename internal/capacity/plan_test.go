@@ -1,0 +1,270 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// twelveReplicas is an SSP at 20,000 requests/s with p50 80 ms and p99 250 ms.
+func twelveReplicas() PlanInput {
+	in := DefaultPlanInput()
+	in.Rate, in.P50, in.P99, in.Replicas = 20000, 80*time.Millisecond, 250*time.Millisecond, 12
+	return in
+}
+
+func mustPlan(t *testing.T, in PlanInput) PlanResult {
+	t.Helper()
+	r, err := Plan(in)
+	if err != nil {
+		t.Fatalf("Plan(%+v): %v", in, err)
+	}
+	return r
+}
+
+func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
+	r := mustPlan(t, twelveReplicas())
+	near(t, "rate of a replica", r.Rate, 1666.6667, 0.0001)
+	near(t, "mean hold, ms", r.MeanHold.Seconds()*1e3, 90.198, 0.001)
+	near(t, "L", r.Load, 150.33, 0.005)
+	if got := math.Round(r.Load); got != 150 {
+		t.Errorf("L rounds to %v, want 150", got)
+	}
+
+	// Exact Erlang C: of 150.33 erlangs 3.11 % wait for 175 places, a little more
+	// than the 3 % allowed, and 2.57 % for 176.
+	if r.Places != 176 {
+		t.Errorf("N = %d, want 176", r.Places)
+	}
+	near(t, "share that waits for 175", WaitingShare(r.Rate, r.MeanHold, 175), 0.0311, 0.00005)
+	near(t, "share that waits for 176", r.WaitingShare, 0.0257, 0.00005)
+	near(t, "saturation", r.Saturation, 150.33/176, 0.0001)
+	near(t, "headroom", r.Headroom, 1-150.33/176, 0.0001)
+	if r.SlowHold != 200*time.Millisecond {
+		t.Errorf("slow hold = %v, want 200ms", r.SlowHold)
+	}
+	near(t, "full at 200 ms", r.SlowFullRate, 880, 1e-9)
+	near(t, "full at the mean hold", r.FullRate, 176/0.090198449, 0.001)
+
+	// The rule of thumb, unrounded: 150.33 + 2·√150.33 = 174.85 places, 175 in
+	// whole ones, and 174.85 places are full at 874.26 requests/s of 200 ms.
+	near(t, "L + 2√L", r.RulePlaces, 174.85, 0.005)
+	if got := math.Ceil(r.RulePlaces); got != 175 {
+		t.Errorf("L + 2√L rounds up to %v, want 175", got)
+	}
+	if got := math.Floor(r.RuleSlowFullRate); got != 874 {
+		t.Errorf("L + 2√L places are full at %v requests/s, want 874", got)
+	}
+
+	if r.HTTP2Conns != 2 || r.HTTP2GrownConns != 4 {
+		t.Errorf("HTTP/2 connections = %d, %d with growth at half; want 2, 4", r.HTTP2Conns, r.HTTP2GrownConns)
+	}
+	near(t, "the SSP's load", r.TotalLoad, 1803.97, 0.005)
+	if r.TotalPlaces != 2112 || r.TotalHTTP2Conns != 24 || r.TotalHTTP2GrownConns != 48 {
+		t.Errorf("totals = %d, %d, %d; want 2112, 24, 48", r.TotalPlaces, r.TotalHTTP2Conns, r.TotalHTTP2GrownConns)
+	}
+	near(t, "the SSP's full rate at 200 ms", r.TotalSlowFullRate, 12*880, 1e-6)
+	if len(r.Warnings) != 0 {
+		t.Errorf("warnings: %q", r.Warnings)
+	}
+}
+
+func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
+	in := PlanInput{
+		Rate: math.NaN(), P50: -time.Millisecond, P99: 2 * time.Hour, Replicas: 0,
+		WaitingShare: 1, SlowHold: -1, Streams: 0, ClientConns: -1, FileDescriptors: 0,
+		PortsPerAddress: 65536, SourceAddresses: -2, SSPAddresses: 0, MaxAge: time.Millisecond,
+	}
+	r, err := Plan(in)
+	if err == nil {
+		t.Fatal("Plan accepted it")
+	}
+	want := []string{
+		"rps NaN: must be between 0.001 and 1000000000 requests per second",
+		"replicas 0: must be between 1 and 1000000",
+		"p50 -1ms: must be above 0 and at most 1h0m0s",
+		"p99 2h0m0s: must be above 0 and at most 1h0m0s",
+		"waiting-share 1: must be above 0 and below 1, for example 0.03: no pool is so large that nobody ever waits",
+		"slow-hold -1ns: must be above 0 and at most 1h0m0s",
+		"streams 0: must be between 1 and 1000000000",
+		"client-connections -1: must be between 0 and 1000000000",
+		"file-descriptors 0: must be between 1 and 1000000000",
+		"ports 65536: must be between 1 and 65535",
+		"source-addresses -2: must be between 0 and 1000000000",
+		"ssp-addresses 0: must be between 1 and 1000000000",
+		"max-age 1ms: must be 0 (no limit) or at least 1s",
+	}
+	if got := err.Error(); got != strings.Join(want, "\n") {
+		t.Errorf("errors:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+	if r.Places != 0 || r.Warnings != nil {
+		t.Errorf("a refused plan has results: %+v", r)
+	}
+}
+
+func TestPlanRefusesEachImpossibleNumberAlone(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*PlanInput)
+		want  string
+	}{
+		{"rps", func(in *PlanInput) { in.Rate = 0 }, "rps 0: must be between"},
+		{"rps", func(in *PlanInput) { in.Rate = -20000 }, "rps -20000: must be between"},
+		{"rps", func(in *PlanInput) { in.Rate = math.Inf(1) }, "rps +Inf: must be between"},
+		{"rps", func(in *PlanInput) { in.Rate = 1e300 }, "rps 1e+300: must be between"},
+		{"p50", func(in *PlanInput) { in.P50 = 0 }, "p50 0s: must be above 0"},
+		{"p99", func(in *PlanInput) { in.P99 = 79 * time.Millisecond }, "p99 79ms: must not be below p50, which is 80ms"},
+		{"p99", func(in *PlanInput) { in.P50, in.P99 = time.Microsecond, 60*time.Millisecond }, "p99 60ms: is too far above p50, which is 1µs"},
+		{"replicas", func(in *PlanInput) { in.Replicas = -1 }, "replicas -1: must be between"},
+		{"replicas", func(in *PlanInput) { in.Rate = 1e9 }, "replicas 12: are too few: each would have 7516537 requests in flight"},
+		{"waiting-share", func(in *PlanInput) { in.WaitingShare = 0 }, "waiting-share 0: must be above 0"},
+		{"waiting-share", func(in *PlanInput) { in.WaitingShare = 3 }, "waiting-share 3: must be above 0 and below 1"},
+		{"waiting-share", func(in *PlanInput) { in.WaitingShare = math.NaN() }, "waiting-share NaN: must be above 0"},
+	} {
+		in := twelveReplicas()
+		c.spoil(&in)
+		_, err := Plan(in)
+		var fault *InputError
+		if !errors.As(err, &fault) {
+			t.Errorf("%s: error %v is no InputError", c.want, err)
+			continue
+		}
+		if fault.Name != c.name || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error about %s = %q, want one that starts with %q", fault.Name, err, c.want)
+		}
+	}
+}
+
+func TestPlanAcceptsATailWhoseMeanStaysBelowIt(t *testing.T) {
+	in := twelveReplicas()
+	in.P50, in.P99 = time.Microsecond, 40*time.Millisecond
+	if r := mustPlan(t, in); r.MeanHold >= in.P99 {
+		t.Errorf("mean hold %v of p99 %v", r.MeanHold, in.P99)
+	}
+}
+
+func TestPlanCountsFileDescriptorsOfBothSides(t *testing.T) {
+	in := twelveReplicas()
+	in.ClientConns = 10000
+	in.FileDescriptors = 176 + 10000 + 64
+	r := mustPlan(t, in)
+	if r.FileDescriptors != in.FileDescriptors || len(r.Warnings) != 0 {
+		t.Errorf("needs %d, warns %q; want %d and no warning: exactly enough is enough", r.FileDescriptors, r.Warnings, in.FileDescriptors)
+	}
+	in.FileDescriptors--
+	wantWarning(t, mustPlan(t, in), "file descriptors: 176 connections to the SSP and their clients need 10240 of one process, whose limit is 10239")
+
+	in.ClientConns = 0 // one for each place
+	if got := mustPlan(t, in).FileDescriptors; got != 2*176+64 {
+		t.Errorf("needs %d without known clients, want %d", got, 2*176+64)
+	}
+}
+
+func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
+	in := twelveReplicas()
+	in.Replicas, in.MaxAge = 1, 0
+	in.FileDescriptors = 1 << 20
+	in.Rate = 300000 // 27,060 erlangs: one HTTP/1 connection each
+	r := mustPlan(t, in)
+	if r.PortsPerAddress != r.Places {
+		t.Errorf("%d ports for %d connections that never age", r.PortsPerAddress, r.Places)
+	}
+	if len(r.Warnings) != 0 {
+		t.Errorf("%d ports of 28232 are no reason to warn: %q", r.PortsPerAddress, r.Warnings)
+	}
+
+	// A tenth more in TIME_WAIT: 60 s of a life of 10 minutes.
+	in.MaxAge = 10 * time.Minute
+	r = mustPlan(t, in)
+	if want := int(math.Ceil(float64(r.Places) * 1.1)); r.PortsPerAddress != want {
+		t.Errorf("%d ports, want %d", r.PortsPerAddress, want)
+	}
+	wantWarning(t, r, fmt.Sprintf("ephemeral ports: %d are needed from one source address to one address of the SSP, 28232 exist", r.PortsPerAddress))
+
+	in.SSPAddresses = 2
+	if r = mustPlan(t, in); len(r.Warnings) != 0 {
+		t.Errorf("two addresses of the SSP have twice the ports: %q", r.Warnings)
+	}
+}
+
+func TestPlanSharesPortsAmongReplicasBehindOneAddress(t *testing.T) {
+	in := twelveReplicas()
+	in.MaxAge = 0
+	for _, c := range []struct{ sources, replicasOnOne int }{{0, 1}, {12, 1}, {30, 1}, {6, 2}, {5, 3}, {1, 12}} {
+		in.SourceAddresses = c.sources
+		if got := mustPlan(t, in).PortsPerAddress; got != 176*c.replicasOnOne {
+			t.Errorf("%d source addresses for 12 replicas: %d ports, want %d", c.sources, got, 176*c.replicasOnOne)
+		}
+	}
+	in.SourceAddresses, in.PortsPerAddress = 1, 2000
+	wantWarning(t, mustPlan(t, in), "ephemeral ports: 2112 are needed")
+}
+
+func wantWarning(t *testing.T, r PlanResult, prefix string) {
+	t.Helper()
+	if len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], prefix) {
+		t.Errorf("warnings = %q, want one that starts with %q", r.Warnings, prefix)
+	}
+}
+
+func TestPlanTakesASlowHoldAboveTheMeanUnlessToldOtherwise(t *testing.T) {
+	in := twelveReplicas()
+	in.SlowHold = 500 * time.Millisecond
+	near(t, "full at 500 ms", mustPlan(t, in).SlowFullRate, 352, 1e-9)
+
+	in.SlowHold, in.P99 = 0, 8*time.Second // a tail that takes the mean past 2.5 × p50
+	r := mustPlan(t, in)
+	if r.SlowHold != 2*r.MeanHold || r.SlowHold <= in.P50*5/2 {
+		t.Errorf("slow hold = %v, want twice the mean %v", r.SlowHold, r.MeanHold)
+	}
+
+	in = twelveReplicas()
+	in.SlowHold = 50 * time.Millisecond
+	wantWarning(t, mustPlan(t, in), "slow-hold 50ms is below the mean hold 90.198")
+}
+
+// Whatever the numbers, a plan is refused with InputErrors or adds up.
+func FuzzPlanRefusesOrAddsUp(f *testing.F) {
+	f.Add(20000.0, int64(80*time.Millisecond), int64(250*time.Millisecond), 12, 0.03, int64(0), 100, 0, 4096, 28232, 0, 1, int64(10*time.Minute))
+	f.Add(0.001, int64(1), int64(1), 1_000_000, 0.999, int64(1), 1, 1, 1, 1, 1, 1, int64(time.Second))
+	f.Add(1e9, int64(time.Hour), int64(time.Hour), 1_000_000, 1e-300, int64(time.Hour), 1, 1, 1, 65535, 1, 1, int64(0))
+	f.Add(5.5e6, int64(90*time.Millisecond), int64(90*time.Millisecond), 1, 5e-324, int64(0), 1, 0, 1, 65535, 1, 1, int64(1e18))
+	f.Add(math.NaN(), int64(-1), int64(math.MinInt64), -5, math.Inf(1), int64(-1), 0, -1, 0, 0, -1, 0, int64(-1))
+	f.Fuzz(func(t *testing.T, rate float64, p50, p99 int64, replicas int, share float64, slow int64,
+		streams, clients, descriptors, ports, sources, addresses int, maxAge int64) {
+		in := PlanInput{
+			Rate: rate, P50: time.Duration(p50), P99: time.Duration(p99), Replicas: replicas,
+			WaitingShare: share, SlowHold: time.Duration(slow), Streams: streams,
+			ClientConns: clients, FileDescriptors: descriptors, PortsPerAddress: ports,
+			SourceAddresses: sources, SSPAddresses: addresses, MaxAge: time.Duration(maxAge),
+		}
+		r, err := Plan(in)
+		if err != nil {
+			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+				var fault *InputError
+				if !errors.As(e, &fault) || fault.Name == "" || fault.Value == "" || fault.Rule == "" {
+					t.Fatalf("error that does not say which, what or why: %v", e)
+				}
+			}
+			return
+		}
+		if !(r.Load > 0 && float64(r.Places) > r.Load && r.Places < MaxPlaces && r.WaitingShare <= share) {
+			t.Fatalf("load %v, places %d, share %v of %v", r.Load, r.Places, r.WaitingShare, share)
+		}
+		if r.TotalPlaces < r.Places || r.FileDescriptors <= r.Places || r.PortsPerAddress < 1 ||
+			r.MeanWait < 0 || r.SlowHold <= 0 || r.HTTP2GrownConns < r.HTTP2Conns || r.HTTP2Conns < 1 {
+			t.Fatalf("sums that do not add up: %+v", r)
+		}
+		for _, v := range []float64{r.Rate, r.FullRate, r.SlowFullRate, r.RulePlaces, r.RuleSlowFullRate, r.TotalLoad, r.TotalSlowFullRate, r.Saturation} {
+			if !(v > 0) || math.IsInf(v, 1) {
+				t.Fatalf("a figure that is no number: %+v", r)
+			}
+		}
+		if r.FullRate < r.Rate {
+			t.Fatalf("a pool that its own rate fills: %v of %v", r.FullRate, r.Rate)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package capacity
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// The queue that the formulas describe, played event by event: Poisson
+// arrivals, one FIFO queue, N servers. Seeds are fixed, so a run is repeatable;
+// the tolerance of each test is four standard errors, estimated from the run.
+
+// busyUntil is a heap of the times, in seconds, at which servers become free.
+type busyUntil []float64
+
+func (h busyUntil) Len() int           { return len(h) }
+func (h busyUntil) Less(i, j int) bool { return h[i] < h[j] }
+func (h busyUntil) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *busyUntil) Push(x any)        { *h = append(*h, x.(float64)) }
+func (h *busyUntil) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// lognormalHold draws holds, in seconds, with the given quantiles.
+func lognormalHold(rng *rand.Rand, p50, p99 time.Duration) func() float64 {
+	mu := math.Log(p50.Seconds())
+	sigma := (math.Log(p99.Seconds()) - mu) / 2.3263478740408408
+	return func() float64 { return math.Exp(mu + sigma*rng.NormFloat64()) }
+}
+
+// exponentialHold draws holds, in seconds, with the given mean.
+func exponentialHold(rng *rand.Rand, mean time.Duration) func() float64 {
+	return func() float64 { return mean.Seconds() * rng.ExpFloat64() }
+}
+
+// estimate is a mean over batches of one run.
+type estimate struct{ mean, standardError float64 }
+
+// batchMeans splits values into 25 runs, long enough to be nearly independent.
+func batchMeans(values []float64) estimate {
+	const batches = 25
+	size := len(values) / batches
+	var means []float64
+	total := 0.0
+	for b := range batches {
+		sum := 0.0
+		for _, v := range values[b*size : (b+1)*size] {
+			sum += v
+		}
+		means = append(means, sum/float64(size))
+		total += sum / float64(size)
+	}
+	mean, squares := total/batches, 0.0
+	for _, m := range means {
+		squares += (m - mean) * (m - mean)
+	}
+	return estimate{mean, math.Sqrt(squares / (batches - 1) / batches)}
+}
+
+// simulateWaiting returns the share of requests that waited and the mean wait
+// in seconds, over n requests after a start that is not counted.
+func simulateWaiting(rng *rand.Rand, rate float64, hold func() float64, servers, n int) (share, wait estimate) {
+	free := make(busyUntil, servers)
+	waited, waits := make([]float64, 0, n), make([]float64, 0, n)
+	now := 0.0
+	for i := -n / 10; i < n; i++ {
+		now += rng.ExpFloat64() / rate
+		start := max(now, free[0]) // the queue is FIFO: the next request gets the server that is free first
+		free[0] = start + hold()
+		heap.Fix(&free, 0)
+		if i < 0 {
+			continue
+		}
+		waits = append(waits, start-now)
+		if start > now {
+			waited = append(waited, 1)
+		} else {
+			waited = append(waited, 0)
+		}
+	}
+	return batchMeans(waited), batchMeans(waits)
+}
+
+// simulateLoss returns the share of requests that found no server free and left.
+func simulateLoss(rng *rand.Rand, rate float64, hold func() float64, servers, n int) estimate {
+	var busy busyUntil
+	lost := make([]float64, 0, n)
+	now := 0.0
+	for i := -n / 10; i < n; i++ {
+		now += rng.ExpFloat64() / rate
+		for len(busy) > 0 && busy[0] <= now {
+			heap.Pop(&busy)
+		}
+		full := len(busy) >= servers
+		if !full {
+			heap.Push(&busy, now+hold())
+		}
+		switch {
+		case i < 0:
+		case full:
+			lost = append(lost, 1)
+		default:
+			lost = append(lost, 0)
+		}
+	}
+	return batchMeans(lost)
+}
+
+// matches fails if want is not within four standard errors, and if the run was
+// too short to tell: those errors must stay below the given share of want.
+func (e estimate) matches(t *testing.T, what string, want, resolution float64) {
+	t.Helper()
+	if e.standardError*4 > resolution*want {
+		t.Errorf("%s: the simulation is too coarse, %v ± %v for %v", what, e.mean, 4*e.standardError, want)
+	}
+	near(t, what+" against the simulation", want, e.mean, 4*e.standardError)
+}
+
+func TestErlangCIsWhatAnMMNQueueDoes(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		rate       float64
+		hold       time.Duration
+		servers    int
+		requests   int
+		resolution float64
+	}{
+		{"1 server, half busy", 50, 10 * time.Millisecond, 1, 400_000, 0.1},
+		{"10 servers, 80 % busy", 800, 10 * time.Millisecond, 10, 400_000, 0.15},
+		{"98 servers for 80 erlangs", 1000, 80 * time.Millisecond, 98, 600_000, 0.35},
+		{"420 servers for 400 erlangs", 5000, 80 * time.Millisecond, 420, 600_000, 0.5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(7, uint64(c.servers)))
+			share, wait := simulateWaiting(rng, c.rate, exponentialHold(rng, c.hold), c.servers, c.requests)
+			share.matches(t, "share that waits", WaitingShare(c.rate, c.hold, c.servers), c.resolution)
+			mean, _ := MeanWait(c.rate, c.hold, c.servers)
+			wait.matches(t, "mean wait", mean.Seconds(), 2*c.resolution)
+		})
+	}
+}
+
+func TestErlangBIsWhatALossSystemDoesForAnyHoldTimes(t *testing.T) {
+	const p50, p99 = 80 * time.Millisecond, 250 * time.Millisecond
+	mean := LognormalMean(p50, p99)
+	const rate = 1000.0
+	servers := int(Load(rate, mean))
+	want := ErlangB(servers, Load(rate, mean))
+	rng := rand.New(rand.NewPCG(8, 1))
+	simulateLoss(rng, rate, exponentialHold(rng, mean), servers, 400_000).matches(t, "loss with exponential holds", want, 0.1)
+	simulateLoss(rng, rate, lognormalHold(rng, p50, p99), servers, 400_000).matches(t, "loss with lognormal holds", want, 0.1)
+}
+
+// With other than exponential holds Erlang C is an approximation. This bounds
+// its error where it is used: pools of the size that Places advises.
+func TestErlangCIsCloseForLognormalHolds(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		rate     float64
+		p50, p99 time.Duration
+	}{
+		{"small pool", 100, 80 * time.Millisecond, 250 * time.Millisecond},
+		{"p99 three times p50", 20000.0 / 12, 80 * time.Millisecond, 250 * time.Millisecond},
+		{"p99 ten times p50", 2000, 20 * time.Millisecond, 200 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := DefaultPlanInput()
+			in.Rate, in.P50, in.P99, in.Replicas = c.rate, c.p50, c.p99, 1
+			plan, err := Plan(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(9, 1))
+			share, wait := simulateWaiting(rng, c.rate, lognormalHold(rng, c.p50, c.p99), plan.Places, 1_000_000)
+			t.Logf("N %d: share %.4f ± %.4f, planned %.4f; wait %.1f ± %.1f µs, planned %.1f",
+				plan.Places, share.mean, 4*share.standardError, plan.WaitingShare,
+				wait.mean*1e6, 4e6*wait.standardError, plan.MeanWait.Seconds()*1e6)
+			near(t, "share that waits", plan.WaitingShare, share.mean, 4*share.standardError+0.1*share.mean)
+			near(t, "mean wait, s", plan.MeanWait.Seconds(), wait.mean, 4*wait.standardError+0.4*wait.mean)
+		})
+	}
+}
