@@ -1,58 +1,126 @@
 package httpheader
 
-import "github.com/valyala/fasthttp"
+import (
+	"slices"
+	"strings"
+)
 
-// IdentityMode is how an SSP is told whose request it is.
+// IdentityMode is how an SSP is told whose request it is, `identity`.
 type IdentityMode uint8
 
 // The modes, named as in the configuration.
 const (
-	XForwardedFor IdentityMode = iota // continue X-Forwarded-For
-	XDevice                           // set X-Device-IP and X-Device-User-Agent (VAST 4)
-	Both                              // both of the above
-	None                              // send no identity field at all
+	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto, X-Forwarded-Host,
+	// Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
+	XForwardedFor IdentityMode = iota
+	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 wants it. Other X-Device-* cross from trusted peers.
+	XDevice
+	// Both does both of the above.
+	Both
+	// None sends no identity field.
+	None
 )
 
 // NameValue is a field that a policy sets.
 type NameValue struct{ Name, Value string }
 
-// PolicyOptions says which fields of a request cross to one SSP, and of its answers back.
+// PolicyOptions says which fields of a request cross to one SSP, and which of its answer cross back.
 type PolicyOptions struct {
-	// Pass names guarded fields that may cross.
+	// Pass names guarded fields that may cross, of requests and of answers. Case does not matter.
 	Pass []string
-	// Remove names fields that never cross to the SSP.
+	// Remove names fields that never reach the SSP, in any case and with '_' read as '-'.
 	Remove []string
-	// Set lists fields that every request to the SSP has, in place of any that the client sent.
+	// Set lists fields of every request to the SSP. They replace what would else go under their names, in any
+	// case and with '_' read as '-'. Two with one name are both sent.
 	Set []NameValue
 	// Identity is how the SSP is told whose request it is.
 	Identity IdentityMode
 }
 
-// Policy is which fields cross between clients and one SSP. It does not change after NewPolicy and is safe for concurrent use.
-type Policy struct{}
+// Policy says which fields cross between clients and one SSP. It never changes and is safe for concurrent use.
+type Policy struct {
+	options PolicyOptions // what it was made from
+	pass    names         // matched through lower
+	dropped names         // what is removed or set; matched through plain
+	set     []byte        // the lines of what is set
 
-// NewPolicy returns the policy that o describes. It panics on names and values that CheckPass, CheckRemove or
-// CheckSet refuse, so that whoever reads a configuration asks them first.
-func NewPolicy(o PolicyOptions) *Policy { return &Policy{} }
+	actions [3][kinds]action // by how much the identity fields of the request are worth
 
-// With returns a policy like p that also sets the given fields, in place of what p would send under their names.
-func (p *Policy) With(set ...NameValue) *Policy { return p }
+	forwardedFor, deviceIP, deviceUserAgent bool // send them
+}
 
-// AppendRequest appends a "Name: value\r\n" line to dst for every field of f that crosses and every one that
-// the policy adds. It changes neither f nor id.
-func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte { return dst }
+// action is what a policy does with a request field of one kind.
+type action uint8
 
-// CopyResponse copies the status code and the end-to-end fields of src, an SSP's answer, to dst, the empty header of our answer.
-func (p *Policy) CopyResponse(dst, src *fasthttp.ResponseHeader) {}
+const (
+	drop action = iota
+	copyLine
+	copyIfPassed
+	shortenAddrs     // and drop what is no list of addresses
+	shortenForwarded // and drop what is not well-formed
+	shortenIfAddrs   // and copy what is no list of addresses
+)
 
-// AddResponse adds a field to h as it is: fasthttp's own Add would drop a Date.
-func AddResponse(h *fasthttp.ResponseHeader, name, value []byte) {}
+// The rows of Policy.actions.
+const (
+	untrustedPeer = iota
+	trustedPeer
+	trustedPeerTruncate
+)
 
-// CheckPass returns why name makes no sense in PolicyOptions.Pass, or nil.
-func CheckPass(name string) error { return nil }
+// NewPolicy returns the policy that o describes. What CheckPass, CheckRemove and CheckSet refuse has no effect
+// in it: whoever reads a configuration asks them first.
+func NewPolicy(o PolicyOptions) *Policy {
+	p := &Policy{options: o}
+	for _, name := range o.Pass {
+		if CheckPass(name) == nil {
+			p.pass.add(strings.ToLower(name))
+		}
+	}
+	for _, name := range o.Remove {
+		if CheckRemove(name) == nil {
+			p.dropped.add(plainName(name))
+		}
+	}
+	for _, field := range o.Set {
+		if CheckSet(field) == nil {
+			p.dropped.add(plainName(field.Name))
+			p.set = appendLine(p.set, []byte(field.Name), trim([]byte(field.Value)))
+		}
+	}
 
-// CheckRemove returns why name makes no sense in PolicyOptions.Remove, or nil.
-func CheckRemove(name string) error { return nil }
+	list := o.Identity == XForwardedFor || o.Identity == Both
+	device := o.Identity == XDevice || o.Identity == Both
+	for row := range p.actions {
+		p.actions[row][ordinary] = copyLine
+		p.actions[row][guarded] = copyIfPassed
+	}
+	if list {
+		row := &p.actions[trustedPeer]
+		row[forwarded], row[forwardedAddr], row[forwardedOther] = copyLine, copyLine, copyLine
+		row = &p.actions[trustedPeerTruncate]
+		row[forwarded], row[forwardedAddr], row[forwardedOther] = shortenForwarded, shortenAddrs, shortenIfAddrs
+	}
+	if device {
+		p.actions[trustedPeer][deviceOther] = copyLine
+		p.actions[trustedPeerTruncate][deviceOther] = shortenIfAddrs
+	}
+	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &plain)
+	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &plain)
+	p.deviceUserAgent = device && !p.dropped.has([]byte("x-device-user-agent"), &plain)
+	return p
+}
 
-// CheckSet returns why the field makes no sense in PolicyOptions.Set, or nil.
-func CheckSet(field NameValue) error { return nil }
+// With returns a policy like p that also sets the given fields, in place of all that p sends under their
+// names. It is meant for start-up: legs that must say `Accept-Encoding: identity` have a policy of their own.
+func (p *Policy) With(set ...NameValue) *Policy {
+	o := p.options
+	o.Set = slices.Clone(set)
+	for _, field := range p.options.Set {
+		replaced := func(s NameValue) bool { return plainName(s.Name) == plainName(field.Name) }
+		if !slices.ContainsFunc(set, replaced) {
+			o.Set = append(o.Set, field)
+		}
+	}
+	return NewPolicy(o)
+}

@@ -1,60 +1,255 @@
 package httpheader
 
-// DefaultMaxFields is the number of fields a request may have where RequestFields.MaxFields is 0.
-const DefaultMaxFields = 128
-
-// RequestFields holds the fields of one request, checked and classified. It is reusable and not safe for
-// concurrent use while Scan or Reset runs; afterwards any number of goroutines may read it.
-//
-// The exported fields are settings for Scan.
-type RequestFields struct {
-	// MaxFields is how many fields a request may have; 0 = DefaultMaxFields. Kept by Reset.
-	MaxFields int
-	// TimeoutName is the field in which clients send their deadline; "" = none. Kept by Reset.
-	TimeoutName string
-	// HTTP10 says the request line said HTTP/1.0: Host is optional, Transfer-Encoding is refused. Cleared by Reset.
-	HTTP10 bool
-
-	raw    []byte
-	fields []Field
-}
-
-// Reset forgets the last request and its bytes.
-func (f *RequestFields) Reset() {}
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 // Scan reads raw, the header block exactly as it came on the wire after the request line, with its final
-// empty line; empty stands for a block without fields. The error is an *Error. After an error the fields are
-// undefined until the next Scan.
+// empty line. An empty raw stands for a block without fields, as fasthttp's RawHeaders returns it. The error
+// is an *Error; after one the fields are undefined until the next Scan.
 //
 // The fields are slices of raw, which must not change while they are in use.
-func (f *RequestFields) Scan(raw []byte) error { return nil }
+func (f *RequestFields) Scan(raw []byte) error {
+	f.begin(raw)
+	maxFields := f.MaxFields
+	if maxFields <= 0 {
+		maxFields = DefaultMaxFields
+	}
+	for pos := 0; ; {
+		if pos >= len(raw) {
+			if pos == 0 {
+				break
+			}
+			return refuse(RuleUnterminated, nil)
+		}
+		nameEnd := pos
+		for nameEnd < len(raw) && plain[raw[nameEnd]] != 0 {
+			nameEnd++
+		}
+		if nameEnd == pos {
+			if raw[pos] == '\r' && len(raw) == pos+2 && raw[pos+1] == '\n' {
+				break
+			}
+			return emptyNameError(raw[pos:])
+		}
+		if nameEnd == len(raw) || raw[nameEnd] != ':' {
+			return nameError(raw[pos:], nameEnd-pos)
+		}
+		name := raw[pos:nameEnd]
 
-// Fields returns all fields in the order they came in.
-func (f *RequestFields) Fields() []Field { return f.fields }
+		start := nameEnd + 1
+		for start < len(raw) && (raw[start] == ' ' || raw[start] == '\t') {
+			start++
+		}
+		cr := valueEnd(raw, start)
+		if cr+1 >= len(raw) || raw[cr] != '\r' || raw[cr+1] != '\n' {
+			return valueError(raw, cr, name)
+		}
+		end := cr
+		for end > start && (raw[end-1] == ' ' || raw[end-1] == '\t') {
+			end--
+		}
+		if len(f.fields) == maxFields {
+			return &Error{Rule: RuleTooManyFields, Limit: maxFields}
+		}
 
-// Lookup returns the value of the first field called name, in any case. ok is false if there is none.
-func (f *RequestFields) Lookup(name string) (value []byte, ok bool) { return nil, false }
+		pos = cr + 2
+		value := raw[start:end]
+		id := identify(name)
+		// In place, because copying a Field costs as much as finding it.
+		if len(f.fields) < cap(f.fields) {
+			f.fields = f.fields[:len(f.fields)+1]
+		} else {
+			f.fields = append(f.fields, Field{})
+		}
+		field := &f.fields[len(f.fields)-1]
+		field.Name, field.Value, field.end = name, value, pos
+		field.verbatim = end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
+		field.named = false
+		field.kind = requestKinds[id]
+		if len(name) == len(f.TimeoutName) && equalFold(name, f.TimeoutName) {
+			if f.timeouts++; f.timeouts == 1 {
+				f.timeout = value
+			}
+		}
+		if id != unknownName {
+			if err := f.notice(field, id); err != nil {
+				return err
+			}
+		}
+	}
+	return f.conclude()
+}
 
-// Host returns the value of Host; nil if an HTTP/1.0 request has none.
-func (f *RequestFields) Host() []byte { return nil }
+// notice keeps what the proxy itself wants to know of a field with a known name.
+func (f *RequestFields) notice(field *Field, id nameID) error {
+	name, value := field.Name, field.Value
+	if bytes.IndexByte(name, '_') >= 0 {
+		// A look-alike. What makes a name special starts a kind above ordinary; guarded ones can be passed.
+		if field.kind != ordinary && field.kind != guarded {
+			field.kind = never
+		}
+		return nil
+	}
+	switch id {
+	case nameHost:
+		if f.hosts++; f.hosts > 1 {
+			return refuse(RuleHostRepeated, name)
+		}
+		if !isHost(value) {
+			return refuse(RuleHost, name)
+		}
+		f.host = value
+	case nameContentLength:
+		if f.contentLength >= 0 {
+			return refuse(RuleLengthRepeated, name)
+		}
+		if f.contentLength = parseLength(value); f.contentLength < 0 {
+			return refuse(RuleLength, name)
+		}
+	case nameTransferEncoding:
+		if f.chunked {
+			return refuse(RuleEncodingRepeated, name)
+		}
+		if f.HTTP10 || !equalFold(value, "chunked") {
+			return refuse(RuleEncoding, name)
+		}
+		f.chunked = true
+	case nameForwardedFor, nameDeviceIP, nameDeviceUserAgent:
+		f.identity = true
+	case nameConnection:
+		return f.addOptions(name, value)
+	case nameSSP:
+		if f.ssps++; f.ssps == 1 {
+			f.ssp = value
+		}
+	case nameContentType:
+		if f.contentType == nil {
+			f.contentType = value
+		}
+	case nameContentEncoding:
+		if f.contentEncoding == nil {
+			f.contentEncoding = value
+		}
+	case nameUserAgent:
+		if f.userAgent == nil {
+			f.userAgent = value
+		}
+	}
+	return nil
+}
 
-// ContentType returns the value of the first Content-Type, nil if there is none.
-func (f *RequestFields) ContentType() []byte { return nil }
+// addOptions keeps the names in a Connection field that are not hop-by-hop anyway.
+func (f *RequestFields) addOptions(name, value []byte) error {
+	for option := range elements(value) {
+		if equalFold(option, "close") || requestKinds[identify(option)] == never {
+			continue
+		}
+		if f.nOptions == maxOptions {
+			return &Error{Rule: RuleTooManyOptions, Field: string(name), Limit: maxOptions}
+		}
+		f.options[f.nOptions] = option
+		f.nOptions++
+	}
+	return nil
+}
 
-// ContentEncoding returns the value of the first Content-Encoding, nil if there is none.
-func (f *RequestFields) ContentEncoding() []byte { return nil }
+// conclude checks what only the whole block shows.
+func (f *RequestFields) conclude() error {
+	if f.hosts == 0 && !f.HTTP10 {
+		return refuse(RuleHostMissing, nil)
+	}
+	if f.chunked && f.contentLength >= 0 {
+		return refuse(RuleBothFramings, nil)
+	}
+	for _, option := range f.options[:f.nOptions] {
+		for i := range f.fields {
+			if sameName(f.fields[i].Name, option) {
+				f.fields[i].named = true
+			}
+		}
+	}
+	return nil
+}
 
-// UserAgent returns the value of the first User-Agent, nil if there is none.
-func (f *RequestFields) UserAgent() []byte { return nil }
+// valueEnd returns the index of the first control byte other than TAB in raw at or after i, len(raw) if there
+// is none. It looks at eight bytes at a time, which makes a Scan of a common head a third faster.
+func valueEnd(raw []byte, i int) int {
+	const ones = 0x0101010101010101
+	for i < len(raw) {
+		if i+8 <= len(raw) {
+			w := binary.LittleEndian.Uint64(raw[i:])
+			below20 := (w - ones*0x20) &^ w
+			del := w ^ ones*0x7f
+			isDel := (del - ones) &^ del
+			// Only bytes above a true hit can be marked by mistake, so the lowest mark is right.
+			hit := (below20 | isDel) & (ones * 0x80)
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(hit) >> 3
+		} else if raw[i] >= 0x20 && raw[i] != 0x7f {
+			i++
+			continue
+		}
+		if raw[i] != '\t' {
+			return i
+		}
+		i++
+	}
+	return i
+}
 
-// ContentLength returns Content-Length, or -1 if there is none.
-func (f *RequestFields) ContentLength() int64 { return -1 }
+// valueError is about the byte of raw at i, which should have been the CR of the CRLF that ends name's line.
+func valueError(raw []byte, i int, name []byte) error {
+	switch {
+	case i >= len(raw):
+		return refuse(RuleUnterminated, name)
+	case raw[i] == '\n':
+		return refuse(RuleBareLF, name)
+	case raw[i] == '\r' && i+1 == len(raw):
+		return refuse(RuleUnterminated, name)
+	case raw[i] == '\r':
+		return refuse(RuleBareCR, name)
+	}
+	return refuse(RuleValue, name)
+}
 
-// Chunked says that the body is chunked.
-func (f *RequestFields) Chunked() bool { return false }
+// emptyNameError is about a line that starts with a byte that no name has. line is not empty.
+func emptyNameError(line []byte) error {
+	switch line[0] {
+	case '\r':
+		if len(line) > 1 && line[1] != '\n' {
+			return refuse(RuleBareCR, nil)
+		}
+		return refuse(RuleUnterminated, nil)
+	case '\n':
+		return refuse(RuleBareLF, nil)
+	case ' ', '\t':
+		return refuse(RuleFold, nil)
+	case ':':
+		return refuse(RuleEmptyName, nil)
+	}
+	return nameError(line, 0)
+}
 
-// Timeout returns the value of the first field called TimeoutName, and how many there are.
-func (f *RequestFields) Timeout() (value []byte, count int) { return nil, 0 }
-
-// SSP returns the value of the first X-Adbuffer-Ssp, and how many there are.
-func (f *RequestFields) SSP() (value []byte, count int) { return nil, 0 }
+// nameError is about a line whose name is followed by something other than a colon at i.
+func nameError(line []byte, i int) error {
+	if i == len(line) {
+		return refuse(RuleUnterminated, nil)
+	}
+	shown := line
+	if end := bytes.IndexAny(line, ":\r\n"); end >= 0 {
+		shown = line[:end]
+	}
+	switch line[i] {
+	case ' ', '\t':
+		return refuse(RuleNameBlank, shown)
+	case '\r', '\n':
+		return refuse(RuleNoColon, shown)
+	}
+	return refuse(RuleName, shown)
+}

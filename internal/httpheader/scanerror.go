@@ -2,46 +2,48 @@ package httpheader
 
 import "strconv"
 
-// Rule is a rule of RFC 9112, or of ours, that a request's header block broke.
+// Rule is a rule, of RFC 9112 or of ours, that a request's header block broke.
 type Rule uint8
 
-// The rules that Scan enforces.
+// The rules that Scan enforces. Sections are RFC 9112's.
 const (
-	RuleUnterminated     Rule = iota + 1 // the block does not end with an empty line, or goes on after it
-	RuleFold                             // a line starts with a blank: obs-fold, section 5.2
-	RuleBareLF                           // LF without CR, section 2.2
-	RuleBareCR                           // CR without LF, section 2.2
+	RuleUnterminated     Rule = iota + 1 // the block does not end with its one empty line
+	RuleFold                             // a line starts with a blank: obs-fold, 5.2
+	RuleBareLF                           // LF without CR, 2.2
+	RuleBareCR                           // CR without LF, 2.2
 	RuleNoColon                          // a line without a colon
 	RuleEmptyName                        // nothing before the colon
-	RuleNameBlank                        // a blank in or after a name, section 5.1
+	RuleNameBlank                        // a blank in or after the name, 5.1
 	RuleName                             // a name that is not a token
 	RuleValue                            // NUL or another control byte in a value
-	RuleHostMissing                      // no Host in an HTTP/1.1 request, section 3.2
-	RuleHostRepeated                     // more than one Host, section 3.2
-	RuleHost                             // a Host that is no host and port
-	RuleLength                           // a Content-Length that is not one decimal number
-	RuleLengthRepeated                   // more than one Content-Length, equal or not
-	RuleEncoding                         // a Transfer-Encoding other than chunked, or in HTTP/1.0, section 6.1
-	RuleEncodingRepeated                 // more than one Transfer-Encoding
-	RuleBothFramings                     // Content-Length with Transfer-Encoding, section 6.3
-	RuleTooManyOptions                   // Connection names more fields than we keep track of
+	RuleHostMissing                      // no Host in an HTTP/1.1 request, 3.2
+	RuleHostRepeated                     // more than one Host, 3.2
+	RuleHost                             // a Host with bytes that no host and port have, 3.2
+	RuleLength                           // a Content-Length that is not one decimal number, 6.3
+	RuleLengthRepeated                   // more than one Content-Length, equal or not, 6.3
+	RuleEncoding                         // a Transfer-Encoding other than chunked, or in HTTP/1.0, 6.1
+	RuleEncodingRepeated                 // more than one Transfer-Encoding, 6.1
+	RuleBothFramings                     // Content-Length with Transfer-Encoding, 6.3
+	RuleTooManyOptions                   // Connection names more fields than maxOptions
 	RuleTooManyFields                    // more fields than RequestFields.MaxFields
 )
 
-// Error is a refused header block. Its text is safe to send back: of the request it holds only the field's
-// name, quoted and cut.
+// Error is a refused header block. Its text may be sent back: of the request it holds only the field's name,
+// cut and quoted.
 type Error struct {
 	Rule  Rule
-	Field string // the field's name, cut to 32 bytes; "" if the rule is about no single field
-	Limit int    // of the two RuleTooMany, else 0
+	Field string // the field's name, cut to maxErrorName bytes; "" if the rule is about no single field
+	Limit int    // of RuleTooManyOptions and RuleTooManyFields, else 0
 }
+
+const maxErrorName = 32
+
+// TooLarge says that the block broke a limit (status 431) rather than the protocol (400).
+func (e *Error) TooLarge() bool { return e.Limit > 0 }
 
 // Error says which field broke which rule.
 func (e *Error) Error() string {
-	text := "unknown rule"
-	if int(e.Rule) < len(ruleTexts) && ruleTexts[e.Rule] != "" {
-		text = ruleTexts[e.Rule]
-	}
+	text := ruleTexts[e.Rule]
 	if e.Limit > 0 {
 		text += strconv.Itoa(e.Limit)
 	}
@@ -52,23 +54,29 @@ func (e *Error) Error() string {
 }
 
 var ruleTexts = [...]string{
-	RuleUnterminated:     "no empty line at the end",
-	RuleFold:             "line starts with a blank (obs-fold)",
+	0:                    "malformed",
+	RuleUnterminated:     "it does not end with one empty line",
+	RuleFold:             "a line starts with a blank (obs-fold)",
 	RuleBareLF:           "LF without CR",
 	RuleBareCR:           "CR without LF",
-	RuleNoColon:          "line without a colon",
-	RuleEmptyName:        "empty field name",
+	RuleNoColon:          "no colon after the name",
+	RuleEmptyName:        "a line starts with a colon",
 	RuleNameBlank:        "blank in or after the name",
-	RuleName:             "name is not a token",
+	RuleName:             "the name has a byte that no name may have",
 	RuleValue:            "control byte in the value",
 	RuleHostMissing:      "Host is missing",
 	RuleHostRepeated:     "given more than once",
 	RuleHost:             "not a host and port",
 	RuleLength:           "not one decimal number",
 	RuleLengthRepeated:   "given more than once",
-	RuleEncoding:         "only chunked is supported, in HTTP/1.1",
+	RuleEncoding:         "only chunked is supported, and only in HTTP/1.1",
 	RuleEncodingRepeated: "given more than once",
 	RuleBothFramings:     "Content-Length and Transfer-Encoding together",
-	RuleTooManyOptions:   "names more fields than the limit of ",
+	RuleTooManyOptions:   "it names more fields than the limit of ",
 	RuleTooManyFields:    "more fields than the limit of ",
+}
+
+// refuse returns the error for a rule that the field called name broke.
+func refuse(rule Rule, name []byte) error {
+	return &Error{Rule: rule, Field: string(name[:min(len(name), maxErrorName)])}
 }

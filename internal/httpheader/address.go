@@ -1,0 +1,109 @@
+package httpheader
+
+import (
+	"bytes"
+	"net/netip"
+	"unsafe"
+)
+
+// parseAddr reads one address as proxies write it: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1, [2001:db8::1],
+// [2001:db8::1]:8080, in quotes or not. A mapped IPv4 address is returned as IPv4. Zones are refused: they
+// mean nothing to anyone else.
+func parseAddr(b []byte) (addr netip.Addr, ok bool) {
+	b = trim(b)
+	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
+		b = b[1 : len(b)-1]
+	}
+	if len(b) == 0 {
+		return netip.Addr{}, false
+	}
+	if b[0] == '[' {
+		end := bytes.IndexByte(b, ']')
+		if end < 0 || !isPort(b[end+1:]) {
+			return netip.Addr{}, false
+		}
+		return parseIPv6(b[1:end])
+	}
+	colon := bytes.IndexByte(b, ':')
+	switch {
+	case colon < 0:
+		return parseIPv4(b)
+	case bytes.IndexByte(b[colon+1:], ':') >= 0:
+		return parseIPv6(b)
+	case !isPort(b[colon:]):
+		return netip.Addr{}, false
+	}
+	return parseIPv4(b[:colon])
+}
+
+// isPort reports whether b is nothing, or a colon and a decimal number of up to five digits.
+func isPort(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if b[0] != ':' || len(b) < 2 || len(b) > 6 {
+		return false
+	}
+	for _, c := range b[1:] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// parseIPv4 reads dotted decimals without leading zeros, which some would read as octal. It is here because
+// netip.ParseAddr allocates an error for what is no address, and takes four times as long.
+func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
+	var a [4]byte
+	octet, digits, n := 0, 0, 0
+	for _, c := range b {
+		switch {
+		case c >= '0' && c <= '9':
+			if digits > 0 && n == 0 {
+				return netip.Addr{}, false
+			}
+			n = n*10 + int(c-'0')
+			if digits++; n > 255 {
+				return netip.Addr{}, false
+			}
+		case c == '.' && digits > 0 && octet < 3:
+			a[octet] = byte(n)
+			octet++
+			digits, n = 0, 0
+		default:
+			return netip.Addr{}, false
+		}
+	}
+	if octet != 3 || digits == 0 {
+		return netip.Addr{}, false
+	}
+	a[3] = byte(n)
+	return netip.AddrFrom4(a), true
+}
+
+func parseIPv6(b []byte) (addr netip.Addr, ok bool) {
+	const longest = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
+	if len(b) < 2 || len(b) > longest || bytes.IndexByte(b, ':') < 0 || bytes.IndexByte(b, '%') >= 0 {
+		return netip.Addr{}, false
+	}
+	// ParseAddr keeps no part of the string once it has returned, as there is no zone.
+	addr, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(b), len(b)))
+	return addr.Unmap(), err == nil
+}
+
+// shorten returns a with its last bits cleared: what is left, /24 or /56, names a network and no person.
+func shorten(a netip.Addr) netip.Addr {
+	if !a.IsValid() {
+		return a
+	}
+	keep := 56
+	if a.Is4() {
+		keep = 24
+	}
+	p, err := a.Prefix(keep)
+	if err != nil {
+		panic("BUG: prefix of a valid address: " + err.Error())
+	}
+	return p.Addr()
+}

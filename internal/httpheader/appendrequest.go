@@ -1,0 +1,88 @@
+package httpheader
+
+// AppendRequest appends a "Name: value\r\n" line to dst for every field of f that crosses, in the order and
+// spelling it came in, then the identity fields, then what the policy sets. It changes neither f nor id, so
+// legs may share them.
+func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte {
+	actions := &p.actions[id.worth()]
+	// Lines that cross as they are and stand next to each other are copied in one piece: raw[from:to].
+	from, to := 0, 0
+	for i := range f.fields {
+		field := &f.fields[i]
+		start := to
+		to = field.end
+		act := actions[field.kind]
+		if act == copyLine && field.verbatim && !field.named && !p.dropped.has(field.Name, &plain) {
+			continue
+		}
+		dst = append(dst, f.raw[from:start]...)
+		from = to
+		if act != drop && !field.named && !p.dropped.has(field.Name, &plain) {
+			dst = p.appendField(dst, field, act)
+		}
+	}
+	dst = append(dst, f.raw[from:to]...)
+
+	if p.forwardedFor {
+		dst = id.appendForwardedFor(dst)
+	}
+	if p.deviceIP {
+		dst = id.appendDeviceIP(dst)
+	}
+	if p.deviceUserAgent {
+		dst = id.appendDeviceUserAgent(dst)
+	}
+	return append(dst, p.set...)
+}
+
+// worth returns the row of Policy.actions for a request with this identity.
+func (id *Identity) worth() int {
+	switch {
+	case !id.trusted:
+		return untrustedPeer
+	case id.truncate:
+		return trustedPeerTruncate
+	}
+	return trustedPeer
+}
+
+// appendField appends the line of a field that is not copied with its neighbours, or nothing.
+func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
+	value := field.Value
+	before := len(dst)
+	switch act {
+	case copyIfPassed:
+		if !p.pass.has(field.Name, &lower) {
+			return dst
+		}
+	case shortenAddrs, shortenIfAddrs:
+		dst = appendName(dst, field.Name)
+		short, ok := appendShortAddrs(dst, value)
+		if ok {
+			return append(short, "\r\n"...)
+		}
+		dst = dst[:before]
+		if act == shortenAddrs {
+			return dst
+		}
+	case shortenForwarded:
+		dst = appendName(dst, field.Name)
+		short, ok := appendShortForwarded(dst, value)
+		if ok {
+			return append(short, "\r\n"...)
+		}
+		return dst[:before]
+	}
+	return appendLine(dst, field.Name, value)
+}
+
+func appendName(dst, name []byte) []byte {
+	dst = append(dst, name...)
+	return append(dst, ": "...)
+}
+
+func appendLine(dst, name, value []byte) []byte {
+	dst = appendName(dst, name)
+	dst = append(dst, value...)
+	return append(dst, "\r\n"...)
+}

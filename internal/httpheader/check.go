@@ -1,0 +1,51 @@
+package httpheader
+
+import (
+	"errors"
+	"fmt"
+)
+
+// CheckPass returns nil, or why name makes no sense in PolicyOptions.Pass.
+func CheckPass(name string) error {
+	if !isToken(name) {
+		return errNotToken
+	}
+	id := identify([]byte(name))
+	switch kind := requestKinds[id]; {
+	case kind == never:
+		return fmt.Errorf("%s never crosses the proxy", name)
+	case kind > guarded:
+		return fmt.Errorf("%s says whose request it is; see identity", name)
+	}
+	return nil
+}
+
+// CheckRemove returns nil, or why name makes no sense in PolicyOptions.Remove.
+func CheckRemove(name string) error {
+	if !isToken(name) {
+		return errNotToken
+	}
+	return nil
+}
+
+// CheckSet returns nil, or why the field makes no sense in PolicyOptions.Set.
+func CheckSet(field NameValue) error {
+	if !isToken(field.Name) {
+		return errNotToken
+	}
+	id := identify([]byte(field.Name))
+	switch {
+	case id == nameHost:
+		return errors.New("Host is set by the SSP's key host")
+	case requestKinds[id] == never:
+		return fmt.Errorf("%s never crosses the proxy", field.Name)
+	}
+	for _, c := range []byte(field.Value) {
+		if c < 0x20 && c != '\t' || c == 0x7f {
+			return errors.New("the value has a control byte")
+		}
+	}
+	return nil
+}
+
+var errNotToken = errors.New("not a field name: letters, digits and !#$%&'*+-.^_`|~ only")

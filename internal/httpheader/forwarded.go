@@ -1,0 +1,99 @@
+package httpheader
+
+import "bytes"
+
+// appendShortAddrs appends list, a comma-separated list of addresses, with every address shortened. ok is
+// false, and dst as it was, if the list holds anything else, which could be an address that we cannot read.
+func appendShortAddrs(dst, list []byte) (_ []byte, ok bool) {
+	before := len(dst)
+	for element := range elements(list) {
+		addr, ok := parseAddr(element)
+		if !ok {
+			return dst[:before], false
+		}
+		if len(dst) > before {
+			dst = append(dst, ", "...)
+		}
+		dst = shorten(addr).AppendTo(dst)
+	}
+	return dst, len(dst) > before
+}
+
+// appendShortForwarded appends v, the value of a Forwarded field, with every address shortened and without
+// ports. ok is false, and dst as it was, if v is not what RFC 7239, section 4, allows.
+func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
+	before := len(dst)
+	separator := ""
+	for {
+		v = trim(v)
+		eq := bytes.IndexByte(v, '=')
+		if eq < 1 {
+			return dst[:before], false
+		}
+		name := v[:eq]
+		for _, c := range name {
+			if plain[c] == 0 {
+				return dst[:before], false
+			}
+		}
+		value, rest, ok := cutForwardedValue(v[eq+1:])
+		if !ok {
+			return dst[:before], false
+		}
+		dst = append(dst, separator...)
+		dst = append(dst, name...)
+		dst = append(dst, '=')
+		addr, isAddr := parseAddr(value)
+		switch {
+		case equalFold(name, "host") || equalFold(name, "proto"):
+			dst = append(dst, value...) // ours, not the client's
+		case isAddr && addr.Is4():
+			dst = shorten(addr).AppendTo(dst)
+		case isAddr:
+			dst = append(dst, `"[`...)
+			dst = shorten(addr).AppendTo(dst)
+			dst = append(dst, `]"`...)
+		case isObscured(value):
+			dst = append(dst, value...)
+		default:
+			return dst[:before], false
+		}
+		rest = trim(rest)
+		if len(rest) == 0 {
+			return dst, true
+		}
+		switch rest[0] {
+		case ';':
+			separator = ";"
+		case ',':
+			separator = ", "
+		default:
+			return dst[:before], false
+		}
+		v = rest[1:]
+	}
+}
+
+// cutForwardedValue cuts a token or a quoted string, returned with its quotes, off the front of v. A quoted
+// string with an escape is refused, as nothing that belongs into Forwarded needs one.
+func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
+	if len(v) > 0 && v[0] == '"' {
+		end := bytes.IndexByte(v[1:], '"') + 2
+		if end < 2 || bytes.IndexByte(v[:end], '\\') >= 0 {
+			return nil, nil, false
+		}
+		return v[:end], v[end:], true
+	}
+	end := 0
+	for end < len(v) && plain[v[end]] != 0 {
+		end++
+	}
+	return v[:end], v[end:], end > 0
+}
+
+// isObscured reports whether v, a node of RFC 7239, section 6, stands for an address without being one:
+// "unknown" or an identifier that starts with an underscore.
+func isObscured(v []byte) bool {
+	v = bytes.Trim(v, `"`)
+	return equalFold(v, "unknown") || len(v) > 1 && v[0] == '_'
+}

@@ -1,0 +1,41 @@
+package httpheader
+
+// names is a small set of field names, fast at saying no.
+type names struct {
+	list    []string // in lower case
+	lengths uint64   // bit n: a name of n bytes is in list; bit 63: one of 63 or more
+}
+
+func (s *names) add(name string) {
+	s.list = append(s.list, name)
+	s.lengths |= 1 << min(len(name), 63)
+}
+
+// has reports whether name, read through fold, is in the set. fold is plain or lower.
+func (s *names) has(name []byte, fold *[256]byte) bool {
+	if s.lengths>>min(len(name), 63)&1 == 0 {
+		return false
+	}
+next:
+	for _, want := range s.list {
+		if len(want) != len(name) {
+			continue
+		}
+		for i, c := range name {
+			if fold[c] != want[i] {
+				continue next
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// plainName returns name in lower case and with '-' for '_'. name is a token.
+func plainName(name string) string {
+	b := []byte(name)
+	for i, c := range b {
+		b[i] = plain[c]
+	}
+	return string(b)
+}

@@ -1,0 +1,92 @@
+package httpheader
+
+// DefaultMaxFields is how many fields a request may have where RequestFields.MaxFields is 0.
+const DefaultMaxFields = 128
+
+// maxOptions is how many fields the Connection fields of one request may name, beyond those that are
+// hop-by-hop anyway. Each costs a pass over all fields, so it bounds the work that a request can ask for.
+const maxOptions = 16
+
+// RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and Reset need
+// it alone; in between any number of goroutines may read it.
+//
+// The exported fields are settings of Scan.
+type RequestFields struct {
+	// MaxFields is how many fields a request may have; 0 = DefaultMaxFields. Reset keeps it.
+	MaxFields int
+	// TimeoutName is the field in which clients send their deadline, `deadline.header`; "" = none. Reset keeps it.
+	TimeoutName string
+	// HTTP10 says that the request line said HTTP/1.0: Host is optional and Transfer-Encoding refused. Reset
+	// and Scan leave it to the caller, who sets it for every request.
+	HTTP10 bool
+
+	raw    []byte
+	fields []Field
+
+	host, contentType, contentEncoding, userAgent []byte // nil: no such field
+
+	contentLength int64 // -1: no such field
+	chunked       bool
+	hosts         int  // how many Host fields there are
+	identity      bool // there are identity fields
+
+	timeout, ssp   []byte
+	timeouts, ssps int // how many of them there are
+
+	options  [maxOptions][]byte // what Connection fields name
+	nOptions int
+}
+
+// Reset forgets the last request, so that nothing here keeps its bytes in memory.
+func (f *RequestFields) Reset() {
+	clear(f.fields)
+	f.begin(nil)
+	clear(f.options[:])
+}
+
+// begin forgets what the last Scan found.
+func (f *RequestFields) begin(raw []byte) {
+	f.raw = raw
+	f.fields = f.fields[:0]
+	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
+	f.contentLength, f.chunked, f.hosts, f.identity = -1, false, 0, false
+	f.timeout, f.ssp, f.timeouts, f.ssps = nil, nil, 0, 0
+	f.nOptions = 0
+}
+
+// Fields returns all fields in the order they came in, also those that do not cross.
+func (f *RequestFields) Fields() []Field { return f.fields }
+
+// Lookup returns the value of the first field called name, in any case. ok is false if there is none.
+func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
+	for i := range f.fields {
+		if equalFold(f.fields[i].Name, name) {
+			return f.fields[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// Host returns the value of Host, which may be empty; nil if an HTTP/1.0 request has none.
+func (f *RequestFields) Host() []byte { return f.host }
+
+// ContentType returns the value of the first Content-Type; nil if there is none.
+func (f *RequestFields) ContentType() []byte { return f.contentType }
+
+// ContentEncoding returns the value of the first Content-Encoding; nil if there is none.
+func (f *RequestFields) ContentEncoding() []byte { return f.contentEncoding }
+
+// UserAgent returns the value of the first User-Agent; nil if there is none.
+func (f *RequestFields) UserAgent() []byte { return f.userAgent }
+
+// ContentLength returns the value of Content-Length, in bytes; -1 if there is none.
+func (f *RequestFields) ContentLength() int64 { return f.contentLength }
+
+// Chunked says that the body came with Transfer-Encoding: chunked.
+func (f *RequestFields) Chunked() bool { return f.chunked }
+
+// Timeout returns the value of the first field called TimeoutName, and how many there are.
+func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }
+
+// SSP returns the value of the first X-Adbuffer-Ssp, and how many there are.
+func (f *RequestFields) SSP() (value []byte, count int) { return f.ssp, f.ssps }
