@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// defaults returns the default of every key at and below section type t, in the
+// shape that YAML would give.
+func defaults(t reflect.Type) map[string]any {
+	section := map[string]any{}
+	for _, k := range keysOf(t) {
+		if value := defaultOf(k); value != nil {
+			section[k.name] = value
+		}
+	}
+	return section
+}
+
+// defaultOf is nil for a key whose absence means something.
+func defaultOf(k key) any {
+	text := k.tag.Get("default")
+	switch {
+	case k.typ.Kind() == reflect.Pointer:
+		return nil
+	case isSection(k.typ):
+		return defaults(k.typ)
+	case isList(k.typ):
+		list := []any{}
+		for _, element := range strings.Fields(text) {
+			list = append(list, element)
+		}
+		return list
+	case text == "" && k.typ == durationType:
+		return "0s"
+	case text == "" && k.typ.Kind() != reflect.String:
+		return reflect.Zero(k.typ).Interface()
+	}
+	value, err := parseScalar(text, k.typ)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: default of %s: %v", k.name, err))
+	}
+	return value
+}
+
+// merge returns base with over written on it, key by key; lists replace.
+func merge(base, over map[string]any) map[string]any {
+	merged := make(map[string]any, len(base)+len(over))
+	for name, value := range base {
+		merged[name] = value
+	}
+	for name, value := range over {
+		below, isMap := value.(map[string]any)
+		if old, ok := merged[name].(map[string]any); ok && isMap {
+			value = merge(old, below)
+		}
+		merged[name] = value
+	}
+	return merged
+}
+
+// completeLists fills the elements of the document's lists in, where viper's own
+// defaults cannot reach: each SSP gets ssp_defaults and the defaults, each
+// route its defaults.
+func completeLists(tree map[string]any) {
+	shared, _ := tree["ssp_defaults"].(map[string]any)
+	each(tree["ssps"], func(ssp map[string]any) map[string]any {
+		ssp = merge(shared, ssp)
+		return merge(merge(defaults(reflect.TypeFor[SSP]()), derived(ssp)), ssp)
+	})
+	each(tree["routes"], func(route map[string]any) map[string]any {
+		weight := 0
+		if route["mode"] == string(ModeSplit) {
+			weight = 1
+		}
+		each(route["ssps"], func(leg map[string]any) map[string]any {
+			return merge(merge(defaults(reflect.TypeFor[RouteSSP]()), map[string]any{"weight": weight}), leg)
+		})
+		return merge(defaults(reflect.TypeFor[Route]()), route)
+	})
+}
+
+// derived returns the defaults that depend on another key of the SSP.
+func derived(ssp map[string]any) map[string]any {
+	pool := merge(defaults(reflect.TypeFor[Pool]()), section(ssp, "pool"))
+	maxConns, ok := pool["max_conns"].(int)
+	if !ok {
+		return nil
+	}
+	fromMaxConns := map[string]any{"max_idle": maxConns}
+	if http2, ok := pool["max_http2_conns"].(int); ok && http2 > maxConns {
+		fromMaxConns["max_http2_conns"] = maxConns
+	}
+	return map[string]any{"pool": fromMaxConns}
+}
+
+func section(tree map[string]any, name string) map[string]any {
+	below, _ := tree[name].(map[string]any)
+	return below
+}
+
+// each replaces the mappings in a list by what change makes of them.
+func each(list any, change func(map[string]any) map[string]any) {
+	elements, _ := list.([]any)
+	for i, element := range elements {
+		if m, ok := element.(map[string]any); ok {
+			elements[i] = change(m)
+		}
+	}
+}

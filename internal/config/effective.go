@@ -1,0 +1,96 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding"
+	"encoding/hex"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML writes every key with the value in force: ssp_defaults are under each SSP
+// and variables applied. Parse turns it into an equal Config.
+func (c *Config) YAML() []byte {
+	var buf bytes.Buffer
+	encoder := yaml.NewEncoder(&buf)
+	encoder.SetIndent(2)
+	err := encoder.Encode(nodeOf(reflect.ValueOf(c).Elem()))
+	if err == nil {
+		err = encoder.Close()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("BUG: writing a valid config: %v", err))
+	}
+	return buf.Bytes()
+}
+
+// Hash is 12 hexadecimal digits that are equal for equal configs. Secrets, and
+// the content of other files, are not in it.
+func (c *Config) Hash() string {
+	sum := sha256.Sum256(c.YAML())
+	return hex.EncodeToString(sum[:6])
+}
+
+// nodeOf returns v as Parse would read it.
+func nodeOf(v reflect.Value) *yaml.Node {
+	switch t := v.Type(); {
+	case isSection(t):
+		node := &yaml.Node{Kind: yaml.MappingNode}
+		if t == reflect.TypeFor[RouteSSP]() || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[Field]() {
+			node.Style = yaml.FlowStyle
+		}
+		for _, k := range keysOf(t) {
+			value := v.FieldByIndex(k.index)
+			if value.Kind() == reflect.Pointer {
+				if value.IsNil() {
+					continue
+				}
+				value = value.Elem()
+			}
+			node.Content = append(node.Content, scalar("!!str", k.name), nodeOf(value))
+		}
+		return node
+	case isList(t):
+		node := &yaml.Node{Kind: yaml.SequenceNode}
+		if v.Len() == 0 || !isSection(t.Elem()) {
+			node.Style = yaml.FlowStyle
+		}
+		for i := range v.Len() {
+			node.Content = append(node.Content, nodeOf(v.Index(i)))
+		}
+		return node
+	case t == durationType:
+		return scalar("!!str", formatDuration(time.Duration(v.Int())))
+	case isText(t):
+		text, err := v.Interface().(encoding.TextMarshaler).MarshalText()
+		if err != nil {
+			panic(fmt.Sprintf("BUG: writing a valid %s: %v", t, err))
+		}
+		return quoted(string(text))
+	case t.Kind() == reflect.Int:
+		return scalar("", strconv.FormatInt(v.Int(), 10))
+	case t.Kind() == reflect.Float64:
+		return scalar("", formatFloat(v.Float()))
+	case t.Kind() == reflect.Bool:
+		return scalar("", strconv.FormatBool(v.Bool()))
+	case wordsOf(t) != nil:
+		return scalar("!!str", v.String())
+	default:
+		return quoted(v.String())
+	}
+}
+
+// scalar needs no tag for what YAML takes for a number or a boolean by itself.
+func scalar(tag, text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
+}
+
+// quoted is for text that people chose, which could look like a number or a date.
+func quoted(text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Style: yaml.DoubleQuotedStyle}
+}

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"encoding"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+)
+
+// key is one YAML key of a section: one field of its struct type.
+type key struct {
+	name  string
+	index []int // for reflect.Value.FieldByIndex
+	typ   reflect.Type
+	tag   reflect.StructTag
+}
+
+var (
+	keyCache     sync.Map // reflect.Type to []key
+	durationType = reflect.TypeFor[time.Duration]()
+	fromText     = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// keysOf lists the keys of section type t in the order of its fields. Keys of
+// inlined structs are t's own.
+func keysOf(t reflect.Type) []key {
+	if cached, ok := keyCache.Load(t); ok {
+		return cached.([]key)
+	}
+	var keys []key
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if field.Anonymous || name == "-" {
+			continue
+		}
+		keys = append(keys, key{name, field.Index, field.Type, field.Tag})
+	}
+	keyCache.Store(t, keys)
+	return keys
+}
+
+// isSection reports whether t is written as a mapping of known keys.
+func isSection(t reflect.Type) bool { return t.Kind() == reflect.Struct && !isText(t) }
+
+// isList reports whether t is written as a sequence.
+func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
+
+// isText reports whether t reads itself from a string.
+func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromText) }
+
+// wordsOf lists the words that t takes; nil if it is not such a type.
+func wordsOf(t reflect.Type) []string {
+	if w, ok := reflect.Zero(t).Interface().(interface{ words() []string }); ok {
+		return w.words()
+	}
+	return nil
+}
+
+// visitKeys calls visit with every key at and below section type t and its path,
+// in which "[]" stands for the index of a list.
+func visitKeys(t reflect.Type, path string, visit func(path string, k key)) {
+	for _, k := range keysOf(t) {
+		p, below := join(path, k.name), k.typ
+		visit(p, k)
+		if isList(below) {
+			p, below = p+"[]", below.Elem()
+		}
+		if isSection(below) {
+			visitKeys(below, p, visit)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+//go:build unix
+
+package config
+
+import (
+	"math"
+	"syscall"
+)
+
+// openFilesLimit is how many files this process may have open (ulimit -n); 0 =
+// unknown or no limit. The Go runtime raises the soft limit to the hard one at
+// start, so this is what the service will have.
+func openFilesLimit() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || uint64(limit.Cur) > math.MaxInt32 {
+		return 0
+	}
+	return int(limit.Cur)
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"iter"
+	"reflect"
+	"strings"
+)
+
+// unknownKey is the rule that a key breaks which section type t at path does not
+// have, with the key that was probably meant.
+func unknownKey(t reflect.Type, path, name string) string {
+	const rule = "unknown key"
+	keys := keysOf(t)
+	for _, k := range keys {
+		if strings.EqualFold(k.name, name) {
+			return "keys are lower case; write " + k.name
+		}
+	}
+	names := func(yield func(string) bool) {
+		for _, k := range keys {
+			if !yield(k.name) {
+				return
+			}
+		}
+	}
+	if best := closest(name, names); best != "" {
+		return rule + "; did you mean " + best + "?"
+	}
+	if p := onlyPath(t, path, name); p != "" {
+		return rule + "; did you mean " + p + "?"
+	}
+	if p := onlyPath(reflect.TypeFor[Config](), "", name); p != "" {
+		return rule + " here; there is " + p
+	}
+	return rule
+}
+
+// onlyPath returns the path of the one key at or below t that has this name; ""
+// if none or several do.
+func onlyPath(t reflect.Type, path, name string) string {
+	found, count := "", 0
+	visitKeys(t, path, func(p string, k key) {
+		if k.name == name {
+			found = p
+			count++
+		}
+	})
+	if count != 1 {
+		return ""
+	}
+	return found
+}
+
+// closest returns the word that is spelt most like name, the first in the alphabet
+// of several; "" if none is close.
+func closest(name string, words iter.Seq[string]) string {
+	best, distance := "", min(len(name), max(2, len(name)/3+1)) // must be below
+	for word := range words {
+		if d := editDistance(name, word); d < distance || d == distance && best != "" && word < best {
+			best, distance = word, d
+		}
+	}
+	return best
+}
+
+// editDistance is the number of bytes to insert, delete or replace that turn a
+// into b (Levenshtein). A key is never longer than maxShown; longer words are
+// simply far away.
+func editDistance(a, b string) int {
+	if len(a) > maxShown || len(b) > maxShown {
+		return maxShown
+	}
+	row := make([]int, len(b)+1) // distances of a[:i] to every b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Warning is something that works and is probably not meant.
+type Warning struct {
+	Path string `json:"path"`
+	Text string `json:"text"`
+}
+
+// String is one line: path and text.
+func (w Warning) String() string { return w.Path + ": " + w.Text }
+
+const (
+	// commonServerIdle is the shortest idle timeout among widely used servers and
+	// load balancers (60 s at AWS ALB, 65 to 75 s at nginx).
+	commonServerIdle = 60 * time.Second
+	// spareFiles are open files that are no connection: listeners, logs, epoll,
+	// certificates being read, the admin listener's clients.
+	spareFiles = 128
+)
+
+// warnings lists what is odd about a valid config, in the order of its keys.
+// openFiles is how many files the process may have open; 0 = unknown.
+func warnings(cfg *Config, openFiles int) []Warning {
+	w := &warner{}
+	w.server(cfg, openFiles)
+	for i := range cfg.SSPs {
+		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
+	}
+	for i := range cfg.Routes {
+		w.route(cfg.Routes, i)
+	}
+	return w.list
+}
+
+type warner struct{ list []Warning }
+
+func (w *warner) add(path, format string, args ...any) {
+	w.list = append(w.list, Warning{path, fmt.Sprintf(format, args...)})
+}
+
+func (w *warner) server(cfg *Config, openFiles int) {
+	upstream, answer := 0, 0
+	for i := range cfg.SSPs {
+		upstream += cfg.SSPs[i].Pool.MaxConns
+		answer = max(answer, cfg.SSPs[i].MaxResponseBytes)
+	}
+	if need := cfg.Server.MaxConnections + upstream + spareFiles; openFiles > 0 && need > openFiles {
+		w.add("server.max_connections", "%d clients, %d connections to SSPs (the sum of pool.max_conns) and %d other files are more than the %d that the process may open; raise ulimit -n or lower them",
+			cfg.Server.MaxConnections, upstream, spareFiles, openFiles)
+	}
+	if need := cfg.Server.MaxBodyBytes + answer; need > cfg.Server.MaxBufferedBytes {
+		w.add("server.max_buffered_bytes", "%d is less than one request and its answer may hold, %d; the largest would be refused as overloaded",
+			cfg.Server.MaxBufferedBytes, need)
+	}
+	for i, prefix := range cfg.Server.TrustedProxies {
+		if prefix.Bits() == 0 {
+			w.add(at("server.trusted_proxies", i), "%s lets every client claim any address", prefix)
+		}
+	}
+	if cfg.Admin.Token.Empty() && !isLoopback(cfg.Admin.Listen) {
+		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file; all but /metrics, /healthz and /readyz will answer 403", cfg.Admin.Listen)
+	}
+}
+
+// isLoopback reports whether only this machine can reach the address.
+func isLoopback(a Address) bool {
+	_, address := a.Split()
+	host := strings.Trim(address[:strings.LastIndexByte(address, ':')], "[]")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}
+
+func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
+	pool, deadline := &ssp.Pool, &cfg.Deadline
+	poolPath := join(path, "pool")
+	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
+		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and say nothing about the pool",
+			formatDuration(pool.PendingTimeout), formatDuration(deadline.Default))
+	}
+	if pool.IdleTimeout >= commonServerIdle {
+		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; stale ones will cost retries",
+			formatDuration(pool.IdleTimeout), formatDuration(commonServerIdle))
+	}
+	if pool.MaxAge < pool.IdleTimeout {
+		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then never comes",
+			formatDuration(pool.MaxAge), formatDuration(pool.IdleTimeout))
+	}
+	if ssp.speaksHTTP2() {
+		if places := pool.MaxHTTP2Conns * pool.MaxStreamsPerConn; places < pool.MaxConns {
+			w.add(join(poolPath, "max_http2_conns"), "%d connections of %d streams are %d places over HTTP/2, fewer than max_conns, %d, over HTTP/1",
+				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
+		}
+	}
+	if limit := ssp.Timeouts.Request; limit > deadline.Max {
+		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and never comes", formatDuration(limit), formatDuration(deadline.Max))
+	}
+	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
+		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the answer",
+			formatDuration(dial), formatDuration(deadline.Default))
+	}
+	if ssp.TLS.InsecureSkipVerify {
+		w.add(join(path, "tls.insecure_skip_verify"), "anybody on the way can read and change what is sent to the SSP")
+	}
+	for i, field := range ssp.Headers.Set {
+		if slices.ContainsFunc(secretFields, func(name string) bool { return strings.EqualFold(name, field.Name) }) {
+			w.add(at(join(path, "headers.set"), i), "%s is usually a secret, yet what is written in a config is printed with it", field.Name)
+		}
+	}
+	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
+		w.add(join(path, "hedge.enabled"), "hedged requests are sent although retry.max is 0")
+	}
+	if !slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.uses(ssp.Name) }) {
+		w.add(path, "no route uses %s", ssp.Name)
+	}
+}
+
+var secretFields = []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token"}
+
+// speaksHTTP2 reports whether a connection can turn out to be HTTP/2.
+func (s *SSP) speaksHTTP2() bool {
+	switch s.Protocol {
+	case ProtocolHTTP2, ProtocolH2C:
+		return true
+	case ProtocolAuto:
+		return strings.HasPrefix(strings.ToLower(s.Endpoints[0]), "https:")
+	}
+	return false
+}
+
+func (r *Route) uses(ssp string) bool {
+	return slices.ContainsFunc(r.SSPs, func(leg RouteSSP) bool { return leg.Name == ssp })
+}
+
+func (w *warner) route(routes []Route, i int) {
+	route, path := &routes[i], at("routes", i)
+	if route.Mode == ModeSingle && len(route.SSPs) > 1 && !route.ClientChoice {
+		w.add(join(path, "ssps"), "mode single uses %s and never the others; client_choice would let clients name them", route.SSPs[0].Name)
+	}
+	for j := range i {
+		if routes[j].Match.covers(&route.Match) {
+			w.add(join(path, "match"), "is never reached: route %s matches all of its requests first", routes[j].Name)
+			return
+		}
+	}
+}
+
+// covers reports whether m surely matches every request that other matches.
+func (m *Match) covers(other *Match) bool {
+	prefix, isPrefix := strings.CutSuffix(m.Path, "*")
+	if m.Path != other.Path && !(isPrefix && strings.HasPrefix(other.Path, prefix)) {
+		return false
+	}
+	if m.Host != "" && m.Host != other.Host {
+		return false
+	}
+	return coverAll(m.Query, other.Query, false) && coverAll(m.Header, other.Header, true)
+}
+
+// coverAll reports whether others include every condition of conditions.
+func coverAll(conditions, others []Condition, anyCase bool) bool {
+	for _, c := range conditions {
+		if !slices.ContainsFunc(others, func(o Condition) bool {
+			same := o.Name == c.Name || anyCase && strings.EqualFold(o.Name, c.Name)
+			return same && (c.Value == nil || o.Value != nil && *o.Value == *c.Value)
+		}) {
+			return false
+		}
+	}
+	return true
+}
