@@ -1,5 +1,7 @@
 package upstream
 
+import "time"
+
 // Conn is one connection to an SSP, whatever it speaks. Its methods are safe
 // for concurrent use. A pool owns it and is its [Owner].
 type Conn interface {
@@ -38,9 +40,11 @@ type Conn interface {
 // Owner is the pool, as one of its connections sees it. A connection calls it
 // without holding a lock of its own, since the pool calls back into Places.
 type Owner interface {
-	// Freed: a place is free again. Called exactly once for each Do. Where
-	// the connection can carry no more, Places is 0 already.
-	Freed()
+	// Freed: a place is free again, after it was in use for held (from
+	// Times.Lent until the answer was read, dropped or given up). Called
+	// exactly once for each Do. Where the connection can carry no more, Places
+	// is 0 already.
+	Freed(held time.Duration)
 
 	// Changed: Places or CloseReason is another one than before. Not called
 	// for what Freed, Idle or Close already tell.

@@ -61,6 +61,10 @@ func AsError(err error) *Error {
 	return &Error{Outcome: Internal, Progress: MaybeProcessed, Err: err}
 }
 
+// ErrALPN is the cause of a TLSFailed where the handshake went well, but the
+// peer speaks no protocol that the SSP's `protocol` allows.
+var ErrALPN = errors.New("no usable protocol negotiated")
+
 // Errors without a cause of their own, kept so that failing at a high rate
 // costs no allocation.
 var (

@@ -1,0 +1,141 @@
+package pool
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/histogram"
+	"adbuffer/internal/upstream"
+)
+
+// acquireOutcome is how a request came to its place, or did not. It is the
+// label `outcome` of adbuffer_pool_acquire_seconds.
+type acquireOutcome uint8
+
+const (
+	reused    acquireOutcome = iota // a place was free at once
+	dialed                          // waited for a connection that was opened meanwhile
+	waitedFor                       // waited for a place that another gave back
+	full                            // there was no place in the queue
+	timedOut                        // waited, and got none
+	acquireOutcomes
+)
+
+var acquireOutcomeNames = [acquireOutcomes]string{"reused", "dialed", "waited", "full", "timeout"}
+
+// dialError is the label `kind` of adbuffer_pool_dial_errors_total.
+type dialError uint8
+
+const (
+	dialDNS dialError = iota
+	dialRefused
+	dialTimeout
+	dialReset
+	dialTLS
+	dialALPN
+	dialOther
+	dialErrors
+)
+
+var dialErrorNames = [dialErrors]string{"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}
+
+func dialErrorKind(err error) dialError {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, upstream.ErrALPN):
+		return dialALPN
+	case errors.As(err, &dns):
+		return dialDNS
+	case errors.Is(err, os.ErrDeadlineExceeded), isTimeout(err):
+		return dialTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return dialRefused
+	case errors.Is(err, syscall.ECONNRESET):
+		return dialReset
+	case upstream.AsError(err).Outcome == upstream.TLSFailed:
+		return dialTLS
+	default:
+		return dialOther
+	}
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// stats are the pool's counters. They are plain atomics, so that a scrape
+// never holds up a request.
+type stats struct {
+	acquire         [acquireOutcomes]*histogram.Histogram
+	hold            *histogram.Histogram
+	idleAge         *histogram.Histogram
+	atArrival       *histogram.Histogram // in thousandths
+	requestsPerConn *histogram.Histogram
+	dns, tcp, tls   *histogram.Histogram
+
+	openedBy [upstream.Protocols]atomic.Uint64
+	closedBy [upstream.CloseReasons]atomic.Uint64
+	failed   [dialErrors]atomic.Uint64
+
+	arrivals  atomic.Uint64
+	stale     atomic.Uint64
+	demotions atomic.Uint64
+	dialing   atomic.Int64
+}
+
+const ms = time.Millisecond
+
+func newStats() *stats {
+	s := &stats{
+		// Up to the longest deadline that is common in ad serving, denser where
+		// a few milliseconds decide about a bid.
+		hold: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
+		// Around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
+		idleAge:         histogram.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
+		atArrival:       histogram.New(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
+		requestsPerConn: histogram.New(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
+		dns:             dialHistogram(),
+		tcp:             dialHistogram(),
+		tls:             dialHistogram(),
+	}
+	for i := range s.acquire {
+		s.acquire[i] = histogram.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
+	}
+	return s
+}
+
+func dialHistogram() *histogram.Histogram {
+	return histogram.Durations(ms/10, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms, 2500*ms)
+}
+
+func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
+
+func (s *stats) opened(p upstream.Protocol) { s.openedBy[p].Add(1) }
+
+// closed counts a member that goes, with its connection's own reason where it
+// has one.
+func (s *stats) closed(m *member) {
+	why := m.conn.CloseReason()
+	if why == upstream.NotClosed {
+		why = m.why
+	}
+	s.closedBy[why].Add(1)
+	s.requestsPerConn.Observe(int64(m.requests))
+}
+
+func (s *stats) dialed(d dialDurations) {
+	s.dns.ObserveDuration(d.dns)
+	if d.tcp > 0 {
+		s.tcp.ObserveDuration(d.tcp)
+	}
+	if d.tls > 0 {
+		s.tls.ObserveDuration(d.tls)
+	}
+}
+
+func (s *stats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add(1) }
