@@ -146,6 +146,7 @@ func (p *Pool) dial(probe, offerHTTP2 bool) {
 		p.growLocked(now)
 		return
 	}
+	m.addr = addr
 	m.conn, m.protocol, m.opened, m.used = d.Conn, d.Conn.Protocol(), now, now
 	p.fileLocked(m, took, now)
 }

@@ -21,7 +21,8 @@ import (
 
 // Address is one place to connect to.
 type Address struct {
-	// Host is the endpoint's host name, for TLS and messages.
+	// Host is the endpoint's authority: the host, and the port where it is not
+	// the scheme's own.
 	Host string
 	// AddrPort is where it was found.
 	AddrPort netip.AddrPort
@@ -118,6 +119,7 @@ type member struct {
 	pool     *Pool
 	conn     upstream.Conn // nil until dialled
 	protocol upstream.Protocol
+	addr     Address
 
 	// guarded by pool.mu
 
@@ -164,6 +166,9 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	}
 	return err
 }
+
+// Host returns the authority of the endpoint that the connection goes to.
+func (pl Place) Host() string { return pl.m.addr.Host }
 
 // Return gives the place back without having used it.
 func (pl Place) Return() { pl.m.pool.free(pl.m, -1) }

@@ -1,0 +1,95 @@
+package ssp
+
+import (
+	"bytes"
+
+	"adbuffer/internal/upstream"
+)
+
+// NoBidBody says how a no-bid is told from a fill by its body.
+type NoBidBody uint8
+
+// The values of `no_bid_body`.
+const (
+	NoBidNone    NoBidBody = iota // any body is a fill
+	NoBidVAST                     // a document without <Ad is none
+	NoBidOpenRTB                  // a document without a bid is none
+)
+
+// maxScan bounds how much of a body is searched for an ad: what stands further
+// in is taken for one.
+const maxScan = 64 << 10
+
+// classify says what an answer is.
+func (s *SSP) classify(r *Request, a *upstream.Answer) upstream.Outcome {
+	switch {
+	case a.Status >= 500:
+		return upstream.ServerError
+	case a.Status >= 400:
+		return upstream.ClientError
+	case a.Status >= 300:
+		return upstream.Redirect
+	case a.Status == 204:
+		return upstream.NoBid
+	case r.Method == upstream.HEAD:
+		return upstream.Fill
+	case len(a.Body) == 0 || !s.opts.NoBidBody.hasAd(a.Body):
+		return upstream.NoBid
+	default:
+		return upstream.Fill
+	}
+}
+
+var (
+	vastAd     = []byte("<Ad")
+	openRTBBid = []byte(`"bid"`)
+)
+
+// hasAd reports whether body holds an ad, as far as a search can tell.
+func (n NoBidBody) hasAd(body []byte) bool {
+	if len(body) > maxScan {
+		return true
+	}
+	switch n {
+	case NoBidVAST:
+		for {
+			i := bytes.Index(body, vastAd)
+			if i < 0 {
+				return false
+			}
+			body = body[i+len(vastAd):]
+			// <AdSystem> or <AdTitle> stands only within an <Ad>, but a
+			// malformed document should not pass for one.
+			if len(body) > 0 && (body[0] == '>' || body[0] == '/' || body[0] <= ' ') {
+				return true
+			}
+		}
+	case NoBidOpenRTB:
+		return hasBid(body)
+	default:
+		return true
+	}
+}
+
+// hasBid looks for a "bid" key whose value is an array that is not empty.
+func hasBid(body []byte) bool {
+	for {
+		i := bytes.Index(body, openRTBBid)
+		if i < 0 {
+			return false
+		}
+		body = body[i+len(openRTBBid):]
+		rest := bytes.TrimLeft(body, " \t\r\n")
+		if len(rest) == 0 || rest[0] != ':' {
+			continue
+		}
+		rest = bytes.TrimLeft(rest[1:], " \t\r\n")
+		if len(rest) == 0 || rest[0] != '[' {
+			continue
+		}
+		rest = bytes.TrimLeft(rest[1:], " \t\r\n")
+		if len(rest) > 0 && rest[0] != ']' {
+			return true
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package ssp
+
+import (
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/histogram"
+	"adbuffer/internal/upstream"
+)
+
+const ms = time.Millisecond
+
+// stats are the SSP's counters: plain atomics, read at scrape time.
+type stats struct {
+	outcomes  [upstream.Outcomes]atomic.Uint64
+	duration  *histogram.Histogram
+	firstByte *histogram.Histogram
+	retries   [retryKinds]atomic.Uint64
+	sent      atomic.Uint64
+}
+
+func newStats() *stats {
+	return &stats{duration: latency(), firstByte: latency()}
+}
+
+// latency has buckets around the deadlines that ad serving lives by: bidders
+// are given 80 to 1000 ms, most answer within 250.
+func latency() *histogram.Histogram {
+	return histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
+}
+
+// ended counts a leg that began at start.
+func (s *stats) ended(o upstream.Outcome, start time.Time, t *upstream.Times) {
+	s.outcomes[o].Add(1)
+	s.duration.ObserveDuration(t.Done.Sub(start))
+	if !t.FirstByte.IsZero() {
+		s.firstByte.ObserveDuration(t.FirstByte.Sub(start))
+	}
+}
