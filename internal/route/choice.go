@@ -1,0 +1,88 @@
+package route
+
+import (
+	"bytes"
+	"errors"
+)
+
+// What can be wrong about a client's choice.
+var (
+	ErrChoiceConflict = errors.New("the path, the parameter ssp and the field X-Adbuffer-Ssp name different SSPs")
+	ErrChoiceRepeated = errors.New("ssp is given more than once")
+	ErrChoiceEncoded  = errors.New("the parameter ssp must not be percent-encoded")
+	ErrUnknownSSP     = errors.New("the route has no SSP of that name")
+)
+
+// control is the query parameter by which clients choose.
+var control = []byte("ssp")
+
+// Choose returns the target that the client chose, nil where it chose none or
+// may not, and the query without the control parameter, where that was a
+// choice. fromPath is what Find returned. The query's other bytes stay as they
+// are, in their order. Where something was cut from the middle, the result
+// stands in scratch, which is grown as needed.
+func (r *Route) Choose(l *Lookup, fromPath []byte, scratch []byte) (t *Target, query []byte, err error) {
+	if !r.ClientChoice {
+		return nil, l.Query, nil
+	}
+	fromQuery, query, err := cutControl(l.Query, scratch)
+	if err != nil {
+		return nil, nil, err
+	}
+	fromHeader, n := l.Fields.SSP()
+	if n > 1 {
+		return nil, nil, ErrChoiceRepeated
+	}
+	chosen := fromPath
+	for _, other := range [2][]byte{fromQuery, fromHeader} {
+		switch {
+		case other == nil:
+		case chosen == nil:
+			chosen = other
+		case !bytes.Equal(chosen, other):
+			return nil, nil, ErrChoiceConflict
+		}
+	}
+	if chosen == nil {
+		return nil, l.Query, nil
+	}
+	if t = r.target(chosen); t == nil {
+		return nil, nil, ErrUnknownSSP
+	}
+	return t, query, nil
+}
+
+// cutControl returns the value of the parameter ssp, nil where there is none,
+// and the query without it.
+func cutControl(query, scratch []byte) (name, without []byte, err error) {
+	start, end := -1, 0
+	for at := 0; at < len(query); {
+		param, _ := cutParam(query[at:])
+		if key, value, _ := bytes.Cut(param, []byte{'='}); bytes.Equal(key, control) {
+			if start >= 0 {
+				return nil, nil, ErrChoiceRepeated
+			}
+			if bytes.IndexByte(value, '%') >= 0 {
+				return nil, nil, ErrChoiceEncoded
+			}
+			start, end = at, at+len(param)
+			name = query[end-len(value) : end]
+		}
+		at += len(param) + 1
+	}
+	switch {
+	case start < 0:
+		return nil, query, nil
+	case end < len(query): // goes with the & behind it
+		end++
+	case start > 0: // the last goes with the & before it
+		start--
+	}
+	if start == 0 {
+		return name, query[end:], nil
+	}
+	if end == len(query) {
+		return name, query[:start], nil
+	}
+	return name, append(append(scratch[:0], query[:start]...), query[end:]...), nil
+}

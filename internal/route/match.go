@@ -1,0 +1,170 @@
+package route
+
+import (
+	"bytes"
+	"strings"
+
+	"adbuffer/internal/httpheader"
+)
+
+// Match is what a request must be like; all of it must hold. All comparisons
+// are on raw bytes: nothing is decoded.
+type Match struct {
+	// Path is exact, or, where it ends in "/*", a prefix: "/a/*" matches "/a/"
+	// and "/a/b", not "/a".
+	Path string
+	// Host is lower case and without port: exact, or "*.example.com" for any
+	// name below it; empty for any.
+	Host   string
+	Query  []Condition
+	Header []Condition
+}
+
+// Condition asks for a query parameter or a header field: with Value, or, where
+// that is nil, present.
+type Condition struct {
+	Name  string
+	Value *string
+}
+
+// Lookup is the part of a request that routes are matched against.
+type Lookup struct {
+	Path   []byte // raw
+	Query  []byte // raw, without the question mark
+	Host   []byte // with or without port, in any case
+	Fields *httpheader.RequestFields
+}
+
+// Find returns the first route that matches, or nil, and, where the route lets
+// clients choose by path and this one did, the name it chose.
+func (t *Table) Find(l *Lookup) (r *Route, name []byte) {
+	if hasDotDot(l.Path) {
+		return nil, nil
+	}
+	for _, r := range t.Routes {
+		if name, ok := r.matches(l); ok {
+			return r, name
+		}
+	}
+	return nil, nil
+}
+
+func (r *Route) matches(l *Lookup) (name []byte, ok bool) {
+	m := &r.Match
+	if name, ok = m.matchPath(l.Path, r.ClientChoice); !ok || !m.matchHost(l.Host) {
+		return nil, false
+	}
+	for i := range m.Query {
+		if !m.Query[i].inQuery(l.Query) {
+			return nil, false
+		}
+	}
+	for i := range m.Header {
+		if !m.Header[i].inFields(l.Fields) {
+			return nil, false
+		}
+	}
+	return name, true
+}
+
+// matchPath also takes P/{name} for an exact path P where clients may choose.
+func (m *Match) matchPath(path []byte, choice bool) (name []byte, ok bool) {
+	if prefix, isPrefix := strings.CutSuffix(m.Path, "*"); isPrefix && strings.HasSuffix(prefix, "/") {
+		return nil, len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix
+	}
+	n := len(m.Path)
+	if len(path) < n || string(path[:n]) != m.Path {
+		return nil, false
+	}
+	if len(path) == n {
+		return nil, true
+	}
+	name = path[n+1:]
+	if !choice || path[n] != '/' || len(name) == 0 || bytes.IndexByte(name, '/') >= 0 {
+		return nil, false
+	}
+	return name, true
+}
+
+func (m *Match) matchHost(host []byte) bool {
+	if m.Host == "" {
+		return true
+	}
+	host = withoutPort(host)
+	if suffix, ok := strings.CutPrefix(m.Host, "*"); ok {
+		n := len(host) - len(suffix)
+		return n > 0 && equalFold(host[n:], suffix)
+	}
+	return equalFold(host, m.Host)
+}
+
+// withoutPort cuts ":port" off, and leaves the colons of "[::1]" alone.
+func withoutPort(host []byte) []byte {
+	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
+		return host[:i]
+	}
+	return host
+}
+
+// equalFold compares b with the lower-case string s.
+func equalFold(b []byte, s string) bool {
+	if len(b) != len(s) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != s[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Condition) inQuery(query []byte) bool {
+	for len(query) > 0 {
+		var param []byte
+		param, query = cutParam(query)
+		name, value, _ := bytes.Cut(param, []byte{'='})
+		if string(name) == c.Name && (c.Value == nil || string(value) == *c.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Condition) inFields(f *httpheader.RequestFields) bool {
+	if c.Value == nil {
+		_, ok := f.Lookup(c.Name)
+		return ok
+	}
+	for _, field := range f.Fields() {
+		if bytes.EqualFold(field.Name, []byte(c.Name)) && string(field.Value) == *c.Value {
+			return true
+		}
+	}
+	return false
+}
+
+// cutParam splits the first parameter off a raw query.
+func cutParam(query []byte) (param, rest []byte) {
+	if i := bytes.IndexByte(query, '&'); i >= 0 {
+		return query[:i], query[i+1:]
+	}
+	return query, nil
+}
+
+// hasDotDot reports whether a segment of the path is "..".
+func hasDotDot(path []byte) bool {
+	for {
+		i := bytes.Index(path, []byte("/.."))
+		if i < 0 {
+			return false
+		}
+		path = path[i+3:]
+		if len(path) == 0 || path[0] == '/' {
+			return true
+		}
+	}
+}

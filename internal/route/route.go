@@ -1,0 +1,78 @@
+// Package route says which SSPs a request goes to, and the five modes.
+package route
+
+import (
+	"time"
+
+	"adbuffer/internal/ssp"
+)
+
+// Mode is how a route uses its SSPs.
+type Mode uint8
+
+// The modes, named as in the configuration.
+const (
+	Single Mode = iota
+	Split
+	Waterfall
+	ParallelFirst
+	ParallelAll
+)
+
+// NoAd is the answer of a route that has no ad to give.
+type NoAd uint8
+
+const (
+	// NoAdEmpty is 204.
+	NoAdEmpty NoAd = iota
+	// NoAdVAST is 200 with an empty VAST document.
+	NoAdVAST
+)
+
+// Target is an SSP's part in a route.
+type Target struct {
+	SSP       *ssp.SSP
+	Weight    int           // of Split
+	Timeout   time.Duration // of Waterfall, 0 = the deadline alone
+	Secondary bool          // of ParallelAll: not waited for
+}
+
+// Route is one route. It does not change after NewTable.
+type Route struct {
+	Name         string
+	Match        Match
+	Mode         Mode
+	Targets      []Target // at least one
+	ClientChoice bool
+	// NoAdOnError replaces our 5xx and SSPs' answers from 400 on by NoAd.
+	NoAdOnError bool
+	NoAd        NoAd
+	VASTVersion string
+	TruncateIP  bool
+
+	// Index is the route's place in its table.
+	Index int
+}
+
+// Table is all routes, in order: the first match wins.
+type Table struct {
+	Routes []*Route
+}
+
+// NewTable returns a table of routes, and sets their Index.
+func NewTable(routes []*Route) *Table {
+	for i, r := range routes {
+		r.Index = i
+	}
+	return &Table{Routes: routes}
+}
+
+// target returns the target whose SSP has the name, or nil.
+func (r *Route) target(name []byte) *Target {
+	for i := range r.Targets {
+		if r.Targets[i].SSP.Name() == string(name) {
+			return &r.Targets[i]
+		}
+	}
+	return nil
+}
