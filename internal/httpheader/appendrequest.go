@@ -55,23 +55,21 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 		if !p.pass.has(field.Name, &lower) {
 			return dst
 		}
-	case shortenAddrs, shortenIfAddrs:
-		dst = appendName(dst, field.Name)
-		short, ok := appendShortAddrs(dst, value)
-		if ok {
-			return append(short, "\r\n"...)
+	case shortenAddrs:
+		short, addrs, others := appendShortAddrs(appendName(dst, field.Name), value)
+		if addrs == 0 && others > 0 && field.kind != forwardedAddr {
+			break // no addresses at all
 		}
-		dst = dst[:before]
-		if act == shortenAddrs {
-			return dst
+		if others > 0 {
+			return dst[:before] // what we cannot read may still be one
 		}
+		return append(short, "\r\n"...)
 	case shortenForwarded:
-		dst = appendName(dst, field.Name)
-		short, ok := appendShortForwarded(dst, value)
-		if ok {
-			return append(short, "\r\n"...)
+		short, ok := appendShortForwarded(appendName(dst, field.Name), value)
+		if !ok {
+			return dst[:before]
 		}
-		return dst[:before]
+		return append(short, "\r\n"...)
 	}
 	return appendLine(dst, field.Name, value)
 }

@@ -2,21 +2,21 @@ package httpheader
 
 import "bytes"
 
-// appendShortAddrs appends list, a comma-separated list of addresses, with every address shortened. ok is
-// false, and dst as it was, if the list holds anything else, which could be an address that we cannot read.
-func appendShortAddrs(dst, list []byte) (_ []byte, ok bool) {
-	before := len(dst)
+// appendShortAddrs appends the addresses in list, a comma-separated list, shortened. others is how many
+// elements it left out since they are no addresses.
+func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 	for element := range elements(list) {
 		addr, ok := parseAddr(element)
 		if !ok {
-			return dst[:before], false
+			others++
+			continue
 		}
-		if len(dst) > before {
+		if addrs++; addrs > 1 {
 			dst = append(dst, ", "...)
 		}
 		dst = shorten(addr).AppendTo(dst)
 	}
-	return dst, len(dst) > before
+	return dst, addrs, others
 }
 
 // appendShortForwarded appends v, the value of a Forwarded field, with every address shortened and without

@@ -39,11 +39,12 @@ func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool,
 	id.client, id.device, id.agent = peer, netip.Addr{}, f.userAgent
 	id.trusted, id.truncate = peerTrusted, truncate
 	id.addHop(peer)
-	if !peerTrusted || !f.identity {
-		return
+	if peerTrusted && f.lists {
+		id.walk(f, trusted)
 	}
-	id.walk(f, trusted)
-	id.readDevice(f)
+	if peerTrusted && f.devices {
+		id.readDevice(f)
+	}
 }
 
 // addHop puts an address in front of the list. Loopback says nothing outside the machine and is left out.
@@ -89,19 +90,19 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 	}
 }
 
-// readDevice takes what a trusted peer says about the device. Two X-Device-IP, one of which a careless proxy
-// may have let through from the client, count as none.
+// readDevice takes what a trusted peer says about the device. Of two X-Device-IP a careless proxy may have let
+// one through from the client, so they count as none.
 func (id *Identity) readDevice(f *RequestFields) {
 	addresses, agents := 0, 0
 	for i := range f.fields {
 		field := &f.fields[i]
 		switch field.kind {
 		case deviceIP:
-			if addresses++; addresses == 1 {
-				id.device, _ = parseAddr(field.Value)
-			} else {
-				id.device = netip.Addr{}
+			addr, ok := parseAddr(field.Value)
+			if addresses++; addresses > 1 || !ok || addr.IsLoopback() {
+				addr = netip.Addr{}
 			}
+			id.device = addr
 		case deviceUserAgent:
 			if agents++; agents == 1 && len(field.Value) > 0 {
 				id.agent = field.Value

@@ -316,3 +316,16 @@ func nameBytes(dashes bool) (t [256]byte) {
 	}
 	return t
 }
+
+// nameClass is, of a byte of a token, underscore for '_' and 1 for any other; of any other byte 0.
+var nameClass = func() (t [256]byte) {
+	for i, c := range lower {
+		if c != 0 {
+			t[i] = 1
+		}
+	}
+	t['_'] = underscore
+	return t
+}()
+
+const underscore = 2

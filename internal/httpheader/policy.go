@@ -56,9 +56,8 @@ const (
 	drop action = iota
 	copyLine
 	copyIfPassed
-	shortenAddrs     // and drop what is no list of addresses
-	shortenForwarded // and drop what is not well-formed
-	shortenIfAddrs   // and copy what is no list of addresses
+	shortenAddrs     // copy with shorter addresses
+	shortenForwarded // the same for the syntax of RFC 7239
 )
 
 // The rows of Policy.actions.
@@ -99,11 +98,11 @@ func NewPolicy(o PolicyOptions) *Policy {
 		row := &p.actions[trustedPeer]
 		row[forwarded], row[forwardedAddr], row[forwardedOther] = copyLine, copyLine, copyLine
 		row = &p.actions[trustedPeerTruncate]
-		row[forwarded], row[forwardedAddr], row[forwardedOther] = shortenForwarded, shortenAddrs, shortenIfAddrs
+		row[forwarded], row[forwardedAddr], row[forwardedOther] = shortenForwarded, shortenAddrs, shortenAddrs
 	}
 	if device {
 		p.actions[trustedPeer][deviceOther] = copyLine
-		p.actions[trustedPeerTruncate][deviceOther] = shortenIfAddrs
+		p.actions[trustedPeerTruncate][deviceOther] = shortenAddrs
 	}
 	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &plain)
 	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &plain)

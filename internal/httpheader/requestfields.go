@@ -28,7 +28,8 @@ type RequestFields struct {
 	contentLength int64 // -1: no such field
 	chunked       bool
 	hosts         int  // how many Host fields there are
-	identity      bool // there are identity fields
+	lists         bool // there is an X-Forwarded-For
+	devices       bool // there is an X-Device-IP or X-Device-User-Agent
 
 	timeout, ssp   []byte
 	timeouts, ssps int // how many of them there are
@@ -40,8 +41,8 @@ type RequestFields struct {
 // Reset forgets the last request, so that nothing here keeps its bytes in memory.
 func (f *RequestFields) Reset() {
 	clear(f.fields)
+	clear(f.options[:f.nOptions])
 	f.begin(nil)
-	clear(f.options[:])
 }
 
 // begin forgets what the last Scan found.
@@ -49,7 +50,8 @@ func (f *RequestFields) begin(raw []byte) {
 	f.raw = raw
 	f.fields = f.fields[:0]
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
-	f.contentLength, f.chunked, f.hosts, f.identity = -1, false, 0, false
+	f.contentLength, f.chunked, f.hosts = -1, false, 0
+	f.lists, f.devices = false, false
 	f.timeout, f.ssp, f.timeouts, f.ssps = nil, nil, 0, 0
 	f.nOptions = 0
 }

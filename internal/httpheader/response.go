@@ -80,7 +80,11 @@ func connectionOptions(lines []byte) (c connectionNames) {
 				c.n++
 			}
 		}
-		lines = lines[bytes.IndexByte(lines, '\n')+1:]
+		next := bytes.IndexByte(lines, '\n')
+		if next < 0 {
+			return c
+		}
+		lines = lines[next+1:]
 	}
 	return c
 }

@@ -8,7 +8,7 @@ type Rule uint8
 // The rules that Scan enforces. Sections are RFC 9112's.
 const (
 	RuleUnterminated     Rule = iota + 1 // the block does not end with its one empty line
-	RuleFold                             // a line starts with a blank: obs-fold, 5.2
+	RuleFold                             // a line that starts with a blank: obs-fold, 5.2; Field is the one it would continue
 	RuleBareLF                           // LF without CR, 2.2
 	RuleBareCR                           // CR without LF, 2.2
 	RuleNoColon                          // a line without a colon
@@ -56,11 +56,11 @@ func (e *Error) Error() string {
 var ruleTexts = [...]string{
 	0:                    "malformed",
 	RuleUnterminated:     "it does not end with one empty line",
-	RuleFold:             "a line starts with a blank (obs-fold)",
+	RuleFold:             "a line that starts with a blank (obs-fold)",
 	RuleBareLF:           "LF without CR",
 	RuleBareCR:           "CR without LF",
 	RuleNoColon:          "no colon after the name",
-	RuleEmptyName:        "a line starts with a colon",
+	RuleEmptyName:        "a line that starts with a colon",
 	RuleNameBlank:        "blank in or after the name",
 	RuleName:             "the name has a byte that no name may have",
 	RuleValue:            "control byte in the value",

@@ -1,0 +1,226 @@
+package httpheader
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var testPeer = netip.MustParseAddr("198.51.100.9")
+
+// cross returns the lines that a request of the given lines becomes under o, from a peer that is trusted or
+// not. Identity lines are those of o's mode.
+func cross(t *testing.T, o PolicyOptions, trusted bool, lines ...string) []string {
+	t.Helper()
+	var f RequestFields
+	var id Identity
+	mustScan(t, &f, head(lines...))
+	id.Resolve(&f, testPeer, trusted, nil, false)
+	return linesOf(t, NewPolicy(o).AppendRequest(nil, &f, &id))
+}
+
+func linesOf(t *testing.T, block []byte) []string {
+	t.Helper()
+	if len(block) == 0 {
+		return nil
+	}
+	text, ended := strings.CutSuffix(string(block), "\r\n")
+	if !ended {
+		t.Fatalf("block %q does not end a line", block)
+	}
+	return strings.Split(text, "\r\n")
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines that cross (-want +got):\n%s", diff)
+	}
+}
+
+var noIdentity = PolicyOptions{Identity: None}
+
+func TestOrdinaryFieldsCrossInOrderAndSpelling(t *testing.T) {
+	wantLines(t, cross(t, noIdentity, true,
+		"user-AGENT: phone", "Accept:*/*", "x_custom:  a  b ", "Empty:", "X-A: 1", "Cookie: secret", "X-A: 2", "Content-Type: text/plain",
+		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3"),
+		"user-AGENT: phone", "Accept: */*", "x_custom: a  b", "Empty: ", "X-A: 1", "X-A: 2", "Content-Type: text/plain",
+		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3")
+}
+
+func TestWhatNeverCrosses(t *testing.T) {
+	every := PolicyOptions{Identity: Both}
+	for _, line := range []string{
+		"Connection: close", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive", "TE: trailers", "Trailer: Expires",
+		"Transfer-Encoding: chunked", "Upgrade: websocket", "Expect: 100-continue", "HTTP2-Settings: AAMAAABkAAQ",
+		"Content-Length: 3", "X-Adbuffer-Ssp: a", "X-Adbuffer-Timeout-Ms: 100", "X-ADBUFFER-Anything: 1", "X-Adbuffer: 1",
+		// Look-alikes.
+		"keep_alive: timeout=5", "Proxy_Connection: keep-alive", "Transfer_Encoding: gzip", "HTTP2_Settings: AAMAAABkAAQ",
+		"Content_Length: 3", "X_Adbuffer_Ssp: a", "X-Adbuffer_Timeout-Ms: 100", "x_adbuffer_anything: 1",
+		"X_Forwarded_For: 192.0.2.1", "X-Forwarded_For: 192.0.2.1", "X_Forwarded_Proto: https", "X_Real_IP: 192.0.2.1",
+		"True_Client_IP: 192.0.2.1", "X_Device_IP: 192.0.2.1", "X_Device_User_Agent: tv", "X_Device_Referer: https://a.example",
+	} {
+		name, _, _ := strings.Cut(line, ":")
+		every.Pass = []string{name}
+		for _, variant := range []string{line, strings.ToUpper(line), strings.ToLower(line)} {
+			got := cross(t, every, true, "X-Before: 1", variant, "X-After: 2")
+			wantLines(t, got, "X-Before: 1", "X-After: 2", "X-Forwarded-For: 198.51.100.9", "X-Device-IP: 198.51.100.9")
+		}
+	}
+}
+
+func TestHostNeverCrosses(t *testing.T) {
+	wantLines(t, cross(t, noIdentity, true, "X-A: 1"), "X-A: 1") // head gives a Host
+	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"host"}}, true))
+}
+
+func TestFieldsThatConnectionNamesDoNotCross(t *testing.T) {
+	pass := PolicyOptions{Identity: None, Pass: []string{"Cookie"}}
+	wantLines(t, cross(t, pass, true, "X-Hop: 1", "Cookie: a=b", "X-A: 2", "Connection: close, X-hop,,  cookie", "CONNECTION: X-More", "x-MORE: 3", "x_hop: 4"), "X-A: 2")
+	wantLines(t, cross(t, noIdentity, true, "X-A: 1", `Connection: "X-A", X-A;q=1, X A`), "X-A: 1")
+}
+
+func TestConnectionCannotHideTheClient(t *testing.T) {
+	got := cross(t, PolicyOptions{Identity: Both}, true, "X-Forwarded-For: 192.0.2.1", "X-Device-User-Agent: tv", "X-Forwarded-Proto: https",
+		"Connection: X-Forwarded-For, X-Device-IP, X-Device-User-Agent, X-Forwarded-Proto")
+	wantLines(t, got, "X-Forwarded-For: 192.0.2.1, 198.51.100.9", "X-Device-IP: 192.0.2.1", "X-Device-User-Agent: tv")
+}
+
+func TestGuardedFieldsCrossOnlyIfPassed(t *testing.T) {
+	guardedLines := []string{"Cookie: a=b", "Cookie: c=d", "Cookie2: $Version=1", "Authorization: Basic eA==", "Proxy-Authorization: Basic eA==", "Proxy-Anything: 1", "Proxy: http://evil.example", "Proxy_Authorization: Basic eA=="}
+	wantLines(t, cross(t, noIdentity, true, guardedLines...))
+	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"cOOKIE"}}, true, guardedLines...), "Cookie: a=b", "Cookie: c=d")
+	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"Authorization", "proxy-authorization"}}, true, guardedLines...),
+		"Authorization: Basic eA==", "Proxy-Authorization: Basic eA==")
+	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"Proxy_Authorization"}}, true, guardedLines...), "Proxy_Authorization: Basic eA==")
+}
+
+func TestRemoveRunsBeforeSetAndSetReplaces(t *testing.T) {
+	o := PolicyOptions{
+		Identity: None,
+		Pass:     []string{"Cookie"},
+		Remove:   []string{"X-Internal", "x-openrtb-version", "Cookie"},
+		Set:      []NameValue{{"X-Openrtb-Version", " 2.6 "}, {"Accept-Encoding", "gzip"}, {"X-Two", "1"}, {"X-Two", "2"}},
+	}
+	wantLines(t, cross(t, o, true, "x-INTERNAL: 1", "X_Internal: 2", "X-Internals: 3", "X-Openrtb-Version: 2.5", "x_openrtb_version: 2.4",
+		"accept-encoding: br", "Cookie: a=b", "X-Two: 0"),
+		"X-Internals: 3", "X-Openrtb-Version: 2.6", "Accept-Encoding: gzip", "X-Two: 1", "X-Two: 2")
+}
+
+func TestRemoveAndSetRuleOverIdentity(t *testing.T) {
+	o := PolicyOptions{
+		Identity: Both,
+		Remove:   []string{"X-Forwarded-For", "X-Device-User-Agent"},
+		Set:      []NameValue{{"X-Device-IP", "192.0.2.99"}},
+	}
+	wantLines(t, cross(t, o, true, "X-Forwarded-For: 192.0.2.1", "X-Device-IP: 192.0.2.1", "X-Device-User-Agent: tv", "User-Agent: phone"),
+		"User-Agent: phone", "X-Device-IP: 192.0.2.99")
+}
+
+func TestWithReplacesWhatThePolicySets(t *testing.T) {
+	p := NewPolicy(PolicyOptions{
+		Identity: None,
+		Pass:     []string{"Cookie"},
+		Remove:   []string{"X-Internal"},
+		Set:      []NameValue{{"Accept-Encoding", "gzip"}, {"X-Key", "1"}},
+	})
+	leg := p.With(NameValue{"accept_encoding", "identity"})
+	var f RequestFields
+	mustScan(t, &f, head("Cookie: a=b", "X-Internal: 1", "Accept-Encoding: br"))
+	wantLines(t, linesOf(t, leg.AppendRequest(nil, &f, &Identity{})), "Cookie: a=b", "accept_encoding: identity", "X-Key: 1")
+	wantLines(t, linesOf(t, p.AppendRequest(nil, &f, &Identity{})), "Cookie: a=b", "Accept-Encoding: gzip", "X-Key: 1")
+}
+
+func TestAppendRequestKeepsWhatIsInTheBuffer(t *testing.T) {
+	var f RequestFields
+	mustScan(t, &f, head("X-A: 1", "Cookie: a=b"))
+	got := NewPolicy(noIdentity).AppendRequest([]byte("GET / HTTP/1.1\r\n"), &f, &Identity{})
+	if want := "GET / HTTP/1.1\r\nX-A: 1\r\n"; string(got) != want {
+		t.Errorf("block is %q, want %q", got, want)
+	}
+}
+
+func TestOptionsThatTheChecksRefuseHaveNoEffect(t *testing.T) {
+	o := PolicyOptions{
+		Identity: None,
+		Pass:     []string{"Connection", "X-Forwarded-For", "bad name"},
+		Remove:   []string{"", "bad\r\nname"},
+		Set:      []NameValue{{"Host", "evil.example"}, {"X-A", "1\r\nX-B: 2"}, {"", "1"}, {"Content-Length", "5"}, {"X-Adbuffer-Ssp", "a"}},
+	}
+	wantLines(t, cross(t, o, true, "Connection: close", "X-Forwarded-For: 192.0.2.1", "X-C: 3"), "X-C: 3")
+}
+
+func TestChecksSayWhatMakesNoSense(t *testing.T) {
+	for _, tt := range []struct{ what, name, want string }{
+		{"pass", "Cookie", ""},
+		{"pass", "set-cookie", ""},
+		{"pass", "Accept", ""},
+		{"pass", "Proxy-Authorization", ""},
+		{"pass", "Expect", "Expect never crosses the proxy"},
+		{"pass", "x_adbuffer_ssp", "x_adbuffer_ssp never crosses the proxy"},
+		{"pass", "X-Forwarded-Proto", "X-Forwarded-Proto says whose request it is; see identity"},
+		{"pass", "Co okie", errNotToken.Error()},
+		{"remove", "Accept", ""},
+		{"remove", "X-Forwarded-For", ""},
+		{"remove", "", errNotToken.Error()},
+		{"set", "X-Key", ""},
+		{"set", "Cookie", ""},
+		{"set", "X-Forwarded-For", ""},
+		{"set", "Host", "Host is set by the SSP's key host"},
+		{"set", "Transfer-Encoding", "Transfer-Encoding never crosses the proxy"},
+		{"set", "X\nKey", errNotToken.Error()},
+	} {
+		var err error
+		switch tt.what {
+		case "pass":
+			err = CheckPass(tt.name)
+		case "remove":
+			err = CheckRemove(tt.name)
+		case "set":
+			err = CheckSet(NameValue{tt.name, "tab\there, \xfc, colon:"})
+		}
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s %q: %q, want %q", tt.what, tt.name, got, tt.want)
+		}
+	}
+	for c := range 256 {
+		err := CheckSet(NameValue{"X-Key", "a" + string([]byte{byte(c)}) + "b"})
+		if bad := c < 0x20 && c != '\t' || c == 0x7f; bad != (err != nil) {
+			t.Errorf("set a value with byte %#x: %v", c, err)
+		}
+	}
+}
+
+func TestLinesReadWhatAppendRequestWrote(t *testing.T) {
+	block := []byte("A: 1\r\nB: \r\nlong-Name:  two  words \r\n")
+	var got []string
+	for name, value := range Lines(block) {
+		got = append(got, string(name)+"="+string(value))
+	}
+	wantLines(t, got, "A=1", "B=", "long-Name=two  words")
+
+	if v, ok := Find(block, "LONG-name"); !ok || string(v) != "two  words" {
+		t.Errorf("Find(LONG-name) = %q, %v", v, ok)
+	}
+	if v, ok := Find(block, "long-nam"); ok {
+		t.Errorf("Find(long-nam) = %q", v)
+	}
+	for name := range Lines(block) {
+		if !bytes.Equal(name, []byte("A")) {
+			t.Errorf("went on after break, to %q", name)
+		}
+		break
+	}
+	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r"} {
+		if name, value, rest := Next([]byte(malformed)); name != nil || value != nil || rest != nil {
+			t.Errorf("Next(%q) = %q, %q, %q", malformed, name, value, rest)
+		}
+	}
+}
