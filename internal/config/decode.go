@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"time"
 
@@ -62,7 +63,15 @@ func typesFit(from, to reflect.Type, v any) (any, error) {
 		if kind != reflect.String {
 			return nil, errNotString
 		}
+		if to == prefixType {
+			if _, err := netip.ParsePrefix(v.(string)); err != nil {
+				return nil, errNotPrefix
+			}
+		}
 	case to.Kind() == reflect.Int:
+		if kind == reflect.Uint64 {
+			return nil, errTooLarge
+		}
 		if kind != reflect.Int && kind != reflect.Int64 {
 			return nil, errNotInt
 		}

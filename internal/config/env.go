@@ -70,9 +70,11 @@ func (o overrides) value(old any, t reflect.Type, name, path string) any {
 // The rules that values of the wrong type break.
 var (
 	errNotInt      = errors.New("must be a whole number")
+	errTooLarge    = errors.New("is too large")
 	errNotFloat    = errors.New("must be a number")
 	errNotBool     = errors.New("must be true or false")
 	errNotString   = errors.New("must be text; put it in quotes")
+	errNotPrefix   = errors.New(`must be a range of addresses, for example "10.0.0.0/8" or "192.0.2.1/32"`)
 	errNotDuration = errors.New(`must be a duration with a unit, for example "80ms"`)
 )
 

@@ -45,6 +45,9 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// maxFaults bounds the message of a hostile file.
+const maxFaults = 1000
+
 // maxShown is how many bytes of a value or a key a message repeats.
 const maxShown = 80
 
@@ -86,6 +89,9 @@ type mark struct {
 	line int    // of the file; 0 if env is set
 	env  string // the variable that set it
 	text string // of a scalar, as written
+	// quoted is true of a scalar in quotes where none belong, which the message
+	// then shows.
+	quoted bool
 }
 
 // report collects faults and knows where each value came from.
@@ -111,10 +117,15 @@ func (r *report) add(path string, value any, rule string, related ...string) {
 	}
 	path = r.origin(path)
 	text := fmt.Sprint(value)
-	if m := r.marks[path]; m.text != "" {
+	m := r.marks[path]
+	if m.text != "" {
 		text = m.text
 	}
-	r.addLater(path, shownAt(path, text), rule)
+	text = shownAt(path, text)
+	if m.quoted && !strings.HasPrefix(text, `"`) && text != "" {
+		text = `"` + text + `"`
+	}
+	r.addLater(path, text, rule)
 }
 
 // addMissing reports that something that must be there is not.
@@ -132,9 +143,15 @@ func (r *report) addLater(path, value, rule string) {
 }
 
 func (r *report) addAt(m mark, path, value, rule string) {
+	if r.full() {
+		m, path, value, rule = mark{}, "", "", fmt.Sprintf("there are more than %d faults; these are the first", maxFaults)
+	}
 	r.faults[Fault{Path: path, Value: value, Rule: rule, Line: m.line, Env: m.env}] = struct{}{}
 	r.bad[path] = true
 }
+
+// full reports whether further faults are only counted as more.
+func (r *report) full() bool { return len(r.faults) >= maxFaults }
 
 // isBad reports whether path or what holds it has a fault.
 func (r *report) isBad(path string) bool {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding"
+	"net/netip"
 	"reflect"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ type key struct {
 var (
 	keyCache     sync.Map // reflect.Type to []key
 	durationType = reflect.TypeFor[time.Duration]()
+	prefixType   = reflect.TypeFor[netip.Prefix]()
 	fromText     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 

@@ -17,6 +17,8 @@ const (
 	// maxValues bounds what aliases may expand to; a thousand SSPs with every key
 	// written out are 70,000 values.
 	maxValues = 100_000
+	// maxItems bounds a list before defaults multiply what its elements hold.
+	maxItems = 1000
 )
 
 // reader turns a YAML document into maps and lists that hold known keys only. It
@@ -95,15 +97,16 @@ func (r reader) value(node *yaml.Node, t reflect.Type, path string) (value any, 
 	case isSection(t):
 		return r.section(node, t, path)
 	}
-	return r.scalar(node, path)
+	return r.scalar(node, t, path)
 }
 
-func (r reader) scalar(node *yaml.Node, path string) (any, bool) {
+func (r reader) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node.Kind != yaml.ScalarNode {
 		r.addLater(path, "", "must be a single value, not a "+kindOf(node))
 		return nil, false
 	}
-	r.marks[path] = mark{line: node.Line, text: node.Value}
+	inQuotes := node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
+	r.marks[path] = mark{line: node.Line, text: node.Value, quoted: inQuotes && t.Kind() != reflect.String && !isText(t)}
 	var value any
 	if err := node.Decode(&value); err != nil {
 		r.addLater(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
@@ -117,6 +120,10 @@ func (r reader) scalar(node *yaml.Node, path string) (any, bool) {
 func (r reader) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node.Kind != yaml.SequenceNode {
 		r.addLater(path, "", "must be a list, not a "+kindOf(node))
+		return nil, false
+	}
+	if len(node.Content) > maxItems {
+		r.addLater(path, "", fmt.Sprintf("must not have more than %d elements; it has %d", maxItems, len(node.Content)))
 		return nil, false
 	}
 	list := make([]any, len(node.Content))
@@ -165,7 +172,11 @@ func (r reader) section(node *yaml.Node, t reflect.Type, path string) (any, bool
 		lines[lower], spelt[lower] = name.Line, name.Value
 		k, ok := findKey(t, name.Value)
 		if !ok {
-			r.addAt(here, p, "", unknownKey(t, path, name.Value))
+			rule := "unknown key"
+			if !r.full() {
+				rule = unknownKey(t, path, name.Value)
+			}
+			r.addAt(here, p, "", rule)
 			continue
 		}
 		if v, ok := r.value(value, k.typ, p); ok {

@@ -26,7 +26,7 @@ func unknownKey(t reflect.Type, path, name string) string {
 	if best := closest(name, names); best != "" {
 		return rule + "; did you mean " + best + "?"
 	}
-	if p := onlyPath(t, path, name); p != "" {
+	if p := onlyPath(t, path, name); p != "" && !strings.Contains(p[len(path):], "[]") {
 		return rule + "; did you mean " + p + "?"
 	}
 	if p := onlyPath(reflect.TypeFor[Config](), "", name); p != "" {
@@ -68,7 +68,7 @@ func closest(name string, words iter.Seq[string]) string {
 // simply far away.
 func editDistance(a, b string) int {
 	if len(a) > maxShown || len(b) > maxShown {
-		return maxShown
+		return max(len(a), len(b))
 	}
 	row := make([]int, len(b)+1) // distances of a[:i] to every b[:j]
 	for j := range row {

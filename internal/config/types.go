@@ -2,9 +2,12 @@
 //
 // A key is one struct field here and one commented line in config/adbuffer.yaml.
 // The field's tags say the rest: yaml its name, default what an absent key
-// means, min and max its range. The operator's documentation of every key is the
-// comment in config/adbuffer.yaml, which also feeds the JSON Schema.
+// means, min and max its range, jsonschema that it is required. The operator's
+// documentation of a key is its comment in config/adbuffer.yaml, which also feeds
+// the JSON Schema.
 package config
+
+//go:generate go test . -run TestSchema -update
 
 import (
 	"net/netip"
@@ -19,8 +22,8 @@ type Config struct {
 	Admin    Admin    `yaml:"admin"`
 	Log      Log      `yaml:"log"`
 	Deadline Deadline `yaml:"deadline"`
-	SSPs     []SSP    `yaml:"ssps"`   // at least one; names are unique
-	Routes   []Route  `yaml:"routes"` // at least one; the first match wins
+	SSPs     []SSP    `yaml:"ssps" jsonschema:"required"`   // at least one; names are unique
+	Routes   []Route  `yaml:"routes" jsonschema:"required"` // at least one; the first match wins
 }
 
 // document is what a file may say: a Config and what is merged into it.
@@ -91,8 +94,8 @@ type Deadline struct {
 
 // SSP is one upstream ad server.
 type SSP struct {
-	Name      string   `yaml:"name"`      // [a-z0-9_-]+
-	Endpoints []string `yaml:"endpoints"` // http or https URLs that share scheme, path and query; see URLs
+	Name      string   `yaml:"name" jsonschema:"required"`      // [a-z0-9_-]+
+	Endpoints []string `yaml:"endpoints" jsonschema:"required"` // http or https URLs that share scheme, path and query; see URLs
 	Settings  `yaml:",inline"`
 }
 
@@ -172,7 +175,7 @@ type Headers struct {
 
 // Field is a header field that adbuffer writes.
 type Field struct {
-	Name  string `yaml:"name"`
+	Name  string `yaml:"name" jsonschema:"required"`
 	Value string `yaml:"value"`
 }
 
@@ -220,10 +223,10 @@ type Breaker struct {
 
 // Route says which requests go to which SSPs, and how.
 type Route struct {
-	Name         string     `yaml:"name"` // [a-z0-9_-]+, not "none"
-	Match        Match      `yaml:"match"`
+	Name         string     `yaml:"name" jsonschema:"required"` // [a-z0-9_-]+, not "none"
+	Match        Match      `yaml:"match" jsonschema:"required"`
 	Mode         Mode       `yaml:"mode" default:"single"`
-	SSPs         []RouteSSP `yaml:"ssps"` // at least one, none twice, each a name of Config.SSPs
+	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required"` // at least one, none twice, each a name of Config.SSPs
 	ClientChoice bool       `yaml:"client_choice"`
 	OnError      OnError    `yaml:"on_error" default:"status"`
 	NoAd         NoAd       `yaml:"no_ad" default:"empty"`
@@ -233,21 +236,21 @@ type Route struct {
 
 // Match holds conditions on a request that must all be true.
 type Match struct {
-	Path   string      `yaml:"path"`   // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
-	Host   string      `yaml:"host"`   // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
-	Query  []Condition `yaml:"query"`  // raw bytes, no decoding
-	Header []Condition `yaml:"header"` // names match in any case
+	Path   string      `yaml:"path" jsonschema:"required"` // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
+	Host   string      `yaml:"host"`                       // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
+	Query  []Condition `yaml:"query"`                      // raw bytes, no decoding
+	Header []Condition `yaml:"header"`                     // names match in any case
 }
 
 // Condition asks for a query parameter or a header field.
 type Condition struct {
-	Name  string  `yaml:"name"`
+	Name  string  `yaml:"name" jsonschema:"required"`
 	Value *string `yaml:"value,omitempty"` // nil = present with any value
 }
 
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
 type RouteSSP struct {
-	Name      string        `yaml:"name"`
+	Name      string        `yaml:"name" jsonschema:"required"`
 	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, where an absent key is 1; 0 = only by client_choice
 	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
 	Secondary bool          `yaml:"secondary"`                    // parallel-all only: not waited for

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	maxItems = 1000 // of any list
-	maxText  = 4096 // bytes
-	maxName  = 64   // bytes
+	maxText = 4096 // bytes
+	maxName = 64   // bytes
 )
 
 // validate reports every rule that the document breaks, and reads the files that
@@ -56,10 +55,6 @@ func checkRange(v reflect.Value, k key, path string, r *report) {
 	case isSection(v.Type()):
 		checkRanges(v, path, r)
 	case isList(v.Type()):
-		if v.Len() > maxItems {
-			r.add(path, fmt.Sprintf("%d elements", v.Len()), fmt.Sprintf("must not have more than %d elements", maxItems))
-			return
-		}
 		for i := range v.Len() {
 			checkRange(v.Index(i), key{typ: v.Type().Elem()}, at(path, i), r)
 		}
@@ -170,7 +165,10 @@ func checkServer(cfg *Config, r *report) {
 			fmt.Sprintf("must hold one body of server.max_body_bytes, %d", s.MaxBodyBytes), "server.max_body_bytes")
 	}
 	for i, prefix := range s.TrustedProxies {
-		if p := at("server.trusted_proxies", i); prefix != prefix.Masked() {
+		p := at("server.trusted_proxies", i)
+		if prefix.Addr().Is4In6() {
+			r.add(p, prefix, "must be written as IPv4, as which such peers are compared")
+		} else if prefix != prefix.Masked() {
 			r.add(p, prefix, fmt.Sprintf("has bits set beyond its length; write %s", prefix.Masked()))
 		}
 	}
@@ -204,13 +202,13 @@ func checkServer(cfg *Config, r *report) {
 func checkListen(a Address, path string, unixToo bool, r *report) {
 	rule := `must be host:port, for example "127.0.0.1:8080"`
 	if unixToo {
-		rule += ", or unix:/path"
+		rule += ", or unix:/path of at most 107 bytes"
 	}
 	network, address := a.Split()
 	if network == "unix" {
 		// The kernel's sun_path has 108 bytes, the last of them zero.
 		if !unixToo || !strings.HasPrefix(address, "/") || strings.HasSuffix(address, "/") || len(address) > 107 {
-			r.add(path, a, rule+" of at most 107 bytes")
+			r.add(path, a, rule)
 		}
 		return
 	}

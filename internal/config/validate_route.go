@@ -14,9 +14,12 @@ func checkRoutes(cfg *Config, r *report) {
 	if len(cfg.Routes) == 0 {
 		r.addMissing("routes", "must have at least one route")
 	}
-	ssps := map[string]bool{}
+	known := map[string]bool{}
 	for i := range cfg.SSPs {
-		ssps[cfg.SSPs[i].Name] = true
+		known[cfg.SSPs[i].Name] = true
+	}
+	if known[""] {
+		known = nil // an SSP whose name is missing or bad may be any that a route means
 	}
 	names := map[string]string{}
 	for i := range cfg.Routes {
@@ -32,10 +35,12 @@ func checkRoutes(cfg *Config, r *report) {
 		if !slices.Contains(vastVersions, route.VASTVersion) {
 			r.add(join(path, "vast_version"), route.VASTVersion, "must be one of "+strings.Join(vastVersions, ", "))
 		}
-		checkRouteSSPs(route, ssps, path, r)
+		checkRouteSSPs(route, known, path, r)
 	}
 }
 
+// checkRouteSSPs checks a route's SSPs against each other, its mode and the known
+// names; none are known if that cannot be told.
 func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report) {
 	list, mode := join(path, "ssps"), join(path, "mode")
 	if len(route.SSPs) == 0 {
@@ -69,16 +74,16 @@ func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report)
 		if leg.Secondary && route.Mode != ModeParallelAll {
 			r.add(join(p, "secondary"), leg.Secondary, "is for mode parallel-all only", mode)
 		}
-		weights += leg.Weight
+		weights += max(0, leg.Weight)
 		if !leg.Secondary {
 			primaries++
 		}
 	}
 	if route.Mode == ModeSplit && weights == 0 {
-		r.add(list, "weights 0", "must have a weight above 0 for mode split", mode)
+		r.addMissing(list, "must have a weight above 0 for mode split")
 	}
 	if route.Mode == ModeParallelAll && primaries == 0 {
-		r.add(list, "all secondary", "must have an SSP that is not secondary", mode)
+		r.addMissing(list, "must have an SSP that is not secondary")
 	}
 }
 

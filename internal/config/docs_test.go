@@ -1,0 +1,167 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.yaml.in/yaml/v3"
+)
+
+const configDir = "../../config"
+
+// keyDocs returns the comment above each key of config/adbuffer.yaml by path, with
+// "[]" for the index of a list. The first element that has a key documents it.
+func keyDocs(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(configDir, "adbuffer.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	docs := map[string]string{}
+	collectDocs(doc.Content[0], "", strings.Split(string(data), "\n"), docs)
+	return docs
+}
+
+func collectDocs(node *yaml.Node, path string, lines []string, docs map[string]string) {
+	switch node.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(node.Content); i += 2 {
+			name, value := node.Content[i], node.Content[i+1]
+			p := join(path, name.Value)
+			if _, ok := docs[p]; !ok {
+				docs[p] = commentAbove(lines, name.Line)
+			}
+			collectDocs(value, p, lines, docs)
+		}
+	case yaml.SequenceNode:
+		for _, element := range node.Content {
+			collectDocs(element, path+"[]", lines, docs)
+		}
+	}
+}
+
+// commentAbove joins the comment lines that end right above line (from 1).
+func commentAbove(lines []string, line int) string {
+	var words []string
+	for i := line - 2; i >= 0; i-- {
+		text, ok := strings.CutPrefix(strings.TrimSpace(lines[i]), "#")
+		if !ok {
+			break
+		}
+		words = append([]string{strings.TrimSpace(text)}, words...)
+	}
+	return strings.Join(words, " ")
+}
+
+func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(configDir, "*.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("found %v (%v), want adbuffer.yaml and minimal.yaml at least", files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Parse(data, nil); err != nil {
+			t.Errorf("%s:\n%v", file, err)
+		}
+		if first, _, _ := bytes.Cut(data, []byte("\n")); string(first) != "# yaml-language-server: $schema=adbuffer.schema.json" {
+			t.Errorf("%s begins with %q, not with the editors' line that names the schema", file, first)
+		}
+	}
+}
+
+func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
+	docs := keyDocs(t)
+	visitKeys(reflect.TypeFor[document](), "", func(path string, k key) {
+		if strings.HasPrefix(path, "ssp_defaults.") {
+			return // the keys of an SSP, documented there
+		}
+		doc := docs[path]
+		if doc == "" {
+			t.Errorf("config/adbuffer.yaml has no comment above %s", path)
+		}
+		if isSection(k.typ) {
+			return
+		}
+		if want := statedDefault(path, k); !strings.HasSuffix(doc, " "+want) && doc != want {
+			t.Errorf("the comment of %s ends in\n  ...%s\nwant\n  %s", path, doc[max(0, len(doc)-50):], want)
+		}
+	})
+}
+
+// statedDefault is how the comment of a key ends.
+func statedDefault(path string, k key) string {
+	switch {
+	case strings.Contains(k.tag.Get("jsonschema"), "required"):
+		return "Required."
+	case path == "ssps[].pool.max_idle":
+		return "Default max_conns."
+	case path == "ssps[].pool.max_http2_conns":
+		return "Default 4, or max_conns if that is fewer."
+	case path == "routes[].ssps[].weight":
+		return "Default 1 for split, 0 for the other modes."
+	case path == "routes[].match.query[].value":
+		return "Default: any value, also none."
+	case path == "routes[].match.header[].value":
+		return "Default: any value."
+	}
+	text := k.tag.Get("default")
+	switch {
+	case isList(k.typ):
+		var elements []string
+		for _, element := range strings.Fields(text) {
+			elements = append(elements, `"`+element+`"`)
+		}
+		text = "[" + strings.Join(elements, ", ") + "]"
+	case k.typ == durationType && text == "":
+		text = "0s"
+	case k.typ == durationType || wordsOf(k.typ) != nil:
+	case k.typ.Kind() == reflect.Bool && text == "":
+		text = "false"
+	case k.typ.Kind() == reflect.String || isText(k.typ):
+		text = `"` + text + `"`
+	case text == "":
+		text = "0"
+	}
+	return "Default " + text + "."
+}
+
+// Values in the documented file are the defaults, except for what is an example
+// by nature: names, endpoints, headers and routes.
+func TestValuesInTheDocumentedFileAreTheDefaults(t *testing.T) {
+	documented := mustLoad(t, filepath.Join(configDir, "adbuffer.yaml"))
+	bare := mustParse(t, `
+ssps: [{name: openx, endpoints: ["http://127.0.0.1:9000/bid"]}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`)
+	ignore := cmp.Options{cmpopts.IgnoreFields(Settings{}, "Headers"), compareUnexported}
+	if diff := cmp.Diff(bare.SSPs[0].Settings, documented.SSPs[0].Settings, ignore); diff != "" {
+		t.Errorf("ssps[0] of config/adbuffer.yaml differs from the defaults (-default +file):\n%s", diff)
+	}
+	documented.SSPs, documented.Routes = bare.SSPs, bare.Routes
+	if diff := cmp.Diff(bare, documented, compareUnexported); diff != "" {
+		t.Errorf("config/adbuffer.yaml differs from the defaults (-default +file):\n%s", diff)
+	}
+}
+
+func TestTheMinimalFileIsShort(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(configDir, "minimal.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(data, []byte("\n")); lines > 25 {
+		t.Errorf("config/minimal.yaml has %d lines, want about 20", lines)
+	}
+}

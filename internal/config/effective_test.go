@@ -1,0 +1,104 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+func wantRoundTrip(t *testing.T, cfg *Config) {
+	t.Helper()
+	text := cfg.YAML()
+	again, _, err := Parse(text, nil)
+	if err != nil {
+		t.Fatalf("the effective config does not load:\n%v\n%s", err, text)
+	}
+	if diff := cmp.Diff(cfg, again, compareUnexported); diff != "" {
+		t.Fatalf("the effective config loads to another (-first +again):\n%s", diff)
+	}
+	if cfg.Hash() != again.Hash() {
+		t.Fatal("equal configs have different hashes")
+	}
+}
+
+func TestEffectiveConfigLoadsToAnEqualConfig(t *testing.T) {
+	wantRoundTrip(t, mustLoad(t, filepath.Join(configDir, "adbuffer.yaml")))
+	wantRoundTrip(t, mustLoad(t, filepath.Join(configDir, "minimal.yaml")))
+	wantRoundTrip(t, mustParse(t, `
+server: {listen: "unix:/run/a b.sock", socket_mode: "0600", trusted_proxies: [], idle_timeout: 1h0m0.5s}
+ssps:
+  - name: "null"
+    endpoints: ["http://[::1]:9000/?a=%20:"]
+    headers: {set: [{name: "0x1F", value: "a: b # c"}, {name: "True", value: "*x\ty é"}]}
+    qps: {limit: 0.3333333333333333}
+  - {name: "1e3", endpoints: ["http://127.0.0.1:9000"]}
+routes:
+  - {name: "2001-01-01", match: {path: "/*", query: [{name: "~", value: ""}]}, mode: split, ssps: [{name: "null", weight: 0}, "1e3"]}
+`))
+}
+
+func TestHashTellsConfigsApartAndStaysTheSame(t *testing.T) {
+	first := mustParse(t, twoSSPs)
+	if got := first.Hash(); len(got) != 12 || strings.Trim(got, "0123456789abcdef") != "" || got != mustParse(t, twoSSPs).Hash() {
+		t.Errorf("hash %q", got)
+	}
+	other := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_SERVER_MAX_IN_FLIGHT": "7"})
+	if first.Hash() == other.Hash() {
+		t.Error("different configs have the same hash")
+	}
+}
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	const secret = "hunter2hunter2"
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": file})
+	token := cfg.Admin.Token
+	if token.Reveal() != secret || token.Empty() || !token.Matches([]byte(secret)) || token.Matches([]byte(secret+"\n")) {
+		t.Fatalf("the file's token was not read")
+	}
+	hiddenField := struct {
+		token Secret
+		list  []Secret
+	}{token, []Secret{token}}
+	var printed bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
+		fmt.Fprintf(&printed, verb+verb+verb+verb+"\n", token, &token, *cfg, hiddenField)
+	}
+	for _, v := range []any{token, cfg, map[string]any{"token": token}} {
+		asJSON, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asYAML, err := yaml.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed.Write(asJSON)
+		printed.Write(asYAML)
+	}
+	printed.Write(cfg.YAML())
+	for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), secret[:7]} {
+		if strings.Contains(printed.String(), form) {
+			t.Errorf("%q was printed:\n%s", form, printed.String())
+		}
+	}
+	if !strings.Contains(printed.String(), hidden) || (Secret{}).String() != "" {
+		t.Error("a reader must see that there is a secret, and that there is none")
+	}
+}
+
+func TestEmptySecretMatchesNothing(t *testing.T) {
+	if (Secret{}).Matches(nil) || (Secret{}).Matches([]byte("")) || NewSecret("").Matches(nil) {
+		t.Error("no token lets everybody in")
+	}
+}

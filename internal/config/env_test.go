@@ -1,0 +1,94 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const twoSSPs = `
+ssps:
+  - {name: openx, endpoints: ["http://127.0.0.1:9000/bid"], pool: {max_conns: 64}}
+  - {name: backup, endpoints: ["http://127.0.0.1:9001/bid"]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, mode: split, ssps: [openx, {name: backup, weight: 3}]}
+`
+
+func TestVariablesOverrideTheFile(t *testing.T) {
+	cfg := mustParseEnv(t, twoSSPs, map[string]string{
+		"ADBUFFER_SERVER_LISTEN":                 "unix:/run/adbuffer.sock",
+		"ADBUFFER_SERVER_MAX_IN_FLIGHT":          "7",
+		"ADBUFFER_SERVER_ERROR_DETAIL":           "false",
+		"ADBUFFER_SERVER_DRAIN_TIMEOUT":          "3s",
+		"ADBUFFER_SERVER_TRUSTED_PROXIES_0":      "10.0.0.0/8", // the file has no such list
+		"ADBUFFER_LOG_ACCESS_SAMPLE":             "0.5",
+		"ADBUFFER_SSPS_0_POOL_MAX_CONNS":         "32",
+		"ADBUFFER_SSPS_1_POOL_MAX_CONNS":         "16",
+		"ADBUFFER_SSPS_1_ENDPOINTS_0":            "https://ssp.example/bid",
+		"ADBUFFER_SSPS_2_NAME":                   "third", // the file has no such SSP
+		"ADBUFFER_ROUTES_0_SSPS_0_WEIGHT":        "9",     // the file has the name alone
+		"ADBUFFER_ROUTES_0_SSPS_1_WEIGHT":        "",
+		"ADBUFFER_SERVICE_HOST":                  "10.96.0.1", // as Kubernetes injects
+		"ADBUFFER_SERVER_LISTEN_EXTRA":           "x",
+		"ADBUFFER_PORT_8080_TCP":                 "tcp://10.96.0.1:8080",
+		"ADBUFFER_SSP_DEFAULTS_POOL_MAX_PENDING": "5",
+	})
+	got := []any{
+		cfg.Server.Listen, cfg.Server.MaxInFlight, cfg.Server.ErrorDetail, cfg.Server.Drain.Timeout,
+		len(cfg.Server.TrustedProxies), cfg.Log.Access.Sample, len(cfg.SSPs),
+		cfg.SSPs[0].Pool.MaxConns, cfg.SSPs[1].Pool.MaxConns, cfg.SSPs[1].Endpoints[0],
+		cfg.Routes[0].SSPs[0].Weight, cfg.Routes[0].SSPs[1].Weight,
+		cfg.SSPs[0].Pool.MaxPending, cfg.SSPs[1].Pool.MaxPending,
+	}
+	want := []any{
+		Address("unix:/run/adbuffer.sock"), 7, false, 3 * time.Second,
+		2, 0.5, 2,
+		32, 16, "https://ssp.example/bid",
+		9, 3,
+		5, 5,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestDerivedDefaultsFollowVariables(t *testing.T) {
+	cfg := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_SSPS_0_POOL_MAX_CONNS": "2"})
+	if pool := cfg.SSPs[0].Pool; pool.MaxIdle != 2 || pool.MaxHTTP2Conns != 2 {
+		t.Errorf("max_idle %d and max_http2_conns %d, want max_conns 2", pool.MaxIdle, pool.MaxHTTP2Conns)
+	}
+}
+
+func TestFaultOfAVariableNamesIt(t *testing.T) {
+	for name, c := range map[string]struct{ value, want string }{
+		"ADBUFFER_SERVER_MAX_IN_FLIGHT":    {"many", "ADBUFFER_SERVER_MAX_IN_FLIGHT: server.max_in_flight: many: must be a whole number"},
+		"ADBUFFER_SERVER_MAX_CONNECTIONS":  {"0", "ADBUFFER_SERVER_MAX_CONNECTIONS: server.max_connections: 0: must be from 1 to 10000000"},
+		"ADBUFFER_SERVER_ERROR_DETAIL":     {"yes", "ADBUFFER_SERVER_ERROR_DETAIL: server.error_detail: yes: must be true or false"},
+		"ADBUFFER_LOG_ACCESS_SAMPLE":       {"NaN", "ADBUFFER_LOG_ACCESS_SAMPLE: log.access.sample: NaN: must be from 0 to 1"},
+		"ADBUFFER_SSPS_1_TIMEOUTS_CONNECT": {"80", `ADBUFFER_SSPS_1_TIMEOUTS_CONNECT: ssps[1].timeouts.connect: 80: must be a duration with a unit, for example "80ms"`},
+		"ADBUFFER_SSP_DEFAULTS_PROTOCOL":   {"spdy", "ADBUFFER_SSP_DEFAULTS_PROTOCOL: ssp_defaults.protocol: spdy: must be one of auto, http1, http1-pipelined, http2, h2c"},
+	} {
+		_, _, err := Parse([]byte(twoSSPs), envOf(map[string]string{name: c.value}))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s=%s:\ngot  %v\nwant %s", name, c.value, err, c.want)
+		}
+	}
+}
+
+func TestNoTwoKeysShareAVariable(t *testing.T) {
+	paths := map[string]string{}
+	visitKeys(reflect.TypeFor[document](), "", func(path string, k key) {
+		if isSection(k.typ) || isList(k.typ) {
+			return
+		}
+		name := strings.ToUpper(strings.NewReplacer(".", "_", "[]", "_0").Replace(path))
+		if other, ok := paths[name]; ok {
+			t.Errorf("%s and %s are both set by ADBUFFER_%s", path, other, name)
+		}
+		paths[name] = path
+	})
+	if len(paths) < 100 {
+		t.Errorf("saw %d keys, want all of them", len(paths))
+	}
+}

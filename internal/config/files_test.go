@@ -1,0 +1,123 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writeCert makes a certificate and its key in dir and returns their files.
+func writeCert(t *testing.T, dir, name string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile = writeFile(t, dir, name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	keyFile = writeFile(t, dir, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
+	return certFile, keyFile
+}
+
+func writeFile(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTLSFilesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writeCert(t, dir, "a")
+	_, otherKey := writeCert(t, dir, "b")
+	notPEM := writeFile(t, dir, "not.pem", "nothing")
+
+	vars := map[string]string{
+		"ADBUFFER_SSPS_0_TLS_CA_FILE":   cert,
+		"ADBUFFER_SSPS_0_TLS_CERT_FILE": cert,
+		"ADBUFFER_SSPS_0_TLS_KEY_FILE":  key,
+	}
+	cfg := mustParseEnv(t, twoSSPs, vars)
+	if got, want := cfg.SSPs[0].TLS, (ClientTLS{CAFile: cert, CertFile: cert, KeyFile: key}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+
+	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = otherKey
+	wantFault(t, vars, cert, "does not go with key_file: tls: private key does not match public key")
+	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = notPEM
+	wantFault(t, vars, cert, "does not go with key_file")
+	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = key
+	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = notPEM
+	wantFault(t, vars, notPEM, "must hold a certificate in PEM")
+	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = writeFile(t, dir, "large", strings.Repeat("x", maxPEMBytes+1))
+	wantFault(t, vars, vars["ADBUFFER_SSPS_0_TLS_CA_FILE"], "must not be larger than 1048576 bytes")
+}
+
+func TestTokenFileMustHoldOneUsableLine(t *testing.T) {
+	dir := t.TempDir()
+	for content, rule := range map[string]string{
+		"":                                     "must have at least 8 bytes",
+		"short\n":                              "must have at least 8 bytes",
+		"two words of a token":                 "must be one line of printable ASCII without spaces",
+		"first-line\nsecond-line\n":            "must be one line of printable ASCII without spaces",
+		strings.Repeat("x", maxTokenBytes+1):   "must not be larger than 4096 bytes",
+		"\xef\xbb\xbfbyte-order-mark-in-front": "must be one line of printable ASCII without spaces",
+	} {
+		file := writeFile(t, dir, "token", content)
+		wantFault(t, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": file}, file, rule)
+	}
+}
+
+func TestPipesAndDevicesAreNotRead(t *testing.T) {
+	wantFault(t, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": os.DevNull}, os.DevNull, "must be a regular file")
+}
+
+// wantFault expects exactly one fault, which shows the value and contains the rule.
+func wantFault(t *testing.T, vars map[string]string, value, rule string) {
+	t.Helper()
+	_, _, err := Parse([]byte(twoSSPs), envOf(vars))
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(faults[0].Rule, rule) {
+		t.Fatalf("got %v, want one fault about %q", err, rule)
+	}
+	if faults[0].Value != shown(value) {
+		t.Errorf("the fault shows %s, want %s", faults[0].Value, shown(value))
+	}
+}
+
+func TestLoadSaysWhyAFileCannotBeRead(t *testing.T) {
+	if _, _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("got %v", err)
+	}
+	if _, _, err := Load(t.TempDir(), nil); err == nil {
+		t.Error("a folder is no file")
+	}
+}
+
+func TestFileSizeIsBounded(t *testing.T) {
+	text := twoSSPs + "#" + strings.Repeat("x", maxFileBytes)
+	file := writeFile(t, t.TempDir(), "large.yaml", text)
+	if _, _, err := Load(file, nil); err == nil || err.Error() != "the file must not be larger than 1048576 bytes" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Each testdata/invalid-*.yaml is one way to be wrong; the .txt beside it is the
+// exact error.
+func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
+	files, err := filepath.Glob("testdata/invalid-*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			cfg, _, err := Load(file, nil)
+			var faults Faults
+			if !errors.As(err, &faults) || len(faults) == 0 || cfg != nil {
+				t.Fatalf("got config %v and error %v, want Faults", cfg, err)
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
+			got := err.Error() + "\n"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A golden file whose YAML was renamed would never be compared again.
+func TestEveryGoldenErrorHasItsFile(t *testing.T) {
+	goldens, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(goldens) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, golden := range goldens {
+		if _, err := os.Stat(strings.TrimSuffix(golden, ".txt") + ".yaml"); err != nil {
+			t.Error(err)
+		}
+	}
+}

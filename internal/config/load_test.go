@@ -1,0 +1,42 @@
+package config
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// compareUnexported lets cmp compare prefixes; everything else of a Config is
+// exported or, like Secret, has Equal.
+var compareUnexported = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
+
+func mustParse(t *testing.T, text string) *Config {
+	t.Helper()
+	return mustParseEnv(t, text, nil)
+}
+
+func mustParseEnv(t *testing.T, text string, vars map[string]string) *Config {
+	t.Helper()
+	cfg, _, err := Parse([]byte(text), envOf(vars))
+	if err != nil {
+		t.Fatalf("%s\n%v", text, err)
+	}
+	return cfg
+}
+
+func mustLoad(t *testing.T, path string) *Config {
+	t.Helper()
+	cfg, _, err := Load(path, nil)
+	if err != nil {
+		t.Fatalf("%s\n%v", path, err)
+	}
+	return cfg
+}
+
+func envOf(vars map[string]string) Env {
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}

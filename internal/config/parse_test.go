@@ -1,0 +1,134 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestFaultsAreSortedByLineAndReadableByMachines(t *testing.T) {
+	_, _, err := Parse([]byte(`
+deadline: {header: "a b"}
+server:
+  max_connections: 0
+  lisen: x
+`), envOf(map[string]string{"ADBUFFER_ADMIN_LISTEN": "x"}))
+	var faults Faults
+	if !errors.As(err, &faults) {
+		t.Fatalf("got %v", err)
+	}
+	got, err := json.Marshal(faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[` + strings.Join([]string{
+		`{"path":"admin.listen","value":"x","rule":"must be host:port, for example \"127.0.0.1:8080\"","env":"ADBUFFER_ADMIN_LISTEN"}`,
+		`{"path":"routes","rule":"must have at least one route"}`,
+		`{"path":"ssps","rule":"must have at least one SSP"}`,
+		"{\"path\":\"deadline.header\",\"value\":\"\\\"a b\\\"\",\"rule\":\"must be a header field name: letters, digits and !#$%\\u0026'*+-.^_`|~\",\"line\":2}",
+		`{"path":"server.max_connections","value":"0","rule":"must be from 1 to 10000000","line":4}`,
+		`{"path":"server.lisen","rule":"unknown key; did you mean listen?","line":5}`,
+	}, ",") + `]`
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Every key that the contract keeps for later must be unknown until it does
+// something.
+func TestKeysWithoutAFeatureAreUnknown(t *testing.T) {
+	for _, section := range []string{"server: {tls: {}}", "admin: {client_ca_file: x}"} {
+		if _, _, err := Parse([]byte(section+twoSSPs), nil); err == nil || !strings.Contains(err.Error(), "unknown key") {
+			t.Errorf("%s: got %v", section, err)
+		}
+	}
+}
+
+func TestLongValuesAndKeysAreCutInMessages(t *testing.T) {
+	value, key := strings.Repeat("é", maxText), strings.Repeat("é", 400)
+	_, _, err := Parse([]byte("server: {listen: "+value+", "+key+": 1}"+twoSSPs), nil)
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != 2 {
+		t.Fatalf("got %v", err)
+	}
+	cut := `"` + strings.Repeat("é", maxShown/2) + `"...`
+	if faults[1].Value != cut || faults[0].Path != "server."+cut {
+		t.Errorf("got\n%v", err)
+	}
+}
+
+func TestListsAreBoundedBeforeTheirElementsAreRead(t *testing.T) {
+	text := "ssps:\n- &s {name: a, endpoints: [\"http://127.0.0.1:9000/\"]}\n" + strings.Repeat("- *s\n", maxItems) +
+		"routes: [{name: r, match: {path: /}, ssps: [a]}]\n"
+	_, _, err := Parse([]byte(text), nil)
+	const want = "line 2: ssps: must not have more than 1000 elements; it has 1001"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func TestFaultsAreBounded(t *testing.T) {
+	var text strings.Builder
+	for i := range 20_000 {
+		text.WriteString("unknown" + strconv.Itoa(i) + ": 1\n")
+	}
+	_, _, err := Parse([]byte(text.String()), nil)
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != maxFaults+1 || faults[0].String() != "there are more than 1000 faults; these are the first" {
+		t.Errorf("%d faults, the first %v", len(faults), faults[0])
+	}
+}
+
+func TestIPv4MappedRangesAreRefused(t *testing.T) {
+	_, _, err := Parse([]byte(`server: {trusted_proxies: ["::ffff:10.0.0.0/104"]}`+twoSSPs), nil)
+	const want = "line 1: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, as which such peers are compared"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// FuzzParse holds Parse to its promise for any bytes: Faults in order, each with a
+// rule, or a config that its own YAML brings back.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{filepath.Join(configDir, "*.yaml"), "testdata/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatalf("no seeds in %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Add([]byte(twoSSPs))
+	f.Add([]byte("a: &a {<<: *a}"))
+	f.Add([]byte("server: &s {drain: &d {delay: 1s}, <<: [*s, *d]}"))
+	f.Add([]byte("ssps: [&s {name: a, endpoints: [\"http://a\"]}, *s]\nroutes: [{name: r, match: {path: /}, ssps: [*s, a]}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, _, err := Parse(data, nil)
+		if err == nil {
+			wantRoundTrip(t, cfg)
+			return
+		}
+		var faults Faults
+		if cfg != nil || !errors.As(err, &faults) || len(faults) == 0 {
+			t.Fatalf("config %v with error %#v", cfg, err)
+		}
+		if !slices.IsSortedFunc(faults, func(a, b Fault) int { return a.Line - b.Line }) {
+			t.Errorf("not in order:\n%v", faults)
+		}
+		for _, fault := range faults {
+			if fault.Rule == "" || strings.ContainsAny(fault.String(), "\n\r\x00") {
+				t.Errorf("unprintable fault %#v", fault)
+			}
+		}
+	})
+}

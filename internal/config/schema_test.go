@@ -1,0 +1,148 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+)
+
+var update = flag.Bool("update", false, "rewrite config/adbuffer.schema.json and testdata/*.txt")
+
+// durationPattern is time.ParseDuration's grammar without signs, which no key takes.
+const durationPattern = `^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
+
+// schema describes the file that an operator writes. Types and names come from
+// the struct types, ranges and defaults from their tags, descriptions from the
+// comments of config/adbuffer.yaml.
+func schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	root := reflect.TypeFor[document]()
+	reflector := jsonschema.Reflector{
+		Anonymous:                  true,
+		ExpandedStruct:             true,
+		FieldNameTag:               "yaml",
+		RequiredFromJSONSchemaTags: true,
+		Mapper: func(t reflect.Type) *jsonschema.Schema {
+			if t == durationType {
+				return &jsonschema.Schema{Type: "string", Pattern: durationPattern}
+			}
+			return nil
+		},
+	}
+	s := reflector.ReflectFromType(root)
+	// Editors know draft-07 best; nothing here needs a later one.
+	s.Version = "http://json-schema.org/draft-07/schema#"
+	s.Title = "adbuffer configuration"
+	docs := keyDocs(t)
+	describe(s, s, root, "", docs)
+	return s
+}
+
+// describe adds what the library does not know to the properties of section type t.
+func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[string]string) {
+	for _, k := range keysOf(t) {
+		property, _ := s.Properties.Get(k.name)
+		p, below := join(path, k.name), k.typ
+		if property.Ref != "" {
+			// Draft-07 ignores what stands beside a reference.
+			property.AllOf, property.Ref = []*jsonschema.Schema{{Ref: property.Ref}}, ""
+		}
+		property.Description = docs[p]
+		if below.Kind() == reflect.Pointer {
+			below = below.Elem()
+		}
+		if !isSection(below) && k.typ == below {
+			property.Default = schemaDefault(k)
+		}
+		for _, word := range wordsOf(below) {
+			property.Enum = append(property.Enum, word)
+		}
+		if below.Kind() == reflect.Int || below.Kind() == reflect.Float64 {
+			property.Minimum = json.Number(k.tag.Get("min"))
+			property.Maximum = json.Number(k.tag.Get("max"))
+		}
+		if isList(below) {
+			p, below = p+"[]", below.Elem()
+		}
+		if below == reflect.TypeFor[RouteSSP]() {
+			property.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, property.Items}}
+		}
+		if isSection(below) {
+			p = strings.TrimPrefix(strings.Replace(p, "ssp_defaults", "ssps[]", 1), ".")
+			describe(root, root.Definitions[below.Name()], below, p, docs)
+		}
+	}
+}
+
+// schemaDefault is nil for keys that are required or whose default is another key.
+func schemaDefault(k key) any {
+	switch {
+	case strings.Contains(k.tag.Get("jsonschema"), "required"):
+		return nil
+	case k.name == "max_idle" || k.name == "weight":
+		return nil
+	}
+	return defaultOf(k)
+}
+
+func TestSchemaFileIsFresh(t *testing.T) {
+	want, err := json.MarshalIndent(schema(t), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	file := filepath.Join(configDir, "adbuffer.schema.json")
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("config/adbuffer.schema.json is not what the types and comments say; run go generate ./internal/config")
+	}
+}
+
+func TestSchemaDescribesEveryKeyAndNothingElse(t *testing.T) {
+	s := schema(t)
+	var check func(s *jsonschema.Schema, typ reflect.Type)
+	check = func(section *jsonschema.Schema, typ reflect.Type) {
+		if section == nil {
+			t.Fatalf("no schema for %s", typ)
+		}
+		if section.AdditionalProperties != jsonschema.FalseSchema {
+			t.Errorf("%s: unknown keys are allowed", typ)
+		}
+		if got, want := section.Properties.Len(), len(keysOf(typ)); got != want {
+			t.Errorf("%s has %d properties, want one for each of %d keys", typ, got, want)
+		}
+		for _, k := range keysOf(typ) {
+			property, ok := section.Properties.Get(k.name)
+			if !ok {
+				t.Errorf("%s: no property %s", typ, k.name)
+				continue
+			}
+			if property.Description == "" {
+				t.Errorf("%s: %s has no description", typ, k.name)
+			}
+			below := k.typ
+			if isList(below) {
+				below = below.Elem()
+			}
+			if isSection(below) {
+				check(s.Definitions[below.Name()], below)
+			}
+		}
+	}
+	check(s, reflect.TypeFor[document]())
+}

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWarnings(t *testing.T) {
+	const (
+		ssp   = "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"]}]\n"
+		route = "routes: [{name: r, match: {path: /}, ssps: [a]}]\n"
+	)
+	withSSP := func(keys string) string {
+		return strings.Replace(ssp, "]}", "], "+keys+"}", 1) + route
+	}
+	withTLS := func(keys string) string { return strings.Replace(withSSP(keys), "http:", "https:", 1) }
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"nothing is odd about the defaults": {ssp + route, nil},
+		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
+			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
+		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
+			"server.max_buffered_bytes: 1000000 is less than one request and its answer may hold, 1310720; the largest would be refused as overloaded"}},
+		"everybody is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
+			"server.trusted_proxies[1]: ::/0 lets every client claim any address"}},
+		"admin beyond loopback":    {"admin: {listen: \":9090\"}\n" + ssp + route, []string{adminWarning(":9090")}},
+		"admin on an address":      {"admin: {listen: \"192.0.2.1:9090\"}\n" + ssp + route, []string{adminWarning("192.0.2.1:9090")}},
+		"admin on localhost":       {"admin: {listen: \"localhost:9090\"}\n" + ssp + route, nil},
+		"admin on IPv6 loopback":   {"admin: {listen: \"[::1]:9090\"}\n" + ssp + route, nil},
+		"waits beyond the default": {withSSP("pool: {pending_timeout: 300ms}"), []string{"ssps[0].pool.pending_timeout: 300ms is not below deadline.default, 300ms; most waits will end as deadline and say nothing about the pool"}},
+		"no queue, no such wait":   {withSSP("pool: {pending_timeout: 300ms, max_pending: 0}"), nil},
+		"idle longer than servers": {withSSP("pool: {idle_timeout: 60s}"), []string{"ssps[0].pool.idle_timeout: 1m is not below the 1m after which common servers close idle connections; stale ones will cost retries"}},
+		"too old to be idle":       {withSSP("pool: {max_age: 10s}"), []string{"ssps[0].pool.max_age: 10s is below idle_timeout, 55s, which then never comes"}},
+		"few streams": {withTLS("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), []string{
+			"ssps[0].pool.max_http2_conns: 1 connections of 10 streams are 10 places over HTTP/2, fewer than max_conns, 256, over HTTP/1"}},
+		"few streams, never used": {withSSP("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), nil},
+		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and never comes"}},
+		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the answer"}},
+		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: anybody on the way can read and change what is sent to the SSP"}},
+		"secret in a header":      {withSSP("headers: {set: [{name: authorization, value: x}]}"), []string{"ssps[0].headers.set[0]: authorization is usually a secret, yet what is written in a config is printed with it"}},
+		"hedge without retries":   {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
+		"unused": {twoSSPsUnused, []string{
+			"ssps[1]: no route uses b"}},
+		"single of two": {strings.Replace(twoSSPsUnused, "[a]", "[a, b]", 1), []string{
+			"routes[0].ssps: mode single uses a and never the others; client_choice would let clients name them"}},
+		"unreachable": {ssp + "routes:\n" +
+			"  - {name: first, match: {path: /a/*, query: [{name: q}]}, ssps: [a]}\n" +
+			"  - {name: below, match: {path: /a/b, query: [{name: q, value: v}], host: h.example}, ssps: [a]}\n" +
+			"  - {name: other, match: {path: /a/b}, ssps: [a]}\n" +
+			"  - {name: beside, match: {path: /a}, ssps: [a]}\n", []string{
+			"routes[1].match: is never reached: route first matches all of its requests first"}},
+		"host tells routes apart": {ssp + "routes:\n" +
+			"  - {name: first, match: {path: /*, host: a.example}, ssps: [a]}\n" +
+			"  - {name: second, match: {path: /*, header: [{name: X-A}]}, ssps: [a]}\n" +
+			"  - {name: third, match: {path: /*, header: [{name: x-b}]}, ssps: [a]}\n" +
+			"  - {name: fourth, match: {path: /x, header: [{name: x-a, value: v}]}, ssps: [a]}\n", []string{
+			"routes[3].match: is never reached: route second matches all of its requests first"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, w := range warnings(mustParse(t, c.text), 100_000) {
+				got = append(got, w.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+const twoSSPsUnused = `
+ssps:
+  - {name: a, endpoints: ["http://127.0.0.1:9000/"]}
+  - {name: b, endpoints: ["http://127.0.0.1:9001/"]}
+routes: [{name: r, match: {path: /}, ssps: [a]}]
+`
+
+func adminWarning(listen string) string {
+	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file; all but /metrics, /healthz and /readyz will answer 403"
+}
+
+func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
+	cfg := mustParse(t, twoSSPs)
+	cfg.Server.MaxConnections = 10_000_000
+	if got := warnings(cfg, 0); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
