@@ -34,3 +34,19 @@ func single(r *ssp.Request, t *Target) Result {
 	outcome, err := t.SSP.Do(r, ex, t.Timeout)
 	return Result{Exchange: ex, SSP: t.SSP, Outcome: outcome, Err: err}
 }
+
+// Status is the answer's status, 0 where there is none.
+func (res *Result) Status() int {
+	if res.Err != nil || res.Exchange == nil {
+		return 0
+	}
+	return res.Exchange.Answer.Status
+}
+
+// Release gives the result's exchange up.
+func (res *Result) Release() {
+	if res.Exchange != nil {
+		res.Exchange.Release()
+		res.Exchange = nil
+	}
+}

@@ -51,11 +51,12 @@ type SSP struct {
 	inFlight InFlight
 	budget   retryBudget
 	stats    *stats
+	source   []byte
 }
 
 // New returns an SSP on p.
 func New(opts Options, p *pool.Pool) *SSP {
-	s := &SSP{opts: opts, pool: p, stats: newStats()}
+	s := &SSP{opts: opts, pool: p, stats: newStats(), source: []byte("ssp/" + opts.Name)}
 	s.inFlight.SetLimit(opts.MaxInFlight)
 	s.budget.init()
 	return s
@@ -63,6 +64,10 @@ func New(opts Options, p *pool.Pool) *SSP {
 
 // Name returns the SSP's name, the value of the label `ssp`.
 func (s *SSP) Name() string { return s.opts.Name }
+
+// SourceBytes returns "ssp/<name>", which X-Adbuffer-Source says of its answers.
+// It must not be changed.
+func (s *SSP) SourceBytes() []byte { return s.source }
 
 // Pool returns the SSP's pool.
 func (s *SSP) Pool() *pool.Pool { return s.pool }

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/route"
+)
+
+// AccessOptions say which requests get a line in the log.
+type AccessOptions struct {
+	Enabled bool
+	Sample  float64 // share of the requests, 0 to 1
+}
+
+// logAccess writes a line for a sample of the requests: how it ended, and where
+// its time went.
+func (p *Proxy) logAccess(r *request, res *route.Result) {
+	if !p.opts.Access.Enabled || rand.Float64() >= p.opts.Access.Sample {
+		return
+	}
+	f := make([]zap.Field, 0, 20)
+	f = append(f,
+		zap.String("route", r.route.Name), zap.Stringer("method", r.ssp.Method), zap.Stringer("outcome", res.Outcome),
+		zap.Int("request_bytes", len(r.body)), zap.Duration("total", time.Since(r.started)),
+		zap.Duration("budget", r.ssp.Deadline.Sub(r.started)),
+	)
+	if res.SSP != nil {
+		f = append(f, zap.String("ssp", res.SSP.Name()))
+	}
+	if ex := res.Exchange; ex != nil {
+		t := &ex.Times
+		f = append(f, zap.Stringer("protocol", ex.Protocol), zap.Bool("reused", ex.Reused))
+		if !t.Lent.IsZero() {
+			f = append(f, zap.Duration("pending", t.Lent.Sub(t.Queued)))
+		}
+		if t.TCP > 0 {
+			f = append(f, zap.Duration("dns", t.DNS), zap.Duration("dial", t.TCP), zap.Duration("tls", t.TLS))
+		}
+		if !t.FirstByte.IsZero() {
+			f = append(f, zap.Duration("first_byte", t.FirstByte.Sub(t.Lent)))
+		}
+		if res.Err == nil {
+			f = append(f, zap.Int("status", ex.Answer.Status), zap.Int("answer_bytes", len(ex.Answer.Body)))
+		}
+	}
+	if res.Err != nil {
+		f = append(f, zap.String("error", detailOf(res.Err)))
+	}
+	p.log.Info("request", f...)
+}

@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/route"
+	"adbuffer/internal/upstream"
+)
+
+// sourceField says who answered: "ssp/<name>" or "proxy/<reason>".
+const sourceField = "X-Adbuffer-Source"
+
+// statuses are those of our own answers; one each, so that a status alone
+// tells as much as it can.
+var statuses = [upstream.Outcomes]int{
+	upstream.BadRequest:       fasthttp.StatusBadRequest,
+	upstream.MethodNotAllowed: fasthttp.StatusMethodNotAllowed,
+	upstream.NoRoute:          fasthttp.StatusNotFound,
+	upstream.UnknownSSP:       fasthttp.StatusNotFound,
+	upstream.TooLarge:         fasthttp.StatusRequestEntityTooLarge,
+	upstream.ConnectFailed:    fasthttp.StatusBadGateway,
+	upstream.TLSFailed:        fasthttp.StatusBadGateway,
+	upstream.ConnLost:         fasthttp.StatusBadGateway,
+	upstream.BadResponse:      fasthttp.StatusBadGateway,
+	upstream.ResponseTooLarge: fasthttp.StatusBadGateway,
+	upstream.PendingFull:      fasthttp.StatusServiceUnavailable,
+	upstream.PendingTimeout:   fasthttp.StatusServiceUnavailable,
+	upstream.BreakerOpen:      fasthttp.StatusServiceUnavailable,
+	upstream.QPSLimit:         fasthttp.StatusServiceUnavailable,
+	upstream.SSPBackoff:       fasthttp.StatusServiceUnavailable,
+	upstream.Overloaded:       fasthttp.StatusServiceUnavailable,
+	upstream.Draining:         fasthttp.StatusServiceUnavailable,
+	upstream.Deadline:         fasthttp.StatusGatewayTimeout,
+	upstream.Internal:         fasthttp.StatusInternalServerError,
+	upstream.Merged:           fasthttp.StatusOK,
+	// Nobody reads these; they keep the table whole.
+	upstream.ClientGone: fasthttp.StatusServiceUnavailable,
+	upstream.Cancelled:  fasthttp.StatusServiceUnavailable,
+}
+
+// answer writes what the route's SSPs gave.
+func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
+	defer res.Release()
+	p.logAccess(r, res)
+	p.stats.ended(r.route, res.Outcome, time.Since(r.started))
+	if res.Err != nil {
+		p.answerError(ctx, r, res)
+		return
+	}
+	if r.route.NoAdOnError && res.Status() >= fasthttp.StatusBadRequest {
+		p.stats.noAd(r.route, byProxy)
+		p.answerNoAd(ctx, r.route)
+		ctx.Response.Header.SetBytesV(sourceField, res.SSP.SourceBytes())
+		return
+	}
+	if res.Outcome == upstream.NoBid {
+		p.stats.noAd(r.route, bySSP)
+	}
+	a := &res.Exchange.Answer
+	h := &ctx.Response.Header
+	res.SSP.Policy().CopyResponse(h, a.Status, a.Fields)
+	h.SetCanonical([]byte(sourceField), res.SSP.SourceBytes())
+	if len(a.Body) > 0 {
+		// The buffers change places: nothing is copied.
+		a.Body = ctx.Response.SwapBody(a.Body)
+	}
+	if a.ContentLength >= 0 && (ctx.IsHead() || a.Status == fasthttp.StatusNotModified) {
+		h.SetContentLength(a.ContentLength)
+	}
+	r.conn.held += res.Exchange.TakeReserved()
+}
+
+// answerError writes our own answer for a request that got none.
+func (p *Proxy) answerError(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
+	status := statuses[res.Err.Outcome]
+	if r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
+		p.stats.noAd(r.route, byProxy)
+		p.answerNoAd(ctx, r.route)
+		ctx.Response.Header.Set(sourceField, "proxy/"+res.Err.Outcome.String())
+		return
+	}
+	name := ""
+	if res.SSP != nil {
+		name = res.SSP.Name()
+	}
+	p.writeOwn(ctx, res.Err.Outcome, status, name, detailOf(res.Err))
+}
+
+// detailOf is an error's detail for people, with its cause.
+func detailOf(e *upstream.Error) string {
+	switch {
+	case e.Err == nil:
+		return e.Detail
+	case e.Detail == "":
+		return e.Err.Error()
+	default:
+		return e.Detail + ": " + e.Err.Error()
+	}
+}
+
+// refuse answers a request that is not forwarded.
+func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
+	var took time.Duration
+	if !r.started.IsZero() {
+		took = time.Since(r.started)
+	}
+	p.stats.ended(r.route, f.outcome, took)
+	if f.close {
+		ctx.SetConnectionClose()
+	}
+	status := f.status
+	if status == 0 {
+		status = statuses[f.outcome]
+	}
+	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
+		p.stats.noAd(r.route, byProxy)
+		p.answerNoAd(ctx, r.route)
+		ctx.Response.Header.Set(sourceField, "proxy/"+f.outcome.String())
+		return
+	}
+	if f.outcome == upstream.MethodNotAllowed {
+		ctx.Response.Header.Set("Allow", "GET, HEAD, POST")
+	}
+	p.writeOwn(ctx, f.outcome, status, "", f.detail)
+}
+
+// ownBody is the JSON of our own error answers.
+type ownBody struct {
+	Error  string `json:"error"`
+	SSP    string `json:"ssp,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func (p *Proxy) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, sspName, detail string) {
+	body := ownBody{Error: o.String()}
+	if p.opts.ErrorDetail {
+		body.SSP, body.Detail = sspName, detail
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("BUG: three strings make no JSON: " + err.Error())
+	}
+	ctx.Response.ResetBody()
+	ctx.Response.SetStatusCode(status)
+	ctx.Response.Header.SetContentType("application/json")
+	ctx.Response.Header.Set(sourceField, "proxy/"+o.String())
+	httpheader.AddDate(&ctx.Response.Header)
+	ctx.Response.SetBody(append(text, '\n'))
+}
+
+// answerNoAd writes the route's answer for when there is no ad.
+func (p *Proxy) answerNoAd(ctx *fasthttp.RequestCtx, rt *route.Route) {
+	ctx.Response.ResetBody()
+	httpheader.AddDate(&ctx.Response.Header)
+	if rt.NoAd == route.NoAdVAST {
+		ctx.Response.SetStatusCode(fasthttp.StatusOK)
+		ctx.Response.Header.SetContentType("application/xml; charset=utf-8")
+		ctx.Response.SetBodyString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + rt.VASTVersion + `"/>` + "\n")
+		return
+	}
+	ctx.Response.SetStatusCode(fasthttp.StatusNoContent)
+}
+
+// answerHealth is readiness on the traffic port.
+func (p *Proxy) answerHealth(ctx *fasthttp.RequestCtx) {
+	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
+	httpheader.AddDate(&ctx.Response.Header)
+	if p.draining.Load() || !p.ready() {
+		ctx.Response.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		ctx.Response.SetBodyString("not ready\n")
+		return
+	}
+	ctx.Response.SetBodyString("ready\n")
+}
+
+// refuseUnread is fasthttp's ErrorHandler: a request that it could not read.
+func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
+	outcome, status, detail := upstream.BadRequest, fasthttp.StatusBadRequest, "the request is malformed, or ended early"
+	switch {
+	case isSmallBuffer(err):
+		outcome, status = upstream.TooLarge, fasthttp.StatusRequestHeaderFieldsTooLarge
+		detail = fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", p.opts.MaxHeaderBytes)
+	case isTimeout(err):
+		status = fasthttp.StatusRequestTimeout
+		detail = fmt.Sprintf("the request was not read within %v; see server.read_timeout", p.opts.ReadTimeout)
+	}
+	p.stats.ended(nil, outcome, 0)
+	p.writeOwn(ctx, outcome, status, "", detail)
+}
+
+// done ends the handling of a request, also of one that panicked.
+func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
+	if v := recover(); v != nil {
+		p.stats.panics.Add(1)
+		p.log.Error("a request made the handler panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		p.stats.ended(r.route, upstream.Internal, 0)
+		ctx.Response.Reset()
+		ctx.SetConnectionClose()
+		p.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], "", "adbuffer failed; see its log")
+		// What the request held may still be in use elsewhere: it is left to
+		// the garbage collector.
+		if r.held > 0 {
+			p.budget.Release(r.held)
+		}
+		return
+	}
+	p.release(r)
+}

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/upstream"
+)
+
+// fault is why a request is refused.
+type fault struct {
+	outcome upstream.Outcome
+	status  int // where it is not the outcome's own
+	detail  string
+	close   bool // framing is in doubt: the connection ends with this answer
+}
+
+// check looks at the head: what fasthttp lets through and RFC 9112 does not is
+// refused here, before anything is done with it.
+func (p *Proxy) check(ctx *fasthttp.RequestCtx, r *request) *fault {
+	h := &ctx.Request.Header
+	bare := r.conn.line.bare
+	r.conn.line.expect()
+	method := h.Method()
+	switch string(method) {
+	case "GET":
+		r.ssp.Method = upstream.GET
+	case "HEAD":
+		r.ssp.Method = upstream.HEAD
+	case "POST":
+		r.ssp.Method = upstream.POST
+	case "CONNECT":
+		return &fault{outcome: upstream.BadRequest, detail: "CONNECT is not served", close: true}
+	default:
+		return &fault{outcome: upstream.MethodNotAllowed, detail: "GET, HEAD and POST are served"}
+	}
+	switch string(h.Protocol()) {
+	case "HTTP/1.1":
+		r.fields.HTTP10 = false
+	case "HTTP/1.0":
+		r.fields.HTTP10 = true
+	default:
+		return &fault{outcome: upstream.BadRequest, detail: "the protocol is neither HTTP/1.1 nor HTTP/1.0", close: true}
+	}
+	if bare {
+		return &fault{outcome: upstream.BadRequest, detail: "the request line ends in a bare LF", close: true}
+	}
+	if err := r.fields.Scan(h.RawHeaders()); err != nil {
+		return headFault(err)
+	}
+	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
+	return r.splitTarget(h.RequestURI())
+}
+
+// splitTarget takes origin-form and absolute-form apart. RFC 9112, section 3.2.
+func (r *request) splitTarget(target []byte) *fault {
+	for _, c := range target {
+		if c <= ' ' || c == 0x7f || c == '#' {
+			return &fault{outcome: upstream.BadRequest, detail: "the request target has a byte that must be percent-encoded", close: true}
+		}
+	}
+	if len(target) > 0 && target[0] != '/' {
+		i := bytes.Index(target, []byte("://"))
+		if i < 0 || !isHTTP(target[:i]) {
+			return &fault{outcome: upstream.BadRequest, detail: "the request target is neither a path nor an http URL", close: true}
+		}
+		target = target[i+len("://"):]
+		end := bytes.IndexAny(target, "/?")
+		if end < 0 {
+			end = len(target)
+		}
+		// The host is for matching, and nothing else.
+		r.lookup.Host = target[:end]
+		if target = target[end:]; len(target) == 0 || target[0] == '?' {
+			r.lookup.Path = []byte("/")
+			r.lookup.Query = bytes.TrimPrefix(target, []byte("?"))
+			return nil
+		}
+	}
+	path, query, _ := bytes.Cut(target, []byte{'?'})
+	r.lookup.Path, r.lookup.Query = path, query
+	return nil
+}
+
+func isHTTP(scheme []byte) bool {
+	return bytes.EqualFold(scheme, []byte("http")) || bytes.EqualFold(scheme, []byte("https"))
+}

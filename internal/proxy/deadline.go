@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"fmt"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// DeadlineOptions say how long a request may take.
+type DeadlineOptions struct {
+	Default     time.Duration
+	Max         time.Duration
+	Header      string // name of the client's field, "" = none
+	OpenRTBTmax bool   // the body's tmax counts too
+	Reserve     time.Duration
+	MinBudget   time.Duration
+}
+
+// What a client may state, in milliseconds.
+const (
+	minStatedMs = 1
+	maxStatedMs = 600000
+)
+
+// setDeadline fixes when r must be answered: the smallest of the client's
+// field, the body's tmax and deadline.max, or deadline.default where the client
+// states nothing; less what we keep for the way back.
+func (p *Proxy) setDeadline(r *request) *fault {
+	o := &p.opts.Deadline
+	budget, stated := o.Max, false
+	if o.Header != "" {
+		if v, n := r.fields.Timeout(); n > 0 {
+			ms, ok := parseMs(v)
+			if !ok || n > 1 {
+				return &fault{outcome: upstream.BadRequest, detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
+			}
+			budget, stated = min(budget, ms), true
+		}
+	}
+	if o.OpenRTBTmax && len(r.body) > 0 {
+		if ms, ok := tmax(r); ok {
+			budget, stated = min(budget, ms), true
+		}
+	}
+	if !stated {
+		budget = min(budget, o.Default)
+	}
+	r.ssp.Patient = budget >= o.Default
+	budget -= o.Reserve
+	r.ssp.Deadline = r.started.Add(budget)
+	if budget < o.MinBudget {
+		return &fault{outcome: upstream.Deadline, detail: fmt.Sprintf("%v are left, which is less than is worth sending; see deadline.reserve and deadline.min_budget", max(budget, 0))}
+	}
+	return nil
+}
+
+// parseMs reads a whole number of milliseconds within the allowed range.
+func parseMs(v []byte) (time.Duration, bool) {
+	if len(v) == 0 || len(v) > 6 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	if n < minStatedMs || n > maxStatedMs {
+		return 0, false
+	}
+	return time.Duration(n) * time.Millisecond, true
+}

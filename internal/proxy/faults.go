@@ -1,0 +1,46 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/upstream"
+)
+
+func (p *Proxy) overloaded() *fault {
+	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d requests are in flight; see server.max_in_flight", p.inFlight.Now(), p.opts.MaxInFlight)}
+}
+
+func (p *Proxy) bufferFull() *fault {
+	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d bytes of bodies are held; see server.max_buffered_bytes", p.budget.Used(), p.budget.Limit())}
+}
+
+func (p *Proxy) bodyTooLarge() *fault {
+	return &fault{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", p.opts.MaxBodyBytes), close: true}
+}
+
+// headFault is what Scan found wrong.
+func headFault(err error) *fault {
+	var e *httpheader.Error
+	if errors.As(err, &e) && e.TooLarge() {
+		return &fault{outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: err.Error(), close: true}
+	}
+	return &fault{outcome: upstream.BadRequest, detail: err.Error(), close: true}
+}
+
+func isSmallBuffer(err error) bool {
+	var e *fasthttp.ErrSmallBuffer
+	return errors.As(err, &e)
+}
+
+// tooManyConnections is the whole answer to a connection over the limit.
+func (p *Proxy) tooManyConnections() []byte {
+	var ctx fasthttp.RequestCtx
+	p.writeOwn(&ctx, upstream.Overloaded, fasthttp.StatusServiceUnavailable, "",
+		fmt.Sprintf("%d of %d client connections are open; see server.max_connections", p.opts.MaxConnections, p.opts.MaxConnections))
+	ctx.SetConnectionClose()
+	return []byte(ctx.Response.String())
+}

@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// listener wraps accepted connections, and refuses those over max_connections.
+type listener struct {
+	net.Listener
+	proxy *Proxy
+}
+
+// maxRefusing bounds the connections that are being told that there are too
+// many; beyond it they are closed without a word, and counted all the same.
+const maxRefusing = 64
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	p := l.proxy
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if p.open.Add(1) <= int64(p.opts.MaxConnections) {
+			return p.newClient(c), nil
+		}
+		p.open.Add(-1)
+		p.refuseConnection(c)
+	}
+}
+
+// clientConn is a client's connection. fasthttp's server reads and writes it on
+// one goroutine.
+type clientConn struct {
+	*socket.Conn
+	proxy *Proxy
+	peer  netip.Addr // zero for a unix socket
+	once  sync.Once
+
+	// held are the budget's bytes of the answer that is being written. It was
+	// flushed when the server asks for the next request.
+	held int64
+
+	line requestLine
+
+	goneFunc func() bool // gone, made once, so that it costs no allocation
+}
+
+func (p *Proxy) newClient(c net.Conn) *clientConn {
+	cc := &clientConn{Conn: socket.New(c), proxy: p}
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		cc.peer = a.AddrPort().Addr().Unmap()
+	}
+	cc.goneFunc = cc.gone
+	cc.line.expect()
+	p.clients.add(cc)
+	return cc
+}
+
+// clientOf returns the connection of a request.
+func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*clientConn) }
+
+// Read implements net.Conn.
+func (c *clientConn) Read(b []byte) (int, error) {
+	c.releaseHeld()
+	n, err := c.Conn.Read(b)
+	if c.line.open && n > 0 {
+		c.line.see(b[:n])
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *clientConn) Close() error {
+	c.once.Do(func() {
+		c.proxy.open.Add(-1)
+		c.proxy.clients.remove(c)
+	})
+	return c.Conn.Close()
+}
+
+func (c *clientConn) releaseHeld() {
+	if c.held > 0 {
+		c.proxy.budget.Release(c.held)
+		c.held = 0
+	}
+}
+
+// gone reports whether the client has closed its connection. Clients that close
+// only their sending half are taken to have left, as is usual for HTTP.
+func (c *clientConn) gone() bool { return c.Peek() == socket.Ended }
+
+// requestLine finds a bare LF at the end of a request line, which fasthttp takes
+// without a word and does not show. It sees the line of each request that
+// starts a read; of pipelined ones, the first.
+type requestLine struct {
+	open bool // within the line
+	bare bool // it ended in a bare LF
+	some bool // a byte of it has come
+	last byte
+}
+
+func (l *requestLine) expect() { *l = requestLine{open: true} }
+
+func (l *requestLine) see(b []byte) {
+	for l.open {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			if len(b) > 0 {
+				l.last = b[len(b)-1]
+				l.some = l.some || len(b) > 1 || l.last != '\r'
+			}
+			return
+		}
+		before := l.last
+		if i > 0 {
+			before = b[i-1]
+		}
+		l.bare = l.bare || before != '\r'
+		l.open = i <= 1 && !l.some // an empty line before the request line is allowed
+		l.last = 0
+		b = b[i+1:]
+	}
+}
+
+// refuseConnection answers a connection over the limit, and closes it once the
+// client has had time to read that: closing with unread bytes would reset it.
+func (p *Proxy) refuseConnection(c net.Conn) {
+	p.stats.ended(nil, upstream.Overloaded, 0)
+	if p.refused.Add(1) > maxRefusing {
+		p.refused.Add(-1)
+		c.Close() //nolint:errcheck // it is refused either way
+		return
+	}
+	go func() {
+		defer p.refused.Add(-1)
+		defer c.Close()                                            //nolint:errcheck // as above
+		c.SetDeadline(time.Now().Add(refuseWithin))                //nolint:errcheck // a closed socket fails the write
+		if _, err := c.Write(p.tooManyConnections()); err != nil { //nolint:gocritic // nothing else to do
+			return
+		}
+		if t, ok := c.(interface{ CloseWrite() error }); ok {
+			t.CloseWrite() //nolint:errcheck // the read below ends anyway
+		}
+		var drop [512]byte
+		for n := 0; n < p.opts.MaxHeaderBytes; {
+			m, err := c.Read(drop[:])
+			if err != nil {
+				return
+			}
+			n += m
+		}
+	}()
+}
+
+const refuseWithin = 200 * time.Millisecond
+
+// clients are the open connections, to be cut at the end of a drain.
+type clients struct {
+	mu  sync.Mutex
+	all map[*clientConn]struct{}
+}
+
+func (c *clients) add(cc *clientConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = make(map[*clientConn]struct{})
+	}
+	c.all[cc] = struct{}{}
+}
+
+func (c *clients) remove(cc *clientConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.all, cc)
+}
+
+func (c *clients) closeAll() {
+	c.mu.Lock()
+	all := make([]*clientConn, 0, len(c.all))
+	for cc := range c.all {
+		all = append(all, cc)
+	}
+	c.mu.Unlock()
+	for _, cc := range all {
+		cc.Close() //nolint:errcheck // nothing is left to be done about it
+	}
+}

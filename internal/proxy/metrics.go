@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/upstream"
+)
+
+var (
+	descRequests     = prometheus.NewDesc("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", []string{"route", "outcome"}, nil)
+	descDuration     = prometheus.NewDesc("adbuffer_request_duration_seconds", "Time from a request read whole until its answer was ready, in seconds.", []string{"route"}, nil)
+	descNoAd         = prometheus.NewDesc("adbuffer_no_ad_total", "Answers without an ad, by who decided so: the SSP (no_bid), or the proxy (errors, ours and replaced ones).", []string{"route", "origin"}, nil)
+	descInFlight     = prometheus.NewDesc("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.", nil, nil)
+	descInFlightMax  = prometheus.NewDesc("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).", nil, nil)
+	descClients      = prometheus.NewDesc("adbuffer_client_connections", "Open connections of clients.", nil, nil)
+	descClientsMax   = prometheus.NewDesc("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).", nil, nil)
+	descBuffered     = prometheus.NewDesc("adbuffer_buffered_bytes", "Bytes of request and answer bodies held.", nil, nil)
+	descBufferedMax  = prometheus.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).", nil, nil)
+	descPanics       = prometheus.NewDesc("adbuffer_panics_total", "Requests that made the handler panic, and were answered 500.", nil, nil)
+	requestsOutcomes = func() (all []upstream.Outcome) {
+		for o := upstream.Fill; o < upstream.Outcomes; o++ {
+			all = append(all, o)
+		}
+		return all
+	}()
+)
+
+// Describe implements prometheus.Collector.
+func (p *Proxy) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) { ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	for i := range p.stats.routes {
+		rs := &p.stats.routes[i]
+		for _, o := range requestsOutcomes {
+			counter(descRequests, rs.outcomes[o].Load(), rs.name, o.String())
+		}
+		ch <- rs.duration.Metric(descDuration, rs.name)
+		for o, name := range originNames {
+			counter(descNoAd, rs.noAds[o].Load(), rs.name, name)
+		}
+	}
+	gauge(descInFlight, float64(p.inFlight.Now()))
+	gauge(descInFlightMax, float64(p.inFlight.Limit()))
+	gauge(descClients, float64(min(p.open.Load(), int64(p.opts.MaxConnections))))
+	gauge(descClientsMax, float64(p.opts.MaxConnections))
+	gauge(descBuffered, float64(p.budget.Used()))
+	gauge(descBufferedMax, float64(p.budget.Limit()))
+	counter(descPanics, p.stats.panics.Load())
+}

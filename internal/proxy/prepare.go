@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/route"
+	"adbuffer/internal/upstream"
+)
+
+// prepare finds the route, reads the body, and fixes the deadline: all that is
+// to be done once, whatever the number of legs.
+func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
+	var fromPath []byte
+	if r.route, fromPath = p.table.Load().Find(&r.lookup); r.route == nil {
+		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
+	}
+	target, query, err := r.route.Choose(&r.lookup, fromPath, r.query)
+	switch {
+	case errors.Is(err, route.ErrUnknownSSP):
+		return &fault{outcome: upstream.UnknownSSP, detail: err.Error()}
+	case err != nil:
+		return &fault{outcome: upstream.BadRequest, detail: err.Error()}
+	}
+	r.target = target
+	if f := p.readBody(ctx, r); f != nil {
+		return f
+	}
+	r.started = time.Now() // the request is read whole: its clock starts
+	if f := p.setDeadline(r); f != nil {
+		return f
+	}
+	trusted := !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, p.opts.TrustedProxies)
+	r.identity.Resolve(&r.fields, r.conn.peer, trusted, p.opts.TrustedProxies, r.route.TruncateIP)
+	r.ssp.Query, r.ssp.Fields, r.ssp.Identity, r.ssp.Body = query, &r.fields, &r.identity, r.body
+	r.ssp.Received, r.ssp.Budget = r.started, p.budget
+	r.ssp.Gone = r.conn.goneFunc
+	return nil
+}
+
+// readBody reads the whole body into r.body, under the limit and the budget.
+func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
+	r.body = r.body[:0]
+	n := r.fields.ContentLength()
+	if n == 0 || n < 0 && !r.fields.Chunked() {
+		return nil
+	}
+	if n > int64(p.opts.MaxBodyBytes) {
+		return p.bodyTooLarge()
+	}
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return &fault{outcome: upstream.Internal, detail: "the body cannot be read"}
+	}
+	room := int(n) // how much of r.body is reserved
+	if n < 0 {
+		room = firstRoom
+	}
+	for {
+		if f := p.reserveBody(r, room); f != nil {
+			return f
+		}
+		m, err := stream.Read(r.body[len(r.body):room])
+		r.body = r.body[:len(r.body)+m]
+		switch {
+		case n >= 0 && int64(len(r.body)) == n:
+			return nil
+		case errors.Is(err, io.EOF) && n < 0:
+			return nil
+		case isTimeout(err):
+			return &fault{outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", p.opts.ReadTimeout), close: true}
+		case err != nil:
+			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
+		}
+		if len(r.body) == room {
+			if room > p.opts.MaxBodyBytes {
+				return p.bodyTooLarge()
+			}
+			room = min(2*room, p.opts.MaxBodyBytes+1) // one more byte tells whether it is over
+		}
+	}
+}
+
+// firstRoom is what is reserved for a body whose length is not stated.
+const firstRoom = 4096
+
+// reserveBody takes n bytes in all for r.body from the budget, and makes room.
+func (p *Proxy) reserveBody(r *request, n int) *fault {
+	if int64(n) > r.held {
+		if !p.budget.Reserve(int64(n) - r.held) {
+			return p.bufferFull()
+		}
+		r.held = int64(n)
+	}
+	if cap(r.body) < n {
+		r.body = append(make([]byte, 0, n), r.body...)
+	}
+	return nil
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

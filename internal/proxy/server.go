@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+func (p *Proxy) newServer() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:         p.handle,
+		ErrorHandler:    p.refuseUnread,
+		ExpectHandler:   p.expect,
+		Concurrency:     p.opts.MaxConnections + maxRefusing, // ours is enforced in Accept, with an answer
+		ReadBufferSize:  p.opts.MaxHeaderBytes,
+		WriteBufferSize: writeBuffer,
+		ReadTimeout:     p.opts.ReadTimeout,
+		WriteTimeout:    p.opts.WriteTimeout,
+		IdleTimeout:     p.opts.IdleTimeout,
+		// The handler reads bodies itself: only so can a request be refused
+		// before its body is in memory, and the sum of all bodies be bounded.
+		StreamRequestBody:  true,
+		MaxRequestBodySize: p.opts.MaxBodyBytes,
+		ReduceMemoryUsage:  p.opts.ReduceIdleMemory,
+
+		// What crosses is what the SSP and the client said, nothing of ours.
+		NoDefaultServerHeader:         true,
+		NoDefaultDate:                 true,
+		NoDefaultContentType:          true,
+		DisableHeaderNamesNormalizing: true,
+		DisablePreParseMultipartForm:  true,
+
+		CloseOnShutdown:       true,
+		LazyRequestTime:       true,
+		SecureErrorLogMessage: true,
+		Logger:                quiet{p.log},
+	}
+}
+
+// writeBuffer holds a whole answer of the usual size, so that it leaves in one
+// write.
+const writeBuffer = 4096
+
+// quiet takes what fasthttp would log about clients' connections. It is not
+// our concern at any level but debug: what matters of it is counted.
+type quiet struct{ log *zap.Logger }
+
+func (q quiet) Printf(format string, args ...any) { q.log.Sugar().Debugf(format, args...) }
+
+// Serve accepts connections from l until Drain. It returns nil after Drain, or
+// why l failed.
+func (p *Proxy) Serve(l net.Listener) error {
+	err := p.server.Serve(&listener{Listener: l, proxy: p})
+	if errors.Is(err, net.ErrClosed) || p.draining.Load() {
+		return nil
+	}
+	return err
+}
+
+// BeginDrain makes every answer from now on say Connection: close, so that
+// clients move on, while connections are still accepted.
+func (p *Proxy) BeginDrain() { p.draining.Store(true) }
+
+// Drain stops accepting, and waits until every request under way is answered,
+// or ctx ends. It returns how many requests it cut then.
+func (p *Proxy) Drain(ctx context.Context) (cut int) {
+	p.BeginDrain()
+	if err := p.server.ShutdownWithContext(ctx); err == nil {
+		return 0
+	}
+	cut = p.inFlight.Now()
+	p.clients.closeAll()
+	return cut
+}
+
+// InFlight returns how many requests and fan-out legs are in flight.
+func (p *Proxy) InFlight() int { return p.inFlight.Now() }
+
+// expect decides about a body that the client asks before sending: RFC 9110,
+// section 10.1.1.
+func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
+	if ctx.Request.Header.ContentLength() <= p.opts.MaxBodyBytes {
+		return fasthttp.StatusContinue
+	}
+	r := p.acquire(clientOf(ctx))
+	defer p.done(ctx, r)
+	r.started = time.Now()
+	p.refuse(ctx, r, p.bodyTooLarge())
+	return ctx.Response.StatusCode()
+}
