@@ -1,0 +1,245 @@
+package sspsim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Behaviour says how an SSP answers. The zero value is a healthy SSP: every
+// request gets 200 with a small OpenRTB bid at once, on a connection that
+// stays open. It can be changed while the SSP runs; a change holds for the
+// requests that arrive after it, and for connections already open.
+//
+// In JSON, durations are strings with a unit ("80ms") and absent keys keep
+// their zero value.
+type Behaviour struct {
+	Latency     Latency     `json:"latency"`
+	Answer      Answer      `json:"answer"`
+	Connections Connections `json:"connections"`
+	Faults      Faults      `json:"faults"`
+}
+
+// Chance says how often a thing happens. The zero value is never. With both
+// fields set, either is enough.
+type Chance struct {
+	// Share of the events, 0 to 1, drawn from the SSP's seeded generator.
+	Share float64 `json:"share"`
+	// Every is N for every Nth event of the SSP: 1 is always, 0 is off. The
+	// count spans all connections and starts again when the behaviour changes.
+	Every int `json:"every"`
+}
+
+// Always is the Chance that never misses.
+var Always = Chance{Every: 1}
+
+// Every returns the Chance of every nth event: the nth is the first.
+func Every(n int) Chance { return Chance{Every: n} }
+
+// Share returns the Chance of a share of the events, 0 to 1.
+func Share(share float64) Chance { return Chance{Share: share} }
+
+// Kind names what an answer's body is.
+type Kind string
+
+// The kinds of body.
+const (
+	OpenRTB Kind = "openrtb" // an OpenRTB bid response; the default
+	VAST    Kind = "vast"    // a VAST 4.2 document with one inline ad
+	Raw     Kind = "raw"     // filler bytes, exactly as many as Size says
+)
+
+// NoBidForm names how an SSP says that it has no bid.
+type NoBidForm string
+
+// The forms of a no-bid.
+const (
+	NoBid204      NoBidForm = "204"      // status 204; the default
+	NoBidEmpty    NoBidForm = "empty"    // status 200, no body
+	NoBidDocument NoBidForm = "document" // status 200, a document of the Kind without an ad; empty for Raw
+)
+
+// Field is one header field. Name is spelled as on the wire.
+type Field struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Answer shapes the answers to requests that no fault hits.
+type Answer struct {
+	// NoBid is how often an answer carries no bid, in the form NoBidForm.
+	NoBid     Chance    `json:"no_bid"`
+	NoBidForm NoBidForm `json:"no_bid_form"`
+
+	// Kind of body; "" is OpenRTB. The body's id is the request's own: the id
+	// of its OpenRTB body, else its cb query parameter, else its X-Request-Id,
+	// else "0".
+	Kind Kind `json:"kind"`
+	// Size of the body. A document is padded to it and never cut: below the
+	// size of an empty document, the document's own size holds.
+	Size Size `json:"size"`
+	// ContentType replaces the one of the Kind; "" keeps it.
+	ContentType string `json:"content_type"`
+	// Echo adds to every answer, faults' too, what the request carried:
+	// X-Request-Id as it came, X-Echo-Cb with the raw cb query parameter and
+	// X-Echo-Id with the id of its OpenRTB body. A Raw body starts with the id.
+	Echo bool `json:"echo"`
+	// Headers are added to every answer, faults' too, in this order.
+	Headers []Field `json:"headers"`
+
+	// HTTP10 answers with an HTTP/1.0 status line and closes. HTTP/1 only.
+	HTTP10 Chance `json:"http10"`
+	// ReadToEOF sends a body that only the end of the connection ends. HTTP/1 only.
+	ReadToEOF Chance `json:"read_to_eof"`
+	// Chunked frames the body in two chunks or more. Not to HTTP/1.0 requests,
+	// and HTTP/1 only.
+	Chunked Chance `json:"chunked"`
+	// Trailers sends the field X-Sim-Trailer after the body, which is chunked
+	// in HTTP/1.
+	Trailers Chance `json:"trailers"`
+	// Interim sends a 103 (Early Hints) before the answer. Not to HTTP/1.0
+	// requests.
+	Interim Chance `json:"interim"`
+	// Cookies adds two Set-Cookie fields.
+	Cookies Chance `json:"cookies"`
+}
+
+// Connections are the rules an SSP keeps about its connections.
+type Connections struct {
+	// MaxRequests closes a connection after this many requests; 0 is no limit.
+	MaxRequests int `json:"max_requests"`
+	// Announce tells the peer before a close that MaxRequests or IdleTimeout
+	// brings: Connection: close on the last answer, GOAWAY in HTTP/2. An idle
+	// HTTP/1 connection has no way to be told.
+	Announce bool `json:"announce"`
+	// IdleTimeout closes a connection that has had no request in flight for
+	// this long; 0 never does.
+	IdleTimeout time.Duration `json:"idle_timeout"`
+	// MaxStreams is SETTINGS_MAX_CONCURRENT_STREAMS. 0 announces 250, -1
+	// announces 0, which stops new streams. A stream beyond what the peer has
+	// acknowledged is refused. HTTP/2 only.
+	MaxStreams int `json:"max_streams"`
+	// PipelineOverlap counts the latency of a pipelined request from when its
+	// bytes were read, so that those read together wait together. Otherwise
+	// requests of one HTTP/1 connection are worked on one after the other.
+	PipelineOverlap bool `json:"pipeline_overlap"`
+	// HTTP1Only is how often a TLS connection negotiates HTTP/1.1 although the
+	// SSP speaks HTTP/2 too, as behind mixed load balancers. Only with
+	// Protocol TLSAuto.
+	HTTP1Only Chance `json:"http1_only"`
+}
+
+// defaultMaxStreams is the stream limit announced where none is set.
+const defaultMaxStreams = 250
+
+// streamLimit is the value of SETTINGS_MAX_CONCURRENT_STREAMS.
+func (c Connections) streamLimit() uint32 {
+	switch {
+	case c.MaxStreams < 0:
+		return 0
+	case c.MaxStreams == 0:
+		return defaultMaxStreams
+	}
+	return uint32(c.MaxStreams)
+}
+
+// InvalidError lists everything that is wrong with a behaviour or with
+// options, each with its path, the value and the rule.
+type InvalidError struct {
+	Mistakes []string
+}
+
+// Error joins the mistakes with "; ".
+func (e *InvalidError) Error() string { return strings.Join(e.Mistakes, "; ") }
+
+// checker gathers the mistakes found on the way through a value.
+type checker struct{ mistakes []string }
+
+func (c *checker) add(path, format string, args ...any) {
+	c.mistakes = append(c.mistakes, path+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *checker) err() error {
+	if len(c.mistakes) == 0 {
+		return nil
+	}
+	return &InvalidError{Mistakes: c.mistakes}
+}
+
+func (c *checker) within(path string, v, low, high int) {
+	if v < low || v > high {
+		c.add(path, "%d is not within %d to %d", v, low, high)
+	}
+}
+
+func (c *checker) duration(path string, v, high time.Duration) {
+	if v < 0 || v > high {
+		c.add(path, "%v is not within 0s to %v", v, high)
+	}
+}
+
+func (c *checker) chance(path string, v Chance) {
+	if !(v.Share >= 0 && v.Share <= 1) {
+		c.add(path+".share", "%v is not within 0 to 1", v.Share)
+	}
+	c.within(path+".every", v.Every, 0, 1<<30)
+}
+
+// Validate returns an *InvalidError that lists all values out of range, or nil.
+func (b Behaviour) Validate() error {
+	var c checker
+	b.Latency.check(&c, "latency")
+	b.Answer.check(&c, "answer")
+	b.Connections.check(&c, "connections")
+	b.Faults.check(&c, "faults")
+	return c.err()
+}
+
+// clone returns a copy that shares no memory with b.
+func (b Behaviour) clone() Behaviour {
+	b.Answer.Headers = slices.Clone(b.Answer.Headers)
+	b.Faults.Malformed.Kinds = slices.Clone(b.Faults.Malformed.Kinds)
+	return b
+}
+
+func (a Answer) check(c *checker, path string) {
+	c.chance(path+".no_bid", a.NoBid)
+	switch a.NoBidForm {
+	case "", NoBid204, NoBidEmpty, NoBidDocument:
+	default:
+		c.add(path+".no_bid_form", "%q is not one of 204, empty, document", a.NoBidForm)
+	}
+	switch a.Kind {
+	case "", OpenRTB, VAST, Raw:
+	default:
+		c.add(path+".kind", "%q is not one of openrtb, vast, raw", a.Kind)
+	}
+	a.Size.check(c, path+".size")
+	if !validValue(a.ContentType) {
+		c.add(path+".content_type", "%q holds bytes that no field value may hold", a.ContentType)
+	}
+	for i, f := range a.Headers {
+		if !validName(f.Name) || !validValue(f.Value) {
+			c.add(fmt.Sprintf("%s.headers[%d]", path, i), "%q: %q is not a header field", f.Name, f.Value)
+		}
+		switch http.CanonicalHeaderKey(f.Name) {
+		case "Content-Length", "Transfer-Encoding":
+			c.add(fmt.Sprintf("%s.headers[%d]", path, i), "%s is the simulator's own; see faults.malformed", f.Name)
+		}
+	}
+	c.chance(path+".http10", a.HTTP10)
+	c.chance(path+".read_to_eof", a.ReadToEOF)
+	c.chance(path+".chunked", a.Chunked)
+	c.chance(path+".trailers", a.Trailers)
+	c.chance(path+".interim", a.Interim)
+	c.chance(path+".cookies", a.Cookies)
+}
+
+func (n Connections) check(c *checker, path string) {
+	c.within(path+".max_requests", n.MaxRequests, 0, 1<<30)
+	c.duration(path+".idle_timeout", n.IdleTimeout, time.Hour)
+	c.within(path+".max_streams", n.MaxStreams, -1, maxOpenStreams)
+	c.chance(path+".http1_only", n.HTTP1Only)
+}

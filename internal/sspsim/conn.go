@@ -1,0 +1,232 @@
+package sspsim
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	handshakeTimeout = 10 * time.Second
+	// lingerTimeout is how long a connection that we end still reads, so that
+	// what it has sent last is not lost to a TCP RST.
+	lingerTimeout = time.Second
+)
+
+// errIdle ends a connection that has been idle for IdleTimeout.
+var errIdle = errors.New("sspsim: idle timeout")
+
+// conn is one accepted connection. One goroutine reads it: its reader, which
+// also keeps the idle rules whenever a read has to wait.
+type conn struct {
+	ssp   *SSP
+	id    uint64
+	tcp   *net.TCPConn
+	rw    net.Conn // tcp, or TLS over it
+	tls   *tls.ConnectionState
+	rng   *rand.Rand // the reader's
+	timer *time.Timer
+
+	plan   *plan       // the reader's: whose rules the read deadline follows
+	onPlan func(*plan) // the reader calls it when the behaviour changes; may be nil
+	poison func()      // writes the unsolicited answer; the reader calls it
+
+	serving  atomic.Bool  // reads through Read, so that a past deadline wakes it
+	closing  atomic.Bool  // we have sent our last byte
+	busy     atomic.Int32 // requests begun and not ended
+	lastUsed atomic.Int64 // when one last ended, in ns since the epoch; kept with an IdleTimeout
+	poisonAt atomic.Int64 // when the unsolicited answer is due, in ns since the epoch; 0: none
+}
+
+// handle runs one connection from accept to close.
+func (s *SSP) handle(tcp *net.TCPConn) {
+	c := s.track(tcp)
+	if c == nil {
+		tcp.Close()
+		return
+	}
+	defer s.untrack(c)
+	p := s.plan.Load()
+	if p.hang.roll(c.rng) {
+		s.counters.fault(faultHang)
+		_, _ = io.Copy(io.Discard, tcp)
+		return
+	}
+	if s.tls != nil && !c.handshake(p) {
+		return
+	}
+	isHTTP2 := s.opts.Protocol == H2C || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
+	c.serving.Store(true)
+	if isHTTP2 {
+		s.counters.http2Connections.Add(1)
+		newHTTP2Conn(c).serve()
+		return
+	}
+	newHTTP1Conn(c).serve()
+}
+
+func (c *conn) handshake(p *plan) bool {
+	s := c.ssp
+	cfg := s.tls
+	if s.opts.Protocol == TLSAuto && p.http1Only.roll(c.rng) {
+		cfg = s.tlsHTTP1
+	}
+	t := tls.Server(c.tcp, cfg)
+	_ = c.tcp.SetDeadline(time.Now().Add(handshakeTimeout))
+	if err := t.Handshake(); err != nil {
+		s.counters.handshakeErrors.Add(1)
+		return false
+	}
+	_ = c.tcp.SetDeadline(time.Time{})
+	state := t.ConnectionState()
+	c.rw, c.tls = t, &state
+	s.counters.handshakes.Add(1)
+	if state.DidResume {
+		s.counters.resumed.Add(1)
+	}
+	return true
+}
+
+// Read reads what the peer sends. Only the reader calls it. A read that waits
+// is woken by its deadline for what the idle rules ask, and by poke.
+func (c *conn) Read(b []byte) (int, error) {
+	for {
+		if p := c.ssp.plan.Load(); p != c.plan && !c.closing.Load() {
+			c.plan = p
+			c.lastUsed.Store(time.Now().UnixNano())
+			if c.onPlan != nil {
+				c.onPlan(p)
+			}
+			c.arm()
+		}
+		n, err := c.rw.Read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.closing.Load() {
+			return n, err
+		}
+		if c.idleWork(); c.idleTooLong() {
+			c.ssp.counters.idleClosed.Add(1)
+			return 0, errIdle
+		}
+		c.arm()
+	}
+}
+
+// arm sets the read deadline to when the idle rules next ask for something.
+func (c *conn) arm() {
+	var next int64
+	if idle := c.plan.Connections.IdleTimeout; idle > 0 {
+		next = c.lastUsed.Load() + int64(idle)
+		if c.busy.Load() > 0 {
+			next = time.Now().UnixNano() + int64(idle)
+		}
+	}
+	if at := c.poisonAt.Load(); at > 0 && (next == 0 || at < next) && c.busy.Load() == 0 {
+		next = at
+	}
+	if next == 0 {
+		_ = c.rw.SetReadDeadline(time.Time{})
+		return
+	}
+	_ = c.rw.SetReadDeadline(time.Unix(0, next))
+}
+
+func (c *conn) idleWork() {
+	at := c.poisonAt.Load()
+	if at == 0 || c.busy.Load() > 0 || time.Now().UnixNano() < at {
+		return
+	}
+	c.poisonAt.Store(0)
+	c.ssp.counters.fault(faultUnsolicited)
+	c.poison()
+}
+
+func (c *conn) idleTooLong() bool {
+	idle := c.plan.Connections.IdleTimeout
+	return idle > 0 && c.busy.Load() == 0 && time.Now().UnixNano() >= c.lastUsed.Load()+int64(idle)
+}
+
+// poke wakes the reader so that it looks at the behaviour and at poisonAt.
+func (c *conn) poke() {
+	if c.serving.Load() && !c.closing.Load() {
+		_ = c.tcp.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// begin counts a request as in flight; end takes it out again.
+func (c *conn) begin(bodyBytes int) {
+	c.busy.Add(1)
+	c.ssp.counters.begin(bodyBytes)
+}
+
+func (c *conn) end(p *plan, f *fate) {
+	if p.Connections.IdleTimeout > 0 {
+		c.lastUsed.Store(time.Now().UnixNano())
+	}
+	if f.fault == faultUnsolicited || c.poisonAt.Load() > 0 {
+		c.poisonAt.Store(time.Now().Add(p.Faults.Unsolicited.Delay).UnixNano())
+	}
+	c.busy.Add(-1)
+	c.ssp.counters.end()
+	if c.poisonAt.Load() > 0 {
+		c.poke()
+	}
+}
+
+// pause waits for d, and less if stop closes or the SSP does; stop may be nil.
+// It uses the connection's one timer, so only the reader calls it.
+func (c *conn) pause(d time.Duration, stop <-chan struct{}) bool {
+	if d <= 0 {
+		return true
+	}
+	if c.timer == nil {
+		c.timer = time.NewTimer(d)
+	} else {
+		c.timer.Reset(d)
+	}
+	return c.ssp.waitFor(c.timer, stop)
+}
+
+// waitFor waits for t to fire; false if stop or the SSP closed first.
+func (s *SSP) waitFor(t *time.Timer, stop <-chan struct{}) bool {
+	select {
+	case <-t.C:
+		return true
+	case <-stop:
+	case <-s.done:
+	}
+	t.Stop()
+	return false
+}
+
+// write writes b whole; a failure is the peer's doing and is counted.
+func (c *conn) write(b []byte) bool {
+	if _, err := c.rw.Write(b); err != nil {
+		c.ssp.counters.writeErrors.Add(1)
+		return false
+	}
+	return true
+}
+
+// finish tells the peer that no more comes, and lets reads go on for
+// lingerTimeout.
+func (c *conn) finish() {
+	if c.closing.Swap(true) {
+		return
+	}
+	_ = c.rw.SetDeadline(time.Now().Add(lingerTimeout))
+	if t, ok := c.rw.(*tls.Conn); ok {
+		_ = t.CloseWrite()
+	}
+	_ = c.tcp.CloseWrite()
+}
+
+// reset ends the connection with a TCP RST.
+func (c *conn) reset() {
+	_ = c.tcp.SetLinger(0)
+	_ = c.tcp.Close()
+}

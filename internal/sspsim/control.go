@@ -1,0 +1,115 @@
+package sspsim
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// maxControlBody bounds what the control endpoint reads.
+const maxControlBody = 1 << 20
+
+// control is the HTTP endpoint that shows and changes a running SSP:
+//
+//	GET   /behaviour          the Behaviour in force
+//	PUT   /behaviour          puts another in force; absent keys are zero
+//	PATCH /behaviour          changes the keys that are there
+//	GET   /counters           the Counters
+//	POST  /reset-counters     ResetCounters
+//	GET   /requests           the recorded requests, the oldest first
+//	POST  /close-connections  CloseConnections
+//
+// A behaviour that cannot be used gets 400 and {"errors": [...]} with all that
+// is wrong with it, and changes nothing.
+type control struct {
+	ln     net.Listener
+	server *http.Server
+}
+
+func startControl(s *SSP, addr string) (*control, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &control{ln: ln, server: &http.Server{Handler: s.controlHandler(),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
+	s.wg.Go(func() { _ = c.server.Serve(ln) })
+	return c, nil
+}
+
+func (c *control) close() error { return c.server.Close() }
+
+// ControlURL returns the root of the control endpoint; "" without one.
+func (s *SSP) ControlURL() string {
+	if s.control == nil {
+		return ""
+	}
+	return "http://" + s.control.ln.Addr().String()
+}
+
+func (s *SSP) controlHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /behaviour", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Behaviour()) })
+	mux.HandleFunc("PUT /behaviour", func(w http.ResponseWriter, r *http.Request) {
+		s.change(w, r, false)
+	})
+	mux.HandleFunc("PATCH /behaviour", func(w http.ResponseWriter, r *http.Request) {
+		s.change(w, r, true)
+	})
+	mux.HandleFunc("GET /counters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Counters()) })
+	mux.HandleFunc("POST /reset-counters", func(w http.ResponseWriter, _ *http.Request) {
+		s.ResetCounters()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Requests()) })
+	mux.HandleFunc("POST /close-connections", func(w http.ResponseWriter, _ *http.Request) {
+		s.CloseConnections()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A page in a browser on this machine must not reach us by a name of its
+		// own that resolves to loopback, nor by a form.
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil || !isLoopbackHost(host) || r.Header.Get("Origin") != "" {
+			writeJSON(w, http.StatusForbidden, map[string][]string{"errors": {"only for loopback, and not for pages"}})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// change puts in force what the body says, over the behaviour in force if
+// patch is set.
+func (s *SSP) change(w http.ResponseWriter, r *http.Request, patch bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControlBody))
+	if err != nil {
+		writeJSON(w, http.StatusRequestEntityTooLarge, map[string][]string{"errors": {err.Error()}})
+		return
+	}
+	err = s.update(func(b *Behaviour) error {
+		if !patch {
+			*b = Behaviour{}
+		}
+		return b.UnmarshalJSON(body)
+	})
+	if invalid := (*InvalidError)(nil); errors.As(err, &invalid) {
+		writeJSON(w, http.StatusBadRequest, map[string][]string{"errors": invalid.Mistakes})
+		return
+	}
+	if err != nil {
+		writeJSON(w, http.StatusInternalServerError, map[string][]string{"errors": {err.Error()}})
+		return
+	}
+	writeJSON(w, http.StatusOK, s.Behaviour())
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(v) // the peer has gone
+}

@@ -1,0 +1,164 @@
+package sspsim
+
+import "bytes"
+
+// ids are the names that a request carries for itself, raw as they came. They
+// point into the request.
+type ids struct {
+	requestID []byte // X-Request-Id
+	cb        []byte // query parameter cb, not decoded
+	bid       []byte // top-level "id" of the OpenRTB body, in JSON's escapes
+}
+
+var noID = []byte("0")
+
+// best returns the id that the answer's body carries.
+func (q *ids) best() []byte {
+	switch {
+	case len(q.bid) > 0:
+		return q.bid
+	case len(q.cb) > 0:
+		return q.cb
+	case len(q.requestID) > 0:
+		return q.requestID
+	}
+	return noID
+}
+
+// queryValue returns the raw value of the first parameter name in target's
+// query, nil if there is none.
+func queryValue(target []byte, name string) []byte {
+	mark := bytes.IndexByte(target, '?')
+	if mark < 0 {
+		return nil
+	}
+	for rest := target[mark+1:]; len(rest) > 0; {
+		pair := rest
+		if end := bytes.IndexByte(rest, '&'); end >= 0 {
+			pair, rest = rest[:end], rest[end+1:]
+		} else {
+			rest = nil
+		}
+		if eq := bytes.IndexByte(pair, '='); eq == len(name) && string(pair[:eq]) == name {
+			return pair[eq+1:]
+		}
+	}
+	return nil
+}
+
+// openRTBID returns the content of the first top-level string member "id" of
+// the JSON object in body, escapes and all; nil if there is none that could
+// stand in a header field. It does not check that body is valid JSON.
+func openRTBID(body []byte) []byte {
+	depth, atKey := 0, false
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '{':
+			depth++
+			atKey = depth == 1
+		case '[':
+			if depth++; depth == 1 {
+				return nil // not an object
+			}
+		case '}', ']':
+			depth--
+		case ',':
+			atKey = depth == 1
+		case '"':
+			end := stringEnd(body, i+1)
+			if end < 0 || depth == 0 {
+				return nil
+			}
+			key := body[i+1 : end]
+			i = end
+			if !atKey {
+				continue
+			}
+			atKey = false
+			if string(key) != "id" {
+				continue
+			}
+			if at := valueAt(body, end+1); at >= 0 && body[at] == '"' {
+				if end := stringEnd(body, at+1); end >= 0 && validValueBytes(body[at+1:end]) {
+					return body[at+1 : end]
+				}
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// stringEnd returns the index of the quote that ends the string which starts at i.
+func stringEnd(b []byte, i int) int {
+	for ; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
+}
+
+// valueAt returns the index of the first byte of the value behind the colon at
+// or after i, -1 if there is none.
+func valueAt(b []byte, i int) int {
+	colon := false
+	for ; i < len(b); i++ {
+		switch b[i] {
+		case ' ', '\t', '\r', '\n':
+		case ':':
+			if colon {
+				return -1
+			}
+			colon = true
+		default:
+			if !colon {
+				return -1
+			}
+			return i
+		}
+	}
+	return -1
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendJSONText appends text as the content of a JSON string.
+func appendJSONText(dst, text []byte) []byte {
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < 0x20 || c >= 0x7f:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// appendXMLText appends text as the content of an XML attribute. Bytes that
+// XML cannot hold become "?".
+func appendXMLText(dst, text []byte) []byte {
+	for _, c := range text {
+		switch {
+		case c == '<':
+			dst = append(dst, "&lt;"...)
+		case c == '>':
+			dst = append(dst, "&gt;"...)
+		case c == '&':
+			dst = append(dst, "&amp;"...)
+		case c == '"':
+			dst = append(dst, "&quot;"...)
+		case c < 0x20 || c >= 0x7f:
+			dst = append(dst, '?')
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

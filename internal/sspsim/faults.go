@@ -1,0 +1,210 @@
+package sspsim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// Faults are the ways an SSP fails. Refuse and BlackHole are states; Hang is
+// drawn once for each connection, the others once for each request. If
+// several hit one request, the first in the order of the fields is done.
+type Faults struct {
+	// Refuse closes the listener while set: dials get ECONNREFUSED. The port
+	// stays the SSP's. Open connections go on.
+	Refuse bool `json:"refuse"`
+	// BlackHole lets no dial finish while set: the accept queue is full and
+	// SYNs are dropped. Open connections go on. Refuse wins over it.
+	BlackHole bool `json:"black_hole"`
+	// Hang accepts a connection and never answers on it, not even the TLS
+	// handshake. What arrives is read and thrown away.
+	Hang Chance `json:"hang"`
+
+	// Stall reads a request and never answers it. In HTTP/2 the other streams
+	// of the connection are not affected.
+	Stall Chance `json:"stall"`
+	// Reset sends a TCP RST instead of the answer.
+	Reset Chance `json:"reset"`
+	// CutHead closes the connection in the middle of the answer's head.
+	CutHead Chance `json:"cut_head"`
+	// CutBody closes the connection in the middle of the answer's body.
+	CutBody Chance `json:"cut_body"`
+	// RefuseStream resets the request's stream with REFUSED_STREAM. HTTP/2 only.
+	RefuseStream Chance      `json:"refuse_stream"`
+	ResetStream  ResetStream `json:"reset_stream"`
+	GoAway       GoAway      `json:"goaway"`
+	Status       Status      `json:"status"`
+	Drip         Drip        `json:"drip"`
+	Unsolicited  Unsolicited `json:"unsolicited"`
+	// Leftover sends Poison right behind the body: a whole answer in HTTP/1, a
+	// DATA frame on the ended stream in HTTP/2.
+	Leftover      Chance    `json:"leftover"`
+	OversizedHead Oversized `json:"oversized_head"`
+	OversizedBody Oversized `json:"oversized_body"`
+	Malformed     Malformed `json:"malformed"`
+}
+
+// Poison is the body of the answers that nobody asked for: those of Leftover
+// and Unsolicited. No client may ever be given it.
+const Poison = "an answer to nobody's request"
+
+// ResetStream resets the request's stream. HTTP/2 only.
+type ResetStream struct {
+	Chance
+	// Code is the name of RFC 9113, section 7 ("CANCEL"); "" is INTERNAL_ERROR.
+	Code string `json:"code"`
+	// AfterHead sends the answer's head and half of its body first.
+	AfterHead bool `json:"after_head"`
+}
+
+// GoAway sends GOAWAY. Streams up to the one it names are answered, then the
+// connection closes; later ones are ignored. HTTP/2 only.
+type GoAway struct {
+	Chance
+	// Code is the name of RFC 9113, section 7; "" is NO_ERROR.
+	Code string `json:"code"`
+	// Exclude names the stream before this request's as the last, so that this
+	// request was provably not processed.
+	Exclude bool `json:"exclude"`
+}
+
+// Status answers with this status and a short body.
+type Status struct {
+	Chance
+	// Code is 200 to 599; 0 is 503.
+	Code int `json:"code"`
+	// RetryAfter adds Retry-After, rounded up to whole seconds; 0 leaves it out.
+	RetryAfter time.Duration `json:"retry_after"`
+	// RetryAfterDate writes it as an HTTP date.
+	RetryAfterDate bool `json:"retry_after_date"`
+}
+
+// Drip sends the body in small pieces with pauses between them.
+type Drip struct {
+	Chance
+	Bytes int           `json:"bytes"` // a piece; 0 is 1
+	Pause time.Duration `json:"pause"` // between two pieces; 0 is 10ms
+}
+
+// Unsolicited sends Poison on a connection that has been idle for Delay after
+// the answer: a whole answer in HTTP/1, the answer to a stream that nobody
+// opened in HTTP/2. A request that arrives earlier puts it off.
+type Unsolicited struct {
+	Chance
+	Delay time.Duration `json:"delay"` // 0 is 1ms
+}
+
+// Oversized makes a head or a body this large.
+type Oversized struct {
+	Chance
+	// Bytes, at most 64 MiB (a head: 16 MiB); 0 is 64 KiB for a head, 4 MiB
+	// for a body.
+	Bytes int `json:"bytes"`
+}
+
+// Malformation is one way to break the rules of HTTP.
+type Malformation string
+
+// The malformations. Those that start with H2 are of HTTP/2, the others of HTTP/1.
+const (
+	ObsFold        Malformation = "obs-fold"          // a field value continues on the next line
+	BareLF         Malformation = "bare-lf"           // head lines end in LF alone
+	LengthAndTE    Malformation = "cl-te"             // Content-Length beside Transfer-Encoding: chunked
+	TwoLengths     Malformation = "two-lengths"       // two Content-Length fields that differ
+	BadChunk       Malformation = "bad-chunk"         // a chunk size that is not hexadecimal
+	BadStatusLine  Malformation = "bad-status-line"   // no status code
+	NulInValue     Malformation = "nul"               // a NUL in a field value
+	SpaceInName    Malformation = "space-in-name"     // a space before the colon
+	H2NoStatus     Malformation = "h2-no-status"      // no :status
+	H2Uppercase    Malformation = "h2-uppercase"      // an upper-case field name
+	H2Connection   Malformation = "h2-connection"     // a connection-specific field
+	H2WrongLength  Malformation = "h2-wrong-length"   // content-length is one more than the DATA
+	H2PseudoBehind Malformation = "h2-pseudo-behind"  // :status behind a regular field
+	H2DataFirst    Malformation = "h2-data-first"     // DATA before HEADERS
+	H2Garbage      Malformation = "h2-not-http2"      // an HTTP/1.1 answer instead of frames
+	H2SettingsBad  Malformation = "h2-settings-wrong" // SETTINGS_ENABLE_PUSH 2
+)
+
+var http1Malformations = []Malformation{ObsFold, BareLF, LengthAndTE, TwoLengths, BadChunk,
+	BadStatusLine, NulInValue, SpaceInName}
+
+var http2Malformations = []Malformation{H2NoStatus, H2Uppercase, H2Connection, H2WrongLength,
+	H2PseudoBehind, H2DataFirst, H2Garbage, H2SettingsBad}
+
+// Malformed breaks a rule of HTTP in the answer. The connection stays open:
+// to notice is the client's part.
+type Malformed struct {
+	Chance
+	// Kinds to draw from; empty is all of the connection's protocol.
+	Kinds []Malformation `json:"kinds"`
+}
+
+// errCodes are the error codes of HTTP/2 by name.
+var errCodes = func() map[string]http2.ErrCode {
+	m := map[string]http2.ErrCode{}
+	for code := http2.ErrCodeNo; code <= http2.ErrCodeHTTP11Required; code++ {
+		m[code.String()] = code
+	}
+	return m
+}()
+
+// errCode returns the code of a valid name, or the default for "".
+func errCode(name string, empty http2.ErrCode) http2.ErrCode {
+	if name == "" {
+		return empty
+	}
+	return errCodes[name]
+}
+
+func checkErrCode(c *checker, path, name string) {
+	if _, ok := errCodes[name]; !ok && name != "" {
+		c.add(path, "%q is not an error code of HTTP/2, such as CANCEL", name)
+	}
+}
+
+func (f Faults) check(c *checker, path string) {
+	for _, v := range []struct {
+		key    string
+		chance Chance
+	}{
+		{"hang", f.Hang}, {"stall", f.Stall}, {"reset", f.Reset}, {"cut_head", f.CutHead},
+		{"cut_body", f.CutBody}, {"refuse_stream", f.RefuseStream}, {"reset_stream", f.ResetStream.Chance},
+		{"goaway", f.GoAway.Chance}, {"status", f.Status.Chance}, {"drip", f.Drip.Chance},
+		{"unsolicited", f.Unsolicited.Chance}, {"leftover", f.Leftover},
+		{"oversized_head", f.OversizedHead.Chance}, {"oversized_body", f.OversizedBody.Chance},
+		{"malformed", f.Malformed.Chance},
+	} {
+		c.chance(path+"."+v.key, v.chance)
+	}
+	checkErrCode(c, path+".reset_stream.code", f.ResetStream.Code)
+	checkErrCode(c, path+".goaway.code", f.GoAway.Code)
+	if code := f.Status.Code; code != 0 && (code < 200 || code > 599) {
+		c.add(path+".status.code", "%d is not within 200 to 599", code)
+	}
+	c.duration(path+".status.retry_after", f.Status.RetryAfter, 24*time.Hour)
+	c.within(path+".drip.bytes", f.Drip.Bytes, 0, maxBodyBytes)
+	c.duration(path+".drip.pause", f.Drip.Pause, maxLatency)
+	c.duration(path+".unsolicited.delay", f.Unsolicited.Delay, maxLatency)
+	c.within(path+".oversized_head.bytes", f.OversizedHead.Bytes, 0, 16<<20)
+	c.within(path+".oversized_body.bytes", f.OversizedBody.Bytes, 0, maxBodyBytes)
+	for i, kind := range f.Malformed.Kinds {
+		if !slices.Contains(http1Malformations, kind) && !slices.Contains(http2Malformations, kind) {
+			c.add(fmt.Sprintf("%s.malformed.kinds[%d]", path, i), "%q is not a malformation; HTTP/1 has %v, HTTP/2 has %v",
+				kind, http1Malformations, http2Malformations)
+		}
+	}
+}
+
+// retryAfter returns the value of Retry-After, "" for none.
+func (s Status) retryAfter(now time.Time) string {
+	if s.RetryAfter == 0 {
+		return ""
+	}
+	if s.RetryAfterDate {
+		return now.Add(s.RetryAfter).UTC().Format(http.TimeFormat)
+	}
+	return fmt.Sprint(int((s.RetryAfter + time.Second - 1) / time.Second))
+}

@@ -1,0 +1,290 @@
+package sspsim
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test; it passes only when something is broken.
+const patience = 20 * time.Second
+
+func start(t testing.TB, o Options) *SSP {
+	t.Helper()
+	s, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func startWith(t testing.TB, b Behaviour) *SSP { return start(t, Options{Behaviour: b}) }
+
+func (s *SSP) mustSet(t testing.TB, b Behaviour) {
+	t.Helper()
+	if err := s.Set(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *SSP) await(t testing.TB, what string, ok func(Counters) bool) {
+	t.Helper()
+	if !s.AwaitCounters(patience, ok) {
+		t.Fatalf("%s: not seen; counters %+v", what, s.Counters())
+	}
+}
+
+// rawClient is one connection to an SSP, with nothing between it and the test.
+type rawClient struct {
+	t  testing.TB
+	c  net.Conn
+	br *bufio.Reader
+}
+
+func dial(t testing.TB, s *SSP) *rawClient {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRawClient(t, c)
+}
+
+func dialTLS(t testing.TB, s *SSP, cfg *tls.Config) *rawClient {
+	t.Helper()
+	cfg.RootCAs = s.CertPool()
+	c, err := tls.Dial("tcp", s.Addr(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRawClient(t, c)
+}
+
+func newRawClient(t testing.TB, c net.Conn) *rawClient {
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return &rawClient{t: t, c: c, br: bufio.NewReader(c)}
+}
+
+func (r *rawClient) send(text string) {
+	r.t.Helper()
+	if _, err := io.WriteString(r.c, text); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rawClient) get(id string) {
+	r.t.Helper()
+	r.send("GET /bid?cb=" + id + " HTTP/1.1\r\nHost: ssp\r\n\r\n")
+}
+
+// answer reads one whole answer to a request of this method.
+func (r *rawClient) answer(method string) (*http.Response, string) {
+	r.t.Helper()
+	resp, err := http.ReadResponse(r.br, &http.Request{Method: method})
+	if err != nil {
+		r.t.Fatalf("reading an answer: %v", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatalf("reading a body after %q: %v", body, err)
+	}
+	return resp, string(body)
+}
+
+// rest reads until the end of the connection, and returns how it ended: nil
+// for a FIN.
+func (r *rawClient) rest() (string, error) {
+	b, err := io.ReadAll(r.br)
+	return string(b), err
+}
+
+func (r *rawClient) wantEnd() {
+	r.t.Helper()
+	if text, err := r.rest(); text != "" || err != nil {
+		r.t.Fatalf("got %q and %v, want the end of the connection", text, err)
+	}
+}
+
+// wantOpen checks that the connection still answers.
+func (r *rawClient) wantOpen() {
+	r.t.Helper()
+	r.get("still-open")
+	if _, body := r.answer("GET"); !strings.Contains(body, "still-open") {
+		r.t.Fatalf("answer %q is not ours", body)
+	}
+}
+
+func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
+
+// h2Client is one HTTP/2 connection, spoken frame by frame.
+type h2Client struct {
+	*rawClient
+	framer *http2.Framer
+	block  bytes.Buffer
+	enc    *hpack.Encoder
+}
+
+// newH2Client speaks the preface over r and reads the SSP's first SETTINGS.
+func newH2Client(r *rawClient, settings ...http2.Setting) (*h2Client, *http2.SettingsFrame) {
+	r.t.Helper()
+	h := &h2Client{rawClient: r, framer: http2.NewFramer(r.c, r.br)}
+	h.enc = hpack.NewEncoder(&h.block)
+	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	h.framer.AllowIllegalWrites = true
+	h.send(http2.ClientPreface)
+	h.must(h.framer.WriteSettings(settings...))
+	first, ok := h.frame().(*http2.SettingsFrame)
+	if !ok || first.IsAck() {
+		r.t.Fatalf("first frame is %v, want SETTINGS", first)
+	}
+	h.must(h.framer.WriteSettingsAck())
+	return h, first
+}
+
+func dialH2C(t testing.TB, s *SSP, settings ...http2.Setting) *h2Client {
+	t.Helper()
+	h, _ := newH2Client(dial(t, s), settings...)
+	return h
+}
+
+func (h *h2Client) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *h2Client) frame() http2.Frame {
+	h.t.Helper()
+	f, err := h.framer.ReadFrame()
+	if err != nil {
+		h.t.Fatalf("reading a frame: %v", err)
+	}
+	return f
+}
+
+// wantEnd checks that the connection ends without another frame but
+// acknowledgements.
+func (h *h2Client) wantEnd() {
+	h.t.Helper()
+	for {
+		f, err := h.framer.ReadFrame()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			h.t.Fatalf("connection ended with %v, want a FIN", err)
+		}
+		switch f.(type) {
+		case *http2.SettingsFrame, *http2.PingFrame, *http2.WindowUpdateFrame:
+		default:
+			h.t.Fatalf("got %v, want the end of the connection", f)
+		}
+	}
+}
+
+// next returns the next frame that is not about settings, pings or windows.
+func (h *h2Client) next() http2.Frame {
+	h.t.Helper()
+	for {
+		switch f := h.frame().(type) {
+		case *http2.SettingsFrame, *http2.PingFrame, *http2.WindowUpdateFrame:
+		default:
+			return f
+		}
+	}
+}
+
+// headers opens a stream with these fields, given as name, value, name, value.
+func (h *h2Client) headers(id uint32, end bool, fields ...string) {
+	h.t.Helper()
+	h.block.Reset()
+	for i := 0; i < len(fields); i += 2 {
+		h.must(h.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+	}
+	h.must(h.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: h.block.Bytes(),
+		EndStream: end, EndHeaders: true}))
+}
+
+func (h *h2Client) get(id uint32) {
+	h.t.Helper()
+	h.headers(id, true, ":method", "GET", ":scheme", "http", ":authority", "ssp", ":path", fmt.Sprintf("/bid?cb=s%d", id))
+}
+
+func (h *h2Client) post(id uint32, end bool) {
+	h.t.Helper()
+	h.headers(id, end, ":method", "POST", ":scheme", "http", ":authority", "ssp", ":path", "/bid")
+}
+
+// h2Answer is an answer on one stream.
+type h2Answer struct {
+	status  string
+	fields  map[string]string // of head and trailer
+	body    string
+	interim []string // statuses
+	reset   *http2.ErrCode
+}
+
+// answer reads frames until stream id has ended. Frames of other streams are a fault.
+func (h *h2Client) answer(id uint32) h2Answer {
+	h.t.Helper()
+	a := h2Answer{fields: map[string]string{}}
+	for {
+		f := h.next()
+		if f.Header().StreamID != id {
+			h.t.Fatalf("got %v, want a frame of stream %d", f, id)
+		}
+		ended := false
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			if status := f.PseudoValue("status"); strings.HasPrefix(status, "1") {
+				a.interim = append(a.interim, status)
+				continue
+			} else if status != "" {
+				a.status = status
+			}
+			for _, field := range f.RegularFields() {
+				a.fields[field.Name] = field.Value
+			}
+			ended = f.StreamEnded()
+		case *http2.DataFrame:
+			a.body += string(f.Data())
+			ended = f.StreamEnded()
+			if n := f.Length; n > 0 && !ended {
+				h.must(h.framer.WriteWindowUpdate(id, n))
+			}
+			if n := f.Length; n > 0 {
+				h.must(h.framer.WriteWindowUpdate(0, n))
+			}
+		case *http2.RSTStreamFrame:
+			a.reset = &f.ErrCode
+			ended = true
+		default:
+			h.t.Fatalf("got %v on stream %d", f, id)
+		}
+		if ended {
+			return a
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package sspsim
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// flushAt is how many bytes of answers are gathered before they are written,
+// even if more pipelined requests are waiting.
+const flushAt = 64 << 10
+
+// http1Conn serves a connection of HTTP/1. One goroutine does all: requests
+// are answered one after the other, in the order in which they came. Answers
+// gather in out and are written when there is nothing left to answer.
+type http1Conn struct {
+	*conn
+	in      reader1
+	req     request1
+	out     []byte
+	scratch []byte // the start of the body under construction
+	served  int    // requests begun on this connection
+	gone    bool   // a write failed
+
+	readAt time.Time // when bytes last came; kept with PipelineOverlap
+}
+
+func newHTTP1Conn(c *conn) *http1Conn {
+	h := &http1Conn{conn: c}
+	h.in = reader1{src: readerFunc(h.read), maxBody: c.ssp.opts.MaxRequestBody}
+	c.poison = func() {
+		h.out = append(h.out, poisonAnswer...)
+		h.flush()
+	}
+	return h
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// read writes what is gathered before it waits for more.
+func (h *http1Conn) read(b []byte) (int, error) {
+	if !h.flush() {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := h.conn.Read(b)
+	if h.plan.Connections.PipelineOverlap {
+		h.readAt = time.Now()
+	}
+	return n, err
+}
+
+func (h *http1Conn) flush() bool {
+	if len(h.out) > 0 && !h.gone {
+		h.gone = !h.write(h.out)
+	}
+	h.out = h.out[:0]
+	return !h.gone
+}
+
+// serve answers requests until one of the two sides ends the connection.
+func (h *http1Conn) serve() {
+	for {
+		err := h.next()
+		if refused := (*badRequest)(nil); errors.As(err, &refused) {
+			h.ssp.counters.badRequest(err)
+			h.refuse(refused)
+		}
+		if err != nil || !h.answer() {
+			break
+		}
+	}
+	if h.flush() && !h.closing.Load() {
+		h.finish()
+		h.drain()
+	}
+}
+
+// drain reads and throws away until the peer closes, or in finish's time.
+func (h *http1Conn) drain() { _, _ = io.Copy(io.Discard, h.conn) }
+
+// next reads one request whole.
+func (h *http1Conn) next() error {
+	if err := h.in.readHead(&h.req); err != nil {
+		return err
+	}
+	if h.req.wait100 && h.in.buffered() == 0 {
+		h.out = append(h.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+	}
+	return h.in.readBody(&h.req)
+}
+
+func (h *http1Conn) refuse(e *badRequest) {
+	h.out = append(h.out, "HTTP/1.1 "...)
+	h.out = strconv.AppendInt(h.out, int64(e.status), 10)
+	h.out = append(h.out, ' ')
+	h.out = append(h.out, http.StatusText(e.status)...)
+	h.out = append(h.out, "\r\nConnection: close\r\nContent-Length: "...)
+	h.out = strconv.AppendInt(h.out, int64(len(e.text)), 10)
+	h.out = append(h.out, "\r\n\r\n"...)
+	h.out = append(h.out, e.text...)
+}
+
+// answer deals with the request just read; false ends the connection.
+func (h *http1Conn) answer() bool {
+	s, q := h.ssp, &h.req
+	p := s.plan.Load()
+	h.served++
+	f := p.draw(h.rng, false)
+	h.begin(len(q.body))
+	defer h.end(p, &f)
+	if s.watching() {
+		h.flush()
+		s.watch(h.record())
+	}
+	if f.delay > 0 {
+		if p.Connections.PipelineOverlap {
+			f.delay -= time.Since(h.readAt)
+		}
+		if f.delay > 0 && (!h.flush() || !h.pause(f.delay, nil)) {
+			return false
+		}
+	}
+	if f.fault == faultCutBody && string(q.method) == "HEAD" {
+		f.fault = faultCutHead // there is no body to cut
+	}
+	if f.fault != faultUnsolicited { // which is counted when it is sent
+		s.counters.fault(f.fault)
+	}
+	switch f.fault {
+	case faultStall:
+		h.flush()
+		h.drain()
+		return false
+	case faultReset:
+		h.flush()
+		h.reset()
+		h.gone = true
+		return false
+	}
+	id := ids{requestID: q.requestID, cb: queryValue(q.target, "cb"), bid: openRTBID(q.body)}
+	var r reply
+	r, h.scratch = p.compose(&f, &id, h.scratch)
+	return h.writeReply(p, &f, &r, &id)
+}
+
+func (h *http1Conn) record() *Request {
+	q := &h.req
+	r := &Request{Time: time.Now(), Conn: h.id, Method: string(q.method), Target: string(q.target),
+		Protocol: "HTTP/1.1", Header: fieldsOf(q.fields), Trailer: fieldsOf(q.trailer),
+		Body: append([]byte(nil), q.body...), Head: append([]byte(nil), q.head...), TLS: h.tls}
+	if q.http10 {
+		r.Protocol = "HTTP/1.0"
+	}
+	return r
+}
+
+func fieldsOf(spans []span) []Field {
+	var fields []Field
+	for _, s := range spans {
+		fields = append(fields, Field{Name: string(s.name), Value: string(s.value)})
+	}
+	return fields
+}

@@ -1,0 +1,312 @@
+package sspsim
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestZeroBehaviourBidsOnAConnectionThatStaysOpen(t *testing.T) {
+	s := startWith(t, Behaviour{})
+	c := dial(t, s)
+	for range 3 {
+		c.get("a")
+		resp, body := c.answer("GET")
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" || !json.Valid([]byte(body)) {
+			t.Fatalf("got %d, %q", resp.StatusCode, body)
+		}
+	}
+	if n := s.Counters(); n.Connections != 1 || n.Requests != 3 || n.Answered != 3 || n.ByStatus[200] != 3 || n.OpenConnections != 1 {
+		t.Errorf("counters %+v", n)
+	}
+}
+
+func TestBodyCarriesTheIDOfItsOwnRequest(t *testing.T) {
+	post := func(body string) string {
+		return fmt.Sprintf("POST /bid?x=1&cb=query HTTP/1.1\r\nHost: a\r\nX-Request-Id: head\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	s := startWith(t, Behaviour{})
+	c := dial(t, s)
+	for _, v := range []struct{ request, id string }{
+		{post(`{"imp":[{"id":"imp"}],"id":"bid\u0022<1>"}`), `bid"<1>`},
+		{post(`{"imp":[{"id":"imp"}]}`), "query"},
+		{"GET /bid HTTP/1.1\r\nHost: a\r\nx-request-ID: he\"ad\r\n\r\n", `he"ad`},
+		{"GET /bid?cb HTTP/1.1\r\nHost: a\r\n\r\n", "0"},
+	} {
+		c.send(v.request)
+		_, body := c.answer("GET")
+		var doc struct{ ID string }
+		if err := json.Unmarshal([]byte(body), &doc); err != nil || doc.ID != v.id {
+			t.Errorf("%q: body %s (%v), want the id %q", v.request, body, err, v.id)
+		}
+	}
+	s.mustSet(t, Behaviour{Answer: Answer{Kind: VAST}})
+	c.send("GET /bid HTTP/1.1\r\nHost: a\r\nX-Request-Id: <&\">\r\n\r\n")
+	resp, body := c.answer("GET")
+	var vast struct {
+		Ad struct {
+			ID string `xml:"id,attr"`
+		}
+	}
+	if err := xml.Unmarshal([]byte(body), &vast); err != nil || vast.Ad.ID != `<&">` || resp.Header.Get("Content-Type") != "application/xml" {
+		t.Errorf("VAST %s (%v), want the id", body, err)
+	}
+}
+
+func TestEchoNamesEverythingTheRequestCarried(t *testing.T) {
+	s := startWith(t, Behaviour{Answer: Answer{Echo: true, NoBid: Every(2), Kind: Raw, Size: Size{Constant: 40}}})
+	c := dial(t, s)
+	body := `{"id":"bid"}`
+	for _, status := range []int{200, 204} {
+		c.send(fmt.Sprintf("POST /bid?cb=q%%31 HTTP/1.1\r\nHost: a\r\nX-Request-Id: head\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+		resp, got := c.answer("POST")
+		h := resp.Header
+		if resp.StatusCode != status || h.Get("X-Request-Id") != "head" || h.Get("X-Echo-Cb") != "q%31" || h.Get("X-Echo-Id") != "bid" {
+			t.Errorf("status %d, header %v", resp.StatusCode, h)
+		}
+		if status == 200 && (len(got) != 40 || !strings.HasPrefix(got, "bid")) {
+			t.Errorf("raw body %q does not start with the id", got)
+		}
+	}
+}
+
+func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+	s := startWith(t, Behaviour{Answer: Answer{Size: Size{P50: 500, P95: 20000, Max: 100000}, Chunked: Every(3)}})
+	c := dial(t, s)
+	const n = 200
+	var all strings.Builder
+	for i := range n {
+		fmt.Fprintf(&all, "GET /bid?cb=no-%d. HTTP/1.1\r\nHost: a\r\n\r\n", i)
+	}
+	go func() { _, _ = io.WriteString(c.c, all.String()) }()
+	for i := range n {
+		if _, body := c.answer("GET"); !strings.Contains(body, fmt.Sprintf(`"no-%d."`, i)) {
+			t.Fatalf("answer %d is %.100q", i, body)
+		}
+	}
+	if got := s.Counters(); got.MaxInFlight != 1 || got.InFlight != 0 {
+		t.Errorf("in flight %d, at most %d; want requests of one connection one after the other", got.InFlight, got.MaxInFlight)
+	}
+}
+
+func TestPipelineOverlapLetsRequestsReadTogetherWaitTogether(t *testing.T) {
+	const latency, n = 200 * time.Millisecond, 20
+	s := startWith(t, Behaviour{Latency: Constant(latency), Connections: Connections{PipelineOverlap: true}})
+	c := dial(t, s)
+	begin := time.Now()
+	c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", n))
+	for range n {
+		c.answer("GET")
+	}
+	// One after the other would be 4 s.
+	if took := time.Since(begin); took < latency || took > n*latency*3/4 {
+		t.Errorf("%d requests took %v, want about %v", n, took, latency)
+	}
+}
+
+func TestConnectionIsKeptAsTheRequestAsks(t *testing.T) {
+	s := startWith(t, Behaviour{})
+	for _, v := range []struct {
+		request, connection string
+		open                bool
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
+		{"GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n", "close", false},
+		{"GET / HTTP/1.0\r\n\r\n", "", false},
+		{"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", "keep-alive", true},
+	} {
+		c := dial(t, s)
+		c.send(v.request)
+		resp, _ := c.answer("GET")
+		// ReadResponse takes Connection: close out of the header.
+		connection := resp.Header.Get("Connection")
+		if resp.Close && resp.ProtoAtLeast(1, 1) {
+			connection = "close"
+		}
+		if connection != v.connection {
+			t.Errorf("%q: Connection %q, want %q", v.request, connection, v.connection)
+		}
+		if v.open {
+			c.wantOpen()
+		} else {
+			c.wantEnd()
+		}
+	}
+}
+
+func TestMaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
+	for _, announce := range []bool{false, true} {
+		s := startWith(t, Behaviour{Connections: Connections{MaxRequests: 3, Announce: announce}})
+		c := dial(t, s)
+		c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 5))
+		for i := range 3 {
+			if resp, _ := c.answer("GET"); resp.Close != (announce && i == 2) {
+				t.Errorf("announce %v: answer %d says close: %v", announce, i, resp.Close)
+			}
+		}
+		c.wantEnd()
+		if n := s.Counters().Requests; n != 3 {
+			t.Errorf("announce %v: %d requests processed, want 3", announce, n)
+		}
+	}
+}
+
+func TestIdleTimeoutClosesOnlyAConnectionWithoutARequest(t *testing.T) {
+	s := startWith(t, Behaviour{Latency: Constant(150 * time.Millisecond), Connections: Connections{IdleTimeout: 30 * time.Millisecond}})
+	c := dial(t, s)
+	c.get("slow")
+	if _, body := c.answer("GET"); !strings.Contains(body, "slow") {
+		t.Fatalf("answer %q", body)
+	}
+	c.wantEnd()
+	if n := s.Counters().IdleClosed; n != 1 {
+		t.Errorf("%d connections closed as idle, want 1", n)
+	}
+}
+
+func TestSetHoldsForConnectionsThatAreOpenAndIdle(t *testing.T) {
+	s := startWith(t, Behaviour{})
+	c := dial(t, s)
+	c.wantOpen()
+	s.mustSet(t, Behaviour{Answer: Answer{NoBid: Always}})
+	c.get("x")
+	if resp, _ := c.answer("GET"); resp.StatusCode != 204 {
+		t.Fatalf("status %d after Set, want 204", resp.StatusCode)
+	}
+	s.mustSet(t, Behaviour{Connections: Connections{IdleTimeout: 20 * time.Millisecond}})
+	c.wantEnd()
+}
+
+func TestHeadIsAnsweredWithTheLengthAndNoBody(t *testing.T) {
+	c := dial(t, startWith(t, Behaviour{Answer: Answer{Kind: Raw, Size: Size{Constant: 1234}}}))
+	c.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if resp, body := c.answer("HEAD"); resp.ContentLength != 1234 || body != "" {
+		t.Errorf("Content-Length %d and %q", resp.ContentLength, body)
+	}
+	c.get("next")
+	if _, body := c.answer("GET"); len(body) != 1234 {
+		t.Errorf("body of %d bytes, want 1234", len(body))
+	}
+}
+
+func TestExpectIsAnsweredBeforeTheBody(t *testing.T) {
+	c := dial(t, startWith(t, Behaviour{}))
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 12\r\n\r\n")
+	if resp, _ := c.answer("POST"); resp.StatusCode != 100 {
+		t.Fatalf("status %d, want 100", resp.StatusCode)
+	}
+	c.send(`{"id":"abc"}`)
+	if _, body := c.answer("POST"); !strings.Contains(body, "abc") {
+		t.Errorf("body %q", body)
+	}
+}
+
+func TestNoBidHasThreeForms(t *testing.T) {
+	for _, v := range []struct {
+		answer Answer
+		status int
+		body   string
+	}{
+		{Answer{}, 204, ""},
+		{Answer{NoBidForm: NoBidEmpty}, 200, ""},
+		{Answer{NoBidForm: NoBidDocument}, 200, `{"id":"q","nbr":0}`},
+		{Answer{NoBidForm: NoBidDocument, Kind: VAST}, 200, `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`},
+		{Answer{NoBidForm: NoBidDocument, Kind: Raw}, 200, ``},
+	} {
+		v.answer.NoBid, v.answer.Size = Always, Size{Constant: 500}
+		c := dial(t, startWith(t, Behaviour{Answer: v.answer}))
+		c.get("q")
+		resp, body := c.answer("GET")
+		if resp.StatusCode != v.status || body != v.body {
+			t.Errorf("%+v: %d %q, want %d %q", v.answer, resp.StatusCode, body, v.status, v.body)
+		}
+		if v.status == 204 && resp.Header.Get("Content-Length") != "" {
+			t.Errorf("204 with Content-Length")
+		}
+		c.wantOpen204(v.status)
+	}
+}
+
+func (r *rawClient) wantOpen204(status int) {
+	r.t.Helper()
+	r.get("again")
+	if resp, _ := r.answer("GET"); resp.StatusCode != status {
+		r.t.Fatalf("status %d, want %d again", resp.StatusCode, status)
+	}
+}
+
+func TestAnswerShapes(t *testing.T) {
+	const size = 40000
+	big := Answer{Size: Size{Constant: size}}
+	with := func(change func(*Answer)) Behaviour {
+		a := big
+		change(&a)
+		return Behaviour{Answer: a}
+	}
+	body := func(t *testing.T, c *rawClient) *http.Response {
+		t.Helper()
+		c.get("me")
+		resp, body := c.answer("GET")
+		if len(body) != size || !json.Valid([]byte(body)) || !strings.Contains(body, `"me"`) {
+			t.Fatalf("body of %d bytes: %.80q", len(body), body)
+		}
+		return resp
+	}
+	t.Run("chunked", func(t *testing.T) {
+		c := dial(t, startWith(t, with(func(a *Answer) { a.Chunked = Always })))
+		if resp := body(t, c); len(resp.TransferEncoding) != 1 || resp.ContentLength != -1 || len(resp.Trailer) != 0 {
+			t.Errorf("not chunked: %+v", resp)
+		}
+		body(t, c)
+		c.send("GET / HTTP/1.0\r\n\r\n")
+		if resp, body := c.answer("GET"); resp.ContentLength != size || len(body) != size {
+			t.Errorf("chunks to an HTTP/1.0 request: %+v", resp)
+		}
+	})
+	t.Run("trailers", func(t *testing.T) {
+		c := dial(t, startWith(t, with(func(a *Answer) { a.Trailers = Always })))
+		if resp := body(t, c); resp.Trailer.Get("X-Sim-Trailer") != "done" {
+			t.Errorf("trailer %v", resp.Trailer)
+		}
+		body(t, c)
+	})
+	t.Run("read to EOF", func(t *testing.T) {
+		c := dial(t, startWith(t, with(func(a *Answer) { a.ReadToEOF = Always })))
+		if resp := body(t, c); resp.ContentLength != -1 || len(resp.TransferEncoding) != 0 {
+			t.Errorf("framed: %+v", resp)
+		}
+		c.wantEnd()
+	})
+	t.Run("HTTP/1.0", func(t *testing.T) {
+		c := dial(t, startWith(t, with(func(a *Answer) { a.HTTP10 = Always })))
+		if resp := body(t, c); resp.Proto != "HTTP/1.0" {
+			t.Errorf("protocol %s", resp.Proto)
+		}
+		c.wantEnd()
+	})
+	t.Run("103 first", func(t *testing.T) {
+		c := dial(t, startWith(t, with(func(a *Answer) { a.Interim = Always })))
+		c.get("me")
+		if resp, _ := c.answer("GET"); resp.StatusCode != 103 {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+		if resp, body := c.answer("GET"); resp.StatusCode != 200 || len(body) != size {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	})
+	t.Run("fields", func(t *testing.T) {
+		c := dial(t, startWith(t, with(func(a *Answer) {
+			a.Cookies, a.ContentType = Always, "text/x-ad"
+			a.Headers = []Field{{"Alt-Svc", "h3=\":443\""}, {"x-Odd", "1"}, {"x-Odd", "2"}}
+		})))
+		h := body(t, c).Header
+		if len(h["Set-Cookie"]) != 2 || h.Get("Alt-Svc") == "" || len(h["X-Odd"]) != 2 || h.Get("Content-Type") != "text/x-ad" {
+			t.Errorf("header %v", h)
+		}
+	})
+}

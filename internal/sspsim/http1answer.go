@@ -1,0 +1,178 @@
+package sspsim
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+)
+
+var poisonAnswer = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
+	strconv.Itoa(len(Poison)) + "\r\n\r\n" + Poison)
+
+// framing is how an answer's body ends.
+type framing uint8
+
+const (
+	byLength framing = iota
+	byChunks
+	byClose
+	noContent // there is none, and no length either
+)
+
+// framingOf decides how the answer is framed. RFC 9112, section 6.3.
+func (h *http1Conn) framingOf(f *fate, r *reply) framing {
+	switch {
+	case !r.hasBody:
+		return noContent
+	case f.malformation == LengthAndTE || f.malformation == BadChunk:
+		return byChunks
+	case f.toEOF:
+		return byClose
+	case (f.chunked || f.trailers) && !h.req.http10 && !f.http10:
+		return byChunks
+	}
+	return byLength
+}
+
+// writeReply frames the answer; false ends the connection after it.
+func (h *http1Conn) writeReply(p *plan, f *fate, r *reply, id *ids) bool {
+	q := &h.req
+	how := h.framingOf(f, r)
+	last := p.Connections.MaxRequests > 0 && h.served >= p.Connections.MaxRequests
+	keep := !last && !q.close && !f.http10 && how != byClose
+	if f.interim && !q.http10 {
+		h.out = append(h.out, "HTTP/1.1 103 Early Hints\r\nLink: </sim.css>; rel=preload\r\n\r\n"...)
+	}
+	headStart := len(h.out)
+	h.statusLine(f, r.status)
+	r.writeFields(h, p, f, id)
+	h.writeFraming(f, r, how)
+	switch {
+	case q.close && !q.http10 || last && p.Connections.Announce:
+		h.out = append(h.out, "Connection: close\r\n"...)
+	case q.http10 && keep:
+		h.out = append(h.out, "Connection: keep-alive\r\n"...)
+	}
+	h.breakHead(f.malformation)
+	h.out = append(h.out, "\r\n"...)
+	if f.malformation == BareLF {
+		head := bytes.ReplaceAll(h.out[headStart:], []byte("\r\n"), []byte("\n"))
+		h.out = append(h.out[:headStart], head...)
+	}
+	if f.fault == faultCutHead {
+		h.out = h.out[:headStart+(len(h.out)-headStart)/2]
+		return false
+	}
+	sent := 0
+	if string(q.method) != "HEAD" && how != noContent {
+		n := r.body.len()
+		if f.fault == faultCutBody {
+			r.body.cut(n / 2)
+		}
+		if sent = r.body.len(); !h.writeBody(p, f, r, how) || sent < n {
+			return false
+		}
+	}
+	if f.fault == faultLeftover {
+		h.out = append(h.out, poisonAnswer...)
+	}
+	h.ssp.counters.answer(r.status, sent)
+	return keep
+}
+
+func (h *http1Conn) statusLine(f *fate, status int) {
+	switch {
+	case f.malformation == BadStatusLine:
+		h.out = append(h.out, "HTTP/1.1 OK\r\n"...)
+		return
+	case f.http10:
+		h.out = append(h.out, "HTTP/1.0 "...)
+	default:
+		h.out = append(h.out, "HTTP/1.1 "...)
+	}
+	h.out = strconv.AppendInt(h.out, int64(status), 10)
+	h.out = append(h.out, ' ')
+	h.out = append(h.out, http.StatusText(status)...)
+	h.out = append(h.out, "\r\n"...)
+}
+
+// field makes h a fieldWriter.
+func (h *http1Conn) field(name, _ string, value []byte) {
+	h.out = append(h.out, name...)
+	h.out = append(h.out, ": "...)
+	h.out = append(h.out, value...)
+	h.out = append(h.out, "\r\n"...)
+}
+
+func (h *http1Conn) writeFraming(f *fate, r *reply, how framing) {
+	if how == byLength || f.malformation == LengthAndTE {
+		h.writeLength(r.body.len())
+	}
+	if f.malformation == TwoLengths {
+		h.writeLength(r.body.len() + 1)
+	}
+	if how == byChunks {
+		h.out = append(h.out, "Transfer-Encoding: chunked\r\n"...)
+		if r.trailers {
+			h.out = append(h.out, "Trailer: X-Sim-Trailer\r\n"...)
+		}
+	}
+}
+
+func (h *http1Conn) writeLength(n int) {
+	h.out = append(h.out, "Content-Length: "...)
+	h.out = strconv.AppendInt(h.out, int64(n), 10)
+	h.out = append(h.out, "\r\n"...)
+}
+
+// breakHead adds the field that is wrong.
+func (h *http1Conn) breakHead(m Malformation) {
+	switch m {
+	case ObsFold:
+		h.out = append(h.out, "X-Folded: one\r\n two\r\n"...)
+	case NulInValue:
+		h.out = append(h.out, "X-Nul: a\x00b\r\n"...)
+	case SpaceInName:
+		h.out = append(h.out, "X-Space : a\r\n"...)
+	}
+}
+
+// writeBody writes the body piece by piece; false if the peer or the SSP is gone.
+func (h *http1Conn) writeBody(p *plan, f *fate, r *reply, how framing) bool {
+	if f.malformation == BadChunk {
+		h.out = append(h.out, "zz\r\n"...)
+	}
+	limit := fillerSize
+	if how == byChunks {
+		limit = min(limit, max(1, (r.body.len()+1)/2))
+	}
+	drip := f.fault == faultDrip
+	if drip {
+		limit = p.Faults.Drip.Bytes
+	}
+	cut := f.fault == faultCutBody
+	for piece := r.body.next(limit); len(piece) > 0; piece = r.body.next(limit) {
+		if how == byChunks {
+			h.out = strconv.AppendInt(h.out, int64(len(piece)), 16)
+			h.out = append(h.out, "\r\n"...)
+			h.out = append(h.out, piece...)
+			h.out = append(h.out, "\r\n"...)
+		} else {
+			h.out = append(h.out, piece...)
+		}
+		if (drip || len(h.out) >= flushAt) && !h.flush() {
+			return false
+		}
+		if drip && r.body.len() > 0 && !h.pause(p.Faults.Drip.Pause, nil) {
+			return false
+		}
+	}
+	if how == byChunks && !cut {
+		h.out = append(h.out, "0\r\n"...)
+		if r.trailers {
+			h.out = append(h.out, "X-Sim-Trailer: done\r\n"...)
+		}
+		h.out = append(h.out, "\r\n"...)
+	}
+	return true
+}

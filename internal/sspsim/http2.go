@@ -1,0 +1,286 @@
+package sspsim
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	// maxOpenStreams bounds the streams of a connection while the peer has not
+	// acknowledged our limit yet, and the limit itself.
+	maxOpenStreams = 4096
+	// receiveWindow is what a peer may send on a connection, and on a stream
+	// (the protocol's default), before it must wait for WINDOW_UPDATE.
+	receiveWindow = 65535
+	// maxQueued is how many bytes may wait to be written before answers wait too.
+	maxQueued = 256 << 10
+	// maxFlood is how many bytes of control frames may wait before a peer that
+	// asks for them without reading is cut off.
+	maxFlood = 1 << 20
+
+	maxHeaderList = 64 << 10
+	frameSize     = 16 << 10 // of the frames that we send and accept: the protocol's default
+)
+
+// http2Conn serves a connection of HTTP/2. Its reader takes frames and opens
+// streams; an answer that has nothing to wait for is written by the reader, any
+// other by a goroutine of the stream.
+//
+// Frames to send gather in out. Whoever finds no flush under way becomes the
+// flusher and writes until out is empty; see flush.
+type http2Conn struct {
+	*conn
+	br      *bufio.Reader
+	framer  *http2.Framer // reads only; the reader's
+	settled bool          // the peer's first SETTINGS came; the reader's
+
+	lastID     uint32   // highest stream that the peer opened; the reader's
+	dispatched uint32   // highest stream that is or was processed; the reader's
+	received   int      // bytes of the connection's receive window used up; the reader's
+	announced  []uint32 // stream limits sent and not acknowledged; the reader's
+	limit      uint32   // stream limit in force; the reader's
+	lastLimit  int64    // stream limit last announced, -1 at first; the reader's
+	served     int      // requests processed; the reader's
+	scratch    []byte   // the start of the body under construction; the reader's
+
+	mu       sync.Mutex // guards the fields below; never held across I/O
+	room     sync.Cond  // signalled when a window opens, out shrinks, or sealed is set
+	out      []byte
+	spare    []byte // the buffer that out takes turns with
+	writer   *http2.Framer
+	encoder  *hpack.Encoder
+	block    blockBuffer // of the header block under construction
+	streams  map[uint32]*stream
+	window   int64  // what we may still send on the connection
+	initial  int64  // what we may send on a new stream
+	goneFrom uint32 // streams above it are ignored
+	leaving  bool   // close when no stream is left
+	flushing bool
+	sealed   bool // nothing is added to out any more
+	left     bool // leave was called
+}
+
+// stream is one request and its answer. Its fields are the reader's until the
+// request is whole, then its handler's, but for those under the connection's mu.
+type stream struct {
+	id        uint32
+	fields    []hpack.HeaderField
+	trailer   []hpack.HeaderField
+	method    string
+	target    string
+	requestID string
+	length    int64 // of content-length; -1 if absent
+	body      []byte
+	received  int // bytes of the stream's receive window used up
+
+	done chan struct{} // closed when the stream is reset or the connection ends
+
+	window int64 // what we may still send on it; guarded by http2Conn.mu
+	whole  bool  // the request was read whole; guarded by http2Conn.mu
+	ended  bool  // done is closed; guarded by http2Conn.mu
+}
+
+// blockBuffer holds a header block while it is encoded.
+type blockBuffer struct{ b []byte }
+
+func (b *blockBuffer) Write(p []byte) (int, error) {
+	b.b = append(b.b, p...)
+	return len(p), nil
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func newHTTP2Conn(c *conn) *http2Conn {
+	h := &http2Conn{conn: c, limit: maxOpenStreams, lastLimit: -1, streams: map[uint32]*stream{},
+		window: 65535, initial: 65535, goneFrom: 1<<31 - 1}
+	h.room.L = &h.mu
+	h.br = bufio.NewReaderSize(c, 16<<10)
+	h.framer = http2.NewFramer(nil, h.br)
+	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	h.framer.MaxHeaderListSize = maxHeaderList
+	h.framer.SetMaxReadFrameSize(frameSize)
+	h.framer.SetReuseFrames()
+	h.writer = http2.NewFramer(writerFunc(func(p []byte) (int, error) {
+		h.out = append(h.out, p...)
+		return len(p), nil
+	}), nil)
+	h.writer.AllowIllegalWrites = true
+	h.encoder = hpack.NewEncoder(&h.block)
+	c.poison = h.sendUnsolicited
+	return h
+}
+
+// serve reads frames until one of the two sides ends the connection.
+func (h *http2Conn) serve() {
+	defer h.abandon()
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(h.br, preface); err != nil || string(preface) != http2.ClientPreface {
+		if err == nil {
+			h.ssp.counters.badRequest(errors.New("HTTP/2 connection without its preface"))
+		}
+		return
+	}
+	// From here on a change of the stream limit is announced by the reader.
+	h.conn.onPlan = h.announceLimit
+	h.announceLimit(h.conn.plan)
+	for {
+		frame, err := h.framer.ReadFrame()
+		if err == nil {
+			err = h.take(frame)
+		}
+		if err != nil && !h.survive(err) {
+			return
+		}
+		if h.br.Buffered() == 0 {
+			h.flush()
+		}
+	}
+}
+
+// survive deals with the error of a frame; false ends the reader.
+func (h *http2Conn) survive(err error) bool {
+	var ofStream http2.StreamError
+	var ofConn http2.ConnectionError
+	switch {
+	case errors.As(err, &ofStream):
+		h.ssp.counters.badRequest(err)
+		if id := ofStream.StreamID; id%2 == 1 {
+			h.lastID = max(h.lastID, id) // the framer refuses heads before we see them
+		}
+		h.resetStream(ofStream.StreamID, ofStream.Code)
+		return true
+	case errors.As(err, &ofConn):
+		h.ssp.counters.badRequest(err)
+		h.sayGoAway(http2.ErrCode(ofConn), h.lastID)
+		h.leave()
+		return true // until the peer closes or finish's time is over
+	case errors.Is(err, errIdle):
+		if h.conn.plan.Connections.Announce {
+			h.sayGoAway(http2.ErrCodeNo, h.lastID)
+		}
+		h.leave()
+		return true
+	}
+	return false
+}
+
+// take acts on one frame. The error is a StreamError or a ConnectionError.
+func (h *http2Conn) take(frame http2.Frame) error {
+	if h.closing.Load() {
+		return nil
+	}
+	settings, isSettings := frame.(*http2.SettingsFrame)
+	if !h.settled && !isSettings {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		h.settled = true
+		return h.takeSettings(settings)
+	case *http2.MetaHeadersFrame:
+		return h.takeHeaders(f)
+	case *http2.DataFrame:
+		return h.takeData(f)
+	case *http2.WindowUpdateFrame:
+		return h.takeWindow(f)
+	case *http2.RSTStreamFrame:
+		h.ssp.counters.resetsSeen.Add(1)
+		if f.StreamID > h.lastID {
+			return http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+		h.dropStream(f.StreamID)
+		return nil
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			return h.control(func() { _ = h.writer.WritePing(true, f.Data) })
+		}
+	case *http2.PushPromiseFrame:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	return nil // GOAWAY, PRIORITY and frames unknown to us
+}
+
+func (h *http2Conn) takeSettings(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		if len(h.announced) > 0 {
+			h.limit, h.announced = h.announced[0], h.announced[1:]
+		}
+		return nil
+	}
+	if f.HasDuplicates() {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if err := f.ForeachSetting(http2.Setting.Valid); err != nil {
+		return err
+	}
+	return h.control(func() {
+		_ = f.ForeachSetting(func(s http2.Setting) error {
+			switch s.ID {
+			case http2.SettingInitialWindowSize:
+				for _, st := range h.streams {
+					st.window += int64(s.Val) - h.initial
+				}
+				h.initial = int64(s.Val)
+				h.room.Broadcast()
+			case http2.SettingHeaderTableSize:
+				h.encoder.SetMaxDynamicTableSizeLimit(min(s.Val, 4096))
+			}
+			return nil
+		})
+		_ = h.writer.WriteSettingsAck()
+	})
+}
+
+// announceLimit sends the stream limit if it is not the one last announced.
+func (h *http2Conn) announceLimit(p *plan) {
+	limit := p.Connections.streamLimit()
+	if int64(limit) == h.lastLimit {
+		return
+	}
+	h.lastLimit = int64(limit)
+	h.announced = append(h.announced, limit)
+	_ = h.control(func() {
+		_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: limit},
+			http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	})
+	h.flush()
+}
+
+func (h *http2Conn) takeWindow(f *http2.WindowUpdateFrame) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.StreamID == 0 {
+		if h.window += int64(f.Increment); h.window > 1<<31-1 {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+	} else if st := h.streams[f.StreamID]; st != nil {
+		if st.window += int64(f.Increment); st.window > 1<<31-1 {
+			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
+		}
+	} else if f.StreamID > h.lastID {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	h.room.Broadcast()
+	return nil
+}
+
+// control queues frames that answer the peer's own; write runs under mu.
+func (h *http2Conn) control(write func()) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sealed {
+		return nil
+	}
+	write()
+	if len(h.out) > maxFlood {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package sspsim
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// handle waits out the latency of a request and answers it, in a goroutine of
+// the stream.
+func (h *http2Conn) handle(p *plan, f fate, st *stream) {
+	defer h.endStream(p, &f, st, true)
+	s := h.ssp
+	if s.watching() {
+		s.watch(h.record(st))
+	}
+	if f.delay > 0 && !s.waitFor(time.NewTimer(f.delay), st.done) {
+		return
+	}
+	if f.fault != faultUnsolicited && f.fault != faultGoAway { // which are counted when they are sent
+		s.counters.fault(f.fault)
+	}
+	switch f.fault {
+	case faultStall:
+		select {
+		case <-st.done:
+		case <-s.done:
+		}
+	case faultReset:
+		h.conn.reset()
+	default:
+		id := st.ids()
+		r, _ := p.compose(&f, &id, nil)
+		h.mu.Lock()
+		h.answerLocked(p, &f, st, &r, &id)
+		h.mu.Unlock()
+	}
+}
+
+// answerNow answers from the reader if there is room for the whole answer, so
+// that nothing in it can wait for a window that only the reader could open.
+func (h *http2Conn) answerNow(p *plan, f *fate, st *stream) bool {
+	id := st.ids()
+	var r reply
+	r, h.scratch = p.compose(f, &id, h.scratch)
+	n := r.body.len()
+	h.mu.Lock()
+	room := int64(n) <= min(h.window, st.window) && len(h.out)+n <= maxQueued
+	if room {
+		h.answerLocked(p, f, st, &r, &id)
+	}
+	h.mu.Unlock()
+	if room {
+		h.endStream(p, f, st, false)
+	}
+	return room
+}
+
+func (st *stream) ids() ids {
+	return ids{requestID: []byte(st.requestID), cb: queryValue([]byte(st.target), "cb"), bid: openRTBID(st.body)}
+}
+
+// answerLocked queues the answer. It gives mu up while it waits for room, and
+// ends early if the stream or the connection does.
+func (h *http2Conn) answerLocked(p *plan, f *fate, st *stream, r *reply, id *ids) {
+	if h.sealed || st.ended {
+		return
+	}
+	if f.malformation == H2Garbage {
+		h.out = append(h.out, poisonAnswer...)
+		return
+	}
+	head := st.method == http.MethodHead
+	n := r.body.len()
+	if head || !r.hasBody {
+		r.body = payload{}
+	}
+	start := len(h.out)
+	if f.interim {
+		h.openBlock("103")
+		h.field("", "link", []byte("</sim.css>; rel=preload"))
+		h.writeBlock(st.id, false)
+		start = len(h.out)
+	}
+	h.writeHead(p, f, st, r, id, n)
+	if f.fault == faultCutHead || f.fault == faultCutBody && head {
+		h.out = h.out[:start+(len(h.out)-start)/2]
+		h.cutLocked()
+		return
+	}
+	half := f.fault == faultCutBody || f.fault == faultResetStream
+	if half {
+		r.body.cut(n / 2)
+	}
+	sent := r.body.len()
+	if !h.writeBodyLocked(p, f, st, r, half) {
+		return
+	}
+	switch f.fault {
+	case faultCutBody:
+		h.cutLocked()
+		return
+	case faultResetStream:
+		h.endStreamLocked(st)
+		_ = h.writer.WriteRSTStream(st.id, p.resetCode())
+		return
+	case faultLeftover:
+		_ = h.writer.WriteData(st.id, true, []byte(Poison))
+		h.window -= int64(len(Poison))
+	}
+	h.ssp.counters.answer(r.status, sent)
+}
+
+// cutLocked ends the connection behind what is queued.
+func (h *http2Conn) cutLocked() {
+	h.sealed, h.leaving = true, true
+	for _, st := range h.streams {
+		h.endStreamLocked(st)
+	}
+}
+
+// writeHead queues the head of the answer; n is the length of its body.
+func (h *http2Conn) writeHead(p *plan, f *fate, st *stream, r *reply, id *ids, n int) {
+	if f.fault == faultResetStream && !p.Faults.ResetStream.AfterHead {
+		r.body = payload{}
+		return
+	}
+	switch f.malformation {
+	case H2SettingsBad:
+		_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 2})
+	case H2DataFirst:
+		_ = h.writer.WriteData(st.id, false, []byte("early"))
+	}
+	status := strconv.Itoa(r.status)
+	if f.malformation == H2NoStatus || f.malformation == H2PseudoBehind {
+		h.openBlock("")
+	} else {
+		h.openBlock(status)
+	}
+	r.writeFields(h, p, f, id)
+	if r.hasBody {
+		if f.malformation == H2WrongLength {
+			n++
+		}
+		h.field("", "content-length", strconv.AppendInt(nil, int64(n), 10))
+	}
+	switch f.malformation {
+	case H2PseudoBehind:
+		h.field("", ":status", []byte(status))
+	case H2Uppercase:
+		h.field("", "X-Upper", []byte("1"))
+	case H2Connection:
+		h.field("", "connection", []byte("keep-alive"))
+	}
+	if r.trailers && r.hasBody {
+		h.field("", "trailer", []byte("x-sim-trailer"))
+	}
+	h.writeBlock(st.id, r.body.len() == 0 && !h.trailing(r, st))
+}
+
+// trailing says whether trailers end the answer.
+func (h *http2Conn) trailing(r *reply, st *stream) bool {
+	return r.trailers && r.hasBody && st.method != http.MethodHead
+}
+
+// writeBodyLocked queues the body and what ends it, unless the answer is cut;
+// false if the stream or the connection ended first.
+func (h *http2Conn) writeBodyLocked(p *plan, f *fate, st *stream, r *reply, cut bool) bool {
+	limit, drip := frameSize, f.fault == faultDrip
+	if drip {
+		limit = min(limit, p.Faults.Drip.Bytes)
+	}
+	trailing := h.trailing(r, st)
+	for r.body.len() > 0 {
+		if !h.awaitRoom(st) {
+			return false
+		}
+		piece := r.body.next(int(min(int64(limit), h.window, st.window)))
+		h.window -= int64(len(piece))
+		st.window -= int64(len(piece))
+		last := r.body.len() == 0
+		_ = h.writer.WriteData(st.id, last && !trailing && !cut, piece)
+		if drip && !last {
+			h.mu.Unlock()
+			h.flush()
+			ok := h.ssp.waitFor(time.NewTimer(p.Faults.Drip.Pause), st.done)
+			h.mu.Lock()
+			if !ok {
+				return false
+			}
+		}
+	}
+	if trailing && !cut && !h.sealed && !st.ended {
+		h.openBlock("")
+		h.field("", "x-sim-trailer", []byte("done"))
+		h.writeBlock(st.id, true)
+	}
+	return true
+}
+
+// openBlock starts a header block; field, which makes h a fieldWriter, adds to
+// it; writeBlock queues it.
+func (h *http2Conn) openBlock(status string) {
+	h.block.b = h.block.b[:0]
+	if status != "" {
+		_ = h.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: status})
+	}
+}
+
+func (h *http2Conn) field(_, lower string, value []byte) {
+	_ = h.encoder.WriteField(hpack.HeaderField{Name: lower, Value: string(value)})
+}
+
+func (h *http2Conn) writeBlock(id uint32, endStream bool) {
+	block := h.block.b
+	first := block[:min(len(block), frameSize)]
+	block = block[len(first):]
+	_ = h.writer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first,
+		EndStream: endStream, EndHeaders: len(block) == 0})
+	for len(block) > 0 {
+		part := block[:min(len(block), frameSize)]
+		block = block[len(part):]
+		_ = h.writer.WriteContinuation(id, len(block) == 0, part)
+	}
+}

@@ -1,0 +1,177 @@
+package sspsim
+
+import (
+	"runtime"
+
+	"golang.org/x/net/http2"
+)
+
+// flush writes what is queued, unless someone else is at it: then they write
+// this too. Before the first write everyone who is ready may add to it, which
+// makes one system call of many answers.
+func (h *http2Conn) flush() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.flushing || len(h.out) == 0 {
+		return
+	}
+	h.flushing = true
+	h.mu.Unlock()
+	runtime.Gosched()
+	h.mu.Lock()
+	for len(h.out) > 0 {
+		out := h.out
+		h.out = h.spare[:0]
+		h.mu.Unlock()
+		ok := h.write(out)
+		h.mu.Lock()
+		h.spare = out[:0]
+		if !ok {
+			h.out, h.sealed = h.out[:0], true
+		}
+		h.room.Broadcast()
+	}
+	h.flushing = false
+	h.room.Broadcast()
+}
+
+// awaitRoom waits until the stream may send a byte; false if the stream or the
+// connection ends first. It is called with mu held, and gives it up meanwhile.
+func (h *http2Conn) awaitRoom(st *stream) bool {
+	blocked := func() bool {
+		return !h.sealed && !st.ended && (h.window <= 0 || st.window <= 0 || len(h.out) >= maxQueued)
+	}
+	for blocked() {
+		h.mu.Unlock()
+		h.flush()
+		h.mu.Lock()
+		if blocked() {
+			h.room.Wait()
+		}
+	}
+	return !h.sealed && !st.ended
+}
+
+// endStream is the end of a request that was processed, however it went.
+func (h *http2Conn) endStream(p *plan, f *fate, st *stream, flush bool) {
+	h.mu.Lock()
+	h.endStreamLocked(st)
+	leave := h.leaving && len(h.streams) == 0
+	h.mu.Unlock()
+	if flush {
+		h.flush()
+	}
+	h.end(p, f)
+	if leave {
+		h.leave()
+	}
+}
+
+// endStreamLocked takes the stream off the connection and ends whoever waits
+// for it. It may be called again.
+func (h *http2Conn) endStreamLocked(st *stream) {
+	delete(h.streams, st.id)
+	if !st.ended {
+		st.ended = true
+		close(st.done)
+		h.room.Broadcast()
+	}
+}
+
+// dropStream ends a stream that the peer has reset or that we have.
+func (h *http2Conn) dropStream(id uint32) {
+	h.mu.Lock()
+	if st := h.streams[id]; st != nil {
+		h.endStreamLocked(st)
+	}
+	leave := h.leaving && len(h.streams) == 0
+	h.mu.Unlock()
+	if leave {
+		h.leave()
+	}
+}
+
+// resetStream sends RST_STREAM and drops the stream.
+func (h *http2Conn) resetStream(id uint32, code http2.ErrCode) {
+	_ = h.control(func() { _ = h.writer.WriteRSTStream(id, code) })
+	h.dropStream(id)
+}
+
+// refuseBody answers a request whose body is too large, before its end.
+func (h *http2Conn) refuseBody(st *stream) {
+	_ = h.control(func() {
+		h.openBlock("413")
+		h.writeBlock(st.id, true)
+	})
+	h.resetStream(st.id, http2.ErrCodeNo)
+}
+
+func (h *http2Conn) sayGoAway(code http2.ErrCode, last uint32) {
+	_ = h.control(func() { _ = h.writer.WriteGoAway(last, code, nil) })
+}
+
+// leaveAbove ignores the streams above last from now on, and ends the
+// connection when those up to it have been answered.
+func (h *http2Conn) leaveAbove(last uint32) {
+	h.mu.Lock()
+	h.leaving = true
+	h.goneFrom = min(h.goneFrom, last)
+	for id, st := range h.streams {
+		if id > last {
+			h.endStreamLocked(st)
+			h.ssp.counters.unprocessed.Add(1)
+		}
+	}
+	leave := len(h.streams) == 0
+	h.mu.Unlock()
+	if leave {
+		h.leave()
+	}
+}
+
+// leave ends what is in flight, writes what is queued and ends the connection.
+func (h *http2Conn) leave() {
+	h.mu.Lock()
+	if h.left {
+		h.mu.Unlock()
+		return
+	}
+	h.left = true
+	h.cutLocked()
+	for h.flushing || len(h.out) > 0 {
+		if h.flushing {
+			h.room.Wait()
+			continue
+		}
+		h.mu.Unlock()
+		h.flush()
+		h.mu.Lock()
+	}
+	h.mu.Unlock()
+	h.finish()
+}
+
+// abandon is the end of the reader: nothing more comes and nothing is sent.
+func (h *http2Conn) abandon() {
+	h.mu.Lock()
+	h.out = h.out[:0]
+	h.cutLocked()
+	h.room.Broadcast()
+	h.mu.Unlock()
+}
+
+// sendUnsolicited answers the stream that the peer would open next.
+func (h *http2Conn) sendUnsolicited() {
+	id := h.lastID + 2
+	if h.lastID == 0 {
+		id = 1
+	}
+	_ = h.control(func() {
+		h.openBlock("200")
+		h.field("", "content-type", []byte("text/plain"))
+		h.writeBlock(id, false)
+		_ = h.writer.WriteData(id, true, []byte(Poison))
+		h.window -= int64(len(Poison))
+	})
+	h.flush()
+}

@@ -1,0 +1,229 @@
+package sspsim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// takeHeaders opens a stream, or ends one with trailers.
+func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
+	id := f.StreamID
+	if st := h.stream(id); st != nil {
+		return h.takeTrailers(st, f)
+	}
+	switch {
+	case id%2 == 0:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	case id <= h.lastID:
+		// A stream that we ended, or that the peer did: RFC 9113, section 5.1.
+		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	}
+	h.lastID = id
+	h.mu.Lock()
+	ignored, open := id > h.goneFrom, len(h.streams)
+	h.mu.Unlock()
+	switch {
+	case ignored:
+		h.ssp.counters.unprocessed.Add(1)
+		return nil
+	case open >= int(h.limit) || open >= maxOpenStreams:
+		h.ssp.counters.unprocessed.Add(1)
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream, Cause: errors.New("stream limit exceeded")}
+	case f.Truncated:
+		return streamError(id, fmt.Sprintf("header list is over %d bytes", maxHeaderList))
+	}
+	st := &stream{id: id, length: -1, done: make(chan struct{}), fields: slices.Clone(f.Fields)}
+	if err := st.parse(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	st.window = h.initial
+	h.streams[id] = st
+	h.mu.Unlock()
+	if f.StreamEnded() {
+		return h.endRequest(st)
+	}
+	return nil
+}
+
+func (h *http2Conn) stream(id uint32) *stream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams[id]
+}
+
+func streamError(id uint32, cause string) error {
+	return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: errors.New(cause)}
+}
+
+// parse takes the fields apart. The framer has seen to names, values and the
+// order of pseudo-header fields. RFC 9113, sections 8.2.2 and 8.3.1.
+func (st *stream) parse() error {
+	var scheme, authority string
+	for _, f := range st.fields {
+		switch f.Name {
+		case ":method":
+			st.method = f.Value
+		case ":path":
+			st.target = f.Value
+		case ":scheme":
+			scheme = f.Value
+		case ":authority", "host":
+			if authority != "" && authority != f.Value {
+				return streamError(st.id, "host is not :authority")
+			}
+			authority = f.Value
+		case ":status", ":protocol":
+			return streamError(st.id, f.Name+" in a request")
+		case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
+			return streamError(st.id, "connection-specific field "+f.Name)
+		case "te":
+			if f.Value != "trailers" {
+				return streamError(st.id, "te other than trailers")
+			}
+		case "content-length":
+			n, ok := parseLength([]byte(f.Value))
+			if !ok || st.length >= 0 {
+				return streamError(st.id, "content-length is not one number of at most 15 digits")
+			}
+			st.length = n
+		case "x-request-id":
+			if st.requestID == "" {
+				st.requestID = f.Value
+			}
+		}
+	}
+	if !validName(st.method) || scheme == "" || authority == "" || st.target == "" ||
+		st.target[0] != '/' && st.target != "*" {
+		return streamError(st.id, "without a valid :method, :scheme, :authority or :path")
+	}
+	return nil
+}
+
+func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
+	h.mu.Lock()
+	whole := st.whole
+	h.mu.Unlock()
+	switch {
+	case whole:
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
+	case !f.StreamEnded() || len(f.PseudoFields()) > 0 || f.Truncated:
+		return streamError(st.id, "trailers that do not end the stream, or that are not trailers")
+	}
+	st.trailer = slices.Clone(f.Fields)
+	return h.endRequest(st)
+}
+
+// takeData adds to a request's body and gives the window back.
+func (h *http2Conn) takeData(f *http2.DataFrame) error {
+	n := int(f.Length) // with padding, which counts
+	if h.received += n; h.received > receiveWindow {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	if f.StreamID > h.lastID {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	// Given back in halves, so that a large body is not slowed down by a
+	// frame for each of its frames.
+	if h.received > receiveWindow/2 {
+		if err := h.control(func() { _ = h.writer.WriteWindowUpdate(0, uint32(h.received)) }); err != nil {
+			return err
+		}
+		h.received = 0
+	}
+	st := h.stream(f.StreamID)
+	if st == nil {
+		return nil // a stream that we have ended: the peer may not know yet
+	}
+	h.mu.Lock()
+	whole := st.whole
+	h.mu.Unlock()
+	if whole {
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
+	}
+	if st.received += n; st.received > receiveWindow {
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
+	}
+	if len(st.body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
+		h.ssp.counters.badRequest(fmt.Errorf("body is over %d bytes", h.ssp.opts.MaxRequestBody))
+		h.refuseBody(st)
+		return nil
+	}
+	st.body = append(st.body, f.Data()...)
+	if f.StreamEnded() {
+		return h.endRequest(st)
+	}
+	if st.received > receiveWindow/2 {
+		err := h.control(func() { _ = h.writer.WriteWindowUpdate(st.id, uint32(st.received)) })
+		st.received = 0
+		return err
+	}
+	return nil
+}
+
+// endRequest starts the answer to a request that is whole.
+func (h *http2Conn) endRequest(st *stream) error {
+	if st.length >= 0 && st.length != int64(len(st.body)) {
+		return streamError(st.id, fmt.Sprintf("content-length %d, but %d bytes of DATA", st.length, len(st.body)))
+	}
+	s := h.ssp
+	p := s.plan.Load()
+	f := p.draw(h.rng, true)
+	if f.fault == faultRefuseStream || f.fault == faultGoAway && p.Faults.GoAway.Exclude && h.dispatched > st.id {
+		// No GOAWAY can exclude a stream below one that is being processed.
+		s.counters.fault(f.fault)
+		s.counters.unprocessed.Add(1)
+		h.resetStream(st.id, http2.ErrCodeRefusedStream)
+		return nil
+	}
+	if f.fault == faultGoAway {
+		s.counters.fault(f.fault)
+		last := max(st.id, h.dispatched)
+		if p.Faults.GoAway.Exclude {
+			last = h.dispatched
+		}
+		h.sayGoAway(p.goAwayCode(), last)
+		h.leaveAbove(last)
+		if p.Faults.GoAway.Exclude {
+			return nil
+		}
+	}
+	h.dispatched = max(h.dispatched, st.id)
+	if limit := p.Connections.MaxRequests; limit > 0 {
+		if h.served++; h.served == limit {
+			if p.Connections.Announce {
+				h.sayGoAway(http2.ErrCodeNo, h.dispatched)
+			}
+			h.leaveAbove(h.dispatched)
+		}
+	}
+	h.mu.Lock()
+	st.whole = true
+	h.mu.Unlock()
+	h.begin(len(st.body))
+	if f.delay == 0 && f.fault == noFault && !s.watching() && h.answerNow(p, &f, st) {
+		return nil
+	}
+	s.wg.Go(func() { h.handle(p, f, st) })
+	return nil
+}
+
+func (h *http2Conn) record(st *stream) *Request {
+	r := &Request{Time: time.Now(), Conn: h.id, Stream: st.id, Method: st.method, Target: st.target,
+		Protocol: "HTTP/2.0", Header: hpackFields(st.fields), Trailer: hpackFields(st.trailer),
+		Body: st.body, TLS: h.tls}
+	return r
+}
+
+func hpackFields(list []hpack.HeaderField) []Field {
+	var fields []Field
+	for _, f := range list {
+		fields = append(fields, Field{Name: f.Name, Value: f.Value})
+	}
+	return fields
+}

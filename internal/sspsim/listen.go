@@ -1,0 +1,157 @@
+package sspsim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// gate is the listening side of an SSP. It is in one of three states, and the
+// port stays its own in all of them, because a socket that is bound but never
+// listens holds it:
+//
+//	open       a listener and its accept loop: dials succeed
+//	refusing   no listener: dials get ECONNREFUSED
+//	blackHole  a listener that nobody accepts from, with a backlog of 0 that a
+//	           connection of our own fills: SYNs are dropped
+type gate struct {
+	addr   *net.TCPAddr // with the port that was chosen
+	holder int          // file descriptor of the socket that holds the port
+	serve  func(net.Listener)
+
+	// Owned by whoever holds SSP.setMu.
+	state gateState
+	ln    net.Listener
+	plug  net.Conn // fills the accept queue in blackHole
+}
+
+type gateState uint8
+
+const (
+	gateClosed gateState = iota
+	gateOpen
+	gateRefusing
+	gateBlackHole
+)
+
+// openGate binds addr. No one can connect before the first set.
+func openGate(addr string, serve func(net.Listener)) (*gate, error) {
+	ln, err := listenShared(addr)
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	g := &gate{addr: ln.Addr().(*net.TCPAddr), serve: serve, state: gateRefusing}
+	if g.holder, err = holdPort(g.addr); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// listenShared listens with SO_REUSEPORT, which lets the holder and a
+// listener of this user be bound to one port.
+func listenShared(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		ctlErr := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(ctlErr, err)
+	}}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
+
+// holdPort binds a socket to addr and never listens on it.
+func holdPort(addr *net.TCPAddr) (int, error) {
+	var sa unix.Sockaddr
+	family := unix.AF_INET
+	if v4 := addr.IP.To4(); v4 != nil {
+		sa = &unix.SockaddrInet4{Port: addr.Port, Addr: [4]byte(v4)}
+	} else {
+		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: addr.Port, Addr: [16]byte(addr.IP.To16())}
+	}
+	syscall.ForkLock.RLock()
+	fd, err := unix.Socket(family, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return -1, fmt.Errorf("holding port %d: %w", addr.Port, err)
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+	)
+	if err == nil {
+		err = unix.Bind(fd, sa)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("holding port %d: %w", addr.Port, err)
+	}
+	return fd, nil
+}
+
+// set moves the gate to state.
+func (g *gate) set(state gateState) error {
+	if state == g.state {
+		return nil
+	}
+	g.shut()
+	if state == gateOpen || state == gateBlackHole {
+		ln, err := listenShared(g.addr.String())
+		if err != nil {
+			return fmt.Errorf("listening on %v again: %w", g.addr, err)
+		}
+		g.ln = ln
+	}
+	g.state = state
+	switch state {
+	case gateOpen:
+		g.serve(g.ln)
+	case gateBlackHole:
+		return g.fill()
+	}
+	return nil
+}
+
+// fill makes the accept queue of the listener full.
+func (g *gate) fill() error {
+	raw, err := g.ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		return err
+	}
+	// listen(2) on a socket that listens already changes its backlog. With a
+	// backlog of 0 Linux queues one connection and drops the SYNs after it.
+	ctlErr := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) })
+	if err := errors.Join(ctlErr, err); err != nil {
+		return fmt.Errorf("shrinking the accept queue of %v: %w", g.addr, err)
+	}
+	// If a client's dial came first the queue is full without ours.
+	g.plug, _ = net.DialTimeout("tcp", g.addr.String(), 200*time.Millisecond)
+	return nil
+}
+
+func (g *gate) shut() {
+	if g.ln != nil {
+		g.ln.Close()
+		g.ln = nil
+	}
+	if g.plug != nil {
+		g.plug.Close()
+		g.plug = nil
+	}
+	g.state = gateRefusing
+}
+
+func (g *gate) close() {
+	g.shut()
+	unix.Close(g.holder)
+	g.state = gateClosed
+}

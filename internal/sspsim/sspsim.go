@@ -1,0 +1,337 @@
+// Package sspsim holds simulated SSPs for the demo, tests and load tests.
+//
+// An SSP listens on a real socket, speaks HTTP/1 or HTTP/2, answers bid
+// requests as its Behaviour says, fails in the ways that real SSPs do, and
+// counts what it sees. It judges what it is sent strictly by RFC 9112 and RFC
+// 9113, since what it is sent is what is under test.
+package sspsim
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Protocol names what an SSP speaks.
+type Protocol string
+
+// The protocols.
+const (
+	HTTP1       Protocol = "http1"       // HTTP/1.0 and 1.1, cleartext; the default
+	H2C         Protocol = "h2c"         // HTTP/2 with prior knowledge, cleartext
+	TLSAuto     Protocol = "tls"         // TLS; HTTP/2 or HTTP/1.1 by ALPN
+	TLSHTTP2    Protocol = "tls-h2"      // TLS; ALPN offers HTTP/2 only
+	TLSHTTP1    Protocol = "tls-http1"   // TLS; ALPN offers HTTP/1.1 only
+	TLSWithout  Protocol = "tls-no-alpn" // TLS; ALPN is ignored, HTTP/1 is spoken
+	defaultAddr          = "127.0.0.1:0"
+	defaultMax           = 65536
+)
+
+// Options are fixed for the life of an SSP. The zero value is a healthy
+// cleartext HTTP/1 SSP on a free port of 127.0.0.1.
+type Options struct {
+	// Addr to listen on, host:port; "" is 127.0.0.1 with a free port.
+	Addr string
+	// Control is where the control endpoint listens, a loopback host:port; ""
+	// starts none.
+	Control string
+	// Protocol; "" is HTTP1.
+	Protocol Protocol
+	// CA issues the SSP's certificate, for 127.0.0.1, ::1 and localhost; nil
+	// makes one. Unused without TLS.
+	CA *CA
+	// RequireClientCert fails handshakes without a certificate of CA.
+	RequireClientCert bool
+	// Behaviour at the start.
+	Behaviour Behaviour
+	// Seed of the random draws. Each connection draws from a generator of its
+	// own, of this seed and of the connection's number, so that equal traffic
+	// meets equal fates. 0 is a seed like any other.
+	Seed uint64
+	// Record keeps the last so many requests for Requests; 0 keeps none.
+	Record int
+	// OnRequest is called with each request that was read whole, before its
+	// latency and its answer: on the connection's goroutine in HTTP/1, on the
+	// stream's in HTTP/2. It may block, which holds the answer back, but must
+	// return before Close can.
+	OnRequest func(*Request)
+	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
+	MaxRequestBody int
+	// MaxConnections open at once; more are closed right after accept. 0 is 65536.
+	MaxConnections int
+}
+
+// SSP is a running simulated SSP. All methods may be called at the same time.
+type SSP struct {
+	opts     Options       // defaults applied; set once in Start
+	ca       *CA           // set once in Start; nil without TLS
+	tls      *tls.Config   // set once in Start; nil without TLS
+	tlsHTTP1 *tls.Config   // tls without HTTP/2
+	control  *control      // set once in Start; nil if not asked for
+	done     chan struct{} // closed by Close
+
+	plan     atomic.Pointer[plan]
+	counters counters
+	recorder recorder
+
+	setMu sync.Mutex // serialises Set and Close; taken before mu
+	gate  *gate
+
+	mu     sync.Mutex         // guards the fields below; never held across I/O
+	conns  map[*conn]struct{} // open connections
+	lastID uint64             // of the newest connection
+	closed bool               // once true, conns only shrinks
+
+	wg sync.WaitGroup // every goroutine of the SSP
+}
+
+// Start starts an SSP. The error is an *InvalidError that lists every bad
+// option, or that of the listener. The caller closes the SSP.
+func Start(o Options) (*SSP, error) {
+	setDefault(&o.Addr, defaultAddr)
+	setDefault(&o.Protocol, HTTP1)
+	setDefault(&o.MaxRequestBody, 1<<20)
+	setDefault(&o.MaxConnections, defaultMax)
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &SSP{opts: o, done: make(chan struct{}), conns: map[*conn]struct{}{}}
+	s.recorder.ring = make([]*Request, o.Record)
+	if o.Protocol != HTTP1 && o.Protocol != H2C {
+		if err := s.prepareTLS(); err != nil {
+			return nil, fmt.Errorf("sspsim: TLS: %w", err)
+		}
+	}
+	var err error
+	if s.gate, err = openGate(o.Addr, s.serve); err != nil {
+		return nil, fmt.Errorf("sspsim: %w", err)
+	}
+	if err := s.Set(o.Behaviour); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("sspsim: %w", err)
+	}
+	if o.Control != "" {
+		if s.control, err = startControl(s, o.Control); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("sspsim: control endpoint: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func (o *Options) validate() error {
+	var c checker
+	switch o.Protocol {
+	case HTTP1, H2C, TLSAuto, TLSHTTP2, TLSHTTP1, TLSWithout:
+	default:
+		c.add("Protocol", "%q is not one of http1, h2c, tls, tls-h2, tls-http1, tls-no-alpn", o.Protocol)
+	}
+	c.within("Record", o.Record, 0, 1<<20)
+	c.within("MaxRequestBody", o.MaxRequestBody, 1, maxBodyBytes)
+	c.within("MaxConnections", o.MaxConnections, 1, 1<<20)
+	if o.Control != "" && !isLoopbackAddr(o.Control) {
+		c.add("Control", "%q is not a loopback host:port; whoever reaches it can change the SSP", o.Control)
+	}
+	if o.RequireClientCert && (o.Protocol == HTTP1 || o.Protocol == H2C) {
+		c.add("RequireClientCert", "needs TLS, and Protocol is %q", o.Protocol)
+	}
+	o.Behaviour.Latency.check(&c, "Behaviour.latency")
+	o.Behaviour.Answer.check(&c, "Behaviour.answer")
+	o.Behaviour.Connections.check(&c, "Behaviour.connections")
+	o.Behaviour.Faults.check(&c, "Behaviour.faults")
+	return c.err()
+}
+
+func (s *SSP) prepareTLS() error {
+	s.ca = s.opts.CA
+	var err error
+	if s.ca == nil {
+		if s.ca, err = NewCA(); err != nil {
+			return err
+		}
+	}
+	if s.tls, err = s.newTLSConfig(); err != nil {
+		return err
+	}
+	s.tlsHTTP1 = s.tls.Clone()
+	s.tlsHTTP1.NextProtos = []string{"http/1.1"}
+	// Both need the same ticket key: a session of one may be resumed by the other.
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return err
+	}
+	s.tls.SetSessionTicketKeys([][32]byte{key})
+	s.tlsHTTP1.SetSessionTicketKeys([][32]byte{key})
+	return nil
+}
+
+// Addr returns the host:port that the SSP listens on.
+func (s *SSP) Addr() string { return s.gate.addr.String() }
+
+// URL returns where to send bid requests. The SSP answers at every other path too.
+func (s *SSP) URL() string {
+	scheme := "http"
+	if s.tls != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + s.Addr() + "/bid"
+}
+
+// Behaviour returns the behaviour in force.
+func (s *SSP) Behaviour() Behaviour { return s.plan.Load().given.clone() }
+
+// Set puts b in force, or returns an *InvalidError and changes nothing. It
+// starts the counts of every Chance anew.
+func (s *SSP) Set(b Behaviour) error {
+	s.setMu.Lock()
+	defer s.setMu.Unlock()
+	return s.setLocked(b)
+}
+
+// update puts in force what change makes of the behaviour in force, with no
+// other change in between.
+func (s *SSP) update(change func(*Behaviour) error) error {
+	s.setMu.Lock()
+	defer s.setMu.Unlock()
+	b := s.Behaviour()
+	if err := change(&b); err != nil {
+		return err
+	}
+	return s.setLocked(b)
+}
+
+func (s *SSP) setLocked(b Behaviour) error {
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	if s.gate.state == gateClosed {
+		return net.ErrClosed
+	}
+	s.plan.Store(newPlan(b))
+	state := gateOpen
+	switch {
+	case b.Faults.Refuse:
+		state = gateRefusing
+	case b.Faults.BlackHole:
+		state = gateBlackHole
+	}
+	err := s.gate.set(state)
+	for _, c := range s.openConns() {
+		c.poke()
+	}
+	return err
+}
+
+func (s *SSP) openConns() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+// CloseConnections closes every open connection at once, in whatever state it
+// is. New ones are accepted as before.
+func (s *SSP) CloseConnections() {
+	for _, c := range s.openConns() {
+		_ = c.tcp.Close()
+	}
+}
+
+// Close stops listening, cuts every connection and returns when all goroutines
+// of the SSP have ended. Further calls only wait for that.
+func (s *SSP) Close() error {
+	s.setMu.Lock()
+	first := s.gate.state != gateClosed
+	if first {
+		s.gate.close()
+		close(s.done)
+	}
+	s.setMu.Unlock() // before the control endpoint is awaited: its handlers call Set
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.CloseConnections()
+	var err error
+	if first && s.control != nil {
+		err = s.control.close()
+	}
+	s.wg.Wait()
+	return err
+}
+
+// serve accepts from ln in a goroutine, until ln closes.
+func (s *SSP) serve(ln net.Listener) {
+	s.wg.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err == nil {
+				s.wg.Go(func() { s.handle(nc.(*net.TCPConn)) })
+				continue
+			}
+			// Anything but a closed listener may pass: out of file descriptors, say.
+			if errors.Is(err, net.ErrClosed) || !s.waitFor(time.NewTimer(5*time.Millisecond), nil) {
+				return
+			}
+		}
+	})
+}
+
+// track makes the conn of a new connection; nil if it must be closed at once.
+func (s *SSP) track(tcp *net.TCPConn) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= s.opts.MaxConnections {
+		return nil
+	}
+	s.lastID++
+	c := &conn{ssp: s, id: s.lastID, tcp: tcp, rw: tcp,
+		rng: mathrand.New(mathrand.NewPCG(s.opts.Seed, s.lastID))}
+	s.conns[c] = struct{}{}
+	s.counters.connections.Add(1)
+	s.counters.open.Add(1)
+	return c
+}
+
+func (s *SSP) untrack(c *conn) {
+	_ = c.tcp.Close()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	s.counters.open.Add(-1)
+}
+
+// AwaitCounters waits until ok accepts the counters, and returns false if it
+// has not within the timeout.
+func (s *SSP) AwaitCounters(timeout time.Duration, ok func(Counters) bool) bool {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		if ok(s.Counters()) {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}
+
+// isLoopbackAddr says whether addr is host:port with a loopback host.
+func isLoopbackAddr(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	return isLoopbackHost(host)
+}
+
+func isLoopbackHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

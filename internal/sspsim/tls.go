@@ -1,0 +1,168 @@
+package sspsim
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"time"
+)
+
+// CA is a certificate authority that lives in memory, with a P-256 key.
+type CA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// certLife is how long certificates hold, from an hour ago on.
+const certLife = 30 * 24 * time.Hour
+
+// NewCA makes an authority.
+func NewCA() (*CA, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template, err := newTemplate("sspsim CA")
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &CA{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+func newTemplate(name string) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(certLife),
+	}, nil
+}
+
+// PEM returns the authority's certificate.
+func (ca *CA) PEM() []byte { return ca.pem }
+
+// Pool returns a pool that holds the authority alone.
+func (ca *CA) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return pool
+}
+
+// WriteFile writes the authority's certificate to path, as PEM.
+func (ca *CA) WriteFile(path string) error { return os.WriteFile(path, ca.pem, 0o644) }
+
+// ServerCert issues a certificate for hosts, which are names or IP addresses.
+func (ca *CA) ServerCert(hosts ...string) (tls.Certificate, error) {
+	return ca.issue("sspsim", x509.ExtKeyUsageServerAuth, hosts)
+}
+
+// ClientCert issues a client certificate with this common name.
+func (ca *CA) ClientCert(name string) (tls.Certificate, error) {
+	return ca.issue(name, x509.ExtKeyUsageClientAuth, nil)
+}
+
+func (ca *CA) issue(name string, usage x509.ExtKeyUsage, hosts []string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template, err := newTemplate(name)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &key.PublicKey, ca.key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// WriteKeyPair writes a certificate and its key as PEM; only the owner may
+// read the key.
+func WriteKeyPair(cert tls.Certificate, certFile, keyFile string) error {
+	var chain []byte
+	for _, der := range cert.Certificate {
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("key of %s: %w", certFile, err)
+	}
+	if err := os.WriteFile(certFile, chain, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)
+}
+
+// newTLSConfig returns the configuration for connections of this protocol.
+func (s *SSP) newTLSConfig() (*tls.Config, error) {
+	cert, err := s.ca.ServerCert("127.0.0.1", "::1", "localhost")
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
+	switch s.opts.Protocol {
+	case TLSAuto:
+		cfg.NextProtos = []string{"h2", "http/1.1"}
+	case TLSHTTP2:
+		cfg.NextProtos = []string{"h2"}
+	case TLSHTTP1:
+		cfg.NextProtos = []string{"http/1.1"}
+	}
+	if s.opts.RequireClientCert {
+		cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.Pool()
+	}
+	return cfg, nil
+}
+
+// CA returns the authority of the SSP's certificate and of the client
+// certificates that it accepts; nil without TLS.
+func (s *SSP) CA() *CA { return s.ca }
+
+// CAPEM returns the authority's certificate; nil without TLS.
+func (s *SSP) CAPEM() []byte {
+	if s.ca == nil {
+		return nil
+	}
+	return s.ca.PEM()
+}
+
+// CertPool returns a pool that holds the authority alone; nil without TLS.
+func (s *SSP) CertPool() *x509.CertPool {
+	if s.ca == nil {
+		return nil
+	}
+	return s.ca.Pool()
+}
