@@ -1,0 +1,173 @@
+package http2
+
+import (
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// pieces is a header block that comes in more than one frame: HEADERS, then
+// CONTINUATION frames until one says END_HEADERS. RFC 9113, section 6.10.
+type pieces struct {
+	id     uint32 // stream; 0 while there is none
+	last   bool   // HEADERS had END_STREAM
+	block  []byte
+	frames int // CONTINUATION frames so far
+	limit  int // of block
+}
+
+// maxContinuations bounds the frames of a header block, which may be empty.
+const maxContinuations = 64
+
+// maxBlock is the longest encoded block that is read, for a limit on its header
+// list. A list within the limit is shorter when encoded. A longer one costs its
+// exchange, but must be decoded, since it changes the table; one that is much
+// longer costs the connection.
+func maxBlock(maxHeaderList int) int { return 4*maxHeaderList + maxFrameSize }
+
+// maxInterim is how many 1xx answers may precede the final one.
+const maxInterim = 16
+
+func (c *Conn) onHeaders(f frame) *connError {
+	if f.id == 0 {
+		return protocolError("HEADERS on no stream")
+	}
+	p, ok := unpad(f)
+	if !ok {
+		return protocolError("HEADERS with more padding than content")
+	}
+	if f.flags.Has(h2.FlagHeadersPriority) {
+		if len(p) < 5 {
+			return frameSizeError("HEADERS of a wrong size")
+		}
+		p = p[5:]
+	}
+	last := f.flags.Has(h2.FlagHeadersEndStream)
+	if f.flags.Has(h2.FlagHeadersEndHeaders) {
+		return c.onBlock(f, p, last)
+	}
+	in := &c.in.pieces
+	in.id, in.last, in.frames = f.id, last, 0
+	in.block = append(in.block[:0], p...)
+	return nil
+}
+
+func (c *Conn) onContinuation(f frame) *connError {
+	in := &c.in.pieces
+	if in.id == 0 {
+		return protocolError("CONTINUATION without HEADERS")
+	}
+	if in.frames++; in.frames > maxContinuations || len(in.block)+len(f.payload) > in.limit {
+		return floodError("a header block that does not end")
+	}
+	in.block = append(in.block, f.payload...)
+	if !f.flags.Has(h2.FlagContinuationEndHeaders) {
+		return nil
+	}
+	in.id = 0
+	f.kind = h2.FrameHeaders
+	err := c.onBlock(f, in.block, in.last)
+	if cap(in.block) > 2*maxFrameSize {
+		in.block = nil
+	}
+	return err
+}
+
+// onBlock takes a whole header block: the head of an answer, one of 1xx, or
+// trailers. last: END_STREAM.
+func (c *Conn) onBlock(f frame, p []byte, last bool) *connError {
+	b := &c.in.block
+	b.reset()
+	if err := c.in.decoder.decode(p, b); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	c.resets.onAnswer()
+	s := c.streams.get(f.id)
+	if s == nil {
+		return c.goneLocked(f)
+	}
+	c.room.prove(s.spent)
+	switch {
+	case b.tooLarge:
+		c.resetLocked(s, h2.ErrCodeCancel, errHeadTooLarge)
+	case b.malformed != "":
+		c.malformedLocked(s, b.malformed)
+	case s.gotHead:
+		c.onTrailersLocked(s, b, last)
+	case b.status == 0:
+		c.malformedLocked(s, "no :status")
+	case b.status < 200:
+		c.onInterimLocked(s, b, last)
+	default:
+		c.onHeadLocked(s, b, last)
+	}
+	return nil
+}
+
+// malformedLocked ends an exchange whose answer breaks a rule of HTTP/2. RFC
+// 9113, section 8.1.1.
+func (c *Conn) malformedLocked(s *stream, rule string) {
+	c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("malformed HTTP/2 answer: "+rule, true))
+}
+
+func (c *Conn) onInterimLocked(s *stream, b *block, last bool) {
+	s.interim++
+	switch {
+	case b.status == 101:
+		c.malformedLocked(s, "101, which HTTP/2 does not have") // RFC 9113, section 8.6
+	case last:
+		c.malformedLocked(s, "it ends with a 1xx head")
+	case s.interim > maxInterim:
+		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badAnswer("too many 1xx answers", false))
+	}
+}
+
+// onHeadLocked takes the head of the final answer.
+func (c *Conn) onHeadLocked(s *stream, b *block, last bool) {
+	ex := s.ex
+	s.gotHead = true
+	s.noBody = ex.Request.Method == upstream.HEAD || b.status == 204 || b.status == 304
+	ex.Times.FirstByte = c.in.clock()
+	ex.Answer.Status, ex.Answer.ContentLength = b.status, b.length
+	ex.Answer.Fields = append(ex.Answer.Fields[:0], b.fields...)
+	switch {
+	case b.status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
+		c.resetLocked(s, h2.ErrCodeCancel, errMisdirected)
+	case !s.noBody && b.length > c.opts.MaxResponseBytes:
+		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
+	case last:
+		c.completeLocked(s)
+	}
+}
+
+// onTrailersLocked takes the trailers, which were checked and are dropped. RFC
+// 9113, section 8.1.
+func (c *Conn) onTrailersLocked(s *stream, b *block, last bool) {
+	switch {
+	case b.status != 0:
+		c.malformedLocked(s, "a pseudo-field among the trailers")
+	case !last:
+		c.malformedLocked(s, "a second head behind the final one")
+	default:
+		c.completeLocked(s)
+	}
+}
+
+// completeLocked ends an exchange whose answer is whole.
+func (c *Conn) completeLocked(s *stream) {
+	answer := &s.ex.Answer
+	if !s.noBody && answer.ContentLength >= 0 && answer.ContentLength != s.received {
+		c.malformedLocked(s, "the body is not as long as its content-length")
+		return
+	}
+	s.ex.Times.Done = c.in.clock()
+	c.streams.slot(s.id).ended = s.id
+	if !s.ended {
+		// Nobody wants the rest of the request: RFC 9113, section 8.1.
+		c.out.buf = appendReset(c.out.buf, s.id, h2.ErrCodeNo)
+	}
+	c.in.earn()
+	c.endLocked(s, nil)
+}

@@ -1,0 +1,88 @@
+package http2
+
+// block is a header block of an answer as it was read: checked field by field,
+// but not yet held against what its stream expects.
+type block struct {
+	limit int // of size
+
+	size      int    // names, values and 32 for each field
+	fields    []byte // the regular fields as lines of HTTP/1; up to limit
+	status    int    // 0 for none
+	length    int    // content-length, -1 for none
+	regular   bool   // a field without a colon has come
+	tooLarge  bool   // size is over limit; fields and what follows mean nothing
+	malformed string // the first rule that is broken, empty for none
+}
+
+// reset makes b ready for another block, and keeps its memory.
+func (b *block) reset() {
+	*b = block{limit: b.limit, fields: b.fields[:0], length: -1}
+}
+
+// add takes a field.
+func (b *block) add(class class, name, value []byte) {
+	b.size += len(name) + len(value) + entryOverhead
+	if b.size > b.limit {
+		b.tooLarge = true
+		return
+	}
+	switch class {
+	case ordinary:
+	case contentLength:
+		n, ok := parseLength(value)
+		if !ok || b.length >= 0 {
+			b.fault("a malformed or repeated content-length")
+			return
+		}
+		b.length = n
+	case status:
+		b.addStatus(value)
+		return
+	default:
+		b.fault(malformed[class])
+		return
+	}
+	b.regular = true
+	b.fields = append(append(append(append(b.fields, name...), ": "...), value...), "\r\n"...)
+}
+
+// addStatus takes :status, which stands once, in front of all regular fields,
+// and is three digits. RFC 9113, section 8.3.
+func (b *block) addStatus(v []byte) {
+	switch {
+	case b.status != 0:
+		b.fault("two :status fields")
+	case b.regular:
+		b.fault("a pseudo-field behind a regular field")
+	case len(v) != 3 || v[0] < '1' || v[0] > '5' || !isDigit(v[1]) || !isDigit(v[2]):
+		b.fault("a malformed :status")
+	default:
+		b.status = int(v[0]-'0')*100 + int(v[1]-'0')*10 + int(v[2]-'0')
+	}
+}
+
+func (b *block) fault(text string) {
+	if b.malformed == "" {
+		b.malformed = text
+	}
+}
+
+// maxContentLength keeps lengths far from overflow.
+const maxContentLength = 1 << 30
+
+// parseLength reads digits. Lengths over maxContentLength, which is over every
+// limit that we have, are maxContentLength.
+func parseLength(v []byte) (n int, ok bool) {
+	if len(v) == 0 {
+		return 0, false
+	}
+	for _, c := range v {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = min(n*10+int(c-'0'), maxContentLength)
+	}
+	return n, true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

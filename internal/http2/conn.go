@@ -1,0 +1,240 @@
+package http2
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// Conn is one HTTP/2 connection to an SSP.
+//
+//	         GOAWAY, or no stream numbers left      no exchange left
+//	open ───────────────────────────────▶ draining ────────────────▶ closed
+//	  │                                      │                          ▲
+//	  └──────────────────────────────────────┴──────────────────────────┘
+//	     Close, the peer's end or fault, a stuck write, an unanswered PING
+//
+// Open: Places is what the peer allows. Draining: Places is 0 and CloseReason
+// is set; exchanges under way go on. Closed: exchanges have failed; what is
+// left to be written (a GOAWAY that says why) may still be on its way.
+type Conn struct {
+	net    net.Conn
+	socket net.Conn // what net stands on: closing it never blocks
+	owner  upstream.Owner
+	opts   Options
+	// streamWindow is our receive window of a new stream.
+	streamWindow int
+
+	places atomic.Int32  // what Places returns
+	reason atomic.Uint32 // upstream.CloseReason; written under mu
+
+	in reader // only the reader's goroutine
+
+	mu sync.Mutex // guards the fields below
+
+	closed bool  // no exchange is there, and none begins
+	cause  error // why: what exchanges on a closed connection fail with
+	hungUp bool  // the socket is closed, or about to be by who set this
+
+	streams table
+	free    []*stream // to be used again
+	encoder encoder
+
+	out     writer
+	room    room
+	waiters []*stream // uploads that wait for a window or the buffer
+
+	peer       peerSettings
+	sendWindow int64 // of the connection
+	recvWindow int   // what the peer may still send
+	recvOwed   int   // what we have taken and not yet given back
+
+	lastGoAway uint32 // the last stream that the peer will answer
+	demote     bool   // the peer has said that HTTP/2 does not work between us
+	resets     resets
+	alive      alive
+
+	// What unlock has to do.
+	hangUp  bool
+	changed bool
+	freed   []time.Duration
+}
+
+var _ upstream.Conn = (*Conn)(nil)
+
+// New starts HTTP/2 on conn, which is a *tls.Conn that has negotiated h2, or
+// cleartext to a peer that is known to speak it. Close closes conn; where New
+// returns an error, the caller does.
+//
+// It does not wait for the peer's settings: until they come, as many streams
+// are opened as RFC 9113, section 6.5.2, advises at least, 100.
+func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
+	if t, ok := conn.(*tls.Conn); ok {
+		if err := checkTLS(t.ConnectionState()); err != nil {
+			return nil, err
+		}
+	}
+	opts = opts.withDefaults()
+	c := &Conn{
+		net: conn, socket: bottom(conn), owner: owner, opts: opts,
+		streamWindow: streamWindow(opts.MaxResponseBytes),
+		streams:      newTable(opts.MaxStreams),
+		encoder:      newEncoder(),
+		peer:         defaultPeerSettings,
+		room:         newRoom(bottom(conn)),
+		sendWindow:   initialWindow,
+		recvWindow:   connWindow,
+		lastGoAway:   maxStreamID,
+	}
+	c.in.init(opts)
+	c.places.Store(int32(c.limitLocked()))
+	c.out.buf = c.appendPreface(c.out.buf)
+	c.alive.start(c)
+	go c.read()
+	return c, nil
+}
+
+func checkTLS(s tls.ConnectionState) error {
+	switch {
+	case s.NegotiatedProtocol != h2.NextProtoTLS:
+		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true,
+			Detail: "the SSP did not agree to HTTP/2; see protocol"}
+	case s.Version < tls.VersionTLS12: // RFC 9113, section 9.2
+		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true,
+			Detail: "HTTP/2 needs TLS 1.2 or later"}
+	}
+	return nil
+}
+
+// Protocol returns upstream.HTTP2.
+func (c *Conn) Protocol() upstream.Protocol { return upstream.HTTP2 }
+
+// Places implements upstream.Conn.
+func (c *Conn) Places() int { return int(c.places.Load()) }
+
+// CloseReason implements upstream.Conn.
+func (c *Conn) CloseReason() upstream.CloseReason { return upstream.CloseReason(c.reason.Load()) }
+
+// Idle implements upstream.Conn. The reader knows at once what comes, so there
+// is nothing to look at.
+func (c *Conn) Idle() bool { return c.CloseReason() == upstream.NotClosed }
+
+// Close implements upstream.Conn. Places of abandoned exchanges that are still
+// in use are freed by the reader's goroutine, not by Close.
+func (c *Conn) Close(r upstream.CloseReason) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.shutLocked(r, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		Detail: "the HTTP/2 connection was closed: " + r.String()})
+	c.changed = false
+	if !c.out.busy && c.room.has(len(c.out.buf)) {
+		// Nothing can block: say goodbye.
+		c.out.buf = appendGoAway(c.out.buf, h2.ErrCodeNo, "")
+		c.flush(nil, nil)
+		return
+	}
+	c.hangUpLocked()
+	c.unlock()
+}
+
+// limitLocked is what Places should be.
+func (c *Conn) limitLocked() int {
+	if c.CloseReason() != upstream.NotClosed {
+		return 0
+	}
+	return int(min(uint32(c.opts.MaxStreams), c.peer.maxStreams))
+}
+
+// updateLocked makes Places what it should be.
+func (c *Conn) updateLocked() {
+	if n := int32(c.limitLocked()); c.places.Load() != n {
+		c.places.Store(n)
+		c.changed = true
+	}
+}
+
+// drainLocked makes the connection take no more requests, for r, and closes it
+// if there are none. The first reason stays.
+func (c *Conn) drainLocked(r upstream.CloseReason) {
+	if c.CloseReason() == upstream.NotClosed {
+		c.reason.Store(uint32(r))
+		c.changed = true
+		c.updateLocked()
+	}
+	c.drainedLocked()
+}
+
+// drainedLocked closes a draining connection on which nothing is left.
+func (c *Conn) drainedLocked() {
+	if c.closed || c.CloseReason() == upstream.NotClosed || c.streams.active > 0 {
+		return
+	}
+	c.shutLocked(c.CloseReason(), errDraining)
+	c.out.buf = appendGoAway(c.out.buf, h2.ErrCodeNo, "")
+}
+
+// shutLocked ends the connection for r: exchanges on it fail with cause. The
+// socket stays for what is still to be written: flush closes it then, unless
+// hangUpLocked does at once.
+func (c *Conn) shutLocked(r upstream.CloseReason, cause *upstream.Error) {
+	if c.closed {
+		return
+	}
+	c.closed, c.cause = true, cause
+	if c.CloseReason() == upstream.NotClosed {
+		c.reason.Store(uint32(r))
+		c.changed = true
+	}
+	c.updateLocked()
+	c.alive.stop()
+	for i := range c.streams.slots {
+		s := c.streams.slots[i].stream
+		if s == nil {
+			continue
+		}
+		if s.start >= c.out.handed && cause.Progress == upstream.MaybeProcessed {
+			unsent := *cause
+			unsent.Progress = upstream.NotSent
+			c.failLocked(s, &unsent)
+			continue
+		}
+		c.failLocked(s, cause)
+	}
+}
+
+// hangUpLocked makes unlock close the socket, whatever is still to be written.
+func (c *Conn) hangUpLocked() {
+	if !c.hungUp {
+		c.hungUp, c.hangUp, c.out.buf = true, true, nil
+	}
+}
+
+// unlock unlocks mu, and then does what must not be done under it: closes the
+// socket, and tells the owner what happened.
+func (c *Conn) unlock() {
+	if !c.changed && len(c.freed) == 0 && !c.hangUp {
+		c.mu.Unlock()
+		return
+	}
+	changed, freed, hangUp := c.changed, c.freed, c.hangUp
+	c.changed, c.freed, c.hangUp = false, nil, false
+	c.mu.Unlock()
+	if hangUp {
+		c.socket.Close() //nolint:errcheck // nothing is left to be done about it
+	}
+	for _, held := range freed {
+		c.owner.Freed(held)
+	}
+	if changed {
+		c.owner.Changed()
+	}
+}

@@ -1,0 +1,72 @@
+package http2
+
+import (
+	"slices"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// onData takes a piece of a body. RFC 9113, section 6.1.
+func (c *Conn) onData(f frame) *connError {
+	if f.id == 0 {
+		return protocolError("DATA on no stream")
+	}
+	p, ok := unpad(f)
+	if !ok {
+		return protocolError("DATA with more padding than content")
+	}
+	last := f.flags.Has(h2.FlagDataEndStream)
+	c.mu.Lock()
+	defer c.unlock()
+	if err := c.receivedLocked(len(f.payload)); err != nil {
+		return err
+	}
+	c.resets.onAnswer()
+	s := c.streams.get(f.id)
+	if s == nil {
+		return c.goneLocked(f)
+	}
+	if !c.receivedOnLocked(s, len(f.payload), last) {
+		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("more DATA than the stream's window", true))
+		return nil
+	}
+	c.takeDataLocked(s, p, last)
+	if len(p) == 0 && !last {
+		return c.in.idle()
+	}
+	return nil
+}
+
+func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
+	ex := s.ex
+	s.received += len(p)
+	switch {
+	case !s.gotHead:
+		c.malformedLocked(s, "DATA before the head")
+	case s.noBody && len(p) > 0:
+		c.malformedLocked(s, "a body where there is none")
+	case ex.Answer.ContentLength >= 0 && s.received > ex.Answer.ContentLength && !s.noBody:
+		c.malformedLocked(s, "the body is longer than its content-length")
+	case s.received > c.opts.MaxResponseBytes:
+		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
+	case !ex.Reserve(len(p)):
+		c.resetLocked(s, h2.ErrCodeCancel, upstream.ErrOverBudget)
+	default:
+		appendBody(&ex.Answer, p)
+		if last {
+			c.completeLocked(s)
+		}
+	}
+}
+
+// appendBody makes room for all of a body whose length is known at once, but
+// never far ahead of what has come: a length is only a claim.
+func appendBody(a *upstream.Answer, p []byte) {
+	if cap(a.Body)-len(a.Body) < len(p) {
+		ahead := max(len(p), len(a.Body), maxFrameSize)
+		a.Body = slices.Grow(a.Body, max(len(p), min(a.ContentLength-len(a.Body), ahead)))
+	}
+	a.Body = append(a.Body, p...)
+}

@@ -1,0 +1,82 @@
+package http2
+
+import (
+	"fmt"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// connError is a fault of the peer that ends the connection. RFC 9113, section
+// 5.4.1.
+type connError struct {
+	code h2.ErrCode
+	text string // which rule, for people; it goes to the peer too
+}
+
+func (e *connError) Error() string { return fmt.Sprintf("HTTP/2 %v: %s", e.code, e.text) }
+
+func protocolError(text string) *connError  { return &connError{h2.ErrCodeProtocol, text} }
+func frameSizeError(text string) *connError { return &connError{h2.ErrCodeFrameSize, text} }
+func flowError(text string) *connError      { return &connError{h2.ErrCodeFlowControl, text} }
+func floodError(text string) *connError     { return &connError{h2.ErrCodeEnhanceYourCalm, text} }
+
+// badAnswer is the error of an exchange whose answer breaks a rule. demote:
+// the rule is one of HTTP/2.
+func badAnswer(text string, demote bool) *upstream.Error {
+	return &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: demote, Detail: text}
+}
+
+// resetByPeer is the error of an exchange whose stream the peer reset with
+// code before the answer was whole.
+//
+// REFUSED_STREAM says that nothing was processed: RFC 9113, section 8.7.
+// HTTP_1_1_REQUIRED refuses the request for the way it came, before acting on
+// it: section 7.
+func resetByPeer(code h2.ErrCode) *upstream.Error {
+	e := &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
+	switch code {
+	case h2.ErrCodeRefusedStream:
+		e.Progress = upstream.NotProcessed
+	case h2.ErrCodeHTTP11Required:
+		e.Progress, e.Demote = upstream.NotProcessed, true
+	default:
+		e.Demote = refusesHTTP2(code)
+	}
+	e.Detail = "the SSP reset the HTTP/2 stream: " + code.String()
+	return e
+}
+
+// refusesHTTP2 reports whether a peer that closes a connection or a stream
+// with code does not get on with HTTP/2, or with how we speak it.
+func refusesHTTP2(code h2.ErrCode) bool {
+	switch code {
+	case h2.ErrCodeProtocol, h2.ErrCodeFlowControl, h2.ErrCodeFrameSize, h2.ErrCodeCompression,
+		h2.ErrCodeInadequateSecurity, h2.ErrCodeHTTP11Required:
+		return true
+	}
+	return false
+}
+
+// Errors that carry nothing of their own, made once.
+var (
+	errClosed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
+		Detail: "the HTTP/2 connection was closed before the request was sent"}
+	errDraining = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
+		Detail: "the SSP closes the HTTP/2 connection and takes no more requests on it"}
+	errNoStream = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
+		Detail: "the SSP has lowered the number of HTTP/2 streams that it takes at once"}
+	errNotProcessed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
+		Detail: "the SSP closed the HTTP/2 connection without looking at the request"}
+	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, Demote: true,
+		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
+	errBodyTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
+		Detail: "the body of the answer is too large; see max_response_bytes"}
+	errHeadTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
+		Detail: "the header list of the answer is too large; see max_response_header_bytes"}
+	errRequestHead = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.NotSent,
+		Detail: "the request's head is malformed"}
+	errRequestHeadTooLarge = &upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent,
+		Detail: "the request's header list is larger than the SSP takes (its SETTINGS_MAX_HEADER_LIST_SIZE)"}
+)

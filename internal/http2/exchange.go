@@ -1,0 +1,172 @@
+package http2
+
+import (
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// Do implements upstream.Conn.
+func (c *Conn) Do(ex *upstream.Exchange) error {
+	ex.Protocol = upstream.HTTP2
+	if !time.Now().Before(ex.Deadline) {
+		return c.leave(ex, upstream.ErrDeadlineNotSent)
+	}
+	c.mu.Lock()
+	s, err := c.openLocked(ex)
+	if err != nil {
+		c.flush(nil, nil)
+		return c.leave(ex, err)
+	}
+	uploading := s.uploading
+	c.flush(s, ex)
+	if uploading {
+		uploading, err = c.upload(s, ex)
+	} else {
+		err = ex.Wait()
+	}
+	if err == upstream.ErrDeadline || err == upstream.ErrCancelled {
+		return c.abandon(s, ex, uploading, err)
+	}
+	return c.leave(ex, err)
+}
+
+// leave ends Do, with its place free.
+func (c *Conn) leave(ex *upstream.Exchange, err error) error {
+	if ex.Times.Done.IsZero() {
+		ex.Times.Done = time.Now()
+	}
+	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Lent))
+	return err
+}
+
+// openLocked gives ex a stream and puts its request into the buffer, of a body
+// as much as may be sent now.
+func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
+	switch {
+	case c.closed:
+		return nil, errClosed
+	case c.CloseReason() != upstream.NotClosed:
+		return nil, errDraining
+	case c.streams.active+c.resets.pending() >= c.limitLocked():
+		return nil, errNoStream
+	case !c.headFits(&ex.Request):
+		return nil, errRequestHeadTooLarge
+	}
+	ex.Answer.Reset()
+	ex.Reused = c.streams.next > 1
+	s := c.newStreamLocked()
+	if !c.streams.add(s) {
+		panic("BUG: the connection is open and has no stream number left")
+	}
+	s.ex = ex
+	s.start = c.out.handed + uint64(len(c.out.buf))
+	s.spent = c.room.spent
+	s.body = ex.Request.Body
+	if err := c.appendHeadLocked(s, &ex.Request); err != nil {
+		c.streams.remove(s)
+		c.recycleLocked(s)
+		c.drainedLocked()
+		return nil, err
+	}
+	if c.streams.exhausted() {
+		c.drainLocked(upstream.ClosedMaxRequests)
+	}
+	c.appendBodyLocked(s)
+	if len(s.body) > 0 {
+		c.awaitRoomLocked(s)
+	}
+	return s, nil
+}
+
+// headFits reports whether the peer takes a header list as large as that of r:
+// RFC 9113, section 10.5.1.
+func (c *Conn) headFits(r *upstream.Request) bool {
+	return c.peer.maxHeaderList == noLimit || headerListSize(r) <= uint64(c.peer.maxHeaderList)
+}
+
+func (c *Conn) newStreamLocked() *stream {
+	var s *stream
+	if n := len(c.free); n > 0 {
+		s, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		s = new(stream)
+	}
+	*s = stream{wake: s.wake, listed: s.listed, sendWindow: int64(c.peer.initialWindow), recvWindow: c.streamWindow}
+	return s
+}
+
+func (c *Conn) recycleLocked(s *stream) {
+	s.ex, s.body, s.err = nil, nil, nil
+	c.free = append(c.free, s)
+}
+
+// endLocked ends the exchange of s, with err or nil, and wakes its caller.
+func (c *Conn) endLocked(s *stream, err error) {
+	ex := s.ex
+	s.ex = nil
+	c.streams.remove(s)
+	if s.uploading {
+		s.done, s.err = true, err
+		s.signal()
+	} else {
+		c.recycleLocked(s)
+		// Under mu, so that a caller that leaves knows which came first.
+		ex.Finish(err)
+	}
+	c.drainedLocked()
+}
+
+// failLocked ends the exchange of s with err.
+func (c *Conn) failLocked(s *stream, err *upstream.Error) {
+	s.ex.ReleaseBody()
+	s.ex.Answer.Reset()
+	s.ex.Times.Done = time.Now()
+	c.endLocked(s, err)
+}
+
+// resetLocked tells the peer with code that s is over, and ends its exchange
+// with err.
+func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
+	c.out.buf = appendReset(c.out.buf, s.id, code)
+	c.failLocked(s, err)
+}
+
+// abandon leaves the exchange of s, since its time is up or nobody wants it any
+// more. What the peer sends for it from now on is dropped. While uploading, s
+// is the caller's until it says otherwise; else s may be another's by now.
+func (c *Conn) abandon(s *stream, ex *upstream.Exchange, uploading bool, why error) error {
+	c.mu.Lock()
+	switch {
+	case s.ex == ex:
+	case uploading: // it ended in the same instant
+		return c.leave(ex, c.takeLocked(s))
+	default:
+		c.mu.Unlock()
+		return c.leave(ex, outcome(ex))
+	}
+	ex.ReleaseBody()
+	ex.Answer.Reset()
+	ex.Times.Done = time.Now()
+	c.out.buf = appendReset(c.out.buf, s.id, h2.ErrCodeCancel)
+	c.streams.remove(s)
+	c.recycleLocked(s)
+	kept := c.resets.add(c, ex.Times.Lent)
+	c.drainedLocked()
+	c.flush(nil, nil)
+	if !kept {
+		c.owner.Freed(ex.Times.Done.Sub(ex.Times.Lent))
+	}
+	return why
+}
+
+// outcome returns what the exchange was told by Finish, which was called.
+func outcome(ex *upstream.Exchange) error {
+	deadline, ctx := ex.Deadline, ex.Context
+	ex.Deadline, ex.Context = time.Now().Add(time.Hour), nil
+	err := ex.Wait()
+	ex.Deadline, ex.Context = deadline, ctx
+	return err
+}

@@ -1,0 +1,61 @@
+package http2
+
+import (
+	"encoding/binary"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// onGoAway: the peer takes no more requests, and says up to which stream it
+// will answer. Those above were not processed, and may be sent elsewhere. It
+// may come twice: first with the largest number, as an announcement, and then
+// with the real one. RFC 9113, section 6.8.
+func (c *Conn) onGoAway(f frame) *connError {
+	switch {
+	case f.id != 0:
+		return protocolError("GOAWAY on a stream")
+	case len(f.payload) < 8:
+		return frameSizeError("GOAWAY of a wrong size")
+	}
+	last := binary.BigEndian.Uint32(f.payload) & maxStreamID
+	code := h2.ErrCode(binary.BigEndian.Uint32(f.payload[4:]))
+	c.mu.Lock()
+	defer c.unlock()
+	if last > c.lastGoAway {
+		return protocolError("GOAWAY with a larger stream than before")
+	}
+	c.lastGoAway = last
+	err := errNotProcessed
+	if code != h2.ErrCodeNo {
+		c.demote = c.demote || refusesHTTP2(code)
+		err = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Demote: c.demote,
+			Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
+	}
+	for i := range c.streams.slots {
+		if s := c.streams.slots[i].stream; s != nil && s.id > last {
+			c.failLocked(s, err)
+		}
+	}
+	c.drainLocked(upstream.ClosedGoaway)
+	return c.in.idle()
+}
+
+// onReset: the peer gives a stream up. RFC 9113, section 6.4.
+func (c *Conn) onReset(f frame) *connError {
+	switch {
+	case f.id == 0:
+		return protocolError("RST_STREAM on no stream")
+	case len(f.payload) != 4:
+		return frameSizeError("RST_STREAM of a wrong size")
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	s := c.streams.get(f.id)
+	if s == nil {
+		return c.goneLocked(f)
+	}
+	c.failLocked(s, resetByPeer(h2.ErrCode(binary.BigEndian.Uint32(f.payload))))
+	return nil
+}

@@ -1,0 +1,97 @@
+package http2
+
+// maxTableSize is the size of a dynamic table that both sides start with, and
+// that neither of ours ever leaves upwards. RFC 7541, section 4.2.
+const maxTableSize = 4096
+
+// entryOverhead is what an entry costs beside its bytes, so that a table holds
+// at most maxTableSize/entryOverhead of them. RFC 7541, section 4.1.
+const entryOverhead = 32
+
+const maxTableEntries = maxTableSize / entryOverhead
+
+// decoderTable is the dynamic table of a peer's encoder. Its strings stand one
+// behind the other in one piece of memory, which is swept together when its end
+// is met.
+type decoderTable struct {
+	entries [maxTableEntries]decoderEntry // a ring; the newest stands at newest
+	newest  int
+	count   int
+	size    int // as RFC 7541, section 4.1, counts
+	max     int
+
+	bytes []byte // 2*maxTableSize, made by the first insert; the entries' are bytes[oldest entry's at:end]
+	end   int
+}
+
+type decoderEntry struct {
+	at                int // where in bytes its name begins; its value follows
+	nameLen, valueLen int
+	class             class
+}
+
+func (e *decoderEntry) size() int { return e.nameLen + e.valueLen + entryOverhead }
+
+// entry returns the i-th newest entry, from 0, or nil if there are fewer.
+func (t *decoderTable) entry(i int) *decoderEntry {
+	if i >= t.count {
+		return nil
+	}
+	return &t.entries[(t.newest-i+maxTableEntries)%maxTableEntries]
+}
+
+// text returns the strings of e. They live until the next insert.
+func (t *decoderTable) text(e *decoderEntry) (name, value []byte) {
+	middle := e.at + e.nameLen
+	return t.bytes[e.at:middle], t.bytes[middle : middle+e.valueLen]
+}
+
+func (t *decoderTable) setMax(n int) {
+	t.max = n
+	t.evict(n)
+}
+
+// evict drops the oldest entries until the rest takes at most size.
+func (t *decoderTable) evict(size int) {
+	for t.size > size {
+		t.size -= t.entry(t.count - 1).size()
+		t.count--
+	}
+}
+
+// insert adds an entry, which is empty-handed if it is larger than the table:
+// that empties it. name and value are not in t.bytes. RFC 7541, section 4.4.
+func (t *decoderTable) insert(name, value []byte, class class) {
+	e := decoderEntry{nameLen: len(name), valueLen: len(value), class: class}
+	t.evict(max(t.max-e.size(), 0))
+	if e.size() > t.max {
+		return
+	}
+	if t.bytes == nil {
+		t.bytes = make([]byte, 2*maxTableSize)
+	}
+	if t.end+len(name)+len(value) > len(t.bytes) {
+		t.sweep()
+	}
+	e.at = t.end
+	t.end += copy(t.bytes[t.end:], name)
+	t.end += copy(t.bytes[t.end:], value)
+	t.newest = (t.newest + 1) % maxTableEntries
+	t.entries[t.newest] = e
+	t.count++
+	t.size += e.size()
+}
+
+// sweep moves the entries' strings to the start of bytes.
+func (t *decoderTable) sweep() {
+	if t.count == 0 {
+		t.end = 0
+		return
+	}
+	from := t.entry(t.count - 1).at
+	copy(t.bytes, t.bytes[from:t.end])
+	t.end -= from
+	for i := range t.count {
+		t.entry(i).at -= from
+	}
+}

@@ -1,0 +1,267 @@
+package http2
+
+import (
+	"bytes"
+	"hash/maphash"
+	"strconv"
+
+	"adbuffer/internal/upstream"
+)
+
+// encoder writes header blocks: RFC 7541. Its input are lines of HTTP/1, and
+// its memory of what was sent is one of whole lines: a line that the peer's
+// table holds costs a hash, a comparison and one or two bytes, and is neither
+// parsed nor checked again. Strings are never Huffman-coded: that would save a
+// fifth of a request's bytes for more time than a whole exchange spends in
+// encryption.
+//
+// Conn.mu guards it.
+type encoder struct {
+	table encoderTable
+
+	authority      []byte // of the last request
+	authorityEntry uint64 // its number in table, see encoderTable.alive
+
+	// What the peer has to be told at the start of the next block: the smallest
+	// table that its settings led to since the last, and that there was a
+	// change. RFC 7541, section 4.2.
+	smallest int
+	resized  bool
+
+	name []byte // lower-case name of the field in hand
+}
+
+func newEncoder() encoder {
+	return encoder{table: encoderTable{max: maxTableSize}, smallest: maxTableSize}
+}
+
+// setMax takes the peer's SETTINGS_HEADER_TABLE_SIZE.
+func (e *encoder) setMax(n uint32) {
+	size := int(min(n, maxTableSize))
+	if size == e.table.max && !e.resized {
+		return
+	}
+	e.resized = true
+	e.smallest = min(e.smallest, size)
+	e.table.setMax(size)
+}
+
+// Representations: RFC 7541, section 6.
+const (
+	indexedField  = 0x80 // and an index of 7 bits
+	literalKept   = 0x40 // 6 bits; the peer puts it into its table
+	literalOnce   = 0x00 // 4 bits
+	literalSecret = 0x10 // 4 bits; nobody on the way may put it into a table
+	tableSize     = 0x20 // 5 bits
+)
+
+// Indices in the static table.
+const (
+	staticAuthority     = 1
+	staticMethod        = 2
+	staticGET           = 2
+	staticPOST          = 3
+	staticPath          = 4
+	staticHTTP          = 6
+	staticHTTPS         = 7
+	staticContentLength = 28
+)
+
+// appendRequest appends the header block of r. ok is false if r's head is
+// malformed. Then what was appended must be dropped, and if synced is false the
+// peer's table is not ours any more.
+func (e *encoder) appendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
+	inserted, resized := e.table.inserted, e.resized
+	if e.resized {
+		if e.smallest < e.table.max {
+			b = appendInteger(b, tableSize, 5, e.smallest)
+		}
+		b = appendInteger(b, tableSize, 5, e.table.max)
+		e.resized, e.smallest = false, e.table.max
+	}
+	b, ok = e.appendPseudo(b, r)
+	for fields := r.Fields; ok && len(fields) > 0; {
+		end := bytes.IndexByte(fields, '\n')
+		if end < 1 || fields[end-1] != '\r' {
+			ok = false
+			break
+		}
+		b, ok = e.appendLine(b, fields[:end-1])
+		fields = fields[end+1:]
+	}
+	if n := len(r.Body); n > 0 || r.Method == upstream.POST {
+		var digits [20]byte
+		b = appendInteger(b, literalOnce, 4, staticContentLength)
+		b = appendString(b, strconv.AppendInt(digits[:0], int64(n), 10))
+	}
+	return b, ok, ok || inserted == e.table.inserted && !resized
+}
+
+// appendPseudo appends the pseudo-fields: RFC 9113, section 8.3.1.
+func (e *encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool) {
+	switch r.Method {
+	case upstream.GET:
+		b = append(b, indexedField|staticGET)
+	case upstream.POST:
+		b = append(b, indexedField|staticPOST)
+	default:
+		b = append(b, literalOnce|staticMethod)
+		b = appendString(b, []byte(r.Method.String()))
+	}
+	if r.Scheme == "https" {
+		b = append(b, indexedField|staticHTTPS)
+	} else {
+		b = append(b, indexedField|staticHTTP)
+	}
+	if len(r.Authority) == 0 || !isText(r.Authority, '!') || len(r.Target) == 0 || !isText(r.Target, '!') {
+		return b, false
+	}
+	b = e.appendAuthority(b, r.Authority)
+	// A target differs from request to request, and names people.
+	b = append(b, literalSecret|staticPath)
+	return appendString(b, r.Target), true
+}
+
+func (e *encoder) appendAuthority(b, authority []byte) []byte {
+	if !bytes.Equal(authority, e.authority) {
+		e.authority = append(e.authority[:0], authority...)
+		e.authorityEntry = 0
+		b = append(b, literalOnce|staticAuthority)
+		return appendString(b, authority)
+	}
+	if e.table.alive(e.authorityEntry) {
+		return appendInteger(b, indexedField, 7, e.table.index(e.authorityEntry))
+	}
+	size := len(":authority") + len(authority) + entryOverhead
+	if !e.table.worthwhile(size) {
+		b = append(b, literalOnce|staticAuthority)
+		return appendString(b, authority)
+	}
+	e.authorityEntry = e.table.insert(nil, size)
+	b = append(b, literalKept|staticAuthority)
+	return appendString(b, authority)
+}
+
+// appendLine appends a field, given as its line without CRLF.
+func (e *encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
+	hash := maphash.Bytes(hashSeed, line)
+	seen := e.table.find(hash, line)
+	if seen != nil && seen.entry != 0 {
+		return appendInteger(b, indexedField, 7, e.table.index(seen.entry)), true
+	}
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 {
+		return b, false
+	}
+	e.name = e.name[:0]
+	for _, c := range line[:colon] {
+		lower := lowerToken[c]
+		if lower == 0 {
+			return b, false
+		}
+		e.name = append(e.name, lower)
+	}
+	value := trimBlanks(line[colon+1:])
+	if !validValue(value) {
+		return b, false
+	}
+	static := int(staticName[string(e.name)])
+	first, bits := byte(literalOnce), uint(4)
+	switch rule(e.name, value) {
+	case drop:
+		return b, true
+	case secret:
+		first = literalSecret
+	case plain:
+		size := len(e.name) + len(value) + entryOverhead
+		switch {
+		case !e.table.worthwhile(size):
+		case seen == nil:
+			e.table.note(hash)
+		default: // the second time
+			first, bits = literalKept, 6
+			seen.entry = e.table.insert(line, size)
+		}
+	}
+	b = appendInteger(b, first, bits, static)
+	if static == 0 {
+		b = appendString(b, e.name)
+	}
+	return appendString(b, value), true
+}
+
+// hashSeed keeps clients from choosing lines whose hashes collide.
+var hashSeed = maphash.MakeSeed()
+
+// fieldRule is how a field of a request is sent.
+type fieldRule uint8
+
+const (
+	plain  fieldRule = iota
+	secret           // never in a table
+	drop             // not at all
+)
+
+// rule decides by the lower-case name. What speaks of the connection is not
+// sent (RFC 9113, section 8.2.2), and neither is what :authority and our own
+// content-length say.
+func rule(name, value []byte) fieldRule {
+	switch len(name) {
+	case len("te"):
+		if string(name) == "te" && string(value) != "trailers" {
+			return drop
+		}
+	case len("host"):
+		if string(name) == "host" {
+			return drop
+		}
+	case len("cookie"):
+		if string(name) == "cookie" {
+			return secret
+		}
+	case len("authorization"):
+		if string(name) == "authorization" {
+			return secret
+		}
+	case len("content-length"):
+		if string(name) == "content-length" {
+			return drop
+		}
+	case len("proxy-authorization"):
+		if string(name) == "proxy-authorization" {
+			return secret
+		}
+	}
+	if isConnectionSpecific(name) {
+		return drop
+	}
+	return plain
+}
+
+func trimBlanks(v []byte) []byte {
+	for len(v) > 0 && isBlank(v[0]) {
+		v = v[1:]
+	}
+	for len(v) > 0 && isBlank(v[len(v)-1]) {
+		v = v[:len(v)-1]
+	}
+	return v
+}
+
+// appendInteger appends n with a prefix of so many bits, beside the bits of
+// first: RFC 7541, section 5.1.
+func appendInteger(b []byte, first byte, bits uint, n int) []byte {
+	limit := 1<<bits - 1
+	if n < limit {
+		return append(b, first|byte(n))
+	}
+	b = append(b, first|byte(limit))
+	for n -= limit; n >= 0x80; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}
+
+func appendString(b, s []byte) []byte {
+	return append(appendInteger(b, 0, 7, len(s)), s...)
+}

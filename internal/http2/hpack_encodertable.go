@@ -1,0 +1,105 @@
+package http2
+
+import "bytes"
+
+// encoderTable is our side's dynamic table, of which the peer's decoder keeps
+// a copy, and a short memory of lines that were sent once.
+//
+// A line enters the table when it is sent a second time while that memory still
+// knows its hash. So a value that belongs to one request (an identifier, an
+// address) never enters, and cannot drive out those that every request has.
+type encoderTable struct {
+	entries  [maxTableEntries]encoderEntry // a ring; number n stands at n % maxTableEntries
+	inserted uint64                        // the number of the newest entry; numbers start at 1
+	count    int
+	size     int // as RFC 7541, section 4.1, counts
+	max      int
+
+	sightings [256][2]sighting // by hash
+}
+
+type encoderEntry struct {
+	line []byte // without CRLF; its memory is kept for the next
+	size int
+}
+
+// sighting is a line that was sent.
+type sighting struct {
+	hash  uint64
+	entry uint64 // its number in the table, 0 if it is not there
+}
+
+// maxLine bounds what an entry takes of the table, and of our memory.
+const maxLine = 512
+
+// worthwhile reports whether an entry of this size should stand in the table.
+func (t *encoderTable) worthwhile(size int) bool {
+	return size <= maxLine && size <= t.max/4
+}
+
+// alive reports whether entry n is still in the table.
+func (t *encoderTable) alive(n uint64) bool { return n != 0 && n+uint64(t.count) > t.inserted }
+
+// index returns the index of entry n, which is alive: RFC 7541, section 2.3.3.
+func (t *encoderTable) index(n uint64) int { return len(staticTable) + int(t.inserted-n) }
+
+// find returns the sighting of line, whose entry is alive or 0. It is nil if
+// the line is not remembered.
+func (t *encoderTable) find(hash uint64, line []byte) *sighting {
+	set := &t.sightings[hash%uint64(len(t.sightings))]
+	for i := range set {
+		s := &set[i]
+		if s.hash != hash {
+			continue
+		}
+		if !t.alive(s.entry) {
+			s.entry = 0
+			return s
+		}
+		if bytes.Equal(t.entries[s.entry%maxTableEntries].line, line) {
+			return s
+		}
+		return nil // another line with the same hash; it may stay
+	}
+	return nil
+}
+
+// note remembers that a line with this hash was sent, unless the lines that
+// would have to be forgotten for that are in the table.
+func (t *encoderTable) note(hash uint64) {
+	set := &t.sightings[hash%uint64(len(t.sightings))]
+	switch {
+	case !t.alive(set[0].entry):
+		if !t.alive(set[1].entry) {
+			set[1] = set[0]
+		}
+		set[0] = sighting{hash: hash}
+	case !t.alive(set[1].entry):
+		set[1] = sighting{hash: hash}
+	}
+}
+
+// insert adds an entry, which must fit, and returns its number.
+func (t *encoderTable) insert(line []byte, size int) uint64 {
+	t.evict(t.max - size)
+	t.inserted++
+	t.count++
+	t.size += size
+	e := &t.entries[t.inserted%maxTableEntries]
+	e.line = append(e.line[:0], line...)
+	e.size = size
+	return t.inserted
+}
+
+func (t *encoderTable) setMax(n int) {
+	t.max = n
+	t.evict(n)
+}
+
+// evict drops the oldest entries until the rest takes at most size.
+func (t *encoderTable) evict(size int) {
+	for t.size > size {
+		t.size -= t.entries[(t.inserted-uint64(t.count)+1)%maxTableEntries].size
+		t.count--
+	}
+}

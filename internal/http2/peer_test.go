@@ -1,0 +1,404 @@
+package http2
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	"go.uber.org/goleak"
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// patience is how long a test waits for what must come. It is no measure of
+// anything.
+const patience = 20 * time.Second
+
+// owner counts what a connection tells its pool.
+type owner struct {
+	freed   atomic.Int64
+	changes atomic.Int64
+	changed chan struct{}
+	frees   chan time.Duration
+}
+
+func newOwner() *owner {
+	return &owner{changed: make(chan struct{}, 1024), frees: make(chan time.Duration, 1<<16)}
+}
+
+func (o *owner) Freed(held time.Duration) {
+	o.freed.Add(1)
+	select {
+	case o.frees <- held:
+	default:
+	}
+}
+
+func (o *owner) Changed() {
+	o.changes.Add(1)
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// testOptions are generous limits.
+func testOptions() Options {
+	return Options{MaxStreams: 100, MaxResponseBytes: 4 << 20, MaxResponseHeaderBytes: 16 << 10}
+}
+
+// peer is a server of which the test says each frame.
+type peer struct {
+	t     testing.TB
+	net   net.Conn
+	fr    *h2.Framer
+	enc   *hpack.Encoder
+	block bytes.Buffer
+	conn  *Conn
+	owner *owner
+}
+
+// connect starts a connection to a scripted peer over loopback. The peer has
+// sent its settings, and has read our preface and settings.
+func connect(t testing.TB, opts Options, settings ...h2.Setting) *peer {
+	t.Helper()
+	p := dialPeer(t, opts)
+	p.handshake(settings...)
+	return p
+}
+
+// dialPeer is connect without a word of the peer.
+func dialPeer(t testing.TB, opts Options) *peer {
+	t.Helper()
+	client, server := loopback(t)
+	return newPeer(t, client, server, opts)
+}
+
+func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
+	t.Helper()
+	p := &peer{t: t, net: server, fr: h2.NewFramer(server, server), owner: newOwner()}
+	p.enc = hpack.NewEncoder(&p.block)
+	p.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	p.fr.AllowIllegalWrites = true
+	p.fr.SetMaxReadFrameSize(1<<24 - 1)
+	server.SetDeadline(time.Now().Add(patience))
+	conn, err := New(client, p.owner, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.conn = conn
+	t.Cleanup(func() {
+		conn.Close(upstream.ClosedDrain)
+		server.Close()
+	})
+	return p
+}
+
+// loopback returns the two ends of a TCP connection.
+func loopback(t testing.TB) (client, server net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			close(accepted)
+			return
+		}
+		accepted <- c
+	}()
+	if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server = <-accepted; server == nil {
+		t.Fatal("no connection was accepted")
+	}
+	return client, server
+}
+
+func (p *peer) handshake(settings ...h2.Setting) {
+	p.t.Helper()
+	p.readPreface()
+	p.do(p.fr.WriteSettings(settings...))
+	for {
+		if f, ok := p.read().(*h2.SettingsFrame); ok && f.IsAck() {
+			return
+		}
+	}
+}
+
+func (p *peer) readPreface() {
+	p.t.Helper()
+	b := make([]byte, len(h2.ClientPreface))
+	for n := 0; n < len(b); {
+		m, err := p.net.Read(b[n:])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		n += m
+	}
+	if string(b) != h2.ClientPreface {
+		p.t.Fatalf("preface is %q", b)
+	}
+}
+
+func (p *peer) do(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// read returns the next frame, whatever it is.
+func (p *peer) read() h2.Frame {
+	p.t.Helper()
+	f, err := p.fr.ReadFrame()
+	if err != nil {
+		p.t.Fatalf("reading a frame: %v", err)
+	}
+	return f
+}
+
+// next returns the next frame of type F, and skips all others but those that
+// say that something is wrong.
+func next[F h2.Frame](p *peer) F {
+	p.t.Helper()
+	for {
+		switch f := p.read().(type) {
+		case F:
+			return f
+		case *h2.GoAwayFrame:
+			p.t.Fatalf("GOAWAY %v %q instead of %T", f.ErrCode, f.DebugData(), *new(F))
+		case *h2.RSTStreamFrame:
+			p.t.Fatalf("RST_STREAM %d %v instead of %T", f.StreamID, f.ErrCode, *new(F))
+		}
+	}
+}
+
+// request returns the next request's stream, after checking its body.
+func (p *peer) request() *h2.MetaHeadersFrame {
+	p.t.Helper()
+	return next[*h2.MetaHeadersFrame](p)
+}
+
+// encode returns a header block: names and values in turn.
+func (p *peer) encode(fields ...string) []byte {
+	p.block.Reset()
+	for i := 0; i < len(fields); i += 2 {
+		p.do(p.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+	}
+	return bytes.Clone(p.block.Bytes())
+}
+
+// head sends HEADERS.
+func (p *peer) head(id uint32, last bool, fields ...string) {
+	p.t.Helper()
+	p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(fields...), EndHeaders: true, EndStream: last}))
+}
+
+func (p *peer) data(id uint32, last bool, body string) {
+	p.t.Helper()
+	p.do(p.fr.WriteData(id, last, []byte(body)))
+}
+
+// answer sends a whole answer with status 200.
+func (p *peer) answer(id uint32, body string) {
+	p.t.Helper()
+	p.head(id, false, ":status", "200")
+	p.data(id, true, body)
+}
+
+// wantReset waits for RST_STREAM.
+func (p *peer) wantReset(id uint32, code h2.ErrCode) {
+	p.t.Helper()
+	for {
+		switch f := p.read().(type) {
+		case *h2.RSTStreamFrame:
+			if f.StreamID != id || f.ErrCode != code {
+				p.t.Fatalf("RST_STREAM %d %v, want %d %v", f.StreamID, f.ErrCode, id, code)
+			}
+			return
+		case *h2.GoAwayFrame:
+			p.t.Fatalf("GOAWAY %v %q, want RST_STREAM %v", f.ErrCode, f.DebugData(), code)
+		}
+	}
+}
+
+// wantGoAway waits for GOAWAY with code and the end of the connection.
+func (p *peer) wantGoAway(code h2.ErrCode) {
+	p.t.Helper()
+	for {
+		f, err := p.fr.ReadFrame()
+		if err != nil {
+			p.t.Fatalf("connection ended with %v, want GOAWAY %v", err, code)
+		}
+		if f, ok := f.(*h2.GoAwayFrame); ok {
+			if f.ErrCode != code {
+				p.t.Fatalf("GOAWAY %v %q, want %v", f.ErrCode, f.DebugData(), code)
+			}
+			break
+		}
+	}
+	p.wantEnd()
+}
+
+// wantEnd waits for the end of the connection.
+func (p *peer) wantEnd() {
+	p.t.Helper()
+	for {
+		if _, err := p.fr.ReadFrame(); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				p.t.Fatal("the connection was not closed")
+			}
+			return
+		}
+	}
+}
+
+// ping makes sure that the connection has handled all that was sent to it.
+func (p *peer) ping() {
+	p.t.Helper()
+	data := [8]byte{'t', 'e', 's', 't'}
+	p.do(p.fr.WritePing(false, data))
+	for {
+		if f := next[*h2.PingFrame](p); f.IsAck() && f.Data == data {
+			return
+		}
+	}
+}
+
+// result is what a call of Do came to.
+type result struct {
+	err    error
+	status int
+	length int
+	fields string
+	body   string
+	times  upstream.Times
+	reused bool
+}
+
+// request is what a test asks for.
+type request struct {
+	method   upstream.Method
+	target   string
+	fields   string
+	body     string
+	timeout  time.Duration
+	ctx      context.Context
+	budget   *upstream.Budget
+	exchange *upstream.Exchange
+}
+
+func get(target string) request { return request{target: target} }
+
+func post(target, body string) request {
+	return request{method: upstream.POST, target: target, body: body}
+}
+
+// do runs r on conn.
+func (r request) do(conn upstream.Conn) result {
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	timeout := r.timeout
+	if timeout == 0 {
+		timeout = patience
+	}
+	ex.Request = upstream.Request{
+		Method: r.method, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(r.target),
+		Fields: []byte(r.fields), Body: []byte(r.body),
+	}
+	ex.Context, ex.Budget = r.ctx, r.budget
+	ex.Times.Lent = time.Now()
+	ex.Deadline = ex.Times.Lent.Add(timeout)
+	err := conn.Do(ex)
+	res := result{err: err, times: ex.Times, reused: ex.Reused}
+	if err == nil {
+		a := &ex.Answer
+		res.status, res.length, res.fields, res.body = a.Status, a.ContentLength, string(a.Fields), string(a.Body)
+	}
+	return res
+}
+
+// start runs r beside the test.
+func (r request) start(conn upstream.Conn) <-chan result {
+	ch := make(chan result, 1)
+	go func() { ch <- r.do(conn) }()
+	return ch
+}
+
+func (p *peer) start(r request) <-chan result { return r.start(p.conn) }
+
+// wait returns the result of start.
+func wait(t testing.TB, ch <-chan result) result {
+	t.Helper()
+	select {
+	case r := <-ch:
+		return r
+	case <-time.After(2 * patience):
+		t.Fatal("Do did not return")
+		panic("unreachable")
+	}
+}
+
+// wantBody fails the test unless r is a 200 with body.
+func (r result) wantBody(t testing.TB, body string) {
+	t.Helper()
+	if r.err != nil || r.status != 200 || r.body != body {
+		t.Fatalf("got %v, status %d, body of %d bytes %.40q; want 200 with %d bytes %.40q", r.err, r.status, len(r.body), r.body, len(body), body)
+	}
+}
+
+// want is what an error must say.
+type want struct {
+	outcome  upstream.Outcome
+	progress upstream.Progress
+	demote   bool
+	detail   string // a part of the text
+}
+
+func (r result) wantError(t testing.TB, w want) {
+	t.Helper()
+	if r.err == nil {
+		t.Fatalf("got status %d, want %v", r.status, w.outcome)
+	}
+	e := upstream.AsError(r.err)
+	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || !strings.Contains(e.Error(), w.detail) {
+		t.Fatalf("got %v %v (progress %d, demote %t), want %v (progress %d, demote %t) with %q",
+			e.Outcome, e, e.Progress, e.Demote, w.outcome, w.progress, w.demote, w.detail)
+	}
+}
+
+// eventually waits for a condition that nothing tells of.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never: " + what)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package http2
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// reader is what only the reader's goroutine touches.
+type reader struct {
+	flood
+	buf         []byte // buf[r:w] was read and not handled yet
+	r, w        int
+	now         time.Time // when the last read returned; zero until somebody asks
+	gotSettings bool
+
+	decoder decoder
+	block   block
+	pieces  pieces
+}
+
+// readBuffer is the size of the read buffer: it holds at least one frame of any
+// size that we take, and under load many.
+const readBuffer = 64 << 10
+
+func (in *reader) init(opts Options) {
+	in.buf = make([]byte, readBuffer)
+	in.left = floodBudget
+	in.decoder.table.max = maxTableSize
+	in.block.limit = opts.MaxResponseHeaderBytes
+	in.pieces.limit = maxBlock(opts.MaxResponseHeaderBytes)
+}
+
+// clock returns when the frame in hand was read: one look at the clock for all
+// that came in one read.
+func (in *reader) clock() time.Time {
+	if in.now.IsZero() {
+		in.now = time.Now()
+	}
+	return in.now
+}
+
+// read is the reader's goroutine: from New until the socket ends.
+func (c *Conn) read() {
+	c.mu.Lock()
+	c.flush(nil, nil) // the preface
+	err := c.readFrames()
+	c.mu.Lock()
+	var fault *connError
+	if errors.As(err, &fault) {
+		c.faultLocked(fault)
+	} else {
+		c.lostLocked(err)
+	}
+	c.resets.freeAll(c)
+	c.flush(nil, nil)
+}
+
+// readFrames handles frames until one breaks a rule or the socket ends.
+func (c *Conn) readFrames() error {
+	in := &c.in
+	for {
+		for {
+			f, n, size := parseFrame(in.buf[in.r:in.w])
+			if !in.gotSettings {
+				if err := in.checkFirst(); err != nil {
+					return err
+				}
+			}
+			if size > maxFrameSize {
+				return frameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
+			}
+			if n == 0 {
+				break
+			}
+			in.r += n
+			if err := c.handle(f); err != nil {
+				return err
+			}
+		}
+		in.w = copy(in.buf, in.buf[in.r:in.w])
+		in.r = 0
+		// Those whose answers have come go first: what they send next joins what
+		// we have to send, and more answers come meanwhile.
+		runtime.Gosched()
+		c.mu.Lock()
+		c.flush(nil, nil)
+		n, err := c.net.Read(in.buf[in.w:])
+		if n == 0 && err != nil {
+			return err
+		}
+		in.w += n
+		in.now = time.Time{}
+		c.alive.reads.Add(1)
+	}
+}
+
+// checkFirst looks whether the peer begins with SETTINGS, as it must. RFC 9113,
+// section 3.4.
+func (in *reader) checkFirst() error {
+	b := in.buf[in.r:in.w]
+	switch {
+	case bytes.HasPrefix(b, []byte("HTTP/1")):
+		return protocolError("the peer speaks HTTP/1")
+	case len(b) >= frameHeaderLen && (h2.FrameType(b[3]) != h2.FrameSettings || h2.Flags(b[4]).Has(h2.FlagSettingsAck)):
+		return protocolError("the first frame is not SETTINGS")
+	}
+	return nil
+}
+
+func (c *Conn) handle(f frame) error {
+	var err *connError
+	switch {
+	case c.in.pieces.id != 0 && (f.kind != h2.FrameContinuation || f.id != c.in.pieces.id):
+		err = protocolError("a frame in the middle of a header block")
+	default:
+		err = c.dispatch(f)
+	}
+	if err != nil {
+		return err // typed, so not nil
+	}
+	return nil
+}
+
+func (c *Conn) dispatch(f frame) *connError {
+	switch f.kind {
+	case h2.FrameHeaders:
+		return c.onHeaders(f)
+	case h2.FrameData:
+		return c.onData(f)
+	case h2.FrameWindowUpdate:
+		return c.onWindowUpdate(f)
+	case h2.FrameRSTStream:
+		return c.onReset(f)
+	case h2.FrameSettings:
+		return c.onSettings(f)
+	case h2.FramePing:
+		return c.onPing(f)
+	case h2.FrameGoAway:
+		return c.onGoAway(f)
+	case h2.FrameContinuation:
+		return c.onContinuation(f)
+	case h2.FramePriority:
+		return c.onPriority(f)
+	case h2.FramePushPromise:
+		return protocolError("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0")
+	default:
+		return c.in.idle() // RFC 9113, section 5.5
+	}
+}
+
+// onPriority checks a frame that says nothing any more. RFC 9113, section 6.3.
+func (c *Conn) onPriority(f frame) *connError {
+	switch {
+	case f.id == 0:
+		return protocolError("PRIORITY on no stream")
+	case len(f.payload) != 5:
+		return frameSizeError("PRIORITY of a wrong size")
+	}
+	return c.in.idle()
+}
+
+// goneLocked judges a frame for a stream that is not open. For one that was
+// never opened it is a fault; RFC 9113, section 5.1. One that we have reset may
+// go on for a while. On one whose answer was whole HEADERS and DATA are an
+// error, of that stream alone.
+func (c *Conn) goneLocked(f frame) *connError {
+	if c.streams.idle(f.id) {
+		return protocolError(f.kind.String() + " on a stream that was never opened")
+	}
+	if c.streams.slot(f.id).ended == f.id && (f.kind == h2.FrameHeaders || f.kind == h2.FrameData) {
+		c.out.buf = appendReset(c.out.buf, f.id, h2.ErrCodeStreamClosed)
+		c.streams.slot(f.id).ended = 0 // say it once
+	}
+	return c.in.idle()
+}
+
+// faultLocked ends the connection for a fault of the peer, and tells it.
+func (c *Conn) faultLocked(fault *connError) {
+	if c.closed {
+		return
+	}
+	c.shutLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
+		Demote: true, Err: fault})
+	c.out.buf = appendGoAway(c.out.buf, fault.code, fault.text)
+}
+
+// lostLocked ends the connection since the socket has ended.
+func (c *Conn) lostLocked(err error) {
+	reason := upstream.ClosedError
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+		reason = upstream.ClosedByPeer
+	}
+	c.shutLocked(reason, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		Demote: c.demote, Detail: "the HTTP/2 connection ended before the answer", Err: err})
+	c.hangUpLocked()
+}

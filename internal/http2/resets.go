@@ -1,0 +1,139 @@
+package http2
+
+import (
+	"time"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// resets are the abandoned exchanges whose places are not free yet.
+//
+// The peer may go on working on a stream that we have reset, and if it hangs
+// it does not even know. So a place is lent again only when the peer has
+// answered a PING that was sent behind the RST_STREAM: an SSP that does not
+// keep up is not sent ever more requests, and one that hangs is found out. One
+// PING is under way at a time; places that come up meanwhile wait for the next.
+// Conn.mu guards it.
+type resets struct {
+	covered []time.Time // when the places were lent, of those that the PING under way is for
+	later   []time.Time // the others
+	// answered: the peer has sent HEADERS or DATA since our last PING. quiet: it
+	// had not when it acknowledged that. Then no other PING is sent, and places
+	// are free at once, until it answers something: gRPC servers close
+	// connections on which PINGs outnumber answers.
+	answered, quiet bool
+	reads           uint64 // Conn.alive.reads when the PING was sent
+	timer           *time.Timer
+}
+
+// resetPing is the content of those PINGs, so that their acknowledgements are
+// told from others.
+var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
+
+// pending is how many places are kept.
+func (r *resets) pending() int { return len(r.covered) + len(r.later) }
+
+// add keeps the place of an exchange that was abandoned, lent at that time. The
+// RST_STREAM is in the buffer. kept is false if the place is free now.
+func (r *resets) add(c *Conn, lent time.Time) (kept bool) {
+	switch {
+	case c.closed:
+		return false
+	case len(r.covered) > 0:
+		r.later = append(r.later, lent)
+	case r.quiet:
+		return false
+	default:
+		r.covered = append(r.covered, lent)
+		r.ping(c)
+	}
+	return true
+}
+
+func (r *resets) ping(c *Conn) {
+	c.out.buf = appendPing(c.out.buf, 0, resetPing[:])
+	r.answered = false
+	r.reads = c.alive.reads.Load()
+	if r.timer == nil {
+		r.timer = time.AfterFunc(c.opts.PingTimeout, c.resetPingTimeout)
+	} else {
+		r.timer.Reset(c.opts.PingTimeout)
+	}
+}
+
+// acked: the PING under way was acknowledged.
+func (r *resets) acked(c *Conn) {
+	if len(r.covered) == 0 {
+		return
+	}
+	r.timer.Stop()
+	r.free(c, &r.covered)
+	r.quiet = !r.answered
+	if r.quiet {
+		r.free(c, &r.later)
+	}
+	if len(r.later) == 0 {
+		return
+	}
+	r.covered, r.later = r.later, r.covered
+	r.ping(c)
+}
+
+// onAnswer notes that the peer has sent HEADERS or DATA.
+func (r *resets) onAnswer() { r.answered, r.quiet = true, false }
+
+// free makes unlock free the places of list.
+func (r *resets) free(c *Conn, list *[]time.Time) {
+	now := time.Now()
+	for _, lent := range *list {
+		c.freed = append(c.freed, now.Sub(lent))
+	}
+	*list = (*list)[:0]
+}
+
+// freeAll ends the keeping of places, since the connection has ended.
+func (r *resets) freeAll(c *Conn) {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.free(c, &r.covered)
+	r.free(c, &r.later)
+}
+
+// resetPingTimeout: the PING was not acknowledged in time. A peer that has said
+// anything since is alive and merely does not answer PINGs; one that has not is
+// taken for dead.
+func (c *Conn) resetPingTimeout() {
+	c.mu.Lock()
+	if c.closed || len(c.resets.covered) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.alive.reads.Load() != c.resets.reads {
+		c.resets.acked(c)
+	} else {
+		c.deadLocked()
+	}
+	c.flush(nil, nil)
+}
+
+// onPing answers a PING, or takes an answer. RFC 9113, section 6.7.
+func (c *Conn) onPing(f frame) *connError {
+	switch {
+	case f.id != 0:
+		return protocolError("PING on a stream")
+	case len(f.payload) != 8:
+		return frameSizeError("PING of a wrong size")
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if !f.flags.Has(h2.FlagPingAck) {
+		c.out.buf = appendPing(c.out.buf, h2.FlagPingAck, f.payload)
+		return c.in.idle()
+	}
+	if [8]byte(f.payload) != resetPing {
+		return c.in.idle()
+	}
+	c.resets.acked(c)
+	return nil
+}

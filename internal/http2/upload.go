@@ -1,0 +1,117 @@
+package http2
+
+import (
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// maxDataFrame bounds the frames of a body, so that one does not hold up other
+// exchanges for long, whatever the peer takes.
+const maxDataFrame = 64 << 10
+
+// appendBodyLocked puts as much of the body of s into the buffer as the windows
+// and the buffer allow. Only the caller's goroutine calls it: it reads the
+// caller's bytes.
+func (c *Conn) appendBodyLocked(s *stream) {
+	for len(s.body) > 0 {
+		n := min(int64(len(s.body)), c.sendWindow, s.sendWindow, int64(c.peer.maxFrame), maxDataFrame,
+			int64(maxBuffered-len(c.out.buf)))
+		if n <= 0 {
+			return
+		}
+		var flags h2.Flags
+		if int(n) == len(s.body) {
+			flags, s.ended = h2.FlagDataEndStream, true
+		}
+		c.out.buf = appendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
+		c.out.buf = append(c.out.buf, s.body[:n]...)
+		s.body = s.body[n:]
+		c.sendWindow -= n
+		s.sendWindow -= n
+	}
+}
+
+// upload sends the rest of a body as windows and the buffer let it, and then
+// waits for the answer, as ex.Wait does. uploading is false if the body was
+// sent to its end. It is the slow path, for bodies that did not fit into a
+// window: it makes a timer of its own.
+func (c *Conn) upload(s *stream, ex *upstream.Exchange) (uploading bool, err error) {
+	timer := time.NewTimer(time.Until(ex.Deadline))
+	defer timer.Stop()
+	var cancelled <-chan struct{}
+	if ex.Context != nil {
+		cancelled = ex.Context.Done()
+	}
+	for {
+		select {
+		case <-s.wake:
+		case <-timer.C:
+			return true, upstream.ErrDeadline
+		case <-cancelled:
+			return true, upstream.ErrCancelled
+		}
+		c.mu.Lock()
+		if s.done { // answered before the body was sent, or failed
+			return true, c.takeLocked(s)
+		}
+		c.appendBodyLocked(s)
+		if len(s.body) == 0 {
+			s.uploading = false
+			c.flush(s, ex)
+			return false, ex.Wait()
+		}
+		c.awaitRoomLocked(s)
+		c.flush(s, ex)
+	}
+}
+
+// takeLocked returns how the exchange of s ended while its body was being sent.
+// It unlocks mu.
+func (c *Conn) takeLocked(s *stream) error {
+	err := s.err
+	c.recycleLocked(s)
+	c.mu.Unlock()
+	return err
+}
+
+// awaitRoomLocked makes s wait: for a window or, where the windows are open,
+// for the buffer.
+func (c *Conn) awaitRoomLocked(s *stream) {
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	s.uploading, s.waiting = true, true
+	if !s.listed {
+		s.listed = true
+		c.waiters = append(c.waiters, s)
+	}
+}
+
+// wakeLocked wakes all uploads that wait: one of the things that they wait for
+// has come. Who finds too little waits again.
+func (c *Conn) wakeLocked() {
+	for _, s := range c.waiters {
+		s.listed = false
+		s.resume()
+	}
+	clear(c.waiters)
+	c.waiters = c.waiters[:0]
+}
+
+// resume wakes the upload of s if it waits.
+func (s *stream) resume() {
+	if s.waiting {
+		s.waiting = false
+		s.signal()
+	}
+}
+
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // a wake-up is on its way already
+	}
+}
