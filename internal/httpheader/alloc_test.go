@@ -1,0 +1,72 @@
+//go:build !race
+
+package httpheader
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+)
+
+func TestTheHotPathAllocatesNothing(t *testing.T) {
+	raw := []byte(adHead)
+	device := []byte(head("X-Forwarded-For: [2001:db8::1]:80, 192.0.2.1", "X-Device-IP: 2001:db8::1", "X-Real-IP: 192.0.2.1", "Forwarded: for=192.0.2.1",
+		"Connection: X-Hop, close", "X-Hop: 1", "Cookie: a=b", "User-Agent: phone", "X-Device-User-Agent: tv", "X-Openrtb-Version: 2.5"))
+	f := RequestFields{TimeoutName: "X-Adbuffer-Timeout-Ms"}
+	var id Identity
+	dst := make([]byte, 0, 4096)
+	peer := netip.MustParseAddr("::ffff:10.0.0.1")
+	simple := NewPolicy(PolicyOptions{})
+	full := NewPolicy(PolicyOptions{
+		Pass: []string{"Cookie"}, Remove: []string{"X-Internal"}, Set: []NameValue{{"X-Openrtb-Version", "2.6"}}, Identity: Both,
+	})
+	lines := []byte(adAnswer + "Connection: X-Hop\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\n")
+	var h fasthttp.ResponseHeader
+	simple.CopyResponse(&h, 200, lines) // h keeps the memory it grows
+
+	for _, tt := range []struct {
+		name string
+		run  func()
+	}{
+		{"a common request", func() {
+			if err := f.Scan(raw); err != nil {
+				t.Fatal(err)
+			}
+			id.Resolve(&f, loopback, true, private, false)
+			dst = simple.AppendRequest(dst[:0], &f, &id)
+			f.Reset()
+		}},
+		{"a request with everything", func() {
+			if err := f.Scan(device); err != nil {
+				t.Fatal(err)
+			}
+			id.Resolve(&f, peer, true, private, true)
+			dst = full.AppendRequest(dst[:0], &f, &id)
+			if v, ok := f.Lookup("X-Hop"); !ok || len(v) != 1 {
+				t.Fatal("X-Hop is gone")
+			}
+		}},
+		{"an answer", func() {
+			h.Reset()
+			simple.CopyResponse(&h, 200, lines)
+		}},
+		{"our own answer", func() {
+			h.Reset()
+			AddDate(&h)
+		}},
+		{"reading lines", func() {
+			n := 0
+			for name, value := range Lines(lines) {
+				n += len(name) + len(value)
+			}
+			if _, ok := Find(lines, "vary"); !ok || n == 0 {
+				t.Fatal("no lines")
+			}
+		}},
+	} {
+		if allocs := testing.AllocsPerRun(1000, tt.run); allocs > 0 {
+			t.Errorf("%s: %v allocations", tt.name, allocs)
+		}
+	}
+}

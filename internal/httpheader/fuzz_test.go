@@ -1,0 +1,233 @@
+package httpheader
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/valyala/fasthttp"
+)
+
+var fuzzPolicies = []*Policy{
+	NewPolicy(PolicyOptions{}),
+	NewPolicy(PolicyOptions{Identity: Both, Pass: []string{"Cookie", "Authorization", "Proxy-Authorization"}}),
+	NewPolicy(PolicyOptions{Identity: XDevice, Remove: []string{"X-Internal"}, Set: []NameValue{{"Accept-Encoding", "identity"}}}),
+	NewPolicy(PolicyOptions{Identity: None}),
+}
+
+// hopByHop is what no block may hold, by canonical name.
+var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
+	"Content-Length", "Host", "Http2-Settings"}
+
+// FuzzScan checks that what Scan accepts means the same to everyone, and that only what may cross does.
+func FuzzScan(f *testing.F) {
+	f.Add(adHead, false)
+	f.Add(head(allIdentity...), false)
+	f.Add(head("X-A:1", "X-B: \t2 ", "Connection: X-A, close", "Cookie: a=b", "X_Forwarded_For: 192.0.2.1"), false)
+	f.Add(head("Content-Length: 3", "X-Internal: 1", "accept-encoding: gzip"), true)
+	f.Add(head("Transfer-Encoding: chunked"), false)
+	f.Add(head("Transfer-Encoding: chunked", "Content-Length: 3"), false)
+	f.Add(head("Foo Bar: 1"), false)
+	f.Add(head("X-A: 1\r\n 2"), false)
+	f.Add("Host: a\n\r\n", false)
+	f.Add("\r\n", true)
+	f.Add("", true)
+	f.Fuzz(func(t *testing.T, raw string, truncate bool) {
+		fields := RequestFields{HTTP10: true}
+		if fields.Scan([]byte(raw)) != nil {
+			return
+		}
+		if raw == "" {
+			raw = "\r\n"
+		}
+		rebuilt := sameToEveryone(t, &fields, raw)
+
+		again := RequestFields{HTTP10: true}
+		if err := again.Scan([]byte(rebuilt)); err != nil {
+			t.Fatalf("rebuilt as %q: %v", rebuilt, err)
+		}
+		same := cmp.Comparer(func(a, b Field) bool {
+			return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.kind == b.kind && a.named == b.named
+		})
+		if diff := cmp.Diff(fields.fields, again.fields, same); diff != "" {
+			t.Fatalf("rebuilt as %q (-before +after):\n%s", rebuilt, diff)
+		}
+
+		var id Identity
+		for _, trusted := range []bool{false, true} {
+			id.Resolve(&fields, netip.MustParseAddr("10.0.0.1"), trusted, private, truncate)
+			for i, p := range fuzzPolicies {
+				checkBlock(t, p.AppendRequest(nil, &fields, &id), fields.options[:fields.nOptions], i > 0)
+			}
+			// Without leave of their own, copied lines and appended ones come to the same.
+			one := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &fields, &id)))
+			id.Resolve(&again, netip.MustParseAddr("10.0.0.1"), trusted, private, truncate)
+			two := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &again, &id)))
+			if diff := cmp.Diff(one, two); diff != "" {
+				t.Fatalf("copied and rebuilt lines differ:\n%s", diff)
+			}
+		}
+	})
+}
+
+// sameToEveryone checks that fasthttp and net/http, where they accept the block too, read the same framing
+// and host out of it. It returns the block with every line in the form "Name: value".
+func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string) {
+	for i := range f.Fields() {
+		field := &f.Fields()[i]
+		if !isToken(string(field.Name)) || bytes.ContainsAny(field.Value, "\r\n\x00") || !bytes.Equal(trim(field.Value), field.Value) {
+			t.Fatalf("accepted field %q: %q", field.Name, field.Value)
+		}
+		rebuilt += string(field.Name) + ": " + string(field.Value) + "\r\n"
+	}
+
+	request := "POST / HTTP/1.1\r\n" + raw
+	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request))); err == nil {
+		chunked := slices.Equal(r.TransferEncoding, []string{"chunked"})
+		length := max(f.ContentLength(), 0)
+		if f.Chunked() {
+			length = -1
+		}
+		if chunked != f.Chunked() || r.ContentLength != length || r.Host != string(f.Host()) {
+			t.Fatalf("net/http reads Host %q, Content-Length %d, chunked %v; we read %q, %d, %v",
+				r.Host, r.ContentLength, chunked, f.Host(), length, f.Chunked())
+		}
+	}
+	var h fasthttp.RequestHeader
+	if err := h.Read(bufio.NewReader(strings.NewReader(request))); err == nil {
+		length := int(f.ContentLength())
+		switch {
+		case f.Chunked():
+			length = -1
+		case length < 0:
+			length = 0 // what fasthttp makes of a POST without a length
+		}
+		if max(h.ContentLength(), -1) != length && !(h.ContentLength() == -2 && length == 0) || string(h.Host()) != string(f.Host()) {
+			t.Fatalf("fasthttp reads Host %q, Content-Length %d; we read %q, %d", h.Host(), h.ContentLength(), f.Host(), length)
+		}
+	}
+	return rebuilt + "\r\n"
+}
+
+// checkBlock checks that block is lines and that nothing among them was bound to stay behind.
+func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
+	t.Helper()
+	for line := range blockLines(block) {
+		if strings.ContainsAny(line, "\r\n\x00") {
+			t.Fatalf("line %q", line)
+		}
+		name, _, found := strings.Cut(line, ": ")
+		if !found || !isToken(name) {
+			t.Fatalf("line %q", line)
+		}
+		canonical := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		if slices.Contains(hopByHop, canonical) || strings.HasPrefix(canonical, "X-Adbuffer-") {
+			t.Fatalf("%q crosses", line)
+		}
+		if !guardedToo && (canonical == "Cookie" || canonical == "Authorization" || strings.HasPrefix(canonical, "Proxy-")) {
+			t.Fatalf("%q crosses unasked", line)
+		}
+		if strings.HasPrefix(canonical, "X-Forwarded-For") || strings.HasPrefix(canonical, "X-Device-") || canonical == "Accept-Encoding" {
+			continue // ours
+		}
+		for _, option := range named {
+			if strings.EqualFold(name, string(option)) {
+				t.Fatalf("%q crosses although Connection names it", line)
+			}
+		}
+	}
+}
+
+// blockLines returns the lines of block without Next's help.
+func blockLines(block []byte) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for rest := string(block); rest != ""; {
+			var line string
+			var found bool
+			if line, rest, found = strings.Cut(rest, "\r\n"); !found {
+				yield(line + " without an end\n")
+				return
+			}
+			if !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// FuzzTruncate checks that under truncate no whole address leaves in any identity field, and that what leaves
+// as X-Forwarded-For is addresses and nothing else.
+func FuzzTruncate(f *testing.F) {
+	for _, line := range allIdentity {
+		name, value, _ := strings.Cut(line, ": ")
+		f.Add(name, value)
+	}
+	f.Add("Forwarded", `for="[2001:db8:cafe:1234::17]:4711";by=203.0.113.43, for=_x;ext="1.2.3.4"`)
+	f.Add("X-Forwarded-For", "[2001:db8:2:0::1]:443, ::ffff:1.2.3.4,, 1.2.3.4:80, junk")
+	f.Add("X-Device-Mixed", "1.2.3.4, tv")
+	policy := NewPolicy(PolicyOptions{Identity: Both})
+	f.Fuzz(func(t *testing.T, name, value string) {
+		var fields RequestFields
+		if fields.Scan([]byte(head(name+": "+value))) != nil || len(fields.Fields()) != 2 {
+			return
+		}
+		k := fields.Fields()[1].kind
+		if k == ordinary || k == never || k == guarded || k == deviceUserAgent {
+			return
+		}
+		var id Identity
+		id.Resolve(&fields, netip.MustParseAddr("10.0.0.77"), true, private, true)
+		for line := range blockLines(policy.AppendRequest(nil, &fields, &id)) {
+			field, list, _ := strings.Cut(line, ": ")
+			inList := strings.EqualFold(field, "X-Forwarded-For") || field == "X-Device-IP"
+			split := func(r rune) bool { return strings.ContainsRune(`,;= "`, r) }
+			if k == forwardedOther || k == deviceOther {
+				split = func(r rune) bool { return r == ',' }
+			}
+			if host := strings.Contains(strings.ToLower(list), "host=") || strings.Contains(strings.ToLower(list), "proto="); host {
+				continue
+			}
+			for _, part := range strings.FieldsFunc(list, split) {
+				addr, ok := parseAddr([]byte(part))
+				if inList && !ok && strings.TrimSpace(part) != "" {
+					t.Fatalf("%q holds %q, which is no address", line, part)
+				}
+				if ok && addr != shorten(addr) {
+					t.Fatalf("%s: %s leaves as %q with the whole address %v", name, value, line, addr)
+				}
+			}
+		}
+	})
+}
+
+// FuzzCopyResponse checks that nothing hop-by-hop or guarded comes back from an SSP, whatever its lines are.
+func FuzzCopyResponse(f *testing.F) {
+	f.Add(adAnswer)
+	f.Add("Connection: X-A, close\r\nX-A: 1\r\nSet-Cookie: a=b\r\nD~te: 1\r\ndate: 2\r\n")
+	f.Add("X-A: 1\r\nConnection: \r\n\r\nX-B:2\r\n")
+	f.Fuzz(func(t *testing.T, lines string) {
+		var h fasthttp.ResponseHeader
+		NewPolicy(PolicyOptions{}).CopyResponse(&h, 200, []byte(lines))
+		dates := 0
+		for name, value := range h.All() {
+			if bytes.ContainsAny(name, "\r\n") || bytes.ContainsAny(value, "\r\n") {
+				t.Fatalf("%q: %q", name, value)
+			}
+			canonical := http.CanonicalHeaderKey(strings.ReplaceAll(string(name), "_", "-"))
+			if slices.Contains(hopByHop, canonical) || strings.HasPrefix(canonical, "X-Adbuffer-") || strings.HasPrefix(canonical, "Set-Cookie") {
+				t.Fatalf("%q crosses from %q", name, lines)
+			}
+			if canonical == "Date" {
+				dates++
+			}
+		}
+		if dates != 1 {
+			t.Fatalf("%d Dates from %q: %q", dates, lines, h.String())
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package httpheader
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/valyala/fasthttp"
+)
+
+// serve runs s on a real socket until the test ends.
+func serve(t *testing.T, s *fasthttp.Server) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		if err := s.Shutdown(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// exchange sends raw and returns all that comes back until the server closes.
+func exchange(t *testing.T, addr, raw string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatalf("%q: %v after %q", raw, err, answer)
+	}
+	return string(answer)
+}
+
+// answered returns the head, line by line and without its last field (the server's Connection: close), and
+// the body that a client of our server sees when an SSP answers with the given status, lines and body.
+func answered(t *testing.T, p *Policy, status int, body string, lines ...string) (head []string, _ string) {
+	t.Helper()
+	addr := serve(t, &fasthttp.Server{
+		NoDefaultDate:                 true,
+		NoDefaultServerHeader:         true,
+		DisableHeaderNamesNormalizing: true,
+		Handler: func(ctx *fasthttp.RequestCtx) {
+			p.CopyResponse(&ctx.Response.Header, status, []byte(strings.Join(append(lines, ""), "\r\n")))
+			ctx.Response.SetBodyString(body)
+		},
+	})
+	answer := exchange(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	top, rest, found := strings.Cut(answer, "\r\n\r\n")
+	top, ended := strings.CutSuffix(top, "\r\nConnection: close")
+	if !found || !ended {
+		t.Fatalf("answer is %q", answer)
+	}
+	return strings.Split(top, "\r\n"), rest
+}
+
+const someDate = "Date: Mon, 01 Jan 2001 00:00:00 GMT"
+
+func TestAnswersKeepTheirEndToEndFields(t *testing.T) {
+	got, body := answered(t, NewPolicy(PolicyOptions{}), 200, "{}",
+		"server: openx/1", someDate, "content-TYPE: application/json", "Content-Length: 999", "x-lower-case: 1", "X-UPPER: 2",
+		"content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty:", "Location: /there", "Retry-After: 3", "x_a: 4")
+	want := []string{"HTTP/1.1 200 OK", "Server: openx/1", "Content-Type: application/json", "Content-Encoding: gzip", "Content-Length: 2",
+		someDate, "x-lower-case: 1", "X-UPPER: 2", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty: ", "Location: /there", "Retry-After: 3", "x_a: 4"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+	if body != "{}" {
+		t.Errorf("body is %q", body)
+	}
+}
+
+func TestAnswersLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
+	left := []string{"Connection: close, X-Hop", "connection: x-more,, date", "Keep-Alive: timeout=5", "Proxy-Connection: close", "TE: trailers",
+		"Trailer: X-A", "Transfer-Encoding: chunked", "Upgrade: h2c", "Content-Length: 5", "X-Adbuffer-Source: ssp/evil", "x_adbuffer_source: a",
+		"X-Hop: 1", "X-MORE: 2", someDate,
+		"Set-Cookie: a=b", "set-cookie2: c=d", "Alt-Svc: h3=\":443\"", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Proxy-Authenticate: Basic"}
+	got, _ := answered(t, NewPolicy(PolicyOptions{}), 404, "", append(left, "X-A: 1")...)
+	if len(got) != 4 || got[0] != "HTTP/1.1 404 Not Found" || got[1] != "Content-Length: 0" || got[2] != "X-A: 1" {
+		t.Fatalf("head is %q", got)
+	}
+	date, found := strings.CutPrefix(got[3], "Date: ")
+	if _, err := http.ParseTime(date); !found || err != nil || got[3] == someDate {
+		t.Errorf("an answer whose Date is hop-by-hop gets %q", got[3])
+	}
+}
+
+func TestAnswersKeepWhatIsPassed(t *testing.T) {
+	p := NewPolicy(PolicyOptions{Pass: []string{"SET-Cookie", "Alt-Svc", "strict-transport-security", "Clear-Site-Data"}})
+	got, _ := answered(t, p, 200, "", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear", "Set-Cookie: ,;",
+		"Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x")
+	want := []string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "alt-svc: clear", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"",
+		"Set-Cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "Set-Cookie: ,;"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnswersWithoutContentTypeGetNone(t *testing.T) {
+	got, body := answered(t, NewPolicy(PolicyOptions{}), 200, "<VAST/>", someDate)
+	want := []string{"HTTP/1.1 200 OK", "Content-Length: 7", someDate}
+	if diff := cmp.Diff(want, got); diff != "" || body != "<VAST/>" {
+		t.Errorf("body %q, head (-want +got):\n%s", body, diff)
+	}
+}
+
+func TestStatusesCross(t *testing.T) {
+	for status, line := range map[int]string{204: "HTTP/1.1 204 No Content", 302: "HTTP/1.1 302 Found", 304: "HTTP/1.1 304 Not Modified",
+		429: "HTTP/1.1 429 Too Many Requests", 500: "HTTP/1.1 500 Internal Server Error", 599: "HTTP/1.1 599 Unknown Status Code"} {
+		got, body := answered(t, NewPolicy(PolicyOptions{}), status, "", someDate, "Location: /a")
+		if got[0] != line || body != "" {
+			t.Errorf("status %d: %q, body %q", status, got, body)
+		}
+		if last := got[len(got)-1]; last != "Location: /a" {
+			t.Errorf("status %d ends with %q", status, last)
+		}
+	}
+}
+
+func TestTheFirstDateOfTwoIsKept(t *testing.T) {
+	got, _ := answered(t, NewPolicy(PolicyOptions{}), 200, "", "date: Mon, 01 Jan 2001 00:00:00 GMT", "Date: Tue, 02 Jan 2001 00:00:00 GMT", "D~te: x")
+	if diff := cmp.Diff([]string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "D~te: x"}, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+}
+
+func TestTooManyConnectionFieldsCloseTheGate(t *testing.T) {
+	var lines []string
+	for range maxConnectionLines + 1 {
+		lines = append(lines, "Connection: X-A")
+	}
+	got, _ := answered(t, NewPolicy(PolicyOptions{}), 200, "", append(lines, "X-B: 1")...)
+	if len(got) != 3 || !strings.HasPrefix(got[2], "Date: ") || strings.Contains(strings.Join(got, ""), "X-B") {
+		t.Errorf("head is %q", got)
+	}
+	lines = lines[1:]
+	for range 10 {
+		lines = append(lines, "Connection: keep-alive", "Connection: Close")
+	}
+	got, _ = answered(t, NewPolicy(PolicyOptions{}), 200, "", append(lines, someDate, "X-A: 0", "X-B: 1")...)
+	if diff := cmp.Diff([]string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "X-B: 1"}, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+}
+
+func TestAServerThatAddsDatesSendsOne(t *testing.T) {
+	addr := serve(t, &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+		NewPolicy(PolicyOptions{}).CopyResponse(&ctx.Response.Header, 200, []byte("date: Mon, 01 Jan 2001 00:00:00 GMT\r\n"))
+	}})
+	answer := exchange(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if n := strings.Count(strings.ToLower(answer), "\r\ndate: "); n != 1 {
+		t.Errorf("%d Dates in %q", n, answer)
+	}
+}
+
+func TestAddDateIsNow(t *testing.T) {
+	var h fasthttp.ResponseHeader
+	before := time.Now().Truncate(time.Second)
+	AddDate(&h)
+	date, err := http.ParseTime(string(h.Peek("Date")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if date.Before(before) || date.After(time.Now()) {
+		t.Errorf("Date is %v, now is %v", date, time.Now())
+	}
+}
+
+func TestCopyResponseStopsAtALineThatIsNone(t *testing.T) {
+	for _, lines := range []string{"X-A: 1\r\nnonsense\r\nX-B: 2\r\n", "X-A: 1\r\nX-B", "X-A: 1\r\n: 2\r\n", "X-A: 1\r\nConnection"} {
+		var h fasthttp.ResponseHeader
+		NewPolicy(PolicyOptions{}).CopyResponse(&h, 200, []byte(lines))
+		if string(h.Peek("X-A")) != "1" || h.Peek("X-B") != nil {
+			t.Errorf("%q becomes %q", lines, h.String())
+		}
+	}
+}
+
+// fasthttp joins folded lines, takes LF for CRLF and lets blanks into names. RawHeaders must still show what
+// came, or Scan is blind.
+func TestScanSeesWhatFasthttpAccepts(t *testing.T) {
+	addr := serve(t, &fasthttp.Server{
+		DisableHeaderNamesNormalizing: true,
+		Handler: func(ctx *fasthttp.RequestCtx) {
+			f := RequestFields{HTTP10: !ctx.Request.Header.IsHTTP11()}
+			ctx.SetStatusCode(204)
+			if err := f.Scan(ctx.Request.Header.RawHeaders()); err != nil {
+				ctx.Error(err.Error(), 400)
+			}
+			ctx.SetConnectionClose()
+		},
+	})
+	for raw, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: a\r\nfoo-BAR: 1\r\n\r\n":                                                "204",
+		"GET / HTTP/1.0\r\n\r\n":                                                                         "204",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n":                      "204",
+		"GET / HTTP/1.1\r\nHost: a\r\nFoo Bar: 1\r\n\r\n":                                                "blank in or after the name",
+		"GET / HTTP/1.1\r\nHost: a\nX-A: 1\r\n\r\n":                                                      "LF without CR",
+		"GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\n\r\n\r\n":                                                  "LF without CR",
+		"GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n  2\r\n\r\n":                                             "obs-fold",
+		"GET / HTTP/1.1\r\nHost: a\r\nX-B: 0\r\nX-A: 1\r\n\t2\r\n 3\r\nX-C: 4\r\n\r\n":                   "obs-fold",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n":                  "obs-fold",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: identity\r\n\r\nabc":      "only chunked",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n":                              "only chunked",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "Content-Length and Transfer-Encoding together",
+	} {
+		if answer := exchange(t, addr, raw); !strings.Contains(answer, want) {
+			t.Errorf("%q is answered %q, want %q", raw, answer, want)
+		}
+	}
+}
