@@ -33,6 +33,9 @@ func schema(t *testing.T) *jsonschema.Schema {
 			if t == durationType {
 				return &jsonschema.Schema{Type: "string", Pattern: durationPattern}
 			}
+			if isText(t) {
+				return &jsonschema.Schema{Type: "string"}
+			}
 			return nil
 		},
 	}
@@ -110,6 +113,40 @@ func TestSchemaFileIsFresh(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Error("config/adbuffer.schema.json is not what the types and comments say; run go generate ./internal/config")
+	}
+}
+
+func TestSchemaAcceptsWhatLoadsAndRefusesWrongTypes(t *testing.T) {
+	s := schema(t)
+	files, err := filepath.Glob(filepath.Join(configDir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string][]byte{file: data, file + ", effective": mustLoad(t, file).YAML()} {
+			if err := schemaAccepts(s, text); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for _, name := range []string{
+		"invalid-unknown-key", "invalid-unknown-key-in-wrong-place", "invalid-list-for-section", "invalid-mapping-for-list",
+		"invalid-value-for-section", "invalid-mapping-for-value", "invalid-value-for-list", "invalid-timeout-without-unit",
+		"invalid-timeout-with-unknown-unit", "invalid-size-with-unit", "invalid-fraction-for-whole-number",
+		"invalid-number-for-boolean", "invalid-number-for-text", "invalid-out-of-range", "invalid-unknown-word",
+		"invalid-ssp-without-name-or-endpoints", "invalid-route-unknown-word", "invalid-no-ssp",
+	} {
+		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if schemaAccepts(s, data) == nil {
+			t.Errorf("the schema accepts testdata/%s.yaml", name)
+		}
 	}
 }
 
