@@ -13,7 +13,7 @@ func Next(block []byte) (name, value, rest []byte) {
 		return nil, nil, nil
 	}
 	cr := bytes.IndexByte(block[colon:], '\r') + colon
-	if cr < colon || cr+2 > len(block) {
+	if cr < colon || cr+2 > len(block) || block[cr+1] != '\n' {
 		return nil, nil, nil
 	}
 	return block[:colon], trim(block[colon+1 : cr]), block[cr+2:]
