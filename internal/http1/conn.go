@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/histogram"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -35,6 +36,14 @@ type Options struct {
 	// Linger is for how long an abandoned answer may still be read to its end,
 	// so that the connection can be used again. Zero closes it at once.
 	Linger time.Duration
+	// Depth is how many exchanges a pipelined connection carries at once. It is
+	// at least 1, and means nothing to an exclusive one.
+	Depth int
+	// HeadWait, where not nil, observes for each answer on a pipelined
+	// connection how long its request stood behind others: from Times.Lent
+	// until the answer in front of it was whole, 0 where there was none. It is
+	// the most by which pipelining can have delayed that answer.
+	HeadWait *histogram.Histogram
 
 	readers sync.Pool // *bufio.Reader of MaxResponseHeaderBytes
 }
@@ -47,6 +56,7 @@ type Options struct {
 type Conn struct {
 	net   net.Conn     // sock itself, or TLS on top of it
 	sock  *socket.Conn // what net stands on
+	tls   *plaintext   // reads from net; nil on cleartext
 	owner upstream.Owner
 	opts  *Options
 
@@ -62,10 +72,14 @@ var _ upstream.Conn = (*Conn)(nil)
 // New returns a connection on c, which is sock or a TLS connection on it, and
 // which Close closes.
 func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Conn {
-	return &Conn{
+	conn := &Conn{
 		net: c, sock: sock, owner: owner, opts: opts,
 		answer: answerReader{maxHead: opts.MaxResponseHeaderBytes, maxBody: opts.MaxResponseBytes},
 	}
+	if c != net.Conn(sock) {
+		conn.tls = &plaintext{from: c}
+	}
+	return conn
 }
 
 // Protocol returns upstream.HTTP1.
@@ -101,31 +115,19 @@ func (c *Conn) Close(r upstream.CloseReason) {
 // session tickets or a key update, which TLS takes in; what is left after that
 // is unsolicited.
 func (c *Conn) Idle() bool {
-	switch c.sock.Peek() {
+	state := c.sock.Peek()
+	if c.tls != nil && (state == socket.Readable || state == socket.Quiet && c.tls.full) {
+		state = c.tls.peek(c.sock)
+	}
+	switch state {
 	case socket.Quiet:
 		return true
-	case socket.Ended:
-		c.Close(upstream.ClosedByPeer)
-		return false
-	}
-	if c.net == net.Conn(c.sock) {
+	case socket.Readable:
 		c.Close(upstream.ClosedUnsolicited)
-		return false
-	}
-	c.sock.SetNonblocking(true)
-	var one [1]byte
-	n, err := c.net.Read(one[:])
-	c.sock.SetNonblocking(false)
-	switch {
-	case n > 0:
-		c.Close(upstream.ClosedUnsolicited)
-		return false
-	case socket.WouldBlock(err):
-		return true
 	default:
 		c.Close(upstream.ClosedByPeer)
-		return false
 	}
+	return false
 }
 
 // Do implements upstream.Conn. The caller's goroutine writes and reads.
@@ -183,7 +185,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	// Costs nothing when nobody else is ready.
 	runtime.Gosched()
 
-	c.br = c.opts.acquireReader(c.net)
+	c.br = c.opts.acquireReader(c.source())
 	c.answer.start(ex.Request.Method)
 	err := c.answer.read(c.br, ex)
 	switch {
@@ -194,6 +196,14 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	default:
 		return answerError(err, c.answer.began(c.br), c.reused)
 	}
+}
+
+// source is where answers are read from.
+func (c *Conn) source() io.Reader {
+	if c.tls != nil {
+		return c.tls
+	}
+	return c.net
 }
 
 // write sends the request, in one write where head and body fit into a buffer.

@@ -12,7 +12,8 @@ type State uint8
 const (
 	// Quiet: the socket is open and nothing has come.
 	Quiet State = iota
-	// Readable: bytes have come that nobody has read.
+	// Readable: bytes have come that nobody has read, or a TLS record has been
+	// read in part.
 	Readable
 	// Ended: the peer has closed, or the socket has failed or is closed.
 	Ended
@@ -25,7 +26,7 @@ const (
 // cannot block: 60 % of what it costs through RawConn.Read (BenchmarkPeek).
 // Deadlines do not matter to it.
 func (c *Conn) Peek() State {
-	if c.records != nil && c.records.r < c.records.w {
+	if c.MidRecord() {
 		return Readable
 	}
 	if c.raw == nil {

@@ -70,6 +70,10 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 	return n, nil
 }
 
+// between reports whether all that was read has been handed over, and ended
+// with a record.
+func (r *records) between() bool { return r.r == r.w && r.left == 0 && r.nhead == 0 }
+
 func (r *records) release() {
 	b := r.buf
 	r.buf, r.r, r.w = nil, 0, 0
@@ -79,3 +83,7 @@ func (r *records) release() {
 // Records makes c hand over what it reads record by record, for a TLS
 // connection on top of it. It must be called before the first Read.
 func (c *Conn) Records() { c.records = new(records) }
+
+// MidRecord reports whether a part of a TLS record was read whose end has not
+// been handed over. It must not run at the same time as a Read.
+func (c *Conn) MidRecord() bool { return c.records != nil && !c.records.between() }

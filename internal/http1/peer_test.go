@@ -1,0 +1,367 @@
+package http1
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds every wait of these tests: far more than any of them takes.
+const patience = 20 * time.Second
+
+// peer is the other end of one connection, which speaks as the test tells it,
+// from the test's goroutine.
+type peer struct {
+	tb   testing.TB
+	tcp  net.Conn
+	conn net.Conn // tcp, or TLS on it
+	in   *bufio.Reader
+}
+
+// request reads one request whole and returns it.
+func (p *peer) request() string {
+	p.tb.Helper()
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	var b strings.Builder
+	length := 0
+	for {
+		line, err := p.in.ReadString('\n')
+		if err != nil {
+			p.tb.Fatalf("peer: reading a request: %v after %q", err, b.String()+line)
+		}
+		b.WriteString(line)
+		if v, ok := strings.CutPrefix(line, "Content-Length: "); ok {
+			length, _ = strconv.Atoi(strings.TrimSpace(v))
+		}
+		if line == "\r\n" {
+			break
+		}
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(p.in, body); err != nil {
+		p.tb.Fatalf("peer: reading a request's body: %v", err)
+	}
+	return b.String() + string(body)
+}
+
+func (p *peer) send(s string) {
+	p.tb.Helper()
+	p.conn.SetWriteDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(p.conn, s); err != nil {
+		p.tb.Fatalf("peer: sending %q: %v", s, err)
+	}
+}
+
+// sendTogether sends what write writes to the connection, be it several TLS
+// records, in one segment.
+func (p *peer) sendTogether(parts ...string) {
+	p.tb.Helper()
+	c := p.tcp.(*corkable)
+	c.cork()
+	for _, s := range parts {
+		p.send(s)
+	}
+	c.uncork()
+}
+
+func (p *peer) close() { p.conn.Close() }
+
+// reset closes the connection with a RST.
+func (p *peer) reset() {
+	p.tcp.(*corkable).Conn.(*net.TCPConn).SetLinger(0)
+	p.tcp.Close()
+}
+
+// wantClosed waits until the other side has closed, and says what it sent
+// before that.
+func (p *peer) wantClosed() string {
+	p.tb.Helper()
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	b, err := io.ReadAll(p.in)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.tb.Fatalf("peer: the connection was not closed; it sent %q", b)
+	}
+	return string(b)
+}
+
+// corkable can hold back what is written to it.
+type corkable struct {
+	net.Conn
+	held   []byte
+	corked bool
+}
+
+func (c *corkable) Write(b []byte) (int, error) {
+	if c.corked {
+		c.held = append(c.held, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *corkable) cork() { c.corked = true }
+func (c *corkable) uncork() {
+	c.corked = false
+	c.Conn.Write(c.held)
+	c.held = nil
+}
+
+// recorder is an Owner that counts.
+type recorder struct {
+	mu      sync.Mutex
+	freed   int
+	changed int
+	event   chan struct{} // one for each call
+}
+
+func newRecorder() *recorder { return &recorder{event: make(chan struct{}, 1<<16)} }
+
+func (r *recorder) Freed(held time.Duration) {
+	if held < 0 || held > time.Hour {
+		panic("a place was in use for " + held.String())
+	}
+	r.mu.Lock()
+	r.freed++
+	r.mu.Unlock()
+	r.event <- struct{}{}
+}
+
+func (r *recorder) Changed() {
+	r.mu.Lock()
+	r.changed++
+	r.mu.Unlock()
+	r.event <- struct{}{}
+}
+
+func (r *recorder) counts() (freed, changed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.freed, r.changed
+}
+
+// await waits for what until is true of the calls so far.
+func (r *recorder) await(tb testing.TB, what string, until func(freed, changed int) bool) {
+	tb.Helper()
+	limit := time.After(patience)
+	for {
+		if until(r.counts()) {
+			return
+		}
+		select {
+		case <-r.event:
+		case <-limit:
+			freed, changed := r.counts()
+			tb.Fatalf("waited in vain for %s; Freed %d, Changed %d", what, freed, changed)
+		}
+	}
+}
+
+func (r *recorder) awaitFreed(tb testing.TB, n int) {
+	tb.Helper()
+	r.await(tb, "Freed", func(freed, _ int) bool { return freed >= n })
+	if freed, _ := r.counts(); freed != n {
+		tb.Fatalf("Freed was called %d times, want %d", freed, n)
+	}
+}
+
+// testOptions are limits that nothing meets by accident.
+func testOptions() *Options {
+	return &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: patience, Depth: 8}
+}
+
+// transport is what a connection stands on.
+type transport bool
+
+const (
+	plain   transport = false
+	overTLS transport = true
+)
+
+func (tr transport) String() string {
+	if tr == overTLS {
+		return "tls"
+	}
+	return "plain"
+}
+
+// transports are those that tests run over.
+var transports = []transport{plain, overTLS}
+
+// connect returns both ends of a new loopback connection; ours as a dialer
+// would make it.
+func connect(tb testing.TB, tr transport) (ours net.Conn, sock *socket.Conn, p *peer) {
+	tb.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer ln.Close()
+	raw, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	accepted, err := ln.Accept()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sock = socket.New(raw)
+	p = &peer{tb: tb, tcp: &corkable{Conn: accepted}}
+	p.conn, ours = p.tcp, sock
+	if tr == overTLS {
+		sock.Records()
+		client := tls.Client(sock, clientTLS())
+		server := tls.Server(p.tcp, serverTLS())
+		p.conn, ours = server, client
+		done := make(chan error, 1)
+		go func() { done <- server.Handshake() }()
+		if err := client.Handshake(); err != nil {
+			tb.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			tb.Fatal(err)
+		}
+	}
+	p.in = bufio.NewReader(p.conn)
+	tb.Cleanup(func() {
+		p.tcp.Close()
+		ours.Close()
+	})
+	return ours, sock, p
+}
+
+// dial returns an exclusive connection and its peer.
+func dial(tb testing.TB, tr transport, opts *Options) (*Conn, *peer, *recorder) {
+	tb.Helper()
+	c, sock, p := connect(tb, tr)
+	owner := newRecorder()
+	conn := New(c, sock, owner, opts)
+	tb.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	return conn, p, owner
+}
+
+// newExchange returns a GET with much time; the test's end releases it.
+func newExchange(tb testing.TB) *upstream.Exchange {
+	ex := upstream.AcquireExchange()
+	ex.Request = upstream.Request{
+		Method: upstream.GET, Scheme: "http", Authority: []byte("ssp.example"), Target: []byte("/bid?slot=top"),
+		Fields: []byte("Accept: */*\r\n"),
+	}
+	ex.Times.Lent = time.Now()
+	ex.Deadline = ex.Times.Lent.Add(patience)
+	return ex
+}
+
+// start runs an exchange on conn in a goroutine, and returns where its error
+// will be.
+func start(conn upstream.Conn, ex *upstream.Exchange) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- conn.Do(ex) }()
+	return done
+}
+
+// wait waits for the end of an exchange.
+func wait(tb testing.TB, done <-chan error) error {
+	tb.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		tb.Fatal("the exchange did not end")
+		return nil
+	}
+}
+
+// wantAnswer checks that the exchange ended well, with body.
+func wantAnswer(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("the exchange failed: %v", err)
+	}
+	if ex.Answer.Status != status || string(ex.Answer.Body) != body {
+		tb.Fatalf("answer %d %.100q, want %d %.100q", ex.Answer.Status, ex.Answer.Body, status, body)
+	}
+	for name, at := range map[string]time.Time{"FirstByte": ex.Times.FirstByte, "Done": ex.Times.Done} {
+		if at.Before(ex.Times.Lent) {
+			tb.Fatalf("Times.%s %v is before Times.Lent %v", name, at, ex.Times.Lent)
+		}
+	}
+}
+
+// wantError checks what an exchange failed with.
+func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
+	tb.Helper()
+	e, ok := err.(*upstream.Error)
+	if !ok || e.Outcome != outcome || e.Progress != progress || e.Stale != stale {
+		tb.Fatalf("error %v (%+v), want outcome %v, progress %d, stale %v", err, err, outcome, progress, stale)
+	}
+}
+
+// wantReason checks whether, and why, a connection takes no more requests.
+func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) {
+	tb.Helper()
+	if got := conn.CloseReason(); got != reason {
+		tb.Fatalf("close reason %q, want %q", got, reason)
+	}
+	if places := conn.Places(); (places > 0) != (reason == upstream.NotClosed) {
+		tb.Fatalf("%d places with close reason %q", places, reason)
+	}
+}
+
+// answer returns a 200 with a body of fixed length.
+func answer(body string) string {
+	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}
+
+var certificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"ssp.example"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+})
+
+// serverTLS makes one record of each write of up to 16 KB.
+func serverTLS() *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{certificate()}, DynamicRecordSizingDisabled: true}
+}
+
+func clientTLS() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate().Leaf)
+	// With a session cache the client takes tickets, as a dialer's does.
+	return &tls.Config{ServerName: "ssp.example", RootCAs: roots, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
+}
