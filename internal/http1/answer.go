@@ -95,7 +95,8 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 	if !a.discard {
 		fields = ex.Answer.Fields[:0]
 	}
-	b, _ := br.Peek(br.Buffered())
+	// No more than a head may take: what lies behind must not decide anything.
+	b, _ := br.Peek(min(br.Buffered(), a.maxHead))
 	n, fields, err := parseHead(b, &a.head, fields)
 	switch {
 	case err != nil:
@@ -111,13 +112,16 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 		if a.head.status == 101 {
 			return errSwitching
 		}
+		if a.head.hasTE || a.head.contentLength > 0 {
+			return errInterimBody
+		}
 		if a.interim++; a.interim > maxInterim {
 			return errInterimFlood
 		}
 		return nil
 	}
 	if !a.discard {
-		ex.Answer.Status, ex.Answer.ContentLength = a.head.status, a.head.contentLength
+		ex.Answer.Status, ex.Answer.ContentLength = a.head.status, a.head.statedLength()
 	}
 	switch a.head.framing(a.toHEAD) {
 	case noBody:
@@ -137,7 +141,7 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 }
 
 // grow makes room for n more bytes of the body: under the limit, in the budget,
-// and in ex's buffer.
+// and in ex's buffer. After ErrOverBudget a can go on, if it discards.
 func (a *answerReader) grow(ex *upstream.Exchange, n int) error {
 	if n > a.maxBody-a.size {
 		return errBodyTooLarge
@@ -199,15 +203,13 @@ func (a *answerReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange) e
 		}
 	}
 	n := br.Buffered()
-	if err := a.grow(ex, n); err != nil {
-		return err
-	}
-	if !a.discard {
+	err := a.grow(ex, n)
+	if err == nil && !a.discard {
 		b, _ := br.Peek(n)
 		ex.Answer.Body = append(ex.Answer.Body, b...)
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
-	return nil
+	return err
 }
 
 // more waits for at least one byte beyond what is buffered.

@@ -14,6 +14,10 @@ import (
 // maxChunkLine bounds a chunk's size with its extensions.
 const maxChunkLine = 256
 
+// maxChunkSize keeps sizes far from overflow, on any architecture. It is over
+// every limit that we have.
+const maxChunkSize = 1 << 30
+
 func (a *answerReader) readChunkSize(br *bufio.Reader, ex *upstream.Exchange) error {
 	line, n, err := a.line(br, maxChunkLine, errChunk)
 	if n == 0 || err != nil {
@@ -26,7 +30,7 @@ func (a *answerReader) readChunkSize(br *bufio.Reader, ex *upstream.Exchange) er
 			break
 		}
 		size = size<<4 | int(d)
-		if digits++; size > maxContentLength {
+		if digits++; size > maxChunkSize {
 			return errBodyTooLarge
 		}
 	}

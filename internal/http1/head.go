@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"errors"
+	"math"
 )
 
 // framing is how the end of an answer's body is found. RFC 9112, section 6.3.
@@ -21,7 +22,7 @@ type head struct {
 	status        int
 	http10        bool
 	close         bool // Connection: close
-	odd           bool // obs-fold, a bare LF, or Content-Length beside Transfer-Encoding: readable, but do not reuse
+	odd           bool // obs-fold, a bare LF, Content-Length beside Transfer-Encoding, a 204 that speaks of a body: readable, but do not reuse
 	hasTE         bool
 	contentLength int // -1 for none
 }
@@ -41,6 +42,16 @@ func (h *head) framing(toHEAD bool) framing {
 	}
 }
 
+// statedLength is the Content-Length as it counts: -1 where there is none, or
+// where it means nothing, beside a Transfer-Encoding or in a 204. RFC 9110,
+// section 8.6, RFC 9112, section 6.3.
+func (h *head) statedLength() int {
+	if h.hasTE || h.status == 204 {
+		return -1
+	}
+	return h.contentLength
+}
+
 // Faults of an answer's head. Their text never quotes what the peer sent.
 var (
 	errStatusLine     = errors.New("malformed status line")
@@ -51,6 +62,7 @@ var (
 	errContentLength  = errors.New("invalid or repeated Content-Length")
 	errTransferCoding = errors.New("a Transfer-Encoding other than one \"chunked\"")
 	errInterimFlood   = errors.New("too many 1xx answers")
+	errInterimBody    = errors.New("a 1xx answer that speaks of a body")
 	errSwitching      = errors.New("101 without having been asked to upgrade")
 	errChunk          = errors.New("malformed chunk")
 	errTrailer        = errors.New("malformed or overlong trailer section")
@@ -93,6 +105,7 @@ func parseHead(b []byte, h *head, fields []byte) (int, []byte, error) {
 			if !mended {
 				fields = append(fields[:keep], b[first:next]...)
 			}
+			h.odd = h.odd || h.status == 204 && (h.hasTE || h.contentLength > 0)
 			return end, fields, nil
 		}
 		if line[0] == ' ' || line[0] == '\t' { // obs-fold, RFC 9112, section 5.2
@@ -226,9 +239,8 @@ func (h *head) note(name, value []byte) (bool, error) {
 	return false, nil
 }
 
-// maxContentLength keeps lengths far from overflow, on any architecture.
-const maxContentLength = 1 << 30
-
+// parseDecimal reads digits. What does not fit into an int, and so is over every
+// limit that we have, is math.MaxInt.
 func parseDecimal(v []byte) (int, bool) {
 	if len(v) == 0 {
 		return 0, false
@@ -238,8 +250,10 @@ func parseDecimal(v []byte) (int, bool) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		if n = n*10 + int(c-'0'); n > maxContentLength {
-			n = maxContentLength // over every limit we have
+		if d := int(c - '0'); n > (math.MaxInt-d)/10 {
+			n = math.MaxInt
+		} else {
+			n = n*10 + d
 		}
 	}
 	return n, true
