@@ -14,7 +14,6 @@ import (
 const (
 	maxPEMBytes   = 1 << 20
 	maxTokenBytes = 4096
-	minTokenBytes = 8
 )
 
 // readFile reads a file that the configuration names. Only a regular file of at
@@ -60,8 +59,8 @@ func readToken(name, path string, r *report) Secret {
 		return Secret{}
 	}
 	token := strings.TrimRight(string(data), "\r\n")
-	if len(token) < minTokenBytes {
-		r.add(path, name, fmt.Sprintf("the token in the file must have at least %d bytes", minTokenBytes))
+	if token == "" {
+		r.add(path, name, "the file must hold a token")
 		return Secret{}
 	}
 	for i := range len(token) {

@@ -76,8 +76,8 @@ func TestTLSFilesAreRead(t *testing.T) {
 func TestTokenFileMustHoldOneUsableLine(t *testing.T) {
 	dir := t.TempDir()
 	for content, rule := range map[string]string{
-		"":                                     "must have at least 8 bytes",
-		"short\n":                              "must have at least 8 bytes",
+		"":                                     "the file must hold a token",
+		"\n\n":                                 "the file must hold a token",
 		"two words of a token":                 "must be one line of printable ASCII without spaces",
 		"first-line\nsecond-line\n":            "must be one line of printable ASCII without spaces",
 		strings.Repeat("x", maxTokenBytes+1):   "must not be larger than 4096 bytes",

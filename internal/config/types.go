@@ -1,4 +1,4 @@
-// Package config turns YAML into one valid, unchanging Config; it is the only user of viper.
+// Package config turns YAML to one valid, unchanging Config; the only user of viper.
 //
 // A key is one struct field here and one commented line in config/adbuffer.yaml.
 // The field's tags say the rest: yaml its name, default what an absent key
@@ -37,12 +37,12 @@ type Server struct {
 	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080"` // host:port, or unix:/path
 	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`      // of the unix socket only
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
-	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`                   // requests and fan-out legs
-	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"65536" max:"1099511627776"` // bodies of requests and answers
-	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                           // header and body, from the first byte
+	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
+	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and answers
+	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // header and body, from the first byte
 	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
 	IdleTimeout      time.Duration  `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
-	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"1024" max:"1048576"`
+	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576"`
 	MaxBodyBytes     int            `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
 	ReduceIdleMemory bool           `yaml:"reduce_idle_memory"`
 	TrustedProxies   []netip.Prefix `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
@@ -81,8 +81,7 @@ type AccessLog struct {
 	Sample  float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of requests that get a line
 }
 
-// Deadline is how long a request may take. Default <= Max, and Default leaves more
-// than Reserve + MinBudget.
+// Deadline is how long a request may take. Default <= Max.
 type Deadline struct {
 	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m"`
 	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
@@ -110,7 +109,7 @@ type Settings struct {
 	Host                   string        `yaml:"host"` // "" = the endpoint's
 	Identity               Identity      `yaml:"identity" default:"x_forwarded_for"`
 	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824"`
-	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"1024" max:"1048576"`
+	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576"`
 	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none"`
 	RewriteTmax            bool          `yaml:"rewrite_tmax"`
 	GzipRequest            GzipRequest   `yaml:"gzip_request"`
@@ -130,7 +129,7 @@ type Pool struct {
 	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536"`                    // kept warm
 	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536"`                    // an absent key is MaxConns; 0 = a connection per request
 	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
-	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"100ms" max:"168h"`      // ±10 % jitter
+	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"1ms" max:"168h"`        // ±10 % jitter
 	MaxRequestsPerConn int             `yaml:"max_requests_per_conn" min:"0" max:"1000000000"`    // 0 = no limit
 	MaxPending         int             `yaml:"max_pending" default:"512" min:"-1" max:"10000000"` // 0 = no queue, -1 = only max_in_flight bounds it
 	PendingTimeout     time.Duration   `yaml:"pending_timeout" default:"50ms" min:"1ms" max:"10m"`

@@ -160,10 +160,6 @@ func checkServer(cfg *Config, r *report) {
 	if _, port, err := net.SplitHostPort(string(s.Listen)); err == nil && port != "0" && s.Listen == cfg.Admin.Listen {
 		r.add("admin.listen", cfg.Admin.Listen, "must differ from server.listen", "server.listen")
 	}
-	if s.MaxBufferedBytes < s.MaxBodyBytes {
-		r.add("server.max_buffered_bytes", s.MaxBufferedBytes,
-			fmt.Sprintf("must hold one body of server.max_body_bytes, %d", s.MaxBodyBytes), "server.max_body_bytes")
-	}
 	for i, prefix := range s.TrustedProxies {
 		p := at("server.trusted_proxies", i)
 		if prefix.Addr().Is4In6() {
@@ -183,11 +179,6 @@ func checkServer(cfg *Config, r *report) {
 	if d.Default > d.Max {
 		r.add("deadline.default", formatDuration(d.Default),
 			"must not be above deadline.max, "+formatDuration(d.Max), "deadline.max")
-	}
-	if left := d.Reserve + d.MinBudget; left >= d.Default {
-		r.add("deadline.default", formatDuration(d.Default),
-			"must be above deadline.reserve + deadline.min_budget, "+formatDuration(left)+", or nothing is ever sent",
-			"deadline.reserve", "deadline.min_budget", "deadline.max")
 	}
 	if d.Header != "" {
 		if rule := headerNameRule(d.Header); rule != "" {

@@ -24,6 +24,9 @@ const (
 	// spareFiles are open files that are no connection: listeners, logs, epoll,
 	// certificates being read, the admin listener's clients.
 	spareFiles = 128
+	// goodTokenBytes is the length from which a token of letters and digits, if
+	// random, cannot be guessed.
+	goodTokenBytes = 16
 )
 
 // warnings lists what is odd about a valid config, in the order of its keys.
@@ -65,8 +68,15 @@ func (w *warner) server(cfg *Config, openFiles int) {
 			w.add(at("server.trusted_proxies", i), "%s lets every client claim any address", prefix)
 		}
 	}
+	if n := len(cfg.Admin.Token.Reveal()); n > 0 && n < goodTokenBytes {
+		w.add("admin.token_file", "the token has %d bytes and can be guessed; %d random ones cannot", n, goodTokenBytes)
+	}
 	if cfg.Admin.Token.Empty() && !isLoopback(cfg.Admin.Listen) {
 		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file; all but /metrics, /healthz and /readyz will answer 403", cfg.Admin.Listen)
+	}
+	if d := &cfg.Deadline; d.Default < d.Reserve+d.MinBudget {
+		w.add("deadline.default", "%s is below reserve + min_budget, %s; requests that bring no deadline are never sent",
+			formatDuration(d.Default), formatDuration(d.Reserve+d.MinBudget))
 	}
 }
 

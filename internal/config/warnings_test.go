@@ -25,6 +25,9 @@ func TestWarnings(t *testing.T) {
 			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 is less than one request and its answer may hold, 1310720; the largest would be refused as overloaded"}},
+		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{
+			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests that bring no deadline are never sent"}},
+		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},
 		"everybody is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
 			"server.trusted_proxies[1]: ::/0 lets every client claim any address"}},
 		"admin beyond loopback":    {"admin: {listen: \":9090\"}\n" + ssp + route, []string{adminWarning(":9090")}},
@@ -81,6 +84,19 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 
 func adminWarning(listen string) string {
 	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file; all but /metrics, /healthz and /readyz will answer 403"
+}
+
+func TestShortTokenWarns(t *testing.T) {
+	cfg := mustParse(t, twoSSPs)
+	cfg.Admin.Token = NewSecret("hunter2")
+	got := warnings(cfg, 0)
+	if len(got) != 1 || got[0].String() != "admin.token_file: the token has 7 bytes and can be guessed; 16 random ones cannot" {
+		t.Errorf("%v", got)
+	}
+	cfg.Admin.Token = NewSecret("0123456789abcdef")
+	if got := warnings(cfg, 0); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
 }
 
 func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
