@@ -47,6 +47,13 @@ func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool,
 	}
 }
 
+// Reset forgets the last request, so that nothing here keeps its bytes in memory. Resolve needs no Reset before it.
+func (id *Identity) Reset() {
+	id.nHops = 0
+	id.client, id.device, id.agent = netip.Addr{}, netip.Addr{}, nil
+	id.trusted, id.truncate = false, false
+}
+
 // addHop puts an address in front of the list. Loopback says nothing outside the machine and is left out.
 func (id *Identity) addHop(addr netip.Addr) {
 	if addr.IsValid() && !addr.IsLoopback() && id.nHops < maxHops {

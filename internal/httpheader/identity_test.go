@@ -200,6 +200,13 @@ func TestResolveForgetsTheRequestBefore(t *testing.T) {
 	id.Resolve(&f, testPeer, false, proxies, false)
 	wantLines(t, linesOf(t, NewPolicy(PolicyOptions{Identity: Both}).AppendRequest(nil, &f, id)),
 		"X-Forwarded-For: 198.51.100.9", "X-Device-IP: 198.51.100.9")
+
+	id = resolve(t, &f, "10.0.0.1", true, allIdentity...)
+	id.Reset()
+	wantLines(t, linesOf(t, NewPolicy(PolicyOptions{Identity: Both}).AppendRequest(nil, &f, id)))
+	if id.agent != nil || id.Client().IsValid() {
+		t.Errorf("after Reset the agent is %q, the client %v", id.agent, id.Client())
+	}
 }
 
 func TestParseAddrReadsWhatProxiesWrite(t *testing.T) {
@@ -241,6 +248,7 @@ func TestShortForwarded(t *testing.T) {
 		"for=[2001:db8::1]":                            "",
 		`for="192.0.2.1`:                               "",
 		`for="192.0.2.1\""`:                            "",
+		`for=_a;host="x\"`:                             "",
 		`for=""`:                                       "",
 		"fo r=192.0.2.1":                               "",
 		"=192.0.2.1":                                   "",

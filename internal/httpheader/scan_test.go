@@ -1,6 +1,7 @@
 package httpheader
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -163,8 +164,8 @@ func TestScanTellsWhatTheProxyNeeds(t *testing.T) {
 
 func TestScanForgetsTheRequestBefore(t *testing.T) {
 	f := RequestFields{TimeoutName: "X-Budget", MaxFields: 20}
-	mustScan(t, &f, head("Content-Type: a", "Content-Encoding: b", "Content-Length: 1", "User-Agent: c", "X-Budget: 1",
-		"X-Adbuffer-Ssp: d", "X-Forwarded-For: 192.0.2.1", "X-Device-IP: 192.0.2.1", "Connection: X-A", "X-A: 1"))
+	mustScan(t, &f, head("X-A: named", "Content-Type: a", "Content-Encoding: b", "Content-Length: 1", "User-Agent: c", "X-Budget: 1",
+		"X-Adbuffer-Ssp: d", "X-Forwarded-For: 192.0.2.1", "X-Device-IP: 192.0.2.1", "Connection: X-A"))
 	mustScan(t, &f, head("X-A: 1"))
 	var fresh RequestFields
 	fresh.TimeoutName, fresh.MaxFields = "X-Budget", 20
@@ -239,6 +240,28 @@ func TestErrorShowsNothingOfTheRequestButAShortName(t *testing.T) {
 	for rule := RuleUnterminated; rule <= RuleTooManyFields; rule++ {
 		if text := (&Error{Rule: rule}).Error(); len(text) < len("header: 12345") {
 			t.Errorf("rule %d has no text: %q", rule, text)
+		}
+	}
+}
+
+func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
+	for c := range 256 {
+		control := c < 0x20 && c != '\t' || c == 0x7f
+		for length := range 20 {
+			for at := range length {
+				// Neighbours that a carry could turn into a hit, or hide one behind.
+				for _, filler := range []byte{'a', ' ', '~', '\t', 0x80, 0xff, 0xa0} {
+					b := bytes.Repeat([]byte{filler}, length)
+					b[at] = byte(c)
+					want := length
+					if control {
+						want = at
+					}
+					if got := controlAt(b); got != want {
+						t.Fatalf("controlAt(%q) = %d, want %d", b, got, want)
+					}
+				}
+			}
 		}
 	}
 }
