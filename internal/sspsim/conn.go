@@ -38,6 +38,7 @@ type conn struct {
 
 	serving  atomic.Bool  // reads through Read, so that a past deadline wakes it
 	closing  atomic.Bool  // we have sent our last byte
+	pokes    atomic.Int64 // how often it was woken
 	busy     atomic.Int32 // requests begun and not ended
 	lastUsed atomic.Int64 // when one last ended, in ns since the epoch; kept with an IdleTimeout
 	poisonAt atomic.Int64 // when the unsolicited answer is due, in ns since the epoch; 0: none
@@ -60,7 +61,8 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	if s.tls != nil && !c.handshake(p) {
 		return
 	}
-	isHTTP2 := s.opts.Protocol == H2C || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
+	// A client of TLSHTTP2 that does not use ALPN must know.
+	isHTTP2 := s.opts.Protocol == H2C || s.opts.Protocol == TLSHTTP2 || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
 	c.serving.Store(true)
 	if isHTTP2 {
 		s.counters.http2Connections.Add(1)
@@ -103,6 +105,7 @@ func (c *conn) Read(b []byte) (int, error) {
 				c.onPlan(p)
 			}
 			c.arm()
+			continue // the behaviour may have changed again
 		}
 		n, err := c.rw.Read(b)
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.closing.Load() {
@@ -118,6 +121,14 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // arm sets the read deadline to when the idle rules next ask for something.
 func (c *conn) arm() {
+	for seen := int64(-1); seen != c.pokes.Load(); {
+		seen = c.pokes.Load() // a poke after this may be overwritten: look again
+		_ = c.rw.SetReadDeadline(c.nextIdleWork())
+	}
+}
+
+// nextIdleWork returns when to wake up; the zero time for never.
+func (c *conn) nextIdleWork() time.Time {
 	var next int64
 	if idle := c.plan.Connections.IdleTimeout; idle > 0 {
 		next = c.lastUsed.Load() + int64(idle)
@@ -129,10 +140,9 @@ func (c *conn) arm() {
 		next = at
 	}
 	if next == 0 {
-		_ = c.rw.SetReadDeadline(time.Time{})
-		return
+		return time.Time{}
 	}
-	_ = c.rw.SetReadDeadline(time.Unix(0, next))
+	return time.Unix(0, next)
 }
 
 func (c *conn) idleWork() {
@@ -153,6 +163,7 @@ func (c *conn) idleTooLong() bool {
 // poke wakes the reader so that it looks at the behaviour and at poisonAt.
 func (c *conn) poke() {
 	if c.serving.Load() && !c.closing.Load() {
+		c.pokes.Add(1)
 		_ = c.tcp.SetReadDeadline(time.Unix(1, 0))
 	}
 }

@@ -39,31 +39,43 @@ const (
 	gateBlackHole
 )
 
-// openGate binds addr. No one can connect before the first set.
+// openGate binds addr, which nobody else may listen on. It takes no connection
+// before the first set.
 func openGate(addr string, serve func(net.Listener)) (*gate, error) {
-	ln, err := listenShared(addr)
+	// The first listener is an ordinary one, so that a port in use is a fault.
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	defer ln.Close()
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if err := sharePort(raw); err != nil {
+		return nil, err
+	}
 	g := &gate{addr: ln.Addr().(*net.TCPAddr), serve: serve, state: gateRefusing}
 	if g.holder, err = holdPort(g.addr); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("holding port %d: %w", g.addr.Port, err)
 	}
 	return g, nil
 }
 
-// listenShared listens with SO_REUSEPORT, which lets the holder and a
-// listener of this user be bound to one port.
-func listenShared(addr string) (net.Listener, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
-		ctlErr := raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		})
-		return errors.Join(ctlErr, err)
-	}}
-	return lc.Listen(context.Background(), "tcp", addr)
+// sharePort sets SO_REUSEPORT, which lets sockets of one user that all have it
+// be bound to one port.
+func sharePort(raw syscall.RawConn) error {
+	var err error
+	ctlErr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	return errors.Join(ctlErr, err)
+}
+
+// listenShared listens on a port that holdPort holds.
+func listenShared(addr *net.TCPAddr) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return sharePort(raw) }}
+	return lc.Listen(context.Background(), "tcp", addr.String())
 }
 
 // holdPort binds a socket to addr and never listens on it.
@@ -82,18 +94,20 @@ func holdPort(addr *net.TCPAddr) (int, error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return -1, fmt.Errorf("holding port %d: %w", addr.Port, err)
+		return -1, err
 	}
-	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
-	)
-	if err == nil {
-		err = unix.Bind(fd, sa)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("holding port %d: %w", addr.Port, err)
+	for _, step := range []func() error{
+		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) },
+		// Binds although connections of an earlier listener are in TIME_WAIT.
+		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) },
+		func() error { return unix.Bind(fd, sa) },
+		// Without it, others who have SO_REUSEADDR alone cannot take the port.
+		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0) },
+	} {
+		if err := step(); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
 	}
 	return fd, nil
 }
@@ -105,7 +119,7 @@ func (g *gate) set(state gateState) error {
 	}
 	g.shut()
 	if state == gateOpen || state == gateBlackHole {
-		ln, err := listenShared(g.addr.String())
+		ln, err := listenShared(g.addr)
 		if err != nil {
 			return fmt.Errorf("listening on %v again: %w", g.addr, err)
 		}

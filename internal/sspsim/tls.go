@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -138,6 +139,16 @@ func (s *SSP) newTLSConfig() (*tls.Config, error) {
 		cfg.NextProtos = []string{"h2", "http/1.1"}
 	case TLSHTTP2:
 		cfg.NextProtos = []string{"h2"}
+		// crypto/tls lets a client that offers http/1.1 alone pass as if it had
+		// offered nothing. Another name in our list refuses it, with the alert.
+		strict := cfg.Clone()
+		strict.NextProtos = []string{"none"}
+		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if len(hello.SupportedProtos) > 0 && !slices.Contains(hello.SupportedProtos, "h2") {
+				return strict, nil
+			}
+			return nil, nil
+		}
 	case TLSHTTP1:
 		cfg.NextProtos = []string{"http/1.1"}
 	}

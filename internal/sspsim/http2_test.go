@@ -1,0 +1,265 @@
+package sspsim
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+func startH2C(t testing.TB, b Behaviour) *SSP {
+	return start(t, Options{Protocol: H2C, Behaviour: b})
+}
+
+func TestHTTP2AnswersEveryStreamWithItsOwnID(t *testing.T) {
+	s := startH2C(t, Behaviour{Answer: Answer{Size: Size{Constant: 3000}, Echo: true}})
+	h := dialH2C(t, s)
+	for id := uint32(1); id < 20; id += 2 {
+		h.get(id)
+		a := h.answer(id)
+		if a.status != "200" || len(a.body) != 3000 || !json.Valid([]byte(a.body)) ||
+			!strings.Contains(a.body, fmt.Sprintf(`"s%d"`, id)) || a.fields["x-echo-cb"] != fmt.Sprintf("s%d", id) ||
+			a.fields["content-length"] != "3000" {
+			t.Fatalf("stream %d: %+v", id, a)
+		}
+	}
+	if n := s.Counters(); n.HTTP2Connections != 1 || n.Requests != 10 || n.Answered != 10 || n.ByStatus[200] != 10 {
+		t.Errorf("counters %+v", n)
+	}
+}
+
+// netHTTPClient is x/net's client, a second opinion about all that we send.
+func netHTTPClient(t testing.TB, s *SSP) *http.Client {
+	tr := &http2.Transport{}
+	if s.tls == nil {
+		tr.AllowHTTP = true
+		tr.DialTLSContext = func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	} else {
+		tr.TLSClientConfig = &tls.Config{RootCAs: s.CertPool()}
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: patience}
+}
+
+func TestHTTP2ServesManyStreamsAtOnceToAnotherImplementation(t *testing.T) {
+	for _, protocol := range []Protocol{H2C, TLSAuto, TLSHTTP2} {
+		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{
+			Latency: Lognormal(2*time.Millisecond, 20*time.Millisecond),
+			Answer:  Answer{Size: Size{P50: 2000, P95: 80_000, Max: 200_000}, Trailers: Every(3), Cookies: Every(2), NoBid: Every(10)},
+		}})
+		client := netHTTPClient(t, s)
+		var wg sync.WaitGroup
+		for w := range 30 {
+			wg.Go(func() {
+				for i := range 8 {
+					id := fmt.Sprintf("w%d-%d.", w, i)
+					body := fmt.Sprintf(`{"id":"%s","pad":"%s"}`, id, strings.Repeat("y", w*3000))
+					resp, err := client.Post(s.URL(), "application/json", strings.NewReader(body))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if err != nil || resp.StatusCode == 200 && !bytes.Contains(got, []byte(`"`+id+`"`)) {
+						t.Errorf("%s: %d, %v, %.60q", id, resp.StatusCode, err, got)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		n := s.Counters()
+		if n.Connections != 1 || n.HTTP2Connections != 1 || n.Answered != 240 || n.ByStatus[204] != 24 || n.BadRequests != 0 || n.MaxInFlight < 2 {
+			t.Errorf("%s: counters %+v", protocol, n)
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
+	s := startH2C(t, Behaviour{Faults: Faults{Stall: Always}, Connections: Connections{MaxStreams: 2}})
+	h, first := newH2Client(dial(t, s))
+	if v, ok := first.Value(http2.SettingMaxConcurrentStreams); !ok || v != 2 {
+		t.Fatalf("announced %d, want 2", v)
+	}
+	h.get(1)
+	h.get(3)
+	h.get(5)
+	if a := h.answer(5); a.reset == nil || *a.reset != http2.ErrCodeRefusedStream {
+		t.Fatalf("stream 5: %+v, want REFUSED_STREAM", a)
+	}
+	h.must(h.framer.WriteRSTStream(1, http2.ErrCodeCancel))
+	s.await(t, "the reset", func(c Counters) bool { return c.ResetsSeen == 1 && c.InFlight == 1 })
+	if n := s.Counters(); n.Unprocessed != 1 || n.Requests != 2 || n.MaxInFlight != 2 {
+		t.Errorf("counters %+v", n)
+	}
+	for _, v := range []struct {
+		set  int
+		want uint32
+	}{{-1, 0}, {0, 250}, {7, 7}} {
+		s.mustSet(t, Behaviour{Faults: Faults{Stall: Always}, Connections: Connections{MaxStreams: v.set}})
+		for {
+			f, ok := h.frame().(*http2.SettingsFrame)
+			if ok && !f.IsAck() {
+				if got, _ := f.Value(http2.SettingMaxConcurrentStreams); got != v.want {
+					t.Errorf("announced %d, want %d", got, v.want)
+				}
+				break
+			}
+		}
+	}
+	// Until it is acknowledged the old limit holds.
+	h.get(7)
+	h.get(9)
+	if a := h.answer(9); a.reset == nil {
+		t.Errorf("a third stream was let in under a limit of 2")
+	}
+	for range 3 { // 0, 250 and 7
+		h.must(h.framer.WriteSettingsAck())
+	}
+	for id := uint32(11); id <= 21; id += 2 {
+		h.get(id)
+	}
+	if a := h.answer(21); a.reset == nil {
+		t.Errorf("an eighth stream was let in under a limit of 7")
+	}
+}
+
+func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
+	s := startH2C(t, Behaviour{Answer: Answer{Kind: Raw, Size: Size{Constant: 200_000}}})
+	h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
+	h.get(1)
+	if a := h.answer(1); len(a.body) != 200_000 {
+		t.Errorf("body of %d bytes", len(a.body))
+	}
+	// A window of 0 holds the body back, the head and other streams are not held.
+	h.must(h.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+	h.get(3)
+	if f, ok := h.next().(*http2.MetaHeadersFrame); !ok || f.StreamID != 3 {
+		t.Fatalf("got %v, want the head of stream 3", f)
+	}
+	s.mustSet(t, Behaviour{Answer: Answer{NoBid: Always}})
+	h.get(5)
+	if a := h.answer(5); a.status != "204" {
+		t.Errorf("stream 5: %+v", a)
+	}
+	h.must(h.framer.WriteWindowUpdate(3, 200_000))
+	if a := h.answer(3); len(a.body) != 200_000 {
+		t.Errorf("body of %d bytes", len(a.body))
+	}
+}
+
+func TestHTTP2AbandonedStreamsFreeTheirGoroutines(t *testing.T) {
+	s := startH2C(t, Behaviour{Latency: Constant(time.Hour / 10), Connections: Connections{MaxStreams: 100}})
+	h := dialH2C(t, s)
+	for id := uint32(1); id < 400; id += 2 {
+		h.get(id)
+		h.must(h.framer.WriteRSTStream(id, http2.ErrCodeCancel))
+	}
+	s.await(t, "all resets", func(c Counters) bool { return c.ResetsSeen == 200 && c.InFlight == 0 })
+	if n := s.Counters(); n.Requests != 200 || n.Answered != 0 || n.BadRequests != 0 {
+		t.Errorf("counters %+v", n)
+	}
+}
+
+func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
+	for _, announce := range []bool{false, true} {
+		s := startH2C(t, Behaviour{Latency: Constant(20 * time.Millisecond), Connections: Connections{MaxRequests: 2, Announce: announce}})
+		h := dialH2C(t, s)
+		h.get(1)
+		h.get(3)
+		h.get(5)
+		goAway, answered := false, 0
+		for answered < 2 {
+			switch f := h.next().(type) {
+			case *http2.GoAwayFrame:
+				goAway = true
+				if f.LastStreamID != 3 || f.ErrCode != http2.ErrCodeNo {
+					t.Errorf("got %v", f)
+				}
+			case *http2.MetaHeadersFrame:
+			case *http2.DataFrame:
+				if f.StreamEnded() {
+					answered++
+				}
+			}
+		}
+		if goAway != announce {
+			t.Errorf("GOAWAY %v, want %v", goAway, announce)
+		}
+		h.wantEnd()
+		if n := s.Counters(); n.Requests != 2 || n.Answered != 2 || n.Unprocessed != 1 {
+			t.Errorf("counters %+v", n)
+		}
+	}
+}
+
+func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
+	for _, announce := range []bool{false, true} {
+		s := startH2C(t, Behaviour{Latency: Constant(100 * time.Millisecond),
+			Connections: Connections{IdleTimeout: 30 * time.Millisecond, Announce: announce}})
+		h := dialH2C(t, s)
+		h.get(1)
+		if a := h.answer(1); a.status != "200" {
+			t.Fatalf("answer %+v", a)
+		}
+		if announce {
+			if f, ok := h.next().(*http2.GoAwayFrame); !ok || f.LastStreamID != 1 {
+				t.Errorf("got %v, want GOAWAY", f)
+			}
+		}
+		h.wantEnd()
+		if n := s.Counters().IdleClosed; n != 1 {
+			t.Errorf("%d idle connections closed", n)
+		}
+	}
+}
+
+func TestHTTP2AnswerShapes(t *testing.T) {
+	s := startH2C(t, Behaviour{Answer: Answer{Trailers: Always, Interim: Always, Cookies: Always, Size: Size{Constant: 300},
+		Headers: []Field{{"Alt-Svc", "clear"}}}})
+	h := dialH2C(t, s)
+	h.get(1)
+	a := h.answer(1)
+	if len(a.interim) != 1 || a.interim[0] != "103" || a.status != "200" || len(a.body) != 300 ||
+		a.fields["x-sim-trailer"] != "done" || a.fields["set-cookie"] == "" || a.fields["alt-svc"] != "clear" {
+		t.Errorf("answer %+v", a)
+	}
+	h.headers(3, true, ":method", "HEAD", ":scheme", "http", ":authority", "ssp", ":path", "/")
+	if a := h.answer(3); a.body != "" || a.fields["content-length"] != "300" {
+		t.Errorf("HEAD: %+v", a)
+	}
+}
+
+func TestHTTP2RecordsTheRequestAsItCame(t *testing.T) {
+	s := start(t, Options{Protocol: H2C, Record: 2})
+	h := dialH2C(t, s)
+	h.headers(1, false, ":method", "POST", ":authority", "ssp", ":scheme", "http", ":path", "/bid?x=%2f&cb=7",
+		"x-b", "1", "x-a", "2", "x-b", "3")
+	h.must(h.framer.WriteData(1, false, []byte(`{"id":`)))
+	h.must(h.framer.WriteDataPadded(1, false, []byte(`"q"}`), make([]byte, 50)))
+	h.headers(1, true, "x-trailer", "t")
+	if a := h.answer(1); !strings.Contains(a.body, `"q"`) {
+		t.Errorf("body %q", a.body)
+	}
+	r := s.Requests()[0]
+	want := []Field{{":method", "POST"}, {":authority", "ssp"}, {":scheme", "http"}, {":path", "/bid?x=%2f&cb=7"},
+		{"x-b", "1"}, {"x-a", "2"}, {"x-b", "3"}}
+	if fmt.Sprint(r.Header) != fmt.Sprint(want) || string(r.Body) != `{"id":"q"}` || r.Target != "/bid?x=%2f&cb=7" ||
+		r.Method != "POST" || r.Protocol != "HTTP/2.0" || r.Stream != 1 || r.Conn != 1 || len(r.Trailer) != 1 ||
+		fmt.Sprint(r.Values("X-B")) != "[1 3]" {
+		t.Errorf("recorded %+v", r)
+	}
+}

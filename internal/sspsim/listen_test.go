@@ -1,0 +1,188 @@
+package sspsim
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func dialErr(addr string, timeout time.Duration) error {
+	c, err := net.DialTimeout("tcp", addr, timeout)
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+func TestRefuseClosesThePortAndOpensItAgain(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
+		s := start(t, Options{Addr: addr})
+		c := dial(t, s)
+		c.wantOpen()
+		for range 3 {
+			s.mustSet(t, withFaults(Faults{Refuse: true, BlackHole: true}))
+			if err := dialErr(s.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Fatalf("dial: %v, want connection refused", err)
+			}
+			c.wantOpen() // open connections go on
+			// The port stays ours: no one else can listen on it meanwhile.
+			if ln, err := net.Listen("tcp", s.Addr()); err == nil {
+				ln.Close()
+				t.Fatalf("the port of a refusing SSP was free")
+			}
+			s.mustSet(t, Behaviour{})
+			dial(t, s).wantOpen()
+		}
+		if n := s.Counters().Connections; n != 4 {
+			t.Errorf("%d connections accepted, want 4", n)
+		}
+	}
+}
+
+func TestBlackHoleLetsNoDialFinish(t *testing.T) {
+	s := startWith(t, Behaviour{})
+	c := dial(t, s)
+	c.wantOpen()
+	s.mustSet(t, withFaults(Faults{BlackHole: true}))
+	for range 3 {
+		var timeout net.Error
+		if err := dialErr(s.Addr(), 50*time.Millisecond); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Fatalf("dial: %v, want a timeout", err)
+		}
+	}
+	c.wantOpen()
+	// A dial that waits when the hole closes is refused or comes through when
+	// the kernel asks again.
+	s.mustSet(t, withFaults(Faults{Refuse: true}))
+	if err := dialErr(s.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("dial: %v, want connection refused", err)
+	}
+	s.mustSet(t, Behaviour{})
+	dial(t, s).wantOpen()
+	if n := s.Counters().Connections; n != 2 {
+		t.Errorf("%d connections accepted, want 2", n)
+	}
+}
+
+func TestStartNamesEveryBadOption(t *testing.T) {
+	_, err := Start(Options{Protocol: "spdy", Record: -1, Control: "0.0.0.0:0", MaxRequestBody: -5, MaxConnections: -1,
+		Behaviour: Behaviour{Faults: Faults{Reset: Share(2)}}})
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Mistakes) != 6 {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{`Protocol: "spdy"`, "Record: -1", "Control: ", "MaxRequestBody: -5", "MaxConnections: -1", "Behaviour.faults.reset.share: 2"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if _, err := Start(Options{RequireClientCert: true}); err == nil || !strings.Contains(err.Error(), "needs TLS") {
+		t.Errorf("client certificates without TLS: %v", err)
+	}
+	s := start(t, Options{})
+	for _, o := range []Options{{Addr: s.Addr()}, {Control: s.Addr()}, {Addr: "127.0.0.1:port"}} {
+		if other, err := Start(o); err == nil {
+			other.Close()
+			t.Errorf("started with Addr %q, Control %q", o.Addr, o.Control)
+		}
+	}
+}
+
+func TestMaxConnectionsClosesTheOneTooMany(t *testing.T) {
+	s := start(t, Options{MaxConnections: 2})
+	a, b := dial(t, s), dial(t, s)
+	a.wantOpen()
+	b.wantOpen()
+	dial(t, s).wantEnd()
+	a.c.Close()
+	s.await(t, "a free place", func(c Counters) bool { return c.OpenConnections == 1 })
+	dial(t, s).wantOpen()
+}
+
+func TestCloseConnectionsCutsOpenOnesAndTakesNewOnes(t *testing.T) {
+	s := startWith(t, withFaults(Faults{Stall: Every(2)}))
+	idle, busy := dial(t, s), dial(t, s)
+	idle.wantOpen()
+	busy.get("x")
+	s.await(t, "request in flight", func(c Counters) bool { return c.InFlight == 1 })
+	s.CloseConnections()
+	idle.wantEnd()
+	if text, _ := busy.rest(); text != "" {
+		t.Errorf("got %q", text)
+	}
+	s.await(t, "the end of both", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
+	dial(t, s).wantOpen()
+}
+
+func TestCloseEndsConnectionsInEveryState(t *testing.T) {
+	// goleak, in TestMain, sees what does not end.
+	states := map[string]Faults{
+		"idle": {}, "hang": {Hang: Always}, "stall": {Stall: Always},
+		"drip":       {Drip: Drip{Chance: Always, Pause: time.Minute}},
+		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // which nobody reads
+	}
+	for _, protocol := range []Protocol{HTTP1, H2C, TLSHTTP1, TLSHTTP2} {
+		for name, faults := range states {
+			s := start(t, Options{Protocol: protocol, Behaviour: withFaults(faults)})
+			c := dial(t, s) // with TLS: the handshake does not end
+			if protocol == HTTP1 {
+				c.get("x")
+			} else if protocol == H2C && name != "hang" {
+				h, _ := newH2Client(c)
+				h.get(1)
+			}
+			switch {
+			case name == "hang" || protocol == TLSHTTP1 || protocol == TLSHTTP2:
+				s.await(t, name, func(c Counters) bool { return c.Connections == 1 })
+			case name == "idle":
+				s.await(t, name, func(c Counters) bool { return c.Answered == 1 })
+			default:
+				s.await(t, name, func(c Counters) bool { return c.InFlight == 1 })
+			}
+			done := make(chan struct{})
+			go func() { s.Close(); close(done) }()
+			select {
+			case <-done:
+			case <-time.After(patience):
+				t.Fatalf("%s, %s: Close hangs", protocol, name)
+			}
+			if n := s.Counters(); n.OpenConnections != 0 || n.InFlight != 0 {
+				t.Errorf("%s, %s: after Close %+v", protocol, name, n)
+			}
+		}
+	}
+}
+
+func TestCloseWaitsOutLatencyOfNoOne(t *testing.T) {
+	s := startWith(t, Behaviour{Latency: Constant(maxLatency)})
+	c := dial(t, s)
+	c.get("x")
+	s.await(t, "request in flight", func(c Counters) bool { return c.InFlight == 1 })
+	s.Close()
+	s.Close()
+	if err := s.Set(Behaviour{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Set after Close: %v", err)
+	}
+}
+
+func TestSetRacesWithTraffic(t *testing.T) {
+	s := startWith(t, Behaviour{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			_ = s.Set(Behaviour{Answer: Answer{Echo: i%2 == 0}, Connections: Connections{IdleTimeout: time.Duration(i%2) * time.Minute}})
+		}
+	}()
+	c := dial(t, s)
+	for range 500 {
+		c.wantOpen()
+	}
+	cancel()
+	<-done
+}

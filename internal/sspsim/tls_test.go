@@ -1,0 +1,202 @@
+package sspsim
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+func TestTLSCertificateHoldsForLoopbackNames(t *testing.T) {
+	s := start(t, Options{Protocol: TLSHTTP1, Record: 1})
+	if !strings.HasPrefix(s.URL(), "https://127.0.0.1:") || !strings.HasSuffix(s.URL(), "/bid") {
+		t.Errorf("URL %s", s.URL())
+	}
+	for _, name := range []string{"127.0.0.1", "::1", "localhost"} {
+		c := dialTLS(t, s, &tls.Config{ServerName: name})
+		c.wantOpen()
+	}
+	if q := s.Requests()[0]; q.TLS == nil || q.TLS.ServerName != "localhost" || q.TLS.NegotiatedProtocol != "" {
+		t.Errorf("recorded TLS state %+v", q.TLS)
+	}
+	if c, err := tls.Dial("tcp", s.Addr(), &tls.Config{ServerName: "other.example", RootCAs: s.CertPool()}); err == nil {
+		c.Close()
+		t.Error("certificate holds for other.example")
+	}
+	if c, err := tls.Dial("tcp", s.Addr(), &tls.Config{ServerName: "localhost"}); err == nil {
+		c.Close()
+		t.Error("certificate is good without the CA")
+	}
+	// The client has gone as soon as it dislikes the certificate.
+	s.await(t, "failed handshakes", func(c Counters) bool { return c.Handshakes == 3 && c.HandshakeErrors == 2 })
+}
+
+func TestALPNFollowsTheProtocol(t *testing.T) {
+	for _, v := range []struct {
+		protocol   Protocol
+		offer      string
+		negotiated string
+		fails      bool
+	}{
+		{TLSAuto, "h2 http/1.1", "h2", false},
+		{TLSAuto, "http/1.1", "http/1.1", false},
+		{TLSAuto, "", "", false},
+		{TLSHTTP2, "h2 http/1.1", "h2", false},
+		{TLSHTTP2, "http/1.1", "", true},
+		{TLSHTTP2, "", "", false},
+		{TLSHTTP1, "h2 http/1.1", "http/1.1", false},
+		{TLSHTTP1, "h2", "", true},
+		{TLSWithout, "h2", "", false},
+	} {
+		s := start(t, Options{Protocol: v.protocol})
+		c, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: s.CertPool(), NextProtos: strings.Fields(v.offer)})
+		if (err != nil) != v.fails {
+			t.Errorf("%s offered %q: %v", v.protocol, v.offer, err)
+		}
+		if err != nil {
+			continue
+		}
+		raw := newRawClient(t, c)
+		if got := c.ConnectionState().NegotiatedProtocol; got != v.negotiated {
+			t.Errorf("%s offered %q: negotiated %q, want %q", v.protocol, v.offer, got, v.negotiated)
+		}
+		if v.negotiated != "h2" && v.protocol != TLSHTTP2 {
+			raw.wantOpen()
+			continue
+		}
+		h, _ := newH2Client(raw)
+		h.get(1)
+		if a := h.answer(1); a.status != "200" {
+			t.Errorf("%s: %+v", v.protocol, a)
+		}
+	}
+}
+
+func TestHTTP1OnlyMixesTheProtocolsOfOneAddress(t *testing.T) {
+	s := start(t, Options{Protocol: TLSAuto, Behaviour: Behaviour{Connections: Connections{HTTP1Only: Every(2)}}})
+	cfg := &tls.Config{NextProtos: []string{"h2", "http/1.1"}, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	for i, want := range []string{"h2", "http/1.1", "h2", "http/1.1"} {
+		c := dialTLS(t, s, cfg)
+		if got := c.c.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != want {
+			t.Errorf("connection %d: %q, want %q", i, got, want)
+		}
+		if want == "h2" {
+			h, _ := newH2Client(c)
+			h.get(1)
+			h.answer(1)
+		} else {
+			c.wantOpen()
+		}
+		c.c.Close()
+	}
+	// The session of one is good for the other.
+	if n := s.Counters(); n.Handshakes != 4 || n.Resumed != 3 || n.HTTP2Connections != 2 {
+		t.Errorf("counters %+v", n)
+	}
+}
+
+func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
+	ca, err := NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{Protocol: TLSAuto, RequireClientCert: true, CA: ca, Record: 1})
+	foreign, err := NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, issuer := range []*CA{nil, foreign} {
+		cfg := &tls.Config{RootCAs: s.CertPool()}
+		if issuer != nil {
+			cert, err := issuer.ClientCert("someone")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Certificates = []tls.Certificate{cert}
+		}
+		c, err := tls.Dial("tcp", s.Addr(), cfg)
+		if err == nil { // TLS 1.3 tells the client at its first read
+			_, err = c.Read(make([]byte, 1))
+			c.Close()
+		}
+		if err == nil {
+			t.Error("handshake without a good client certificate")
+		}
+	}
+	dir := t.TempDir()
+	cert, err := ca.ClientCert("adbuffer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	caFile, certFile, keyFile := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if err := ca.WriteFile(caFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteKeyPair(cert, certFile, keyFile); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(keyFile); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("key file: %v, %v", info, err)
+	}
+	if pem, err := os.ReadFile(caFile); err != nil || string(pem) != string(s.CAPEM()) {
+		t.Errorf("CA file: %v", err)
+	}
+	fromFile, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialTLS(t, s, &tls.Config{Certificates: []tls.Certificate{fromFile}}).wantOpen()
+	if name := s.Requests()[0].TLS.PeerCertificates[0].Subject.CommonName; name != "adbuffer" {
+		t.Errorf("client certificate of %q", name)
+	}
+	if plain := start(t, Options{}); plain.CAPEM() != nil || plain.CertPool() != nil || plain.CA() != nil || plain.tls != nil {
+		t.Error("a CA without TLS")
+	}
+}
+
+func TestFaultsWorkOverTLS(t *testing.T) {
+	s := start(t, Options{Protocol: TLSHTTP1, Behaviour: withFaults(Faults{Unsolicited: Unsolicited{Chance: Always}})})
+	c := dialTLS(t, s, &tls.Config{})
+	c.get("x")
+	c.answer("GET")
+	if _, body := c.answer("GET"); body != Poison { // needs a read that times out in TLS and goes on
+		t.Errorf("body %q", body)
+	}
+	s.mustSet(t, withFaults(Faults{CutBody: Every(2), Reset: Every(3)}))
+	c.wantOpen()
+	c.get("x")
+	if text, err := c.rest(); err != nil || !strings.Contains(text, "\r\n\r\n{") || strings.HasSuffix(text, "}") {
+		t.Errorf("cut body: %q, %v", text, err)
+	}
+	c = dialTLS(t, s, &tls.Config{})
+	c.get("x")
+	if text, err := c.rest(); text != "" || !isReset(err) {
+		t.Errorf("reset: %q, %v", text, err)
+	}
+	s = start(t, Options{Protocol: TLSHTTP2, Behaviour: Behaviour{Connections: Connections{MaxRequests: 1}}})
+	h, _ := newH2Client(dialTLS(t, s, &tls.Config{NextProtos: []string{"h2"}}))
+	h.get(1)
+	if a := h.answer(1); a.status != "200" {
+		t.Errorf("answer %+v", a)
+	}
+	h.wantEnd()
+}
+
+func TestHangOverTLSNeverEndsTheHandshake(t *testing.T) {
+	s := start(t, Options{Protocol: TLSAuto, Behaviour: withFaults(Faults{Hang: Always})})
+	nc, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newRawClient(t, nc)
+	_ = tls.Client(nc, &tls.Config{RootCAs: s.CertPool(), ServerName: "localhost"}).NetConn()
+	c.send(http2.ClientPreface)
+	s.wantFault(t, "hang")
+	if n := s.Counters(); n.Handshakes != 0 || n.OpenConnections != 1 {
+		t.Errorf("counters %+v", n)
+	}
+}
