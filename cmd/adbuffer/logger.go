@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"adbuffer/internal/config"
+)
+
+// newLogger writes to w, by the configuration's level and format.
+func newLogger(c config.Log, w *os.File) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(string(c.Level))
+	if err != nil {
+		return nil, err
+	}
+	e := zap.NewProductionEncoderConfig()
+	e.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	e.TimeKey = "time"
+	encoder := zapcore.NewJSONEncoder(e)
+	if c.Format == config.FormatConsole {
+		e.EncodeLevel = zapcore.CapitalLevelEncoder
+		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoder = zapcore.NewConsoleEncoder(e)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), level)), nil
+}

@@ -1,0 +1,40 @@
+// Command adbuffer forwards ad requests to SSPs over keep-alive connection
+// pools. Run "adbuffer demo" to see it work.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+func main() {
+	code := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
+	os.Exit(code)
+}
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // faults in the configuration, a listener that cannot be had, requests cut
+	exitUsage  = 2
+)
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
+	cmd := newRoot(stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case isFailure(err):
+		if text := err.Error(); text != "" {
+			fmt.Fprintln(stderr, text)
+		}
+		return exitFailed
+	default:
+		fmt.Fprintf(stderr, "adbuffer: %v\nRun 'adbuffer --help' for the commands.\n", err)
+		return exitUsage
+	}
+}

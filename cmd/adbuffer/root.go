@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func newRoot(stdout, stderr *os.File) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "adbuffer",
+		Short: "Forwards ad requests to SSPs over keep-alive connection pools",
+		Long: `adbuffer takes ad requests on /fillbuffer and forwards them to SSPs over
+keep-alive connections, which it pools per SSP, within a deadline.`,
+		Example: `  adbuffer demo                                  see it work, with no set-up
+  adbuffer check --config config/adbuffer.yaml   validate a configuration
+  adbuffer serve --config config/adbuffer.yaml   run the service`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddCommand(newServe(stderr), newCheck(stdout), newVersion(stdout))
+	return root
+}
+
+// failure is an error of what a command did, not of how it was called.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{err}
+}
+
+func isFailure(err error) bool {
+	var f failure
+	return errors.As(err, &f)
+}

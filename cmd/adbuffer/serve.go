@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"adbuffer/internal/app"
+	"adbuffer/internal/config"
+)
+
+// configVariable names the configuration file where the flag is absent.
+const configVariable = "ADBUFFER_CONFIG"
+
+func newServe(stderr *os.File) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run the service",
+		Long: `Runs the service until SIGTERM or SIGINT, and drains then: /readyz turns to 503 at
+once, requests are accepted for server.drain.delay more, and what is in flight has
+server.drain.timeout to end. A second signal ends the waiting. The exit status is 0
+if no request was cut.`,
+		Example: `  adbuffer serve --config config/adbuffer.yaml
+  ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := configPath(file)
+			if err != nil {
+				return err
+			}
+			cfg, warnings, err := config.Load(path, os.LookupEnv)
+			if err != nil {
+				return failed(err)
+			}
+			log, err := newLogger(cfg.Log, stderr)
+			if err != nil {
+				return failed(err)
+			}
+			defer log.Sync() //nolint:errcheck // standard error cannot always be synced
+			for _, w := range warnings {
+				log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
+			}
+			a, err := app.New(cfg, log)
+			if err != nil {
+				return failed(err)
+			}
+			return failed(runUntilSignal(cmd.Context(), a))
+		},
+	}
+	addConfigFlag(cmd, &file)
+	return cmd
+}
+
+func addConfigFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "config", "c", "", "configuration file (default: $"+configVariable+")")
+}
+
+func configPath(flag string) (string, error) {
+	if flag == "" {
+		flag = os.Getenv(configVariable)
+	}
+	if flag == "" {
+		return "", errors.New("no configuration: name a file with --config or " + configVariable + ", or run 'adbuffer demo', which needs none")
+	}
+	return flag, nil
+}
+
+// runUntilSignal runs a until the first SIGTERM or SIGINT; the second ends the
+// drain's waiting.
+func runUntilSignal(parent context.Context, a *app.App) error {
+	ctx, stop := context.WithCancel(parent)
+	defer stop()
+	hurry, cutShort := context.WithCancel(context.WithoutCancel(parent))
+	defer cutShort()
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for _, act := range []func(){stop, cutShort} {
+			select {
+			case <-signals:
+				act()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return a.Run(ctx, hurry)
+}

@@ -1,0 +1,190 @@
+// Package app builds every part from a config, starts them, and drains them in
+// reverse order.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"adbuffer/internal/admin"
+	"adbuffer/internal/config"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/ssp"
+)
+
+// App is the whole service. Make one with New, run it once with Run.
+type App struct {
+	cfg      *config.Config
+	log      *zap.Logger
+	registry *prometheus.Registry
+	ssps     []*ssp.SSP
+	pools    []*pool.Pool
+	proxy    *proxy.Proxy
+	admin    *admin.Server
+	state    atomic.Int32
+	started  time.Time
+
+	traffic, adminListener net.Listener
+}
+
+// The states of the service, as /readyz tells them. They are passed in order:
+//
+//	starting -> ready -> draining
+//
+// starting ends when min_idle connections are open or warmup_timeout passes,
+// draining begins with the first signal. An SSP's state changes nothing here.
+const (
+	starting int32 = iota
+	ready
+	draining
+)
+
+// New builds the service from cfg and opens its listeners, so that what cannot
+// work fails here. Nothing is served before Run; Close undoes New where Run is
+// not called.
+func New(cfg *config.Config, log *zap.Logger) (*App, error) {
+	a := &App{cfg: cfg, log: log, started: time.Now()}
+	if err := a.build(); err != nil {
+		return nil, err
+	}
+	if err := a.listen(); err != nil {
+		a.Close()
+		return nil, err
+	}
+	a.admin = admin.New(admin.Options{
+		Token: cfg.Admin.Token.Reveal(), Metrics: a.registry, Ready: a.readiness, Pools: a.poolViews, Log: log,
+	}, a.adminListener)
+	return a, nil
+}
+
+// TrafficAddr is where requests are taken.
+func (a *App) TrafficAddr() net.Addr { return a.traffic.Addr() }
+
+// AdminAddr is where operators are answered.
+func (a *App) AdminAddr() net.Addr { return a.adminListener.Addr() }
+
+// Ready reports whether the service takes requests and is warm.
+func (a *App) Ready() bool { return a.state.Load() == ready }
+
+func (a *App) readiness() error {
+	switch a.state.Load() {
+	case ready:
+		return nil
+	case draining:
+		return errors.New("draining")
+	default:
+		return errors.New("starting: min_idle connections are being opened")
+	}
+}
+
+func (a *App) listen() error {
+	network, addr := a.cfg.Server.Listen.Split()
+	l, err := listen(network, addr, os.FileMode(a.cfg.Server.SocketMode))
+	if err != nil {
+		return fmt.Errorf("server.listen %q: %w", a.cfg.Server.Listen, err)
+	}
+	a.traffic = l
+	network, addr = a.cfg.Admin.Listen.Split()
+	if a.adminListener, err = net.Listen(network, addr); err != nil {
+		return fmt.Errorf("admin.listen %q: %w", a.cfg.Admin.Listen, err)
+	}
+	return nil
+}
+
+// Close closes the listeners and pools of a service that does not run.
+func (a *App) Close() {
+	for _, l := range []net.Listener{a.traffic, a.adminListener} {
+		if l != nil {
+			l.Close() //nolint:errcheck // nothing is left to be done about it
+		}
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	a.closePools(now)
+}
+
+// ErrCut is what Run returns where the end of the drain cut requests.
+var ErrCut = errors.New("requests were cut at the end of the drain")
+
+// Run serves until ctx ends, and then drains: not ready at once, still
+// accepting for server.drain.delay, and at most server.drain.timeout for what
+// is in flight. hurry ends the waiting early. Run returns nil when nothing was
+// cut.
+func (a *App) Run(ctx, hurry context.Context) error {
+	failed := make(chan error, 2)
+	go func() { failed <- a.admin.Serve(a.adminListener) }()
+	go func() { failed <- a.proxy.Serve(a.traffic) }()
+	a.logStart()
+	go a.warm(ctx)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		a.log.Error("a listener failed", zap.Error(err))
+	}
+	return errors.Join(err, a.drain(hurry))
+}
+
+// warm opens min_idle connections, and makes the service ready.
+func (a *App) warm(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Admin.WarmupTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, p := range a.pools {
+		wg.Go(func() {
+			if err := p.Warm(ctx); err != nil {
+				a.log.Warn("not all min_idle connections could be opened in time; see pool.min_idle and admin.warmup_timeout",
+					zap.String("ssp", a.ssps[i].Name()), zap.Duration("warmup_timeout", a.cfg.Admin.WarmupTimeout))
+			}
+		})
+	}
+	wg.Wait()
+	if a.state.CompareAndSwap(starting, ready) {
+		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
+	}
+}
+
+// drain is starting in reverse.
+func (a *App) drain(hurry context.Context) error {
+	a.state.Store(draining)
+	d := a.cfg.Server.Drain
+	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
+	a.proxy.BeginDrain()
+	select {
+	case <-time.After(d.Delay):
+	case <-hurry.Done():
+	}
+	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
+	defer cancel()
+	cut := a.proxy.Drain(ctx)
+	a.closePools(ctx)
+
+	soon, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	a.admin.Close(soon)
+	if cut > 0 {
+		a.log.Error("stopped, with requests cut; see server.drain.timeout", zap.Int("cut", cut))
+		return fmt.Errorf("%w: %d", ErrCut, cut)
+	}
+	a.log.Info("stopped")
+	return nil
+}
+
+func (a *App) closePools(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, p := range a.pools {
+		wg.Go(func() { p.Close(ctx) })
+	}
+	wg.Wait()
+}

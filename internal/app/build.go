@@ -1,0 +1,170 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/dial"
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// build makes every part but the listeners.
+func (a *App) build() error {
+	byName := make(map[string]*ssp.SSP)
+	for i := range a.cfg.SSPs {
+		s, err := newSSP(&a.cfg.SSPs[i], a.log)
+		if err != nil {
+			a.Close()
+			return fmt.Errorf("ssps[%d] (%s): %w", i, a.cfg.SSPs[i].Name, err)
+		}
+		a.ssps, a.pools = append(a.ssps, s), append(a.pools, s.Pool())
+		byName[s.Name()] = s
+	}
+	table := newTable(a.cfg.Routes, byName)
+	a.proxy = proxy.New(proxyOptions(a.cfg), table, a.log, a.Ready)
+	a.registry = prometheus.NewPedanticRegistry()
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		pool.NewCollector(func() []*pool.Pool { return a.pools }),
+		ssp.NewCollector(func() []*ssp.SSP { return a.ssps }),
+		a.proxy,
+		newInfo(a.cfg, a.started),
+	} {
+		if err := a.registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newSSP joins a pool to the protocols that its connections may speak.
+func newSSP(c *config.SSP, log *zap.Logger) (*ssp.SSP, error) {
+	endpoints, err := dial.ParseEndpoints(c.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDialer(c, endpoints, log)
+	if err != nil {
+		return nil, err
+	}
+	p := pool.New(poolOptions(c, endpoints.Scheme), d)
+	return ssp.New(ssp.Options{
+		Name: c.Name, Scheme: endpoints.Scheme, Path: endpoints.Path, Query: endpoints.Query, Host: c.Host,
+		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
+			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity],
+		}),
+		RequestTimeout: c.Timeouts.Request, MaxInFlight: c.MaxInFlight,
+		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], NoBidBody: noBidBodies[c.NoBidBody],
+		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
+	}, p), nil
+}
+
+func poolOptions(c *config.SSP, scheme string) pool.Options {
+	o := pool.Options{
+		SSP:      c.Name,
+		MaxConns: c.Pool.MaxConns, MaxHTTP2Conns: c.Pool.MaxHTTP2Conns, MinIdle: c.Pool.MinIdle, MaxIdle: c.Pool.MaxIdle,
+		IdleTimeout: c.Pool.IdleTimeout, MaxAge: c.Pool.MaxAge, MaxRequests: c.Pool.MaxRequestsPerConn,
+		MaxPending: c.Pool.MaxPending, PendingTimeout: c.Pool.PendingTimeout,
+		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
+		ConnectTimeout: c.Timeouts.Connect,
+		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
+	}
+	if scheme == "https" {
+		o.TLSTimeout = c.Timeouts.TLSHandshake
+	}
+	switch c.Protocol {
+	case config.ProtocolHTTP1:
+		o.Protocol = upstream.HTTP1
+	case config.ProtocolHTTP1Pipelined:
+		o.Protocol = upstream.HTTP1Pipelined
+	case config.ProtocolHTTP2, config.ProtocolH2C:
+		o.Protocol = upstream.HTTP2
+	default:
+		if scheme == "http" {
+			o.Protocol = upstream.HTTP1 // cleartext has nothing to negotiate with
+		}
+	}
+	return o
+}
+
+func proxyOptions(c *config.Config) proxy.Options {
+	s := &c.Server
+	return proxy.Options{
+		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxBufferedBytes: int64(s.MaxBufferedBytes),
+		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
+		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,
+		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail,
+		Deadline: proxy.DeadlineOptions{
+			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
+			OpenRTBTmax: c.Deadline.OpenRTBTmax, Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
+		},
+		Access: proxy.AccessOptions{Enabled: c.Log.Access.Enabled, Sample: c.Log.Access.Sample},
+	}
+}
+
+func newTable(routes []config.Route, ssps map[string]*ssp.SSP) *route.Table {
+	table := make([]*route.Route, len(routes))
+	for i := range routes {
+		c := &routes[i]
+		r := &route.Route{
+			Name: c.Name, Mode: modes[c.Mode], ClientChoice: c.ClientChoice,
+			NoAdOnError: c.OnError == config.OnErrorNoAd, NoAd: noAds[c.NoAd], VASTVersion: c.VASTVersion,
+			TruncateIP: c.Privacy == config.PrivacyTruncateIP,
+			Match: route.Match{
+				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
+				Query: conditions(c.Match.Query), Header: conditions(c.Match.Header),
+			},
+		}
+		for _, t := range c.SSPs {
+			r.Targets = append(r.Targets, route.Target{SSP: ssps[t.Name], Weight: t.Weight, Timeout: t.Timeout, Secondary: t.Secondary})
+		}
+		table[i] = r
+	}
+	return route.NewTable(table)
+}
+
+func conditions(cs []config.Condition) []route.Condition {
+	all := make([]route.Condition, len(cs))
+	for i, c := range cs {
+		all[i] = route.Condition{Name: c.Name, Value: c.Value}
+	}
+	return all
+}
+
+func nameValues(fields []config.Field) []httpheader.NameValue {
+	all := make([]httpheader.NameValue, len(fields))
+	for i, f := range fields {
+		all[i] = httpheader.NameValue{Name: f.Name, Value: f.Value}
+	}
+	return all
+}
+
+// The words of the configuration, and what the parts call them.
+var (
+	identityModes = map[config.Identity]httpheader.IdentityMode{
+		config.IdentityXForwardedFor: httpheader.XForwardedFor, config.IdentityXDevice: httpheader.XDevice,
+		config.IdentityBoth: httpheader.Both, config.IdentityNone: httpheader.None,
+	}
+	retryStales = map[config.RetryStale]ssp.RetryStale{
+		config.RetryIdempotent: ssp.StaleIdempotent, config.RetryAll: ssp.StaleAll, config.RetryNever: ssp.StaleNever,
+	}
+	noBidBodies = map[config.NoBidBody]ssp.NoBidBody{
+		config.NoBidNone: ssp.NoBidNone, config.NoBidVAST: ssp.NoBidVAST, config.NoBidOpenRTB: ssp.NoBidOpenRTB,
+	}
+	modes = map[config.Mode]route.Mode{
+		config.ModeSingle: route.Single, config.ModeSplit: route.Split, config.ModeWaterfall: route.Waterfall,
+		config.ModeParallelFirst: route.ParallelFirst, config.ModeParallelAll: route.ParallelAll,
+	}
+	noAds = map[config.NoAd]route.NoAd{config.NoAdEmpty: route.NoAdEmpty, config.NoAdVAST: route.NoAdVAST}
+)

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"go.uber.org/zap"
+
+	"adbuffer/internal/pool"
+	"adbuffer/internal/upstream"
+)
+
+// poolView is one SSP as /pools shows it.
+type poolView struct {
+	pool.Snapshot
+	Protocol    string                    `json:"protocol"`
+	Connections map[string]map[string]int `json:"connections"` // by protocol and state
+	Limits      limitsView                `json:"limits"`
+}
+
+// limitsView are the limits in force.
+type limitsView struct {
+	MaxConns       int    `json:"max_conns"`
+	MaxHTTP2Conns  int    `json:"max_http2_conns"`
+	MinIdle        int    `json:"min_idle"`
+	MaxIdle        int    `json:"max_idle"`
+	IdleTimeout    string `json:"idle_timeout"`
+	MaxAge         string `json:"max_age"`
+	MaxRequests    int    `json:"max_requests_per_conn"`
+	MaxPending     int    `json:"max_pending"`
+	PendingTimeout string `json:"pending_timeout"`
+	MaxDials       int    `json:"max_dials"`
+	MaxStreams     int    `json:"max_streams_per_conn"`
+	PipelineDepth  int    `json:"pipeline_depth"`
+	MaxInFlight    int    `json:"max_in_flight"`
+}
+
+// poolViews is what /pools shows.
+func (a *App) poolViews() any {
+	views := make([]poolView, len(a.ssps))
+	for i, s := range a.ssps {
+		snap, o := s.Pool().Snapshot(), s.Pool().Options()
+		views[i] = poolView{
+			Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
+			Limits: limitsView{
+				MaxConns: o.MaxConns, MaxHTTP2Conns: o.MaxHTTP2Conns, MinIdle: o.MinIdle, MaxIdle: o.MaxIdle,
+				IdleTimeout: o.IdleTimeout.String(), MaxAge: o.MaxAge.String(), MaxRequests: o.MaxRequests,
+				MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
+				MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: s.MaxInFlight(),
+			},
+		}
+	}
+	return map[string]any{"pools": views}
+}
+
+func connectionsView(s *pool.Snapshot) map[string]map[string]int {
+	all := make(map[string]map[string]int)
+	for p := upstream.HTTP1; p < upstream.Protocols; p++ {
+		all[p.String()] = map[string]int{"idle": s.Idle[p], "active": s.Active[p], "draining": s.Draining[p]}
+	}
+	return all
+}
+
+// logStart writes what is in force, so that nobody meets a limit that was never
+// shown.
+func (a *App) logStart() {
+	s := &a.cfg.Server
+	a.log.Info("starting", zap.String("version", Version), zap.String("commit", Commit),
+		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()),
+		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
+		zap.Int("max_header_bytes", s.MaxHeaderBytes), zap.Int("max_body_bytes", s.MaxBodyBytes),
+		zap.Duration("deadline_default", a.cfg.Deadline.Default), zap.Duration("deadline_max", a.cfg.Deadline.Max),
+		zap.Int("routes", len(a.cfg.Routes)))
+	for i := range a.cfg.SSPs {
+		c := &a.cfg.SSPs[i]
+		a.log.Info("ssp", zap.String("ssp", c.Name), zap.Strings("endpoints", c.Endpoints), zap.String("protocol", string(c.Protocol)),
+			zap.Int("max_conns", c.Pool.MaxConns), zap.Int("max_http2_conns", c.Pool.MaxHTTP2Conns), zap.Int("min_idle", c.Pool.MinIdle),
+			zap.Int("max_pending", c.Pool.MaxPending), zap.Duration("pending_timeout", c.Pool.PendingTimeout), zap.Int("max_dials", c.Pool.MaxDials),
+			zap.Int("max_in_flight", c.MaxInFlight), zap.Duration("connect", c.Timeouts.Connect), zap.Duration("tls_handshake", c.Timeouts.TLSHandshake),
+			zap.Int("max_response_bytes", c.MaxResponseBytes))
+	}
+}
