@@ -54,6 +54,12 @@ func (a *answerReader) began(br *bufio.Reader) bool {
 	return a.phase != inHead || a.interim > 0 || br.Buffered() > 0
 }
 
+// announcesEnd reports whether the answer's head has come, and says that the
+// connection ends with this answer. RFC 9112, sections 6.3 and 9.6.
+func (a *answerReader) announcesEnd() bool {
+	return a.phase != inHead && (a.head.close || a.head.http10 || a.head.framing(a.toHEAD) == untilClose)
+}
+
 // read goes on reading until the answer is whole, or br fails. What it reads
 // goes to ex, unless a discards; ex may be nil then.
 func (a *answerReader) read(br *bufio.Reader, ex *upstream.Exchange) error {

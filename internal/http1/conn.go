@@ -270,13 +270,12 @@ func isConnError(err error) bool {
 // verdict says whether the connection can carry another exchange after a whole
 // answer, and if not, why.
 func (c *Conn) verdict() upstream.CloseReason {
-	h := &c.answer.head
 	switch {
 	case c.br.Buffered() > 0:
 		return upstream.ClosedLeftover
-	case h.close || h.http10 || h.framing(c.answer.toHEAD) == untilClose:
+	case c.answer.announcesEnd():
 		return upstream.ClosedByPeer
-	case h.odd:
+	case c.answer.head.odd:
 		return upstream.ClosedError
 	default:
 		return upstream.NotClosed

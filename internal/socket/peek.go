@@ -29,6 +29,13 @@ func (c *Conn) Peek() State {
 	if c.MidRecord() {
 		return Readable
 	}
+	return c.PeekSocket()
+}
+
+// PeekSocket is Peek without what has been read ahead for TLS. It may run
+// beside a Read that waits, but not beside another look or a read that does not
+// block.
+func (c *Conn) PeekSocket() State {
 	if c.raw == nil {
 		return Quiet
 	}

@@ -84,6 +84,10 @@ func (r *records) release() {
 // connection on top of it. It must be called before the first Read.
 func (c *Conn) Records() { c.records = new(records) }
 
+// ReadAhead reports whether bytes have been read from the socket that TLS has
+// not been given yet. It must not run at the same time as a Read.
+func (c *Conn) ReadAhead() bool { return c.records != nil && c.records.r < c.records.w }
+
 // MidRecord reports whether a part of a TLS record was read whose end has not
 // been handed over. It must not run at the same time as a Read.
 func (c *Conn) MidRecord() bool { return c.records != nil && !c.records.between() }

@@ -206,6 +206,10 @@ func (ex *Exchange) ReleaseBody() {
 // most once per Do; it never blocks.
 func (ex *Exchange) Finish(err error) { ex.done <- err }
 
+// Done returns where Finish puts what it is told, for connections that watch
+// the deadline themselves and so need no Wait. One receive takes it.
+func (ex *Exchange) Done() <-chan error { return ex.done }
+
 // Wait returns what Finish was told, or, where that comes first, ErrDeadline
 // when the deadline passes and ErrCancelled when the context ends. After
 // either of these the connection must make sure that Finish is not called, or

@@ -1,0 +1,144 @@
+package http1
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// stub answers each request on c with the same bytes, all that have come in one
+// write. It is the cheapest peer that we can think of, since its work is
+// measured together with ours.
+func stub(c net.Conn, answer string) {
+	in := make([]byte, 256<<10)
+	out := []byte(strings.Repeat(answer, 256))
+	end := []byte("\r\n\r\n")
+	held := 0
+	for {
+		n, err := c.Read(in[held:])
+		if err != nil {
+			return
+		}
+		b := in[:held+n]
+		count := 0
+		for {
+			i := bytes.Index(b, end)
+			if i < 0 {
+				break
+			}
+			b = b[i+len(end):]
+			count++
+		}
+		held = copy(in, b)
+		if _, err := c.Write(out[:count*len(answer)]); err != nil {
+			return
+		}
+	}
+}
+
+// benchAnswer is a typical answer of an SSP: 1 KB of JSON.
+var benchAnswer = "HTTP/1.1 200 OK\r\nServer: stub\r\nDate: Fri, 20 Nov 2026 10:00:00 GMT\r\n" +
+	"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"" + strings.Repeat("x", 996) + "\"}"
+
+// benchExchange returns an ad request of about 800 bytes.
+func benchExchange() *upstream.Exchange {
+	ex := upstream.AcquireExchange()
+	ex.Request = upstream.Request{
+		Method: upstream.GET, Scheme: "http", Authority: []byte("ssp.example"),
+		Target: []byte("/bid?" + strings.Repeat("k=value&", 37)),
+		Fields: []byte("User-Agent: Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148\r\n" +
+			"Accept: */*\r\nAccept-Language: en-US,en;q=0.9\r\nAccept-Encoding: gzip, deflate, br\r\n" +
+			"Referer: https://publisher.example/news/article-12345\r\nX-Forwarded-For: 203.0.113.77, 10.0.0.1\r\n"),
+	}
+	return ex
+}
+
+// reset prepares ex for another use, as its next acquisition would.
+func reset(ex *upstream.Exchange) {
+	ex.ReleaseBody()
+	ex.Answer.Reset()
+	ex.Times = upstream.Times{Lent: time.Now()}
+	ex.Deadline = ex.Times.Lent.Add(time.Second)
+}
+
+type countingOwner struct{ freed atomic.Int64 }
+
+func (o *countingOwner) Freed(time.Duration) { o.freed.Add(1) }
+func (o *countingOwner) Changed()            {}
+
+// run measures b.N exchanges of callers goroutines.
+func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			c, ex := conn(i), benchExchange()
+			for left.Add(-1) >= 0 {
+				reset(ex)
+				if err := c.Do(ex); err != nil {
+					b.Error(err)
+					return
+				}
+				if len(ex.Answer.Body) != 1000 {
+					b.Errorf("body of %d bytes", len(ex.Answer.Body))
+				}
+			}
+			ex.Release()
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkPipelined is an exchange where 64 callers share a few connections.
+func BenchmarkPipelined(b *testing.B) {
+	for _, tr := range transports {
+		for _, conns := range []int{1, 2, 8} {
+			b.Run(fmt.Sprintf("%v/conns=%d", tr, conns), func(b *testing.B) {
+				opts := testOptions()
+				opts.Depth = 64 / conns
+				var pool []*Pipelined
+				for range conns {
+					c, sock, p := connect(b, tr)
+					go stub(p.conn, benchAnswer)
+					pool = append(pool, NewPipelined(c, sock, &countingOwner{}, opts))
+				}
+				run(b, 64, func(i int) upstream.Conn { return pool[i%conns] })
+				for _, c := range pool {
+					c.Close(upstream.ClosedDrain)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkExclusive is an exchange where each of 64 callers, or a single one,
+// has a connection of its own.
+func BenchmarkExclusive(b *testing.B) {
+	for _, tr := range transports {
+		for _, callers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%v/callers=%d", tr, callers), func(b *testing.B) {
+				opts := testOptions()
+				var pool []*Conn
+				for range callers {
+					c, sock, p := connect(b, tr)
+					go stub(p.conn, benchAnswer)
+					pool = append(pool, New(c, sock, &countingOwner{}, opts))
+				}
+				run(b, callers, func(i int) upstream.Conn { return pool[i] })
+				for _, c := range pool {
+					c.Close(upstream.ClosedDrain)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package http1
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// Errors that carry nothing of their own, made once.
+var (
+	errClosed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
+		Detail: "the pipelined connection was closed before the request was sent"}
+	errBehindClose = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
+		Detail: "the SSP closed the pipelined connection behind an earlier answer"}
+	errStuffed = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent,
+		Detail: "1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth"}
+)
+
+// dropUnsent ends the entries whose requests were not sent when a write failed.
+// They are the youngest.
+func (r *reader) dropUnsent(cause error) {
+	sent := r.n
+	for sent > 0 && r.at(sent-1).start >= r.taken.Load() {
+		sent--
+	}
+	r.dropFrom(sent, func(int, *entry) error { return notSent(cause) })
+}
+
+// announced is called when an answer says that it is the last: what stands
+// behind it was not processed, whatever of it was sent. RFC 9112, section 9.6.
+//
+// Requests that still waited to be written count as not processed, too: that
+// the SSP closes is nothing that should use up retries.
+func (r *reader) announced() {
+	r.endsHere = true
+	first := r.stop(upstream.ClosedByPeer)
+	r.mu.Lock()
+	r.sealLocked()
+	r.admitLocked()
+	r.mu.Unlock()
+	if first {
+		r.owner.Changed()
+	}
+	r.dropFrom(1, func(int, *entry) error { return errBehindClose })
+}
+
+// dropFrom ends all entries but the from oldest, in their order.
+func (r *reader) dropFrom(from int, why func(i int, e *entry) error) {
+	for i := from; i < r.n; i++ {
+		e := *r.at(i)
+		*r.at(i) = entry{}
+		var err error
+		if e.ex != nil {
+			err = why(i, &e)
+		}
+		r.drop(&e, err)
+	}
+	r.n = min(r.n, from)
+}
+
+// end closes the connection and fails what is left on it.
+func (r *reader) end(cause error) {
+	first := r.stop(endReason(cause, r.started))
+	r.sock.Close() //nolint:errcheck // nothing is left to be done about it
+	r.mu.Lock()
+	r.sealLocked()
+	r.admitLocked()
+	r.mu.Unlock()
+	if first {
+		r.owner.Changed()
+	}
+	r.now = time.Now()
+	r.dropFrom(0, func(i int, e *entry) error { return r.failure(i, e, cause) })
+}
+
+// failure is what the i-th oldest entry fails with when the connection ends.
+func (r *reader) failure(i int, e *entry, cause error) error {
+	switch {
+	case i == 0 && r.started:
+		return answerError(cause, true, e.ex.Reused)
+	case e.start >= r.taken.Load():
+		return notSent(cause)
+	default:
+		return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+			// Where we closed, it was no keep-alive race.
+			Stale:  e.ex.Reused && !errors.Is(cause, net.ErrClosed),
+			Detail: "the pipelined connection ended before the first byte of the answer", Err: cause}
+	}
+}
+
+// endReason is why a connection ends with cause, if it had not ended before.
+func endReason(cause error, started bool) upstream.CloseReason {
+	switch {
+	case errors.Is(cause, errUnsolicited):
+		return upstream.ClosedUnsolicited
+	case !started && isConnError(cause):
+		return upstream.ClosedByPeer
+	default:
+		return upstream.ClosedError
+	}
+}
+
+func notSent(cause error) error {
+	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
+		Detail: "the pipelined connection failed before the request was sent", Err: cause}
+}

@@ -1,0 +1,267 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// reader is the half of a Pipelined connection that belongs to its goroutine.
+// Nobody else touches its fields.
+type reader struct {
+	*Pipelined
+
+	br      *bufio.Reader // on source
+	mayRead bool          // source may ask the socket; else it says errNothing
+	full    bool          // the last Read had no room for more than it returned
+
+	queue    []entry // a ring of opts.Depth: n entries from head on, the oldest first
+	head, n  int
+	answer   answerReader // of the oldest entry
+	started  bool         // a byte of that answer has come
+	proved   bool         // prove was called
+	endsHere bool         // the peer has announced the end: the oldest entry is the last
+
+	now    time.Time // when the last Read returned, or the last sweep was
+	seen   int64     // taken, as of then: what has come cannot answer what was not taken
+	done   int64     // requests up to here have been answered
+	turned time.Time // when the last answer was whole: since then the oldest entry is the oldest
+}
+
+// run reads until the connection is of no more use, and ends what is left.
+func (r *reader) run() { r.end(r.serve()) }
+
+// Why serve returned, where it was neither the connection nor an answer that
+// failed.
+var (
+	errNothing     = errors.New("nothing buffered")
+	errFinished    = errors.New("the connection cannot be used after the last answer")
+	errHopeless    = errors.New("nobody waits for an answer any more")
+	errUnsolicited = errors.New("the SSP sent an answer that no request asked for")
+)
+
+func (r *reader) serve() error {
+	for {
+		if r.br.Buffered() == 0 {
+			if err := r.fill(); err != nil {
+				return err
+			}
+		}
+		e := r.oldest()
+		if e == nil || e.start >= min(r.seen, r.taken.Load()) && !r.started {
+			return errUnsolicited
+		}
+		if !r.started {
+			r.start(e)
+		}
+		err := r.answer.read(r.br, e.ex)
+		if !r.endsHere && r.answer.announcesEnd() {
+			r.announced()
+		}
+		switch {
+		case err == nil:
+			err = r.complete()
+		case err == errNothing:
+			err = r.fill()
+		case err == upstream.ErrOverBudget && e.ex != nil:
+			err = nil
+			r.leave(e, upstream.ErrOverBudget)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// source is what the bufio.Reader reads from. Only fill lets it ask the socket,
+// so that parsing never blocks, and ends in errNothing instead.
+type source reader
+
+func (s *source) Read(b []byte) (int, error) {
+	if !s.mayRead {
+		return 0, errNothing
+	}
+	n, err := s.net.Read(b)
+	s.full = n == len(b)
+	return n, err
+}
+
+// fill waits for more bytes, and looks around when it is woken for that.
+func (r *reader) fill() error {
+	r.answered.Store(r.done)
+	for {
+		if !r.sock.ReadAhead() {
+			// Callers that were completed go first, and their next requests
+			// leave; meanwhile more answers gather.
+			runtime.Gosched()
+		}
+		r.mayRead = true
+		_, err := r.br.Peek(r.br.Buffered() + 1)
+		r.mayRead = false
+		switch {
+		case err == nil:
+			r.now, r.seen = time.Now(), r.taken.Load()
+			return nil
+		case errors.Is(err, io.EOF) && r.started && r.answer.phase == inUntilClose:
+			r.now = time.Now()
+			return r.complete() // which returns errFinished
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		}
+		if err := r.sweep(); err != nil {
+			return err
+		}
+	}
+}
+
+// start begins e's answer, whose first byte is buffered.
+func (r *reader) start(e *entry) {
+	r.started = true
+	r.answer.start(e.method)
+	if e.ex == nil {
+		r.answer.discard = true
+	} else {
+		e.ex.Times.FirstByte = r.now
+	}
+}
+
+// complete ends the oldest entry, whose answer is whole.
+func (r *reader) complete() error {
+	reason := upstream.NotClosed
+	switch {
+	case r.endsHere:
+		reason = upstream.ClosedByPeer
+	case r.answer.head.odd:
+		reason = upstream.ClosedError
+	case r.outstanding.Load() == 1 && r.leftover():
+		reason = upstream.ClosedLeftover
+	case !r.proved:
+		r.proved = true
+		r.prove()
+	}
+	if reason != upstream.NotClosed && r.stop(reason) {
+		r.owner.Changed()
+	}
+	e := r.pop()
+	r.started = false
+	r.done = e.end
+	if h := r.opts.HeadWait; h != nil {
+		h.ObserveDuration(max(0, r.turned.Sub(e.lent)))
+	}
+	r.turned = r.now
+	r.drop(&e, nil)
+	if reason != upstream.NotClosed {
+		return errFinished
+	}
+	if r.CloseReason() != upstream.NotClosed && !r.awaited() {
+		return errHopeless
+	}
+	return nil
+}
+
+// leftover reports whether bytes lie behind the answer, while no other is
+// outstanding. The answer's caller has not been told yet, so none can have come
+// for a request of its own.
+//
+// It looks where reads do not tell: TLS may hold bytes that it has decrypted,
+// and below it some may have been read ahead.
+func (r *reader) leftover() bool {
+	if r.br.Buffered() > 0 {
+		return true
+	}
+	if !r.full && !r.sock.ReadAhead() {
+		return false
+	}
+	r.sock.SetNonblocking(true)
+	r.mayRead = true
+	_, err := r.br.Peek(1)
+	r.mayRead = false
+	r.sock.SetNonblocking(false)
+	if err != nil {
+		return false // nothing, or what the next Read says too
+	}
+	r.now, r.seen = time.Now(), r.taken.Load()
+	return r.outstanding.Load() == 1
+}
+
+// leave lets e's caller go with err; its answer, when it comes, is dropped.
+func (r *reader) leave(e *entry, err error) {
+	ex := e.ex
+	e.ex = nil
+	if r.started && e == r.at(0) {
+		r.answer.discard = true
+	}
+	ex.Times.Done = r.now
+	ex.Finish(err)
+}
+
+// drop ends e, which is no longer in the queue: its place is free, and its
+// caller, if it still waits, gets err.
+func (r *reader) drop(e *entry, err error) {
+	r.outstanding.Add(-1)
+	r.owner.Freed(max(0, r.now.Sub(e.lent)))
+	if e.ex != nil {
+		e.ex.Times.Done = r.now
+		e.ex.Finish(err)
+	}
+}
+
+// oldest returns the entry whose answer comes next, or nil.
+func (r *reader) oldest() *entry {
+	if r.n == 0 {
+		r.mu.Lock()
+		r.admitLocked()
+		r.mu.Unlock()
+		if r.n == 0 {
+			return nil
+		}
+	}
+	return &r.queue[r.head]
+}
+
+// admitLocked takes over what has arrived.
+func (r *reader) admitLocked() {
+	for _, e := range r.arrived {
+		r.n++
+		*r.at(r.n - 1) = e
+	}
+	clear(r.arrived)
+	r.arrived = r.arrived[:0]
+}
+
+// at returns the i-th oldest entry.
+func (r *reader) at(i int) *entry {
+	if i += r.head; i >= len(r.queue) {
+		i -= len(r.queue)
+	}
+	return &r.queue[i]
+}
+
+// pop removes the oldest entry.
+func (r *reader) pop() entry {
+	e := r.queue[r.head]
+	r.queue[r.head] = entry{}
+	if r.head++; r.head == len(r.queue) {
+		r.head = 0
+	}
+	r.n--
+	return e
+}
+
+// awaited reports whether anybody waits for an answer.
+func (r *reader) awaited() bool {
+	r.mu.Lock()
+	r.admitLocked()
+	r.mu.Unlock()
+	for i := range r.n {
+		if r.at(i).ex != nil {
+			return true
+		}
+	}
+	return false
+}

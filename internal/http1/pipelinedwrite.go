@@ -1,0 +1,136 @@
+package http1
+
+import (
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+const (
+	// maxUnwritten bounds the requests that wait to be written on one
+	// connection, unless it is a single one: more only come together on a
+	// connection that does not take them.
+	maxUnwritten = 1 << 20
+	// maxDirect is how many bytes of unanswered requests a caller writes
+	// itself. So many fit into what the kernel keeps for a socket, on both
+	// sides together, so the write does not block: whoever writes more gets a
+	// goroutine for it.
+	maxDirect = 64 << 10
+	// maxRounds is how often a caller writes before it leaves the rest to a
+	// goroutine: its own answer may have come.
+	maxRounds = 4
+	// maxKeptBuffer is the largest write buffer that is kept.
+	maxKeptBuffer = 128 << 10
+)
+
+// flush writes until nothing is left to be written. Its caller has set writing.
+// Should a write block all the same, it fails at the deadline.
+func (p *Pipelined) flush(deadline time.Time) {
+	for round := 0; ; round++ {
+		p.mu.Lock()
+		if round == maxRounds || p.queued-p.answered.Load() > maxDirect {
+			p.mu.Unlock()
+			go p.flushBehind()
+			return
+		}
+		b := p.takeLocked()
+		p.mu.Unlock()
+		if b == nil || !p.write(b, deadline) {
+			return
+		}
+	}
+}
+
+// flushBehind is flush for whom nobody waits: as long as anybody waits for an
+// answer, the peer may take its time.
+func (p *Pipelined) flushBehind() {
+	for {
+		p.mu.Lock()
+		b, deadline := p.takeLocked(), p.latest.Add(p.opts.Linger)
+		p.mu.Unlock()
+		if b == nil || !p.write(b, deadline) {
+			return
+		}
+	}
+}
+
+// takeLocked takes what is to be written now. If that is nothing, it returns
+// nil, and writing ends.
+func (p *Pipelined) takeLocked() *[]byte {
+	b := p.out
+	switch {
+	case b == nil, p.sealed, !p.proven && p.taken.Load() > 0:
+		p.writing = false
+		return nil
+	case !p.proven && p.first < len(*b):
+		b = buffers.Get().(*[]byte)
+		*b = append((*b)[:0], (*p.out)[:p.first]...)
+		*p.out = append((*p.out)[:0], (*p.out)[p.first:]...)
+	default:
+		p.out = nil
+	}
+	p.taken.Add(int64(len(*b)))
+	return b
+}
+
+// write writes and releases b. After false, writing has ended.
+func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
+	p.sock.SetWriteDeadline(deadline) //nolint:errcheck // a closed socket fails the write
+	n, err := p.net.Write(*b)
+	left := len(*b) - n
+	releaseBuffer(b)
+	if err != nil {
+		p.writeFailed(left, err)
+		return false
+	}
+	return true
+}
+
+// writeFailed ends all writing, left bytes short of what was taken. The socket
+// stays open: the peer's last answers, and with them perhaps word that it
+// closes, may lie in it.
+func (p *Pipelined) writeFailed(left int, err error) {
+	first := p.stop(upstream.ClosedError)
+	p.mu.Lock()
+	if !p.sealed {
+		p.taken.Add(-int64(left))
+		p.writeErr = err
+		p.sealLocked()
+		p.nudgeLocked()
+	}
+	p.writing = false
+	p.mu.Unlock()
+	if first {
+		p.owner.Changed()
+	}
+}
+
+// sealLocked drops what has not been taken, and sees to it that nothing more is
+// written or appended.
+func (p *Pipelined) sealLocked() {
+	p.sealed = true
+	if p.out != nil {
+		releaseBuffer(p.out)
+		p.out = nil
+	}
+}
+
+func releaseBuffer(b *[]byte) {
+	if cap(*b) <= maxKeptBuffer {
+		buffers.Put(b)
+	}
+}
+
+// prove lets those write who waited for the first answer.
+func (p *Pipelined) prove() {
+	p.mu.Lock()
+	p.proven = true
+	start := p.out != nil && !p.writing
+	if start {
+		p.writing = true
+	}
+	p.mu.Unlock()
+	if start {
+		go p.flushBehind()
+	}
+}
