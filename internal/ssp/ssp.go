@@ -72,6 +72,9 @@ func (s *SSP) SourceBytes() []byte { return s.source }
 // Pool returns the SSP's pool.
 func (s *SSP) Pool() *pool.Pool { return s.pool }
 
+// MaxInFlight returns the SSP's own limit on what is in flight, 0 for none.
+func (s *SSP) MaxInFlight() int { return s.inFlight.Limit() }
+
 // Policy says which header fields cross.
 func (s *SSP) Policy() *httpheader.Policy { return s.opts.Policy }
 
