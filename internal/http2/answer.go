@@ -168,6 +168,6 @@ func (c *Conn) completeLocked(s *stream) {
 		// Nobody wants the rest of the request: RFC 9113, section 8.1.
 		c.out.buf = appendReset(c.out.buf, s.id, h2.ErrCodeNo)
 	}
-	c.in.earn()
+	c.flood.earn()
 	c.endLocked(s, nil)
 }

@@ -49,14 +49,15 @@ type Conn struct {
 	out     writer
 	room    room
 	waiters []*stream // uploads that wait for a window or the buffer
+	uploads int       // streams that are uploading
 
 	peer       peerSettings
 	sendWindow int64 // of the connection
-	recvWindow int   // what the peer may still send
-	recvOwed   int   // what we have taken and not yet given back
+	recvOwed   int   // what we have taken and not yet given back to our window
 
 	lastGoAway uint32 // the last stream that the peer will answer
 	demote     bool   // the peer has said that HTTP/2 does not work between us
+	flood      flood
 	resets     resets
 	alive      alive
 
@@ -89,7 +90,6 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 		peer:         defaultPeerSettings,
 		room:         newRoom(bottom(conn)),
 		sendWindow:   initialWindow,
-		recvWindow:   connWindow,
 		lastGoAway:   maxStreamID,
 	}
 	c.in.init(opts)

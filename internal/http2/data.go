@@ -20,21 +20,18 @@ func (c *Conn) onData(f frame) *connError {
 	last := f.flags.Has(h2.FlagDataEndStream)
 	c.mu.Lock()
 	defer c.unlock()
-	if err := c.receivedLocked(len(f.payload)); err != nil {
-		return err
-	}
+	c.receivedLocked(len(f.payload))
 	c.resets.onAnswer()
 	s := c.streams.get(f.id)
 	if s == nil {
 		return c.goneLocked(f)
 	}
-	if !c.receivedOnLocked(s, len(f.payload), last) {
-		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("more DATA than the stream's window", true))
-		return nil
+	if !last {
+		c.receivedOnLocked(s, len(f.payload))
 	}
 	c.takeDataLocked(s, p, last)
 	if len(p) == 0 && !last {
-		return c.in.idle()
+		return c.flood.idle()
 	}
 	return nil
 }

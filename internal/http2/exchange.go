@@ -59,7 +59,9 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	ex.Reused = c.streams.next > 1
 	s := c.newStreamLocked()
 	if !c.streams.add(s) {
-		panic("BUG: the connection is open and has no stream number left")
+		c.recycleLocked(s)
+		c.drainLocked(upstream.ClosedMaxRequests)
+		return nil, errDraining
 	}
 	s.ex = ex
 	s.start = c.out.handed + uint64(len(c.out.buf))
@@ -94,7 +96,7 @@ func (c *Conn) newStreamLocked() *stream {
 	} else {
 		s = new(stream)
 	}
-	*s = stream{wake: s.wake, listed: s.listed, sendWindow: int64(c.peer.initialWindow), recvWindow: c.streamWindow}
+	*s = stream{wake: s.wake, listed: s.listed, sendWindow: int64(c.peer.initialWindow)}
 	return s
 }
 
@@ -131,6 +133,7 @@ func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 // with err.
 func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 	c.out.buf = appendReset(c.out.buf, s.id, code)
+	c.flood.reset(c.streamWindow)
 	c.failLocked(s, err)
 }
 
@@ -147,10 +150,14 @@ func (c *Conn) abandon(s *stream, ex *upstream.Exchange, uploading bool, why err
 		c.mu.Unlock()
 		return c.leave(ex, outcome(ex))
 	}
+	if uploading {
+		c.uploads--
+	}
 	ex.ReleaseBody()
 	ex.Answer.Reset()
 	ex.Times.Done = time.Now()
 	c.out.buf = appendReset(c.out.buf, s.id, h2.ErrCodeCancel)
+	c.flood.reset(c.streamWindow)
 	c.streams.remove(s)
 	c.recycleLocked(s)
 	kept := c.resets.add(c, ex.Times.Lent)

@@ -7,10 +7,13 @@ import "time"
 // sent for streams that are gone, unknown types. Each may be harmless; there is
 // a number of them that is not. RFC 9113, section 10.5.
 //
-// The reader owns it.
+// Conn.mu guards it.
 type flood struct {
 	left  int       // such frames that may still come
 	since time.Time // when left was last filled up
+	// late is how many bytes of DATA may still come for streams that we have
+	// reset: what their windows held then.
+	late int
 }
 
 const (
@@ -21,6 +24,8 @@ const (
 	// floodEarned is how many an exchange earns: a peer may send PINGs and
 	// WINDOW_UPDATEs for each.
 	floodEarned = 10
+	// maxLate keeps late from growing for ever.
+	maxLate = 1 << 30
 )
 
 // idle counts a frame.
@@ -36,5 +41,20 @@ func (f *flood) idle() *connError {
 	return nil
 }
 
-// earn notes that an exchange was answered.
+// waste counts n bytes of DATA for a stream that is gone. A window of such a
+// stream is not opened again, so there is an end to what a peer may send.
+func (f *flood) waste(n int) *connError {
+	if f.late -= n; f.late < 0 {
+		return flowError("more DATA for reset streams than their windows")
+	}
+	return nil
+}
+
+// earn notes that an exchange has ended.
 func (f *flood) earn() { f.left = min(f.left+floodEarned, floodBudget) }
+
+// reset notes that we have reset a stream whose window held so much.
+func (f *flood) reset(window int) {
+	f.earn()
+	f.late = min(f.late+window, maxLate)
+}

@@ -20,8 +20,8 @@ func (c *Conn) onWindowUpdate(f frame) *connError {
 			return protocolError("WINDOW_UPDATE by 0")
 		case c.sendWindow > maxWindow:
 			return flowError("WINDOW_UPDATE makes the connection's window overflow")
-		case len(c.waiters) == 0:
-			return c.in.idle()
+		case c.uploads == 0:
+			return c.flood.idle()
 		}
 		c.wakeLocked()
 		return nil
@@ -35,40 +35,33 @@ func (c *Conn) onWindowUpdate(f frame) *connError {
 		c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("WINDOW_UPDATE by 0", true))
 	case s.sendWindow > maxWindow:
 		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("WINDOW_UPDATE makes the stream's window overflow", true))
-	case !s.waiting:
-		return c.in.idle()
+	case !s.uploading:
+		return c.flood.idle()
 	default:
 		s.resume()
 	}
 	return nil
 }
 
-// receivedLocked counts n bytes of DATA, padding included, against the
-// connection's receive window, and gives them back in large pieces. It does so
-// for every DATA frame, wanted or not: else a window would leak away with each
-// abandoned answer.
-func (c *Conn) receivedLocked(n int) *connError {
-	if c.recvWindow -= n; c.recvWindow < 0 {
-		return flowError("more DATA than the connection's window")
-	}
+// receivedLocked gives n bytes of DATA, padding included, back to the
+// connection's receive window, in large pieces. It does so for every DATA
+// frame, wanted or not: else the window would leak away with each abandoned
+// answer.
+//
+// We never hold credit back, and a frame is smaller than half a window, so a
+// peer cannot be found to have sent more than it may. What bounds memory are
+// the limits of bodies.
+func (c *Conn) receivedLocked(n int) {
 	if c.recvOwed += n; c.recvOwed >= connWindow/2 {
 		c.out.buf = appendWindowUpdate(c.out.buf, 0, uint32(c.recvOwed))
-		c.recvWindow += c.recvOwed
 		c.recvOwed = 0
 	}
-	return nil
 }
 
-// receivedOnLocked does the same for a stream. ok is false if the peer has sent
-// more than it may.
-func (c *Conn) receivedOnLocked(s *stream, n int, last bool) (ok bool) {
-	if s.recvWindow -= n; s.recvWindow < 0 {
-		return false
-	}
-	if s.recvOwed += n; s.recvOwed >= c.streamWindow/2 && !last {
+// receivedOnLocked does the same for a stream, while more can come.
+func (c *Conn) receivedOnLocked(s *stream, n int) {
+	if s.recvOwed += n; s.recvOwed >= c.streamWindow/2 {
 		c.out.buf = appendWindowUpdate(c.out.buf, s.id, uint32(s.recvOwed))
-		s.recvWindow += s.recvOwed
 		s.recvOwed = 0
 	}
-	return true
 }

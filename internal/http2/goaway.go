@@ -23,10 +23,7 @@ func (c *Conn) onGoAway(f frame) *connError {
 	code := h2.ErrCode(binary.BigEndian.Uint32(f.payload[4:]))
 	c.mu.Lock()
 	defer c.unlock()
-	if last > c.lastGoAway {
-		return protocolError("GOAWAY with a larger stream than before")
-	}
-	c.lastGoAway = last
+	c.lastGoAway = min(c.lastGoAway, last) // it must not grow; a promise given is kept
 	err := errNotProcessed
 	if code != h2.ErrCodeNo {
 		c.demote = c.demote || refusesHTTP2(code)
@@ -34,12 +31,12 @@ func (c *Conn) onGoAway(f frame) *connError {
 			Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
 	}
 	for i := range c.streams.slots {
-		if s := c.streams.slots[i].stream; s != nil && s.id > last {
+		if s := c.streams.slots[i].stream; s != nil && s.id > c.lastGoAway {
 			c.failLocked(s, err)
 		}
 	}
 	c.drainLocked(upstream.ClosedGoaway)
-	return c.in.idle()
+	return c.flood.idle()
 }
 
 // onReset: the peer gives a stream up. RFC 9113, section 6.4.

@@ -8,8 +8,9 @@ import (
 // decoder reads header blocks: RFC 7541. It makes no strings: fields are handed
 // over as bytes that live until the next one. Only the reader uses it.
 type decoder struct {
-	table decoderTable
-	text  text // Huffman-coded strings of the field in hand, decoded
+	table    decoderTable
+	text     text // Huffman-coded strings of the field in hand, decoded
+	interned interned
 }
 
 // text is a buffer for hpack.HuffmanDecode.
@@ -89,17 +90,10 @@ func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, 
 	}
 	d.text = d.text[:0]
 	var name []byte
-	nameLen := -1 // of a name that stands at the start of d.text
 	switch {
 	case i == 0:
-		var coded bool
-		if name, coded, p, ok = readString(p); !ok {
-			return nil, compressionError("a truncated field name")
-		}
-		if coded {
-			if nameLen, ok = d.huffman(name); !ok {
-				return nil, compressionError("a malformed Huffman code")
-			}
+		if name, p, ok = d.string(p); !ok {
+			return nil, compressionError("a malformed field name")
 		}
 	case i < len(staticTable):
 		name = staticTable[i].name
@@ -111,22 +105,12 @@ func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, 
 		name, _ = d.table.text(e)
 		if index { // putting the field into the table may overwrite the name
 			d.text = append(d.text, name...)
-			nameLen = len(name)
+			name = d.text
 		}
 	}
-	value, coded, p, ok := readString(p)
+	value, p, ok := d.string(p)
 	if !ok {
-		return nil, compressionError("a truncated field value")
-	}
-	at := len(d.text)
-	if coded {
-		if _, ok = d.huffman(value); !ok {
-			return nil, compressionError("a malformed Huffman code")
-		}
-		value = d.text[at:]
-	}
-	if nameLen >= 0 {
-		name = d.text[:nameLen] // only now: d.text may have moved
+		return nil, compressionError("a malformed field value")
 	}
 	class := classify(name, value)
 	if index {
@@ -136,10 +120,32 @@ func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, 
 	return p, nil
 }
 
-// huffman decodes s to the end of d.text.
-func (d *decoder) huffman(s []byte) (n int, ok bool) {
-	n, err := hpack.HuffmanDecode(&d.text, s)
-	return n, err == nil
+// string reads a string: RFC 7541, section 5.2. It is a piece of p, of d.text
+// or of d.interned, and lives until the next field.
+func (d *decoder) string(p []byte) (s, rest []byte, ok bool) {
+	if len(p) == 0 {
+		return nil, nil, false
+	}
+	coded := p[0]&0x80 != 0
+	n, p, ok := readInteger(p, 7)
+	if !ok || n > len(p) {
+		return nil, nil, false
+	}
+	s, rest = p[:n], p[n:]
+	if !coded || n == 0 {
+		return s, rest, true
+	}
+	slot, hash, ok := d.interned.find(s)
+	if ok {
+		return slot.plain, rest, true
+	}
+	at := len(d.text)
+	if _, err := hpack.HuffmanDecode(&d.text, s); err != nil {
+		return nil, nil, false
+	}
+	plain := d.text[at:]
+	slot.put(hash, s, plain)
+	return plain, rest, true
 }
 
 // readInteger reads an integer with a prefix of so many bits: RFC 7541,
@@ -164,17 +170,4 @@ func readInteger(p []byte, prefix uint) (n int, rest []byte, ok bool) {
 		}
 	}
 	return 0, nil, false
-}
-
-// readString reads a string: RFC 7541, section 5.2. coded: by Huffman.
-func readString(p []byte) (s []byte, coded bool, rest []byte, ok bool) {
-	if len(p) == 0 {
-		return nil, false, nil, false
-	}
-	coded = p[0]&0x80 != 0
-	n, p, ok := readInteger(p, 7)
-	if !ok || n > len(p) {
-		return nil, false, nil, false
-	}
-	return p[:n], coded, p[n:], true
 }

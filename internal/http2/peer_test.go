@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -203,6 +204,19 @@ func next[F h2.Frame](p *peer) F {
 func (p *peer) request() *h2.MetaHeadersFrame {
 	p.t.Helper()
 	return next[*h2.MetaHeadersFrame](p)
+}
+
+// requestAfterResets is request, whatever streams were reset before it.
+func (p *peer) requestAfterResets() *h2.MetaHeadersFrame {
+	p.t.Helper()
+	for {
+		switch f := p.read().(type) {
+		case *h2.MetaHeadersFrame:
+			return f
+		case *h2.GoAwayFrame:
+			p.t.Fatalf("GOAWAY %v %q", f.ErrCode, f.DebugData())
+		}
+	}
 }
 
 // encode returns a header block: names and values in turn.
@@ -402,3 +416,5 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }

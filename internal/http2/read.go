@@ -16,7 +16,6 @@ import (
 
 // reader is what only the reader's goroutine touches.
 type reader struct {
-	flood
 	buf         []byte // buf[r:w] was read and not handled yet
 	r, w        int
 	now         time.Time // when the last read returned; zero until somebody asks
@@ -33,7 +32,6 @@ const readBuffer = 64 << 10
 
 func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
-	in.left = floodBudget
 	in.decoder.table.max = maxTableSize
 	in.block.limit = opts.MaxResponseHeaderBytes
 	in.pieces.limit = maxBlock(opts.MaxResponseHeaderBytes)
@@ -152,8 +150,10 @@ func (c *Conn) dispatch(f frame) *connError {
 		return c.onPriority(f)
 	case h2.FramePushPromise:
 		return protocolError("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0")
-	default:
-		return c.in.idle() // RFC 9113, section 5.5
+	default: // RFC 9113, section 5.5
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.flood.idle()
 	}
 }
 
@@ -165,7 +165,9 @@ func (c *Conn) onPriority(f frame) *connError {
 	case len(f.payload) != 5:
 		return frameSizeError("PRIORITY of a wrong size")
 	}
-	return c.in.idle()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flood.idle()
 }
 
 // goneLocked judges a frame for a stream that is not open. For one that was
@@ -176,11 +178,13 @@ func (c *Conn) goneLocked(f frame) *connError {
 	if c.streams.idle(f.id) {
 		return protocolError(f.kind.String() + " on a stream that was never opened")
 	}
-	if c.streams.slot(f.id).ended == f.id && (f.kind == h2.FrameHeaders || f.kind == h2.FrameData) {
+	switch ended := c.streams.slot(f.id).ended == f.id; {
+	case ended && (f.kind == h2.FrameHeaders || f.kind == h2.FrameData):
 		c.out.buf = appendReset(c.out.buf, f.id, h2.ErrCodeStreamClosed)
-		c.streams.slot(f.id).ended = 0 // say it once
+	case f.kind == h2.FrameData && len(f.payload) > 0:
+		return c.flood.waste(len(f.payload))
 	}
-	return c.in.idle()
+	return c.flood.idle()
 }
 
 // faultLocked ends the connection for a fault of the peer, and tells it.

@@ -129,10 +129,10 @@ func (c *Conn) onPing(f frame) *connError {
 	defer c.unlock()
 	if !f.flags.Has(h2.FlagPingAck) {
 		c.out.buf = appendPing(c.out.buf, h2.FlagPingAck, f.payload)
-		return c.in.idle()
+		return c.flood.idle()
 	}
 	if [8]byte(f.payload) != resetPing {
-		return c.in.idle()
+		return c.flood.idle()
 	}
 	c.resets.acked(c)
 	return nil

@@ -64,7 +64,9 @@ func (c *Conn) onSettings(f frame) *connError {
 		if len(f.payload) > 0 {
 			return frameSizeError("SETTINGS with ACK and content")
 		}
-		return c.in.idle()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.flood.idle()
 	case len(f.payload)%6 != 0:
 		return frameSizeError("SETTINGS of a wrong size")
 	}
@@ -81,7 +83,7 @@ func (c *Conn) onSettings(f frame) *connError {
 	}
 	c.updateLocked()
 	c.out.buf = appendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
-	return c.in.idle()
+	return c.flood.idle()
 }
 
 func (c *Conn) setLocked(id h2.SettingID, value uint32) *connError {

@@ -35,12 +35,11 @@ type stream struct {
 	wake      chan struct{} // capacity 1, made by the first upload and kept
 
 	// Receiving.
-	recvWindow int // what the peer may still send
-	recvOwed   int // what we have taken and not yet given back
-	gotHead    bool
-	noBody     bool // by the request's method or the status
-	interim    int  // 1xx answers so far
-	received   int  // bytes of the body
+	recvOwed int // what we have taken and not yet given back to the window
+	gotHead  bool
+	noBody   bool // by the request's method or the status
+	interim  int  // 1xx answers so far
+	received int  // bytes of the body
 }
 
 // table holds the open streams of a connection, in a ring by their numbers. A

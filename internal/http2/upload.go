@@ -60,6 +60,7 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange) (uploading bool, err err
 		c.appendBodyLocked(s)
 		if len(s.body) == 0 {
 			s.uploading = false
+			c.uploads--
 			c.flush(s, ex)
 			return false, ex.Wait()
 		}
@@ -72,6 +73,7 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange) (uploading bool, err err
 // It unlocks mu.
 func (c *Conn) takeLocked(s *stream) error {
 	err := s.err
+	c.uploads--
 	c.recycleLocked(s)
 	c.mu.Unlock()
 	return err
@@ -83,7 +85,11 @@ func (c *Conn) awaitRoomLocked(s *stream) {
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
 	}
-	s.uploading, s.waiting = true, true
+	if !s.uploading {
+		s.uploading = true
+		c.uploads++
+	}
+	s.waiting = true
 	if !s.listed {
 		s.listed = true
 		c.waiters = append(c.waiters, s)

@@ -57,8 +57,8 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 		c.mu.Lock()
 	}
 	for n := 0; c.writableLocked(); n++ {
-		bored := n == 0 || s != nil && s.ex == ex && n < maxRounds
-		if !bored || !c.room.has(len(c.out.buf)) {
+		goOn := n == 0 || s != nil && s.ex == ex && n < maxRounds
+		if !goOn || !c.room.has(len(c.out.buf)) {
 			c.unlock()
 			go c.writeAll()
 			return

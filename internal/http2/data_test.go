@@ -1,0 +1,290 @@
+package http2
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+func TestBodyMustBeAsLongAsItsContentLength(t *testing.T) {
+	for name, c := range map[string]struct {
+		length string
+		pieces []string
+		ok     bool
+	}{
+		"equal":             {"4", []string{"body"}, true},
+		"equal in pieces":   {"4", []string{"bo", "", "dy"}, true},
+		"zero":              {"0", []string{""}, true},
+		"shorter":           {"5", []string{"body"}, false},
+		"longer":            {"3", []string{"body"}, false},
+		"longer in pieces":  {"3", []string{"bod", "y"}, false},
+		"none though zero":  {"0", []string{"body"}, false},
+		"nothing though 4":  {"4", []string{""}, false},
+		"beyond all bounds": {"99999999999999999999", []string{"body"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, testOptions())
+			done := p.start(get("/"))
+			id := p.request().StreamID
+			p.head(id, false, ":status", "200", "content-length", c.length)
+			for i, piece := range c.pieces {
+				p.data(id, i == len(c.pieces)-1, piece)
+			}
+			res := wait(t, done)
+			switch {
+			case c.ok:
+				res.wantBody(t, strings.Join(c.pieces, ""))
+			case strings.HasPrefix(name, "beyond"):
+				res.wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_bytes"})
+			default:
+				res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "content-length"})
+				p.wantReset(id, h2.ErrCodeProtocol)
+			}
+			p.afterwards()
+		})
+	}
+}
+
+func TestHeadThatEndsTheStreamKeepsToItsContentLength(t *testing.T) {
+	p := connect(t, testOptions())
+	done := p.start(get("/"))
+	p.head(p.request().StreamID, true, ":status", "200", "content-length", "4")
+	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "content-length"})
+	p.afterwards()
+}
+
+func TestAnswersWithoutBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		method upstream.Method
+		status string
+		length string
+		body   string
+		want   int // length
+		bad    bool
+	}{
+		"HEAD":                       {upstream.HEAD, "200", "1234", "", 1234, false},
+		"HEAD without length":        {upstream.HEAD, "200", "", "", -1, false},
+		"HEAD with a body":           {upstream.HEAD, "200", "4", "body", 0, true},
+		"204":                        {upstream.GET, "204", "", "", -1, false},
+		"204 with a body":            {upstream.GET, "204", "", "body", 0, true},
+		"304 with a length":          {upstream.GET, "304", "1234", "", 1234, false},
+		"304 with a body":            {upstream.GET, "304", "4", "body", 0, true},
+		"POST answered with nothing": {upstream.POST, "200", "", "", -1, false},
+	} {
+		for _, how := range []string{"HEADERS ends the stream", "empty DATA ends the stream"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				p := connect(t, testOptions())
+				r := get("/")
+				r.method = c.method
+				done := p.start(r)
+				id := p.request().StreamID
+				fields := []string{":status", c.status}
+				if c.length != "" {
+					fields = append(fields, "content-length", c.length)
+				}
+				ends := how[0] == 'H' && c.body == ""
+				p.head(id, ends, fields...)
+				if !ends {
+					p.data(id, true, c.body)
+				}
+				res := wait(t, done)
+				if c.bad {
+					res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "body"})
+				} else if res.err != nil || res.body != "" || res.length != c.want {
+					t.Errorf("got %v, length %d, body %q", res.err, res.length, res.body)
+				}
+				p.afterwards()
+			})
+		}
+	}
+}
+
+func TestDataBeforeTheHeadIsMalformed(t *testing.T) {
+	p := connect(t, testOptions())
+	done := p.start(get("/"))
+	id := p.request().StreamID
+	p.data(id, true, "body")
+	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "DATA"})
+	p.wantReset(id, h2.ErrCodeProtocol)
+	p.afterwards()
+}
+
+func TestBodyOverTheLimitIsReset(t *testing.T) {
+	for name, length := range map[string]string{"announced": "1001", "unannounced": ""} {
+		t.Run(name, func(t *testing.T) {
+			opts := testOptions()
+			opts.MaxResponseBytes = 1000
+			p := connect(t, opts)
+			done := p.start(get("/"))
+			id := p.request().StreamID
+			fields := []string{":status", "200"}
+			if length != "" {
+				fields = append(fields, "content-length", length)
+			}
+			p.head(id, false, fields...)
+			if length == "" {
+				p.data(id, false, strings.Repeat("x", 1000))
+				p.data(id, true, "x")
+			}
+			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_bytes"})
+			p.wantReset(id, h2.ErrCodeCancel)
+
+			done = p.start(get("/"))
+			p.answer(p.request().StreamID, strings.Repeat("x", 1000))
+			wait(t, done).wantBody(t, strings.Repeat("x", 1000))
+		})
+	}
+}
+
+func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
+	p := connect(t, testOptions())
+	r := get("/")
+	r.budget = upstream.NewBudget(1000)
+	done := p.start(r)
+	id := p.request().StreamID
+	p.head(id, false, ":status", "200")
+	p.data(id, false, strings.Repeat("x", 600))
+	p.ping()
+	if n := r.budget.Used(); n != 600 {
+		t.Errorf("%d bytes are reserved, want 600", n)
+	}
+	p.data(id, false, strings.Repeat("x", 600))
+	if res := wait(t, done); res.err != upstream.ErrOverBudget {
+		t.Errorf("got %v", res.err)
+	}
+	if n := r.budget.Used(); n != 0 {
+		t.Errorf("%d bytes stay reserved", n)
+	}
+	p.wantReset(id, h2.ErrCodeCancel)
+	p.afterwards()
+}
+
+func TestPaddingIsCutAndCounted(t *testing.T) {
+	opts := testOptions()
+	opts.MaxResponseBytes = 0 // so the stream's window is 65535
+	p := connect(t, opts)
+	r := get("/")
+	r.method = upstream.POST
+	done := p.start(r)
+	id := p.request().StreamID
+	p.head(id, false, ":status", "200")
+	// Each costs 256 of the window and brings nothing. Half of a window is given
+	// back after 128.
+	for range 128 {
+		p.do(p.fr.WriteDataPadded(id, false, nil, make([]byte, 255)))
+	}
+	f := next[*h2.WindowUpdateFrame](p)
+	for f.StreamID == 0 {
+		f = next[*h2.WindowUpdateFrame](p)
+	}
+	if f.StreamID != id || f.Increment != 128*256 {
+		t.Errorf("WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
+	}
+	p.do(p.fr.WriteDataPadded(id, true, nil, make([]byte, 10)))
+	wait(t, done).wantBody(t, "")
+}
+
+func TestPaddedBodyIsUnpadded(t *testing.T) {
+	p := connect(t, testOptions())
+	done := p.start(get("/"))
+	id := p.request().StreamID
+	p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200", "content-length", "8"), EndHeaders: true, PadLength: 33}))
+	p.do(p.fr.WriteDataPadded(id, false, []byte("padd"), make([]byte, 255)))
+	p.do(p.fr.WriteDataPadded(id, true, []byte("ing!"), []byte{}))
+	wait(t, done).wantBody(t, "padding!")
+}
+
+func TestCreditIsReturnedForDataThatNobodyWants(t *testing.T) {
+	opts := testOptions()
+	opts.PingTimeout = time.Minute
+	p := connect(t, opts)
+	// As many streams as fill the connection's window twice, each sending what
+	// its own window holds after it was reset.
+	piece := strings.Repeat("x", maxFrameSize)
+	returned := uint32(0)
+	for range 2 * connWindow / maxStreamWindow {
+		r := get("/")
+		r.timeout = 20 * time.Millisecond
+		done := p.start(r)
+		id := p.requestAfterResets().StreamID
+		if res := wait(t, done); res.err != upstream.ErrDeadline {
+			t.Fatalf("got %v", res.err)
+		}
+		p.head(id, false, ":status", "200")
+		for range maxStreamWindow / len(piece) {
+			p.data(id, false, piece)
+		}
+	}
+	for returned < 2*connWindow {
+		if f, ok := p.read().(*h2.WindowUpdateFrame); ok {
+			if f.StreamID != 0 {
+				t.Fatalf("WINDOW_UPDATE for stream %d", f.StreamID)
+			}
+			if f.Increment != connWindow-initialWindow { // that of the start
+				returned += f.Increment
+			}
+		}
+	}
+}
+
+func TestDataForResetStreamsIsBounded(t *testing.T) {
+	opts := testOptions()
+	opts.MaxResponseBytes = 0 // so the stream's window is 65535
+	p := connect(t, opts)
+	r := get("/")
+	r.timeout = 20 * time.Millisecond
+	wait(t, p.start(r))
+	id := p.request().StreamID
+	p.head(id, false, ":status", "200")
+	for range 4 {
+		p.data(id, false, strings.Repeat("x", maxFrameSize-1))
+	}
+	p.data(id, false, "the last") // 65540 bytes
+	for {
+		switch f := p.read().(type) {
+		case *h2.GoAwayFrame:
+			if f.ErrCode != h2.ErrCodeFlowControl {
+				t.Errorf("GOAWAY %v", f.ErrCode)
+			}
+			return
+		}
+	}
+}
+
+func TestFrameAfterTheEndOfAnAnswerIsAStreamError(t *testing.T) {
+	p := connect(t, testOptions())
+	done := p.start(get("/"))
+	id := p.request().StreamID
+	p.answer(id, "whole")
+	wait(t, done).wantBody(t, "whole")
+	p.data(id, false, "more")
+	p.wantReset(id, h2.ErrCodeStreamClosed)
+	p.head(id, true, ":status", "200")
+	p.afterwards()
+}
+
+func TestLargeBodies(t *testing.T) {
+	p := connect(t, testOptions())
+	for _, size := range []int{1, maxFrameSize, maxFrameSize + 1, 1 << 20, 4 << 20} {
+		for _, known := range []bool{true, false} {
+			body := strings.Repeat("0123456789abcdef", size/16+1)[:size]
+			done := p.start(get("/"))
+			id := p.request().StreamID
+			fields := []string{":status", "200"}
+			if known {
+				fields = append(fields, "content-length", itoa(size))
+			}
+			p.head(id, false, fields...)
+			for rest := body; rest != ""; {
+				n := min(len(rest), maxFrameSize)
+				p.data(id, n == len(rest), rest[:n])
+				rest = rest[n:]
+			}
+			wait(t, done).wantBody(t, body)
+		}
+	}
+}

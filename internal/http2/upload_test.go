@@ -1,0 +1,237 @@
+package http2
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// wantData reads DATA until so many bytes of the stream's body have come, and
+// fails if there are more.
+func (p *peer) wantData(id uint32, n int) (body string, ended bool) {
+	p.t.Helper()
+	for len(body) < n || n == 0 && !ended {
+		f := next[*h2.DataFrame](p)
+		if f.StreamID != id {
+			p.t.Fatalf("DATA on stream %d, want %d", f.StreamID, id)
+		}
+		body += string(f.Data())
+		ended = f.StreamEnded()
+	}
+	if len(body) != n {
+		p.t.Fatalf("%d bytes of DATA, want %d", len(body), n)
+	}
+	return body, ended
+}
+
+// wantNoData makes sure that no DATA is on its way.
+func (p *peer) wantNoData() {
+	p.t.Helper()
+	data := [8]byte{'n', 'o'}
+	p.do(p.fr.WritePing(false, data))
+	for {
+		switch f := p.read().(type) {
+		case *h2.DataFrame:
+			p.t.Fatalf("unexpected %v", f)
+		case *h2.PingFrame:
+			if f.IsAck() && f.Data == data {
+				return
+			}
+		}
+	}
+}
+
+func TestBodyKeepsToTheWindows(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
+	body := strings.Repeat("0123456789", 10)
+	done := p.start(post("/", body))
+	id := p.request().StreamID
+	p.wantData(id, 10)
+	p.wantNoData()
+	p.do(p.fr.WriteWindowUpdate(id, 25))
+	p.wantData(id, 25)
+	p.wantNoData()
+	p.do(p.fr.WriteWindowUpdate(id, 1000))
+	if _, ended := p.wantData(id, 65); !ended {
+		t.Error("the last DATA has no END_STREAM")
+	}
+	p.answer(id, "ok")
+	wait(t, done).wantBody(t, "ok")
+}
+
+func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
+	first := p.start(post("/", strings.Repeat("a", 60000)))
+	a := p.request().StreamID
+	p.wantData(a, 60000)
+	second := p.start(post("/", strings.Repeat("b", 10000)))
+	b := p.request().StreamID
+	p.wantData(b, initialWindow-60000)
+	p.wantNoData()
+	p.do(p.fr.WriteWindowUpdate(0, 1))
+	p.wantData(b, 1)
+	p.do(p.fr.WriteWindowUpdate(0, 10000))
+	p.wantData(b, 10000-(initialWindow-60000)-1)
+	p.answer(a, "a")
+	p.answer(b, "b")
+	wait(t, first).wantBody(t, "a")
+	wait(t, second).wantBody(t, "b")
+}
+
+func TestWindowMayBecomeNegative(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
+	done := p.start(post("/", strings.Repeat("x", 30)))
+	id := p.request().StreamID
+	p.wantData(id, 10)
+	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 3})) // window is -7
+	p.do(p.fr.WriteWindowUpdate(id, 7))                                           // 0
+	p.wantNoData()
+	p.do(p.fr.WriteWindowUpdate(id, 2))
+	p.wantData(id, 2)
+	p.wantNoData()
+	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 8})) // 5 more
+	p.wantData(id, 5)
+	p.do(p.fr.WriteWindowUpdate(id, 100))
+	p.wantData(id, 13)
+	p.answer(id, "ok")
+	wait(t, done).wantBody(t, "ok")
+}
+
+func TestBodyOf1MiBThroughAWindowOf1Byte(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1})
+	p.do(p.fr.WriteWindowUpdate(0, 1<<22))
+	p.ping()
+	body := strings.Repeat("0123456789abcdef", 1<<16)
+	r := post("/", body)
+	r.timeout = 5 * time.Minute
+	p.net.SetDeadline(time.Now().Add(5 * time.Minute))
+	done := r.start(p.conn)
+	id := p.request().StreamID
+	var updates sync.WaitGroup
+	updates.Go(func() {
+		for range 1 << 20 {
+			if p.fr.WriteWindowUpdate(id, 1) != nil {
+				return
+			}
+		}
+	})
+	var got strings.Builder
+	frames := 0
+	for ended := false; !ended; frames++ {
+		f := next[*h2.DataFrame](p)
+		got.Write(f.Data())
+		ended = f.StreamEnded()
+	}
+	updates.Wait()
+	if got.String() != body {
+		t.Error("another body has come")
+	}
+	if frames < 100 {
+		t.Errorf("%d DATA frames: the window cannot have been small", frames)
+	}
+	p.answer(id, "ok")
+	wait(t, done).wantBody(t, "ok")
+}
+
+func TestAnswerBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
+	done := p.start(post("/", strings.Repeat("x", 30)))
+	id := p.request().StreamID
+	p.wantData(id, 10)
+	p.answer(id, "enough")
+	wait(t, done).wantBody(t, "enough")
+	p.wantReset(id, h2.ErrCodeNo)
+	// A server may ask for that itself: RFC 9113, section 8.1. By then the
+	// stream is gone.
+	p.do(p.fr.WriteRSTStream(id, h2.ErrCodeNo))
+	p.ping()
+	if n := p.owner.freed.Load(); n != 1 {
+		t.Errorf("the place was freed %d times", n)
+	}
+}
+
+func TestUploadEndsWhen(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(p *peer, id uint32, cancel func())
+		timeout time.Duration
+		want    want
+		is      error
+	}{
+		"the peer resets the stream": {
+			happens: func(p *peer, id uint32, _ func()) { p.do(p.fr.WriteRSTStream(id, h2.ErrCodeInternal)) },
+			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "INTERNAL_ERROR"},
+		},
+		"the peer refuses the stream": {
+			happens: func(p *peer, id uint32, _ func()) { p.do(p.fr.WriteRSTStream(id, h2.ErrCodeRefusedStream)) },
+			want:    want{outcome: upstream.ConnLost, progress: upstream.NotProcessed, detail: "REFUSED_STREAM"},
+		},
+		"the connection ends": {
+			happens: func(p *peer, _ uint32, _ func()) { p.net.Close() },
+			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+		},
+		"the connection is closed": {
+			happens: func(p *peer, _ uint32, _ func()) { p.conn.Close(upstream.ClosedMaxAge) },
+			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"},
+		},
+		"the time is up": {
+			happens: func(*peer, uint32, func()) {},
+			timeout: 50 * time.Millisecond,
+			is:      upstream.ErrDeadline,
+		},
+		"nobody wants it": {
+			happens: func(_ *peer, _ uint32, cancel func()) { cancel() },
+			is:      upstream.ErrCancelled,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			r := post("/", strings.Repeat("x", 30))
+			r.ctx, r.timeout = ctx, c.timeout
+			done := p.start(r)
+			id := p.request().StreamID
+			p.wantData(id, 10)
+			c.happens(p, id, cancel)
+			res := wait(t, done)
+			if c.is != nil {
+				if res.err != c.is {
+					t.Fatalf("got %v, want %v", res.err, c.is)
+				}
+				p.wantReset(id, h2.ErrCodeCancel)
+				return
+			}
+			res.wantError(t, c.want)
+			if n := p.owner.freed.Load(); n != 1 {
+				t.Errorf("the place was freed %d times", n)
+			}
+		})
+	}
+}
+
+func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: maxWindow})
+	p.do(p.fr.WriteWindowUpdate(0, maxWindow-initialWindow))
+	p.ping()
+	body := strings.Repeat("x", 16<<20) // more than sockets on loopback take
+	done := p.start(post("/", body))
+	id := p.request().StreamID
+	eventually(t, "the buffer fills up", func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		n := len(p.conn.out.buf)
+		if n > maxBuffered+maxDataFrame {
+			t.Fatalf("%d bytes are buffered", n)
+		}
+		return n > maxBuffered/2
+	})
+	p.wantData(id, len(body))
+	p.answer(id, "ok")
+	wait(t, done).wantBody(t, "ok")
+}
