@@ -204,21 +204,30 @@ func TestCreditIsReturnedForDataThatNobodyWants(t *testing.T) {
 	p := connect(t, opts)
 	// As many streams as fill the connection's window twice, each sending what
 	// its own window holds after it was reset.
-	piece := strings.Repeat("x", maxFrameSize)
-	returned := uint32(0)
-	for range 2 * connWindow / maxStreamWindow {
+	const streams = 2 * connWindow / maxStreamWindow
+	var ids [streams]uint32
+	var done [streams]<-chan result
+	for i := range ids {
 		r := get("/")
-		r.timeout = 20 * time.Millisecond
-		done := p.start(r)
-		id := p.requestAfterResets().StreamID
-		if res := wait(t, done); res.err != upstream.ErrDeadline {
+		r.timeout = 50 * time.Millisecond
+		done[i] = p.start(r)
+	}
+	for i := range ids {
+		ids[i] = p.requestAfterResets().StreamID
+	}
+	for _, ch := range done {
+		if res := wait(t, ch); res.err != upstream.ErrDeadline {
 			t.Fatalf("got %v", res.err)
 		}
+	}
+	piece := strings.Repeat("x", maxFrameSize)
+	for _, id := range ids {
 		p.head(id, false, ":status", "200")
 		for range maxStreamWindow / len(piece) {
 			p.data(id, false, piece)
 		}
 	}
+	returned := uint32(0)
 	for returned < 2*connWindow {
 		if f, ok := p.read().(*h2.WindowUpdateFrame); ok {
 			if f.StreamID != 0 {
