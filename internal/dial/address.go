@@ -1,0 +1,101 @@
+package dial
+
+import (
+	"cmp"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+)
+
+// Addr is one place to connect to.
+type Addr struct {
+	// Host is the endpoint's host, for TLS and messages.
+	Host string
+	// AddrPort is where it was found.
+	AddrPort netip.AddrPort
+}
+
+// String returns "host (ip:port)".
+func (a Addr) String() string { return a.Host + " (" + a.AddrPort.String() + ")" }
+
+// refused returns what kind of address ip is ("a link-local") if it is one that
+// no SSP can have, and "" for all others. Whoever answers our look-ups must not
+// turn adbuffer into a client of its machine's metadata service
+// (169.254.169.254, or fe80:: on the link). Loopback and private ranges are
+// fine: sidecars and SSPs inside the cluster live there.
+func refused(ip netip.Addr) string {
+	ip = ip.Unmap()
+	switch {
+	case !ip.IsValid():
+		return "an invalid"
+	case ip.IsUnspecified():
+		return "an unspecified"
+	case ip.IsLinkLocalUnicast():
+		return "a link-local"
+	case ip.IsMulticast():
+		return "a multicast"
+	case ip == broadcast:
+		return "a broadcast"
+	case nat64.Contains(ip): // a translator would connect to the IPv4 address inside
+		b := ip.As16()
+		return refused(netip.AddrFrom4([4]byte(b[12:])))
+	}
+	return ""
+}
+
+var (
+	broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	nat64     = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052, section 2.1
+)
+
+// arrange brings the addresses of one name into the order in which they are
+// dialled, IPv4 and IPv6 by turns, and keeps the first limit of them.
+//
+// The order depends on seed and on the set alone: an answer that a name server
+// merely rotated changes nothing, and processes with other seeds begin with
+// other addresses.
+func arrange(ips []netip.Addr, seed maphash.Seed, limit int) []netip.Addr {
+	hash := func(ip netip.Addr) uint64 { b := ip.As16(); return maphash.Bytes(seed, b[:]) }
+	ips = slices.Clone(ips)
+	slices.SortFunc(ips, func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(hash(a), hash(b)), a.Compare(b))
+	})
+	ips = slices.Compact(ips)
+	var families [2][]netip.Addr
+	for _, ip := range ips {
+		if ip.Is4() {
+			families[0] = append(families[0], ip)
+		} else {
+			families[1] = append(families[1], ip)
+		}
+	}
+	ips = ips[:0]
+	for i := range max(len(families[0]), len(families[1])) {
+		for _, f := range families {
+			if i < len(f) {
+				ips = append(ips, f[i])
+			}
+		}
+	}
+	return ips[:min(len(ips), limit)]
+}
+
+// takeTurns merges the addresses of all endpoints: each endpoint has one of its
+// addresses in each round. There are as many rounds as the endpoint with the
+// most addresses needs, so those with fewer come up with theirs again, and
+// every endpoint gets the same share of the dials.
+func takeTurns(endpoints []Endpoint, ips func(Endpoint) []netip.Addr) []Addr {
+	rounds := 0
+	for _, e := range endpoints {
+		rounds = max(rounds, len(ips(e)))
+	}
+	var all []Addr
+	for i := range rounds {
+		for _, e := range endpoints {
+			if ips := ips(e); len(ips) > 0 {
+				all = append(all, Addr{Host: e.Host, AddrPort: netip.AddrPortFrom(ips[i%len(ips)], e.Port)})
+			}
+		}
+	}
+	return all
+}

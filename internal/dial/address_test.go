@@ -1,0 +1,88 @@
+package dial
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {
+	for ip, want := range map[string]string{
+		"169.254.169.254":           "a link-local",
+		"::ffff:169.254.169.254":    "a link-local",
+		"64:ff9b::169.254.169.254":  "a link-local",
+		"fe80::1":                   "a link-local",
+		"fe80::1%eth0":              "a link-local",
+		"0.0.0.0":                   "an unspecified",
+		"::":                        "an unspecified",
+		"::ffff:0.0.0.0":            "an unspecified",
+		"224.0.0.1":                 "a multicast",
+		"ff02::1":                   "a multicast",
+		"255.255.255.255":           "a broadcast",
+		"127.0.0.1":                 "",
+		"::1":                       "",
+		"10.1.2.3":                  "",
+		"192.168.0.1":               "",
+		"fd00::1":                   "",
+		"198.51.100.7":              "",
+		"64:ff9b::198.51.100.7":     "",
+		"2001:db8::169.254.169.254": "",
+		"2606:4700:4700::1111":      "",
+	} {
+		if got := refused(netip.MustParseAddr(ip)); got != want {
+			t.Errorf("%s: %q, want %q", ip, got, want)
+		}
+	}
+	if refused(netip.Addr{}) == "" {
+		t.Error("the zero Addr, which dials this machine, is not refused")
+	}
+}
+
+func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
+	var ips []netip.Addr
+	for i := range 5 {
+		ips = append(ips, netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", i+1)))
+	}
+	for i := range 3 {
+		ips = append(ips, netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", i+1)))
+	}
+	seed := maphash.MakeSeed()
+	want := arrange(ips, seed, 100)
+	if len(want) != len(ips) {
+		t.Fatalf("%d of %d addresses", len(want), len(ips))
+	}
+	for i, ip := range want[:6] {
+		if ip.Is6() != (i%2 == 1) {
+			t.Errorf("%v: families do not take turns", want)
+		}
+	}
+	rotated := append(slices.Clone(ips[3:]), ips...) // and some of them twice
+	if got := arrange(rotated, seed, 100); !slices.Equal(got, want) {
+		t.Errorf("after rotation %v, want %v", got, want)
+	}
+	if got := arrange(ips, seed, 4); !slices.Equal(got, want[:4]) {
+		t.Errorf("the first four are %v, want %v", got, want[:4])
+	}
+	first := map[netip.Addr]bool{}
+	for range 200 {
+		first[arrange(ips, maphash.MakeSeed(), 1)[0]] = true
+	}
+	if len(first) != 5 {
+		t.Errorf("200 processes begin with %d of 5 IPv4 addresses", len(first))
+	}
+}
+
+func TestEndpointsAndTheirAddressesTakeTurns(t *testing.T) {
+	a, b, c := Endpoint{Host: "a", Port: 80}, Endpoint{Host: "b", Port: 80}, Endpoint{Host: "c", Port: 80}
+	ips := map[string][]netip.Addr{
+		"a": {netip.MustParseAddr("192.0.2.1")},
+		"b": {netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("198.51.100.3")},
+	}
+	got := takeTurns([]Endpoint{a, b, c}, func(e Endpoint) []netip.Addr { return ips[e.Host] })
+	want := "[a (192.0.2.1:80) b (198.51.100.1:80) a (192.0.2.1:80) b (198.51.100.2:80) a (192.0.2.1:80) b (198.51.100.3:80)]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

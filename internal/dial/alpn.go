@@ -1,0 +1,117 @@
+package dial
+
+import (
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+
+	"adbuffer/internal/upstream"
+)
+
+// Mode says what an SSP is spoken to in. The words are those of `protocol` in
+// config/adbuffer.yaml.
+type Mode string
+
+// The modes.
+const (
+	Auto           Mode = "auto"            // https: ALPN chooses HTTP/2 or HTTP/1.1; http: HTTP/1.1
+	HTTP1          Mode = "http1"           // HTTP/1.1
+	HTTP1Pipelined Mode = "http1-pipelined" // HTTP/1.1, several requests outstanding
+	HTTP2          Mode = "http2"           // https: HTTP/2 or nothing
+	H2C            Mode = "h2c"             // http: HTTP/2 with prior knowledge
+)
+
+func (m Mode) check(scheme string) error {
+	switch {
+	case scheme != "http" && scheme != "https":
+		return fmt.Errorf("endpoints: scheme %q is neither http nor https", scheme)
+	case m == HTTP2 && scheme == "http":
+		return fmt.Errorf("protocol: %s needs https endpoints; %s is HTTP/2 over cleartext", m, H2C)
+	case m == H2C && scheme == "https":
+		return fmt.Errorf("protocol: %s needs http endpoints; %s is HTTP/2 over TLS", m, HTTP2)
+	case !slices.Contains([]Mode{Auto, HTTP1, HTTP1Pipelined, HTTP2, H2C}, m):
+		return fmt.Errorf("protocol: %q is none of auto, http1, http1-pipelined, http2, h2c", m)
+	}
+	return nil
+}
+
+// protocol is what connections will speak, Unknown where ALPN decides.
+func (m Mode) protocol(encrypted bool) upstream.Protocol {
+	switch {
+	case m == HTTP1Pipelined:
+		return upstream.HTTP1Pipelined
+	case m == HTTP2 || m == H2C:
+		return upstream.HTTP2
+	case m == Auto && encrypted:
+		return upstream.Unknown
+	}
+	return upstream.HTTP1
+}
+
+// ALPN names. RFC 7301, section 6; RFC 9113, section 3.1.
+const (
+	alpnHTTP2 = "h2"
+	alpnHTTP1 = "http/1.1"
+)
+
+// offer is what ALPN offers; allowHTTP2 matters to Auto alone.
+func (m Mode) offer(allowHTTP2 bool) []string {
+	switch {
+	case m == HTTP2:
+		return []string{alpnHTTP2}
+	case m == Auto && allowHTTP2:
+		return []string{alpnHTTP2, alpnHTTP1}
+	}
+	return []string{alpnHTTP1}
+}
+
+// negotiated is what to speak after a handshake. A peer that ignores ALPN
+// speaks HTTP/1.1.
+func (d *Dialer) negotiated(state tls.ConnectionState, addr Addr, offer []string) (upstream.Protocol, error) {
+	chosen := state.NegotiatedProtocol
+	switch {
+	case chosen == alpnHTTP2:
+		if !adequate(state) {
+			return upstream.Unknown, inadequate(state, addr)
+		}
+		return upstream.HTTP2, nil
+	case slices.Contains(offer, alpnHTTP1) && d.opts.Mode == HTTP1Pipelined:
+		return upstream.HTTP1Pipelined, nil
+	case slices.Contains(offer, alpnHTTP1):
+		return upstream.HTTP1, nil
+	case chosen == "":
+		chosen = "nothing, as peers without ALPN do"
+	}
+	return upstream.Unknown, d.alpnError(addr, offer, chosen, upstream.ErrALPN)
+}
+
+// http2Suites are what RFC 9113, appendix A, leaves of the suites of TLS 1.2
+// that Go knows: an ephemeral key exchange and an AEAD cipher. Those of TLS 1.3
+// are all fine.
+var http2Suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// adequate reports whether HTTP/2 may be spoken over such a connection. RFC
+// 9113, section 9.2.
+func adequate(state tls.ConnectionState) bool {
+	return state.Version >= tls.VersionTLS13 ||
+		state.Version == tls.VersionTLS12 && slices.Contains(http2Suites, state.CipherSuite)
+}
+
+// errInadequate: the peer would answer our first frame, or we its, with
+// INADEQUATE_SECURITY.
+var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", upstream.ErrALPN)
+
+func inadequate(state tls.ConnectionState, addr Addr) error {
+	return tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
+		addr, tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)), errInadequate)
+}
+
+func list(offer []string) string { return strings.Join(offer, " and ") }

@@ -1,0 +1,204 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
+	ca := newAuthority(t)
+	both, h1, h2 := []string{"h2", "http/1.1"}, []string{"http/1.1"}, []string{"h2"}
+	for _, tt := range []struct {
+		mode       Mode
+		offerHTTP2 bool
+		speaks     []string // the peer; nil = it ignores ALPN
+		offered    []string
+		want       upstream.Protocol // Unknown = the dial fails
+	}{
+		{Auto, true, both, both, upstream.HTTP2},
+		{Auto, true, h1, both, upstream.HTTP1},
+		{Auto, true, h2, both, upstream.HTTP2},
+		{Auto, true, nil, both, upstream.HTTP1},
+		{Auto, true, []string{"acme"}, both, upstream.Unknown},
+		{Auto, false, both, h1, upstream.HTTP1},
+		{Auto, false, []string{"acme"}, h1, upstream.Unknown},
+		{HTTP1, true, both, h1, upstream.HTTP1},
+		{HTTP1, true, nil, h1, upstream.HTTP1},
+		{HTTP1, true, []string{"acme"}, h1, upstream.Unknown},
+		{HTTP1Pipelined, true, both, h1, upstream.HTTP1Pipelined},
+		{HTTP1Pipelined, true, nil, h1, upstream.HTTP1Pipelined},
+		{HTTP2, true, both, h2, upstream.HTTP2},
+		{HTTP2, false, both, h2, upstream.HTTP2},
+		{HTTP2, true, h1, h2, upstream.Unknown},
+		{HTTP2, true, nil, h2, upstream.Unknown},
+	} {
+		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: tt.speaks})
+		o := p.https(t, ca, "ssp.test")
+		o.Mode = tt.mode
+		d := newDialer(t, o)
+		r, err := d.Dial(t.Context(), p.addr("ssp.test"), tt.offerHTTP2)
+		if got := (<-p.hello).SupportedProtos; !slices.Equal(got, tt.offered) {
+			t.Errorf("%s, offerHTTP2 %v: offered %q, want %q", tt.mode, tt.offerHTTP2, got, tt.offered)
+		}
+		if tt.want != upstream.Unknown {
+			must(t, err)
+			defer r.Conn.Close()
+			if _, ok := r.Conn.(*tls.Conn); !ok || r.Protocol != tt.want || r.TLS <= 0 || r.TCP <= 0 {
+				t.Errorf("%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.speaks, r, tt.want)
+			}
+			continue
+		}
+		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "we offered "+list(tt.offered), "see protocol")
+		if kind(e) != "alpn" || d.Stats().HandshakesFailed != 1 {
+			t.Errorf("%v is counted as %s, %+v", e, kind(e), d.Stats())
+		}
+	}
+}
+
+func TestOnlyAutoOverTLSLeavesTheProtocolOpen(t *testing.T) {
+	for mode, want := range map[Mode]upstream.Protocol{
+		Auto: upstream.Unknown, HTTP1: upstream.HTTP1, HTTP1Pipelined: upstream.HTTP1Pipelined, HTTP2: upstream.HTTP2,
+	} {
+		o := (&peer{port: 1}).options(t, "https", "ssp.test")
+		o.Mode = mode
+		if got := newDialer(t, o).Protocol(); got != want {
+			t.Errorf("%s: %v, want %v", mode, got, want)
+		}
+	}
+}
+
+func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
+	ca := newAuthority(t)
+	cert := []tls.Certificate{ca.valid(t, "ssp.test")}
+	modern := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"h2", "http/1.1"}})
+	old := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"http/1.1"}})
+	o := modern.https(t, ca, "ssp.test")
+	o.Endpoints.All = append(o.Endpoints.All, Endpoint{Host: "ssp.test", Port: old.port})
+	d := newDialer(t, o)
+	addrs, err := d.Addresses(t.Context())
+	must(t, err)
+	if len(addrs) != 2 {
+		t.Fatalf("addresses %v", addrs)
+	}
+	for range 2 {
+		for _, a := range addrs {
+			r, err := d.Dial(t.Context(), a, true)
+			must(t, err)
+			want := upstream.HTTP2
+			if a.AddrPort.Port() == old.port {
+				want = upstream.HTTP1
+			}
+			if r.Protocol != want {
+				t.Errorf("%v: %v, want %v", a, r.Protocol, want)
+			}
+			readOne(t, r)
+			r.Conn.Close()
+		}
+	}
+}
+
+// A peer that chooses HTTP/2 together with a cipher suite that HTTP/2 prohibits
+// breaks the rules; HTTP/1.1 over the same suite is fine.
+func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
+	ca := newAuthority(t)
+	p := listenTLS(t, &tls.Config{
+		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")},
+		NextProtos:   []string{"h2", "http/1.1"}, MaxVersion: tls.VersionTLS12,
+		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},
+	})
+	d := newDialer(t, p.https(t, ca, "ssp.test"))
+	r := p.dial(t, d, true)
+	readOne(t, r)
+	state := r.Conn.(*tls.Conn).ConnectionState()
+	if r.Protocol != upstream.HTTP1 || state.NegotiatedProtocol != "http/1.1" {
+		t.Errorf("speaks %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
+	}
+	if s := d.Stats(); s.HTTP2Refused != 1 || s.HandshakesFailed != 1 || s.HandshakesFull+s.HandshakesResumed != 1 {
+		t.Errorf("%+v", s)
+	}
+
+	o := p.https(t, ca, "ssp.test")
+	o.Mode = HTTP2
+	e := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed)
+	if kind(e) != "tls" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}
+
+func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
+	d := newDialer(t, (&peer{port: 1}).options(t, "https", "ssp.test"))
+	for _, tt := range []struct {
+		version, suite uint16
+		ok             bool
+	}{
+		{tls.VersionTLS13, tls.TLS_AES_128_GCM_SHA256, true},
+		{tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, true},
+		{tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, true},
+		{tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, false},
+		{tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, false},
+		{tls.VersionTLS11, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, false},
+	} {
+		p, err := d.negotiated(tls.ConnectionState{Version: tt.version, CipherSuite: tt.suite, NegotiatedProtocol: "h2"},
+			Addr{"ssp.test", netip.MustParseAddrPort("192.0.2.1:443")}, Auto.offer(true))
+		switch {
+		case tt.ok && (err != nil || p != upstream.HTTP2):
+			t.Errorf("%x %x: %v, %v", tt.version, tt.suite, p, err)
+		case !tt.ok:
+			e := checkError(t, err, upstream.TLSFailed, tls.CipherSuiteName(tt.suite))
+			if !errors.Is(e, errInadequate) || kind(e) != "alpn" {
+				t.Errorf("%x %x: %v, counted as %s", tt.version, tt.suite, e, kind(e))
+			}
+		}
+	}
+}
+
+// The Go suites of TLS 1.2 that are not in http2Suites are all among those that
+// the RFC lists: without ephemeral keys, or with CBC, RC4 or 3DES.
+func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
+	for _, s := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		if !slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
+			continue
+		}
+		name := s.Name
+		good := hasAll(name, "ECDHE", "GCM") || hasAll(name, "ECDHE", "POLY1305")
+		if good != slices.Contains(http2Suites, s.ID) {
+			t.Errorf("%s: allowed is %v", name, !good)
+		}
+	}
+}
+
+func TestTheSecondTryWithoutHTTP2EndsWithTheContextToo(t *testing.T) {
+	ca := newAuthority(t)
+	cfg := &tls.Config{
+		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
+		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := make(chan struct{}, 1)
+	first <- struct{}{}
+	p := listen(t, func(c *net.TCPConn) {
+		select {
+		case <-first:
+			conn := tls.Server(c, cfg)
+			_ = conn.Handshake()
+			_, _ = conn.Read(make([]byte, 1))
+		default: // a black hole
+			_, _ = c.Read(make([]byte, 1)) // the handshake has begun
+			cancel()
+			waitForEnd(c)
+		}
+	})
+	d := newDialer(t, p.https(t, ca, "ssp.test"))
+	_, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	if checkError(t, err, upstream.TLSFailed, "called off"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

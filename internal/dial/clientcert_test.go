@@ -1,0 +1,153 @@
+package dial
+
+import (
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// identity is a client certificate in files.
+type identity struct {
+	ca                *authority
+	certFile, keyFile string
+	written           time.Time
+}
+
+func newIdentity(t *testing.T, ca *authority, name string) *identity {
+	t.Helper()
+	dir := t.TempDir()
+	id := &identity{ca: ca, certFile: filepath.Join(dir, "client.pem"), keyFile: filepath.Join(dir, "client.key"), written: time.Now()}
+	id.write(t, name)
+	return id
+}
+
+func (id *identity) write(t *testing.T, name string) {
+	t.Helper()
+	writePair(t, id.ca.valid(t, name), id.certFile, id.keyFile)
+	id.touch(t)
+}
+
+// touch gives the files a time that they never had.
+func (id *identity) touch(t *testing.T) {
+	t.Helper()
+	id.written = id.written.Add(time.Second)
+	must(t, os.Chtimes(id.certFile, id.written, id.written))
+	must(t, os.Chtimes(id.keyFile, id.written, id.written))
+}
+
+// mutual listens for clients with a certificate of ca.
+func mutual(t *testing.T, ca *authority, version uint16) *peer {
+	t.Helper()
+	return listenTLS(t, &tls.Config{
+		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, MaxVersion: version,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.pool(),
+	})
+}
+
+// dialAs dials and returns the client name that the peer saw.
+func (p *peer) dialAs(t *testing.T, d *Dialer) (name string, resumed bool) {
+	t.Helper()
+	r := p.dial(t, d, true)
+	readOne(t, r)
+	r.Conn.Close()
+	return (<-p.state).PeerCertificates[0].Subject.CommonName, r.Resumed
+}
+
+func TestTheClientCertificateIsShown(t *testing.T) {
+	ca := newAuthority(t)
+	id := newIdentity(t, ca, "adbuffer-1")
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		p := mutual(t, ca, version)
+		o := p.https(t, ca, "ssp.test")
+		o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
+		if name, _ := p.dialAs(t, newDialer(t, o)); name != "adbuffer-1" {
+			t.Errorf("%s: the peer saw %q", tls.VersionName(version), name)
+		}
+	}
+}
+
+func TestAPeerThatWantsAnotherCertificateIsATLSFault(t *testing.T) {
+	ca := newAuthority(t)
+	p := mutual(t, ca, tls.VersionTLS12) // with TLS 1.3 it says so too late for us
+	stranger := newIdentity(t, newAuthority(t), "stranger")
+	for _, id := range []*identity{{}, stranger} {
+		o := p.https(t, ca, "ssp.test")
+		o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
+		e := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed, "tls.cert_file")
+		if kind(e) != "tls" {
+			t.Errorf("%v is counted as %s", e, kind(e))
+		}
+	}
+}
+
+func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
+	ca := newAuthority(t)
+	id := newIdentity(t, ca, "first")
+	p := mutual(t, ca, tls.VersionTLS13)
+	o := p.https(t, ca, "ssp.test")
+	o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
+	o.Warn = func(err error) { t.Error(err) }
+	d := newDialer(t, o)
+	for i, want := range []string{"first", "first", "second", "second"} {
+		if i == 2 {
+			id.write(t, "second")
+		}
+		// The session of the first certificate would still show the first name.
+		if name, resumed := p.dialAs(t, d); name != want || resumed != (i%2 == 1) {
+			t.Errorf("handshake %d: the peer saw %q, resumed is %v; want %q", i, name, resumed, want)
+		}
+	}
+	if s := d.Stats(); s.CertsReloaded != 1 || s.CertsBroken != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
+	ca := newAuthority(t)
+	id := newIdentity(t, ca, "first")
+	p := mutual(t, ca, tls.VersionTLS13)
+	o := p.https(t, ca, "ssp.test")
+	o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
+	var mu sync.Mutex
+	var warned []string
+	o.Warn = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		warned = append(warned, err.Error())
+	}
+	d := newDialer(t, o)
+	breaks := []func(){
+		func() { writeFile(t, id.certFile, []byte("half of it")); id.touch(t) },
+		func() { writePair(t, ca.valid(t, "x"), id.certFile, filepath.Join(t.TempDir(), "x.key")); id.touch(t) },
+		func() { must(t, os.Remove(id.keyFile)) },
+	}
+	for i, breakIt := range breaks {
+		breakIt()
+		for range 3 {
+			if name, _ := p.dialAs(t, d); name != "first" {
+				t.Errorf("break %d: the peer saw %q", i, name)
+			}
+		}
+		mu.Lock()
+		if len(warned) != i+1 || !hasAll(warned[i], "tls.", filepath.Dir(id.certFile), "stays in use") {
+			t.Errorf("break %d: warned %q", i, warned)
+		}
+		mu.Unlock()
+	}
+	if s := d.Stats(); s.CertsBroken != uint64(len(breaks)) || s.CertsReloaded != 0 {
+		t.Errorf("%+v", s)
+	}
+	id.write(t, "second")
+	if name, _ := p.dialAs(t, d); name != "second" {
+		t.Errorf("after the repair the peer saw %q", name)
+	}
+	if strings.Contains(strings.Join(warned, ""), "PRIVATE") {
+		t.Errorf("a warning shows what the files hold: %q", warned)
+	}
+}

@@ -1,0 +1,166 @@
+// Package dial is DNS, TCP, TLS and ALPN under one deadline.
+//
+// A Dialer knows one SSP: where its endpoints are (Addresses), and how to open
+// a connection to one of the addresses (Dial). Which address is dialled when,
+// and what is spoken over the connection, others decide.
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// Options are the settings of one SSP's dialer; the names in the comments are
+// those of config/adbuffer.yaml.
+type Options struct {
+	Endpoints Endpoints // endpoints
+	Mode      Mode      // protocol
+	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait
+	// for a look-up. TLSTimeout (timeouts.tls_handshake) bounds the handshake;
+	// unused on cleartext. Both must be positive.
+	ConnectTimeout, TLSTimeout time.Duration
+	TLS                        TLS // tls; unused on cleartext
+
+	// Lookup replaces the system's resolver; nil does not.
+	Lookup Lookup
+	// Warn, where not nil, is told of what went wrong and failed no dial: a
+	// look-up that fails while other or older answers are in use, refused
+	// addresses in an answer, a client certificate that could not be read again. It is called
+	// at most once for each, from any goroutine, and must not block for long.
+	Warn func(error)
+}
+
+// Dialer opens connections to one SSP. Its methods are safe for concurrent use.
+type Dialer struct {
+	opts     Options
+	resolver *resolver
+	tls      *clientTLS // nil on cleartext
+	tcp      net.Dialer
+	stats    counters
+}
+
+// Result is a new connection, and what it took.
+type Result struct {
+	// Conn is Socket, or the TLS connection on it. The caller closes it.
+	Conn   net.Conn
+	Socket *socket.Conn
+	// Protocol is what is to be spoken.
+	Protocol upstream.Protocol
+	// TCP and TLS are how long these steps took, 0 if a step was not begun. They
+	// are set where Dial fails, too.
+	TCP, TLS time.Duration
+	// Resumed: the TLS handshake took up an earlier session.
+	Resumed bool
+}
+
+// New returns a dialer, or says what is wrong with its options. It reads the
+// files that opts.TLS names, and opens no connection.
+func New(opts Options) (*Dialer, error) {
+	if len(opts.Endpoints.All) == 0 {
+		return nil, errors.New("an SSP needs at least one endpoint")
+	}
+	encrypted := opts.Endpoints.Scheme == "https"
+	if err := opts.Mode.check(opts.Endpoints.Scheme); err != nil {
+		return nil, err
+	}
+	if opts.ConnectTimeout <= 0 {
+		return nil, fmt.Errorf("timeouts.connect: %v is not positive", opts.ConnectTimeout)
+	}
+	if encrypted && opts.TLSTimeout <= 0 {
+		return nil, fmt.Errorf("timeouts.tls_handshake: %v is not positive", opts.TLSTimeout)
+	}
+	if opts.Warn == nil {
+		opts.Warn = func(error) {}
+	}
+	d := &Dialer{opts: opts, tcp: newTCPDialer(opts.ConnectTimeout)}
+	if encrypted {
+		var err error
+		if d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats); err != nil {
+			return nil, err
+		}
+	}
+	d.resolver = newResolver(opts.Endpoints.All, opts.Lookup, opts.ConnectTimeout, opts.Warn, &d.stats)
+	return d, nil
+}
+
+// Protocol is what all connections will speak, or Unknown where ALPN decides.
+func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
+
+// Addresses returns where the SSP is now, endpoints and their addresses by
+// turns, so that an endpoint with fewer addresses than others comes up with the
+// same one again. Nobody may change the slice; while the addresses are the
+// same, it is the same.
+//
+// Answers are new for 30 s. Then the first caller starts a look-up in the
+// background and takes, as all others, the last good answer. Callers wait only
+// if there is none, or none of the last five minutes: until the one look-up
+// ends, ctx does, or timeouts.connect is over. Errors are *upstream.Error.
+func (d *Dialer) Addresses(ctx context.Context) ([]Addr, error) { return d.resolver.addresses(ctx) }
+
+// Close ends the look-ups under way; Addresses fails from then on. Connections
+// and dials go on.
+func (d *Dialer) Close() { d.resolver.close() }
+
+// Dial connects to addr, which Addresses has returned. On TLS in mode Auto it
+// offers HTTP/2 only if offerHTTP2; the other modes say what they offer. It
+// returns soon after ctx ends, and has closed the socket then.
+//
+// With TLS 1.3 the peer judges our client certificate after the handshake has
+// ended for us: its refusal is then found by the first read.
+//
+// Errors are *upstream.Error with Progress NotSent.
+func (d *Dialer) Dial(ctx context.Context, addr Addr, offerHTTP2 bool) (Result, error) {
+	if kind := refused(addr.AddrPort.Addr()); kind != "" {
+		return Result{}, connectFailed(addr.String()+": "+kind+" address is never dialled", nil)
+	}
+	offer := d.opts.Mode.offer(offerHTTP2)
+	began := time.Now()
+	r, err := d.connect(ctx, addr, offer)
+	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
+		return r, err
+	}
+	// The peer chooses HTTP/2 and then a cipher suite that HTTP/2 prohibits. It
+	// can be spoken to in HTTP/1, if it is not offered the choice; the dial must
+	// not take longer than one may.
+	d.stats.http2Refused.Add(1)
+	ctx, cancel := context.WithDeadline(ctx, began.Add(d.opts.ConnectTimeout+d.opts.TLSTimeout))
+	defer cancel()
+	return d.connect(ctx, addr, d.opts.Mode.offer(false))
+}
+
+// connect is one TCP connection and, on TLS, one handshake.
+func (d *Dialer) connect(ctx context.Context, addr Addr, offer []string) (Result, error) {
+	var r Result
+	began := time.Now()
+	sock, err := d.openSocket(ctx, addr)
+	r.TCP = time.Since(began)
+	if err != nil {
+		return r, err
+	}
+	if d.tls == nil {
+		r.Conn, r.Socket, r.Protocol = sock, sock, d.Protocol()
+		return r, nil
+	}
+	began = time.Now()
+	sock.Records()
+	conn, err := d.handshake(ctx, sock, addr, offer)
+	r.TLS = time.Since(began)
+	if err == nil {
+		r.Resumed = conn.ConnectionState().DidResume
+		r.Protocol, err = d.negotiated(conn.ConnectionState(), addr, offer)
+	}
+	if err != nil {
+		d.stats.handshakesFailed.Add(1)
+		_ = sock.Close()
+		return r, err
+	}
+	d.stats.handshaken(r.Resumed)
+	r.Conn, r.Socket = conn, sock
+	return r, nil
+}

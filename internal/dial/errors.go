@@ -1,0 +1,81 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+
+	"adbuffer/internal/upstream"
+)
+
+func connectFailed(detail string, cause error) error {
+	return &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
+}
+
+func tlsFailed(detail string, cause error) error {
+	return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
+}
+
+// tcpError says why addr could not be connected to. ctx is the caller's.
+func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
+	// The text around the cause would only say the address once more.
+	if op, ok := err.(*net.OpError); ok && op.Err != nil {
+		err = op.Err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return connectFailed(addr.String()+": the dial was called off before the TCP connection stood", ctx.Err())
+	case isTimeout(err):
+		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.opts.ConnectTimeout), err)
+	}
+	return connectFailed(addr.String()+": no TCP connection", err)
+}
+
+// tlsError says why the handshake with addr failed. ctx is the caller's; asked
+// says that the peer asked for a client certificate.
+func (d *Dialer) tlsError(ctx context.Context, addr Addr, offer []string, asked bool, err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		alert     *net.OpError
+	)
+	what := "the TLS handshake failed"
+	switch {
+	case ctx.Err() != nil:
+		what, err = "the dial was called off during the TLS handshake", ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.opts.TLSTimeout)
+	case errors.As(err, &authority):
+		what = "no trusted authority stands behind its certificate; see tls.ca_file"
+	case errors.As(err, &name):
+		what = "its certificate is for another name; see tls.server_name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		what = "its certificate has expired, or is not valid yet"
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		// The type of alerts over TCP is not exported, but its text is.
+		if alert.Err.Error() == tls.AlertError(alertNoApplicationProtocol).Error() {
+			return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
+		}
+		if asked {
+			what = "it asked for a client certificate and refuses what it got; see tls.cert_file"
+		}
+	}
+	return tlsFailed(addr.String()+": "+what, err)
+}
+
+// alertNoApplicationProtocol: RFC 7301, section 3.2.
+const alertNoApplicationProtocol = 120
+
+func (d *Dialer) alpnError(addr Addr, offer []string, chosen string, cause error) error {
+	return tlsFailed(fmt.Sprintf("%s: we offered %s, and the peer chose %s; see protocol (%s)",
+		addr, list(offer), chosen, d.opts.Mode), cause)
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

@@ -1,0 +1,95 @@
+package dial
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// names answers look-ups.
+type names struct {
+	mu      sync.Mutex
+	answers map[string]string // addresses, or an error in "!"
+	takes   map[string]time.Duration
+	asked   map[string]int
+	warned  []string
+}
+
+func (n *names) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	n.mu.Lock()
+	n.asked[host]++
+	answer, takes := n.answers[host], n.takes[host]
+	n.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if why, bad := strings.CutPrefix(answer, "!"); bad {
+		return nil, &net.DNSError{Err: why, Name: host, IsNotFound: true}
+	}
+	var ips []netip.Addr
+	for s := range strings.FieldsSeq(answer) {
+		ips = append(ips, netip.MustParseAddr(s))
+	}
+	return ips, nil
+}
+
+func (n *names) set(host, answer string, takes time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.answers[host], n.takes[host] = answer, takes
+}
+
+func (n *names) warn(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.warned = append(n.warned, err.Error())
+}
+
+func (n *names) warnings() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.warned)
+}
+
+func (n *names) wantAsked(t *testing.T, host string, want int) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asked[host] != want {
+		t.Errorf("%s was looked up %d times, want %d", host, n.asked[host], want)
+	}
+}
+
+const connectTimeout = 250 * time.Millisecond
+
+// resolve runs f in a bubble, with a dialer for the URLs.
+func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...string) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &names{answers: map[string]string{}, takes: map[string]time.Duration{}, asked: map[string]int{}}
+		ends, err := ParseEndpoints(urls)
+		must(t, err)
+		d, err := New(Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout, Lookup: n.lookup, Warn: n.warn})
+		must(t, err)
+		defer d.Close()
+		f(t, n, d)
+	})
+}
+
+func wantAddrs(t *testing.T, d *Dialer, want ...string) []Addr {
+	t.Helper()
+	got, err := d.Addresses(t.Context())
+	must(t, err)
+	slices.Sort(want)
+	if s := sorted(got); !slices.Equal(s, want) {
+		t.Fatalf("addresses %q, want %q", s, want)
+	}
+	return got
+}

@@ -1,0 +1,305 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// answerKept is how long an answer counts as new. DNS's own lifetimes are
+	// hidden by the system's resolver, and load balancers rotate faster anyway.
+	answerKept = 30 * time.Second
+	// answerOld is how old an answer may be to be used while a new one is
+	// looked up. An SSP that was asked for nothing in so long may have moved,
+	// and waiting for the look-up costs less than dialling where it was.
+	answerOld = 5 * time.Minute
+	// lookupLimit ends a look-up. It is far longer than callers wait, since its
+	// answer serves those who come later.
+	lookupLimit = 10 * time.Second
+	// The pause after a failed look-up doubles from lookupPause to answerKept.
+	lookupPause = time.Second
+
+	// maxAddrsPerName of an answer are used, and maxAddrs (or one per
+	// endpoint) over all endpoints, so that a hostile answer costs little.
+	maxAddrsPerName = 16
+	maxAddrs        = 256
+)
+
+// Lookup returns the IPv4 and IPv6 addresses of a name. It must return soon
+// after ctx ends.
+type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+
+func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+// resolver keeps the addresses of one SSP's endpoints. Nothing happens in it
+// but when it is asked: an answer that is no longer new is then looked up again
+// in the background, in one goroutine a name, which ends within lookupLimit or
+// with close.
+type resolver struct {
+	lookup   Lookup
+	patience time.Duration   // a caller waits no longer for a look-up: timeouts.connect
+	warn     func(error)     // told of what fails no caller; never nil
+	stats    *counters       // of the Dialer
+	seed     maphash.Seed    // see arrange
+	perName  int             // addresses of one name that are used
+	ends     []Endpoint      // in the order in which they take turns
+	hosts    string          // what is looked up, for messages
+	ctx      context.Context // of look-ups; ends with close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // look-ups
+
+	mu     sync.Mutex // guards all below; never held across a look-up
+	names  map[string]*name
+	addrs  []Addr        // never changed in place: callers keep it
+	landed chan struct{} // closed, and replaced, when a look-up has ended
+	closed bool
+}
+
+// name is one host to look up.
+type name struct {
+	host     string
+	literal  bool         // an IP address: never looked up
+	ips      []netip.Addr // the last good answer
+	since    time.Time    // when that came; zero before
+	due      time.Time    // look up again from then on
+	flying   bool         // a look-up is under way
+	failures int          // of look-ups, since the last good answer
+	err      error        // of the last look-up
+}
+
+func newResolver(endpoints []Endpoint, lookup Lookup, patience time.Duration, warn func(error), stats *counters) *resolver {
+	if lookup == nil {
+		lookup = systemLookup
+	}
+	r := &resolver{
+		lookup: lookup, patience: patience, warn: warn, stats: stats,
+		seed:    maphash.MakeSeed(),
+		perName: max(1, min(maxAddrsPerName, maxAddrs/len(endpoints))),
+		names:   make(map[string]*name),
+		landed:  make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	// Pools dial in this order from the start. Were it the same everywhere, all
+	// adbuffers would open their first connection to the same endpoint.
+	r.ends = append(r.ends, endpoints...)
+	rand.Shuffle(len(r.ends), func(i, j int) { r.ends[i], r.ends[j] = r.ends[j], r.ends[i] })
+	var looked []string
+	for _, e := range r.ends {
+		if r.names[e.Host] != nil {
+			continue // on another port
+		}
+		n := &name{host: e.Host}
+		if e.ip.IsValid() {
+			n.literal, n.ips = true, []netip.Addr{e.ip}
+		} else {
+			looked = append(looked, e.Host)
+		}
+		r.names[e.Host] = n
+	}
+	if n := len(looked); n > 4 {
+		looked = append(looked[:3], fmt.Sprintf("%d more", n-3))
+	}
+	r.hosts = strings.Join(looked, ", ")
+	r.addrs = r.mergedLocked()
+	return r
+}
+
+// addresses returns what is known, and waits only where nothing is, or nothing
+// but old answers.
+func (r *resolver) addresses(ctx context.Context) ([]Addr, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, connectFailed("the SSP was taken out of service", net.ErrClosed)
+	}
+	r.refreshLocked(time.Now())
+	if r.servesAtOnceLocked(time.Now()) {
+		return r.addrs, nil
+	}
+	timer := time.NewTimer(r.patience)
+	defer timer.Stop()
+	for r.flyingLocked() && !r.servesAtOnceLocked(time.Now()) {
+		landed := r.landed
+		r.mu.Unlock()
+		var late bool
+		select {
+		case <-landed:
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+			late = true
+		}
+		r.mu.Lock()
+		if late {
+			break
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, connectFailed("the dial was called off during the look-up of "+r.hosts, ctx.Err())
+	case len(r.addrs) > 0: // old ones at the worst
+		return r.addrs, nil
+	case r.flyingLocked():
+		return nil, connectFailed(fmt.Sprintf("no answer to the look-up of %s within %v; see timeouts.connect", r.hosts, r.patience),
+			&net.DNSError{Err: "no answer yet", Name: r.hosts, IsTimeout: true})
+	}
+	return nil, connectFailed("the look-up of "+r.hosts+" failed", r.errLocked())
+}
+
+// refreshLocked looks up what is due: all of it, however lately it failed,
+// where nothing at all is known, since then the callers wait and pace
+// themselves.
+func (r *resolver) refreshLocked(now time.Time) {
+	for _, n := range r.names {
+		if n.literal || n.flying || now.Before(n.due) && len(r.addrs) > 0 {
+			continue
+		}
+		n.flying = true
+		r.wg.Go(func() { r.fly(n) })
+	}
+}
+
+// servesAtOnceLocked reports whether a caller should take what there is: an
+// address that was given or looked up lately, or one that cannot be looked up
+// now. If all addresses are old and were never tried again, it should wait.
+func (r *resolver) servesAtOnceLocked(now time.Time) bool {
+	for _, n := range r.names {
+		if len(n.ips) > 0 && (n.literal || n.failures > 0 || now.Sub(n.since) < answerOld) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *resolver) flyingLocked() bool {
+	for _, n := range r.names {
+		if n.flying {
+			return true
+		}
+	}
+	return false
+}
+
+// fly is one look-up.
+func (r *resolver) fly(n *name) {
+	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
+	defer cancel()
+	r.stats.lookups.Add(1)
+	answer, err := r.lookup(ctx, n.host)
+	var ips []netip.Addr
+	var bad error
+	if err == nil {
+		ips, bad = r.usable(answer)
+		if len(ips) == 0 {
+			err = bad
+			if bad == nil {
+				err = errNoAddress
+			}
+		}
+	}
+	if err != nil {
+		r.stats.lookupsFailed.Add(1)
+		err = dnsError(n.host, err)
+	}
+
+	r.mu.Lock()
+	n.flying, n.err = false, err
+	if err != nil {
+		n.failures++
+		n.due = time.Now().Add(pauseAfter(n.failures))
+	} else {
+		n.failures, n.since = 0, time.Now()
+		n.due = n.since.Add(answerKept)
+		n.ips = ips
+		if addrs := r.mergedLocked(); !slices.Equal(addrs, r.addrs) {
+			r.addrs = addrs
+		}
+	}
+	known, others := len(n.ips) > 0, len(r.addrs) > 0
+	close(r.landed)
+	r.landed = make(chan struct{})
+	closed := r.closed
+	r.mu.Unlock()
+
+	switch {
+	case closed:
+	case err != nil && known:
+		r.warn(fmt.Errorf("%w; its last good answer stays in use", err))
+	case err != nil && others: // else the callers are told
+		r.warn(fmt.Errorf("%w; only other endpoints are in use", err))
+	case err == nil && bad != nil:
+		r.warn(fmt.Errorf("%w; the rest of it is used", dnsError(n.host, bad)))
+	}
+}
+
+var errNoAddress = errors.New("no address in the answer")
+
+// usable returns the addresses of an answer that may be dialled, and what is
+// wrong with one of the others.
+func (r *resolver) usable(answer []netip.Addr) (ips []netip.Addr, bad error) {
+	for _, ip := range answer {
+		ip = ip.Unmap().WithZone("")
+		if kind := refused(ip); kind != "" {
+			r.stats.addrsRefused.Add(1)
+			bad = fmt.Errorf("the answer holds %s, %s address, which is never dialled", ip, kind)
+			continue
+		}
+		ips = append(ips, ip)
+	}
+	all := arrange(ips, r.seed, len(ips))
+	ips = all[:min(len(all), r.perName)]
+	r.stats.addrsBeyond.Add(uint64(len(all) - len(ips)))
+	return ips, bad
+}
+
+// pauseAfter is how long to wait after so many failures, ±20 %.
+func pauseAfter(failures int) time.Duration {
+	pause := answerKept
+	if failures < 6 {
+		pause = min(pause, lookupPause<<(failures-1))
+	}
+	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+}
+
+func (r *resolver) mergedLocked() []Addr {
+	return takeTurns(r.ends, func(e Endpoint) []netip.Addr { return r.names[e.Host].ips })
+}
+
+// errLocked returns the error of a name that failed.
+func (r *resolver) errLocked() error {
+	for _, n := range r.names {
+		if n.err != nil {
+			return n.err
+		}
+	}
+	return errNoAddress
+}
+
+// close ends the look-ups under way and waits for them.
+func (r *resolver) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+}
+
+// dnsError returns err as a *net.DNSError.
+func dnsError(host string, err error) error {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return err
+	}
+	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: isTimeout(err)}
+}

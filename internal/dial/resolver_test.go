@@ -1,0 +1,365 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestAnswersAreKeptForThirtySeconds(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 5*time.Millisecond)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		time.Sleep(answerKept - time.Nanosecond)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		n.wantAsked(t, "a.example", 1)
+		time.Sleep(time.Nanosecond)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		synctest.Wait()
+		n.wantAsked(t, "a.example", 2)
+	}, "http://a.example")
+}
+
+func TestManyCallersShareOneLookup(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1 2001:db8::1", 100*time.Millisecond)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example ([2001:db8::1]:80)") })
+		}
+		wg.Wait()
+		n.wantAsked(t, "a.example", 1)
+	}, "http://a.example")
+}
+
+func TestTwoPortsOfOneHostShareOneLookup(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.1:81)")
+		n.wantAsked(t, "a.example", 1)
+	}, "http://a.example", "http://a.example:81")
+}
+
+func TestNobodyWaitsWhileAnAnswerIsLookedUpAgain(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		time.Sleep(answerKept)
+		n.set("a.example", "192.0.2.2", time.Second)
+		began := time.Now()
+		for range 10 {
+			wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("callers waited for %v", waited)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantAddrs(t, d, "a.example (192.0.2.2:80)")
+		n.wantAsked(t, "a.example", 2)
+	}, "http://a.example")
+}
+
+func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1 192.0.2.2 2001:db8::1", 0)
+		first, err := d.Addresses(t.Context())
+		must(t, err)
+		kept := slices.Clone(first)
+		time.Sleep(answerKept)
+		n.set("a.example", "2001:db8::1 192.0.2.2 192.0.2.1", 0)
+		_, err = d.Addresses(t.Context())
+		must(t, err)
+		synctest.Wait()
+		n.wantAsked(t, "a.example", 2)
+		if second, _ := d.Addresses(t.Context()); &second[0] != &first[0] || len(second) != len(first) {
+			t.Error("a rotated answer made a new slice")
+		}
+		time.Sleep(answerKept)
+		n.set("a.example", "2001:db8::2", 0)
+		_, err = d.Addresses(t.Context())
+		must(t, err)
+		synctest.Wait()
+		wantAddrs(t, d, "a.example ([2001:db8::2]:80)")
+		if !slices.Equal(first, kept) {
+			t.Error("a slice that a caller keeps was changed")
+		}
+	}, "http://a.example")
+}
+
+func TestTheLastGoodAnswerSurvivesFailedLookups(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		n.set("a.example", "!no such host", 0)
+		time.Sleep(answerKept)
+		const hour = 3600
+		for range hour {
+			wantAddrs(t, d, "a.example (192.0.2.1:80)")
+			time.Sleep(time.Second)
+		}
+		s := d.Stats()
+		// Pauses: 1, 2, 4, 8, 16, then 30 s, ±20 %, asked for once a second.
+		if s.LookupsFailed != s.Lookups-1 || s.LookupsFailed < hour/37 || s.LookupsFailed > hour/24+10 {
+			t.Errorf("%d look-ups failed of %d in an hour", s.LookupsFailed, s.Lookups)
+		}
+		if w := n.warnings(); len(w) != int(s.LookupsFailed) || !strings.Contains(w[0], "lookup a.example: no such host; its last good answer stays in use") {
+			t.Errorf("%d warnings, the first %q", len(w), w[:1])
+		}
+		n.set("a.example", "192.0.2.2", 0)
+		time.Sleep(2 * answerKept)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		synctest.Wait()
+		wantAddrs(t, d, "a.example (192.0.2.2:80)")
+	}, "http://a.example")
+}
+
+func TestAnEmptyAnswerIsAFailedLookup(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		n.set("a.example", "", 0)
+		time.Sleep(answerKept)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		synctest.Wait()
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		if s := d.Stats(); s.LookupsFailed != 1 {
+			t.Errorf("%d look-ups failed, want 1", s.LookupsFailed)
+		}
+	}, "http://a.example")
+}
+
+func TestAFailedFirstLookupIsMadeAgainByTheNextCaller(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "!no such host", 0)
+		for want := 1; want <= 3; want++ {
+			_, err := d.Addresses(t.Context())
+			e := checkError(t, err, upstream.ConnectFailed, "a.example")
+			if kind(e) != "dns" || !strings.Contains(e.Error(), "no such host") {
+				t.Errorf("%v is counted as %s", e, kind(e))
+			}
+			n.wantAsked(t, "a.example", want)
+		}
+		if w := n.warnings(); len(w) > 0 {
+			t.Errorf("warned of an error that was returned: %q", w)
+		}
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+	}, "http://a.example")
+}
+
+func TestTheFirstLookupIsWaitedForWithinTheContext(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := d.Addresses(ctx)
+		checkError(t, err, upstream.ConnectFailed, "called off", "a.example")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	}, "http://a.example")
+}
+
+func TestTheFirstLookupIsWaitedForWithinTheConnectTimeout(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", time.Second)
+		began := time.Now()
+		_, err := d.Addresses(t.Context())
+		e := checkError(t, err, upstream.ConnectFailed, "a.example", "250ms", "timeouts.connect")
+		if kind(e) != "dns" || !isTimeout(e) || time.Since(began) != connectTimeout {
+			t.Errorf("%v after %v, counted as %s", e, time.Since(began), kind(e))
+		}
+		// The look-up went on, for whoever comes next.
+		time.Sleep(time.Second)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		n.wantAsked(t, "a.example", 1)
+	}, "http://a.example")
+}
+
+func TestALookupThatNeverEndsIsEnded(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", time.Hour)
+		_, err := d.Addresses(t.Context())
+		checkError(t, err, upstream.ConnectFailed)
+		time.Sleep(lookupLimit)
+		synctest.Wait()
+		if s := d.Stats(); s.LookupsFailed != 1 {
+			t.Errorf("%d look-ups failed, want 1", s.LookupsFailed)
+		}
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+	}, "http://a.example")
+}
+
+func TestAnAnswerFromLongAgoIsLookedUpBeforeItIsUsed(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		time.Sleep(answerOld)
+		n.set("a.example", "192.0.2.2", 10*time.Millisecond)
+		wantAddrs(t, d, "a.example (192.0.2.2:80)")
+
+		// Where that fails, or takes too long, the old one must do.
+		time.Sleep(answerOld)
+		n.set("a.example", "!refused", 10*time.Millisecond)
+		wantAddrs(t, d, "a.example (192.0.2.2:80)")
+		n.set("a.example", "192.0.2.3", 0)
+		time.Sleep(answerKept)
+		wantAddrs(t, d, "a.example (192.0.2.2:80)")
+		synctest.Wait()
+		wantAddrs(t, d, "a.example (192.0.2.3:80)")
+
+		time.Sleep(answerOld)
+		n.set("a.example", "192.0.2.4", time.Second)
+		began := time.Now()
+		wantAddrs(t, d, "a.example (192.0.2.3:80)")
+		if waited := time.Since(began); waited != connectTimeout {
+			t.Errorf("waited for %v, want %v", waited, connectTimeout)
+		}
+	}, "http://a.example")
+}
+
+func TestOneDeadNameDoesNotHoldUpTheOthers(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", 10*time.Millisecond)
+		n.set("b.example", "192.0.2.2", time.Hour)
+		n.set("c.example", "!no such host", 0)
+		began := time.Now()
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		if waited := time.Since(began); waited != 10*time.Millisecond {
+			t.Errorf("waited for %v", waited)
+		}
+		for range 300 {
+			began := time.Now()
+			wantAddrs(t, d, "a.example (192.0.2.1:80)")
+			if waited := time.Since(began); waited != 0 {
+				t.Fatalf("waited for %v", waited)
+			}
+			time.Sleep(time.Second)
+		}
+		if w := strings.Join(n.warnings(), "\n"); !hasAll(w, "lookup b.example: ", "lookup c.example: no such host; only other endpoints are in use") {
+			t.Errorf("warned %q", w)
+		}
+		n.set("b.example", "192.0.2.2", 0)
+		time.Sleep(2 * answerKept)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)")
+		synctest.Wait()
+		wantAddrs(t, d, "a.example (192.0.2.1:80)", "b.example (192.0.2.2:80)")
+	}, "http://a.example", "http://b.example", "http://c.example")
+}
+
+func TestIPAddressesAreNeverLookedUp(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		want := []string{"192.0.2.7 (192.0.2.7:80)", "2001:db8::7 ([2001:db8::7]:8080)"}
+		wantAddrs(t, d, want...)
+		time.Sleep(time.Hour)
+		wantAddrs(t, d, want...)
+		if s := d.Stats(); s.Lookups != 0 {
+			t.Errorf("%d look-ups", s.Lookups)
+		}
+	}, "http://192.0.2.7", "http://[2001:db8::7]:8080")
+}
+
+func TestRefusedAddressesAreLeftOutOfAnswers(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "169.254.169.254 192.0.2.1 fe80::1%eth0 ::ffff:192.0.2.2", 0)
+		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.2:80)")
+		synctest.Wait()
+		if s := d.Stats(); s.AddrsRefused != 2 || s.LookupsFailed != 0 {
+			t.Errorf("%+v", s)
+		}
+		if w := n.warnings(); len(w) != 1 || !strings.Contains(w[0], "a.example") || !strings.Contains(w[0], "link-local") {
+			t.Errorf("warned %q", w)
+		}
+	}, "http://a.example")
+}
+
+func TestAnAnswerOfRefusedAddressesFailsAndSaysWhy(t *testing.T) {
+	for _, tt := range []struct{ answer, kind string }{
+		{"169.254.169.254", "a link-local"},
+		{"fe80::a9fe:a9fe", "a link-local"},
+		{"0.0.0.0", "an unspecified"},
+		{"224.0.0.1", "a multicast"},
+	} {
+		resolve(t, func(t *testing.T, n *names, d *Dialer) {
+			n.set("a.example", tt.answer, 0)
+			_, err := d.Addresses(t.Context())
+			e := checkError(t, err, upstream.ConnectFailed, "a.example")
+			if s := e.Error(); kind(e) != "dns" || !strings.Contains(s, tt.answer+", "+tt.kind+" address") {
+				t.Errorf("%s is counted as %s", s, kind(e))
+			}
+		}, "http://a.example")
+	}
+}
+
+func TestAHugeAnswerIsCutShort(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		var answer strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&answer, "10.0.%d.%d ", i/250, i%250)
+		}
+		n.set("a.example", answer.String(), 0)
+		got, err := d.Addresses(t.Context())
+		must(t, err)
+		if s := d.Stats(); len(got) != maxAddrsPerName || s.AddrsBeyond != 1000-maxAddrsPerName {
+			t.Errorf("%d addresses of 1000, %d counted as too many", len(got), s.AddrsBeyond)
+		}
+	}, "http://a.example")
+
+	var urls []string
+	for i := range 100 {
+		urls = append(urls, fmt.Sprintf("http://h%d.example", i))
+	}
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		for i := range urls {
+			n.set(fmt.Sprintf("h%d.example", i), "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5", 0)
+		}
+		_, err := d.Addresses(t.Context())
+		must(t, err)
+		synctest.Wait()
+		got, err := d.Addresses(t.Context())
+		must(t, err)
+		if len(got) > maxAddrs || len(got) < len(urls) {
+			t.Errorf("%d addresses of %d endpoints, at most %d are wanted", len(got), len(urls), maxAddrs)
+		}
+	}, urls...)
+}
+
+func TestCloseEndsLookupsUnderWay(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		n.set("a.example", "192.0.2.1", time.Hour)
+		began := time.Now()
+		go d.Close()
+		_, err := d.Addresses(t.Context())
+		checkError(t, err, upstream.ConnectFailed)
+		_, err = d.Addresses(t.Context())
+		checkError(t, err, upstream.ConnectFailed, "out of service")
+		d.Close()
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("closed after %v", waited)
+		}
+	}, "http://a.example")
+}
+
+func TestTheSystemsResolverIsTheDefault(t *testing.T) {
+	ends, err := ParseEndpoints([]string{"http://localhost:1234"})
+	must(t, err)
+	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute})
+	addrs, err := d.Addresses(t.Context())
+	must(t, err)
+	for _, a := range addrs {
+		if a.Host != "localhost" || !a.AddrPort.Addr().IsLoopback() || a.AddrPort.Port() != 1234 {
+			t.Errorf("localhost is at %v", a)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package dial
+
+import "sync/atomic"
+
+// Stats counts what a dialer has done since New.
+type Stats struct {
+	Lookups           uint64 // look-ups begun, one for each name
+	LookupsFailed     uint64 // of them, those without a usable answer
+	AddrsRefused      uint64 // addresses in answers of a kind that is never dialled, such as link-local
+	AddrsBeyond       uint64 // addresses in answers beyond the number that is used
+	HandshakesFull    uint64 // TLS handshakes from scratch that brought a connection
+	HandshakesResumed uint64 // TLS handshakes that resumed a session
+	HandshakesFailed  uint64 // TLS handshakes that brought none
+	HTTP2Refused      uint64 // connections given up for one in HTTP/1, since their cipher suite is unfit for HTTP/2
+	CertsReloaded     uint64 // new versions of the client certificate taken into use
+	CertsBroken       uint64 // new versions that could not be used
+}
+
+// counters are Stats while they are counted.
+type counters struct {
+	lookups, lookupsFailed, addrsRefused, addrsBeyond                 atomic.Uint64
+	handshakesFull, handshakesResumed, handshakesFailed, http2Refused atomic.Uint64
+	certsReloaded, certsBroken                                        atomic.Uint64
+}
+
+func (c *counters) handshaken(resumed bool) {
+	if resumed {
+		c.handshakesResumed.Add(1)
+	} else {
+		c.handshakesFull.Add(1)
+	}
+}
+
+// Stats returns the counts as of now.
+func (d *Dialer) Stats() Stats {
+	c := &d.stats
+	return Stats{
+		Lookups: c.lookups.Load(), LookupsFailed: c.lookupsFailed.Load(),
+		AddrsRefused: c.addrsRefused.Load(), AddrsBeyond: c.addrsBeyond.Load(),
+		HandshakesFull: c.handshakesFull.Load(), HandshakesResumed: c.handshakesResumed.Load(),
+		HandshakesFailed: c.handshakesFailed.Load(), HTTP2Refused: c.http2Refused.Load(),
+		CertsReloaded: c.certsReloaded.Load(), CertsBroken: c.certsBroken.Load(),
+	}
+}

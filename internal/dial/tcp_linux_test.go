@@ -1,0 +1,81 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestSocketsFindPeersThatDieSilently(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	r := p.dial(t, newDialer(t, p.options(t, "http", "ssp.test")), true)
+	raw, err := r.Socket.Conn.(syscall.Conn).SyscallConn()
+	must(t, err)
+	for _, opt := range []struct {
+		name               string
+		level, name2, want int
+	}{
+		{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{"TCP_USER_TIMEOUT", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30_000},
+		{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
+		{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 5},
+		{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
+	} {
+		var got int
+		var optErr error
+		must(t, raw.Control(func(fd uintptr) { got, optErr = unix.GetsockoptInt(int(fd), opt.level, opt.name2) }))
+		must(t, optErr)
+		if got != opt.want {
+			t.Errorf("%s is %d, want %d", opt.name, got, opt.want)
+		}
+	}
+}
+
+// tcpBlackHole returns an address whose SYNs get no answer: its accept queue is
+// full, and nobody accepts.
+func tcpBlackHole(t *testing.T) Addr {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { ln.Close() })
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	must(t, err)
+	var listenErr error
+	must(t, raw.Control(func(fd uintptr) { listenErr = unix.Listen(int(fd), 0) }))
+	must(t, listenErr)
+	plug, err := net.Dial("tcp", ln.Addr().String())
+	must(t, err)
+	t.Cleanup(func() { plug.Close() })
+	return Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
+}
+
+func TestAConnectionThatNobodyAnswersEndsAtTheConnectTimeout(t *testing.T) {
+	a := tcpBlackHole(t)
+	o := (&peer{port: a.AddrPort.Port()}).options(t, "https", "ssp.test")
+	o.ConnectTimeout = 30 * time.Millisecond // the handshake's is a minute
+	e := dialError(t, newDialer(t, o), a, upstream.ConnectFailed, a.String(), "30ms", "timeouts.connect")
+	if kind(e) != "timeout" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}
+
+func TestAConnectionThatNobodyAnswersEndsWithTheContext(t *testing.T) {
+	a := tcpBlackHole(t)
+	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	r, err := d.Dial(ctx, a, true)
+	checkError(t, err, upstream.ConnectFailed, "called off")
+	if !errors.Is(err, context.Canceled) || r.TCP <= 0 {
+		t.Errorf("%v after %v", err, r.TCP)
+	}
+}

@@ -1,0 +1,116 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	for mode, want := range map[Mode]upstream.Protocol{
+		Auto: upstream.HTTP1, HTTP1: upstream.HTTP1, HTTP1Pipelined: upstream.HTTP1Pipelined, H2C: upstream.HTTP2,
+	} {
+		o := p.options(t, "http", "ssp.test")
+		o.Mode = mode
+		d := newDialer(t, o)
+		if d.Protocol() != want {
+			t.Errorf("%s: protocol %v before the dial, want %v", mode, d.Protocol(), want)
+		}
+		r := p.dial(t, d, true)
+		if r.Protocol != want || r.Conn != net.Conn(r.Socket) || r.TCP <= 0 || r.TLS != 0 || r.Resumed {
+			t.Errorf("%s: %+v, want %v", mode, r, want)
+		}
+		if r.Socket.Peek() != socket.Quiet {
+			t.Errorf("%s: the new socket is not quiet", mode)
+		}
+	}
+}
+
+func TestModesThatTheSchemeExcludesAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		url  string
+		mode Mode
+		ok   bool
+	}{
+		{"http://a.example", HTTP2, false}, {"https://a.example", H2C, false},
+		{"http://a.example", "h3", false}, {"https://a.example", "", false},
+		{"https://a.example", HTTP2, true}, {"http://a.example", H2C, true},
+	} {
+		ends, err := ParseEndpoints([]string{tt.url})
+		must(t, err)
+		d, err := New(Options{Endpoints: ends, Mode: tt.mode, ConnectTimeout: 1, TLSTimeout: 1})
+		if (err == nil) != tt.ok {
+			t.Errorf("%s with %q: %v", tt.url, tt.mode, err)
+		}
+		if err == nil {
+			d.Close()
+		}
+	}
+}
+
+func TestOptionsWithoutLimitsAreRefused(t *testing.T) {
+	ends, err := ParseEndpoints([]string{"https://a.example"})
+	must(t, err)
+	for _, o := range []Options{
+		{Mode: Auto, ConnectTimeout: 1, TLSTimeout: 1},
+		{Endpoints: ends, Mode: Auto, TLSTimeout: 1},
+		{Endpoints: ends, Mode: Auto, ConnectTimeout: 1},
+	} {
+		if d, err := New(o); err == nil {
+			d.Close()
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+// closedPort returns an address that refuses.
+func closedPort(t *testing.T) Addr {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	a := Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
+	must(t, ln.Close())
+	return a
+}
+
+func TestARefusedConnectionNamesTheAddress(t *testing.T) {
+	a := closedPort(t)
+	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
+	e := dialError(t, d, a, upstream.ConnectFailed, a.String())
+	if kind(e) != "refused" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}
+
+func TestAddressesThatNoSSPHasAreNotDialled(t *testing.T) {
+	d := newDialer(t, (&peer{port: 1}).options(t, "http", "ssp.test"))
+	for _, a := range []Addr{{}, {"ssp.test", netip.MustParseAddrPort("169.254.169.254:80")}} {
+		dialError(t, d, a, upstream.ConnectFailed, "never dialled")
+	}
+}
+
+func TestADialThatIsCalledOffSaysSo(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	d := newDialer(t, p.options(t, "http", "ssp.test"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	e := checkError(t, err, upstream.ConnectFailed, "called off")
+	if !errors.Is(e, context.Canceled) || kind(e) != "other" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	_, err = d.Dial(ctx, p.addr("ssp.test"), true)
+	if e := checkError(t, err, upstream.ConnectFailed, "called off"); kind(e) != "timeout" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}

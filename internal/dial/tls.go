@@ -1,0 +1,139 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"adbuffer/internal/socket"
+)
+
+// TLS is how adbuffer proves itself to an SSP, and what proof it asks for. The
+// names in the comments are those of config/adbuffer.yaml.
+type TLS struct {
+	ServerName         string // tls.server_name; "" = the endpoint's host
+	CAFile             string // tls.ca_file, PEM; "" = the system's authorities
+	CertFile           string // tls.cert_file, PEM; "" = no client certificate
+	KeyFile            string // tls.key_file, PEM; set if and only if CertFile is
+	InsecureSkipVerify bool   // tls.insecure_skip_verify
+}
+
+// clientTLS makes the configuration of each handshake.
+type clientTLS struct {
+	base       *tls.Config // never changed
+	serverName string      // "" = the address's host
+	sessions   tls.ClientSessionCache
+	cert       *clientCert // nil = none
+}
+
+func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*clientTLS, error) {
+	c := &clientTLS{
+		base:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify},
+		serverName: o.ServerName,
+		sessions:   tls.NewLRUClientSessionCache(maxAddrs),
+	}
+	if mode == HTTP2 {
+		c.base.CipherSuites = http2Suites
+	}
+	if o.CAFile != "" {
+		roots, err := loadAuthorities(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca_file: %w", err)
+		}
+		c.base.RootCAs = roots
+	}
+	switch {
+	case o.CertFile != "" && o.KeyFile != "":
+		var err error
+		if c.cert, err = newClientCert(o.CertFile, o.KeyFile, warn, stats); err != nil {
+			return nil, err
+		}
+	case o.CertFile != "":
+		return nil, fmt.Errorf("tls.key_file: missing, and tls.cert_file is %q", o.CertFile)
+	case o.KeyFile != "":
+		return nil, fmt.Errorf("tls.cert_file: missing, and tls.key_file is %q", o.KeyFile)
+	}
+	return c, nil
+}
+
+// loadAuthorities reads certificates, all of which must be sound: an authority
+// that is left out silently would be missed only when an SSP moves to it.
+func loadAuthorities(file string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	for n := 0; ; n++ {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			if n == 0 {
+				return nil, fmt.Errorf("%s: no PEM certificate in it", file)
+			}
+			return roots, nil
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("%s: block %d is %q, not CERTIFICATE", file, n+1, block.Type)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: certificate %d: %w", file, n+1, err)
+		}
+		roots.AddCert(cert)
+	}
+}
+
+// handshake makes a TLS connection of sock, which the caller closes if that
+// fails.
+func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr Addr, offer []string) (*tls.Conn, error) {
+	asked := false
+	conn := tls.Client(sock, d.tls.config(addr, offer, &asked))
+	limited, cancel := context.WithTimeout(ctx, d.opts.TLSTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(limited); err != nil {
+		return nil, d.tlsError(ctx, addr, offer, asked, err)
+	}
+	return conn, nil
+}
+
+// config is that of one handshake; asked is set where the peer asks for a client
+// certificate.
+func (c *clientTLS) config(addr Addr, offer []string, asked *bool) *tls.Config {
+	cfg := c.base.Clone()
+	cfg.NextProtos = offer
+	cfg.ServerName = c.serverName
+	if cfg.ServerName == "" {
+		cfg.ServerName = strings.TrimSuffix(addr.Host, ".")
+	}
+	// Sessions are kept by address, since machines that share a name seldom
+	// share their ticket keys.
+	key := addr.String()
+	own := new(tls.Certificate) // empty: we have none
+	if c.cert != nil {
+		loaded := c.cert.load()
+		own = &loaded.cert
+		// A session keeps the identity that it was opened with.
+		key += " " + strconv.Itoa(loaded.generation)
+	}
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		*asked = true
+		return own, nil
+	}
+	cfg.ClientSessionCache = session{c.sessions, key}
+	return cfg
+}
+
+// session is the entry of a session cache for one address.
+type session struct {
+	cache tls.ClientSessionCache
+	key   string
+}
+
+func (s session) Get(string) (*tls.ClientSessionState, bool) { return s.cache.Get(s.key) }
+
+func (s session) Put(_ string, state *tls.ClientSessionState) { s.cache.Put(s.key, state) }

@@ -1,0 +1,244 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+func hasAll(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// waitForEnd returns when the other side has closed c.
+func waitForEnd(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+func TestALaterHandshakeResumesTheSession(t *testing.T) {
+	ca := newAuthority(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		p := listenTLS(t, &tls.Config{
+			Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: version,
+		})
+		d := newDialer(t, p.https(t, ca, "ssp.test"))
+		for i := range 3 {
+			r := p.dial(t, d, true)
+			readOne(t, r) // the tickets of TLS 1.3 come before it
+			r.Conn.Close()
+			server := <-p.state
+			if want := i > 0; r.Resumed != want || server.DidResume != want || server.Version != version {
+				t.Errorf("%s, handshake %d: resumed %v here, %v there, over %s",
+					tls.VersionName(version), i, r.Resumed, server.DidResume, tls.VersionName(server.Version))
+			}
+		}
+		if s := d.Stats(); s.HandshakesFull != 1 || s.HandshakesResumed != 2 || s.HandshakesFailed != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestSessionsBelongToOneAddress(t *testing.T) {
+	ca := newAuthority(t)
+	cert := []tls.Certificate{ca.valid(t, "ssp.test")}
+	one, two := listenTLS(t, &tls.Config{Certificates: cert}), listenTLS(t, &tls.Config{Certificates: cert})
+	d := newDialer(t, one.https(t, ca, "ssp.test"))
+	for i := range 2 {
+		for _, p := range []*peer{one, two} { // each knows only its own tickets
+			r, err := d.Dial(t.Context(), p.addr("ssp.test"), true)
+			must(t, err)
+			readOne(t, r)
+			r.Conn.Close()
+			if r.Resumed != (i > 0) {
+				t.Errorf("round %d, port %d: resumed is %v", i, p.port, r.Resumed)
+			}
+		}
+	}
+}
+
+func TestTheServerNameIsTheHostOrTheSetting(t *testing.T) {
+	ca := newAuthority(t)
+	for _, tt := range []struct{ host, setting, cert, sni string }{
+		{"ssp.test", "", "ssp.test", "ssp.test"},
+		{"ssp.test.", "", "ssp.test", "ssp.test"},
+		{"ssp.test", "other.test", "other.test", "other.test"},
+		{"127.0.0.1", "", "127.0.0.1", ""}, // an address is verified, and never sent. RFC 6066, section 3
+		{"127.0.0.1", "ssp.test", "ssp.test", "ssp.test"},
+	} {
+		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, tt.cert)}})
+		o := p.https(t, ca, tt.host)
+		o.TLS.ServerName = tt.setting
+		r := p.dial(t, newDialer(t, o), true)
+		readOne(t, r)
+		if got := (<-p.hello).ServerName; got != tt.sni {
+			t.Errorf("%+v: server name %q", tt, got)
+		}
+	}
+}
+
+func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
+	ca := newAuthority(t)
+	for _, tt := range []struct {
+		name   string
+		cert   tls.Certificate
+		change func(*Options)
+		detail string
+	}{
+		{"of another authority", newAuthority(t).valid(t, "ssp.test"), nil, "tls.ca_file"},
+		{"of no system authority", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.CAFile = "" }, "tls.ca_file"},
+		{"expired", ca.issue(t, "ssp.test", time.Now().Add(-time.Minute)), nil, "expired"},
+		{"for another name", ca.valid(t, "other.test"), nil, "tls.server_name"},
+		{"for a name that the setting changes", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.ServerName = "other.test" }, "tls.server_name"},
+	} {
+		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{tt.cert}})
+		o := p.https(t, ca, "ssp.test")
+		if tt.change != nil {
+			tt.change(&o)
+		}
+		d := newDialer(t, o)
+		e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
+		if kind(e) != "tls" || d.Stats().HandshakesFailed != 1 {
+			t.Errorf("%s: %v is counted as %s, %+v", tt.name, e, kind(e), d.Stats())
+		}
+		o.TLS.InsecureSkipVerify = true
+		r := p.dial(t, newDialer(t, o), true)
+		readOne(t, r)
+	}
+}
+
+func TestTLSBelow12IsRefused(t *testing.T) {
+	ca := newAuthority(t)
+	p := listenTLS(t, &tls.Config{
+		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
+	})
+	e := dialError(t, newDialer(t, p.https(t, ca, "ssp.test")), p.addr("ssp.test"), upstream.TLSFailed)
+	if kind(e) != "tls" || !strings.Contains(e.Error(), "version") {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}
+
+// blackHole accepts and never answers. began gets a value for each handshake
+// that has begun, closed for each connection that the dialer has closed.
+func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
+	t.Helper()
+	began, closed = make(chan struct{}, 1), make(chan struct{}, 1)
+	p = listen(t, func(c *net.TCPConn) {
+		_, _ = c.Read(make([]byte, 1))
+		began <- struct{}{}
+		waitForEnd(c)
+		closed <- struct{}{}
+	})
+	return p, began, closed
+}
+
+func TestAHandshakeThatNobodyAnswersEndsAtItsTimeout(t *testing.T) {
+	p, _, closed := blackHole(t)
+	o := p.https(t, nil, "ssp.test")
+	o.TLSTimeout = 30 * time.Millisecond // to connect it has a minute
+	d := newDialer(t, o)
+	e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), "30ms", "timeouts.tls_handshake")
+	if kind(e) != "timeout" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+	<-closed
+}
+
+func TestCancellingTheContextClosesAHalfOpenConnection(t *testing.T) {
+	p, began, closed := blackHole(t)
+	d := newDialer(t, p.https(t, nil, "ssp.test"))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-began
+		cancel()
+	}()
+	r, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	e := checkError(t, err, upstream.TLSFailed, "called off")
+	if !errors.Is(e, context.Canceled) || kind(e) == "timeout" || r.Conn != nil {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+	if r.TCP <= 0 || r.TLS <= 0 {
+		t.Errorf("a dial that failed during TLS took %v and %v", r.TCP, r.TLS)
+	}
+	<-closed
+}
+
+func TestTheContextsDeadlineEndsAHandshake(t *testing.T) {
+	p, _, closed := blackHole(t)
+	d := newDialer(t, p.https(t, nil, "ssp.test"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	if e := checkError(t, err, upstream.TLSFailed, "called off"); kind(e) != "timeout" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+	<-closed
+}
+
+func TestAConnectionResetDuringTheHandshakeIsAReset(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) {
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.SetLinger(0) // closing sends a reset
+	})
+	e := dialError(t, newDialer(t, p.https(t, nil, "ssp.test")), p.addr("ssp.test"), upstream.TLSFailed)
+	if kind(e) != "reset" {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}
+
+func TestAPeerThatSpeaksNoTLSIsATLSFault(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) {
+		_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
+		waitForEnd(c)
+	})
+	e := dialError(t, newDialer(t, p.https(t, nil, "ssp.test")), p.addr("ssp.test"), upstream.TLSFailed)
+	if kind(e) != "tls" || strings.Contains(e.Detail, "400") {
+		t.Errorf("%v is counted as %s", e, kind(e))
+	}
+}
+
+func TestFilesThatAreBrokenAreNamedWithTheirSetting(t *testing.T) {
+	ca, dir := newAuthority(t), t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	writePair(t, ca.valid(t, "a"), file("a.pem"), file("a.key"))
+	writePair(t, ca.valid(t, "b"), file("b.pem"), file("b.key"))
+	writeFile(t, file("text"), []byte("no PEM"))
+	writeFile(t, file("half.pem"), append(encode("CERTIFICATE", ca.cert.Raw), encode("CERTIFICATE", ca.cert.Raw[:99])...))
+	for _, tt := range []struct {
+		tls  TLS
+		want []string
+	}{
+		{TLS{CAFile: file("none")}, []string{"tls.ca_file: ", file("none")}},
+		{TLS{CAFile: file("text")}, []string{"tls.ca_file: ", file("text"), "no PEM certificate"}},
+		{TLS{CAFile: file("half.pem")}, []string{"tls.ca_file: ", file("half.pem"), "certificate 2"}},
+		{TLS{CAFile: file("a.key")}, []string{"tls.ca_file: ", file("a.key"), "PRIVATE KEY"}},
+		{TLS{CertFile: file("none"), KeyFile: file("a.key")}, []string{"tls.cert_file: ", file("none")}},
+		{TLS{CertFile: file("a.pem"), KeyFile: file("none")}, []string{"tls.key_file: ", file("none")}},
+		{TLS{CertFile: file("a.pem"), KeyFile: file("b.key")}, []string{"tls.cert_file", file("a.pem"), "tls.key_file", file("b.key")}},
+		{TLS{CertFile: file("text"), KeyFile: file("a.key")}, []string{"tls.cert_file", file("text")}},
+		{TLS{CertFile: file("a.pem")}, []string{"tls.key_file: missing"}},
+		{TLS{KeyFile: file("a.key")}, []string{"tls.cert_file: missing"}},
+	} {
+		o := (&peer{port: 1}).options(t, "https", "ssp.test")
+		o.TLS = tt.tls
+		d, err := New(o)
+		if err == nil {
+			d.Close()
+			t.Errorf("%+v is accepted", tt.tls)
+			continue
+		}
+		if !hasAll(err.Error(), tt.want...) {
+			t.Errorf("error %q, want %q in it", err, tt.want)
+		}
+	}
+}
