@@ -25,7 +25,12 @@ func (r *reader) dropUnsent(cause error) {
 	for sent > 0 && r.at(sent-1).start >= r.taken.Load() {
 		sent--
 	}
-	r.dropFrom(sent, func(int, *entry) error { return notSent(cause) })
+	r.dropFrom(sent, func(_ int, e *entry) error {
+		if !r.now.Before(e.deadline) {
+			return upstream.ErrDeadlineNotSent
+		}
+		return notSent(cause)
+	})
 }
 
 // announced is called when an answer says that it is the last: what stands

@@ -1,0 +1,403 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// Time in these tests is that of a synctest bubble, so moments are exact. The
+// connection is a net.Pipe, which has no buffer: a write waits for its reader.
+
+// pipe returns both ends of a connection within a bubble.
+func pipe(tb testing.TB) (*socket.Conn, *peer) {
+	a, b := net.Pipe()
+	tb.Cleanup(func() {
+		a.Close()
+		b.Close()
+	})
+	return socket.New(a), &peer{tb: tb, tcp: b, conn: b, in: bufio.NewReader(b)}
+}
+
+// kinds are the two connections, made on a pipe.
+var kinds = map[string]func(*socket.Conn, upstream.Owner, *Options) upstream.Conn{
+	"exclusive": func(s *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
+		return New(s, s, owner, opts)
+	},
+	"pipelined": func(s *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
+		return NewPipelined(s, s, owner, opts)
+	},
+}
+
+// inBubble runs test for each kind of connection, after one exchange that went
+// well.
+func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder)) {
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p := pipe(t)
+				owner := newRecorder()
+				conn := kind(s, owner, opts())
+				t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+				ex := newExchange(t)
+				done := start(conn, ex)
+				p.request()
+				p.send(answer("first"))
+				wantAnswer(t, wait(t, done), ex, 200, "first")
+				owner.awaitFreed(t, 1)
+				test(t, conn, p, owner)
+			})
+		})
+	}
+}
+
+const (
+	shortBudget = 100 * time.Millisecond
+	shortLinger = 50 * time.Millisecond
+)
+
+func lingering() *Options {
+	opts := testOptions()
+	opts.Linger = shortLinger
+	return opts
+}
+
+// phases are how far an answer has come when its time is up, and what is
+// missing then.
+var phases = map[string]struct{ came, missing string }{
+	"nothing":      {"", answer("late")},
+	"status line":  {"HTTP/1.1 20", "0 OK\r\nContent-Length: 4\r\n\r\nlate"},
+	"head":         {"HTTP/1.1 200 OK\r\nX: y\r\nContent-", "Length: 4\r\n\r\nlate"},
+	"interim":      {"HTTP/1.1 103 Early Hints\r\n\r\n", answer("late")},
+	"body":         {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nla", "te"},
+	"large body":   {"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nla", strings.Repeat("x", 99_998)},
+	"chunk size":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1", "0\r\n0123456789abcdef\r\n0\r\n\r\n"},
+	"chunk":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n01234", "56789abcdef\r\n0\r\n\r\n"},
+	"chunk's end":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n0\r", "\n0\r\n\r\n"},
+	"trailer":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ", "y\r\n\r\n"},
+	"chunk behind": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n0\r\n", "1\r\n1\r\n0\r\n\r\n"},
+}
+
+// endings are what makes a caller leave at shortBudget.
+var endings = map[string]struct {
+	arm func(ex *upstream.Exchange) context.CancelFunc
+	err error
+}{
+	"deadline": {func(ex *upstream.Exchange) context.CancelFunc {
+		ex.Deadline = time.Now().Add(shortBudget)
+		return func() {}
+	}, upstream.ErrDeadline},
+	"cancelled": {func(ex *upstream.Exchange) context.CancelFunc {
+		ctx, cancel := context.WithTimeout(context.Background(), shortBudget)
+		ex.Context = ctx
+		return cancel
+	}, upstream.ErrCancelled},
+}
+
+func TestCallerIsFreedInTimeAndItsConnectionIsUsedAgain(t *testing.T) {
+	for phase, piece := range phases {
+		for ending, how := range endings {
+			t.Run(phase+"/"+ending, func(t *testing.T) {
+				inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
+					begin := time.Now()
+					ex := newExchange(t)
+					defer how.arm(ex)()
+					done := start(conn, ex)
+					p.request()
+					p.send(piece.came)
+					if err := wait(t, done); err != how.err {
+						t.Fatalf("error %v, want %v", err, how.err)
+					}
+					if took := time.Since(begin); took != shortBudget {
+						t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
+					}
+					if ex.Times.Done != begin.Add(shortBudget) {
+						t.Fatalf("Times.Done %v after the start, want %v", ex.Times.Done.Sub(begin), shortBudget)
+					}
+					time.Sleep(shortLinger / 2)
+					if freed, _ := owner.counts(); freed != 1 {
+						t.Fatal("the place was free while the answer was outstanding")
+					}
+					p.send(piece.missing)
+					owner.awaitFreed(t, 2)
+					wantReason(t, conn, upstream.NotClosed)
+					if !conn.Idle() {
+						t.Fatal("the connection is of no more use")
+					}
+					next := newExchange(t)
+					done = start(conn, next)
+					p.request()
+					p.send(answer("next"))
+					wantAnswer(t, wait(t, done), next, 200, "next")
+				})
+			})
+		}
+	}
+}
+
+func TestConnectionIsClosedWhenAnAbandonedAnswerDoesNotEndWithinLinger(t *testing.T) {
+	for phase, piece := range phases {
+		t.Run(phase, func(t *testing.T) {
+			inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
+				begin := time.Now()
+				ex := newExchange(t)
+				ex.Deadline = begin.Add(shortBudget)
+				done := start(conn, ex)
+				p.request()
+				p.send(piece.came)
+				if err := wait(t, done); err != upstream.ErrDeadline {
+					t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+				}
+				p.wantClosed()
+				if took := time.Since(begin); took != shortBudget+shortLinger {
+					t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
+				}
+				owner.awaitFreed(t, 2)
+				wantReason(t, conn, upstream.ClosedTimeout)
+			})
+		})
+	}
+}
+
+func TestWithoutLingerAnAbandonedExchangeClosesItsConnectionAtOnce(t *testing.T) {
+	inBubble(t, func() *Options { o := testOptions(); o.Linger = 0; return o }, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
+		begin := time.Now()
+		ex := newExchange(t)
+		ex.Deadline = begin.Add(shortBudget)
+		done := start(conn, ex)
+		p.request()
+		p.wantClosed()
+		if err := wait(t, done); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		if took := time.Since(begin); took != shortBudget {
+			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget)
+		}
+		owner.awaitFreed(t, 2)
+		wantReason(t, conn, upstream.ClosedTimeout)
+	})
+}
+
+// A peer that reads nothing, or stops within the request.
+func TestCallerIsFreedInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
+	for read, want := range map[int]error{0: upstream.ErrDeadlineNotSent, 1: upstream.ErrDeadline} {
+		inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
+			begin := time.Now()
+			ex := newExchange(t)
+			ex.Deadline = begin.Add(shortBudget)
+			done := start(conn, ex)
+			if read > 0 {
+				p.conn.Read(make([]byte, read))
+			}
+			err := wait(t, done)
+			if conn.Protocol() == upstream.HTTP1Pipelined && err == upstream.ErrDeadline {
+				err = want // its reader may be first: then it does not know that nothing was sent
+			}
+			if err != want {
+				t.Fatalf("error %v with %d bytes read, want %v", err, read, want)
+			}
+			if took := time.Since(begin); took != shortBudget {
+				t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
+			}
+			p.wantClosed()
+			owner.awaitFreed(t, 2)
+			if conn.Places() != 0 {
+				t.Fatal("a connection with half a request written is lent again")
+			}
+		})
+	}
+}
+
+// inPipeline runs test in a bubble, on a pipelined connection that has proved
+// itself.
+func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := pipe(t)
+		owner := newRecorder()
+		conn := NewPipelined(s, s, owner, opts)
+		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		prove(t, conn, p, owner)
+		test(t, conn, p, owner)
+	})
+}
+
+// A write so large that it may block is nobody's who waits: the caller is freed
+// in time, and while others wait, the peer may take its time.
+func TestLargeRequestThatCannotBeWrittenHoldsUpNoCaller(t *testing.T) {
+	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		large := newExchange(t)
+		large.Request.Method, large.Request.Body = upstream.POST, make([]byte, maxDirect+1)
+		large.Deadline = begin.Add(shortBudget)
+		largeDone := start(conn, large)
+		synctest.Wait()
+		patient := start(conn, get(t, "patient"))
+		if err := wait(t, largeDone); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		if took := time.Since(begin); took != shortBudget {
+			t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
+		}
+		if got := p.request(); !strings.HasPrefix(got, "POST ") {
+			t.Fatalf("request %.100q", got)
+		}
+		p.wantRequests("patient")
+		p.send(answer("to nobody") + answer("patient"))
+		if err := wait(t, patient); err != nil {
+			t.Fatal(err)
+		}
+		owner.awaitFreed(t, 3)
+		wantReason(t, conn, upstream.NotClosed)
+	})
+}
+
+func TestPipelineThatIsNotReadIsClosedWhenNobodyWaitsAnyMore(t *testing.T) {
+	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		large := newExchange(t)
+		large.Request.Method, large.Request.Body = upstream.POST, make([]byte, maxDirect+1)
+		large.Deadline = begin.Add(shortBudget)
+		done := start(conn, large)
+		if err := wait(t, done); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		owner.awaitFreed(t, 2)
+		if took := time.Since(begin); took != shortBudget+shortLinger {
+			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
+		}
+		wantReason(t, conn, upstream.ClosedTimeout)
+	})
+}
+
+// What waits to be written on one connection is bounded.
+func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
+	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		post := func() *upstream.Exchange {
+			ex := newExchange(t)
+			ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, maxUnwritten-1000)
+			return ex
+		}
+		written := start(conn, post()) // is being written
+		synctest.Wait()
+		waiting := start(conn, post())
+		synctest.Wait()
+		wantError(t, conn.Do(post()), upstream.Overloaded, upstream.NotSent, false)
+		for _, done := range []<-chan error{written, waiting} {
+			p.request()
+			p.send(answer(""))
+			if err := wait(t, done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		owner.awaitFreed(t, 4)
+	})
+}
+
+// Each caller is freed at its own deadline, in whatever order they come.
+func TestEachPipelinedCallerIsFreedAtItsOwnDeadline(t *testing.T) {
+	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		budgets := []time.Duration{400, 100, 300, 200, 500}
+		var done [5]<-chan error
+		for i := range budgets {
+			budgets[i] *= time.Millisecond
+			ex := get(t, "x")
+			ex.Deadline = begin.Add(budgets[i])
+			done[i] = start(conn, ex)
+			p.request()
+		}
+		for _, i := range []int{1, 3, 2, 0} {
+			if err := wait(t, done[i]); err != upstream.ErrDeadline {
+				t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+			}
+			if took := time.Since(begin); took != budgets[i] {
+				t.Fatalf("a caller was freed after %v, want %v", took, budgets[i])
+			}
+		}
+		p.send(answer("0") + answer("1") + answer("2") + answer("3"))
+		owner.awaitFreed(t, 5)
+		p.send(answer("4"))
+		if err := wait(t, done[4]); err != nil {
+			t.Fatal(err)
+		}
+		owner.awaitFreed(t, 6)
+		wantReason(t, conn, upstream.NotClosed)
+	})
+}
+
+// An answer that holds up the others for too long costs the connection its
+// places, but not the others their answers.
+func TestOverdueAnswerRetiresThePipeline(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+			begin := time.Now()
+			slow := get(t, "slow")
+			slow.Deadline = begin.Add(shortBudget)
+			slowDone := start(conn, slow)
+			p.request()
+			others := send(t, conn, p, "a", "b")
+			if err := wait(t, slowDone); err != upstream.ErrDeadline {
+				t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+			}
+			wantReason(t, conn, upstream.NotClosed)
+			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+			if took := time.Since(begin); took != shortBudget+shortLinger {
+				t.Fatalf("the connection was retired after %v, want %v", took, shortBudget+shortLinger)
+			}
+			wantReason(t, conn, upstream.ClosedTimeout)
+			wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
+			if answered {
+				p.send(answer("slow") + answer("A") + answer("B"))
+				others.wantAnswer(0, "A")
+				others.wantAnswer(1, "B")
+			} else {
+				for _, done := range others.done {
+					if err := <-done; err != upstream.ErrDeadline {
+						t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+					}
+				}
+				if took := time.Since(begin); took != patience {
+					t.Fatalf("the others were freed after %v, want %v", took, patience)
+				}
+			}
+			p.wantClosed()
+			owner.awaitFreed(t, 5)
+		})
+	}
+}
+
+// The reader's deadline is left where it was when answers come; it must not do
+// harm when it fires, nor be missing for those that come later.
+func TestPipelineOutlivesDeadlinesOfAnsweredRequests(t *testing.T) {
+	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		for range 5 {
+			ex := get(t, "x")
+			ex.Deadline = time.Now().Add(shortBudget)
+			done := start(conn, ex)
+			p.request()
+			p.send(answer("X"))
+			wantAnswer(t, wait(t, done), ex, 200, "X")
+			time.Sleep(time.Hour)
+			wantReason(t, conn, upstream.NotClosed)
+
+			ex = get(t, "late")
+			begin := time.Now()
+			ex.Deadline = begin.Add(shortBudget)
+			done = start(conn, ex)
+			p.request()
+			if err := wait(t, done); err != upstream.ErrDeadline || time.Since(begin) != shortBudget {
+				t.Fatalf("error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, shortBudget)
+			}
+			p.send(answer("late"))
+			time.Sleep(time.Second)
+			wantReason(t, conn, upstream.NotClosed)
+		}
+	})
+}

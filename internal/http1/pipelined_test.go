@@ -1,0 +1,253 @@
+package http1
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/histogram"
+	"adbuffer/internal/upstream"
+)
+
+// dialPipelined returns a pipelined connection and its peer. wrap, where not
+// nil, puts something between it and the socket.
+func dialPipelined(tb testing.TB, tr transport, opts *Options, wrap func(net.Conn) net.Conn) (*Pipelined, *peer, *recorder) {
+	tb.Helper()
+	c, sock, p := connect(tb, tr)
+	if wrap != nil {
+		c = wrap(c)
+	}
+	owner := newRecorder()
+	conn := NewPipelined(c, sock, owner, opts)
+	tb.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	return conn, p, owner
+}
+
+// get returns an exchange for GET /name.
+func get(tb testing.TB, name string) *upstream.Exchange {
+	ex := newExchange(tb)
+	ex.Request.Target = []byte("/" + name)
+	return ex
+}
+
+// prove runs one exchange, after which conn pipelines.
+func prove(tb testing.TB, conn *Pipelined, p *peer, owner *recorder) {
+	tb.Helper()
+	ex := get(tb, "first")
+	done := start(conn, ex)
+	p.wantRequests("first")
+	p.send(answer("first"))
+	wantAnswer(tb, wait(tb, done), ex, 200, "first")
+	owner.awaitFreed(tb, 1)
+}
+
+// wantRequests reads requests for these names, in this order.
+func (p *peer) wantRequests(names ...string) {
+	p.tb.Helper()
+	for _, name := range names {
+		if got := p.request(); !strings.HasPrefix(got, "GET /"+name+" ") {
+			p.tb.Fatalf("peer: request %q, want %s", got, name)
+		}
+	}
+}
+
+// flight is exchanges that have been sent in order.
+type flight struct {
+	tb   testing.TB
+	p    *peer
+	ex   []*upstream.Exchange
+	done []<-chan error
+}
+
+// send starts exchanges for names, each once the peer has the one before it, so
+// that their order is known.
+func send(tb testing.TB, conn *Pipelined, p *peer, names ...string) *flight {
+	tb.Helper()
+	f := &flight{tb: tb, p: p}
+	for _, name := range names {
+		ex := get(tb, name)
+		f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
+		p.wantRequests(name)
+	}
+	return f
+}
+
+// wantAnswer waits for the i-th exchange.
+func (f *flight) wantAnswer(i int, body string) {
+	f.tb.Helper()
+	wantAnswer(f.tb, wait(f.tb, f.done[i]), f.ex[i], 200, body)
+}
+
+func (f *flight) wantError(i int, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
+	f.tb.Helper()
+	wantError(f.tb, wait(f.tb, f.done[i]), outcome, progress, stale)
+}
+
+func TestPipelinedAnswersGoToTheirRequestsInOrder(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.String(), func(t *testing.T) {
+			opts := testOptions()
+			opts.HeadWait = histogram.Durations(time.Nanosecond, time.Hour)
+			conn, p, owner := dialPipelined(t, tr, opts, nil)
+			prove(t, conn, p, owner)
+			f := send(t, conn, p, "a", "b", "c", "d")
+			select {
+			case err := <-f.done[1]:
+				t.Fatalf("an exchange ended without an answer: %v", err)
+			default:
+			}
+			p.send(answer("A") + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nBBB\r\n0\r\nX: y\r\n\r\n")
+			f.wantAnswer(0, "A")
+			f.wantAnswer(1, "BBB")
+			p.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + answer(strings.Repeat("C", 100_000)) + answer("D"))
+			f.wantAnswer(2, strings.Repeat("C", 100_000))
+			f.wantAnswer(3, "D")
+			owner.awaitFreed(t, 5)
+			wantReason(t, conn, upstream.NotClosed)
+			if f.ex[0].Protocol != upstream.HTTP1Pipelined || !f.ex[0].Reused || conn.Places() != opts.Depth || !conn.Idle() {
+				t.Fatalf("protocol %v, reused %v, places %d", f.ex[0].Protocol, f.ex[0].Reused, conn.Places())
+			}
+			if n := opts.HeadWait.Count(); n != 5 {
+				t.Fatalf("the wait at the head was observed %d times, want 5", n)
+			}
+			if opts.HeadWait.Sum() <= 0 {
+				t.Fatal("no answer waited behind others")
+			}
+		})
+	}
+}
+
+func TestPipelinedAnswersWithoutABodyKeepTheirTurn(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	prove(t, conn, p, owner)
+	head := get(t, "head")
+	head.Request.Method = upstream.HEAD
+	headDone := start(conn, head)
+	if got := p.request(); !strings.HasPrefix(got, "HEAD /head ") {
+		t.Fatalf("request %q", got)
+	}
+	f := send(t, conn, p, "a", "b", "c")
+	p.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" +
+		"HTTP/1.1 204 No Content\r\n\r\n" +
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n" +
+		answer("last"))
+	wantAnswer(t, wait(t, headDone), head, 200, "")
+	if head.Answer.ContentLength != 1000 {
+		t.Fatalf("Content-Length %d, want 1000", head.Answer.ContentLength)
+	}
+	wantAnswer(t, wait(t, f.done[0]), f.ex[0], 204, "")
+	wantAnswer(t, wait(t, f.done[1]), f.ex[1], 304, "")
+	f.wantAnswer(2, "last")
+	owner.awaitFreed(t, 5)
+	wantReason(t, conn, upstream.NotClosed)
+}
+
+func TestPipelinedPostBodiesFollowTheirHeads(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	prove(t, conn, p, owner)
+	bodies := []string{"", "small", strings.Repeat("large ", 40_000)}
+	var f flight
+	for _, body := range bodies {
+		ex := newExchange(t)
+		ex.Request.Method, ex.Request.Body = upstream.POST, []byte(body)
+		f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
+		if got := p.request(); !strings.HasPrefix(got, "POST ") || !strings.HasSuffix(got, "\r\n\r\n"+body) {
+			t.Fatalf("request %.200q", got)
+		}
+	}
+	for i, body := range bodies {
+		p.send(answer(fmt.Sprint(len(body))))
+		wantAnswer(t, wait(t, f.done[i]), f.ex[i], 200, fmt.Sprint(len(body)))
+	}
+}
+
+// countedWrites counts the writes to a connection.
+type countedWrites struct {
+	net.Conn
+	writes []string
+}
+
+func (c *countedWrites) Write(b []byte) (int, error) {
+	c.writes = append(c.writes, string(b))
+	return c.Conn.Write(b)
+}
+
+// Those that come behind the first request wait until it has been answered,
+// and then leave in one write.
+func TestPipelinedConnectionProvesItselfWithOneRequest(t *testing.T) {
+	var counted *countedWrites
+	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
+		counted = &countedWrites{Conn: c}
+		return counted
+	})
+	first := get(t, "first")
+	firstDone := start(conn, first)
+	p.wantRequests("first")
+	var done []<-chan error
+	for _, name := range []string{"a", "b", "c"} {
+		done = append(done, start(conn, get(t, name)))
+	}
+	awaitOutstanding(t, conn, 4)
+	p.send(answer("first"))
+	wantAnswer(t, wait(t, firstDone), first, 200, "first")
+	for range done {
+		p.request()
+	}
+	for range done {
+		p.send(answer("x"))
+	}
+	for _, d := range done {
+		if err := wait(t, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner.awaitFreed(t, 4)
+	if len(counted.writes) != 2 || strings.Count(counted.writes[0], "GET /first") != 1 || strings.Count(counted.writes[1], "GET /") != 3 {
+		t.Fatalf("writes %q, want one with the first request and one with the others", counted.writes)
+	}
+}
+
+// awaitOutstanding waits until n requests are in the pipeline: they have been
+// encoded then, whether or not they were sent.
+func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {
+	tb.Helper()
+	for limit := time.Now().Add(patience); conn.outstanding.Load() != int32(n); {
+		if time.Now().After(limit) {
+			tb.Fatalf("%d requests outstanding, want %d", conn.outstanding.Load(), n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestMoreExchangesThanPlacesIsABug(t *testing.T) {
+	opts := testOptions()
+	opts.Depth = 1
+	conn, p, _ := dialPipelined(t, plain, opts, nil)
+	done := start(conn, get(t, "a"))
+	p.wantRequests("a")
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a second exchange on a connection with one place was taken")
+			}
+		}()
+		conn.Do(get(t, "b"))
+	}()
+	p.send(answer("A"))
+	if err := wait(t, done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPipelinedRefusesADeadlineThatHasPassed(t *testing.T) {
+	conn, _, owner := dialPipelined(t, plain, testOptions(), nil)
+	ex := get(t, "late")
+	ex.Deadline = ex.Times.Lent
+	if err := conn.Do(ex); err != upstream.ErrDeadlineNotSent {
+		t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
+	}
+	owner.awaitFreed(t, 1)
+	wantReason(t, conn, upstream.NotClosed)
+}

@@ -1,0 +1,407 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+// What stands behind an announced end was not processed, and may go elsewhere at
+// once: the answer that announced it need not be whole for that.
+func TestEntriesBehindAnAnnouncedCloseWereNotProcessed(t *testing.T) {
+	cases := map[string]struct{ head, body string }{
+		"connection close": {"HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 2\r\n\r\nA", "B"},
+		"chunked":          {"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA", "\r\n1\r\nB\r\n0\r\n\r\n"},
+		"http/1.0":         {"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nA", "B"},
+		"read to EOF":      {"HTTP/1.1 200 OK\r\n\r\nA", "B"},
+	}
+	for name, c := range cases {
+		for _, tr := range transports {
+			t.Run(name+"/"+tr.String(), func(t *testing.T) {
+				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+				prove(t, conn, p, owner)
+				f := send(t, conn, p, "a", "b", "c")
+				p.send(c.head)
+				f.wantError(1, upstream.ConnLost, upstream.NotProcessed, false)
+				f.wantError(2, upstream.ConnLost, upstream.NotProcessed, false)
+				wantReason(t, conn, upstream.ClosedByPeer)
+				refused := get(t, "d")
+				wantError(t, conn.Do(refused), upstream.ConnLost, upstream.NotProcessed, false)
+				p.send(c.body)
+				p.close()
+				f.wantAnswer(0, "AB")
+				owner.awaitFreed(t, 5)
+				if _, changed := owner.counts(); changed != 1 {
+					t.Fatalf("Changed was called %d times, want 1", changed)
+				}
+			})
+		}
+	}
+}
+
+// A close that nobody announced leaves those without an answer in doubt: it is
+// the keep-alive race for those of whose answer no byte came.
+func TestEntriesBehindAnUnannouncedEndMayHaveBeenProcessed(t *testing.T) {
+	ends := map[string]func(p *peer){
+		"close": func(p *peer) { p.close() },
+		"reset": func(p *peer) { p.reset() },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+			prove(t, conn, p, owner)
+			f := send(t, conn, p, "a", "b", "c")
+			p.send(answer("A"))
+			f.wantAnswer(0, "A")
+			p.send("HTTP/1.1 200 OK\r\nContent-Le")
+			end(p)
+			if name == "close" {
+				f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
+			} else if err := wait(t, f.done[1]); upstream.AsError(err).Outcome != upstream.ConnLost || upstream.AsError(err).Progress != upstream.MaybeProcessed {
+				t.Fatal(err) // a reset may overtake the bytes before it
+			}
+			f.wantError(2, upstream.ConnLost, upstream.MaybeProcessed, true)
+			owner.awaitFreed(t, 4)
+			if conn.Places() != 0 {
+				t.Fatal("a closed connection has places")
+			}
+		})
+	}
+}
+
+// On a connection that has carried nothing before, a close is no race.
+func TestFirstPipelinedRequestIsNotStaleAndThoseThatWaitWereNotSent(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	first := start(conn, get(t, "first"))
+	p.wantRequests("first")
+	second := start(conn, get(t, "second"))
+	awaitOutstanding(t, conn, 2)
+	p.close()
+	wantError(t, wait(t, first), upstream.ConnLost, upstream.MaybeProcessed, false)
+	wantError(t, wait(t, second), upstream.ConnLost, upstream.NotSent, false)
+	owner.awaitFreed(t, 2)
+}
+
+func TestMalformedAnswerEndsThePipeline(t *testing.T) {
+	cases := map[string]struct {
+		answer  string
+		outcome upstream.Outcome
+	}{
+		"status line":  {"HTTP/1.1 2xx OK\r\n", upstream.BadResponse},
+		"field":        {"HTTP/1.1 200 OK\r\nName : value\r\n", upstream.BadResponse},
+		"two lengths":  {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n", upstream.BadResponse},
+		"chunk":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", upstream.BadResponse},
+		"101":          {"HTTP/1.1 101 Switching Protocols\r\n\r\n", upstream.BadResponse},
+		"large body":   {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", upstream.ResponseTooLarge},
+		"large head":   {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 20<<10), upstream.ResponseTooLarge},
+		"large chunks": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100001\r\n", upstream.ResponseTooLarge},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+			prove(t, conn, p, owner)
+			f := send(t, conn, p, "a", "b")
+			p.send(c.answer)
+			f.wantError(0, c.outcome, upstream.MaybeProcessed, false)
+			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
+			owner.awaitFreed(t, 3)
+			wantReason(t, conn, upstream.ClosedError)
+			p.wantClosed()
+		})
+	}
+}
+
+// CL beside TE, obs-fold and bare LF are mended, but nothing behind them counts.
+func TestOddFramingEndsThePipelineBehindItsAnswer(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	prove(t, conn, p, owner)
+	f := send(t, conn, p, "a", "b")
+	p.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n" + answer("evil"))
+	f.wantAnswer(0, "A")
+	f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
+	owner.awaitFreed(t, 3)
+	wantReason(t, conn, upstream.ClosedError)
+}
+
+func TestUnsolicitedBytesCloseAnIdlePipeline(t *testing.T) {
+	const timeout = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
+	for _, tr := range transports {
+		for _, used := range []bool{false, true} {
+			t.Run(tr.String(), func(t *testing.T) {
+				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+				if used {
+					prove(t, conn, p, owner)
+				}
+				p.send(timeout)
+				p.wantClosed()
+				owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+				wantReason(t, conn, upstream.ClosedUnsolicited)
+				wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
+				if conn.Idle() {
+					t.Fatal("a closed connection is idle")
+				}
+			})
+		}
+	}
+}
+
+func TestCloseByThePeerIsFoundOnAnIdlePipeline(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.String(), func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+			prove(t, conn, p, owner)
+			p.close()
+			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+			wantReason(t, conn, upstream.ClosedByPeer)
+		})
+	}
+}
+
+// An answer that comes with the one before it cannot be for a request that had
+// not been sent when both were read.
+func TestAnswerToARequestThatWasNotSentIsUnsolicited(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.String(), func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+			first := get(t, "first")
+			firstDone := start(conn, first)
+			p.wantRequests("first")
+			waiting := start(conn, get(t, "waiting"))
+			awaitOutstanding(t, conn, 2)
+			p.send(answer("first") + answer("evil")) // one segment, one record
+			wantAnswer(t, wait(t, firstDone), first, 200, "first")
+			if err := wait(t, waiting); upstream.AsError(err).Outcome != upstream.ConnLost {
+				t.Fatalf("the waiting request ended with %v", err)
+			}
+			owner.awaitFreed(t, 2)
+			wantReason(t, conn, upstream.ClosedUnsolicited)
+		})
+	}
+}
+
+func TestLeftoverBehindTheLastPipelinedAnswerClosesTheConnection(t *testing.T) {
+	for _, tr := range transports {
+		for name, parts := range map[string][]string{
+			"one record":  {answer("A") + "x"},
+			"two records": {answer("A"), answer("evil")},
+		} {
+			t.Run(tr.String()+"/"+name, func(t *testing.T) {
+				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+				prove(t, conn, p, owner)
+				f := send(t, conn, p, "a")
+				p.sendTogether(parts...)
+				f.wantAnswer(0, "A")
+				owner.awaitFreed(t, 2)
+				wantReason(t, conn, upstream.ClosedLeftover)
+				p.wantClosed()
+			})
+		}
+	}
+}
+
+// Bytes may also end where the buffer ends that they were read into: the rest
+// is left in TLS, or in the socket.
+func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.String(), func(t *testing.T) {
+			opts := testOptions()
+			opts.Depth, opts.MaxResponseHeaderBytes = 1, 2<<10
+			conn, p, owner := dialPipelined(t, tr, opts, nil)
+			prove(t, conn, p, owner)
+			f := send(t, conn, p, "a")
+			a := answer(strings.Repeat("a", 2<<10-len("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")))
+			if len(a) != opts.pipelineBuffer() {
+				t.Fatalf("an answer of %d bytes does not fill a buffer of %d", len(a), opts.pipelineBuffer())
+			}
+			p.sendTogether(a + answer("evil"))
+			if err := wait(t, f.done[0]); err != nil {
+				t.Fatal(err)
+			}
+			owner.awaitFreed(t, 2)
+			wantReason(t, conn, upstream.ClosedLeftover)
+		})
+	}
+}
+
+// heldReads holds back what is read until it is released.
+type heldReads struct {
+	net.Conn
+	held    atomic.Bool
+	release chan struct{}
+}
+
+func (c *heldReads) Read(b []byte) (int, error) {
+	if c.held.Load() {
+		<-c.release
+	}
+	return c.Conn.Read(b)
+}
+
+// The reader may be late. A look at the socket before a request goes alone
+// finds what has come before it.
+func TestLookBeforeALoneRequestFindsWhatTheReaderHasNotReadYet(t *testing.T) {
+	cases := map[string]struct {
+		send   func(p *peer)
+		reason upstream.CloseReason
+	}{
+		"408": {func(p *peer) { p.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n") }, upstream.ClosedUnsolicited},
+		"FIN": {func(p *peer) { p.close() }, upstream.ClosedByPeer},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var held *heldReads
+			conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
+				held = &heldReads{Conn: c, release: make(chan struct{})}
+				held.held.Store(true)
+				return held
+			})
+			first := start(conn, get(t, "first"))
+			p.wantRequests("first")
+			p.send(answer("first"))
+			held.release <- struct{}{}
+			if err := wait(t, first); err != nil {
+				t.Fatal(err)
+			}
+			c.send(p) // the reader cannot read it
+			for conn.sock.PeekSocket() == 0 {
+			}
+			next := start(conn, get(t, "next"))
+			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+			close(held.release)
+			wantError(t, wait(t, next), upstream.ConnLost, upstream.NotSent, false)
+			owner.awaitFreed(t, 2)
+			wantReason(t, conn, c.reason)
+		})
+	}
+}
+
+// failingWrites fails each write after a number of bytes.
+type failingWrites struct {
+	net.Conn
+	after atomic.Int64 // bytes that are still written; negative = all
+}
+
+var errTestWrite = &net.OpError{Op: "write", Err: errors.New("broken pipe")}
+
+func (c *failingWrites) Write(b []byte) (int, error) {
+	left := c.after.Load()
+	if left < 0 {
+		return c.Conn.Write(b)
+	}
+	n, _ := c.Conn.Write(b[:min(int64(len(b)), left)])
+	c.after.Add(-int64(n))
+	if n < len(b) {
+		return n, errTestWrite
+	}
+	return n, nil
+}
+
+// A write that fails leaves what was sent before it waiting for answers, which
+// may have come already, and says of the rest that it was not sent.
+func TestFailedWriteFailsOnlyWhatWasNotSent(t *testing.T) {
+	var writes *failingWrites
+	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
+		writes = &failingWrites{Conn: c}
+		writes.after.Store(-1)
+		return writes
+	})
+	prove(t, conn, p, owner)
+	f := send(t, conn, p, "a", "b")
+	writes.after.Store(0)
+	wantError(t, conn.Do(get(t, "c")), upstream.ConnLost, upstream.NotSent, false)
+	wantReason(t, conn, upstream.ClosedError)
+	if err := conn.Do(get(t, "d")); upstream.AsError(err).Progress != upstream.NotSent {
+		t.Fatalf("a connection that is closing took a request: %v", err)
+	}
+	p.send(answer("A") + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nB")
+	f.wantAnswer(0, "A")
+	f.wantAnswer(1, "B")
+	owner.awaitFreed(t, 5)
+	p.wantClosed()
+}
+
+// With one byte sent, nobody knows what the SSP made of it.
+func TestPartlyWrittenRequestMayHaveBeenProcessed(t *testing.T) {
+	var writes *failingWrites
+	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
+		writes = &failingWrites{Conn: c}
+		writes.after.Store(-1)
+		return writes
+	})
+	prove(t, conn, p, owner)
+	writes.after.Store(1)
+	done := start(conn, get(t, "c"))
+	if b, err := p.in.ReadByte(); err != nil || b != 'G' {
+		t.Fatal(b, err)
+	}
+	p.close()
+	wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, true)
+	owner.awaitFreed(t, 2)
+}
+
+func TestCloseFailsWhatIsOutstanding(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.String(), func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+			prove(t, conn, p, owner)
+			f := send(t, conn, p, "a", "b")
+			conn.Close(upstream.ClosedDrain)
+			conn.Close(upstream.ClosedIdle)
+			// No keep-alive race: we closed.
+			f.wantError(0, upstream.ConnLost, upstream.MaybeProcessed, false)
+			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
+			owner.awaitFreed(t, 3)
+			wantReason(t, conn, upstream.ClosedDrain)
+			if _, changed := owner.counts(); changed != 0 {
+				t.Fatalf("Close called Changed %d times", changed)
+			}
+		})
+	}
+}
+
+func TestIdlePipelineSaysGoodbyeOverTLS(t *testing.T) {
+	conn, p, owner := dialPipelined(t, overTLS, testOptions(), nil)
+	prove(t, conn, p, owner)
+	conn.Close(upstream.ClosedIdle)
+	if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatalf("the peer read %v, want EOF by close_notify", err)
+	}
+}
+
+// One answer that does not fit into the budget costs nobody else anything.
+func TestAnswerOverTheBudgetFailsAlone(t *testing.T) {
+	for name, large := range map[string]string{
+		"fixed":   answer(strings.Repeat("x", 1000)),
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n" + strings.Repeat("x", 1000) + "\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+			prove(t, conn, p, owner)
+			budget := upstream.NewBudget(999)
+			f := &flight{tb: t, p: p}
+			for _, name := range []string{"a", "b"} {
+				ex := get(t, name)
+				ex.Budget = budget
+				f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
+				p.wantRequests(name)
+			}
+			p.send(large + answer("B"))
+			if err := wait(t, f.done[0]); err != upstream.ErrOverBudget {
+				t.Fatalf("error %v, want %v", err, upstream.ErrOverBudget)
+			}
+			f.wantAnswer(1, "B")
+			owner.awaitFreed(t, 3)
+			wantReason(t, conn, upstream.NotClosed)
+			f.ex[0].Release()
+			f.ex[1].Release()
+			if budget.Used() != 0 {
+				t.Fatalf("%d bytes of the budget are still taken", budget.Used())
+			}
+		})
+	}
+}
