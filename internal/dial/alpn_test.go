@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"adbuffer/internal/upstream"
 )
@@ -171,6 +172,19 @@ func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
 		if good != slices.Contains(http2Suites, s.ID) {
 			t.Errorf("%s: allowed is %v", name, !good)
 		}
+	}
+}
+
+func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
+	ca := newAuthority(t)
+	p := listenTLS(t, &tls.Config{
+		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
+		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},
+	})
+	d := newDialer(t, p.https(t, ca, "ssp.test"))
+	d.opts.ConnectTimeout = -time.Hour // after the first try, all the time is gone
+	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "called off"); kind(e) != "timeout" {
+		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 }
 

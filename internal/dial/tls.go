@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"adbuffer/internal/socket"
 )
@@ -108,7 +107,7 @@ func (c *clientTLS) config(addr Addr, offer []string, asked *bool) *tls.Config {
 	cfg.NextProtos = offer
 	cfg.ServerName = c.serverName
 	if cfg.ServerName == "" {
-		cfg.ServerName = strings.TrimSuffix(addr.Host, ".")
+		cfg.ServerName = addr.Host
 	}
 	// Sessions are kept by address, since machines that share a name seldom
 	// share their ticket keys.
