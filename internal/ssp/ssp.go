@@ -52,11 +52,13 @@ type SSP struct {
 	budget   retryBudget
 	stats    *stats
 	source   []byte
+	plain    *httpheader.Policy // opts.Policy, for requests that are Plain
 }
 
 // New returns an SSP on p.
 func New(opts Options, p *pool.Pool) *SSP {
 	s := &SSP{opts: opts, pool: p, stats: newStats(), source: []byte("ssp/" + opts.Name)}
+	s.plain = opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
 	s.inFlight.SetLimit(opts.MaxInFlight)
 	s.budget.init()
 	return s
@@ -97,6 +99,9 @@ type Request struct {
 	Gone func() bool
 	// Budget bounds the answer's body.
 	Budget *upstream.Budget
+	// Plain asks for an answer without content coding, whatever the client
+	// would take.
+	Plain bool
 }
 
 // Do sends r to the SSP through ex, at most until the deadline, and again where
@@ -214,7 +219,11 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, host string) {
 	}
 	b = append(b, host...)
 	authority := len(b)
-	b = s.opts.Policy.AppendRequest(b, r.Fields, r.Identity)
+	policy := s.opts.Policy
+	if r.Plain {
+		policy = s.plain
+	}
+	b = policy.AppendRequest(b, r.Fields, r.Identity)
 	ex.Block = b
 	ex.Request = upstream.Request{
 		Method: r.Method, Scheme: s.opts.Scheme, Target: b[:target], Authority: b[target:authority],
