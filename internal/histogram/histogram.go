@@ -8,7 +8,7 @@ package histogram
 
 import (
 	"fmt"
-	"slices"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -18,19 +18,42 @@ import (
 // Histogram counts values in buckets. It is safe for concurrent use. The unit
 // of Observe is the integer that the bounds are given in.
 type Histogram struct {
-	bounds []int64         // upper bounds, inclusive, ascending
-	counts []atomic.Uint64 // one a bound, and one for what is above all
-	sum    atomic.Int64
-	scale  float64 // what one unit is in the exported unit
+	bounds   []int64         // upper bounds, inclusive, ascending
+	exported []float64       // the same in the exported unit
+	counts   []atomic.Uint64 // one a bound, and one for what is above all
+	scale    float64         // what one unit is in the exported unit
+
+	// The sum is sumHigh·sumCarry + sum. Nanoseconds alone would overflow within
+	// weeks where thousands of places are held at once.
+	sum     atomic.Int64
+	sumHigh atomic.Int64
 }
+
+const sumCarry = 1 << 62
 
 // New returns a histogram with the given upper bounds, which are inclusive and
 // must ascend. Exported values are multiplied by scale.
 func New(scale float64, bounds ...int64) *Histogram {
-	if len(bounds) == 0 || !slices.IsSorted(bounds) {
-		panic(fmt.Sprintf("BUG: bounds %v do not ascend", bounds))
+	h := &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1), scale: scale}
+	for i, b := range bounds {
+		if i > 0 && b <= bounds[i-1] {
+			panic(fmt.Sprintf("BUG: bounds %v do not ascend", bounds))
+		}
+		h.exported = append(h.exported, h.export(float64(b)))
 	}
-	return &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1), scale: scale}
+	if len(bounds) == 0 {
+		panic("BUG: no bounds")
+	}
+	return h
+}
+
+// export returns v in the exported unit. It divides where scale is the inverse
+// of an integer, since 35e6 * 1e-9 is not 0.035.
+func (h *Histogram) export(v float64) float64 {
+	if per := math.Round(1 / h.scale); h.scale < 1 && math.Abs(per*h.scale-1) < 1e-12 {
+		return v / per
+	}
+	return v * h.scale
 }
 
 // Durations returns a histogram of durations, exported in seconds.
@@ -42,7 +65,7 @@ func Durations(bounds ...time.Duration) *Histogram {
 	return New(1e-9, ns...)
 }
 
-// Observe counts v.
+// Observe counts v, which must not be negative if the sum is to mean anything.
 func (h *Histogram) Observe(v int64) {
 	// Most values fall into the low buckets: a scan from below beats a binary
 	// search at these sizes.
@@ -51,11 +74,14 @@ func (h *Histogram) Observe(v int64) {
 		i++
 	}
 	h.counts[i].Add(1)
-	h.sum.Add(v)
+	if sum := h.sum.Add(v); sum >= sumCarry && h.sum.CompareAndSwap(sum, sum-sumCarry) {
+		h.sumHigh.Add(1) // whoever loses this race leaves it to the next
+	}
 }
 
-// ObserveDuration counts d, for a histogram made by Durations.
-func (h *Histogram) ObserveDuration(d time.Duration) { h.Observe(int64(d)) }
+// ObserveDuration counts d, for a histogram made by Durations. A negative d,
+// as two clock readings by different goroutines may give, counts as zero.
+func (h *Histogram) ObserveDuration(d time.Duration) { h.Observe(max(int64(d), 0)) }
 
 // Count returns how many values were observed.
 func (h *Histogram) Count() uint64 {
@@ -67,7 +93,9 @@ func (h *Histogram) Count() uint64 {
 }
 
 // Sum returns the sum of all values, in the exported unit.
-func (h *Histogram) Sum() float64 { return float64(h.sum.Load()) * h.scale }
+func (h *Histogram) Sum() float64 {
+	return h.export(float64(h.sumHigh.Load())*sumCarry + float64(h.sum.Load()))
+}
 
 // Quantile returns an upper bound of the q-quantile (0 < q < 1), in the
 // exported unit: the bound of the bucket in which it falls, the highest bound
@@ -80,10 +108,10 @@ func (h *Histogram) Quantile(q float64) float64 {
 	var n float64
 	for i := range h.bounds {
 		if n += float64(h.counts[i].Load()); n >= rank {
-			return float64(h.bounds[i]) * h.scale
+			return h.exported[i]
 		}
 	}
-	return float64(h.bounds[len(h.bounds)-1]) * h.scale
+	return h.exported[len(h.exported)-1]
 }
 
 // Metric returns the histogram as it is now, under desc with the given label
@@ -91,9 +119,9 @@ func (h *Histogram) Quantile(q float64) float64 {
 func (h *Histogram) Metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.bounds))
 	var n uint64
-	for i, b := range h.bounds {
+	for i, b := range h.exported {
 		n += h.counts[i].Load()
-		buckets[float64(b)*h.scale] = n
+		buckets[b] = n
 	}
 	n += h.counts[len(h.bounds)].Load()
 	return prometheus.MustNewConstHistogram(desc, n, h.Sum(), buckets, labels...)

@@ -6,9 +6,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// demotion keeps HTTP/2 from being offered to a peer that breaks it. Each time
-// lasts twice as long as the one before, and then HTTP/2 is tried again: by the
-// next dial, which is filed by what it negotiates. Guarded by pool.mu.
+// demotion keeps HTTP/2 from being offered to a peer that breaks it, or refuses
+// it. Each time lasts twice as long as the one before, and then HTTP/2 is tried
+// again: by the next dial, which is filed by what it negotiates. Guarded by
+// pool.mu.
 type demotion struct {
 	until  time.Time
 	lasts  time.Duration
@@ -26,41 +27,50 @@ const (
 
 func (d *demotion) on(now time.Time) bool { return now.Before(d.until) }
 
-// fault notes one, and reports whether the peer is to be demoted now.
+// fault notes one, and reports whether it is one too many.
 func (d *demotion) fault(now time.Time) bool {
-	if d.on(now) {
-		return false
-	}
 	if now.Sub(d.since) > faultWindow {
 		d.faults, d.since = 0, now
 	}
-	if d.faults++; d.faults < faultsToDemote {
-		return false
-	}
+	d.faults++
+	return d.faults >= faultsToDemote
+}
+
+func (d *demotion) begin(now time.Time) {
 	d.faults = 0
-	switch {
-	case d.lasts == 0 || now.Sub(d.until) > 4*d.lasts: // it went well for long enough
+	if d.lasts == 0 || now.Sub(d.until) > 4*d.lasts { // it went well for long enough
 		d.lasts = demotedFor
-	default:
+	} else {
 		d.lasts = min(2*d.lasts, demotedAtMost)
 	}
 	d.until = now.Add(d.lasts)
-	return true
 }
 
-// breached is told of exchanges that failed since the peer breaks, or refuses,
-// HTTP/2. Where ALPN may choose, enough of them turn the pool to HTTP/1.
-func (p *Pool) breached() {
+// breached is told of an exchange on m that failed since the peer breaks
+// HTTP/2, or refuses it. Where ALPN may choose, one that refuses turns the pool
+// to HTTP/1 at once, and enough that break it do. A connection that breaks down
+// fails all its exchanges, but is one fault.
+func (p *Pool) breached(m *member, e *upstream.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if p.opts.Protocol != upstream.Unknown || !p.demotion.fault(now) {
+	if p.dead || p.opts.Protocol != upstream.Unknown || p.demotion.on(now) {
 		return
 	}
+	if !e.RefusesHTTP2 {
+		if m.broken {
+			return
+		}
+		m.broken = m.conn.CloseReason() != upstream.NotClosed
+		if !p.demotion.fault(now) {
+			return
+		}
+	}
+	p.demotion.begin(now)
 	p.stats.demotions.Add(1)
-	p.protocol = upstream.HTTP1
-	for i := len(p.shared) - 1; i >= 0; i-- {
-		p.retireLocked(p.shared[i], upstream.ClosedError)
+	p.protocol, p.seenPlaces = upstream.HTTP1, 0
+	for len(p.shared) > 0 {
+		p.retireLocked(p.shared[0], upstream.ClosedError)
 	}
 	p.growLocked(now)
 }

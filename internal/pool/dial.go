@@ -1,127 +1,44 @@
 package pool
 
 import (
+	"context"
 	"time"
 
 	"adbuffer/internal/upstream"
 )
 
-// capLocked is how many connections of the protocol last negotiated there may
-// be.
-func (p *Pool) capLocked() int {
-	if p.protocol == upstream.HTTP2 {
-		return min(p.opts.MaxHTTP2Conns, p.opts.MaxConns)
+func (p *Pool) startDialLocked(now time.Time) {
+	offer := p.offersHTTP2Locked(now)
+	p.dialing++
+	if offer {
+		p.offering++
 	}
-	return p.opts.MaxConns
+	p.governor.undecided++
+	p.wg.Go(func() { p.dial(offer) })
 }
 
-// placesPerConn is how many places a connection of the given protocol has at
-// best.
-func (o *Options) placesPerConn(pr upstream.Protocol) int {
-	switch pr {
+// offersHTTP2Locked reports whether the next dial may become HTTP/2. Where the
+// peer may choose, no more dials offer it than there may be connections, so
+// that a peer that chooses now this, now that cannot pass max_http2_conns, and
+// no handshake is wasted.
+func (p *Pool) offersHTTP2Locked(now time.Time) bool {
+	switch p.opts.Protocol {
 	case upstream.HTTP2:
-		return o.MaxStreams
-	case upstream.HTTP1Pipelined:
-		return o.PipelineDepth
+		return true
+	case upstream.Unknown:
+		return !p.demotion.on(now) && len(p.shared)-p.aging+p.offering < p.sharedCapLocked()
 	default:
-		return 1
-	}
-}
-
-// comingLocked is how many places the dials under way will bring. While one of
-// them probes for the protocol that is all that the pool can have.
-func (p *Pool) comingLocked() int {
-	if p.probing {
-		return max(p.opts.MaxConns, min(p.opts.MaxHTTP2Conns, p.opts.MaxConns)*p.opts.MaxStreams)
-	}
-	return p.dialing * p.opts.placesPerConn(p.protocol)
-}
-
-// growLocked starts the dials that are wanted and allowed. Where there is
-// nothing to wait for, it fails those who wait.
-func (p *Pool) growLocked(now time.Time) {
-	for !p.dead && p.wantsConnLocked() && p.dialing < p.opts.MaxDials && len(p.members)+p.dialing < p.opts.MaxConns {
-		if ok, at := p.governor.ready(now); !ok {
-			p.heldBackLocked(now, at)
-			return
-		}
-		p.startDialLocked()
-	}
-}
-
-// wantsConnLocked reports whether one more connection, beyond those that are
-// being dialled, is of use.
-func (p *Pool) wantsConnLocked() bool {
-	tooFew := len(p.members)-p.draining+p.dialing < min(p.opts.MinIdle, p.capLocked())
-	if p.protocol == upstream.Unknown || p.probing {
-		// Whatever is wanted, one dial tells how to go on.
-		return p.dialing == 0 && (p.queue.n > 0 || tooFew)
-	}
-	if p.protocol == upstream.HTTP1 {
-		return tooFew || p.queue.n > p.comingLocked()
-	}
-	if len(p.shared)+p.dialing >= p.capLocked() {
 		return false
 	}
-	return tooFew || p.queue.n > p.comingLocked() || p.dialing == 0 && p.wantsSharedLocked()
-}
-
-// heldBackLocked is called when every address is left alone until at. If no
-// connection is open and none is being dialled, waiting is in vain.
-func (p *Pool) heldBackLocked(now, at time.Time) {
-	if p.queue.n == 0 || p.dialing > 0 {
-		return
-	}
-	if len(p.members) == 0 {
-		p.failAllLocked(p.lastError())
-		return
-	}
-	p.growLaterLocked(at.Sub(now))
-}
-
-// growLaterLocked looks again after d.
-func (p *Pool) growLaterLocked(d time.Duration) {
-	if p.retry != nil {
-		return
-	}
-	p.retry = time.AfterFunc(max(d, time.Millisecond), func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.retry = nil
-		p.growLocked(time.Now())
-	})
-}
-
-func (p *Pool) lastError() error {
-	if p.lastDial == nil {
-		return errNeverDialled
-	}
-	return p.lastDial
-}
-
-var errNeverDialled = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "no connection could be opened"}
-
-func (p *Pool) startDialLocked() {
-	p.dialing++
-	p.stats.dialing.Add(1)
-	probe := p.protocol == upstream.Unknown
-	if probe {
-		p.probing = true
-	}
-	offerHTTP2 := !p.demotion.on(time.Now())
-	p.wg.Go(func() { p.dial(probe, offerHTTP2) })
 }
 
 // dial opens one connection and files it.
-func (p *Pool) dial(probe, offerHTTP2 bool) {
+func (p *Pool) dial(offerHTTP2 bool) {
 	m := &member{pool: p}
-	began := time.Now()
-	addr, err := p.nextAddress()
-	took := dialDurations{dns: time.Since(began)}
-	var d Dialed
+	addr, onTrial, took, err := p.nextAddress()
 	if err == nil {
-		d, err = p.dialer.Dial(p.ctx, addr, offerHTTP2, m)
-		took.tcp, took.tls = d.TCP, d.TLS
+		m.addr = addr
+		took.tcp, took.tls, err = p.connect(m, offerHTTP2)
 		p.stats.dialed(took)
 	}
 	now := time.Now()
@@ -129,91 +46,145 @@ func (p *Pool) dial(probe, offerHTTP2 bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
-	p.stats.dialing.Add(-1)
-	if probe {
-		p.probing = false
+	if offerHTTP2 {
+		p.offering--
 	}
-	if addr != (Address{}) {
-		p.governor.ended(addr, err == nil, now)
+	if onTrial {
+		p.onTrial--
 	}
-	if err != nil {
-		if err != errNotNow {
-			p.stats.dialFailed(err)
-			p.lastDial = upstream.AsError(err)
-		}
+	switch {
+	case err == nil:
+		m.opened, m.used = now, now
+		p.governor.ended(addr, now, m.conn.CloseReason() == upstream.NotClosed)
+		p.fileLocked(m, took, now)
+	case p.dead || err == errNotNow:
+		p.governor.calledOff(addr)
+	default:
+		p.governor.ended(addr, now, false)
+		p.noteFailureLocked(err)
 		p.replace = false
-		p.countBeyondLocked()
-		p.growLocked(now)
-		return
 	}
-	m.addr = addr
-	m.conn, m.protocol, m.opened, m.used = d.Conn, d.Conn.Protocol(), now, now
-	p.fileLocked(m, took, now)
+	p.growLocked(now)
 }
-
-// errNotNow: between the decision to dial and the dial, all addresses came to
-// be left alone.
-var errNotNow = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "every address backs off after failures; see pool.dial_backoff"}
 
 // nextAddress looks the SSP up, which is fast but for once in a while, and
 // takes the next address that may be dialled.
-func (p *Pool) nextAddress() (Address, error) {
+func (p *Pool) nextAddress() (addr Address, onTrial bool, took dialDurations, err error) {
+	began := time.Now()
 	addrs, err := p.dialer.Addresses(p.ctx)
 	now := time.Now()
+	took.dns = now.Sub(began)
+	if err == nil && len(addrs) == 0 {
+		err = errNoAddress
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.governor.undecided--
 	if err != nil {
-		p.governor.lookup.note(false, now, p.opts.BackoffMin, p.opts.BackoffMax)
-		return Address{}, err
+		if !p.dead {
+			p.governor.lookedUp(nil, now)
+		}
+		return addr, false, took, err
 	}
-	p.governor.found(addrs)
-	a, ok := p.governor.pick(now)
+	p.governor.lookedUp(addrs, now)
+	addr, onTrial, ok := p.governor.pick(now)
 	if !ok {
-		return Address{}, errNotNow
+		return addr, false, took, errNotNow
 	}
-	return a, nil
+	if onTrial {
+		p.onTrial++
+		p.growLocked(now) // another address may be the better bet
+	}
+	return addr, onTrial, took, nil
+}
+
+// connect dials m.addr, and makes the connection m's.
+func (p *Pool) connect(m *member, offerHTTP2 bool) (tcp, tls time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.dialLimit())
+	defer cancel()
+	d, err := p.dialer.Dial(ctx, m.addr, offerHTTP2, m)
+	if err == nil {
+		m.conn, m.protocol = d.Conn, d.Conn.Protocol()
+	}
+	return d.TCP, d.TLS, err
+}
+
+func (p *Pool) dialLimit() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opts.dialLimit()
 }
 
 // fileLocked takes a new connection in and lends its places to those who wait.
 func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
 	p.members[m] = struct{}{}
 	p.stats.opened(m.protocol)
-	p.protocol, p.replace = m.protocol, false
+	p.replace = false
 	m.retireAt = p.retireAt(now)
-	p.recountLocked(m)
 	switch {
-	case p.dead:
+	case p.dead || p.surplusLocked() > 0:
 		p.retireLocked(m, upstream.ClosedDrain)
 		return
-	case m.conn.CloseReason() != upstream.NotClosed: // the peer was quick
+	case m.conn.CloseReason() != upstream.NotClosed:
+		p.noteFailureLocked(shutAtOnce(m.addr))
 		p.retireLocked(m, m.conn.CloseReason())
-		p.growLocked(now)
+		return
+	case m.protocol == upstream.HTTP2 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
+		p.retireLocked(m, upstream.ClosedError) // dialled before the peer was demoted
 		return
 	}
-	s := served{m: m, dialed: m, took: took}
-	if m.exclusive() {
-		if p.queue.n > 0 {
-			m.fresh = true
-			p.handLocked(m, now, s)
-		} else {
-			p.parkLocked(m)
-		}
-	} else {
+	if p.protocol != m.protocol {
+		p.protocol, p.seenPlaces = m.protocol, 0
+	}
+	p.recountLocked(m)
+	s := served{dialed: true, took: took}
+	switch {
+	case !m.exclusive():
 		p.shared = append(p.shared, m)
 		for p.queue.n > 0 && m.inUse < m.places {
 			p.handLocked(m, now, s)
 		}
+		p.ageSharedLocked(now) // one may have waited for this
+	case p.queue.n > 0:
+		m.fresh = true
+		p.handLocked(m, now, s)
+	default:
+		p.parkLocked(m)
 	}
-	p.countBeyondLocked()
-	p.growLocked(now)
 	p.warmedLocked()
 }
 
-// retireAt is when a connection that is opened now is too old: max_age ±10 %,
+// retireAt is when a connection that was opened then is too old: max_age ±10 %,
 // so that connections opened together do not go together.
-func (p *Pool) retireAt(now time.Time) time.Time {
+func (p *Pool) retireAt(opened time.Time) time.Time {
 	if p.opts.MaxAge <= 0 {
 		return time.Time{}
 	}
-	return now.Add(jitter(p.opts.MaxAge, 0.1))
+	return opened.Add(jitter(p.opts.MaxAge, 0.1))
 }
+
+// dialFailedLocked is told of an address whose connections are of no use.
+func (p *Pool) dialFailedLocked(addr Address, err error, now time.Time) {
+	p.governor.failed(addr, now)
+	p.noteFailureLocked(err)
+}
+
+func (p *Pool) noteFailureLocked(err error) {
+	p.stats.dialFailed(err)
+	p.lastDial = upstream.AsError(err)
+	p.refusal = &upstream.Error{
+		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent,
+		Detail: "every address backs off after failures; see pool.dial_backoff", Err: p.lastDial,
+	}
+}
+
+func shutAtOnce(a Address) error {
+	return &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: a.String() + ": the peer closed the new connection at once"}
+}
+
+var (
+	errNoAddress = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "the look-up found no address"}
+	// errNotNow: between the decision to dial and the dial, all addresses came
+	// to be left alone. It fails nobody.
+	errNotNow = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "every address backs off after failures; see pool.dial_backoff"}
+)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -15,10 +16,11 @@ import (
 type governor struct {
 	min, max time.Duration
 
-	known  []Address // as of the last look-up
-	turn   int       // index of the next in known
-	states map[Address]*addressState
-	lookup addressState
+	known     []Address // as of the last look-up; may name one several times
+	turn      int       // index of the next in known
+	states    map[Address]*addressState
+	lookup    addressState
+	undecided int // dials started that have not picked their address yet
 }
 
 // addressState is an address's recent past.
@@ -33,102 +35,124 @@ func (g *governor) init(lo, hi time.Duration) {
 	g.states = make(map[Address]*addressState)
 }
 
-// found takes the addresses of a look-up. States of addresses that are gone are
-// forgotten.
-func (g *governor) found(addrs []Address) {
+// lookedUp takes the addresses of a look-up, none where it failed. States of
+// addresses that are gone are forgotten.
+func (g *governor) lookedUp(addrs []Address, now time.Time) {
+	if len(addrs) == 0 {
+		g.lookup.failed(now, g.min, g.max)
+		return
+	}
 	g.lookup.failures = 0
 	g.known = addrs
 	if len(g.states) <= len(addrs) {
 		return
 	}
 	for a, s := range g.states {
-		if s.dialing == 0 && !contains(addrs, a) {
+		if s.dialing == 0 && !slices.Contains(addrs, a) {
 			delete(g.states, a)
 		}
 	}
 }
 
-func contains(addrs []Address, a Address) bool {
-	for _, b := range addrs {
-		if a == b {
-			return true
-		}
-	}
-	return false
-}
-
-// ready reports whether a dial may start now, and if not, when the first one
-// may. Before the first look-up nothing is known, and it may.
+// ready reports whether a dial may start now. If not, at is when the first one
+// may, zero where that depends on dials under way. Before the first look-up
+// nothing is known, and it may.
 func (g *governor) ready(now time.Time) (ok bool, at time.Time) {
 	if g.lookup.failures > 0 && g.lookup.until.After(now) {
 		return false, g.lookup.until
 	}
 	if len(g.known) == 0 {
-		return g.lookup.failures == 0 || g.lookup.dialing == 0, now.Add(g.min)
+		return g.lookup.failures == 0 || g.undecided == 0, time.Time{}
 	}
+	free := 0
 	for _, a := range g.known {
 		s := g.states[a]
 		switch {
-		case s == nil || s.free(now):
+		case s == nil || s.failures == 0:
 			return true, time.Time{}
+		case s.dialing > 0:
+		case !s.until.After(now):
+			free++
 		case at.IsZero() || s.until.Before(at):
 			at = s.until
 		}
 	}
-	return false, at
+	return free > g.undecided, at
 }
 
-func (s *addressState) free(now time.Time) bool {
-	return s.failures == 0 || s.dialing == 0 && !s.until.After(now)
-}
-
-// pick takes the next address that may be dialled.
-func (g *governor) pick(now time.Time) (Address, bool) {
+// pick takes the next address that may be dialled. onTrial: it failed last
+// time. ended or calledOff must follow.
+func (g *governor) pick(now time.Time) (a Address, onTrial, ok bool) {
 	for range g.known {
-		a := g.known[g.turn%len(g.known)]
+		a = g.known[g.turn%len(g.known)]
 		g.turn = (g.turn + 1) % len(g.known)
 		s := g.states[a]
 		if s == nil {
 			s = new(addressState)
 			g.states[a] = s
 		}
-		if s.free(now) {
+		if s.failures == 0 || s.dialing == 0 && !s.until.After(now) {
 			s.dialing++
-			return a, true
+			return a, s.failures > 0, true
 		}
 	}
-	return Address{}, false
+	return Address{}, false, false
 }
 
-// ended notes how a dial to a ended.
-func (g *governor) ended(a Address, ok bool, now time.Time) {
-	s := g.states[a]
-	if s == nil {
-		return // looked up anew meanwhile, and gone
-	}
-	s.dialing--
-	s.note(ok, now, g.min, g.max)
-}
-
-func (s *addressState) note(ok bool, now time.Time, lo, hi time.Duration) {
-	if ok {
+// ended notes how a dial to a ended. The zero Address is that of a dial that
+// came to none.
+func (g *governor) ended(a Address, now time.Time, ok bool) {
+	g.calledOff(a)
+	switch s := g.states[a]; {
+	case s == nil:
+	case ok:
 		s.failures = 0
-		return
+	default:
+		s.failed(now, g.min, g.max)
 	}
+}
+
+// calledOff is told of a dial whose end says nothing about a.
+func (g *governor) calledOff(a Address) {
+	if s := g.states[a]; s != nil {
+		s.dialing--
+	}
+}
+
+// failed is told that connections to a are of no use.
+func (g *governor) failed(a Address, now time.Time) {
+	if s := g.states[a]; s != nil {
+		s.failed(now, g.min, g.max)
+	}
+}
+
+func (s *addressState) failed(now time.Time, lo, hi time.Duration) {
 	if s.failures > 0 && s.until.After(now) {
 		return // dials that started together fail together: that is one failure
 	}
 	back := hi
-	if s.failures < 30 && lo<<s.failures < hi {
+	if lo < hi>>s.failures {
 		back = lo << s.failures
 	}
 	s.failures++
-	// ±20 %, so that many adbuffers do not come back in step.
-	s.until = now.Add(time.Duration(float64(back) * (0.8 + 0.4*rand.Float64())))
+	// ±20 %, so that many adbuffers do not come back in step; never above hi.
+	s.until = now.Add(jitter(min(back, hi/6*5), 0.2))
 }
 
-// allFailing reports whether every address is known to fail and left alone.
-func (g *governor) allFailing(now time.Time) bool {
-	ok, _ := g.ready(now)
-	return !ok
+// failing reports whether something failed, and has not succeeded since.
+func (g *governor) failing() bool {
+	if g.lookup.failures > 0 {
+		return true
+	}
+	for _, s := range g.states {
+		if s.failures > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// jitter returns d, give or take share of it.
+func jitter(d time.Duration, share float64) time.Duration {
+	return time.Duration(float64(d) * (1 - share + 2*share*rand.Float64()))
 }

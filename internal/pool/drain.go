@@ -14,10 +14,9 @@ type warmth struct {
 }
 
 // Warm opens min_idle connections and returns once they are open, or with ctx's
-// error. It returns at once where min_idle is 0.
+// error, or with Draining after Close. It returns at once where min_idle is 0.
 func (p *Pool) Warm(ctx context.Context) error {
 	p.mu.Lock()
-	p.warmedLocked()
 	p.growLocked(time.Now())
 	p.mu.Unlock()
 	select {
@@ -25,7 +24,17 @@ func (p *Pool) Warm(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-p.ctx.Done():
+		return errDraining
 	}
+}
+
+// Ready returns what Warm waits for: whether min_idle connections have been
+// open.
+func (p *Pool) Ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.warm.is
 }
 
 func (p *Pool) warmedLocked() {
@@ -38,38 +47,23 @@ func (p *Pool) warmedLocked() {
 // Close lends nothing more, fails those who wait with Draining, closes idle
 // connections, and waits for the exchanges under way until ctx ends; what is
 // left then is cut. It returns how many places were in use when they were cut.
+// No goroutine of the pool is left when it returns.
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()
-	p.dead = true
-	if p.retry != nil {
-		p.retry.Stop()
-		p.retry = nil
-	}
-	p.failAllLocked(errDraining)
-	p.closeIdleLocked()
-	for i := len(p.shared) - 1; i >= 0; i-- {
-		p.retireLocked(p.shared[i], upstream.ClosedDrain)
+	if !p.dead {
+		p.shutLocked()
 	}
 	p.mu.Unlock()
 	p.cancel()
 
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for waiting := true; waiting; {
-		p.mu.Lock()
-		cut = p.inUse
-		p.mu.Unlock()
-		if cut == 0 {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			waiting = false
-		case <-poll.C:
-		}
+	select {
+	case <-p.out:
+	case <-ctx.Done():
 	}
+
 	p.mu.Lock()
-	var left []*member
+	cut = p.inUse
+	left := make([]*member, 0, len(p.members))
 	for m := range p.members {
 		p.drainLocked(m, upstream.ClosedDrain)
 		left = append(left, m)
@@ -83,9 +77,21 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 	return cut
 }
 
-func (p *Pool) closeIdleLocked() {
+func (p *Pool) shutLocked() {
+	p.dead = true
+	if p.retry != nil {
+		p.retry.Stop()
+		p.retry = nil
+	}
+	if p.inUse == 0 {
+		close(p.out)
+	}
+	p.failAllLocked(errDraining, errDraining)
 	for _, m := range p.idle {
 		p.retireLocked(m, upstream.ClosedDrain)
 	}
 	p.idle = nil
+	for len(p.shared) > 0 {
+		p.retireLocked(p.shared[0], upstream.ClosedDrain)
+	}
 }

@@ -1,14 +1,29 @@
 package pool
 
 import (
-	"math/rand/v2"
+	"slices"
 	"time"
 
 	"adbuffer/internal/upstream"
 )
 
-// expiredLocked says why m, which has a place free, should not be lent any
-// more; NotClosed where it may.
+// popIdleLocked takes the idle connection that was used last, or returns nil.
+// Those that must not be lent any more are retired on the way.
+func (p *Pool) popIdleLocked(now time.Time) *member {
+	for n := len(p.idle); n > 0; n = len(p.idle) {
+		m := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		r := p.expiredLocked(m, now)
+		if r == upstream.NotClosed {
+			return m
+		}
+		p.retireLocked(m, r)
+	}
+	return nil
+}
+
+// expiredLocked says why m should not be lent any more; NotClosed where it may.
 func (p *Pool) expiredLocked(m *member, now time.Time) upstream.CloseReason {
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
@@ -39,12 +54,9 @@ func (p *Pool) janitor() {
 	}
 }
 
-// sweepBatch bounds how many idle connections are out of the pool's reach while
-// the janitor looks at them.
-const sweepBatch = 8
-
 func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
+	p.high.note(now, p.inUse, p.possibleLocked())
 	p.expireIdleLocked(now)
 	p.ageSharedLocked(now)
 	p.mu.Unlock()
@@ -59,66 +71,57 @@ func (p *Pool) sweep(now time.Time) {
 // expireIdleLocked retires what has been idle for too long or is too old. The
 // order of use says nothing about age, so all are looked at.
 func (p *Pool) expireIdleLocked(now time.Time) {
-	kept := p.idle[:0]
-	for _, m := range p.idle {
-		if r := p.expiredLocked(m, now); r != upstream.NotClosed {
+	p.idle = slices.DeleteFunc(p.idle, func(m *member) bool {
+		r := p.expiredLocked(m, now)
+		if r != upstream.NotClosed {
 			p.retireLocked(m, r)
-		} else {
-			kept = append(kept, m)
 		}
-	}
-	clear(p.idle[len(kept):])
-	p.idle = kept
+		return r != upstream.NotClosed
+	})
 }
+
+// sweepBatch bounds how many idle connections are out of the pool's reach while
+// the janitor looks at them.
+const sweepBatch = 8
 
 // sweepClosed looks at connections that have been idle for a while and drops
 // those that the peer has closed, so that the gauges tell the truth and the
-// next request need not find out. Their age at that moment is what is learned
-// about the peer's idle limit.
+// next request need not find out. Who comes meanwhile waits for them as for a
+// dial, if there is nothing else.
 func (p *Pool) sweepClosed(now time.Time) {
-	for at := 0; ; {
-		var batch [sweepBatch]*member
+	var batch []*member
+	for at := 0; ; at += len(batch) {
 		p.mu.Lock()
-		n := 0
-		for n < sweepBatch && at < len(p.idle) && now.Sub(p.idle[at].used) >= janitorPeriod {
-			batch[n] = p.idle[at]
-			n++
-			p.idle = append(p.idle[:at], p.idle[at+1:]...)
+		end := min(at, len(p.idle))
+		for end < len(p.idle) && end-at < sweepBatch && now.Sub(p.idle[end].used) >= janitorPeriod {
+			end++
 		}
+		start := min(at, end)
+		batch = append(batch[:0], p.idle[start:end]...)
+		p.idle = slices.Delete(p.idle, start, end)
+		p.swept = len(batch)
 		p.mu.Unlock()
-		if n == 0 {
+		if len(batch) == 0 {
 			return
 		}
-		alive := 0
-		for _, m := range batch[:n] {
-			if m.conn.Idle() {
-				batch[alive] = m
-				alive++
-			} else {
-				p.lostIdle(m)
-			}
+		for _, m := range batch {
+			m.conn.Idle()
 		}
 		p.mu.Lock()
-		at = min(at, len(p.idle))
-		p.idle = append(p.idle[:at], append(append([]*member(nil), batch[:alive]...), p.idle[at:]...)...)
-		at += alive
+		p.swept = 0
+		batch = slices.DeleteFunc(batch, func(m *member) bool {
+			switch {
+			case m.conn.CloseReason() != upstream.NotClosed:
+				p.endedLocked(m, now)
+			case p.dead || p.surplusLocked() > 0:
+				p.retireLocked(m, upstream.ClosedDrain)
+			default:
+				return false
+			}
+			return true
+		})
+		p.idle = slices.Insert(p.idle, min(at, len(p.idle)), batch...)
 		p.serveLocked(now)
-		if p.dead {
-			p.closeIdleLocked()
-		}
 		p.mu.Unlock()
 	}
-}
-
-// lostIdle removes an idle connection that the peer has closed.
-func (p *Pool) lostIdle(m *member) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.recountLocked(m)
-	p.retireLocked(m, m.conn.CloseReason())
-}
-
-// jitter returns d, give or take share of it.
-func jitter(d time.Duration, share float64) time.Duration {
-	return time.Duration(float64(d) * (1 - share + 2*share*rand.Float64()))
 }

@@ -1,72 +1,10 @@
 package pool
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/upstream"
 )
-
-// Snapshot is a pool at one moment, as /pools and the metrics show it.
-type Snapshot struct {
-	SSP      string            `json:"ssp"`
-	Protocol upstream.Protocol `json:"-"` // last negotiated
-
-	// Connections by protocol and state; dialing ones have the protocol
-	// unknown until they are open.
-	Idle, Active, Draining [upstream.Protocols]int `json:"-"`
-	Dialing                int                     `json:"dialing"`
-	ConnectionsLimit       int                     `json:"connections_limit"` // of the protocol last negotiated
-
-	PlacesInUse   int     `json:"places_in_use"`
-	PlacesLimit   int     `json:"places_limit"`
-	Saturation    float64 `json:"saturation"`     // PlacesInUse / PlacesLimit
-	SaturationMax float64 `json:"saturation_max"` // of the last 60 s
-
-	Pending         int  `json:"pending"`          // those whom no dial under way will serve
-	WaitingForDials int  `json:"waiting_for_dial"` // the others who wait
-	PendingLimit    int  `json:"pending_limit"`    // -1 = none
-	Warm            bool `json:"warm"`             // min_idle connections have been open
-
-	Arrivals    uint64  `json:"arrivals"`     // requests that asked for a place since start
-	HoldSeconds float64 `json:"hold_seconds"` // sum over Holds
-	Holds       uint64  `json:"holds"`        // places given back since start
-
-	LastDialError string `json:"last_dial_error,omitempty"`
-}
-
-// Snapshot returns the pool as it is now.
-func (p *Pool) Snapshot() Snapshot {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := Snapshot{
-		SSP: p.opts.SSP, Protocol: p.protocol, Dialing: p.dialing, ConnectionsLimit: p.opts.MaxConns,
-		PlacesInUse: p.inUse, PlacesLimit: p.possibleLocked(),
-		Pending: p.queue.beyond, WaitingForDials: p.queue.n - p.queue.beyond, PendingLimit: p.opts.MaxPending,
-		Warm:     p.warm.is,
-		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
-	}
-	for m := range p.members {
-		switch {
-		case m.draining:
-			s.Draining[m.protocol]++
-		case m.inUse > 0:
-			s.Active[m.protocol]++
-		default:
-			s.Idle[m.protocol]++
-		}
-	}
-	if s.PlacesLimit > 0 {
-		s.Saturation = float64(s.PlacesInUse) / float64(s.PlacesLimit)
-	}
-	s.SaturationMax = p.high.max(now, s.Saturation)
-	if p.lastDial != nil && p.governor.allFailing(now) {
-		s.LastDialError = p.lastDial.Error()
-	}
-	return s
-}
 
 // Collector exports the metrics of pools.
 type Collector struct {
@@ -82,14 +20,14 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descConnections      = desc("connections", "Connections of the pool, by what they speak and what they do.", "protocol", "state")
-	descConnectionsLimit = desc("connections_limit", "Connections that the pool may have open or be dialling (pool.max_conns).")
+	descConnectionsLimit = desc("connections_limit", "Connections that the pool may have open or be dialing (pool.max_conns).")
 	descPlacesInUse      = desc("places_in_use", "Places lent to requests, or still held by abandoned answers.")
 	descPlacesLimit      = desc("places_limit", "Places that the pool can lend at once, with the connections that it may yet open.")
 	descSaturation       = desc("saturation_ratio", "Places in use of places possible, 0 to 1.")
 	descSaturationMax    = desc("saturation_max_ratio", "Highest saturation ratio of the last 60 seconds.")
 	descAtArrival        = desc("saturation_at_arrival", "Saturation ratio as each arriving request found it.")
 	descHold             = desc("hold_seconds", "How long a place was in use, in seconds.")
-	descPending          = desc("pending_requests", "Requests that wait for a place beyond those whom dials under way will serve.")
+	descPending          = desc("pending_requests", "Requests that wait for a place to be given back; those that wait for a connection to open are not among them.")
 	descPendingLimit     = desc("pending_requests_limit", "Requests that may wait (pool.max_pending), -1 for no limit.")
 	descAcquire          = desc("acquire_seconds", "Time until a request had its place, or was refused one, in seconds.", "outcome")
 	descOpened           = desc("connections_opened_total", "Connections opened, by the protocol they negotiated.", "protocol")
@@ -144,7 +82,7 @@ func (p *Pool) collect(ch chan<- prometheus.Metric) {
 	gauge(descSaturationMax, s.SaturationMax)
 	gauge(descPending, float64(s.Pending))
 	gauge(descPendingLimit, float64(s.PendingLimit))
-	gauge(descDialsLimit, float64(p.Options().MaxDials))
+	gauge(descDialsLimit, float64(s.DialsLimit))
 	warm := 0.0
 	if s.Warm {
 		warm = 1
@@ -167,19 +105,4 @@ func (p *Pool) collect(ch chan<- prometheus.Metric) {
 	ch <- p.stats.dns.Metric(descDial, s.SSP, "dns")
 	ch <- p.stats.tcp.Metric(descDial, s.SSP, "tcp")
 	ch <- p.stats.tls.Metric(descDial, s.SSP, "tls")
-}
-
-// Options returns the pool's settings.
-func (p *Pool) Options() Options {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.opts
-}
-
-// Ready returns what Warm returns, without waiting: whether min_idle
-// connections have been open.
-func (p *Pool) Ready() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.warm.is
 }

@@ -4,11 +4,9 @@ import "time"
 
 // possibleLocked is how many places the pool could lend at once: those of the
 // open connections, and for each that may yet be opened as many as one of the
-// protocol last negotiated has (1 while unknown).
-func (p *Pool) possibleLocked() int {
-	more := max(0, p.capLocked()-len(p.members))
-	return p.places + more*p.opts.placesPerConn(p.protocol)
-}
+// protocol last negotiated has (1 while unknown). Of a connection that lends no
+// more, what is still in use counts.
+func (p *Pool) possibleLocked() int { return p.places + p.roomLocked()*p.perConnLocked() }
 
 // arrivedLocked observes the pool as a request finds it (PASTA: Poisson
 // arrivals see time averages), which catches the peaks between two scrapes.

@@ -25,29 +25,38 @@ func (p *Pool) leastBusyLocked() *member {
 
 // wantsSharedLocked reports whether the multiplexed connections are so busy, or
 // so close to their end, that another is worth opening before it is needed: all
-// have half their places in use, or one is being given up while it works.
+// that will stay have half their places in use.
 func (p *Pool) wantsSharedLocked() bool {
 	if len(p.shared) == 0 {
 		return p.replace
 	}
-	for _, m := range p.shared {
-		if 2*m.inUse < m.places && !m.aging {
-			return false
+	return !p.easyLocked(nil)
+}
+
+// easyLocked reports whether a multiplexed connection other than m, which will
+// stay, has more than half its places free.
+func (p *Pool) easyLocked(m *member) bool {
+	for _, other := range p.shared {
+		if other != m && !other.aging && 2*other.inUse < other.places {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // ageSharedLocked gives up the multiplexed connections that are too old or have
-// idled too long. One that is the last of its pool, and in use, goes only once
-// another has come.
+// idled too long. One that is in use, and whose place the others could not
+// easily take, goes only once another has come.
 func (p *Pool) ageSharedLocked(now time.Time) {
 	for i := len(p.shared) - 1; i >= 0; i-- {
 		m := p.shared[i]
 		switch r := p.expiredLocked(m, now); {
 		case r == upstream.NotClosed:
-		case m.inUse > 0 && len(p.shared) == 1 && now.Sub(m.retireAt) < replaceWithin:
-			m.aging = true
+		case m.inUse > 0 && !p.easyLocked(m) && now.Sub(m.retireAt) < replaceWithin:
+			if !m.aging {
+				m.aging = true
+				p.aging++
+			}
 		default:
 			p.retireLocked(m, r)
 		}

@@ -17,11 +17,11 @@ import (
 type acquireOutcome uint8
 
 const (
-	reused    acquireOutcome = iota // a place was free at once
-	dialed                          // waited for a connection that was opened meanwhile
-	waitedFor                       // waited for a place that another gave back
-	full                            // there was no place in the queue
-	timedOut                        // waited, and got none
+	reused   acquireOutcome = iota // a place was free at once
+	dialed                         // waited for a connection that was opened meanwhile
+	waited                         // waited for a place that another gave back
+	full                           // there was no place in the queue
+	timedOut                       // waited, and got none, or there was nothing to wait for
 	acquireOutcomes
 )
 
@@ -85,7 +85,6 @@ type stats struct {
 	arrivals  atomic.Uint64
 	stale     atomic.Uint64
 	demotions atomic.Uint64
-	dialing   atomic.Int64
 }
 
 const ms = time.Millisecond
@@ -114,6 +113,16 @@ func dialHistogram() *histogram.Histogram {
 }
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
+
+// refused counts a request that asked for a place at the given time and got
+// none.
+func (s *stats) refused(err error, asked time.Time) {
+	o := timedOut
+	if upstream.AsError(err).Outcome == upstream.PendingFull {
+		o = full
+	}
+	s.acquired(o, time.Since(asked))
+}
 
 func (s *stats) opened(p upstream.Protocol) { s.openedBy[p].Add(1) }
 

@@ -25,10 +25,13 @@ type Error struct {
 	// Stale: a reused HTTP/1 connection closed before the first byte of an
 	// answer, the keep-alive race. What is done about it is `retry.stale`.
 	Stale bool
-	// Demote: the peer breaks HTTP/2 or refuses it (421, HTTP_1_1_REQUIRED,
-	// INADEQUATE_SECURITY, protocol errors): the pool should speak HTTP/1 to
-	// it for a while.
+	// Demote: the peer breaks HTTP/2 (protocol errors): where that happens
+	// repeatedly, the pool should speak HTTP/1 to it for a while.
 	Demote bool
+	// RefusesHTTP2: the peer has said that it wants HTTP/1 (421,
+	// HTTP_1_1_REQUIRED, INADEQUATE_SECURITY): the pool should speak that to it
+	// for a while, from now on.
+	RefusesHTTP2 bool
 	// Detail is for people: the limit that was met, with its value, and the
 	// setting to change. Never bytes of a request or an answer.
 	Detail string

@@ -1,0 +1,123 @@
+package pool
+
+import (
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// growLocked starts the dials that are wanted and allowed. Where there is
+// nothing to wait for, it fails those who wait. Whatever changes how many wait,
+// or what they wait for, ends with it.
+func (p *Pool) growLocked(now time.Time) {
+	p.heldBack = false
+	for !p.dead && p.wantsConnLocked() && p.dialing < p.opts.MaxDials && len(p.members)+p.dialing+p.closing < p.opts.MaxConns {
+		if ok, at := p.governor.ready(now); !ok {
+			p.heldBackLocked(now, at)
+			break
+		}
+		p.startDialLocked(now)
+	}
+	p.settleLocked(now)
+}
+
+// wantsConnLocked reports whether one more connection, beyond those that are
+// being dialled, is of use.
+func (p *Pool) wantsConnLocked() bool {
+	tooFew := len(p.members)-p.draining+p.dialing < min(p.opts.MinIdle, p.capLocked())
+	switch p.protocol {
+	case upstream.Unknown: // whatever is wanted, one dial tells how to go on
+		return p.dialing == 0 && (tooFew || p.queue.n > 0)
+	case upstream.HTTP1:
+		return tooFew || p.queue.n > p.comingLocked()
+	default:
+		if len(p.shared)-p.aging+p.dialing >= p.sharedCapLocked() {
+			return false
+		}
+		return tooFew || p.queue.n > p.comingLocked() || p.dialing == 0 && p.wantsSharedLocked()
+	}
+}
+
+// comingLocked is how many places the dials under way will likely bring.
+// Nothing is expected of a dial to an address that failed last time, so that
+// nobody waits for that alone where another address may be dialled.
+func (p *Pool) comingLocked() int { return p.swept + (p.dialing-p.onTrial)*p.perConnLocked() }
+
+// coverLocked is how many of those who wait are sure to be served, as far as
+// can be known, without that anybody gives a place back: while dials come
+// through, by all the connections that may yet be opened, even where max_dials
+// lets them come a few at a time only.
+func (p *Pool) coverLocked() int {
+	n := p.swept
+	if p.dialing+p.closing > 0 && !p.heldBack {
+		n += p.roomLocked() * p.perConnLocked()
+		if p.protocol == upstream.Unknown && p.roomLocked() > 0 {
+			n = max(n, p.sharedCapLocked()*p.opts.MaxStreams)
+		}
+	}
+	return n
+}
+
+// roomLocked is how many connections there may be beyond those that are open.
+func (p *Pool) roomLocked() int {
+	room := p.opts.MaxConns - len(p.members)
+	if p.protocol == upstream.HTTP2 {
+		room = min(room, p.sharedCapLocked()-len(p.shared))
+	}
+	return max(0, room)
+}
+
+// perConnLocked is how many places one connection of the protocol last
+// negotiated has: what the last of them had, and before there was one, what the
+// settings allow. 1 while the protocol is unknown.
+func (p *Pool) perConnLocked() int {
+	n := p.opts.placesPerConn(p.protocol)
+	if p.seenPlaces > 0 {
+		n = min(n, p.seenPlaces)
+	}
+	return n
+}
+
+// capLocked is how many connections of the protocol last negotiated there may
+// be.
+func (p *Pool) capLocked() int {
+	if p.protocol == upstream.HTTP2 {
+		return p.sharedCapLocked()
+	}
+	return p.opts.MaxConns
+}
+
+// heldBackLocked is called when a connection is wanted and every address is
+// left alone, the first of them until at, or until a dial to it has ended where
+// at is zero. If no connection is open and none is being dialled, waiting is in
+// vain.
+func (p *Pool) heldBackLocked(now, at time.Time) {
+	p.heldBack = p.dialing == 0
+	switch {
+	case p.queue.n == 0: // only the janitor asks, who comes again
+	case p.dialing == 0 && len(p.members) == p.draining:
+		p.failAllLocked(p.lastDial, p.refusal)
+	case !at.IsZero():
+		p.growAtLocked(at, now)
+	}
+}
+
+// growAtLocked looks again at the given time.
+func (p *Pool) growAtLocked(at, now time.Time) {
+	if p.retry != nil {
+		if !at.Before(p.retryAt) {
+			return
+		}
+		p.retry.Stop()
+	}
+	var t *time.Timer
+	t = time.AfterFunc(at.Sub(now), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.retry == t {
+			p.retry = nil
+		}
+		p.growLocked(time.Now())
+	})
+	p.retry, p.retryAt = t, at
+}

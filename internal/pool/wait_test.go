@@ -1,0 +1,467 @@
+package pool
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+const sec = time.Second
+
+func TestRequestsAreServedInTheOrderInWhichTheyCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
+		first := lend(t, p)
+		var order []*request
+		for range 5 {
+			order = append(order, ask(t, p, sec))
+			synctest.Wait()
+			pass(time.Millisecond)
+		}
+		first.do()
+		for i, r := range order {
+			synctest.Wait()
+			r.wantConn(0, time.Duration(len(order)-i)*time.Millisecond)
+			for _, later := range order[i+1:] {
+				later.wantWaits()
+			}
+			r.do()
+		}
+		if got := s.dialCount(); got != 1 {
+			t.Errorf("%d dials, want 1", got)
+		}
+	})
+}
+
+func TestMostRecentlyUsedConnectionIsLentFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		a, b, c := ask(t, p, sec), ask(t, p, sec), ask(t, p, sec)
+		pass(20 * time.Millisecond)
+		for _, r := range []*request{b, a, c} { // c's connection was used last
+			r.do()
+		}
+		again := lend(t, p)
+		if again.conn() != c.conn() {
+			t.Errorf("connection %d was lent, want %d", again.conn().n, c.conn().n)
+		}
+		next := lend(t, p)
+		if next.conn() != a.conn() {
+			t.Errorf("connection %d was lent, want %d", next.conn().n, a.conn().n)
+		}
+		again.do()
+		next.do()
+	})
+}
+
+func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 2, 3 })
+		a, b := ask(t, p, sec), ask(t, p, sec)
+		pass(20 * time.Millisecond)
+		var waiting []*request
+		for range 3 {
+			waiting = append(waiting, ask(t, p, sec))
+			synctest.Wait()
+		}
+		over := ask(t, p, sec)
+		synctest.Wait()
+		e := over.wantErr(upstream.PendingFull, 0)
+		want := "2 of 2 places busy on 2 of 2 connections, 3 of 3 places in the queue taken; see pool.max_conns and pool.max_pending"
+		if e.Detail != want {
+			t.Errorf("the error says\n%s\nwant\n%s", e.Detail, want)
+		}
+		if n := p.Snapshot().Pending; n != 3 {
+			t.Errorf("%d are pending, want 3", n)
+		}
+		a.do()
+		b.do()
+		synctest.Wait()
+		waiting[0].wantConn(a.conn().n, 0)
+		waiting[0].do()
+		waiting[1].do()
+		synctest.Wait()
+		waiting[2].do()
+	})
+}
+
+func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 40, 40, 0, 4 })
+		var all []*request
+		for range 40 {
+			all = append(all, ask(t, p, sec))
+		}
+		synctest.Wait()
+		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 40 {
+			t.Errorf("%d wait for a place and %d for dials, want 0 and 40", snap.Pending, snap.WaitingForDials)
+		}
+		over := ask(t, p, sec)
+		synctest.Wait()
+		over.wantErr(upstream.PendingFull, 0)
+		pass(100 * time.Millisecond) // ten rounds of four dials
+		synctest.Wait()
+		seen := map[*fakeConn]bool{}
+		for _, r := range all {
+			if r.err != nil || !r.ended() {
+				t.Fatalf("a request for which there is a connection got %v", r.err)
+			}
+			seen[r.conn()] = true
+		}
+		if len(seen) != 40 {
+			t.Errorf("%d connections, want 40", len(seen))
+		}
+		over = ask(t, p, sec)
+		synctest.Wait()
+		over.wantErr(upstream.PendingFull, 0)
+		for _, r := range all {
+			r.do()
+		}
+		lend(t, p).do()
+	})
+}
+
+func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.IdleTimeout = 1, 0, 300*time.Millisecond })
+		lend(t, p).do()
+		s.conn(0).slowClose = 5 * time.Millisecond
+		pass(400 * time.Millisecond)
+		r := ask(t, p, sec)
+		pass(20 * time.Millisecond)
+		synctest.Wait()
+		r.wantConn(1, 15*time.Millisecond) // closed, and only then dialled
+		r.do()
+	})
+}
+
+func TestUnlimitedQueueTakesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.PendingTimeout = 1, -1, 10*time.Second })
+		held := lend(t, p)
+		var all []*request
+		for range 2000 {
+			all = append(all, ask(t, p, 10*sec))
+		}
+		synctest.Wait()
+		if n := p.Snapshot().Pending; n != 2000 {
+			t.Fatalf("%d are pending, want 2000", n)
+		}
+		held.do()
+		for range all {
+			synctest.Wait()
+			for i, r := range all {
+				if r.ended() {
+					r.do()
+					all = append(all[:i], all[i+1:]...)
+					break
+				}
+			}
+		}
+		if len(all) > 0 {
+			t.Errorf("%d were never served", len(all))
+		}
+	})
+}
+
+func TestPendingTimeoutEndsAWaitForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
+		held := lend(t, p)
+		r := ask(t, p, sec)
+		pass(60 * time.Millisecond)
+		e := r.wantErr(upstream.PendingTimeout, 50*time.Millisecond)
+		if !strings.Contains(e.Detail, "50ms") || !strings.Contains(e.Detail, "pool.pending_timeout") {
+			t.Errorf("the error says %q", e.Detail)
+		}
+		held.do()
+		lend(t, p).do()
+	})
+}
+
+func TestWaitThatTheDeadlineEndsIsDeadline(t *testing.T) {
+	for name, deadline := range map[string]time.Duration{"before pending_timeout": 30 * time.Millisecond, "at pending_timeout": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
+				held := lend(t, p)
+				r := ask(t, p, deadline)
+				pass(60 * time.Millisecond)
+				r.wantErr(upstream.Deadline, deadline)
+				held.do()
+			})
+		})
+	}
+}
+
+func TestPassedDeadlineDialsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		r := ask(t, p, 0)
+		synctest.Wait()
+		r.wantErr(upstream.Deadline, 0)
+		if n := s.dialCount(); n != 0 {
+			t.Errorf("%d dials, want none", n)
+		}
+	})
+}
+
+// A caller that tries again keeps the time at which it first asked. The wait
+// went on for as long after the deadline as the first try had taken.
+func TestOldTimeOfAskingDoesNotMoveTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
+		held := lend(t, p)
+		ex := &upstream.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
+		ex.Times.Queued = time.Now()
+		pass(60 * time.Millisecond)
+		began := time.Now()
+		_, err := p.Acquire(ex)
+		if took := time.Since(began); took != 40*time.Millisecond || upstream.AsError(err).Outcome != upstream.Deadline {
+			t.Errorf("got %v after %v, want the deadline after 40ms", err, took)
+		}
+		held.do()
+	})
+}
+
+func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		// It takes longer than a dial may, and does not care.
+		block := make(chan struct{})
+		s.set(func(c dialCall) reply { <-block; return reply{} })
+		p := start(t, s, nil)
+		short, long := ask(t, p, 300*time.Millisecond), ask(t, p, 5*sec)
+		pass(sec)
+		synctest.Wait()
+		short.wantErr(upstream.Deadline, 300*time.Millisecond)
+		e := long.wantErr(upstream.PendingTimeout, 750*time.Millisecond)
+		if !strings.Contains(e.Detail, "timeouts.connect") {
+			t.Errorf("the error says %q", e.Detail)
+		}
+		close(block)
+	})
+}
+
+func TestDialIsCalledOffWhenItsTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: time.Hour} })
+		p := start(t, s, nil)
+		r := ask(t, p, 5*sec)
+		pass(sec)
+		synctest.Wait()
+		if n := p.Snapshot().Dialing; n != 0 {
+			t.Errorf("%d dials are under way after connect + tls_handshake, want none", n)
+		}
+		if !r.ended() {
+			t.Error("the request still waits")
+		}
+	})
+}
+
+// Four requests wait for four dials, and the queue takes one. The dials fail
+// while the pool has a connection: now they wait for that, as max_pending and
+// pending_timeout allow.
+func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 })
+		held := lend(t, p)
+		s.set(func(dialCall) reply { return reply{after: 20 * time.Millisecond, err: errRefused} })
+		var all []*request
+		for range 4 {
+			all = append(all, ask(t, p, sec))
+			synctest.Wait()
+		}
+		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 4 {
+			t.Fatalf("%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
+		}
+		pass(20 * time.Millisecond)
+		synctest.Wait()
+		all[0].wantWaits()
+		for _, r := range all[1:] {
+			if e := r.wantErr(upstream.PendingFull, 20*time.Millisecond); e.Err != errRefused {
+				t.Errorf("the error does not say why no connection is opened: %v", e)
+			}
+		}
+		if n := p.Snapshot().Pending; n != 1 {
+			t.Errorf("%d are pending, want 1", n)
+		}
+		pass(60 * time.Millisecond)
+		synctest.Wait()
+		all[0].wantErr(upstream.PendingTimeout, 70*time.Millisecond) // 20 for the dial, 50 for the place
+		held.do()
+	})
+}
+
+func TestWaitThatADialWillSatisfyOutlastsPendingTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: 200 * time.Millisecond} })
+		p := start(t, s, nil)
+		r := ask(t, p, sec)
+		pass(250 * time.Millisecond)
+		r.wantConn(0, 200*time.Millisecond)
+		if d := r.ex.Times.TCP; d != 200*time.Millisecond {
+			t.Errorf("the exchange says that its dial took %v, want 200ms", d)
+		}
+		if w := r.ex.Times.Lent.Sub(r.ex.Times.Queued); w != 200*time.Millisecond {
+			t.Errorf("the exchange says that it waited %v, want 200ms", w)
+		}
+		r.do()
+	})
+}
+
+func TestCancelledRequestLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
+		held := lend(t, p)
+		ctx, cancel := context.WithCancel(t.Context())
+		lost, next := askWith(t, p, sec, ctx), (*request)(nil)
+		synctest.Wait()
+		next = ask(t, p, sec)
+		synctest.Wait()
+		pass(time.Millisecond)
+		cancel()
+		synctest.Wait()
+		lost.wantErr(upstream.Cancelled, time.Millisecond)
+		if n := p.Snapshot().Pending; n != 1 {
+			t.Errorf("%d are pending, want 1", n)
+		}
+		held.do()
+		synctest.Wait()
+		next.wantConn(0, time.Millisecond)
+		next.do()
+	})
+}
+
+func TestStaleConnectionIsReplacedAndTheRequestKeepsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
+		held := lend(t, p)
+		first := ask(t, p, sec)
+		synctest.Wait()
+		second := ask(t, p, sec)
+		synctest.Wait()
+		// Bytes that nobody asked for have come when first gets the connection.
+		s.conn(0).unasked = true
+		held.do()
+		synctest.Wait()
+		first.wantWaits()
+		pass(10 * time.Millisecond)
+		synctest.Wait()
+		first.wantConn(1, 10*time.Millisecond)
+		second.wantWaits()
+		first.do()
+		synctest.Wait()
+		second.wantConn(1, 10*time.Millisecond)
+		second.do()
+		if n := p.stats.stale.Load(); n != 1 {
+			t.Errorf("%d stale connections counted, want 1", n)
+		}
+		if n := p.stats.closedBy[upstream.ClosedUnsolicited].Load(); n != 1 {
+			t.Errorf("%d connections closed for unsolicited bytes, want 1", n)
+		}
+		if a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count(); a != 3 || b != 3 {
+			t.Errorf("%d requests asked and %d were lent a place, want 3 and 3", a, b)
+		}
+	})
+}
+
+func TestAllStaleConnectionsArePassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		var all []*request
+		for range 4 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(20 * time.Millisecond)
+		for _, r := range all {
+			r.do()
+		}
+		for _, n := range []int{3, 2, 0} { // the one left is deep in the stack
+			s.conn(n).shut(upstream.ClosedByPeer)
+		}
+		r := lend(t, p)
+		if r.took != 0 || r.conn().reason != upstream.NotClosed {
+			t.Errorf("got connection %d after %v", r.conn().n, r.took)
+		}
+		if open := s.openCount(); open != 1 {
+			t.Errorf("%d connections are open, want 1", open)
+		}
+		r.do()
+	})
+}
+
+func TestPlaceGivenBackUnusedGoesToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
+		held := lend(t, p)
+		r := ask(t, p, sec)
+		synctest.Wait()
+		held.place.Return()
+		synctest.Wait()
+		r.wantConn(0, 0)
+		r.place.Return()
+		lend(t, p).do()
+		if n := p.stats.hold.Count(); n != 1 {
+			t.Errorf("%d holds were observed, want 1: places given back unused held nothing", n)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for m := range p.members {
+			if m.requests != 1 {
+				t.Errorf("the connection has carried %d requests, want 1", m.requests)
+			}
+		}
+	})
+}
+
+func TestPlaceGivenBackTwiceIsABug(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), nil)
+		r := lend(t, p)
+		r.place.Return()
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		r.place.Return()
+	})
+}
+
+func TestPlaceKnowsItsEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		r := lend(t, p)
+		if h := r.place.Host(); h != "ssp0.test" {
+			t.Errorf("the host is %q", h)
+		}
+		s.mu.Lock()
+		s.addrs = []Address{{Host: "ssp0.test", Authority: "ssp0.test:8443", AddrPort: s.addrs[0].AddrPort}}
+		s.mu.Unlock()
+		other := lend(t, p)
+		if h := other.place.Host(); h != "ssp0.test:8443" {
+			t.Errorf("the host is %q", h)
+		}
+		r.do()
+		other.do()
+	})
+}
