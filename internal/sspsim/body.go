@@ -149,6 +149,11 @@ func (p *plan) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	return r, scratch
 }
 
+var (
+	cookieUID = []byte("sim_uid=1; Path=/; Max-Age=3600")
+	cookieSID = []byte("sim_sid=2; Path=/; HttpOnly")
+)
+
 var statusBody = []byte(`{"error":"simulated"}`)
 
 // fieldWriter is a head under construction, of either protocol.
@@ -177,8 +182,8 @@ func (r *reply) writeFields(w fieldWriter, p *plan, f *fate, q *ids) {
 		}
 	}
 	if f.cookies {
-		w.field("Set-Cookie", "set-cookie", []byte("sim_uid=1; Path=/; Max-Age=3600"))
-		w.field("Set-Cookie", "set-cookie", []byte("sim_sid=2; Path=/; HttpOnly"))
+		w.field("Set-Cookie", "set-cookie", cookieUID)
+		w.field("Set-Cookie", "set-cookie", cookieSID)
 	}
 	for i := range p.headers {
 		w.field(p.headers[i].name, p.headers[i].lower, p.headers[i].value)

@@ -64,12 +64,14 @@ func (h *http1Conn) flush() bool {
 // serve answers requests until one of the two sides ends the connection.
 func (h *http1Conn) serve() {
 	for {
-		err := h.next()
-		if refused := (*badRequest)(nil); errors.As(err, &refused) {
-			h.ssp.counters.badRequest(err)
-			h.refuse(refused)
+		if err := h.next(); err != nil {
+			if refused := (*badRequest)(nil); errors.As(err, &refused) {
+				h.ssp.counters.badRequest(err)
+				h.refuse(refused)
+			}
+			break
 		}
-		if err != nil || !h.answer() {
+		if !h.answer() {
 			break
 		}
 	}

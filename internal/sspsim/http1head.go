@@ -53,6 +53,9 @@ func parseFields(fields []span, block []byte) ([]span, error) {
 			return fields, nil
 		}
 		block = block[end+1:]
+		if line[0] == ' ' || line[0] == '\t' {
+			return nil, bad("header line %.80q continues the one before (obs-fold)", line)
+		}
 		colon := bytes.IndexByte(line, ':')
 		if colon <= 0 {
 			return nil, bad("header line %.80q has no name", line)

@@ -14,9 +14,12 @@ const (
 	// maxOpenStreams bounds the streams of a connection while the peer has not
 	// acknowledged our limit yet, and the limit itself.
 	maxOpenStreams = 4096
-	// receiveWindow is what a peer may send on a connection, and on a stream
-	// (the protocol's default), before it must wait for WINDOW_UPDATE.
-	receiveWindow = 65535
+	// What a peer may send before it must wait for WINDOW_UPDATE. It is given
+	// back only when less than fullWindow is left of it: a peer that does not
+	// count would never be found out by a window that opens early.
+	streamWindow = 65535 // the protocol's default
+	connWindow   = 1 << 20
+	fullWindow   = 1 << 10
 	// maxQueued is how many bytes may wait to be written before answers wait too.
 	maxQueued = 256 << 10
 	// maxFlood is how many bytes of control frames may wait before a peer that
@@ -130,6 +133,7 @@ func (h *http2Conn) serve() {
 	// From here on a change of the stream limit is announced by the reader.
 	h.conn.onPlan = h.announceLimit
 	h.announceLimit(h.conn.plan)
+	_ = h.control(func() { _ = h.writer.WriteWindowUpdate(0, connWindow-65535) })
 	for {
 		frame, err := h.framer.ReadFrame()
 		if err == nil {
@@ -159,15 +163,18 @@ func (h *http2Conn) survive(err error) bool {
 	case errors.As(err, &ofConn):
 		h.ssp.counters.badRequest(err)
 		h.sayGoAway(http2.ErrCode(ofConn), h.lastID)
-		h.leave()
-		return true // until the peer closes or finish's time is over
+	case errors.Is(err, http2.ErrFrameTooLarge):
+		h.ssp.counters.badRequest(err)
+		h.sayGoAway(http2.ErrCodeFrameSize, h.lastID)
 	case errors.Is(err, errIdle):
 		if h.conn.plan.Connections.Announce {
 			h.sayGoAway(http2.ErrCodeNo, h.lastID)
 		}
-		h.leave()
-		return true
+	default:
+		return false
 	}
+	h.leave()
+	_, _ = io.Copy(io.Discard, h.br) // until the peer closes, or for finish's time
 	return false
 }
 

@@ -122,15 +122,13 @@ func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 // takeData adds to a request's body and gives the window back.
 func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	n := int(f.Length) // with padding, which counts
-	if h.received += n; h.received > receiveWindow {
+	if h.received += n; h.received > connWindow {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
 	if f.StreamID > h.lastID {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	// Given back in halves, so that a large body is not slowed down by a
-	// frame for each of its frames.
-	if h.received > receiveWindow/2 {
+	if h.received > connWindow-fullWindow {
 		if err := h.control(func() { _ = h.writer.WriteWindowUpdate(0, uint32(h.received)) }); err != nil {
 			return err
 		}
@@ -146,7 +144,7 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	if whole {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
 	}
-	if st.received += n; st.received > receiveWindow {
+	if st.received += n; st.received > streamWindow {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
 	}
 	if len(st.body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
@@ -158,7 +156,7 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	if f.StreamEnded() {
 		return h.endRequest(st)
 	}
-	if st.received > receiveWindow/2 {
+	if st.received > streamWindow-fullWindow {
 		err := h.control(func() { _ = h.writer.WriteWindowUpdate(st.id, uint32(st.received)) })
 		st.received = 0
 		return err

@@ -101,6 +101,9 @@ func (c *checker) decode(path string, raw json.RawMessage, v reflect.Value) {
 			c.add(at, "%.40s is not a list", raw)
 			return
 		}
+		if v.SetZero(); len(list) == 0 {
+			return
+		}
 		v.Set(reflect.MakeSlice(v.Type(), len(list), len(list)))
 		for i, item := range list {
 			c.decode(fmt.Sprintf("%s[%d]", path, i), item, v.Index(i))

@@ -1,0 +1,104 @@
+package sspsim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// quantiles draws n values and returns their median, the quantile q and the largest.
+func quantiles(n int, q float64, draw func(*rand.Rand) float64) (median, high, most float64) {
+	r := rand.New(rand.NewPCG(1, 2))
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = draw(r)
+	}
+	slices.Sort(all)
+	return all[n/2], all[int(q*float64(n))], all[n-1]
+}
+
+func near(got, want float64) bool { return got > want*0.97 && got < want*1.03 }
+
+func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
+	const n = 200_000
+	ms := float64(time.Millisecond)
+	draw := func(l Latency) func(*rand.Rand) float64 {
+		if err := (Behaviour{Latency: l}).Validate(); err != nil {
+			t.Fatal(err)
+		}
+		s := l.sampler()
+		return func(r *rand.Rand) float64 { return float64(s.draw(r)) }
+	}
+	if median, p99, most := quantiles(n, 0.99, draw(Lognormal(80*time.Millisecond, 250*time.Millisecond))); !near(median, 80*ms) || !near(p99, 250*ms) || most < 300*ms {
+		t.Errorf("lognormal: p50 %v, p99 %v, most %v", median/ms, p99/ms, most/ms)
+	}
+	cut := Lognormal(80*time.Millisecond, 250*time.Millisecond)
+	cut.Max = 200 * time.Millisecond
+	if median, _, most := quantiles(n, 0.99, draw(cut)); !near(median, 80*ms) || most != 200*ms {
+		t.Errorf("cut: p50 %v, most %v", median/ms, most/ms)
+	}
+	if median, p99, most := quantiles(n, 0.99, draw(Constant(7*time.Millisecond))); median != 7*ms || p99 != 7*ms || most != 7*ms {
+		t.Errorf("constant: %v, %v, %v", median, p99, most)
+	}
+	both := Bimodal(Distribution{Constant: 5 * time.Millisecond}, Distribution{P50: time.Second, P99: 2 * time.Second}, 0.1)
+	if median, p95, _ := quantiles(n, 0.95, draw(both)); median != 5*ms || !near(p95, 1000*ms) { // the middle of the slow tenth
+		t.Errorf("bimodal: p50 %v, p95 %v", median/ms, p95/ms)
+	}
+	if _, _, most := quantiles(n, 0.99, draw(Latency{})); most != 0 {
+		t.Errorf("no latency: %v", most)
+	}
+	size := Size{P50: 2000, P95: 20_000, Max: 100_000}.sampler()
+	if median, p95, most := quantiles(n, 0.95, size.draw); !near(median, 2000) || !near(p95, 20_000) || most != 100_000 {
+		t.Errorf("sizes: p50 %v, p95 %v, most %v", median, p95, most)
+	}
+}
+
+func TestLatencyPassesBeforeTheAnswer(t *testing.T) {
+	const latency = 60 * time.Millisecond
+	for _, protocol := range []Protocol{HTTP1, H2C} {
+		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{Latency: Constant(latency)}})
+		begin := time.Now()
+		if protocol == HTTP1 {
+			dial(t, s).wantOpen()
+		} else {
+			h := dialH2C(t, s)
+			for id := uint32(1); id < 100; id += 2 {
+				h.get(id)
+			}
+			for ended := 0; ended < 50; {
+				if f, ok := h.next().(interface{ StreamEnded() bool }); ok && f.StreamEnded() {
+					ended++
+				}
+			}
+			if n := s.Counters().MaxInFlight; n < 2 {
+				t.Errorf("%d streams at most wait together", n)
+			}
+		}
+		if took := time.Since(begin); took < latency {
+			t.Errorf("%s: answered after %v, want %v at least", protocol, took, latency)
+		}
+	}
+}
+
+func TestDiceHitTheirShareAndEveryNth(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	count := func(c Chance) (hits int) {
+		var d dice
+		d.set(c)
+		for range 60_000 {
+			if d.roll(r) {
+				hits++
+			}
+		}
+		return hits
+	}
+	for _, v := range []struct {
+		c    Chance
+		want float64
+	}{{Chance{}, 0}, {Always, 60_000}, {Every(3), 20_000}, {Share(1), 60_000}, {Share(0.25), 15_000}, {Chance{Share: 0.5, Every: 2}, 45_000}} {
+		if got := float64(count(v.c)); got != v.want && !near(got, v.want) {
+			t.Errorf("%+v: %v hits of 60000, want %v", v.c, got, v.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package sspsim
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
+	s := start(t, Options{Record: 3})
+	head := "POST http://h/bid?a=%2F&b HTTP/1.1\r\nhOST: a\r\nX-B:  1 \r\nx-a: 2\r\nX-B: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+	c := dial(t, s)
+	c.send(head + "3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-T: t\r\n\r\n")
+	c.answer("POST")
+	c.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+	c.answer("GET")
+	all := s.Requests()
+	if len(all) != 2 {
+		t.Fatalf("%d requests recorded", len(all))
+	}
+	q := all[0]
+	want := []Field{{"hOST", "a"}, {"X-B", "1"}, {"x-a", "2"}, {"X-B", "3"}, {"Transfer-Encoding", "chunked"}}
+	if !reflect.DeepEqual(q.Header, want) || q.Method != "POST" || q.Target != "http://h/bid?a=%2F&b" || q.Protocol != "HTTP/1.1" ||
+		string(q.Body) != "abcde" || string(q.Head) != head || !reflect.DeepEqual(q.Trailer, []Field{{"X-T", "t"}}) || q.Conn != 1 || q.Time.IsZero() {
+		t.Errorf("recorded %+v", q)
+	}
+	if q.Get("x-b") != "1" || q.Get("none") != "" || fmt.Sprint(q.Values("X-b")) != "[1 3]" {
+		t.Errorf("Get %q, Values %q", q.Get("x-b"), q.Values("X-b"))
+	}
+	if all[1].Protocol != "HTTP/1.0" || all[1].Body != nil {
+		t.Errorf("recorded %+v", all[1])
+	}
+}
+
+func TestRecorderKeepsTheLastRequestsOnly(t *testing.T) {
+	s := start(t, Options{Record: 3})
+	c := dial(t, s)
+	for i := range 8 {
+		c.get(fmt.Sprint(i))
+		c.answer("GET")
+	}
+	var targets []string
+	for _, q := range s.Requests() {
+		targets = append(targets, strings.TrimPrefix(q.Target, "/bid?cb="))
+	}
+	if fmt.Sprint(targets) != "[5 6 7]" {
+		t.Errorf("kept %v, want the last three", targets)
+	}
+	off := start(t, Options{})
+	dial(t, off).wantOpen()
+	if len(off.Requests()) != 0 {
+		t.Error("requests recorded without Record")
+	}
+}
+
+func TestOnRequestSeesTheRequestBeforeItsAnswerAndCanHoldIt(t *testing.T) {
+	for _, protocol := range []Protocol{HTTP1, H2C} {
+		release := make(chan struct{})
+		var seen atomic.Int32
+		s := start(t, Options{Protocol: protocol, OnRequest: func(q *Request) {
+			if seen.Add(1); strings.HasSuffix(q.Target, "held") || strings.HasSuffix(q.Target, "s1") {
+				<-release
+			}
+		}})
+		answered := func() bool { return s.Counters().Answered > 0 }
+		if protocol == HTTP1 {
+			held, other := dial(t, s), dial(t, s)
+			held.get("held")
+			s.await(t, "the held request", func(c Counters) bool { return c.InFlight == 1 })
+			if answered() {
+				t.Error("answered while held")
+			}
+			other.wantOpen()
+			close(release)
+			held.answer("GET")
+		} else {
+			h := dialH2C(t, s)
+			h.get(1)
+			h.get(3) // overtakes the held stream
+			h.answer(3)
+			close(release)
+			h.answer(1)
+		}
+		if seen.Load() != 2 {
+			t.Errorf("%s: OnRequest saw %d requests", protocol, seen.Load())
+		}
+	}
+}
+
+func TestCountersFollowTheTraffic(t *testing.T) {
+	release := make(chan struct{})
+	s := start(t, Options{OnRequest: func(*Request) { <-release }})
+	conns := []*rawClient{dial(t, s), dial(t, s), dial(t, s)}
+	for _, c := range conns {
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789")
+	}
+	s.await(t, "three in flight", func(c Counters) bool { return c.InFlight == 3 })
+	close(release)
+	for _, c := range conns {
+		_, body := c.answer("POST")
+		if got := uint64(len(body)); got*3 != s.Counters().AnswerBodyBytes && s.Counters().Answered == 3 {
+			t.Errorf("counted %d body bytes out, want %d", s.Counters().AnswerBodyBytes, got*3)
+		}
+		c.c.Close()
+	}
+	s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
+	if n := s.Counters(); n.MaxInFlight != 3 || n.Connections != 3 || n.RequestBodyBytes != 30 || n.Answered != 3 {
+		t.Errorf("counters %+v", n)
+	}
+}
