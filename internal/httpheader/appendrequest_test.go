@@ -218,7 +218,7 @@ func TestLinesReadWhatAppendRequestWrote(t *testing.T) {
 		}
 		break
 	}
-	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r", "A: 1\rB: 2\r\n"} {
+	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r", "A: 1\rB: 2\r\n", "A: 1\nB: 2\r\n", "A: 1\n\r\n"} {
 		if name, value, rest := Next([]byte(malformed)); name != nil || value != nil || rest != nil {
 			t.Errorf("Next(%q) = %q, %q, %q", malformed, name, value, rest)
 		}

@@ -62,7 +62,7 @@ func FuzzScan(f *testing.F) {
 		for _, trusted := range []bool{false, true} {
 			id.Resolve(&fields, netip.MustParseAddr("10.0.0.1"), trusted, private, truncate)
 			for i, p := range fuzzPolicies {
-				checkBlock(t, p.AppendRequest(nil, &fields, &id), fields.options[:fields.nOptions], i > 0)
+				checkBlock(t, p.AppendRequest(nil, &fields, &id), fields.options.names[:fields.options.n], i > 0)
 			}
 			// Without leave of their own, copied lines and appended ones come to the same.
 			one := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &fields, &id)))

@@ -3,10 +3,6 @@ package httpheader
 // DefaultMaxFields is how many fields a request may have where RequestFields.MaxFields is 0.
 const DefaultMaxFields = 128
 
-// maxOptions is how many fields the Connection fields of one request may name, beyond those that are
-// hop-by-hop anyway. Each costs a pass over all fields, so it bounds the work that a request can ask for.
-const maxOptions = 16
-
 // RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and Reset need
 // it alone; in between any number of goroutines may read it.
 //
@@ -34,14 +30,13 @@ type RequestFields struct {
 	timeout, ssp   []byte
 	timeouts, ssps int // how many of them there are
 
-	options  [maxOptions][]byte // what Connection fields name
-	nOptions int
+	options connectionOptions
 }
 
 // Reset forgets the last request, so that nothing here keeps its bytes in memory.
 func (f *RequestFields) Reset() {
 	clear(f.fields)
-	clear(f.options[:f.nOptions])
+	clear(f.options.names[:f.options.n])
 	f.begin(nil)
 }
 
@@ -53,7 +48,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.contentLength, f.chunked, f.hosts = -1, false, 0
 	f.lists, f.devices = false, false
 	f.timeout, f.ssp, f.timeouts, f.ssps = nil, nil, 0, 0
-	f.nOptions = 0
+	f.options.n = 0
 }
 
 // Fields returns all fields in the order they came in, also those that do not cross.

@@ -1,7 +1,6 @@
 package httpheader
 
 import (
-	"bytes"
 	"sync/atomic"
 	"time"
 
@@ -14,15 +13,18 @@ import (
 // Strict-Transport-Security, Clear-Site-Data and Proxy-*.
 //
 // Names keep their spelling and fields their order, but for those that fasthttp keeps apart: it writes Server,
-// Date, Content-Type and Content-Encoding first, Set-Cookie last. It adds no Content-Type of its own. The
-// SSP's Date only survives in a server with NoDefaultDate; an answer without one gets ours, as RFC 9110,
-// section 6.6.1, asks of proxies.
+// Content-Type and Content-Encoding first, Set-Cookie last, and has room for one of each of the former. No
+// default Content-Type is added. The SSP's Date only survives in a server with NoDefaultDate; an answer
+// without one gets ours, as RFC 9110, section 6.6.1, asks of proxies.
 func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []byte) {
 	dst.SetStatusCode(status)
 	dst.DisableNormalizing()
 	dst.SetNoDefaultContentType(true)
 
-	named := connectionOptions(lines)
+	var named connectionOptions
+	if !named.readConnection(lines) {
+		lines = nil // no sane peer names so many fields: none is known to be end-to-end
+	}
 	dated := false
 	for name, value, rest := Next(lines); name != nil; name, value, rest = Next(rest) {
 		id := identify(name)
@@ -48,51 +50,25 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 	}
 }
 
-// maxConnectionLines is how many Connection fields of an answer are kept track of.
-const maxConnectionLines = 4
-
-// connectionNames is what the Connection fields of an answer name.
-type connectionNames struct {
-	values [maxConnectionLines][]byte
-	n      int
-	many   bool // there are more; then every name counts as named, as no sane peer does that
-}
-
-// connectionOptions looks for Connection among lines. It runs before the first field is copied, since any
-// field may be named by a later line, so it only looks at how lines begin.
-func connectionOptions(lines []byte) (c connectionNames) {
+// readConnection takes in the Connection fields among lines. It returns false if they name too many fields.
+// It runs before the first field is copied, since a field may be named by a later line, and therefore only
+// looks at how lines begin.
+func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
 	for len(lines) > len(name) {
 		if lines[len(name)] == ':' && is(lines[:len(name)], name) {
 			_, value, _ := Next(lines)
-			if !equalFold(value, "keep-alive") && !equalFold(value, "close") {
-				if c.n == maxConnectionLines {
-					c.many = true
-					return c
-				}
-				c.values[c.n] = value
-				c.n++
+			if !c.add(value) {
+				return false
 			}
 		}
-		next := bytes.IndexByte(lines, '\n')
-		if next < 0 {
-			return c
+		next := nextLine(lines, 0)
+		if next == 0 {
+			break
 		}
-		lines = lines[next+1:]
+		lines = lines[next:]
 	}
-	return c
-}
-
-// has reports whether a Connection field names name.
-func (c *connectionNames) has(name []byte) bool {
-	for _, value := range c.values[:c.n] {
-		for option := range elements(value) {
-			if sameName(name, option) {
-				return true
-			}
-		}
-	}
-	return c.many
+	return true
 }
 
 // addDate adds a Date to h. fasthttp's own setters ignore it ("managed automatically"), so it goes in under

@@ -125,7 +125,9 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 	case nameDeviceIP, nameDeviceUserAgent:
 		f.devices = true
 	case nameConnection:
-		return f.addOptions(name, value)
+		if !f.options.add(value) {
+			return &Error{Rule: RuleTooManyOptions, Field: string(name), Limit: maxOptions}
+		}
 	case nameSSP:
 		if f.ssps++; f.ssps == 1 {
 			f.ssp = value
@@ -154,24 +156,6 @@ func lookAlikeKind(k kind) kind {
 	return never
 }
 
-// addOptions keeps the names in a Connection field that are not hop-by-hop anyway.
-func (f *RequestFields) addOptions(name, value []byte) error {
-	if equalFold(value, "keep-alive") || equalFold(value, "close") {
-		return nil
-	}
-	for option := range elements(value) {
-		if equalFold(option, "close") || requestKinds[identify(option)] == never {
-			continue
-		}
-		if f.nOptions == maxOptions {
-			return &Error{Rule: RuleTooManyOptions, Field: string(name), Limit: maxOptions}
-		}
-		f.options[f.nOptions] = option
-		f.nOptions++
-	}
-	return nil
-}
-
 // conclude checks what only the whole block shows.
 func (f *RequestFields) conclude() error {
 	if f.hosts == 0 && !f.HTTP10 {
@@ -180,11 +164,9 @@ func (f *RequestFields) conclude() error {
 	if f.chunked && f.contentLength >= 0 {
 		return refuse(RuleBothFramings, nil)
 	}
-	for _, option := range f.options[:f.nOptions] {
+	if f.options.n > 0 {
 		for i := range f.fields {
-			if sameName(f.fields[i].Name, option) {
-				f.fields[i].named = true
-			}
+			f.fields[i].named = f.options.has(f.fields[i].Name)
 		}
 	}
 	return nil
