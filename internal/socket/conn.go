@@ -21,6 +21,8 @@ type Conn struct {
 
 	read  deadline
 	write deadline
+	in    direct
+	out   direct
 
 	// records, where not nil, keeps reads within TLS records; see Records.
 	records *records
@@ -46,6 +48,8 @@ func New(c net.Conn) *Conn {
 		s.raw, _ = sc.SyscallConn() // an error means that c is closed; then Peek says so
 	}
 	s.control = s.recv
+	s.in, s.out = direct{conn: c, raw: s.raw}, direct{conn: c, raw: s.raw}
+	s.in.call, s.out.call = s.in.recv, s.out.send
 	return s
 }
 
@@ -65,7 +69,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 		return c.readNow(p)
 	}
 	for {
-		n, err := c.Conn.Read(p)
+		n, err := c.in.read(p)
 		if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
@@ -79,7 +83,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 func (c *Conn) Write(p []byte) (int, error) {
 	done := 0
 	for {
-		n, err := c.Conn.Write(p[done:])
+		n, err := c.out.write(p[done:])
 		done += n
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return done, err
@@ -89,6 +93,12 @@ func (c *Conn) Write(p []byte) (int, error) {
 		}
 	}
 }
+
+// OnWait has f called by each Read, and g by each Write, that must wait for the
+// peer, before it does. They may set a deadline, so that one that is hardly
+// ever needed costs nothing. It must be called before the first Read and Write;
+// nil calls nothing.
+func (c *Conn) OnWait(f, g func()) { c.in.wait, c.out.wait = f, g }
 
 // SetReadDeadline sets when a Read fails at the latest; the zero time is never.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.read.set(t, c.Conn.SetReadDeadline) }

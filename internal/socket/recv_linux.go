@@ -5,13 +5,25 @@ import (
 	"unsafe"
 )
 
-// recv is one recvfrom(2). With MSG_DONTWAIT, which all of our callers set, it
-// cannot block, so it need not tell the scheduler (RawSyscall).
-func (c *Conn) recv(fd uintptr) {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd,
-		uintptr(unsafe.Pointer(unsafe.SliceData(c.buf))), uintptr(len(c.buf)), uintptr(c.flags), 0, 0)
-	c.n, c.errno = int(n), errno
+// recvfrom is recvfrom(2) on a socket that does not block, so that the
+// scheduler need not be told (RawSyscall). n is 0 where it fails.
+func recvfrom(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
+	r, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd,
+		uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(flags), 0, 0)
 	if errno != 0 {
-		c.n = 0
+		return 0, errno
 	}
+	return int(r), 0
 }
+
+// sendto is sendto(2), as recvfrom. A closed peer is EPIPE, never a signal.
+func sendto(fd uintptr, p []byte) (n int, errno syscall.Errno) {
+	r, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd,
+		uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), syscall.MSG_NOSIGNAL|syscall.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), 0
+}
+
+func (c *Conn) recv(fd uintptr) { c.n, c.errno = recvfrom(fd, c.buf, c.flags) }

@@ -4,16 +4,26 @@ package socket
 
 import "syscall"
 
-// recv is one recvfrom(2), for developers' machines: adbuffer runs on Linux.
-func (c *Conn) recv(fd uintptr) {
-	n, _, err := syscall.Recvfrom(int(fd), c.buf, c.flags)
-	c.n, c.errno = n, 0
-	if err != nil {
-		c.n = 0
-		errno, ok := err.(syscall.Errno)
-		if !ok {
-			errno = syscall.EIO
-		}
-		c.errno = errno
-	}
+// recvfrom is recvfrom(2), for developers' machines: adbuffer runs on Linux.
+func recvfrom(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
+	n, _, err := syscall.Recvfrom(int(fd), p, flags)
+	return max(n, 0), errnoOf(err)
 }
+
+// sendto is write(2), which the Go runtime keeps free of signals.
+func sendto(fd uintptr, p []byte) (n int, errno syscall.Errno) {
+	n, err := syscall.Write(int(fd), p)
+	return max(n, 0), errnoOf(err)
+}
+
+func errnoOf(err error) syscall.Errno {
+	if err == nil {
+		return 0
+	}
+	if errno, ok := err.(syscall.Errno); ok {
+		return errno
+	}
+	return syscall.EIO
+}
+
+func (c *Conn) recv(fd uintptr) { c.n, c.errno = recvfrom(fd, c.buf, c.flags) }
