@@ -1,0 +1,63 @@
+package httpheader
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCopyOutlivesTheRequest overwrites the memory of a request after it was copied, and compares what both
+// would have sent.
+func TestCopyOutlivesTheRequest(t *testing.T) {
+	for _, peer := range []string{"", "10.0.0.1", "198.51.100.9"} {
+		for _, agent := range []string{"User-Agent: phone", "X-Device-User-Agent: tv"} {
+			for _, truncate := range []bool{false, true} {
+				raw := head(slices.Concat(allIdentity[:14], []string{agent, "X-Adbuffer-Ssp: a", "Connection: X-B", "X-B: 1", "X-C: 2", "X-Time: 90"})...)
+				from := RequestFields{TimeoutName: "X-Time"}
+				mustScan(t, &from, raw)
+				var addr netip.Addr
+				if peer != "" {
+					addr = netip.MustParseAddr(peer)
+				}
+				var fromID, id Identity
+				fromID.Resolve(&from, addr, peer == "" || Trusted(addr, proxies), proxies, truncate)
+				policy := NewPolicy(PolicyOptions{Identity: Both})
+				want := string(policy.AppendRequest(nil, &from, &fromID))
+
+				var f RequestFields
+				mem := f.CopyFrom(&from, []byte("before"))
+				id.CopyFrom(&fromID, &f)
+				if size := from.Size(); size != len(raw) || !bytes.HasPrefix(mem, []byte("before")) || len(mem) != len("before")+size {
+					t.Errorf("Size is %d of %d, the memory %q", size, len(raw), mem)
+				}
+				clear(from.raw)
+				from.Reset()
+				fromID.Reset()
+
+				if diff := cmp.Diff(want, string(policy.AppendRequest(nil, &f, &id))); diff != "" {
+					t.Errorf("peer %q, %s (-want +got):\n%s", peer, agent, diff)
+				}
+				name, n := f.SSP()
+				timeout, timeouts := f.Timeout()
+				if string(name) != "a" || n != 1 || string(timeout) != "90" || timeouts != 1 {
+					t.Errorf("the copy has SSP %q (%d) and timeout %q (%d)", name, n, timeout, timeouts)
+				}
+			}
+		}
+	}
+}
+
+func TestCopyOfAnHTTP10RequestNeedsNoHost(t *testing.T) {
+	from := RequestFields{HTTP10: true}
+	if err := from.Scan([]byte("A: b\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	var f RequestFields
+	f.CopyFrom(&from, nil)
+	if v, ok := f.Lookup("a"); !ok || string(v) != "b" {
+		t.Errorf("the copy has A: %q, %v", v, ok)
+	}
+}
