@@ -20,8 +20,7 @@ type fault struct {
 // refused here, before anything is done with it.
 func (p *Proxy) check(ctx *fasthttp.RequestCtx, r *request) *fault {
 	h := &ctx.Request.Header
-	bare := r.conn.line.bare
-	r.conn.line.expect()
+	bare := r.conn.headTaken()
 	method := h.Method()
 	switch string(method) {
 	case "GET":

@@ -18,9 +18,7 @@ func (p *Proxy) newServer() *fasthttp.Server {
 		Concurrency:     p.opts.MaxConnections + maxRefusing, // ours is enforced in Accept, with an answer
 		ReadBufferSize:  p.opts.MaxHeaderBytes,
 		WriteBufferSize: writeBuffer,
-		ReadTimeout:     p.opts.ReadTimeout,
-		WriteTimeout:    p.opts.WriteTimeout,
-		IdleTimeout:     p.opts.IdleTimeout,
+		// No timeouts here: clientConn sets them, where it must wait.
 		// The handler reads bodies itself: only so can a request be refused
 		// before its body is in memory, and the sum of all bodies be bounded.
 		StreamRequestBody:  true,
