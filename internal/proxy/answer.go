@@ -197,6 +197,7 @@ func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
+	r.conn.nextRequest()
 	if v := recover(); v != nil {
 		p.stats.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
