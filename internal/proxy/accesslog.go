@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"adbuffer/internal/route"
 )
@@ -46,8 +47,31 @@ func (p *Proxy) logAccess(r *request, res *route.Result) {
 			f = append(f, zap.Int("status", ex.Answer.Status), zap.Int("answer_bytes", len(ex.Answer.Body)))
 		}
 	}
+	if legs := res.Legs(); legs != nil {
+		f = append(f, zap.Array("legs", legList(legs)))
+	}
 	if res.Err != nil {
 		f = append(f, zap.String("error", detailOf(res.Err)))
 	}
 	p.log.Info("request", f...)
+}
+
+// legList logs how each SSP fared that was asked.
+type legList []route.Leg
+
+// MarshalLogArray implements zapcore.ArrayMarshaler.
+func (l legList) MarshalLogArray(enc zapcore.ArrayEncoder) error {
+	for i := range l {
+		leg := &l[i]
+		err := enc.AppendObject(zapcore.ObjectMarshalerFunc(func(o zapcore.ObjectEncoder) error {
+			o.AddString("ssp", leg.SSP.Name())
+			o.AddString("outcome", leg.Outcome.String())
+			o.AddDuration("took", leg.Took)
+			return nil
+		}))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -65,8 +65,14 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 	}
 	a := &res.Exchange.Answer
 	h := &ctx.Response.Header
-	res.SSP.Policy().CopyResponse(h, a.Status, a.Fields)
-	h.SetCanonical([]byte(sourceField), res.SSP.SourceBytes())
+	if res.Outcome == upstream.Merged {
+		h.SetContentType("application/json")
+		h.Set(sourceField, "proxy/"+upstream.Merged.String())
+		httpheader.AddDate(h)
+	} else {
+		res.SSP.Policy().CopyResponse(h, a.Status, a.Fields)
+		h.SetCanonical([]byte(sourceField), res.SSP.SourceBytes())
+	}
 	if len(a.Body) > 0 {
 		// The buffers change places: nothing is copied.
 		a.Body = ctx.Response.SwapBody(a.Body)
@@ -125,8 +131,8 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		ctx.Response.Header.Set(sourceField, "proxy/"+f.outcome.String())
 		return
 	}
-	if f.outcome == upstream.MethodNotAllowed {
-		ctx.Response.Header.Set("Allow", "GET, HEAD, POST")
+	if f.allow != "" {
+		ctx.Response.Header.Set("Allow", f.allow)
 	}
 	p.writeOwn(ctx, f.outcome, status, "", f.detail)
 }
@@ -193,6 +199,12 @@ func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	}
 	p.stats.ended(nil, outcome, 0)
 	p.writeOwn(ctx, outcome, status, "", detail)
+}
+
+// panicked is told of legs that panicked, and could not say so in an answer.
+func (p *Proxy) panicked(v any, stack []byte) {
+	p.stats.panics.Add(1)
+	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))
 }
 
 // done ends the handling of a request, also of one that panicked.

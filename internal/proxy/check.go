@@ -13,7 +13,8 @@ type fault struct {
 	outcome upstream.Outcome
 	status  int // where it is not the outcome's own
 	detail  string
-	close   bool // framing is in doubt: the connection ends with this answer
+	allow   string // with MethodNotAllowed
+	close   bool   // framing is in doubt: the connection ends with this answer
 }
 
 // check looks at the head: what fasthttp lets through and RFC 9112 does not is
@@ -32,7 +33,7 @@ func (p *Proxy) check(ctx *fasthttp.RequestCtx, r *request) *fault {
 	case "CONNECT":
 		return &fault{outcome: upstream.BadRequest, detail: "CONNECT is not served", close: true}
 	default:
-		return &fault{outcome: upstream.MethodNotAllowed, detail: "GET, HEAD and POST are served"}
+		return &fault{outcome: upstream.MethodNotAllowed, allow: "GET, HEAD, POST", detail: "GET, HEAD and POST are served"}
 	}
 	switch string(h.Protocol()) {
 	case "HTTP/1.1":

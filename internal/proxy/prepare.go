@@ -20,7 +20,7 @@ func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
 	if r.route, fromPath = p.table.Load().Find(&r.lookup); r.route == nil {
 		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
 	}
-	target, query, err := r.route.Choose(&r.lookup, fromPath, r.query)
+	target, query, err := r.route.Choose(&r.lookup, fromPath, &r.query)
 	switch {
 	case errors.Is(err, route.ErrUnknownSSP):
 		return &fault{outcome: upstream.UnknownSSP, detail: err.Error()}
@@ -28,6 +28,9 @@ func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
 		return &fault{outcome: upstream.BadRequest, detail: err.Error()}
 	}
 	r.target = target
+	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
+		return &fault{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route asks several SSPs at once, and serves " + allow}
+	}
 	if f := p.readBody(ctx, r); f != nil {
 		return f
 	}

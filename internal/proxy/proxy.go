@@ -43,6 +43,7 @@ type Proxy struct {
 	log      *zap.Logger
 	server   *fasthttp.Server
 	inFlight ssp.InFlight
+	process  route.Process
 	budget   *upstream.Budget
 	stats    *stats
 	table    atomic.Pointer[route.Table]
@@ -60,6 +61,7 @@ func New(opts Options, table *route.Table, log *zap.Logger, ready func() bool) *
 	p := &Proxy{opts: opts, log: log, budget: upstream.NewBudget(opts.MaxBufferedBytes), stats: newStats(table), ready: ready}
 	p.table.Store(table)
 	p.inFlight.SetLimit(opts.MaxInFlight)
+	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
 	p.server = p.newServer()
 	return p
 }
@@ -130,6 +132,6 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		p.refuse(ctx, r, f)
 		return
 	}
-	res := r.route.Do(&r.ssp, r.target)
+	res := r.route.Do(&r.ssp, r.target, &p.process)
 	p.answer(ctx, r, &res)
 }

@@ -20,8 +20,8 @@ var control = []byte("ssp")
 // may not, and the query without the control parameter, where that was a
 // choice. fromPath is what Find returned. The query's other bytes stay as they
 // are, in their order. Where something was cut from the middle, the result
-// stands in scratch, which is grown as needed.
-func (r *Route) Choose(l *Lookup, fromPath []byte, scratch []byte) (t *Target, query []byte, err error) {
+// stands in *scratch, which is grown as needed.
+func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
 	if !r.ClientChoice {
 		return nil, l.Query, nil
 	}
@@ -54,7 +54,7 @@ func (r *Route) Choose(l *Lookup, fromPath []byte, scratch []byte) (t *Target, q
 
 // cutControl returns the value of the parameter ssp, nil where there is none,
 // and the query without it.
-func cutControl(query, scratch []byte) (name, without []byte, err error) {
+func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error) {
 	start, end := -1, 0
 	for at := 0; at < len(query); {
 		param, _ := cutParam(query[at:])
@@ -84,5 +84,6 @@ func cutControl(query, scratch []byte) (name, without []byte, err error) {
 	if end == len(query) {
 		return name, query[:start], nil
 	}
-	return name, append(append(scratch[:0], query[:start]...), query[end:]...), nil
+	*scratch = append(append((*scratch)[:0], query[:start]...), query[end:]...)
+	return name, *scratch, nil
 }

@@ -39,10 +39,12 @@ type Target struct {
 
 // Route is one route. It does not change after NewTable.
 type Route struct {
-	Name         string
-	Match        Match
-	Mode         Mode
-	Targets      []Target // at least one
+	Name  string
+	Match Match
+	Mode  Mode
+	// Targets are at least one, no SSP twice. For Split one has a weight, for
+	// ParallelAll one is not Secondary.
+	Targets      []Target
 	ClientChoice bool
 	// NoAdOnError replaces our 5xx and SSPs' answers from 400 on by NoAd.
 	NoAdOnError bool
@@ -52,6 +54,11 @@ type Route struct {
 
 	// Index is the route's place in its table.
 	Index int
+
+	weights int             // sum of the targets', for Split
+	draw    func(n int) int // a random number from 0 to n-1, for Split
+	own     int             // the target whose leg the caller runs, for ParallelAll
+	waits   bool            // no target is secondary, for ParallelAll
 }
 
 // Table is all routes, in order: the first match wins.
@@ -63,6 +70,12 @@ type Table struct {
 func NewTable(routes []*Route) *Table {
 	for i, r := range routes {
 		r.Index = i
+		switch r.Mode {
+		case Split:
+			r.prepareSplit()
+		case ParallelAll:
+			r.prepareParallelAll()
+		}
 	}
 	return &Table{Routes: routes}
 }

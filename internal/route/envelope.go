@@ -1,0 +1,117 @@
+package route
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"adbuffer/internal/httpheader"
+)
+
+// The envelope of parallel-all, around its entries, which commas separate.
+const (
+	envelopeStart = `{"results":[`
+	envelopeEnd   = `]}`
+
+	envelopeOverhead = len(envelopeStart) + len(envelopeEnd)
+)
+
+// entry is one SSP's part in an envelope:
+//
+//	{"ssp":"a","status":200,"ms":12,"content_type":"application/json","body":{…}}
+//	{"ssp":"b","status":204,"ms":9}
+//	{"ssp":"c","error":"deadline","ms":150}
+//	{"ssp":"d","error":"not_waited"}
+//
+// What an SSP sends must not be able to make another's entry, nor keep clients
+// from reading the others.
+type entry struct {
+	ssp     string
+	took    time.Duration
+	untimed bool   // has no ms
+	err     string // "" where there is an answer
+
+	status      int
+	contentType []byte // empty: not said
+	body        []byte
+	form        bodyForm
+}
+
+// bodyForm is how a body stands in an entry.
+type bodyForm uint8
+
+const (
+	noBody bodyForm = iota
+	jsonBody
+	textBody
+	binaryBody
+)
+
+// describe fills in what the answer's header fields and its body say. It keeps
+// slices of both.
+func (e *entry) describe(fields, body []byte) {
+	e.contentType, _ = httpheader.Find(fields, "Content-Type")
+	e.body = body
+	_, encoded := httpheader.Find(fields, "Content-Encoding")
+	switch {
+	case len(body) == 0:
+		e.form = noBody
+	case encoded || !utf8.Valid(body):
+		e.form = binaryBody
+	case isJSONType(e.contentType) && json.Valid(body) && !tooDeep(body):
+		e.form = jsonBody
+	default:
+		e.form = textBody
+	}
+}
+
+// append appends the entry.
+func (e *entry) append(b []byte) []byte {
+	b = append(b, `{"ssp":`...)
+	b = appendString(b, []byte(e.ssp))
+	if e.err != "" {
+		b = append(b, `,"error":`...)
+		b = appendString(b, []byte(e.err))
+	} else {
+		b = append(b, `,"status":`...)
+		b = strconv.AppendInt(b, int64(e.status), 10)
+	}
+	if !e.untimed {
+		b = append(b, `,"ms":`...)
+		b = strconv.AppendInt(b, e.took.Milliseconds(), 10)
+	}
+	if len(e.contentType) > 0 {
+		b = append(b, `,"content_type":`...)
+		b = appendString(b, e.contentType)
+	}
+	switch e.form {
+	case jsonBody:
+		b = append(b, `,"body":`...)
+		b = append(b, e.body...)
+	case textBody:
+		b = append(b, `,"body":`...)
+		b = appendString(b, e.body)
+	case binaryBody:
+		b = append(b, `,"body_base64":"`...)
+		b = base64.StdEncoding.AppendEncode(b, e.body)
+		b = append(b, '"')
+	}
+	return append(b, '}')
+}
+
+// bound is how many bytes the entry takes at most, with a comma.
+func (e *entry) bound() int {
+	const widest = `{"ssp":,"error":,"status":-9223372036854775808,"ms":-9223372036854775808,"content_type":,"body_base64":""},`
+	n := len(widest) + stringLen([]byte(e.ssp)) + stringLen([]byte(e.err)) + stringLen(e.contentType)
+	switch e.form {
+	case jsonBody:
+		n += len(e.body)
+	case textBody:
+		n += stringLen(e.body)
+	case binaryBody:
+		n += base64.StdEncoding.EncodedLen(len(e.body))
+	}
+	return n
+}

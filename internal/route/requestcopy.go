@@ -1,0 +1,64 @@
+package route
+
+import (
+	"fmt"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// requestCopy is memory for a request whose legs may outlive it; reused.
+type requestCopy struct {
+	fields   httpheader.RequestFields
+	identity httpheader.Identity
+	memory   []byte // the head's block, the query and the body
+	held     int64  // bytes of the budget
+}
+
+// maxKeptBytes is the largest memory that is kept for the next request.
+const maxKeptBytes = 64 << 10
+
+// take makes r, and all that it points to, a copy in c. It fails where that
+// does not fit into the budget.
+func (c *requestCopy) take(r *ssp.Request) *upstream.Error {
+	n := int64(r.Fields.Size() + len(r.Query) + len(r.Body))
+	if r.Budget != nil {
+		if !r.Budget.Reserve(n) {
+			return noRoom("the request's copy for its legs", n, r.Budget)
+		}
+		c.held = n
+	}
+	if int64(cap(c.memory)) < n {
+		c.memory = make([]byte, 0, n)
+	}
+	m := c.fields.CopyFrom(r.Fields, c.memory[:0])
+	query := len(m)
+	m = append(m, r.Query...)
+	body := len(m)
+	m = append(m, r.Body...)
+	c.identity.CopyFrom(r.Identity, &c.fields)
+	c.memory = m
+	r.Fields, r.Identity, r.Query, r.Body = &c.fields, &c.identity, m[query:body:body], m[body:]
+	return nil
+}
+
+// release forgets the copy, and gives its bytes back to the budget.
+func (c *requestCopy) release(b *upstream.Budget) {
+	if c.held > 0 {
+		b.Release(c.held)
+		c.held = 0
+	}
+	c.fields.Reset()
+	c.identity.Reset()
+	if cap(c.memory) > maxKeptBytes {
+		c.memory = nil
+	}
+}
+
+func noRoom(what string, n int64, b *upstream.Budget) *upstream.Error {
+	return &upstream.Error{
+		Outcome: upstream.Overloaded, Progress: upstream.NotSent,
+		Detail: fmt.Sprintf("%s needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", what, n, b.Used(), b.Limit()),
+	}
+}
