@@ -13,9 +13,9 @@ import "sync"
 // A record is a header of five bytes (type, version, length) and length bytes.
 // RFC 8446, section 5.1; the same in TLS 1.2.
 type records struct {
-	buf   []byte // from recordBuffers while there is something in it, else nil
-	r, w  int    // buf[r:w] has been read from the socket and not been handed over
-	left  int    // bytes of the record in hand that have not been handed over
+	buf   *[]byte // from recordBuffers while there is something in it, else nil
+	r, w  int     // buf[r:w] has been read from the socket and not been handed over
+	left  int     // bytes of the record in hand that have not been handed over
 	head  [recordHeader]byte
 	nhead int // bytes of the next record's header that have been handed over
 }
@@ -38,16 +38,16 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 			recordBuffers.Put(b)
 			return 0, err
 		}
-		r.buf, r.r, r.w = *b, 0, n
+		r.buf, r.r, r.w = b, 0, n
 	}
-	n := 0
+	buf, n := *r.buf, 0
 	for n < len(p) && r.r < r.w {
 		if r.left == 0 && n > 0 && r.nhead == 0 {
 			break // the record ends here
 		}
 		if r.left == 0 { // within a header
-			r.head[r.nhead] = r.buf[r.r]
-			p[n] = r.buf[r.r]
+			r.head[r.nhead] = buf[r.r]
+			p[n] = buf[r.r]
 			r.nhead++
 			r.r++
 			n++
@@ -59,7 +59,7 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 			}
 			continue
 		}
-		m := copy(p[n:], r.buf[r.r:min(r.w, r.r+r.left)])
+		m := copy(p[n:], buf[r.r:min(r.w, r.r+r.left)])
 		r.r += m
 		r.left -= m
 		n += m
@@ -75,9 +75,8 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 func (r *records) between() bool { return r.r == r.w && r.left == 0 && r.nhead == 0 }
 
 func (r *records) release() {
-	b := r.buf
+	recordBuffers.Put(r.buf)
 	r.buf, r.r, r.w = nil, 0, 0
-	recordBuffers.Put(&b)
 }
 
 // Records makes c hand over what it reads record by record, for a TLS
