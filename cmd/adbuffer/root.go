@@ -22,7 +22,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newVersion(stdout))
 	return root
 }
 

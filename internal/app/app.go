@@ -29,6 +29,7 @@ type App struct {
 	registry *prometheus.Registry
 	ssps     []*ssp.SSP
 	pools    []*pool.Pool
+	dialers  []*dialer
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	state    atomic.Int32
@@ -187,4 +188,7 @@ func (a *App) closePools(ctx context.Context) {
 		wg.Go(func() { p.Close(ctx) })
 	}
 	wg.Wait()
+	for _, d := range a.dialers {
+		d.dial.Close()
+	}
 }

@@ -22,12 +22,12 @@ import (
 func (a *App) build() error {
 	byName := make(map[string]*ssp.SSP)
 	for i := range a.cfg.SSPs {
-		s, err := newSSP(&a.cfg.SSPs[i], a.log)
+		s, d, err := newSSP(&a.cfg.SSPs[i], a.log)
 		if err != nil {
 			a.Close()
 			return fmt.Errorf("ssps[%d] (%s): %w", i, a.cfg.SSPs[i].Name, err)
 		}
-		a.ssps, a.pools = append(a.ssps, s), append(a.pools, s.Pool())
+		a.ssps, a.pools, a.dialers = append(a.ssps, s), append(a.pools, s.Pool()), append(a.dialers, d)
 		byName[s.Name()] = s
 	}
 	table := newTable(a.cfg.Routes, byName)
@@ -38,6 +38,7 @@ func (a *App) build() error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		pool.NewCollector(func() []*pool.Pool { return a.pools }),
 		ssp.NewCollector(func() []*ssp.SSP { return a.ssps }),
+		connCollector{func() []*dialer { return a.dialers }},
 		a.proxy,
 		newInfo(a.cfg, a.started),
 	} {
@@ -49,14 +50,14 @@ func (a *App) build() error {
 }
 
 // newSSP joins a pool to the protocols that its connections may speak.
-func newSSP(c *config.SSP, log *zap.Logger) (*ssp.SSP, error) {
+func newSSP(c *config.SSP, log *zap.Logger) (*ssp.SSP, *dialer, error) {
 	endpoints, err := dial.ParseEndpoints(c.Endpoints)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d, err := newDialer(c, endpoints, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := pool.New(poolOptions(c, endpoints.Scheme), d)
 	return ssp.New(ssp.Options{
@@ -67,7 +68,7 @@ func newSSP(c *config.SSP, log *zap.Logger) (*ssp.SSP, error) {
 		RequestTimeout: c.Timeouts.Request, MaxInFlight: c.MaxInFlight,
 		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], NoBidBody: noBidBodies[c.NoBidBody],
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
-	}, p), nil
+	}, p), d, nil
 }
 
 func poolOptions(c *config.SSP, scheme string) pool.Options {

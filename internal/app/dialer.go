@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"net"
-	"net/netip"
-	"strconv"
 	"sync"
 
 	"go.uber.org/zap"
@@ -19,15 +17,16 @@ import (
 
 // dialer joins dialling to the protocols: the pool knows neither.
 type dialer struct {
-	dial   *dial.Dialer
-	scheme string
-	http1  *http1.Options
-	http2  http2.Options
+	ssp   string
+	dial  *dial.Dialer
+	http1 *http1.Options
+	http2 http2.Options
+
+	endpoints dial.Endpoints
 
 	mu    sync.Mutex // guards the fields below
 	found []dial.Addr
-	addrs []pool.Address
-	back  map[pool.Address]dial.Addr
+	addrs []pool.Address // found, as the pool knows them
 }
 
 func newDialer(c *config.SSP, endpoints dial.Endpoints, log *zap.Logger) (*dialer, error) {
@@ -44,9 +43,10 @@ func newDialer(c *config.SSP, endpoints dial.Endpoints, log *zap.Logger) (*diale
 		return nil, err
 	}
 	return &dialer{
-		dial: d, scheme: endpoints.Scheme,
+		ssp: c.Name, dial: d, endpoints: endpoints,
 		http1: &http1.Options{
 			MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes, Linger: c.Pool.Linger,
+			Depth: c.Pool.PipelineDepth, HeadWait: newHeadWait(),
 		},
 		http2: http2.Options{
 			MaxStreams: c.Pool.MaxStreamsPerConn, MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes,
@@ -66,34 +66,15 @@ func (d *dialer) Addresses(ctx context.Context) ([]pool.Address, error) {
 		return d.addrs, nil
 	}
 	d.found, d.addrs = found, make([]pool.Address, len(found))
-	d.back = make(map[pool.Address]dial.Addr, len(found))
 	for i, a := range found {
-		d.addrs[i] = pool.Address{Host: d.authority(a), AddrPort: a.AddrPort}
-		d.back[d.addrs[i]] = a
+		d.addrs[i] = pool.Address{Host: d.endpoints.Authority(a), AddrPort: a.AddrPort}
 	}
 	return d.addrs, nil
 }
 
-// authority is what Host says: without the port that the scheme stands for.
-func (d *dialer) authority(a dial.Addr) string {
-	port := a.AddrPort.Port()
-	if d.scheme == "http" && port == 80 || d.scheme == "https" && port == 443 {
-		if ip, err := netip.ParseAddr(a.Host); err == nil && ip.Is6() {
-			return "[" + a.Host + "]"
-		}
-		return a.Host
-	}
-	return net.JoinHostPort(a.Host, strconv.Itoa(int(port)))
-}
-
 // Dial implements pool.Dialer.
 func (d *dialer) Dial(ctx context.Context, addr pool.Address, offerHTTP2 bool, owner upstream.Owner) (pool.Dialed, error) {
-	d.mu.Lock()
-	at, ok := d.back[addr]
-	d.mu.Unlock()
-	if !ok { // looked up anew since: the name is gone, but the address is as good as it was
-		at = dial.Addr{Host: hostOf(addr.Host), AddrPort: addr.AddrPort}
-	}
+	at := dial.Addr{Host: hostOf(addr.Host), AddrPort: addr.AddrPort}
 	r, err := d.dial.Dial(ctx, at, offerHTTP2)
 	took := pool.Dialed{TCP: r.TCP, TLS: r.TLS}
 	if err != nil {
@@ -108,13 +89,14 @@ func (d *dialer) Dial(ctx context.Context, addr pool.Address, offerHTTP2 bool, o
 		}
 		took.Conn = c
 	case upstream.HTTP1Pipelined:
-		took.Conn = http1.New(r.Conn, r.Socket, owner, d.http1) // PIPELINED
+		took.Conn = http1.NewPipelined(r.Conn, r.Socket, owner, d.http1)
 	default:
 		took.Conn = http1.New(r.Conn, r.Socket, owner, d.http1)
 	}
 	return took, nil
 }
 
+// hostOf takes the port and IPv6's brackets off an authority.
 func hostOf(authority string) string {
 	if h, _, err := net.SplitHostPort(authority); err == nil {
 		return h
