@@ -73,6 +73,8 @@ var noBidDocuments = map[Kind]*document{
 	Raw:     {contentType: typeBinary},
 }
 
+const padField = "x-pad" // carries the filler of an oversized head
+
 // headerField is a field ready for both protocols.
 type headerField struct {
 	name, lower string
@@ -190,7 +192,7 @@ func (r *reply) writeFields(w fieldWriter, p *plan, f *fate, q *ids) {
 	}
 	if f.fault == faultOversizedHead {
 		for left := p.Faults.OversizedHead.Bytes; left > 0; left -= 1000 {
-			w.field("X-Pad", "x-pad", filler[:min(left, 1000)])
+			w.field("X-Pad", padField, filler[:min(left, 1000)])
 		}
 	}
 }

@@ -16,6 +16,7 @@ const (
 	// lingerTimeout is how long a connection that we end still reads, so that
 	// what it has sent last is not lost to a TCP RST.
 	lingerTimeout = time.Second
+	lingerBytes   = 1 << 20 // and how much it reads in it
 )
 
 // errIdle ends a connection that has been idle for IdleTimeout.
@@ -235,6 +236,10 @@ func (c *conn) finish() {
 	}
 	_ = c.tcp.CloseWrite()
 }
+
+// linger reads on behind finish, from r, which reads from c. It throws away
+// what comes.
+func (c *conn) linger(r io.Reader) { _, _ = io.CopyN(io.Discard, r, lingerBytes) }
 
 // reset ends the connection with a TCP RST.
 func (c *conn) reset() {

@@ -23,7 +23,7 @@ type Counters struct {
 	BadRequests    uint64 `json:"bad_requests"`
 	LastBadRequest string `json:"last_bad_request"`
 
-	ByStatus map[int]uint64    `json:"by_status"` // answers by status, without 103
+	ByStatus map[int]uint64    `json:"by_status"` // of Answered, by status
 	Faults   map[string]uint64 `json:"faults"`    // faults done, by their key in Faults
 
 	ResetsSeen       uint64 `json:"resets_seen"`        // RST_STREAM from the peer

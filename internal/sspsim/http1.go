@@ -77,12 +77,9 @@ func (h *http1Conn) serve() {
 	}
 	if h.flush() && !h.closing.Load() {
 		h.finish()
-		h.drain()
+		h.linger(h.conn)
 	}
 }
-
-// drain reads and throws away until the peer closes, or in finish's time.
-func (h *http1Conn) drain() { _, _ = io.Copy(io.Discard, h.conn) }
 
 // next reads one request whole.
 func (h *http1Conn) next() error {
@@ -135,7 +132,7 @@ func (h *http1Conn) answer() bool {
 	switch f.fault {
 	case faultStall:
 		h.flush()
-		h.drain()
+		_, _ = io.Copy(io.Discard, h.conn) // until the peer closes
 		return false
 	case faultReset:
 		h.flush()

@@ -174,7 +174,7 @@ func (h *http2Conn) survive(err error) bool {
 		return false
 	}
 	h.leave()
-	_, _ = io.Copy(io.Discard, h.br) // until the peer closes, or for finish's time
+	h.linger(h.br)
 	return false
 }
 

@@ -211,7 +211,8 @@ func (h *http2Conn) openBlock(status string) {
 }
 
 func (h *http2Conn) field(_, lower string, value []byte) {
-	_ = h.encoder.WriteField(hpack.HeaderField{Name: lower, Value: string(value)})
+	// Padding that HPACK may index would be next to nothing on the wire.
+	_ = h.encoder.WriteField(hpack.HeaderField{Name: lower, Value: string(value), Sensitive: lower == padField})
 }
 
 func (h *http2Conn) writeBlock(id uint32, endStream bool) {

@@ -190,8 +190,8 @@ func TestHTTP2PeerThatDoesNotReadIsNotReadEither(t *testing.T) {
 			_ = h.c.SetWriteDeadline(time.Now().Add(time.Second))
 			_, err = h.c.Write(pings.Bytes())
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("busy %v: 256 MiB of pings: %v, want them to be held back", busy, err)
+		if held := errors.Is(err, os.ErrDeadlineExceeded); !held && (!busy || err == nil) {
+			t.Errorf("busy %v: 256 MiB of pings: %v, want them held back or, if busy, the connection cut", busy, err)
 		}
 		h.c.Close()
 		s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })

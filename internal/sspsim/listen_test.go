@@ -180,7 +180,7 @@ func TestSetRacesWithTraffic(t *testing.T) {
 		}
 	}()
 	c := dial(t, s)
-	for range 500 {
+	for range 100 {
 		c.wantOpen()
 	}
 	cancel()

@@ -1,0 +1,45 @@
+package sspsim
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
+	_, order := keys(reflect.ValueOf(Faults{}))
+	order = order[3:] // behind refuse, black_hole and hang, which are of connections
+	if len(order) != int(faultMalformed) {
+		t.Fatalf("%d faults of requests have a field, %d a name", len(order), faultMalformed)
+	}
+	for i, key := range order {
+		if got := faultNames[i+1]; got != key {
+			t.Errorf("fault %d is %q, its field %q", i+1, got, key)
+		}
+	}
+	f := fullBehaviour().Faults
+	f.Reset, f.Drip.Chance, f.Stall, f.CutHead, f.CutBody = Every(2), Always, Chance{}, Chance{}, Chance{}
+	f.Status.Chance, f.RefuseStream = Chance{}, Chance{}
+	p := newPlan(Behaviour{Faults: f})
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 10 {
+		want := faultDrip
+		if i%2 == 1 {
+			want = faultReset
+		}
+		if got := p.draw(r, false).fault; got != want {
+			t.Errorf("request %d: %s, want %s", i, faultNames[got], faultNames[want])
+		}
+	}
+}
+
+func TestBehaviourSharesNoMemoryWithTheCaller(t *testing.T) {
+	b := Behaviour{Answer: Answer{Headers: []Field{{"A", "1"}}}, Faults: Faults{Malformed: Malformed{Kinds: []Malformation{ObsFold}}}}
+	s := startWith(t, b)
+	b.Answer.Headers[0].Name = "B"
+	got := s.Behaviour()
+	got.Answer.Headers[0].Name, got.Faults.Malformed.Kinds[0] = "C", BareLF
+	if again := s.Behaviour(); again.Answer.Headers[0].Name != "A" || again.Faults.Malformed.Kinds[0] != ObsFold {
+		t.Errorf("behaviour became %+v", again)
+	}
+}

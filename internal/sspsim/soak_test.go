@@ -1,0 +1,92 @@
+package sspsim
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// everythingFails lets each fault hit a few requests in a hundred.
+func everythingFails() Behaviour {
+	few := Share(0.02)
+	return Behaviour{
+		Latency: Lognormal(500*time.Microsecond, 5*time.Millisecond),
+		Answer: Answer{NoBid: Share(0.2), Echo: true, Size: Size{P50: 1000, P95: 20_000, Max: 50_000}, HTTP10: few, ReadToEOF: few,
+			Chunked: Share(0.2), Trailers: few, Interim: few, Cookies: few},
+		Connections: Connections{MaxRequests: 50, IdleTimeout: 50 * time.Millisecond, MaxStreams: 20, HTTP1Only: Share(0.3)},
+		Faults: Faults{Hang: few, Stall: few, Reset: few, CutHead: few, CutBody: few, RefuseStream: few,
+			ResetStream: ResetStream{Chance: few, AfterHead: true}, GoAway: GoAway{Chance: few, Exclude: true}, Status: Status{Chance: few},
+			Drip: Drip{Chance: few, Bytes: 500, Pause: 100 * time.Microsecond}, Unsolicited: Unsolicited{Chance: few}, Leftover: few,
+			OversizedHead: Oversized{Chance: few}, OversizedBody: Oversized{Chance: few, Bytes: 200_000}, Malformed: Malformed{Chance: few}},
+	}
+}
+
+// TestNoAnswerHoldsTheIDOfAnotherRequest sends much through all faults at once.
+// The client is net/http; what it makes of the faults is its own affair, but
+// the simulator must neither mix up requests nor lose count of them.
+func TestNoAnswerHoldsTheIDOfAnotherRequest(t *testing.T) {
+	for _, protocol := range []Protocol{HTTP1, TLSAuto, H2C} {
+		b := everythingFails()
+		if protocol != H2C {
+			// net/http can take them for the answer to a request that it has just
+			// sent, and then gives every caller the answer of the one before.
+			b.Faults.Leftover, b.Faults.Unsolicited = Chance{}, Unsolicited{}
+		}
+		s := start(t, Options{Protocol: protocol, Seed: 4, Behaviour: b})
+		var client *http.Client
+		if protocol == H2C {
+			client = netHTTPClient(t, s)
+		} else {
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.CertPool()}, MaxIdleConnsPerHost: 50}
+			if err := http2.ConfigureTransport(tr); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(tr.CloseIdleConnections)
+			client = &http.Client{Transport: tr}
+		}
+		client.Timeout = 300 * time.Millisecond
+		var mu sync.Mutex
+		good := 0
+		var wg sync.WaitGroup
+		for w := range 20 {
+			wg.Go(func() {
+				for i := range 25 {
+					id := fmt.Sprintf("w%d-%d", w, i)
+					resp, err := client.Post(s.URL()+"?cb="+id, "application/json", strings.NewReader(`{"id":"`+id+`"}`))
+					if err != nil {
+						continue
+					}
+					body, err := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if err != nil || string(body) == Poison {
+						continue
+					}
+					if resp.StatusCode == 200 && !strings.HasPrefix(string(body), `{"id":"`+id+`"`) || resp.Header.Get("X-Echo-Cb") != id {
+						t.Errorf("%s: answer of %q, %.80q", id, resp.Header.Get("X-Echo-Cb"), body)
+					}
+					mu.Lock()
+					good++
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		client.CloseIdleConnections()
+		s.CloseConnections()
+		s.await(t, "the end", func(c Counters) bool { return c.InFlight == 0 && c.OpenConnections == 0 })
+		n := s.Counters()
+		if good < 50 || n.Answered < uint64(good) || n.Answered > n.Requests || n.BadRequests != 0 {
+			t.Errorf("%s: %d good answers, counters %+v", protocol, good, n)
+		}
+	}
+}
+
+func init() { log.SetOutput(io.Discard) } // net/http logs the answers that nobody asked for
