@@ -189,21 +189,19 @@ func (c *conn) end(p *plan, f *fate) {
 	}
 }
 
-// pause waits for d, and less if stop closes or the SSP does; stop may be nil.
-// It uses the connection's one timer, so only the reader calls it.
-func (c *conn) pause(d time.Duration, stop <-chan struct{}) bool {
-	if d <= 0 {
-		return true
-	}
+// pause waits for d; false if the SSP closed first. It uses the connection's
+// one timer, so only the reader calls it.
+func (c *conn) pause(d time.Duration) bool {
 	if c.timer == nil {
 		c.timer = time.NewTimer(d)
 	} else {
 		c.timer.Reset(d)
 	}
-	return c.ssp.waitFor(c.timer, stop)
+	return c.ssp.waitFor(c.timer, nil)
 }
 
-// waitFor waits for t to fire; false if stop or the SSP closed first.
+// waitFor waits for t to fire; false if stop, which may be nil, or the SSP
+// closed first.
 func (s *SSP) waitFor(t *time.Timer, stop <-chan struct{}) bool {
 	select {
 	case <-t.C:

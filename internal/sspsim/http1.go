@@ -119,7 +119,7 @@ func (h *http1Conn) answer() bool {
 		if p.Connections.PipelineOverlap {
 			f.delay -= time.Since(h.readAt)
 		}
-		if f.delay > 0 && (!h.flush() || !h.pause(f.delay, nil)) {
+		if f.delay > 0 && (!h.flush() || !h.pause(f.delay)) {
 			return false
 		}
 	}

@@ -163,7 +163,7 @@ func (h *http1Conn) writeBody(p *plan, f *fate, r *reply, how framing) bool {
 		if (drip || len(h.out) >= flushAt) && !h.flush() {
 			return false
 		}
-		if drip && r.body.len() > 0 && !h.pause(p.Faults.Drip.Pause, nil) {
+		if drip && r.body.len() > 0 && !h.pause(p.Faults.Drip.Pause) {
 			return false
 		}
 	}

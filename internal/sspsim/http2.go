@@ -183,14 +183,13 @@ func (h *http2Conn) take(frame http2.Frame) error {
 	if h.closing.Load() {
 		return nil
 	}
-	settings, isSettings := frame.(*http2.SettingsFrame)
-	if !h.settled && !isSettings {
+	if _, ok := frame.(*http2.SettingsFrame); !ok && !h.settled {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	switch f := frame.(type) {
 	case *http2.SettingsFrame:
 		h.settled = true
-		return h.takeSettings(settings)
+		return h.takeSettings(f)
 	case *http2.MetaHeadersFrame:
 		return h.takeHeaders(f)
 	case *http2.DataFrame:
