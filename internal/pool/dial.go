@@ -26,7 +26,7 @@ func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 	case upstream.HTTP2:
 		return true
 	case upstream.Unknown:
-		return !p.demotion.on(now) && len(p.shared)-p.aging+p.offering < p.sharedCapLocked()
+		return !p.demotion.on(now) && p.stayingLocked()+p.offering < p.sharedCapLocked()
 	default:
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -455,4 +456,30 @@ func lend(t testing.TB, p *Pool) *request {
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+func pass5()  { time.Sleep(5 * time.Millisecond) }
+func pass20() { time.Sleep(20 * time.Millisecond) }
+
+// finish uses the places that requests were lent, and those that this gets the
+// others, until all have ended, and fails those that got none.
+func finish(all []*request) {
+	for len(all) > 0 {
+		synctest.Wait()
+		n := len(all)
+		all = slices.DeleteFunc(all, func(r *request) bool {
+			if !r.ended() {
+				return false
+			}
+			if r.err != nil {
+				r.t.Errorf("a request got %v", r.err)
+				return true
+			}
+			r.do()
+			return true
+		})
+		if n == len(all) {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }

@@ -25,18 +25,32 @@ func (p *Pool) growLocked(now time.Time) {
 // being dialled, is of use.
 func (p *Pool) wantsConnLocked() bool {
 	tooFew := len(p.members)-p.draining+p.dialing < min(p.opts.MinIdle, p.capLocked())
-	switch p.protocol {
+	switch p.nextLocked() {
 	case upstream.Unknown: // whatever is wanted, one dial tells how to go on
 		return p.dialing == 0 && (tooFew || p.queue.n > 0)
 	case upstream.HTTP1:
 		return tooFew || p.queue.n > p.comingLocked()
 	default:
-		if len(p.shared)-p.aging+p.dialing >= p.sharedCapLocked() {
+		if p.stayingLocked()+p.dialing >= p.sharedCapLocked() {
 			return false
 		}
 		return tooFew || p.queue.n > p.comingLocked() || p.dialing == 0 && p.wantsSharedLocked()
 	}
 }
+
+// nextLocked is what the next connection will speak, as far as can be known:
+// what the last one negotiated. A peer that speaks now this, now that gets
+// HTTP/1 connections once it has max_http2_conns of the others.
+func (p *Pool) nextLocked() upstream.Protocol {
+	if p.protocol == upstream.HTTP2 && len(p.members)-p.draining > len(p.shared) && p.stayingLocked() >= p.sharedCapLocked() {
+		return upstream.HTTP1
+	}
+	return p.protocol
+}
+
+// stayingLocked is how many multiplexed connections lend, without those that go
+// once another has come.
+func (p *Pool) stayingLocked() int { return len(p.shared) - p.aging }
 
 // comingLocked is how many places the dials under way will likely bring.
 // Nothing is expected of a dial to an address that failed last time, so that
@@ -61,27 +75,27 @@ func (p *Pool) coverLocked() int {
 // roomLocked is how many connections there may be beyond those that are open.
 func (p *Pool) roomLocked() int {
 	room := p.opts.MaxConns - len(p.members)
-	if p.protocol == upstream.HTTP2 {
+	if p.nextLocked() == upstream.HTTP2 {
 		room = min(room, p.sharedCapLocked()-len(p.shared))
 	}
 	return max(0, room)
 }
 
-// perConnLocked is how many places one connection of the protocol last
-// negotiated has: what the last of them had, and before there was one, what the
-// settings allow. 1 while the protocol is unknown.
+// perConnLocked is how many places the next connection will have: as many as the
+// last of its kind had, and before there was one, what the settings allow. 1
+// while the protocol is unknown.
 func (p *Pool) perConnLocked() int {
-	n := p.opts.placesPerConn(p.protocol)
+	n := p.opts.placesPerConn(p.nextLocked())
 	if p.seenPlaces > 0 {
 		n = min(n, p.seenPlaces)
 	}
 	return n
 }
 
-// capLocked is how many connections of the protocol last negotiated there may
+// capLocked is how many connections of the kind that is being opened there may
 // be.
 func (p *Pool) capLocked() int {
-	if p.protocol == upstream.HTTP2 {
+	if p.nextLocked() == upstream.HTTP2 {
 		return p.sharedCapLocked()
 	}
 	return p.opts.MaxConns

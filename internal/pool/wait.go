@@ -229,7 +229,7 @@ type crowd struct {
 func (p *Pool) crowdLocked() crowd {
 	c := crowd{
 		inUse: p.inUse, places: p.possibleLocked(), conns: len(p.members) + p.dialing, maxConns: p.capLocked(),
-		pending: p.queue.beyond, maxPending: p.opts.MaxPending, http2: p.protocol == upstream.HTTP2,
+		pending: p.queue.beyond, maxPending: p.opts.MaxPending, http2: p.nextLocked() == upstream.HTTP2,
 	}
 	if p.heldBack {
 		c.cause = p.lastDial

@@ -1,0 +1,215 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(c dialCall) reply { return reply{after: time.Duration(c.n+1) * 10 * msec} })
+		p := start(t, s, func(o *Options) { o.MinIdle = 3 })
+		if p.Ready() {
+			t.Error("ready before any connection is open")
+		}
+		began := time.Now()
+		if err := p.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 30*msec || s.openCount() != 3 {
+			t.Errorf("Warm returned after %v with %d connections, want 30ms and 3", took, s.openCount())
+		}
+		if !p.Ready() {
+			t.Error("not ready")
+		}
+	})
+}
+
+func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		if err := p.Warm(t.Context()); err != nil || !p.Ready() || s.dialCount() != 0 {
+			t.Errorf("%v, ready %v, %d dials", err, p.Ready(), s.dialCount())
+		}
+	})
+}
+
+func TestWarmGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(0)
+		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
+		defer cancel()
+		if err := p.Warm(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if n := s.dialCount(); n > 9 {
+			t.Errorf("%d dials in 10 s to a peer that refuses, want few", n)
+		}
+		s.set(nil)
+		pass(7 * sec)
+		if !p.Ready() {
+			t.Error("the pool does not warm up later")
+		}
+	})
+}
+
+func TestCloseLetsWhatIsInFlightFinish(t *testing.T) {
+	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "multiplexed": upstream.HTTP2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol, places: 1} })
+				s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
+				p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 })
+				a, b := ask(t, p, sec), ask(t, p, sec)
+				pass(20 * msec)
+				done := make(chan error, 2)
+				go func() { done <- a.do() }()
+				go func() { done <- b.do() }()
+				waits := ask(t, p, sec)
+				synctest.Wait()
+				began := time.Now()
+				cut := p.Close(t.Context())
+				if took := time.Since(began); cut != 0 || took != 200*msec {
+					t.Errorf("Close cut %d after %v, want none after 200ms", cut, took)
+				}
+				for range 2 {
+					if err := <-done; err != nil {
+						t.Errorf("an exchange under way got %v", err)
+					}
+				}
+				synctest.Wait()
+				waits.wantErr(upstream.Draining, 0)
+				late := ask(t, p, sec)
+				synctest.Wait()
+				late.wantErr(upstream.Draining, 0)
+				if s.openCount() != 0 || s.dialCount() != 2 {
+					t.Errorf("%d connections open, %d dials", s.openCount(), s.dialCount())
+				}
+				if n := p.closedFor(upstream.ClosedDrain); n != 2 {
+					t.Errorf("%d connections closed as drained, want 2", n)
+				}
+				if p.Close(t.Context()) != 0 { // closing again is harmless
+					t.Error("the second Close cut something")
+				}
+			})
+		})
+	}
+}
+
+func TestCloseCutsWhatIsLeftWhenItsTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.do = func(c *fakeConn, _ *upstream.Exchange) error {
+			for c.CloseReason() == upstream.NotClosed {
+				time.Sleep(msec)
+			}
+			return errFakeLost
+		}
+		p := start(t, s, nil)
+		fails := make(chan error, 3)
+		for range 3 {
+			r := ask(t, p, sec)
+			pass(20 * msec)
+			go func() { fails <- r.do() }()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*msec)
+		defer cancel()
+		began := time.Now()
+		if cut := p.Close(ctx); cut != 3 || time.Since(began) != 50*msec {
+			t.Errorf("Close cut %d after %v, want 3 after 50ms", cut, time.Since(began))
+		}
+		for range 3 {
+			if err := <-fails; upstream.AsError(err).Outcome != upstream.ConnLost {
+				t.Errorf("an exchange that was cut got %v", err)
+			}
+		}
+		wantConsistent(t, p, s)
+		if n := p.Snapshot().PlacesInUse; n != 0 {
+			t.Errorf("%d places in use", n)
+		}
+	})
+}
+
+func TestCloseCallsOffDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: 700 * msec} })
+		p := start(t, s, func(o *Options) { o.MinIdle = 2 })
+		r := ask(t, p, sec)
+		synctest.Wait()
+		began := time.Now()
+		p.Close(t.Context())
+		if took := time.Since(began); took != 0 {
+			t.Errorf("Close took %v", took)
+		}
+		synctest.Wait()
+		r.wantErr(upstream.Draining, 0)
+		for kind := range p.stats.failed {
+			if n := p.stats.failed[kind].Load(); n != 0 {
+				t.Errorf("%d dials counted as failed (%s) that were called off", n, dialErrorNames[kind])
+			}
+		}
+		if err := p.Warm(t.Context()); upstream.AsError(err).Outcome != upstream.Draining {
+			t.Errorf("Warm after Close says %v", err)
+		}
+	})
+}
+
+func TestDialThatComesThroughDuringCloseIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		through := make(chan struct{})
+		s.set(func(dialCall) reply { <-through; return reply{} })
+		p := start(t, s, nil)
+		r := ask(t, p, sec)
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() { p.Close(t.Context()); close(closed) }()
+		synctest.Wait()
+		r.wantErr(upstream.Draining, 0)
+		// The dialer did not hear of it in time.
+		s.mu.Lock()
+		s.script = nil
+		s.mu.Unlock()
+		close(through)
+		<-closed
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+	})
+}
+
+func TestSlowClosesCountTowardsMaxConnsAndAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests, o.PendingTimeout = 1, 1, sec })
+		r := lend(t, p)
+		r.conn().slowClose = 100 * msec
+		r.do()
+		next := ask(t, p, sec)
+		pass(50 * msec)
+		next.wantWaits()
+		if n := s.dialCount(); n != 1 {
+			t.Errorf("%d dials while the connection is still being closed", n)
+		}
+		pass(60 * msec)
+		next.wantConn(1, 110*msec)
+		s.conn(1).slowClose = 100 * msec
+		next.do()
+		p.Close(t.Context())
+		if n := s.openCount(); n != 0 {
+			t.Errorf("Close returned with %d connections open", n)
+		}
+	})
+}

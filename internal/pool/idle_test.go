@@ -1,0 +1,292 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// fill opens n connections and leaves them idle.
+func fill(t testing.TB, p *Pool, n int) {
+	t.Helper()
+	var all []*request
+	for range n {
+		all = append(all, ask(t, p, sec))
+	}
+	pass(100 * msec)
+	for _, r := range all {
+		if !r.ended() || r.err != nil {
+			t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
+		}
+		r.do()
+	}
+	synctest.Wait()
+}
+
+func (p *Pool) closedFor(r upstream.CloseReason) int { return int(p.stats.closedBy[r].Load()) }
+
+func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.IdleTimeout = 10 * sec })
+		fill(t, p, 3)
+		pass(9 * sec)
+		lend(t, p).do() // one of them is used again
+		pass(2 * sec)
+		if n := s.openCount(); n != 1 {
+			t.Errorf("%d connections are open, want the one that was used", n)
+		}
+		pass(10 * sec)
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections are open, want none", n)
+		}
+		if n := p.closedFor(upstream.ClosedIdle); n != 3 {
+			t.Errorf("%d connections closed as idle, want 3", n)
+		}
+	})
+}
+
+func TestExpiredConnectionIsNotLentHoweverLateTheJanitor(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"idle_timeout": func(o *Options) { o.IdleTimeout = 200 * msec },
+		"max_age":      func(o *Options) { o.MaxAge = 200 * msec },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				p := start(t, s, change)
+				lend(t, p).do()
+				pass(300 * msec) // the janitor comes at 1 s
+				if n := s.openCount(); n != 1 {
+					t.Fatalf("%d connections are open, want 1: the test wants to come before the janitor", n)
+				}
+				r := lend(t, p)
+				if r.conn().n != 1 {
+					t.Error("the expired connection was lent")
+				}
+				r.do()
+			})
+		})
+	}
+}
+
+func TestOldConnectionIsNotHandedOnToThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxAge = 1, sec })
+		held := lend(t, p)
+		pass(1200 * msec)
+		r := ask(t, p, sec)
+		synctest.Wait()
+		held.do()
+		pass(20 * msec)
+		r.wantConn(1, 10*msec)
+		r.do()
+		if n := p.closedFor(upstream.ClosedMaxAge); n != 1 {
+			t.Errorf("%d connections closed for max_age, want 1", n)
+		}
+	})
+}
+
+func TestMaxAgeIsSpreadByATenth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) {
+			o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxAge, o.IdleTimeout = 200, 200, 200, 100*sec, 0
+		})
+		fill(t, p, 200)
+		pass(89 * sec)
+		if n := s.openCount(); n != 200 {
+			t.Errorf("%d connections are open at 89 s, want 200", n)
+		}
+		pass(11 * sec)
+		if n := s.openCount(); n < 60 || n > 140 {
+			t.Errorf("%d of 200 connections are open at 100 s, want about half", n)
+		}
+		pass(11 * sec)
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections are open at 111 s, want none", n)
+		}
+		if n := p.closedFor(upstream.ClosedMaxAge); n != 200 {
+			t.Errorf("%d connections closed for max_age, want 200", n)
+		}
+	})
+}
+
+func TestConnectionCarriesMaxRequestsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxRequests = 3 })
+		for range 10 {
+			lend(t, p).do()
+		}
+		synctest.Wait()
+		var carried []int
+		for _, c := range s.conns {
+			carried = append(carried, c.done)
+		}
+		if len(carried) != 4 || carried[0] != 3 || carried[1] != 3 || carried[2] != 3 || carried[3] != 1 {
+			t.Errorf("connections carried %v requests, want 3, 3, 3, 1", carried)
+		}
+		if n := p.closedFor(upstream.ClosedMaxRequests); n != 3 {
+			t.Errorf("%d connections closed for max_requests, want 3", n)
+		}
+		if n := p.stats.requestsPerConn.Sum(); n != 9 {
+			t.Errorf("closed connections carried %v requests, want 9", n)
+		}
+	})
+}
+
+func TestNoMoreThanMaxIdleConnectionsAreKept(t *testing.T) {
+	for _, maxIdle := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newPeer(t)
+			p := start(t, s, func(o *Options) { o.MaxIdle = maxIdle })
+			fill(t, p, 4)
+			if n := s.openCount(); n != maxIdle {
+				t.Errorf("%d connections are open, want max_idle, %d", n, maxIdle)
+			}
+			fill(t, p, 4)
+			if n := s.openCount(); n != maxIdle {
+				t.Errorf("%d connections are open, want max_idle, %d", n, maxIdle)
+			}
+		})
+	}
+}
+
+func TestJanitorDropsIdleConnectionsThatThePeerHasClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 50, 50 })
+		fill(t, p, 50)
+		for n, c := range s.conns {
+			if n%3 != 0 {
+				c.shut(upstream.ClosedByPeer)
+			}
+		}
+		pass(2 * sec)
+		snap := p.Snapshot()
+		if snap.Idle[upstream.HTTP1] != 17 {
+			t.Errorf("%d connections are idle, want the 17 that live", snap.Idle[upstream.HTTP1])
+		}
+		if n := p.closedFor(upstream.ClosedByPeer); n != 33 {
+			t.Errorf("%d connections closed by the peer, want 33", n)
+		}
+		wantConsistent(t, p, s)
+		for range 17 {
+			if r := lend(t, p); r.took != 0 {
+				t.Errorf("a request waited %v, though connections are idle", r.took)
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.idle) != 0 || p.inUse != 17 {
+			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.idle), p.inUse)
+		}
+		for m := range p.members { // give all back
+			p.freeLocked(m, unused)
+		}
+	})
+}
+
+func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 30, 30 })
+		fill(t, p, 30)
+		order := func() (n []int) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for _, m := range p.idle {
+				n = append(n, m.conn.(*fakeConn).n)
+			}
+			return n
+		}
+		before := order()
+		pass(5 * sec)
+		after := order()
+		if len(after) != 30 {
+			t.Fatalf("%d connections are idle, want 30", len(after))
+		}
+		for i := range before {
+			if before[i] != after[i] {
+				t.Fatalf("the order was %v and is %v", before, after)
+			}
+		}
+		if looks := s.conn(0).looks; looks < 3 {
+			t.Errorf("the janitor looked %d times in 5 s, want at least 3", looks)
+		}
+	})
+}
+
+// slowIdle is a connection on which a look takes its time, so that a request
+// can come in the middle of it.
+type slowIdle struct{ *fakeConn }
+
+func (c slowIdle) Idle() bool {
+	time.Sleep(5 * msec)
+	return c.fakeConn.Idle()
+}
+
+func TestRequestThatComesWhileTheJanitorLooksWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
+		fill(t, p, 1)
+		p.mu.Lock()
+		m := p.idle[0]
+		m.conn = slowIdle{m.conn.(*fakeConn)}
+		p.mu.Unlock()
+		for p.sweptNow() == 0 {
+			pass(msec)
+		}
+		r := ask(t, p, sec)
+		pass(20 * msec)
+		if r.err != nil || !r.ended() {
+			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
+		}
+		if n := s.dialCount(); n != 1 {
+			t.Errorf("%d dials, want 1", n)
+		}
+		r.place.Return()
+	})
+}
+
+func (p *Pool) sweptNow() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.swept
+}
+
+func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol} })
+				p := start(t, s, func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec })
+				pass(5 * sec)
+				if n := s.openCount(); n != 2 {
+					t.Fatalf("%d connections are open before anything asks, want 2", n)
+				}
+				s.conn(0).shut(upstream.ClosedByPeer)
+				if protocol == upstream.HTTP2 {
+					s.conn(0).owner.Changed()
+				}
+				pass(2 * sec)
+				if n := s.openCount(); n != 2 {
+					t.Errorf("%d connections are open after one was lost, want 2", n)
+				}
+				pass(100 * sec) // they expire, and come again
+				if n := s.openCount(); n != 2 {
+					t.Errorf("%d connections are open after a while, want 2", n)
+				}
+				if n := p.closedFor(upstream.ClosedIdle); n < 6 {
+					t.Errorf("%d were closed as idle in 100 s of idle_timeout 20 s", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,381 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"adbuffer/internal/upstream"
+)
+
+// auto is a pool that learns by ALPN what the peer speaks.
+func auto(o *Options) {
+	o.Protocol = upstream.Unknown
+	o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 256, 256, 4, 512
+}
+
+// speak makes dials that offer HTTP/2 get it, and the others HTTP/1.
+func (s *peer) speakHTTP2() {
+	s.set(func(c dialCall) reply {
+		if c.offer {
+			return reply{after: 10 * msec, protocol: upstream.HTTP2}
+		}
+		return reply{after: 10 * msec}
+	})
+}
+
+func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol} })
+				p := start(t, s, auto)
+				var all []*request
+				for range 150 {
+					all = append(all, ask(t, p, sec))
+				}
+				pass(9 * msec)
+				if n := s.dialCount(); n != 1 {
+					t.Errorf("%d dials before the first has told the protocol, want 1", n)
+				}
+				if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 150 {
+					t.Errorf("%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
+				}
+				pass(2 * msec)
+				want := 1 + 16 // max_dials
+				if protocol == upstream.HTTP2 {
+					want = 2 // 150 streams, 100 a connection
+				}
+				if n := s.dialCount(); n != want {
+					t.Errorf("%d dials after the probe, want %d", n, want)
+				}
+				pass(500 * msec)
+				for _, r := range all {
+					if !r.ended() || r.err != nil {
+						t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
+					}
+					r.do()
+				}
+			})
+		})
+	}
+}
+
+func TestFailedProbeIsFollowedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.addrs = addresses(3)
+		s.set(func(c dialCall) reply {
+			if c.n < 2 {
+				return reply{after: 5 * msec, err: errRefused}
+			}
+			return reply{after: 5 * msec, protocol: upstream.HTTP2}
+		})
+		p := start(t, s, auto)
+		a, b := ask(t, p, sec), ask(t, p, sec)
+		pass(20 * msec)
+		a.wantConn(0, 15*msec)
+		b.wantConn(0, 15*msec)
+		if n := s.maxDials; n != 1 {
+			t.Errorf("%d dials at once, want one probe at a time", n)
+		}
+		a.do()
+		b.do()
+	})
+}
+
+func TestFailedProbeToTheOnlyAddressFailsAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(5 * msec)
+		p := start(t, s, auto)
+		var all []*request
+		for range 600 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(5 * msec)
+		for _, r := range all {
+			r.wantErr(upstream.ConnectFailed, 5*msec)
+		}
+		if n := s.dialCount(); n != 1 {
+			t.Errorf("%d dials, want 1", n)
+		}
+	})
+}
+
+func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.speakHTTP2()
+		s.do = func(*fakeConn, *upstream.Exchange) error { pass20(); return nil }
+		p := start(t, s, auto)
+		failed := make(chan error, 600)
+		for range 600 {
+			r := ask(t, p, sec)
+			go func() {
+				for !r.ended() {
+					pass5()
+				}
+				if r.err != nil {
+					failed <- r.err
+					return
+				}
+				failed <- r.do()
+			}()
+		}
+		for range 600 {
+			if err := <-failed; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := s.dialCount(); n != 4 {
+			t.Errorf("%d dials, want max_http2_conns, 4", n)
+		}
+	})
+}
+
+func TestConnectionsAreFiledByWhatTheyNegotiated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		// A balancer with backends of either kind.
+		s.set(func(c dialCall) reply {
+			if c.offer && c.n != 1 {
+				return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 3}
+			}
+			return reply{after: 10 * msec}
+		})
+		p := start(t, s, func(o *Options) {
+			auto(o)
+			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 10, 10, 2
+		})
+		var all []*request
+		for range 14 { // 2×3 streams and 8 connections
+			all = append(all, ask(t, p, sec))
+		}
+		pass(300 * msec)
+		for i, r := range all {
+			if !r.ended() || r.err != nil {
+				t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
+			}
+		}
+		snap := p.Snapshot()
+		if snap.Active[upstream.HTTP2] != 2 || snap.Active[upstream.HTTP1] != 8 {
+			t.Errorf("%d HTTP/2 and %d HTTP/1 connections, want 2 and 8", snap.Active[upstream.HTTP2], snap.Active[upstream.HTTP1])
+		}
+		if snap.PlacesInUse != 14 || snap.PlacesLimit != 14 {
+			t.Errorf("%d of %d places in use, want 14 of 14", snap.PlacesInUse, snap.PlacesLimit)
+		}
+		for _, r := range all {
+			r.do()
+		}
+		if n := len(s.conns); n != 10 {
+			t.Errorf("%d connections were opened, want 10: no handshake is wasted", n)
+		}
+	})
+}
+
+func TestPeerThatChangesItsMindNeverPassesMaxHTTP2Conns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		// HTTP/1 for the probe, HTTP/2 for whatever offers it then.
+		s.set(func(c dialCall) reply {
+			if c.offer && c.n > 0 {
+				return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 2}
+			}
+			return reply{after: 10 * msec}
+		})
+		p := start(t, s, func(o *Options) {
+			auto(o)
+			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 32, 32, 3
+		})
+		var all []*request
+		for range 30 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(300 * msec)
+		snap := p.Snapshot()
+		if n := snap.Active[upstream.HTTP2] + snap.Idle[upstream.HTTP2]; n != 3 {
+			t.Errorf("%d HTTP/2 connections, want max_http2_conns, 3", n)
+		}
+		for _, r := range all {
+			if !r.ended() || r.err != nil {
+				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
+			}
+			r.do()
+		}
+	})
+}
+
+func TestHTTP2IsOfferedOnlyWhereItIsAllowed(t *testing.T) {
+	for protocol, want := range map[upstream.Protocol]bool{
+		upstream.Unknown: true, upstream.HTTP2: true, upstream.HTTP1: false, upstream.HTTP1Pipelined: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newPeer(t)
+			s.set(func(dialCall) reply { return reply{protocol: protocol} })
+			p := start(t, s, func(o *Options) { o.Protocol = protocol })
+			lend(t, p).do()
+			if got := s.dials[0].offer; got != want {
+				t.Errorf("protocol %v: HTTP/2 offered: %v, want %v", protocol, got, want)
+			}
+		})
+	}
+}
+
+// broken makes exchanges fail as e says.
+func (s *peer) broken(e *upstream.Error, closes bool) {
+	s.do = func(c *fakeConn, _ *upstream.Exchange) error {
+		if c.protocol != upstream.HTTP2 {
+			return nil
+		}
+		if closes {
+			c.shut(upstream.ClosedError)
+		}
+		return e
+	}
+}
+
+func TestPeerThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.speakHTTP2()
+		s.broken(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
+		p := start(t, s, auto)
+		if err := lend(t, p).do(); err == nil {
+			t.Fatal("no error")
+		}
+		if snap := p.Snapshot(); !snap.Demoted || snap.Demotions != 1 || snap.Protocol != upstream.HTTP1 {
+			t.Fatalf("the pool was not demoted: %+v", snap)
+		}
+		r := ask(t, p, sec)
+		pass(10 * msec)
+		r.wantConn(1, 10*msec)
+		if r.conn().protocol != upstream.HTTP1 {
+			t.Error("the next connection is not HTTP/1")
+		}
+		if err := r.do(); err != nil {
+			t.Error(err)
+		}
+		if got := s.conn(0).CloseReason(); got != upstream.ClosedError {
+			t.Errorf("the HTTP/2 connection was closed for %q, want error", got)
+		}
+	})
+}
+
+func TestPeerThatBreaksHTTP2IsDemotedWhenItDoesSoRepeatedly(t *testing.T) {
+	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.speakHTTP2()
+				s.broken(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
+				p := start(t, s, auto)
+				for i := range faultsToDemote {
+					if p.Snapshot().Demoted {
+						t.Fatalf("demoted after %d faults, want %d", i, faultsToDemote)
+					}
+					lend(t, p).do()
+					synctest.Wait()
+				}
+				if !p.Snapshot().Demoted {
+					t.Fatalf("not demoted after %d faults", faultsToDemote)
+				}
+			})
+		})
+	}
+}
+
+func TestConnectionThatBreaksDownWithAllItsExchangesIsOneFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.speakHTTP2()
+		s.broken(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
+		p := start(t, s, auto)
+		for range 2 {
+			var all []*request
+			for range 40 {
+				all = append(all, ask(t, p, sec))
+			}
+			pass(20 * msec)
+			for _, r := range all {
+				r.do()
+			}
+			pass(0)
+		}
+		if p.Snapshot().Demoted {
+			t.Error("two connections that broke down demoted the peer, want three")
+		}
+	})
+}
+
+func TestHTTP2IsTriedAgainAfterACoolDownThatDoubles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.speakHTTP2()
+		s.broken(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		p := start(t, s, func(o *Options) { auto(o); o.IdleTimeout = sec })
+		cool := demotedFor
+		for range 4 {
+			lend(t, p).do()
+			if !p.Snapshot().Demoted {
+				t.Fatal("not demoted")
+			}
+			pass(cool - 2*sec)
+			lend(t, p).do()
+			if s.dials[len(s.dials)-1].offer {
+				t.Fatalf("HTTP/2 was offered %v into a cool-down of %v", cool-2*sec, cool)
+			}
+			pass(3 * sec)
+			cool *= 2
+		}
+		s.mu.Lock()
+		s.do = nil // the peer is repaired
+		s.mu.Unlock()
+		r := lend(t, p)
+		if r.conn().protocol != upstream.HTTP2 {
+			t.Error("HTTP/2 was not tried again")
+		}
+		if err := r.do(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotLent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(c dialCall) reply {
+			if c.offer {
+				return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 1}
+			}
+			return reply{after: 50 * msec}
+		})
+		s.broken(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		p := start(t, s, auto)
+		first := lend(t, p) // which has another dialled, that offers HTTP/2 too
+		pass(5 * msec)
+		first.do()
+		second := ask(t, p, sec)
+		pass(sec)
+		if second.err != nil || second.conn().protocol != upstream.HTTP1 {
+			t.Errorf("the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
+		}
+		second.do()
+		if got := p.Snapshot().Protocol; got != upstream.HTTP1 {
+			t.Errorf("the pool speaks %v", got)
+		}
+	})
+}
+
+func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.speakHTTP2()
+		s.broken(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
+		lend(t, p).do()
+		if p.Snapshot().Demoted {
+			t.Error("demoted")
+		}
+	})
+}

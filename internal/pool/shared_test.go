@@ -1,0 +1,318 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// multiplexed is a pool of HTTP/2 connections of ten places each.
+func multiplexed(o *Options) {
+	o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns = upstream.HTTP2, 10, 3, 8
+}
+
+func newHTTP2Peer(t testing.TB) *peer {
+	s := newPeer(t)
+	s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 10} })
+	return s
+}
+
+// inUse returns the places in use on each connection.
+func inUse(p *Pool) map[int]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := map[int]int{}
+	for m := range p.members {
+		n[m.conn.(*fakeConn).n] = m.inUse
+	}
+	return n
+}
+
+func TestLeastBusyConnectionIsLentAndLoadSpreadsEvenly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newHTTP2Peer(t), func(o *Options) { multiplexed(o); o.MinIdle = 3 })
+		if err := p.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var all []*request
+		for range 21 {
+			all = append(all, lend(t, p))
+		}
+		for n, places := range inUse(p) {
+			if places != 7 {
+				t.Errorf("connection %d has %d exchanges, want 7", n, places)
+			}
+		}
+		// What one gives back, one gets.
+		busy := all[0].conn()
+		for _, r := range all {
+			if r.conn() == busy {
+				r.place.Return()
+			}
+		}
+		for range 3 {
+			if r := lend(t, p); r.conn() != busy {
+				t.Errorf("connection %d was lent, want %d, which is idle", r.conn().n, busy.n)
+			} else {
+				r.place.Return()
+			}
+		}
+		for _, r := range all {
+			if r.conn() != busy {
+				r.do()
+			}
+		}
+	})
+}
+
+func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.HTTP1Pipelined} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol, places: 10} })
+				p := start(t, s, func(o *Options) {
+					multiplexed(o)
+					o.Protocol, o.PipelineDepth = protocol, 10
+					if protocol == upstream.HTTP1Pipelined {
+						o.MaxConns = 3 // max_http2_conns does not matter
+					}
+				})
+				var all []*request
+				grown := map[int]int{5: 2, 10: 3} // by how many requests
+				want := 1
+				for i := range 30 {
+					all = append(all, lend(t, p))
+					pass(20 * msec)
+					if n, ok := grown[i+1]; ok {
+						want = n
+					}
+					if n := s.dialCount(); n != want {
+						t.Fatalf("%d dials with %d places in use, want %d", n, i+1, want)
+					}
+				}
+				over := ask(t, p, 20*msec)
+				pass(30 * msec)
+				over.wantErr(upstream.Deadline, 20*msec)
+				for _, r := range all {
+					r.do()
+				}
+				if p.surplusLocked() > 0 || s.dialCount() != 3 {
+					t.Errorf("%d dials, want 3", s.dialCount())
+				}
+			})
+		})
+	}
+}
+
+func TestPlacesMayChangeBothWaysAndBelowWhatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.PendingTimeout = 1, 10*sec })
+		var all []*request
+		for range 8 {
+			all = append(all, lend(t, p))
+		}
+		s.conn(0).setPlaces(5)
+		wantConsistent(t, p, s)
+		if snap := p.Snapshot(); snap.PlacesInUse != 8 || snap.PlacesLimit != 8 || snap.Saturation != 1 {
+			t.Errorf("%d of %d places in use, saturation %v; want 8 of 8, 1", snap.PlacesInUse, snap.PlacesLimit, snap.Saturation)
+		}
+		r := ask(t, p, 20*sec)
+		for i := range 4 {
+			pass(msec)
+			r.wantWaits() // 8, 7, 6, 5 places in use of 5
+			all[i].do()
+		}
+		pass(0)
+		r.wantConn(0, 4*msec)
+		if snap := p.Snapshot(); snap.PlacesInUse != 5 || snap.PlacesLimit != 5 {
+			t.Errorf("%d of %d places in use, want 5 of 5", snap.PlacesInUse, snap.PlacesLimit)
+		}
+		none, more := ask(t, p, 20*sec), ask(t, p, 20*sec)
+		s.conn(0).setPlaces(0)
+		pass(0)
+		none.wantWaits()
+		s.conn(0).setPlaces(7)
+		pass(0)
+		if !none.ended() || !more.ended() {
+			t.Error("requests wait, though the peer takes more of them")
+		}
+		for _, r := range append(all[4:], r, none, more) {
+			r.do()
+		}
+	})
+}
+
+func TestGrowthExpectsWhatThePeerAllows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 1} })
+		p := start(t, s, func(o *Options) {
+			o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = upstream.HTTP2, 100, 4, 8, 2
+		})
+		var all []*request
+		for range 7 {
+			all = append(all, ask(t, p, sec))
+			synctest.Wait()
+		}
+		pass(10 * msec)
+		// 100 streams were hoped for, and one came: three more connections, two in the queue.
+		all[6].wantErr(upstream.PendingFull, 10*msec)
+		if snap := p.Snapshot(); snap.Dialing != 3 || snap.PlacesLimit != 4 || snap.WaitingForDials != 3 || snap.Pending != 2 {
+			t.Errorf("the pool is %+v, want 3 dials and 4 places, with 3 who wait for dials and 2 pending", snap)
+		}
+		pass(10 * msec)
+		finish(all[:6])
+	})
+}
+
+func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, multiplexed)
+		held := lend(t, p)
+		s.conn(0).leave(upstream.ClosedGoaway)
+		pass(10 * msec)
+		if n := s.dialCount(); n != 2 {
+			t.Fatalf("%d dials, want a second one that nobody asked for", n)
+		}
+		r := lend(t, p)
+		if r.conn().n != 1 || r.took != 0 {
+			t.Errorf("got connection %d after %v, want 1 at once", r.conn().n, r.took)
+		}
+		snap := p.Snapshot()
+		if snap.Draining[upstream.HTTP2] != 1 || snap.Active[upstream.HTTP2] != 1 || snap.PlacesInUse != 2 {
+			t.Errorf("the pool is %+v", snap)
+		}
+		held.do() // what is outstanding goes on
+		r.do()
+		if n := p.stats.closedBy[upstream.ClosedGoaway].Load(); n != 1 {
+			t.Errorf("%d connections closed for goaway, want 1", n)
+		}
+	})
+}
+
+func TestIdleConnectionThatThePeerClosesIsNotReplacedOnceItIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.IdleTimeout = 0 })
+		lend(t, p).do()
+		pass(2 * replaceWithin)
+		s.conn(0).leave(upstream.ClosedByPeer)
+		pass(sec)
+		if n := s.dialCount(); n != 1 {
+			t.Errorf("%d dials, want 1: nothing has asked for two minutes", n)
+		}
+	})
+}
+
+// A connection fails with all its exchanges, and says so by their Freed alone.
+func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, multiplexed)
+		a, b := lend(t, p), lend(t, p)
+		s.conn(0).shut(upstream.ClosedError)
+		a.do()
+		pass(10 * msec)
+		if n := s.dialCount(); n != 2 {
+			t.Errorf("%d dials, want 2", n)
+		}
+		b.do()
+		if r := lend(t, p); r.took != 0 {
+			t.Errorf("the next request waited %v", r.took)
+		} else {
+			r.do()
+		}
+	})
+}
+
+func TestOldConnectionIsReplacedBeforeItGoes(t *testing.T) {
+	for name, cap := range map[string]int{"one": 1, "several": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newHTTP2Peer(t)
+				p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = cap, 10*sec })
+				var last *request
+				began := time.Now()
+				for time.Since(began) < 60*sec {
+					next := lend(t, p) // there is always one in use
+					if next.took != 0 && last != nil {
+						t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
+					}
+					if last != nil {
+						last.do()
+					}
+					last = next
+					pass(100 * msec)
+				}
+				last.do()
+				pass(2 * sec)
+				if n := s.dialCount(); n < 5 || n > 8 {
+					t.Errorf("%d connections in 60 s of max_age 10 s, want 5 to 8", n)
+				}
+				for _, c := range s.conns[:len(s.conns)-1] {
+					if c.CloseReason() != upstream.ClosedMaxAge {
+						t.Errorf("connection %d was closed for %q", c.n, c.CloseReason())
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestOldConnectionGoesEvenIfNoOtherCanBeOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxAge = 10 * sec })
+		last := lend(t, p)
+		s.refuse(msec)
+		began := time.Now()
+		for time.Since(began) < 3*replaceWithin {
+			r := ask(t, p, sec)
+			pass(100 * msec)
+			last.do()
+			if r.err != nil {
+				break
+			}
+			last = r
+		}
+		if age := time.Since(began); age < replaceWithin || age > replaceWithin+15*sec {
+			t.Errorf("the old connection went after %v, want max_age and a minute", age)
+		}
+		synctest.Wait()
+		if got := s.conn(0).CloseReason(); got != upstream.ClosedMaxAge {
+			t.Errorf("it was closed for %q", got)
+		}
+	})
+}
+
+func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxRequests = 4 })
+		var all []*request
+		for range 10 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(40 * msec)
+		for _, r := range all {
+			if !r.ended() || r.err != nil {
+				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
+			}
+			r.do()
+		}
+		synctest.Wait()
+		for _, c := range s.conns {
+			if c.done > 4 {
+				t.Errorf("connection %d carried %d requests, want 4 at most", c.n, c.done)
+			}
+		}
+		if n := p.stats.closedBy[upstream.ClosedMaxRequests].Load(); n != 2 {
+			t.Errorf("%d connections closed for max_requests, want 2", n)
+		}
+	})
+}
