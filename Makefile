@@ -1,0 +1,47 @@
+# What a developer types. `make test` installs what the tests need (Debian
+# packages, where they are missing) and runs all of them.
+
+GO         ?= go
+GOLANGCI   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
+PACKAGES   := nginx-light prometheus chromium
+
+.PHONY: all build demo test deps lint bench bench-once compare fuzz clean
+
+all: build
+
+build: ## the binary, in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/adbuffer ./cmd/adbuffer
+
+demo: ## see it work
+	$(GO) run ./cmd/adbuffer demo
+
+test: deps ## everything, with the race detector; then what the race detector would distort
+	$(GO) test -race -shuffle=on -timeout 14m ./...
+	$(GO) test -shuffle=on -timeout 5m -run 'Alloc|Ceiling|Memory' ./...
+
+deps: ## Debian packages that tests run against
+	@scripts/install $(PACKAGES)
+
+lint: ## vet, gofmt and golangci-lint
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+
+bench: ## the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+
+bench-once: ## every benchmark once, so that none rots
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+compare: ## benchmarks of this tree against main: make compare PKG=./internal/http2
+	scripts/compare "$(PKG)" "$(BENCHSTAT)"
+
+fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m
+	scripts/fuzz "$${FUZZTIME:-10s}"
+
+clean:
+	rm -rf bin dist
