@@ -9,14 +9,14 @@ import (
 // deadline arms a socket's deadline late.
 //
 // A proxy moves deadlines forward with each request, and nearly none of them
-// is ever met; yet each move costs a lock and a timer in the runtime (150 ns
-// with its time.Now; the fasthttp server makes three a request, our client
-// side one more). So we only remember where the deadline is, as long as the
-// runtime's timer is set to an earlier moment. If that fires too early, the
-// reader arms the timer again and goes on.
+// is ever met; yet each move costs a lock and a timer in the runtime. So we only
+// remember where the deadline is, as long as the runtime's timer is set to an
+// earlier moment. If that fires too early, the reader arms the timer again and
+// goes on. A move forward costs 11 ns so, instead of 82 (BenchmarkDeadline),
+// and an exchange makes two.
 //
 // Invariant: when no rearm or arm is under way, armed <= want, where never
-// counts as infinite. BenchmarkDeadline shows what it saves.
+// counts as infinite.
 type deadline struct {
 	want  atomic.Int64 // what the user asked for, as time since epoch; never = none
 	armed atomic.Int64 // what the runtime's timer is set to; never = not set

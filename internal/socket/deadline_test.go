@@ -1,0 +1,218 @@
+package socket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// moved is a deadline that is set at a moment; both count from the start.
+type moved struct{ at, to time.Duration }
+
+// firesAt is the model: when a Read that begins at 0 and gets nothing fails,
+// with deadlines set as moves say; ok is false for never.
+func firesAt(moves []moved) (at time.Duration, ok bool) {
+	for i, m := range moves {
+		until := time.Duration(1<<63 - 1)
+		if i+1 < len(moves) {
+			until = moves[i+1].at
+		}
+		if fires := max(m.to, m.at); m.to != 0 && fires < until {
+			return fires, true
+		}
+	}
+	return 0, false
+}
+
+// Whatever is done to a deadline while a Read waits, the Read fails when the
+// deadline passes, and not before. The socket is a pipe in a synctest bubble,
+// so that moments are exact.
+func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var moves []moved
+		at := time.Duration(0)
+		for range 1 + r.IntN(8) {
+			// Odd moments for deadlines and even ones for moves: which of two
+			// things at the same moment comes first is not said.
+			m := moved{at: at, to: at + time.Duration(2*r.IntN(200)-61)}
+			if r.IntN(4) == 0 || m.to <= 0 {
+				m.to = 0 // no deadline
+			}
+			moves = append(moves, m)
+			at += time.Duration(2 * (1 + r.IntN(60)))
+		}
+		moves = append(moves, moved{at: at, to: at + 301})
+		want, _ := firesAt(moves)
+
+		synctest.Test(t, func(t *testing.T) {
+			ours, peer := net.Pipe()
+			defer ours.Close()
+			defer peer.Close()
+			c := New(ours)
+			start := time.Now()
+			go func() {
+				for _, m := range moves {
+					time.Sleep(time.Until(start.Add(m.at)))
+					var d time.Time
+					if m.to != 0 {
+						d = start.Add(m.to)
+					}
+					c.SetReadDeadline(d)
+				}
+			}()
+			synctest.Wait() // the first deadline is set
+			_, err := c.Read(make([]byte, 1))
+			if got := time.Since(start); !errors.Is(err, os.ErrDeadlineExceeded) || got != want {
+				t.Fatalf("seed %d: error %v after %v, want a timeout after %v; moves %v", seed, err, got, want, moves)
+			}
+			synctest.Wait()
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+func TestPassedDeadlineStaysPassedUntilItIsMoved(t *testing.T) {
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			c, peer := connect(t, network)
+			c.SetDeadline(time.Now().Add(-time.Second))
+			for range 3 {
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatalf("Read: %v, want a timeout", err)
+				}
+				if _, err := c.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatalf("Write: %v, want a timeout", err)
+				}
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			if _, err := c.Write([]byte("x")); err != nil {
+				t.Fatalf("Write: %v", err)
+			}
+			peer.Write([]byte("y"))
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Fatalf("Read: %v", err)
+			}
+			c.SetDeadline(time.Now().Add(-time.Second))
+			c.SetDeadline(time.Time{})
+			peer.Write([]byte("z"))
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Fatalf("Read without a deadline: %v", err)
+			}
+		})
+	}
+}
+
+// A runtime timer that fires too early must cost no byte and send none twice.
+func TestWriteGoesOnBehindATimerThatFiredTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, peer := net.Pipe()
+		defer ours.Close()
+		defer peer.Close()
+		c := New(ours)
+		c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // armed for that
+		c.SetWriteDeadline(time.Now().Add(time.Hour))             // only remembered
+		want := bytes.Repeat([]byte("0123456789"), 100)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Write(want)
+			done <- err
+		}()
+		got := make([]byte, len(want))
+		io.ReadFull(peer, got[:333])
+		time.Sleep(time.Minute) // the timer fires within the Write
+		if _, err := io.ReadFull(peer, got[333:]); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("the peer read something else, or %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, peer := net.Pipe()
+		defer ours.Close()
+		defer peer.Close()
+		c := New(ours)
+		start := time.Now()
+		c.SetWriteDeadline(start.Add(time.Second))
+		c.SetWriteDeadline(start.Add(time.Minute))
+		go io.ReadFull(peer, make([]byte, 3))
+		n, err := c.Write([]byte("12345"))
+		if n != 3 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Fatalf("%d bytes, %v after %v; want 3 bytes, a timeout after a minute", n, err, time.Since(start))
+		}
+	})
+}
+
+// Deadlines are moved by several goroutines while one reads. The race detector
+// watches; what must hold is that the deadline that is set last counts.
+func TestDeadlineThatIsSetLastCountsWhoeverElseSetsOne(t *testing.T) {
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			c, peer := connect(t, network)
+			for round := range 40 {
+				var setters, reader sync.WaitGroup
+				for range 2 {
+					setters.Go(func() {
+						for i := range 300 {
+							c.SetReadDeadline(time.Now().Add(time.Duration(i%40-20) * 10 * time.Microsecond))
+							runtime.Gosched()
+						}
+					})
+				}
+				reader.Go(func() {
+					for range 100 {
+						c.Read(make([]byte, 1)) // times out
+					}
+				})
+				setters.Wait()
+				c.SetReadDeadline(time.Now()) // for a Read that waits with none set any more
+				reader.Wait()
+
+				if round%2 == 0 {
+					c.SetReadDeadline(time.Now().Add(patience))
+					peer.Write([]byte("x"))
+					if n, err := c.Read(make([]byte, 1)); n != 1 {
+						t.Fatalf("round %d: Read failed before its deadline: %v", round, err)
+					}
+				} else {
+					at := time.Now().Add(time.Millisecond)
+					c.SetReadDeadline(at)
+					_, err := c.Read(make([]byte, 1)) // outlives the test where the deadline is lost
+					if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(at) {
+						t.Fatalf("round %d: error %v, %v after the deadline", round, err, time.Since(at))
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDeadline is a deadline that moves forward with each request and is
+// never met: what the lazy one saves.
+func BenchmarkDeadline(b *testing.B) {
+	c, _ := connect(b, "tcp")
+	for name, set := range map[string]func(time.Time) error{"lazy": c.SetReadDeadline, "plain": c.Conn.SetReadDeadline} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			at := time.Now().Add(time.Hour)
+			for range b.N {
+				at = at.Add(time.Microsecond)
+				if err := set(at); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

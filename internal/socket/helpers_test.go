@@ -1,0 +1,56 @@
+package socket
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of these tests: far more than any of them takes.
+const patience = 20 * time.Second
+
+// networks are those that a Conn runs on.
+var networks = []string{"tcp", "unix"}
+
+// connect returns both ends of a connection, ours wrapped.
+func connect(tb testing.TB, network string) (*Conn, net.Conn) {
+	tb.Helper()
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = filepath.Join(tb.TempDir(), "s")
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer ln.Close()
+	ours, err := net.Dial(network, ln.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	peer, err := ln.Accept()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		ours.Close()
+		peer.Close()
+	})
+	return New(ours), peer
+}
+
+// awaitState peeks until c is in state.
+func awaitState(tb testing.TB, c *Conn, state State) {
+	tb.Helper()
+	for limit := time.Now().Add(patience); c.Peek() != state; {
+		if time.Now().After(limit) {
+			tb.Fatalf("Peek %d, want %d", c.Peek(), state)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}

@@ -1,0 +1,138 @@
+package socket
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestPeekTellsWhatHasComeAndTakesNothingAway(t *testing.T) {
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			c, peer := connect(t, network)
+			if s := c.Peek(); s != Quiet {
+				t.Fatalf("Peek %d on a new connection", s)
+			}
+			c.SetDeadline(time.Now().Add(-time.Second)) // must not matter
+			peer.Write([]byte("ab"))
+			awaitState(t, c, Readable)
+			c.SetDeadline(time.Time{})
+			b := make([]byte, 3)
+			if n, err := c.Read(b); string(b[:n]) != "ab" || err != nil {
+				t.Fatalf("read %q, %v", b[:n], err)
+			}
+			if s := c.Peek(); s != Quiet {
+				t.Fatalf("Peek %d when all was read", s)
+			}
+			peer.Write([]byte("c"))
+			peer.Close()
+			awaitState(t, c, Readable)
+			c.Read(b)
+			awaitState(t, c, Ended)
+			c.Close()
+			if s := c.Peek(); s != Ended {
+				t.Fatalf("Peek %d on a closed connection", s)
+			}
+		})
+	}
+}
+
+func TestPeekFindsAReset(t *testing.T) {
+	c, peer := connect(t, "tcp")
+	peer.(*net.TCPConn).SetLinger(0)
+	peer.Close()
+	awaitState(t, c, Ended)
+}
+
+func TestPeekSocketMayRunBesideARead(t *testing.T) {
+	c, peer := connect(t, "tcp")
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		done <- err
+	}()
+	for range 1000 {
+		if s := c.PeekSocket(); s != Quiet {
+			t.Fatalf("PeekSocket %d", s)
+		}
+	}
+	peer.Write([]byte("x"))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A pipe has no descriptor to look at.
+func TestPeekSeesNothingOnAPipe(t *testing.T) {
+	ours, peer := net.Pipe()
+	defer ours.Close()
+	peer.Close()
+	c := New(ours)
+	if s := c.Peek(); s != Quiet {
+		t.Fatalf("Peek %d", s)
+	}
+	c.SetNonblocking(true)
+	if _, err := c.Read(make([]byte, 1)); !WouldBlock(err) {
+		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
+	}
+}
+
+func TestReadsThatMustNotBlockDoNot(t *testing.T) {
+	c, peer := connect(t, "tcp")
+	c.SetNonblocking(true)
+	b := make([]byte, 4)
+	_, err := c.Read(b)
+	if !WouldBlock(err) {
+		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
+	}
+	// TLS goes on after such an error only if it says so itself.
+	if ne, ok := err.(net.Error); !ok || !ne.Temporary() || !ne.Timeout() { //nolint:staticcheck // crypto/tls asks for Temporary
+		t.Fatalf("%v is not a temporary net.Error", err)
+	}
+	peer.Write([]byte("ab"))
+	awaitState(t, c, Readable)
+	if n, err := c.Read(b); string(b[:n]) != "ab" || err != nil {
+		t.Fatalf("read %q, %v", b[:n], err)
+	}
+	peer.Close()
+	awaitState(t, c, Ended)
+	if _, err := c.Read(b); err != io.EOF {
+		t.Fatalf("Read: %v, want EOF", err)
+	}
+	c.Close()
+	if _, err := c.Read(b); !errors.Is(err, net.ErrClosed) {
+		t.Fatalf("Read: %v, want %v", err, net.ErrClosed)
+	}
+}
+
+// BenchmarkPeek is a look at a quiet socket: ours, and the way through
+// RawConn.Read that packages outside of net usually take.
+func BenchmarkPeek(b *testing.B) {
+	b.Run("ours", func(b *testing.B) {
+		c, _ := connect(b, "tcp")
+		b.ReportAllocs()
+		for range b.N {
+			if c.Peek() != Quiet {
+				b.Fatal("not quiet")
+			}
+		}
+	})
+	b.Run("RawConn.Read", func(b *testing.B) {
+		c, _ := connect(b, "tcp")
+		var one [1]byte
+		var errno error
+		look := func(fd uintptr) bool {
+			_, _, errno = syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			return true
+		}
+		b.ReportAllocs()
+		for range b.N {
+			if err := c.raw.Read(look); err != nil || errno != syscall.EAGAIN {
+				b.Fatal(err, errno)
+			}
+		}
+	})
+}

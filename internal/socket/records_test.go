@@ -1,0 +1,232 @@
+package socket
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"math/big"
+	mrand "math/rand/v2"
+	"net"
+	"testing"
+	"time"
+)
+
+// chunks gives what it holds in pieces, whose sizes sizes says.
+type chunks struct {
+	b     []byte
+	sizes func() int
+}
+
+func (c *chunks) read(p []byte) (int, error) {
+	if len(c.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.b[:min(len(c.b), max(1, c.sizes()))])
+	c.b = c.b[n:]
+	return n, nil
+}
+
+// record returns a TLS record with size bytes.
+func record(size int, fill byte) []byte {
+	return append([]byte{23, 3, 3, byte(size >> 8), byte(size)}, bytes.Repeat([]byte{fill}, size)...)
+}
+
+// ends returns the offsets in b where its records end, and whether the last one
+// is whole.
+func ends(b []byte) (at map[int]bool, whole bool) {
+	at = map[int]bool{0: true}
+	off := 0
+	for off+recordHeader <= len(b) {
+		off += recordHeader + int(b[off+3])<<8 + int(b[off+4])
+		at[off] = true
+	}
+	return at, off == len(b)
+}
+
+// checkRecords reads input through records, in pieces from the socket and to
+// buffers of TLS whose sizes come from two sources: every byte must come out, in
+// order, and no read may go beyond the end of a record.
+func checkRecords(t *testing.T, input []byte, fromSocket, toTLS func() int) {
+	t.Helper()
+	r := new(records)
+	src := &chunks{b: input, sizes: fromSocket}
+	at, whole := ends(input)
+	off := 0
+	room := make([]byte, 64<<10)
+	for {
+		p := room[:max(1, toTLS())]
+		n, err := r.read(p, src.read)
+		if err != nil {
+			break
+		}
+		if n == 0 {
+			t.Fatal("a read returned nothing")
+		}
+		if !bytes.Equal(p[:n], input[off:off+n]) {
+			t.Fatalf("at %d: other bytes came out than went in", off)
+		}
+		for i := off + 1; i < off+n; i++ {
+			if at[i] {
+				t.Fatalf("a read from %d to %d goes beyond the end of a record at %d", off, off+n, i)
+			}
+		}
+		off += n
+		if r.between() != (at[off] && len(src.b) == len(input)-off) {
+			t.Fatalf("between %v at %d of %v, %d bytes read ahead", r.between(), off, at, len(input)-off-len(src.b))
+		}
+	}
+	if off != len(input) {
+		t.Fatalf("%d of %d bytes came out", off, len(input))
+	}
+	if r.between() != whole || r.buf != nil {
+		t.Fatalf("at the end: between %v, want %v; buffer held: %v", r.between(), whole, r.buf != nil)
+	}
+}
+
+func TestNoReadGoesBeyondATLSRecord(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := mrand.New(mrand.NewPCG(seed, 2))
+		var input []byte
+		for range rnd.IntN(20) {
+			size := rnd.IntN(40)
+			switch rnd.IntN(8) {
+			case 0:
+				size = 0
+			case 1:
+				size = 16384 + 256
+			}
+			input = append(input, record(size, byte(rnd.Uint32()))...)
+		}
+		input = input[:len(input)-min(len(input), rnd.IntN(4))]
+		sizes := []int{1, 3, 5, 7, 50, 1000, 64 << 10}
+		pick := func() int { return sizes[rnd.IntN(len(sizes))] }
+		checkRecords(t, input, pick, pick)
+	}
+}
+
+func FuzzRecords(f *testing.F) {
+	f.Add(append(record(3, 'a'), record(0, 'b')...), []byte{1, 200}, []byte{5, 1})
+	f.Add([]byte{23, 3, 3, 255, 255, 1}, []byte{9}, []byte{2})
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, []byte{3}, []byte{255})
+	f.Fuzz(func(t *testing.T, input, fromSocket, toTLS []byte) {
+		cycle := func(sizes []byte) func() int {
+			i := -1
+			return func() int {
+				if len(sizes) == 0 {
+					return 64 << 10
+				}
+				i++
+				return int(sizes[i%len(sizes)])
+			}
+		}
+		checkRecords(t, input, cycle(fromSocket), cycle(toTLS))
+	})
+}
+
+// With TLS on top, what the peer has sent and TLS has not read stands where
+// Peek sees it, and not in a buffer of TLS.
+func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		c, peer := connect(t, "tcp")
+		c.Records()
+		client := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version})
+		sealed := &holding{Conn: peer}
+		server := tls.Server(sealed, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, SessionTicketsDisabled: true})
+		done := make(chan error, 1)
+		go func() { done <- server.Handshake() }()
+		if err := client.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if c.Peek() != Quiet || c.ReadAhead() || c.MidRecord() {
+			t.Fatal("something is left behind the handshake")
+		}
+		server.Write([]byte("answer"))
+		server.Write([]byte("more"))
+		server.Write([]byte("still more"))
+		awaitState(t, c, Readable)
+		b := make([]byte, 100)
+		for _, want := range []string{"answer", "more", "still more"} {
+			if s := c.Peek(); s != Readable {
+				t.Fatalf("Peek %d before %q was read", s, want)
+			}
+			if n, err := client.Read(b); string(b[:n]) != want || err != nil {
+				t.Fatalf("read %q, %v; want %q", b[:n], err, want)
+			}
+		}
+		if s := c.Peek(); s != Quiet {
+			t.Fatalf("Peek %d when all was read", s)
+		}
+
+		// A read that must not block leaves TLS usable, in the middle of a
+		// record too.
+		sealed.hold = true
+		server.Write([]byte("last"))
+		c.SetNonblocking(true)
+		for _, piece := range [][]byte{nil, sealed.held[:3], sealed.held[3:9]} {
+			peer.Write(piece)
+			if len(piece) > 0 {
+				awaitSocket(t, c)
+			}
+			if _, err := client.Read(b); !WouldBlock(err) {
+				t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
+			}
+			if c.MidRecord() != (len(piece) > 0) || (c.Peek() == Readable) != (len(piece) > 0) {
+				t.Fatalf("MidRecord %v, Peek %d behind %d bytes", c.MidRecord(), c.Peek(), len(piece))
+			}
+		}
+		c.SetNonblocking(false)
+		peer.Write(sealed.held[9:])
+		sealed.hold = false
+		if n, err := client.Read(b); string(b[:n]) != "last" || err != nil {
+			t.Fatalf("read %q, %v", b[:n], err)
+		}
+		server.Close()
+		awaitState(t, c, Readable) // close_notify
+		if _, err := client.Read(b); err != io.EOF {
+			t.Fatalf("Read: %v, want EOF", err)
+		}
+		awaitState(t, c, Ended)
+	}
+}
+
+// holding keeps what is written to it, while hold is true.
+type holding struct {
+	net.Conn
+	hold bool
+	held []byte
+}
+
+func (h *holding) Write(b []byte) (int, error) {
+	if !h.hold {
+		return h.Conn.Write(b)
+	}
+	h.held = append(h.held, b...)
+	return len(b), nil
+}
+
+// awaitSocket waits until there is something to read in the socket.
+func awaitSocket(tb testing.TB, c *Conn) {
+	tb.Helper()
+	for limit := time.Now().Add(patience); c.PeekSocket() != Readable; {
+		if time.Now().After(limit) {
+			tb.Fatal("nothing came")
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
