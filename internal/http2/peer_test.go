@@ -63,6 +63,25 @@ func (o *owner) Changed() {
 	}
 }
 
+func (o *owner) awaitChange(t testing.TB) {
+	t.Helper()
+	select {
+	case <-o.changed:
+	case <-time.After(patience):
+		t.Fatal("the owner was told of no change")
+	}
+}
+
+func (o *owner) awaitFreed(t testing.TB) (held time.Duration) {
+	t.Helper()
+	select {
+	case held = <-o.frees:
+	case <-time.After(patience):
+		t.Fatal("no place was freed")
+	}
+	return held
+}
+
 // testOptions are generous limits.
 func testOptions() Options {
 	return Options{MaxStreams: 100, MaxResponseBytes: 4 << 20, MaxResponseHeaderBytes: 16 << 10}
@@ -243,6 +262,10 @@ func (p *peer) data(id uint32, last bool, body string) {
 func (p *peer) answer(id uint32, body string) {
 	p.t.Helper()
 	p.head(id, false, ":status", "200")
+	for len(body) > maxFrameSize {
+		p.data(id, false, body[:maxFrameSize])
+		body = body[maxFrameSize:]
+	}
 	p.data(id, true, body)
 }
 

@@ -57,7 +57,7 @@ func TestPlacesFollowThePeersLimit(t *testing.T) {
 	p := connect(t, opts) // no limit
 	wantPlaces := func(want int) {
 		t.Helper()
-		<-p.owner.changed
+		p.owner.awaitChange(t)
 		if got := p.conn.Places(); got != want {
 			t.Fatalf("%d places, want %d", got, want)
 		}

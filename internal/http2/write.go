@@ -92,6 +92,9 @@ func (c *Conn) writeLocked() {
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.room.spent += cost(len(b))
+	if len(b) >= maxBuffered { // else nobody waits for the buffer
+		c.wakeLocked()
+	}
 	c.unlock()
 	n, err := c.net.Write(b)
 	c.mu.Lock()
@@ -102,7 +105,6 @@ func (c *Conn) writeLocked() {
 		c.out.handed -= uint64(len(b) - n)
 		c.writeFailedLocked(err)
 	}
-	c.wakeLocked()
 }
 
 // writtenLocked ends a flush. A connection that was closed meanwhile, and whose

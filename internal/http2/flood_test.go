@@ -1,0 +1,90 @@
+package http2
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+func TestFloodsEndTheConnection(t *testing.T) {
+	for name, send := range map[string]func(p *peer, id uint32) error{
+		"PING":                      func(p *peer, _ uint32) error { return p.fr.WritePing(false, [8]byte{}) },
+		"PING ACK":                  func(p *peer, _ uint32) error { return p.fr.WritePing(true, [8]byte{}) },
+		"SETTINGS":                  func(p *peer, _ uint32) error { return p.fr.WriteSettings() },
+		"SETTINGS ACK":              func(p *peer, _ uint32) error { return p.fr.WriteSettingsAck() },
+		"empty DATA":                func(p *peer, id uint32) error { return p.fr.WriteData(id, false, nil) },
+		"padding":                   func(p *peer, id uint32) error { return p.fr.WriteDataPadded(id, false, nil, make([]byte, 9)) },
+		"WINDOW_UPDATE":             func(p *peer, _ uint32) error { return p.fr.WriteWindowUpdate(0, 1) },
+		"WINDOW_UPDATE of a stream": func(p *peer, id uint32) error { return p.fr.WriteWindowUpdate(id, 1) },
+		"RST_STREAM":                func(p *peer, _ uint32) error { return p.fr.WriteRSTStream(1, h2.ErrCodeCancel) },
+		"PRIORITY":                  func(p *peer, id uint32) error { return p.fr.WritePriority(id, h2.PriorityParam{Weight: 1}) },
+		"unknown":                   func(p *peer, _ uint32) error { return p.fr.WriteRawFrame(0x77, 0, 0, nil) },
+		"GOAWAY":                    func(p *peer, _ uint32) error { return p.fr.WriteGoAway(maxStreamID, h2.ErrCodeNo, nil) },
+		"HEADERS of a gone stream": func(p *peer, _ uint32) error {
+			return p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, testOptions())
+			gone := p.start(get("/gone"))
+			p.answer(p.request().StreamID, "ok")
+			wait(t, gone).wantBody(t, "ok")
+			done := p.start(get("/"))
+			id := p.request().StreamID
+			p.head(id, false, ":status", "200")
+			go func() { // so that what it sends to us does not hold it up
+				for {
+					if _, err := p.net.Read(make([]byte, 64<<10)); err != nil {
+						return
+					}
+				}
+			}()
+			for range 4 * floodBudget {
+				if send(p, id) != nil {
+					break // it has closed
+				}
+			}
+			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "ENHANCE_YOUR_CALM"})
+		})
+	}
+}
+
+func TestFewFramesAtATimeAreNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := quietPeer(t, testOptions())
+		for range 30 {
+			for range floodBudget / 10 {
+				p.do(p.fr.WritePing(false, [8]byte{}))
+				next[*h2.PingFrame](p)
+			}
+			time.Sleep(floodInterval / 10)
+		}
+	})
+}
+
+func TestFramesThatGoWithAnswersAreNoFlood(t *testing.T) {
+	p := connect(t, testOptions())
+	go func() {
+		for {
+			f, err := p.fr.ReadFrame()
+			if err != nil {
+				return
+			}
+			if f, ok := f.(*h2.MetaHeadersFrame); ok {
+				p.do(p.fr.WriteWindowUpdate(0, 1))
+				p.do(p.fr.WriteWindowUpdate(f.StreamID, 1))
+				p.do(p.fr.WritePing(false, [8]byte{}))
+				p.head(f.StreamID, true, ":status", "204")
+			}
+		}
+	}()
+	for range 2 * floodBudget {
+		if res := get("/").do(p.conn); res.err != nil {
+			t.Fatal(res.err)
+		}
+	}
+}

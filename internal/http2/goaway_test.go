@@ -1,0 +1,216 @@
+package http2
+
+import (
+	"fmt"
+	"testing"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// startMany starts n exchanges and returns them by their stream.
+func (p *peer) startMany(n int) (ids []uint32, done map[uint32]<-chan result) {
+	p.t.Helper()
+	byPath := make(map[string]<-chan result)
+	for i := range n {
+		path := fmt.Sprint("/", i)
+		byPath[path] = p.start(get(path))
+	}
+	done = make(map[uint32]<-chan result)
+	for range n {
+		req := p.request()
+		ids = append(ids, req.StreamID)
+		done[req.StreamID] = byPath[req.PseudoValue("path")]
+	}
+	return ids, done
+}
+
+var notProcessed = want{outcome: upstream.ConnLost, progress: upstream.NotProcessed}
+
+func TestGoAwayFailsWhatItLeavesOutAndFinishesTheRest(t *testing.T) {
+	p := connect(t, testOptions())
+	ids, done := p.startMany(6)
+	p.do(p.fr.WriteGoAway(ids[2], h2.ErrCodeNo, nil))
+	for _, id := range ids[3:] {
+		wait(t, done[id]).wantError(t, notProcessed)
+	}
+	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway || p.conn.Idle() {
+		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
+	}
+	get("/late").do(p.conn).wantError(t, notProcessed)
+	for _, id := range ids[:3] {
+		p.answer(id, fmt.Sprint("answer ", id))
+	}
+	for _, id := range ids[:3] {
+		wait(t, done[id]).wantBody(t, fmt.Sprint("answer ", id))
+	}
+	p.wantGoAway(h2.ErrCodeNo) // with its last exchange the connection ends
+	if n := p.owner.freed.Load(); n != 7 {
+		t.Errorf("%d places were freed, want 7", n)
+	}
+}
+
+func TestGoAwayInTwoSteps(t *testing.T) {
+	p := connect(t, testOptions())
+	ids, done := p.startMany(2)
+	p.do(p.fr.WriteGoAway(maxStreamID, h2.ErrCodeNo, nil))
+	p.owner.awaitChange(t)
+	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway {
+		t.Errorf("after the announcement: %d places, reason %v", p.conn.Places(), p.conn.CloseReason())
+	}
+	p.ping() // nothing has failed so far
+	select {
+	case r := <-done[ids[1]]:
+		t.Fatalf("the announcement ended an exchange: %v", r.err)
+	default:
+	}
+	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
+	wait(t, done[ids[1]]).wantError(t, notProcessed)
+	p.answer(ids[0], "ok")
+	wait(t, done[ids[0]]).wantBody(t, "ok")
+	p.wantEnd()
+}
+
+func TestGoAwayThatTakesAPromiseBackIsKeptToTheFirst(t *testing.T) {
+	p := connect(t, testOptions())
+	ids, done := p.startMany(3)
+	p.do(p.fr.WriteGoAway(ids[1], h2.ErrCodeNo, nil))
+	wait(t, done[ids[2]]).wantError(t, notProcessed)
+	p.do(p.fr.WriteGoAway(ids[2], h2.ErrCodeNo, nil)) // more than before
+	p.answer(ids[0], "a")
+	p.answer(ids[1], "b")
+	wait(t, done[ids[0]]).wantBody(t, "a")
+	wait(t, done[ids[1]]).wantBody(t, "b")
+}
+
+func TestGoAwayOnAnIdleConnectionEndsIt(t *testing.T) {
+	p := connect(t, testOptions())
+	p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
+	p.owner.awaitChange(t)
+	if p.conn.CloseReason() != upstream.ClosedGoaway {
+		t.Errorf("reason %v", p.conn.CloseReason())
+	}
+	p.wantEnd()
+}
+
+func TestConnectionLostAfterGoAway(t *testing.T) {
+	p := connect(t, testOptions())
+	ids, done := p.startMany(2)
+	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
+	wait(t, done[ids[1]]).wantError(t, notProcessed)
+	p.net.Close()
+	wait(t, done[ids[0]]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+	if p.conn.CloseReason() != upstream.ClosedGoaway {
+		t.Errorf("reason %v: the first one stays", p.conn.CloseReason())
+	}
+}
+
+func TestGoAwayThatRefusesHTTP2Demotes(t *testing.T) {
+	for code, demote := range map[h2.ErrCode]bool{
+		h2.ErrCodeInadequateSecurity: true,
+		h2.ErrCodeHTTP11Required:     true,
+		h2.ErrCodeProtocol:           true,
+		h2.ErrCodeCompression:        true,
+		h2.ErrCodeEnhanceYourCalm:    false,
+		h2.ErrCodeInternal:           false,
+		h2.ErrCodeNo:                 false,
+	} {
+		t.Run(code.String(), func(t *testing.T) {
+			p := connect(t, testOptions())
+			ids, done := p.startMany(2)
+			p.do(p.fr.WriteGoAway(ids[0], code, nil))
+			w := want{outcome: upstream.ConnLost, progress: upstream.NotProcessed, demote: demote}
+			if code != h2.ErrCodeNo {
+				w.detail = code.String()
+			}
+			wait(t, done[ids[1]]).wantError(t, w)
+			p.net.Close()
+			wait(t, done[ids[0]]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, demote: demote})
+		})
+	}
+}
+
+func TestResetByThePeer(t *testing.T) {
+	for code, w := range map[h2.ErrCode]want{
+		h2.ErrCodeRefusedStream:  {outcome: upstream.ConnLost, progress: upstream.NotProcessed},
+		h2.ErrCodeHTTP11Required: {outcome: upstream.ConnLost, progress: upstream.NotProcessed, demote: true},
+		h2.ErrCodeProtocol:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, demote: true},
+		h2.ErrCodeInternal:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+		h2.ErrCodeCancel:         {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+		h2.ErrCodeNo:             {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+		0x99:                     {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+	} {
+		for _, when := range []string{"before the head", "after the head", "in the body"} {
+			t.Run(code.String()+" "+when, func(t *testing.T) {
+				p := connect(t, testOptions())
+				budget := upstream.NewBudget(1000)
+				r := get("/")
+				r.budget = budget
+				done := p.start(r)
+				id := p.request().StreamID
+				if when != "before the head" {
+					p.head(id, false, ":status", "200")
+				}
+				if when == "in the body" {
+					p.data(id, false, "part")
+				}
+				p.do(p.fr.WriteRSTStream(id, code))
+				w.detail = code.String()
+				wait(t, done).wantError(t, w)
+				if budget.Used() != 0 {
+					t.Errorf("%d bytes stay reserved", budget.Used())
+				}
+				p.afterwards()
+			})
+		}
+	}
+}
+
+func TestConnectionEndsWhenStreamNumbersDo(t *testing.T) {
+	p := connect(t, testOptions())
+	p.conn.mu.Lock()
+	p.conn.streams.next = maxStreamID - 2
+	p.conn.mu.Unlock()
+	first := p.start(get("/1"))
+	if id := p.request().StreamID; id != maxStreamID-2 {
+		t.Fatalf("stream %d", id)
+	}
+	last := p.start(get("/2"))
+	if id := p.request().StreamID; id != maxStreamID {
+		t.Fatalf("stream %d", id)
+	}
+	p.owner.awaitChange(t)
+	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedMaxRequests {
+		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
+	}
+	get("/3").do(p.conn).wantError(t, notProcessed)
+	p.answer(maxStreamID, "last")
+	wait(t, last).wantBody(t, "last")
+	p.answer(maxStreamID-2, "first")
+	wait(t, first).wantBody(t, "first")
+	p.wantEnd()
+}
+
+func TestStreamNumbersLeaveOutWhatIsStillOpen(t *testing.T) {
+	opts := testOptions()
+	opts.MaxStreams = 2 // a ring of 8
+	p := connect(t, opts)
+	long := p.start(get("/long"))
+	if id := p.request().StreamID; id != 1 {
+		t.Fatalf("stream %d", id)
+	}
+	last := uint32(1)
+	for i := range 40 {
+		done := p.start(get(fmt.Sprint("/", i)))
+		id := p.request().StreamID
+		if id <= last || id%16 == 1 { // 17, 33, ... have the slot of 1
+			t.Fatalf("stream %d after %d", id, last)
+		}
+		last = id
+		p.answer(id, fmt.Sprint(i))
+		wait(t, done).wantBody(t, fmt.Sprint(i))
+	}
+	p.answer(1, "long")
+	wait(t, long).wantBody(t, "long")
+}

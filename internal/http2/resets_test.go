@@ -1,0 +1,210 @@
+package http2
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// abandonOne starts an exchange and abandons it; it returns its stream after
+// RST_STREAM was read.
+func (p *peer) abandonOne() uint32 {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := get("/abandoned")
+	r.ctx = ctx
+	done := p.start(r)
+	id := p.request().StreamID
+	cancel()
+	if res := wait(p.t, done); res.err != upstream.ErrCancelled {
+		p.t.Fatalf("got %v", res.err)
+	}
+	p.wantReset(id, h2.ErrCodeCancel)
+	return id
+}
+
+// readPing returns the next PING of the connection's own.
+func (p *peer) readPing() [8]byte {
+	p.t.Helper()
+	for {
+		if f := next[*h2.PingFrame](p); !f.IsAck() {
+			return f.Data
+		}
+	}
+}
+
+func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasSeenTheReset(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 1})
+	p.abandonOne()
+	data := p.readPing()
+	if n := p.owner.freed.Load(); n != 0 {
+		t.Fatalf("%d places were freed before the PING was answered", n)
+	}
+	get("/").do(p.conn).wantError(t, notProcessed) // the only place is taken
+	p.owner.awaitFreed(t)                          // of that
+	p.do(p.fr.WritePing(true, data))
+	if held := p.owner.awaitFreed(t); held <= 0 || held > time.Hour {
+		t.Errorf("the place was held for %v", held)
+	}
+	p.afterwards()
+}
+
+func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
+	p := connect(t, testOptions())
+	p.abandonOne()
+	first := p.readPing()
+	for range 3 {
+		p.abandonOne()
+	}
+	done := p.start(get("/answered")) // so that another PING may be sent
+	p.answer(p.request().StreamID, "ok")
+	wait(t, done).wantBody(t, "ok")
+	if n := p.owner.freed.Load(); n != 1 {
+		t.Fatalf("%d places were freed, want that of the answer alone", n)
+	}
+	p.do(p.fr.WritePing(true, first))
+	second := p.readPing() // for the three
+	eventually(t, "the first place is freed", func() bool { return p.owner.freed.Load() == 2 })
+	p.do(p.fr.WritePing(true, second))
+	eventually(t, "the others are freed", func() bool { return p.owner.freed.Load() == 5 })
+}
+
+func TestPingsDoNotOutnumberAnswers(t *testing.T) {
+	p := connect(t, testOptions())
+	p.abandonOne()
+	p.do(p.fr.WritePing(true, p.readPing()))
+	p.owner.awaitFreed(t)
+	// Nothing was answered since: a gRPC server would count another PING
+	// against us. So places are free at once.
+	for range 3 {
+		p.abandonOne()
+		p.owner.awaitFreed(t)
+	}
+	p.wantNoData() // and reads whatever was sent: a PING would stand before
+	done := p.start(get("/"))
+	p.answer(p.request().StreamID, "ok")
+	wait(t, done).wantBody(t, "ok")
+	p.owner.awaitFreed(t)
+	p.abandonOne()
+	p.readPing()
+}
+
+func TestPeerThatIsSilentAfterAResetIsTakenForDead(t *testing.T) {
+	opts := testOptions()
+	opts.PingTimeout = 30 * time.Millisecond
+	p := connect(t, opts)
+	neighbour := p.start(get("/neighbour"))
+	p.request()
+	p.abandonOne()
+	wait(t, neighbour).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "PING"})
+	if p.conn.CloseReason() != upstream.ClosedTimeout {
+		t.Errorf("reason %v", p.conn.CloseReason())
+	}
+	eventually(t, "both places are freed", func() bool { return p.owner.freed.Load() == 2 })
+	p.wantEnd()
+}
+
+func TestPeerThatDoesNotAnswerPingsButAnswersIsAlive(t *testing.T) {
+	opts := testOptions()
+	opts.PingTimeout = 50 * time.Millisecond
+	p := connect(t, opts)
+	neighbour := p.start(get("/neighbour"))
+	other := p.request().StreamID
+	p.abandonOne()
+	p.head(other, false, ":status", "200") // anything
+	p.ping()
+	p.owner.awaitFreed(t) // after PingTimeout
+	p.data(other, true, "ok")
+	wait(t, neighbour).wantBody(t, "ok")
+	if p.conn.CloseReason() != upstream.NotClosed {
+		t.Errorf("reason %v", p.conn.CloseReason())
+	}
+}
+
+func TestLateAnswersOfAbandonedExchangesReachNobody(t *testing.T) {
+	p := connect(t, testOptions())
+	neighbour := p.start(get("/neighbour"))
+	other := p.request().StreamID
+	id := p.abandonOne()
+	next := p.start(get("/next")) // may use the abandoned one's memory
+	third := p.request().StreamID
+	p.head(id, false, ":status", "200", "x-late", "1")
+	p.data(id, false, "late")
+	p.head(id, true, "x-trailer", "1")
+	p.do(p.fr.WriteRSTStream(id, h2.ErrCodeInternal))
+	p.do(p.fr.WriteWindowUpdate(id, 5))
+	p.answer(third, "third")
+	p.answer(other, "neighbour")
+	wait(t, next).wantBody(t, "third")
+	wait(t, neighbour).wantBody(t, "neighbour")
+}
+
+func TestAbandonedPlacesAreFreedWhenTheConnectionEnds(t *testing.T) {
+	p := connect(t, testOptions())
+	for range 3 {
+		p.abandonOne()
+	}
+	p.conn.Close(upstream.ClosedDrain)
+	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 3 })
+}
+
+func TestExchangeWhoseTimeIsUpIsNotSent(t *testing.T) {
+	p := connect(t, testOptions())
+	r := get("/")
+	r.timeout = -time.Second
+	if res := r.do(p.conn); res.err != upstream.ErrDeadlineNotSent {
+		t.Errorf("got %v", res.err)
+	}
+	if n := p.owner.freed.Load(); n != 1 {
+		t.Errorf("%d places were freed", n)
+	}
+	done := p.start(get("/"))
+	if id := p.request().StreamID; id != 1 {
+		t.Errorf("a request was sent before: stream %d", id)
+	}
+	p.answer(1, "ok")
+	wait(t, done).wantBody(t, "ok")
+}
+
+func TestEveryPlaceIsFreedOnceWhateverComesFirst(t *testing.T) {
+	// Answers race with deadlines.
+	p := connect(t, testOptions())
+	const n = 300
+	go func() {
+		for {
+			f, err := p.fr.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch f := f.(type) {
+			case *h2.MetaHeadersFrame:
+				p.head(f.StreamID, true, ":status", "200", "x-path", f.PseudoValue("path"))
+			case *h2.PingFrame:
+				if !f.IsAck() {
+					p.fr.WritePing(true, f.Data)
+				}
+			}
+		}
+	}()
+	answered := 0
+	for i := range n {
+		r := get("/" + itoa(i))
+		r.timeout = time.Duration(i%30) * 10 * time.Microsecond
+		res := r.do(p.conn)
+		switch {
+		case res.err == nil:
+			answered++
+			if res.fields != "x-path: /"+itoa(i)+"\r\n" {
+				t.Fatalf("exchange %d got %q", i, res.fields)
+			}
+		case upstream.AsError(res.err).Outcome != upstream.Deadline:
+			t.Fatalf("exchange %d: %v", i, res.err)
+		}
+	}
+	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == n })
+	t.Logf("%d of %d were answered", answered, n)
+}

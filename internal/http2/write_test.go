@@ -1,0 +1,197 @@
+package http2
+
+import (
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// countingConn counts writes.
+type countingConn struct {
+	*net.TCPConn
+	writes atomic.Int64
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.TCPConn.Write(p)
+}
+
+func TestRequestsOfReadyCallersGoOutInOneWrite(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	client, server := loopback(t)
+	counting := &countingConn{TCPConn: client.(*net.TCPConn)}
+	p := newPeer(t, counting, server, testOptions())
+	p.handshake()
+	p.ping()
+	before := counting.writes.Load()
+	const n = 50
+	_, done := p.startMany(n)
+	// One processor: all callers are ready before the first of them writes. A
+	// preemption may split them.
+	if writes := counting.writes.Load() - before; writes > n/5 {
+		t.Errorf("%d requests took %d writes", n, writes)
+	}
+	for id, ch := range done {
+		p.answer(id, "ok")
+		wait(t, ch).wantBody(t, "ok")
+	}
+}
+
+func TestHeadAndBodyGoOutInOneWrite(t *testing.T) {
+	client, server := loopback(t)
+	counting := &countingConn{TCPConn: client.(*net.TCPConn)}
+	p := newPeer(t, counting, server, testOptions())
+	p.handshake()
+	p.ping()
+	before := counting.writes.Load()
+	done := p.start(post("/", strings.Repeat("x", 30000)))
+	id := p.request().StreamID
+	p.wantData(id, 30000)
+	if writes := counting.writes.Load() - before; writes != 1 {
+		t.Errorf("one request took %d writes", writes)
+	}
+	p.answer(id, "ok")
+	wait(t, done).wantBody(t, "ok")
+}
+
+// stuck returns a peer that has stopped reading, with so much sent to it that
+// nothing more goes out.
+func stuck(t *testing.T, opts Options) (p *peer, first <-chan result) {
+	t.Helper()
+	p = connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: maxWindow})
+	p.do(p.fr.WriteWindowUpdate(0, maxWindow-initialWindow))
+	p.ping()
+	first = p.start(post("/fill", strings.Repeat("x", 32<<20)))
+	p.awaitFullSocket()
+	return p, first
+}
+
+// awaitFullSocket waits until writes do not get on any more.
+func (p *peer) awaitFullSocket() {
+	p.t.Helper()
+	var handed uint64
+	var since time.Time
+	eventually(p.t, "the socket is full", func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		if handed != p.conn.out.handed {
+			handed, since = p.conn.out.handed, time.Now()
+		}
+		return p.conn.out.busy && len(p.conn.out.buf) >= maxBuffered && time.Since(since) > 200*time.Millisecond
+	})
+}
+
+func TestStuckPeerHoldsUpNoCallerBeyondItsDeadline(t *testing.T) {
+	opts := testOptions()
+	opts.WriteTimeout, opts.PingTimeout = time.Hour, time.Hour
+	p, first := stuck(t, opts)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			r := get("/")
+			if i%2 == 1 {
+				r = post("/", strings.Repeat("x", 100000))
+			}
+			r.timeout = 50 * time.Millisecond
+			if res := r.do(p.conn); res.err != upstream.ErrDeadline {
+				t.Errorf("got %v", res.err)
+			}
+		})
+	}
+	wg.Wait()
+	p.conn.Close(upstream.ClosedDrain) // does not wait either
+	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 21 })
+}
+
+func TestStuckPeerLosesItsConnection(t *testing.T) {
+	opts := testOptions()
+	opts.WriteTimeout = 500 * time.Millisecond
+	p, first := stuck(t, opts)
+	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "stopped reading"})
+	if p.conn.CloseReason() != upstream.ClosedTimeout {
+		t.Errorf("reason %v", p.conn.CloseReason())
+	}
+}
+
+func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
+	// Each waits until the other reads: the classic deadlock.
+	opts := testOptions()
+	opts.WriteTimeout = time.Hour
+	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: maxWindow})
+	p.do(p.fr.WriteWindowUpdate(0, maxWindow-initialWindow))
+	p.ping()
+	small := p.start(get("/small"))
+	id := p.request().StreamID
+	large := p.start(post("/large", strings.Repeat("x", 32<<20)))
+	p.awaitFullSocket()
+	for range 100 {
+		p.do(p.fr.WritePing(false, [8]byte{})) // to be answered, some time
+	}
+	p.answer(id, strings.Repeat("y", 4<<20))
+	wait(t, small).wantBody(t, strings.Repeat("y", 4<<20))
+	p.conn.Close(upstream.ClosedDrain)
+	wait(t, large)
+}
+
+func TestWhatWasNotWrittenIsNotSent(t *testing.T) {
+	opts := testOptions()
+	opts.WriteTimeout = time.Hour
+	p, first := stuck(t, opts)
+	behind := p.start(get("/behind"))
+	eventually(t, "the second request is queued", func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return p.conn.streams.active == 2
+	})
+	p.conn.Close(upstream.ClosedError)
+	wait(t, behind).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent})
+	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+}
+
+func TestRoomOfASocketWithoutFileIsUnknown(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	r := newRoom(a)
+	if r.has(0) {
+		t.Error("a pipe, which blocks every write, was said to have room")
+	}
+}
+
+func TestRoomIsGivenBackByAnswers(t *testing.T) {
+	r := room{size: 10 * writeOverhead}
+	writes := 0
+	for r.has(100) {
+		r.spent += cost(100)
+		writes++
+	}
+	if writes == 0 || writes > 9 {
+		t.Errorf("%d writes have room", writes)
+	}
+	r.prove(r.spent - cost(100))
+	if !r.has(100) {
+		t.Error("an answer to the last request gave no room back")
+	}
+	r.prove(0) // an older one takes nothing away
+	if !r.has(100) {
+		t.Error("an answer to an old request took room away")
+	}
+}
+
+func TestCallersWriteThemselvesOnASocket(t *testing.T) {
+	client, _ := loopback(t)
+	defer client.Close()
+	if r := newRoom(client); !r.has(8 << 10) {
+		t.Errorf("a fresh socket has room for %d only", r.size)
+	}
+}
