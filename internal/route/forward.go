@@ -13,8 +13,8 @@ type Process struct {
 	// InFlight counts the legs of the parallel modes. The request itself is
 	// counted by whoever calls Do, so that one with four legs counts five.
 	InFlight *ssp.InFlight
-	// Panicked is told of a leg that panicked, which ends as Internal. It may
-	// be called after Do has returned.
+	// Panicked is told of a leg that panicked, which ends as Internal. Legs call
+	// it concurrently, and maybe after Do has returned.
 	Panicked func(value any, stack []byte)
 }
 

@@ -16,9 +16,9 @@ func (rt *Route) pick() *Target {
 
 // prepareSplit sums the weights up.
 func (rt *Route) prepareSplit() {
-	rt.draw = rand.IntN
+	rt.draw, rt.weights = rand.IntN, 0
 	for i := range rt.Targets {
-		rt.weights += max(0, rt.Targets[i].Weight)
+		rt.weights += rt.Targets[i].Weight
 	}
 	if rt.weights == 0 {
 		panic("BUG: route " + rt.Name + " splits by weight, and has none")

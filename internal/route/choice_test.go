@@ -1,0 +1,193 @@
+package route
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// choose runs a request through a table of one route with the SSPs a and b, and
+// says what came of it: the SSP, "-" for none, and the query that is left.
+func choose(t *testing.T, mayChoose bool, target string, lines ...string) (string, error) {
+	t.Helper()
+	rt := newRoute(Waterfall, newFake(t, "a", silent), newFake(t, "b", silent))
+	rt.Match.Path, rt.ClientChoice = "/fill", mayChoose
+	l := lookup(t, "h", target, lines...)
+	found, fromPath := NewTable([]*Route{rt}).Find(l)
+	if found == nil {
+		return "no route", nil
+	}
+	var scratch []byte
+	chosen, query, err := found.Choose(l, fromPath, &scratch)
+	if err != nil {
+		if chosen != nil {
+			t.Errorf("%s: an SSP with the error %v", target, err)
+		}
+		return "", err
+	}
+	name := "-"
+	if chosen != nil {
+		name = chosen.SSP.Name()
+	}
+	return name + "?" + string(query), nil
+}
+
+func TestClientsChoice(t *testing.T) {
+	header := func(v string) []string { return []string{"X-Adbuffer-Ssp: " + v} }
+	for _, tt := range []struct {
+		target string
+		lines  []string
+		want   string
+		err    error
+	}{
+		{"/fill", nil, "-?", nil},
+		{"/fill?a=1&b", nil, "-?a=1&b", nil},
+		{"/fill/b", nil, "b?", nil},
+		{"/fill/b?x=%20&&y", nil, "b?x=%20&&y", nil},
+		{"/fill?ssp=a", nil, "a?", nil},
+		{"/fill?x&ssp=a&y=%zz", nil, "a?x&y=%zz", nil},
+		{"/fill?x", header("b"), "b?x", nil},
+		{"/fill", header(" b\t"), "b?", nil},
+
+		{"/fill/b?x&ssp=b", header("b"), "b?x", nil}, // all agree
+		{"/fill/b?ssp=a", nil, "", ErrChoiceConflict},
+		{"/fill/b", header("a"), "", ErrChoiceConflict},
+		{"/fill?ssp=a", header("b"), "", ErrChoiceConflict},
+		{"/fill/a?ssp=a", header("b"), "", ErrChoiceConflict},
+		{"/fill/a?ssp=A", nil, "", ErrChoiceConflict},
+		{"/fill/a?ssp=", nil, "", ErrChoiceConflict},
+		{"/fill/a?ssp", nil, "", ErrChoiceConflict},
+
+		{"/fill?ssp=a&ssp=a", nil, "", ErrChoiceRepeated},
+		{"/fill?ssp=a&x&ssp=b", nil, "", ErrChoiceRepeated},
+		{"/fill?ssp&ssp", nil, "", ErrChoiceRepeated},
+		{"/fill", []string{"X-Adbuffer-Ssp: a", "x-adbuffer-ssp: a"}, "", ErrChoiceRepeated},
+
+		{"/fill?ssp=%61", nil, "", ErrChoiceEncoded},
+		{"/fill?ssp=a%", nil, "", ErrChoiceEncoded},
+		{"/fill?ssp=%", nil, "", ErrChoiceEncoded},
+
+		{"/fill?s%73p=a", nil, "-?s%73p=a", nil}, // an encoded key is no control parameter
+		{"/fill?ssp=a&%73sp=b", nil, "a?%73sp=b", nil},
+		{"/fill?SSP=a", nil, "-?SSP=a", nil},
+		{"/fill?xssp=a&sspx=a&x=ssp=a", nil, "-?xssp=a&sspx=a&x=ssp=a", nil},
+		{"/fill?;ssp=a", nil, "-?;ssp=a", nil},
+
+		{"/fill/c", nil, "", ErrUnknownSSP},
+		{"/fill/A", nil, "", ErrUnknownSSP},
+		{"/fill/%61", nil, "", ErrUnknownSSP},
+		{"/fill?ssp=c", nil, "", ErrUnknownSSP},
+		{"/fill?ssp=", nil, "", ErrUnknownSSP},
+		{"/fill?ssp", nil, "", ErrUnknownSSP},
+		{"/fill?ssp==a", nil, "", ErrUnknownSSP},
+		{"/fill?ssp=a+", nil, "", ErrUnknownSSP},
+		{"/fill?ssp=a,b", nil, "", ErrUnknownSSP},
+		{"/fill", header(""), "", ErrUnknownSSP},
+		{"/fill", header("a, b"), "", ErrUnknownSSP},
+		{"/fill", header("%61"), "", ErrUnknownSSP},
+		{"/fill?ssp=http://evil.example", nil, "", ErrUnknownSSP},
+
+		{"/fill//b", nil, "no route", nil},
+		{"/fill/b/", nil, "no route", nil},
+		{"/fill/../fill/b", nil, "no route", nil},
+	} {
+		t.Run(tt.target+strings.Join(tt.lines, ""), func(t *testing.T) {
+			got, err := choose(t, true, tt.target, tt.lines...)
+			if !errors.Is(err, tt.err) {
+				t.Errorf("error %v, want %v", err, tt.err)
+			}
+			want(t, "choice", got, tt.want)
+		})
+	}
+}
+
+// Where clients may not choose, nothing is a control parameter, and no name is
+// looked at.
+func TestNoChoiceLeavesTheRequestAlone(t *testing.T) {
+	for target, expect := range map[string]string{
+		"/fill?ssp=a&ssp=%zz": "-?ssp=a&ssp=%zz",
+		"/fill":               "-?",
+		"/fill/a":             "no route",
+	} {
+		got, err := choose(t, false, target, "X-Adbuffer-Ssp: a", "X-Adbuffer-Ssp: b")
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+		want(t, target, got, expect)
+	}
+}
+
+// TestParameterIsCutFromEveryPosition takes ssp out of each place among odd
+// neighbours, which must stay as they are, byte for byte.
+func TestParameterIsCutFromEveryPosition(t *testing.T) {
+	others := []string{"a=1", "", "b", "c=", "=d", "e=%20%zz", "f=\xff", "a=1", "ssps=x", "g=h=i"}
+	for n := range len(others) + 1 {
+		for at := range n + 1 {
+			params := slices.Insert(slices.Clone(others[:n]), at, "ssp=openx")
+			var scratch []byte
+			name, without, err := cutControl([]byte(strings.Join(params, "&")), &scratch)
+			what := fmt.Sprintf("%q", strings.Join(params, "&"))
+			if err != nil || string(name) != "openx" {
+				t.Errorf("%s: name %q, %v", what, name, err)
+			}
+			want(t, what, string(without), strings.Join(others[:n], "&"))
+		}
+	}
+}
+
+// FuzzCutControl holds cutControl against taking the query apart and joining it
+// again.
+func FuzzCutControl(f *testing.F) {
+	for _, q := range []string{"ssp=a", "x&ssp=a&y", "ssp=a&", "&ssp=a", "ssp=a&ssp=b", "ssp=%61", "ssp", "a&&&ssp=&&", "%73sp=a"} {
+		f.Add([]byte(q))
+	}
+	scratch := []byte("rest of another")
+	f.Fuzz(func(t *testing.T, query []byte) {
+		before := bytes.Clone(query)
+		var params [][]byte
+		found := 0
+		encoded := false
+		var wantName []byte
+		for _, p := range bytes.Split(query, []byte("&")) {
+			if key, v, _ := bytes.Cut(p, []byte("=")); string(key) == "ssp" {
+				found++
+				encoded = encoded || bytes.IndexByte(v, '%') >= 0
+				wantName = v
+				continue
+			}
+			params = append(params, p)
+		}
+		name, without, err := cutControl(query, &scratch)
+		if !bytes.Equal(query, before) {
+			t.Fatalf("the query became %q", query)
+		}
+		if found > 1 || encoded {
+			if !errors.Is(err, ErrChoiceRepeated) && !errors.Is(err, ErrChoiceEncoded) || name != nil || without != nil {
+				t.Fatalf("%q: %q, %q, %v", query, name, without, err)
+			}
+			return
+		}
+		if err != nil || (name != nil) != (found == 1) || !bytes.Equal(name, wantName) {
+			t.Fatalf("%q: name %q, %v", query, name, err)
+		}
+		if expect := bytes.Join(params, []byte("&")); !bytes.Equal(without, expect) {
+			t.Fatalf("%q: left is %q, want %q", query, without, expect)
+		}
+	})
+}
+
+// Cutting needs no memory once there is some to write into.
+func TestCutQueryStandsInTheScratchMemory(t *testing.T) {
+	query := []byte("a=1&ssp=x&b=2")
+	scratch := make([]byte, 0, 64)
+	_, without, err := cutControl(query, &scratch)
+	if err != nil || string(without) != "a=1&b=2" || &without[0] != &scratch[0] {
+		t.Errorf("%q, %v, scratch %q", without, err, scratch)
+	}
+	if string(query) != "a=1&ssp=x&b=2" {
+		t.Errorf("the query became %q", query)
+	}
+}

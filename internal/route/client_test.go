@@ -1,0 +1,167 @@
+package route
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// bubble runs test in a synctest bubble. Channels and timers must not leave the
+// bubble that they were made in, which those in a sync.Pool would: two rounds
+// of the garbage collector empty it, before and after.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	runtime.GC()
+	runtime.GC()
+	synctest.Test(t, test)
+	runtime.GC()
+	runtime.GC()
+}
+
+// client is a request in memory of its own, as the proxy has it.
+type client struct {
+	ssp.Request
+	head, query, body []byte
+	fields            httpheader.RequestFields
+	identity          httpheader.Identity
+}
+
+const deadline = 300 * ms
+
+func newClient(t testing.TB, method upstream.Method, query, body string, lines ...string) *client {
+	t.Helper()
+	c := new(client)
+	c.set(t, method, query, body, lines...)
+	return c
+}
+
+// set makes c another request, in the same memory.
+func (c *client) set(t testing.TB, method upstream.Method, query, body string, lines ...string) {
+	t.Helper()
+	c.head = append(c.head[:0], "Host: adbuffer.test\r\n"...)
+	for _, l := range lines {
+		c.head = append(append(c.head, l...), "\r\n"...)
+	}
+	c.head = append(c.head, "\r\n"...)
+	if err := c.fields.Scan(c.head); err != nil {
+		t.Fatal(err)
+	}
+	c.query = append(c.query[:0], query...)
+	c.body = append(c.body[:0], body...)
+	c.identity.Resolve(&c.fields, netip.MustParseAddr("192.0.2.1"), true, nil, false)
+	now := time.Now()
+	c.Request = ssp.Request{
+		Method: method, Query: c.query, Fields: &c.fields, Identity: &c.identity, Body: c.body,
+		Received: now, Deadline: now.Add(deadline), Budget: upstream.NewBudget(1 << 20),
+	}
+}
+
+// poison does what the proxy and fasthttp do once the handler has returned:
+// they use the memory for something else.
+func (c *client) poison() {
+	for _, b := range [][]byte{c.head, c.query, c.body} {
+		b = b[:cap(b)]
+		for i := range b {
+			b[i] = '!'
+		}
+	}
+	c.fields.Reset()
+	c.identity.Reset()
+	c.Request = ssp.Request{}
+}
+
+func get(t testing.TB) *client { return newClient(t, upstream.GET, "pub=1", "") }
+
+// newProcess returns a process without a limit, within a bubble, in which
+// nothing may panic, and at whose end no leg is left.
+func newProcess(t testing.TB) *Process {
+	p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { t.Errorf("a leg panicked: %v\n%s", v, stack) }}
+	t.Cleanup(func() {
+		synctest.Wait()
+		if n := p.InFlight.Now(); n != 0 {
+			t.Errorf("%d legs are still in flight", n)
+		}
+	})
+	return p
+}
+
+// newRoute returns a route to all of ssps.
+func newRoute(m Mode, ssps ...*fakeSSP) *Route {
+	rt := &Route{Name: "r", Mode: m}
+	for _, s := range ssps {
+		rt.Targets = append(rt.Targets, Target{SSP: s.SSP, Weight: 1})
+	}
+	return rt.ready()
+}
+
+// ready prepares a route as its table would.
+func (rt *Route) ready() *Route {
+	NewTable([]*Route{rt})
+	return rt
+}
+
+// ended is what is to be seen of a result, in text.
+func ended(res *Result) string {
+	var s strings.Builder
+	s.WriteString(res.Outcome.String())
+	if res.SSP != nil {
+		s.WriteString(" of " + res.SSP.Name())
+	}
+	if res.Err != nil {
+		if res.Err.Outcome != res.Outcome {
+			s.WriteString(", but the error is " + res.Err.Outcome.String())
+		}
+		return s.String()
+	}
+	fmt.Fprintf(&s, ": %d", res.Status())
+	if b := res.Exchange.Answer.Body; len(b) > 0 {
+		s.WriteString(" " + string(b))
+	}
+	return s.String()
+}
+
+// legsOf is how the legs of a result fared, in text.
+func legsOf(res *Result) string {
+	var all []string
+	for _, l := range res.Legs() {
+		all = append(all, fmt.Sprintf("%s %v %v", l.SSP.Name(), l.Outcome, l.Took))
+	}
+	return strings.Join(all, ", ")
+}
+
+func want(t testing.TB, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+	}
+}
+
+// wantEmpty checks, in a bubble, that all of the budget was given back once
+// every leg has come to rest.
+func wantEmpty(t testing.TB, b *upstream.Budget) {
+	t.Helper()
+	synctest.Wait()
+	if n := b.Used(); n != 0 {
+		t.Errorf("%d bytes of the budget are still held", n)
+	}
+}

@@ -1,0 +1,274 @@
+package route
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// seal makes the envelope of entries, as parallel-all does.
+func seal(t testing.TB, entries []entry) []byte {
+	t.Helper()
+	b, bound := []byte(envelopeStart), envelopeOverhead
+	for i := range entries {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		before := len(b)
+		b = entries[i].append(b)
+		if got, most := len(b)-before+1, entries[i].bound(); got > most {
+			t.Errorf("an entry takes %d bytes with its comma, over its bound of %d: %s", got, most, b[before:])
+		}
+		bound += entries[i].bound()
+	}
+	b = append(b, envelopeEnd...)
+	if len(b) > bound {
+		t.Errorf("the envelope has %d bytes, over its bound of %d", len(b), bound)
+	}
+	return b
+}
+
+// opened is an envelope as a client reads it.
+type opened struct {
+	Results []struct {
+		SSP         string          `json:"ssp"`
+		Status      int             `json:"status"`
+		Error       string          `json:"error"`
+		MS          *int64          `json:"ms"`
+		ContentType string          `json:"content_type"`
+		Body        json.RawMessage `json:"body"`
+		BodyBase64  *string         `json:"body_base64"`
+	} `json:"results"`
+}
+
+func open(t testing.TB, envelope []byte) opened {
+	t.Helper()
+	if !utf8.Valid(envelope) || !json.Valid(envelope) {
+		t.Fatalf("no valid JSON: %q", envelope)
+	}
+	d := json.NewDecoder(bytes.NewReader(envelope))
+	d.DisallowUnknownFields()
+	var o opened
+	if err := d.Decode(&o); err != nil {
+		t.Fatalf("%v: %q", err, envelope)
+	}
+	return o
+}
+
+// answer is an entry for an answer with the given type, body and other fields.
+func answer(ssp, contentType, body, fields string) entry {
+	e := entry{ssp: ssp, status: 200, took: 1500 * time.Microsecond}
+	if contentType != "" {
+		fields = "Content-Type: " + contentType + "\r\n" + fields
+	}
+	e.describe([]byte(fields), []byte(body))
+	return e
+}
+
+func TestHowBodiesStandInTheEnvelope(t *testing.T) {
+	const (
+		js     = "application/json"
+		openRB = `{"id":"1","seatbid":[{"bid":[{"price":1.25}]}]}`
+	)
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for _, tt := range []struct{ name, contentType, body, fields, want string }{
+		{"JSON", js, openRB, "", `"body":` + openRB},
+		{"JSON with parameters", "Application/JSON ; charset=utf-8", openRB, "", `"body":` + openRB},
+		{"a suffix", "application/vnd.ads+json;v=1", "[1]", "", `"body":[1]`},
+		{"no type's suffix", "+json", "[1]", "", `"body":"[1]"`},
+		{"JSON lines", "application/jsonl", "[1]", "", `"body":"[1]"`},
+		{"a scalar", js, " 1\n", "", `"body": 1` + "\n"},
+		{"JSON, no type", "", openRB, "", `"body":` + quote(openRB)},
+		{"JSON, another type", "text/plain; application/json", "[1]", "", `"body":"[1]"`},
+		{"VAST", "text/xml", `<VAST version="4.2"><Ad/></VAST>`, "", `"body":"<VAST version=\"4.2\"><Ad/></VAST>"`},
+		{"no JSON", js, `{"a":1,}`, "", `"body":"{\"a\":1,}"`},
+		{"two documents", js, `{} {}`, "", `"body":"{} {}"`},
+		{"cut off", js, `{"a":"`, "", `"body":"{\"a\":\""`},
+		{"a byte order mark", js, "\uFEFF{}", "", "\"body\":\"\uFEFF{}\""},
+		{"control bytes", "text/plain", "\x00\x1f\x7f\b\f\n\r\t", "", `"body":"\u0000\u001f` + "\x7f" + `\u0008\u000c\n\r\t"`},
+		{"beyond ASCII", "text/plain", "é€😀\u2028", "", "\"body\":\"é€😀\u2028\""},
+		{"no UTF-8", "text/plain", "a\xff", "", `"body_base64":"Yf8="`},
+		{"no UTF-8 in JSON", js, "\"\xff\"", "", `"body_base64":"Iv8i"`},
+		{"half a character", js, "\"\xe2\x82\"", "", `"body_base64":"IuKCIg=="`},
+		{"a surrogate in UTF-8", js, "\"\xed\xa0\x80\"", "", `"body_base64":"Iu2ggCI="`},
+		{"gzip", js, "\x1f\x8b", "Content-Encoding: gzip\r\n", `"body_base64":"H4s="`},
+		{"a coding that does not show", js, "{}", "content-encoding: br\r\n", `"body_base64":"e30="`},
+		{"an empty coding", js, "{}", "Content-Encoding:\r\n", `"body_base64":"e30="`},
+		{"empty", js, "", "Content-Encoding: gzip\r\n", ""},
+		{"as deep as may be", js, deep(maxDepth), "", `"body":` + deep(maxDepth)},
+		{"too deep", js, deep(maxDepth + 1), "", `"body":` + quote(deep(maxDepth+1))},
+		{"depth in a string", js, `["\"` + deep(100) + `"]`, "", `"body":["\"` + deep(100) + `"]`},
+		{"a rival's entry", js, `{"x":1},{"ssp":"rival","error":"deadline","ms":1}`, "", `"body":` + quote(`{"x":1},{"ssp":"rival","error":"deadline","ms":1}`)},
+		{"the end", js, `1}]}`, "", `"body":"1}]}"`},
+		{"the end as text", "text/plain", `"}]}`, "", `"body":"\"}]}"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			envelope := seal(t, []entry{answer("a", tt.contentType, tt.body, tt.fields), {ssp: "rival", status: 204}})
+			expect := `{"results":[{"ssp":"a","status":200,"ms":1`
+			if tt.contentType != "" {
+				expect += `,"content_type":` + quote(tt.contentType)
+			}
+			if tt.want != "" {
+				expect += "," + tt.want
+			}
+			want(t, "envelope", string(envelope), expect+`},{"ssp":"rival","status":204,"ms":0}]}`)
+			if o := open(t, envelope); len(o.Results) != 2 || o.Results[1].SSP != "rival" || o.Results[1].Status != 204 {
+				t.Errorf("read as %+v", o)
+			}
+		})
+	}
+}
+
+// quote is how encoding/json writes a string, without its detours for HTML.
+func quote(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// A type is foreign bytes too, and need not even be UTF-8.
+func TestContentTypeCannotEscape(t *testing.T) {
+	for contentType, expect := range map[string]string{
+		`text/plain","body":"x`:    `text/plain","body":"x`,
+		"text/\xffplain":           "text/\uFFFDplain",
+		"text/plain;a=\"\\\"\tb\"": "text/plain;a=\"\\\"\tb\"",
+	} {
+		o := open(t, seal(t, []entry{answer("a", contentType, "y", "")}))
+		want(t, "type", o.Results[0].ContentType, expect)
+		want(t, "body", string(o.Results[0].Body), `"y"`)
+	}
+}
+
+func TestFirstContentTypeCounts(t *testing.T) {
+	e := answer("a", "text/plain", "{}", "Content-Type: application/json\r\n")
+	want(t, "envelope", string(seal(t, []entry{e})), `{"results":[{"ssp":"a","status":200,"ms":1,"content_type":"text/plain","body":"{}"}]}`)
+}
+
+// FuzzEnvelope holds that whatever SSPs send, the envelope is valid JSON with
+// one entry for each of them, in order, from which their bodies can be read.
+func FuzzEnvelope(f *testing.F) {
+	f.Add("application/json", []byte(`{"a":[1,2,{"b":"\u00e9"}]}`), "text/xml", []byte("<VAST/>"), byte(0))
+	f.Add("application/json", []byte(`{},{"ssp":"s2","status":200}`), "application/json", []byte(`]}`), byte(1))
+	f.Add("a/b+json", []byte("\"\xff\""), "\xff\"", []byte("\x00\x1f\u2028"), byte(2))
+	f.Add("application/json", []byte(strings.Repeat(`{"a":`, 70)+"1"+strings.Repeat("}", 70)), "", []byte(nil), byte(3))
+	f.Add("application/json", []byte("\"\\ud800\""), "application/json", []byte(" 1e999 "), byte(7))
+	f.Fuzz(func(t *testing.T, type1 string, body1 []byte, type2 string, body2 []byte, mix byte) {
+		clean := strings.NewReplacer("\r", "", "\n", "", "\x00", "") // what connections refuse
+		fields := ""
+		if mix&1 != 0 {
+			fields = "Content-Encoding: x\r\n"
+		}
+		entries := []entry{
+			answer("s0", clean.Replace(type1), string(body1), fields),
+			{ssp: "s1", err: "deadline", took: time.Duration(mix) * time.Millisecond},
+			answer("s2", clean.Replace(type2), string(body2), ""),
+			{ssp: "s3", err: "not_waited", untimed: true},
+			answer("s4", "application/json", string(body2), fields),
+		}
+		o := open(t, seal(t, entries))
+		if len(o.Results) != len(entries) {
+			t.Fatalf("%d entries, want %d", len(o.Results), len(entries))
+		}
+		for i, got := range o.Results {
+			e := &entries[i]
+			if got.SSP != fmt.Sprintf("s%d", i) || got.Error != e.err || got.Status != e.status || (got.MS == nil) != e.untimed {
+				t.Fatalf("entry %d is %+v", i, got)
+			}
+			if !bytes.Equal(bodyOf(t, got.Body, got.BodyBase64, e), e.body) {
+				t.Fatalf("entry %d: the body is %q %v, want %q", i, got.Body, got.BodyBase64, e.body)
+			}
+		}
+	})
+}
+
+// bodyOf is the body that a client reads from an entry.
+func bodyOf(t testing.TB, raw json.RawMessage, inBase64 *string, e *entry) []byte {
+	switch e.form {
+	case jsonBody:
+		// All but the blanks around it is as it came.
+		from := bytes.Index(e.body, raw)
+		if from < 0 || len(bytes.Trim(e.body[:from], " \t\r\n")) > 0 || len(bytes.Trim(e.body[from+len(raw):], " \t\r\n")) > 0 {
+			return raw
+		}
+		return e.body
+	case textBody:
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+		return []byte(s)
+	case binaryBody:
+		b, err := base64.StdEncoding.DecodeString(*inBase64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	default:
+		if raw != nil || inBase64 != nil {
+			t.Fatalf("a body without one: %s, %v", raw, inBase64)
+		}
+		return nil
+	}
+}
+
+// FuzzString holds appendString against encoding/json.
+func FuzzString(f *testing.F) {
+	f.Add([]byte("a\"\\\x00\x1f\x7f\xffé\u2028😀\xed\xa0\x80"))
+	f.Fuzz(func(t *testing.T, s []byte) {
+		got := appendString([]byte("before"), s)
+		if len(got) > len("before")+stringLen(s) {
+			t.Errorf("%q takes %d bytes, over its bound of %d", s, len(got)-len("before"), stringLen(s))
+		}
+		var back, expect string
+		if err := json.Unmarshal(bytes.TrimPrefix(got, []byte("before")), &back); err != nil {
+			t.Fatalf("%q: %v", got, err)
+		}
+		if err := json.Unmarshal([]byte(quote(string(s))), &expect); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(expect, back); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", s, diff)
+		}
+	})
+}
+
+// FuzzDepth holds tooDeep against a decoder that counts.
+func FuzzDepth(f *testing.F) {
+	f.Add([]byte(`{"a":["[[[[",{"b\\":"\"{"}]}`))
+	f.Add([]byte(strings.Repeat("[", 61) + strings.Repeat("]", 61)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if !json.Valid(b) {
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber()
+		depth, deepest := 0, 0
+		for {
+			token, err := d.Token()
+			if err != nil {
+				break
+			}
+			switch token {
+			case json.Delim('{'), json.Delim('['):
+				depth++
+				deepest = max(deepest, depth)
+			case json.Delim('}'), json.Delim(']'):
+				depth--
+			}
+		}
+		if got := tooDeep(b); got != (deepest > maxDepth) {
+			t.Errorf("tooDeep is %v at a depth of %d", got, deepest)
+		}
+	})
+}

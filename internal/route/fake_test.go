@@ -1,0 +1,264 @@
+package route
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+const ms = time.Millisecond
+
+// reply is what a fake SSP does with a request. The zero reply never comes.
+type reply struct {
+	after  time.Duration
+	status int    // 0: no answer
+	fields string // lines
+	body   string
+	err    *upstream.Error // in place of an answer
+	panics bool
+	// stubborn is for how long the connection keeps an exchange that was
+	// cancelled, reading its request all the while.
+	stubborn time.Duration
+}
+
+func fills(after time.Duration, body string) reply {
+	return reply{after: after, status: 200, body: body}
+}
+
+func answers(after time.Duration, status int) reply {
+	r := reply{after: after, status: status}
+	if status != 204 {
+		r.body = "no ad for you"
+	}
+	return r
+}
+
+func fails(after time.Duration, o upstream.Outcome) reply {
+	return reply{after: after, err: &upstream.Error{Outcome: o, Progress: upstream.MaybeProcessed}}
+}
+
+// silent never answers.
+var silent = reply{}
+
+// asked is a request as an SSP saw it.
+type asked struct {
+	at                           time.Time
+	method, target, fields, body string
+}
+
+// fakeSSP is a real SSP on a real pool, whose connections are made up.
+type fakeSSP struct {
+	*ssp.SSP
+	t    testing.TB
+	pool *pool.Pool
+
+	// script, where set, makes the reply of each request.
+	script func(ex *upstream.Exchange) reply
+	// quiet keeps no record of what was asked.
+	quiet bool
+
+	mu    sync.Mutex
+	reply reply
+	seen  []asked
+	torn  int // requests that changed while the connection read them
+}
+
+func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *fakeSSP {
+	t.Helper()
+	f := &fakeSSP{t: t, reply: r}
+	f.pool = pool.New(pool.Options{
+		SSP: name, MaxConns: 1, MaxHTTP2Conns: 1, MaxIdle: 1, MaxPending: 100, PendingTimeout: time.Second, MaxDials: 1,
+		BackoffMin: ms, BackoffMax: ms, ConnectTimeout: time.Second, Protocol: upstream.HTTP2, MaxStreams: 1 << 20,
+	}, f)
+	o := ssp.Options{Name: name, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Cookie"}})}
+	for _, c := range change {
+		c(&o)
+	}
+	f.SSP = ssp.New(o, f.pool)
+	t.Cleanup(func() { f.pool.Close(context.Background()) })
+	return f
+}
+
+func (f *fakeSSP) Addresses(context.Context) ([]pool.Address, error) {
+	return []pool.Address{{Host: "ssp.test", AddrPort: netip.MustParseAddrPort("127.0.0.1:80")}}, nil
+}
+
+func (f *fakeSSP) Dial(_ context.Context, _ pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+	return pool.Dialed{Conn: &fakeConn{ssp: f, owner: owner}}, nil
+}
+
+// requests returns what the SSP was asked so far.
+func (f *fakeSSP) requests() []asked {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
+}
+
+// wantAsked checks how often the SSP was asked.
+func (f *fakeSSP) wantAsked(n int) {
+	f.t.Helper()
+	if got := len(f.requests()); got != n {
+		f.t.Errorf("%s was asked %d times, want %d", f.Name(), got, n)
+	}
+}
+
+// fakeConn is a connection of an SSP, with many places.
+type fakeConn struct {
+	ssp    *fakeSSP
+	owner  upstream.Owner
+	mu     sync.Mutex
+	reason upstream.CloseReason
+}
+
+func (c *fakeConn) Protocol() upstream.Protocol { return upstream.HTTP2 }
+func (c *fakeConn) Idle() bool                  { return true }
+
+func (c *fakeConn) Places() int {
+	if c.CloseReason() != upstream.NotClosed {
+		return 0
+	}
+	return 1 << 20
+}
+
+func (c *fakeConn) Close(r upstream.CloseReason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reason == upstream.NotClosed {
+		c.reason = r
+	}
+}
+
+func (c *fakeConn) CloseReason() upstream.CloseReason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reason
+}
+
+// Do looks at the request when it comes and when it goes: in between it must
+// not change.
+func (c *fakeConn) Do(ex *upstream.Exchange) error {
+	defer c.owner.Freed(0)
+	f := c.ssp
+	r := f.note(ex)
+	before := ""
+	if !f.quiet {
+		before = requestText(ex)
+	}
+	err := c.wait(ex, &r)
+	if !f.quiet && requestText(ex) != before {
+		f.mu.Lock()
+		f.torn++
+		f.mu.Unlock()
+	}
+	ex.Times.Done = time.Now()
+	if err != nil {
+		return err
+	}
+	ex.Times.FirstByte = ex.Times.Done
+	if r.panics {
+		panic("the connection is broken")
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if !ex.Reserve(len(r.body)) {
+		return upstream.ErrOverBudget
+	}
+	a := &ex.Answer
+	a.Status, a.ContentLength = r.status, len(r.body)
+	a.Fields = append(a.Fields, r.fields...)
+	a.Body = append(a.Body, r.body...)
+	return nil
+}
+
+// note records the request and returns the reply to it.
+func (f *fakeSSP) note(ex *upstream.Exchange) reply {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.reply
+	if f.script != nil {
+		r = f.script(ex)
+	}
+	if !f.quiet {
+		q := &ex.Request
+		f.seen = append(f.seen, asked{time.Now(), q.Method.String(), string(q.Target), string(q.Fields), string(q.Body)})
+	}
+	return r
+}
+
+func requestText(ex *upstream.Exchange) string {
+	q := &ex.Request
+	return strings.Join([]string{q.Method.String(), string(q.Target), string(q.Authority), string(q.Fields), string(q.Body)}, "\n")
+}
+
+func (c *fakeConn) wait(ex *upstream.Exchange, r *reply) error {
+	if r.after == 0 && (r.status != 0 || r.err != nil || r.panics) {
+		return nil
+	}
+	var cancelled <-chan struct{}
+	if ex.Context != nil {
+		cancelled = ex.Context.Done()
+	}
+	deadline := time.NewTimer(time.Until(ex.Deadline))
+	defer deadline.Stop()
+	var ready <-chan time.Time
+	if r.status != 0 || r.err != nil || r.panics {
+		t := time.NewTimer(r.after)
+		defer t.Stop()
+		ready = t.C
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-deadline.C:
+		return upstream.ErrDeadline
+	case <-cancelled:
+		time.Sleep(r.stubborn)
+		return upstream.ErrCancelled
+	}
+}
+
+// counted returns how often requests to the SSP ended as o.
+func (f *fakeSSP) counted(o upstream.Outcome) int {
+	f.t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(ssp.NewCollector(func() []*ssp.SSP { return []*ssp.SSP{f.SSP} }))
+	families, err := reg.Gather()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, mf := range families {
+		if mf.GetName() != "adbuffer_ssp_requests_total" {
+			continue
+		}
+		for _, m := range mf.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" && l.GetValue() == o.String() {
+					return int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	f.t.Fatalf("no series for outcome %v", o)
+	return 0
+}
+
+// wantCounted checks that the SSP's requests ended as o, all of them.
+func (f *fakeSSP) wantCounted(want map[upstream.Outcome]int) {
+	f.t.Helper()
+	for o := range upstream.Outcomes {
+		if got := f.counted(o); got != want[o] {
+			f.t.Errorf("%s: %d requests ended as %v, want %d", f.Name(), got, o, want[o])
+		}
+	}
+}

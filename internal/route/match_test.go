@@ -1,0 +1,237 @@
+package route
+
+import (
+	"strings"
+	"testing"
+
+	"adbuffer/internal/httpheader"
+)
+
+// lookup is a request as routes see it. target is a raw path with a query.
+func lookup(t testing.TB, host, target string, lines ...string) *Lookup {
+	t.Helper()
+	var f httpheader.RequestFields
+	head := "Host: placeholder\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
+	if err := f.Scan([]byte(head)); err != nil {
+		t.Fatal(err)
+	}
+	path, query, _ := strings.Cut(target, "?")
+	return &Lookup{Path: []byte(path), Query: []byte(query), Host: []byte(host), Fields: &f}
+}
+
+func value(s string) *string { return &s }
+
+func TestMatchOnPath(t *testing.T) {
+	for _, tt := range []struct {
+		path string
+		yes  []string
+		no   []string
+	}{
+		{"/fill", []string{"/fill"}, []string{
+			"/", "", "/fil", "/fill/", "/fill/openx", "/filled", "//fill", "/./fill", "/x/../fill", "/fill/..", "/fill/../fill",
+			"/Fill", "/%66ill", "/fill%2f", "/fill;a", "/fill#", "fill", "/fill\\", "/fill.", "*",
+		}},
+		{"/", []string{"/"}, []string{"", "//", "/a", "/.", "/.."}},
+		{"/a/*", []string{"/a/", "/a/b", "/a/b/c", "/a//", "/a/*", "/a/.", "/a/...", "/a/..b", "/a/b..", "/a/%2e%2e/b"}, []string{
+			"/a", "/", "/ab", "/b/", "/A/b", "//a/b", "/a/..", "/a/../b", "/../a/b", "/a/b/..", "/a/..//", "/a/.../..",
+		}},
+		{"/*", []string{"/", "/a", "//", "/a/b", "/%00", "/..."}, []string{"", "a", "/..", "/../", "/a/..", "/a/../b", "/..././.."}},
+		{"/a*", []string{"/a*"}, []string{"/a", "/ab", "/a/"}}, // no segment's end: an exact path
+	} {
+		table := NewTable([]*Route{{Match: Match{Path: tt.path}}})
+		for _, p := range tt.yes {
+			if r, name := table.Find(lookup(t, "h", p)); r == nil || name != nil {
+				t.Errorf("%s: %q is not matched (%q)", tt.path, p, name)
+			}
+		}
+		for _, p := range tt.no {
+			if r, _ := table.Find(lookup(t, "h", p)); r != nil {
+				t.Errorf("%s: %q is matched", tt.path, p)
+			}
+		}
+	}
+}
+
+func TestPathNamesTheSSPWhereClientsMayChoose(t *testing.T) {
+	for _, tt := range []struct{ path, request, name string }{ // "-": no match; "": no choice
+		{"/fill", "/fill", ""},
+		{"/fill", "/fill/openx", "openx"},
+		{"/fill", "/fill/%6fpenx", "%6fpenx"}, // the route has no SSP of that name
+		{"/fill", "/fill/", "-"},
+		{"/fill", "/fill//", "-"},
+		{"/fill", "/fill//openx", "-"},
+		{"/fill", "/fill/openx/", "-"},
+		{"/fill", "/fill/openx/b", "-"},
+		{"/fill", "/fill/..", "-"},
+		{"/fill", "/fill/.", "."},
+		{"/fill", "/fillopenx", "-"},
+		{"/a/*", "/a/openx", ""},
+		{"/a/", "/a/", ""},
+		{"/a/", "/a//openx", "openx"},
+	} {
+		table := NewTable([]*Route{{Match: Match{Path: tt.path}, ClientChoice: true}})
+		r, name := table.Find(lookup(t, "h", tt.request))
+		got := string(name)
+		if r == nil {
+			got = "-"
+		}
+		want(t, tt.path+" and "+tt.request, got, tt.name)
+	}
+}
+
+func TestMatchOnHost(t *testing.T) {
+	for _, tt := range []struct {
+		host string
+		yes  []string
+		no   []string
+	}{
+		{"", []string{"", "a.example", "[::1]:80"}, nil},
+		{"a.example", []string{"a.example", "A.Example", "a.example:80", "a.EXAMPLE:", "a.example:99999"}, []string{
+			"", ":80", "b.example", "a.example.", "xa.example", "a.example.evil", "a.example:80:90", "a.exampl\x45\x00", "a@example",
+		}},
+		{"*.example.com", []string{"a.example.com", "a.b.Example.COM:8080", "-.example.com"}, []string{
+			"example.com", ".example.com", "xexample.com", "a.example.com.evil", "", ":80", "example.com:80",
+		}},
+		{"[::1]", []string{"[::1]", "[::1]:8080"}, []string{"::1", "[::1", "[::2]", "[::1]]"}},
+		{"[2001:db8::a]", []string{"[2001:DB8::A]:443", "[2001:db8::a]"}, []string{"[2001:db8::a]x", "2001:db8::a"}},
+		{"127.0.0.1", []string{"127.0.0.1", "127.0.0.1:80"}, []string{"127.0.0.10", "127.0.0.1."}},
+	} {
+		table := NewTable([]*Route{{Match: Match{Path: "/", Host: tt.host}}})
+		for _, h := range tt.yes {
+			if r, _ := table.Find(lookup(t, h, "/")); r == nil {
+				t.Errorf("%s: %q is not matched", tt.host, h)
+			}
+		}
+		for _, h := range tt.no {
+			if r, _ := table.Find(lookup(t, h, "/")); r != nil {
+				t.Errorf("%s: %q is matched", tt.host, h)
+			}
+		}
+	}
+}
+
+// Upper case and another case of letters are all that hosts are folded in.
+func TestHostsFoldLettersOnly(t *testing.T) {
+	if !equalFold([]byte("A-Z@[`{"), "a-z@[`{") {
+		t.Error("the same bytes differ")
+	}
+	for _, s := range []string{"@", "[", "`", "{", "\x1b"} {
+		for _, other := range []string{"@", "[", "`", "{", "\x1b"} {
+			if got := equalFold([]byte(s), other); got != (s == other) {
+				t.Errorf("%q and %q: %v", s, other, got)
+			}
+		}
+	}
+}
+
+func TestMatchOnQuery(t *testing.T) {
+	format := Condition{Name: "format", Value: value("video")}
+	empty := Condition{Name: "format", Value: value("")}
+	present := Condition{Name: "format"}
+	for _, tt := range []struct {
+		name       string
+		conditions []Condition
+		yes        []string
+		no         []string
+	}{
+		{"a value", []Condition{format}, []string{
+			"format=video", "a=1&format=video", "format=video&a", "format=audio&format=video", "&&format=video&",
+		}, []string{
+			"", "format", "format=", "format=Video", "Format=video", "format=video%20", "f%6frmat=video", "format=%76ideo",
+			"format=video;a=1", "xformat=video", "a=format=video", "format==video", "format=video#",
+		}},
+		{"an empty value", []Condition{empty}, []string{"format=", "format", "a&format=&b"}, []string{"", "format=x"}},
+		{"present", []Condition{present}, []string{"format", "format=", "format=x", "a=b&format"}, []string{"", "a=format", "format%3d"}},
+		{"two", []Condition{format, {Name: "size"}}, []string{"size=1&format=video", "format=video&size"}, []string{"size=1", "format=video", "size=format=video"}},
+	} {
+		table := NewTable([]*Route{{Match: Match{Path: "/", Query: tt.conditions}}})
+		for _, q := range tt.yes {
+			if r, _ := table.Find(lookup(t, "h", "/?"+q)); r == nil {
+				t.Errorf("%s: %q is not matched", tt.name, q)
+			}
+		}
+		for _, q := range tt.no {
+			if r, _ := table.Find(lookup(t, "h", "/?"+q)); r != nil {
+				t.Errorf("%s: %q is matched", tt.name, q)
+			}
+		}
+	}
+}
+
+func TestMatchOnHeader(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		conditions []Condition
+		yes        [][]string
+		no         [][]string
+	}{
+		{"a value", []Condition{{Name: "X-Env", Value: value("Test")}},
+			[][]string{{"X-Env: Test"}, {"x-env:Test"}, {"X-Env: a", "X-ENV: \tTest "}},
+			[][]string{nil, {"X-Env: test"}, {"X-Env: Test, b"}, {"X-Env:"}, {"X_Env: Test"}, {"X-Envy: Test"}}},
+		{"an empty value", []Condition{{Name: "X-Env", Value: value("")}}, [][]string{{"X-Env:"}, {"X-Env:  "}}, [][]string{nil, {"X-Env: a"}}},
+		{"present", []Condition{{Name: "x-env"}}, [][]string{{"X-Env:"}, {"X-Env: a"}}, [][]string{nil, {"X-En: v"}}},
+		{"two", []Condition{{Name: "A"}, {Name: "B", Value: value("2")}}, [][]string{{"B: 2", "A: 1"}}, [][]string{{"A: 1"}, {"B: 2"}, {"A: 2", "B: 1"}}},
+	} {
+		table := NewTable([]*Route{{Match: Match{Path: "/", Header: tt.conditions}}})
+		for _, lines := range tt.yes {
+			if r, _ := table.Find(lookup(t, "h", "/", lines...)); r == nil {
+				t.Errorf("%s: %q is not matched", tt.name, lines)
+			}
+		}
+		for _, lines := range tt.no {
+			if r, _ := table.Find(lookup(t, "h", "/", lines...)); r != nil {
+				t.Errorf("%s: %q is matched", tt.name, lines)
+			}
+		}
+	}
+}
+
+func TestFirstRouteThatMatchesInFullWins(t *testing.T) {
+	table := NewTable([]*Route{
+		{Name: "video", Match: Match{Path: "/fill", Query: []Condition{{Name: "format", Value: value("video")}}, Host: "a.example"}},
+		{Name: "a", Match: Match{Path: "/fill", Host: "a.example"}},
+		{Name: "test", Match: Match{Path: "/*", Header: []Condition{{Name: "X-Env"}}}},
+		{Name: "any", Match: Match{Path: "/fill"}, ClientChoice: true},
+	})
+	for i, r := range table.Routes {
+		if r.Index != i {
+			t.Errorf("route %s has the index %d", r.Name, r.Index)
+		}
+	}
+	for _, tt := range []struct {
+		host, target string
+		lines        []string
+		route        string
+	}{
+		{"a.example", "/fill?format=video", nil, "video"},
+		{"b.example", "/fill?format=video", nil, "any"},
+		{"a.example", "/fill", []string{"X-Env: 1"}, "a"},
+		{"b.example", "/fill", []string{"X-Env: 1"}, "test"},
+		{"b.example", "/fill/x", nil, "any"},
+		{"a.example", "/fill/x", nil, "any"},
+		{"a.example", "/other", nil, ""},
+	} {
+		got := ""
+		if r, _ := table.Find(lookup(t, tt.host, tt.target, tt.lines...)); r != nil {
+			got = r.Name
+		}
+		want(t, tt.host+tt.target, got, tt.route)
+	}
+}
+
+// FuzzDotDot holds hasDotDot against a walk over the segments.
+func FuzzDotDot(f *testing.F) {
+	for _, p := range []string{"/..", "/a/../b", "/.../..", "/..a/..", "//..", "/....//"} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		path = "/" + path
+		found := false
+		for _, segment := range strings.Split(path, "/") {
+			found = found || segment == ".."
+		}
+		if got := hasDotDot([]byte(path)); got != found {
+			t.Errorf("%q: %v, want %v", path, got, found)
+		}
+	})
+}

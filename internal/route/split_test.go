@@ -1,0 +1,95 @@
+package route
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSplitDrawsByWeight(t *testing.T) {
+	for _, tt := range []struct{ weights []int }{
+		{[]int{1}}, {[]int{1, 1}}, {[]int{3, 1}}, {[]int{0, 2, 0, 3, 0}}, {[]int{1, 0}}, {[]int{0, 1}},
+	} {
+		rt := &Route{Mode: Split}
+		sum := 0
+		for _, w := range tt.weights {
+			rt.Targets = append(rt.Targets, Target{SSP: newFake(t, "a", silent).SSP, Weight: w})
+			sum += w
+		}
+		rt.ready()
+		drawn := make([]int, len(tt.weights))
+		for n := range sum {
+			rt.draw = func(of int) int {
+				if of != sum {
+					t.Errorf("%v: drawn of %d, want %d", tt.weights, of, sum)
+				}
+				return n
+			}
+			target := rt.pick()
+			for i := range rt.Targets {
+				if target == &rt.Targets[i] {
+					drawn[i]++
+				}
+			}
+		}
+		if diff := cmp.Diff(tt.weights, drawn); diff != "" {
+			t.Errorf("each number once draws (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestSplitAsksOneSSP(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := newFake(t, "a", answers(0, 503)), newFake(t, "b", fills(0, "ad"))
+		rt := newRoute(Split, a, b)
+		rt.Targets[1].Weight = 9
+		rt.ready()
+		draws := []int{0, 1, 2, 8, 9}
+		rt.draw = func(int) int { n := draws[0]; draws = draws[1:]; return n }
+		for i := range 5 {
+			expect := "fill of b: 200 ad"
+			if i == 0 {
+				expect = "server_error of a: 503 no ad for you" // and b is not asked in its place
+			}
+			r := get(t)
+			res := rt.Do(&r.Request, nil, newProcess(t))
+			want(t, "result", ended(&res), expect)
+			if res.Legs() != nil {
+				t.Errorf("legs: %s", legsOf(&res))
+			}
+			res.Release()
+		}
+		a.wantAsked(1)
+		b.wantAsked(4)
+	})
+}
+
+// Drawn at random, every SSP with a weight has its turn, and no other.
+func TestSplitIsRandom(t *testing.T) {
+	rt := newRoute(Split, newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", silent))
+	rt.Targets[1].Weight = 0
+	rt.ready()
+	drawn := map[string]int{}
+	for range 1000 {
+		drawn[rt.pick().SSP.Name()]++
+	}
+	if drawn["a"] == 0 || drawn["c"] == 0 || drawn["b"] > 0 {
+		t.Errorf("drawn: %v", drawn)
+	}
+}
+
+func TestTablesOfImpossibleRoutesAreBugs(t *testing.T) {
+	for name, rt := range map[string]*Route{
+		"no weight":     {Mode: Split, Targets: []Target{{}, {}}},
+		"all secondary": {Mode: ParallelAll, Targets: []Target{{Secondary: true}, {Secondary: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("made without a word")
+				}
+			}()
+			NewTable([]*Route{rt})
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// ends are the ways of not filling, one of each rank and more.
+var ends = map[string]reply{
+	"no_bid":         {status: 204, fields: "X-Nbr: 7\r\n"},
+	"redirect":       {status: 302, body: "there"},
+	"client_error":   {status: 404, body: "where"},
+	"server_error":   {status: 503, body: "tired"},
+	"deadline":       fails(0, upstream.Deadline),
+	"connect_failed": fails(0, upstream.ConnectFailed),
+	"overloaded":     fails(0, upstream.Overloaded),
+}
+
+// whoAnswers says by the letter of the rule who answers where nobody filled: a
+// 204 if any SSP said no_bid, else the first SSP answer in route order, else
+// the first SSP's reason.
+func whoAnswers(names []string) (i int) {
+	if i = slices.Index(names, "no_bid"); i >= 0 {
+		return i
+	}
+	for i, n := range names {
+		if ends[n].status != 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// TestNobodyFilled goes through every combination of three ends, in every order
+// in which the answers of a parallel request can come.
+func TestNobodyFilled(t *testing.T) {
+	var all []string
+	for n := range ends {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	for _, mode := range []Mode{Waterfall, ParallelFirst} {
+		for order := range 3 {
+			bubble(t, func(t *testing.T) {
+				fakes := []*fakeSSP{newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", silent)}
+				rt, p := newRoute(mode, fakes...), newProcess(t)
+				for n := range len(all) * len(all) * len(all) {
+					names := []string{all[n%len(all)], all[n/len(all)%len(all)], all[n/len(all)/len(all)]}
+					for i, f := range fakes {
+						f.reply = ends[names[i]]
+						f.reply.after = time.Duration(1+(i+order)%3) * ms
+					}
+					r := get(t)
+					res := rt.Do(&r.Request, nil, p)
+					i := whoAnswers(names)
+					expect := fmt.Sprintf("%s of %s", names[i], fakes[i].Name())
+					if s := ends[names[i]].status; s != 0 {
+						expect += fmt.Sprintf(": %d", s)
+					}
+					if b := ends[names[i]].body; b != "" {
+						expect += " " + b
+					}
+					want(t, fmt.Sprintf("%v, order %d", names, order), ended(&res), expect)
+					if names[i] == "no_bid" && string(res.Exchange.Answer.Fields) != "X-Nbr: 7\r\n" {
+						t.Errorf("a 204 has the fields %q", res.Exchange.Answer.Fields)
+					}
+					if n := len(res.Legs()); n != 3 {
+						t.Errorf("%d legs", n)
+					}
+					res.Release()
+					wantEmpty(t, r.Budget)
+				}
+			})
+		}
+	}
+}
+
+// A document that says that there is no ad becomes a 204 without it.
+func TestNoBidWithADocumentIsAnsweredAs204(t *testing.T) {
+	for _, mode := range []Mode{Waterfall, ParallelFirst} {
+		bubble(t, func(t *testing.T) {
+			vast := func(o *ssp.Options) { o.NoBidBody = ssp.NoBidVAST }
+			a := newFake(t, "a", fails(0, upstream.ConnLost))
+			b := newFake(t, "b", reply{status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}, vast)
+			r := get(t)
+			res := newRoute(mode, a, b).Do(&r.Request, nil, newProcess(t))
+			want(t, "result", ended(&res), "no_bid of b: 204")
+			if a := &res.Exchange.Answer; len(a.Fields) > 0 || a.ContentLength >= 0 {
+				t.Errorf("the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
+			}
+			wantEmpty(t, r.Budget)
+			res.Release()
+		})
+	}
+}
