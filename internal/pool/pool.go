@@ -127,10 +127,8 @@ type Place struct{ m *member }
 // Do runs ex on the place. See upstream.Conn.
 func (pl Place) Do(ex *upstream.Exchange) error {
 	err := pl.m.conn.Do(ex)
-	if err != nil {
-		if e := upstream.AsError(err); e.Demote || e.RefusesHTTP2 {
-			pl.m.pool.breached(pl.m, e)
-		}
+	if e, ok := err.(*upstream.Error); ok && (e.Demote || e.RefusesHTTP2) {
+		pl.m.pool.breached(pl.m, e)
 	}
 	return err
 }

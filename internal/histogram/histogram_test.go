@@ -1,0 +1,164 @@
+package histogram
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const ms = time.Millisecond
+
+var testDesc = prometheus.NewDesc("wait_seconds", "Time.", []string{"ssp"}, nil)
+
+// one collects a single histogram.
+type one struct{ h *Histogram }
+
+func (c one) Describe(ch chan<- *prometheus.Desc) { ch <- testDesc }
+func (c one) Collect(ch chan<- prometheus.Metric) { ch <- c.h.Metric(testDesc, "openx") }
+
+func TestBucketsAreCumulativeWithInclusiveBounds(t *testing.T) {
+	h := Durations(ms, 5*ms, 35*ms)
+	for _, d := range []time.Duration{0, ms, ms + 1, 5 * ms, 6 * ms, 35 * ms, time.Second} {
+		h.ObserveDuration(d)
+	}
+	const want = `
+# HELP wait_seconds Time.
+# TYPE wait_seconds histogram
+wait_seconds_bucket{ssp="openx",le="0.001"} 2
+wait_seconds_bucket{ssp="openx",le="0.005"} 4
+wait_seconds_bucket{ssp="openx",le="0.035"} 6
+wait_seconds_bucket{ssp="openx",le="+Inf"} 7
+wait_seconds_sum{ssp="openx"} 1.048000001
+wait_seconds_count{ssp="openx"} 7
+`
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(one{h})
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExportedBoundsAreTheDecimalsThatWereMeant(t *testing.T) {
+	for d, want := range map[time.Duration]float64{
+		ms / 10: 1e-4, ms / 4: 2.5e-4, 35 * ms: 0.035, 75 * ms: 0.075, 150 * ms: 0.15, 300 * ms: 0.3, 2500 * ms: 2.5, time.Minute: 60,
+	} {
+		if got := Durations(d).exported[0]; got != want {
+			t.Errorf("%v is exported as %v, want %v", d, got, want)
+		}
+	}
+	if got := New(1e-3, 950).exported[0]; got != 0.95 {
+		t.Errorf("950 thousandths are exported as %v", got)
+	}
+	if got := New(1024, 3).exported[0]; got != 3072 {
+		t.Errorf("3 units of 1024 are exported as %v", got)
+	}
+}
+
+func TestSumDoesNotOverflow(t *testing.T) {
+	h := Durations(ms)
+	const big = 100 * 365 * 24 * time.Hour // three of them overflow an int64 of nanoseconds
+	last := 0.0
+	for range 10 {
+		h.ObserveDuration(big)
+		if h.Sum() <= last {
+			t.Fatalf("the sum went from %v to %v", last, h.Sum())
+		}
+		last = h.Sum()
+	}
+	if want := 10 * big.Seconds(); math.Abs(last-want) > 1 {
+		t.Errorf("the sum is %v, want %v", last, want)
+	}
+}
+
+func TestNegativeDurationsCountAsZero(t *testing.T) {
+	h := Durations(ms)
+	h.ObserveDuration(-time.Second)
+	if h.Count() != 1 || h.Sum() != 0 {
+		t.Errorf("count %d, sum %v; want 1 and 0", h.Count(), h.Sum())
+	}
+}
+
+func TestQuantileIsTheBoundOfItsBucket(t *testing.T) {
+	h := Durations(ms, 10*ms, 100*ms)
+	if q := h.Quantile(0.5); q != 0 {
+		t.Errorf("the median of nothing is %v", q)
+	}
+	for range 90 {
+		h.ObserveDuration(ms / 2)
+	}
+	for range 9 {
+		h.ObserveDuration(50 * ms)
+	}
+	h.ObserveDuration(time.Second)
+	for q, want := range map[float64]float64{0.5: 0.001, 0.9: 0.001, 0.95: 0.1, 0.99: 0.1, 0.999: 0.1} {
+		if got := h.Quantile(q); got != want {
+			t.Errorf("the %v quantile is at most %v, want %v", q, got, want)
+		}
+	}
+}
+
+func TestNothingIsLostUnderConcurrency(t *testing.T) {
+	h := New(1, 1, 2, 3)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 10000 {
+				h.Observe(int64(i))
+			}
+		})
+	}
+	all.Wait()
+	if h.Count() != 80000 || h.Sum() != 280000 {
+		t.Errorf("count %d, sum %v; want 80000 and 280000", h.Count(), h.Sum())
+	}
+}
+
+func TestBoundsMustAscend(t *testing.T) {
+	for _, bounds := range [][]int64{nil, {2, 1}, {1, 1}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("bounds %v were taken", bounds)
+				}
+			}()
+			New(1, bounds...)
+		}()
+	}
+}
+
+func TestObservingAllocatesNothing(t *testing.T) {
+	h := Durations(ms, 2*ms)
+	if n := testing.AllocsPerRun(100, func() { h.ObserveDuration(ms) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+var bounds = []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 35 * ms, 50 * ms, 75 * ms, 100 * ms, 150 * ms, 200 * ms, 300 * ms, 500 * ms, time.Second}
+
+func BenchmarkObserve(b *testing.B) {
+	b.Run("histogram", func(b *testing.B) {
+		h := Durations(bounds...)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				h.ObserveDuration(30 * ms)
+			}
+		})
+	})
+	b.Run("client_golang", func(b *testing.B) {
+		opts := prometheus.HistogramOpts{Name: "wait_seconds"}
+		for _, d := range bounds {
+			opts.Buckets = append(opts.Buckets, d.Seconds())
+		}
+		h := prometheus.NewHistogram(opts)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				h.Observe((30 * ms).Seconds())
+			}
+		})
+	})
+}

@@ -1,0 +1,83 @@
+//go:build !race
+
+package pool
+
+import (
+	"runtime"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestLendingAnIdleConnectionAllocatesNothing(t *testing.T) {
+	for name, c := range map[string]nothing{
+		"exclusive":   {protocol: upstream.HTTP1, places: 1},
+		"multiplexed": {protocol: upstream.HTTP2, places: 100},
+	} {
+		p := startFor(t, c, 4)
+		ex := newExchange()
+		if n := testing.AllocsPerRun(1000, func() {
+			if err := lendAndFree(p, ex); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations, want none", name, n)
+		}
+	}
+}
+
+// Two requests take turns on one connection: each waits for the other.
+func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
+	p := startFor(t, nothing{protocol: upstream.HTTP1, places: 1}, 1)
+	held, err := p.Acquire(newExchange())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask, got := make(chan struct{}), make(chan Place)
+	defer close(ask)
+	go func() {
+		ex := newExchange()
+		for range ask {
+			ex.Times.Queued = ex.Times.Lent.Add(0)
+			place, err := p.Acquire(ex)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- place
+		}
+	}()
+	if n := testing.AllocsPerRun(1000, func() {
+		ask <- struct{}{}
+		for waiting := 0; waiting == 0; { // until it is in the queue
+			p.mu.Lock()
+			waiting = p.queue.n
+			p.mu.Unlock()
+			runtime.Gosched()
+		}
+		held.Return()
+		held = <-got
+	}); n >= 1 { // a garbage collection may empty the pool of waiters
+		t.Errorf("%v allocations a wait, want none", n)
+	}
+	held.Return()
+	if n := p.stats.acquire[waited].Count(); n < 1000 {
+		t.Errorf("%d requests waited, want all", n)
+	}
+}
+
+func TestFailingAtOnceWhileAddressesBackOffAllocatesNothing(t *testing.T) {
+	s := newPeer(t)
+	s.refuse(0)
+	p := start(t, s, func(o *Options) { o.BackoffMin, o.BackoffMax = 1000*sec, 1000*sec })
+	ex := newExchange()
+	if _, err := p.Acquire(ex); err == nil {
+		t.Fatal("a place was lent")
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := lendAndFree(p, ex); err != p.refusal {
+			t.Fatal(err)
+		}
+	}); n >= 1 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

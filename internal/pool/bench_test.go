@@ -1,0 +1,150 @@
+package pool
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// nothing is a connection, and a Dialer, that costs nothing, so that what is
+// measured is the pool.
+type nothing struct {
+	owner    upstream.Owner
+	protocol upstream.Protocol
+	places   int
+	yield    bool
+}
+
+func (c *nothing) Do(ex *upstream.Exchange) error {
+	if c.yield {
+		runtime.Gosched()
+	}
+	c.owner.Freed(time.Millisecond)
+	return nil
+}
+func (c *nothing) Protocol() upstream.Protocol       { return c.protocol }
+func (c *nothing) Places() int                       { return c.places }
+func (c *nothing) Idle() bool                        { return true }
+func (c *nothing) Close(upstream.CloseReason)        {}
+func (c *nothing) CloseReason() upstream.CloseReason { return upstream.NotClosed }
+
+func (c *nothing) Addresses(context.Context) ([]Address, error) { return addresses(1), nil }
+
+func (c *nothing) Dial(_ context.Context, _ Address, _ bool, owner upstream.Owner) (Dialed, error) {
+	made := *c
+	made.owner = owner
+	return Dialed{Conn: &made}, nil
+}
+
+// startFor returns a pool with all its connections open.
+func startFor(b testing.TB, like nothing, conns int) *Pool {
+	o := testOptions()
+	o.MaxConns, o.MaxIdle, o.MinIdle, o.MaxHTTP2Conns, o.MaxDials = conns, conns, conns, conns, conns
+	o.Protocol, o.MaxStreams, o.MaxPending, o.PendingTimeout = like.protocol, like.places, -1, time.Hour
+	o.IdleTimeout = 0
+	p := New(o, &like)
+	if err := p.Warm(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { p.Close(context.Background()) })
+	return p
+}
+
+// lendAndFree is what a request costs the pool.
+func lendAndFree(p *Pool, ex *upstream.Exchange) error {
+	ex.Times.Queued = time.Time{}
+	place, err := p.Acquire(ex)
+	if err != nil {
+		return err
+	}
+	return place.Do(ex)
+}
+
+func newExchange() *upstream.Exchange {
+	return &upstream.Exchange{Deadline: time.Now().Add(time.Hour)}
+}
+
+// BenchmarkAcquire is a place on a connection that lies idle, asked for by one
+// goroutine for each P: run it with -cpu 1,2,4,8.
+func BenchmarkAcquire(b *testing.B) {
+	for name, c := range map[string]nothing{
+		"exclusive":   {protocol: upstream.HTTP1, places: 1},
+		"multiplexed": {protocol: upstream.HTTP2, places: 100},
+	} {
+		b.Run(name, func(b *testing.B) {
+			conns := 256
+			if c.protocol == upstream.HTTP2 {
+				conns = 4
+			}
+			p := startFor(b, c, conns)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				ex := newExchange()
+				for pb.Next() {
+					if err := lendAndFree(p, ex); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkWait is four times as many goroutines as places: most wait in the
+// queue.
+func BenchmarkWait(b *testing.B) {
+	const places = 16
+	p := startFor(b, nothing{protocol: upstream.HTTP1, places: 1, yield: true}, places)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var all sync.WaitGroup
+	for range 4 * places {
+		all.Go(func() {
+			ex := newExchange()
+			for range b.N / (4 * places) {
+				if err := lendAndFree(p, ex); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// BenchmarkRefuse is a request that finds the queue full.
+func BenchmarkRefuse(b *testing.B) {
+	p := startFor(b, nothing{protocol: upstream.HTTP1, places: 1}, 1)
+	o := p.Options()
+	o.MaxPending = 0
+	p.SetOptions(o)
+	held, err := p.Acquire(newExchange())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer held.Return()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		ex := newExchange()
+		for pb.Next() {
+			if lendAndFree(p, ex) == nil {
+				b.Error("a place was lent")
+			}
+		}
+	})
+}
+
+// BenchmarkSnapshot is what a scrape holds the pool up for.
+func BenchmarkSnapshot(b *testing.B) {
+	for name, conns := range map[string]int{"256": 256, "4096": 4096} {
+		b.Run(name, func(b *testing.B) {
+			p := startFor(b, nothing{protocol: upstream.HTTP1, places: 1}, conns)
+			for b.Loop() {
+				p.Snapshot()
+			}
+		})
+	}
+}

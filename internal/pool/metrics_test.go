@@ -1,0 +1,155 @@
+package pool
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"adbuffer/internal/upstream"
+)
+
+// registry returns a registry that checks what it gathers from the pools.
+func registry(t testing.TB, pools ...*Pool) *prometheus.Registry {
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(NewCollector(func() []*Pool { return pools })); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
+	t.Helper()
+	f, err := os.Open("testdata/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := testutil.GatherAndCompare(registry(t, p), f, names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEverySeriesExistsFromStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), auto)
+		wantExposition(t, p, "at-start.prom")
+	})
+}
+
+func TestMetricsTellWhatThePoolDid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(c dialCall) reply {
+			switch c.n {
+			case 1:
+				return reply{after: 20 * msec, protocol: upstream.HTTP2, places: 2}
+			case 3:
+				return reply{after: 3 * msec, err: errRefused}
+			default:
+				return reply{after: 10 * msec}
+			}
+		})
+		p := start(t, s, func(o *Options) {
+			auto(o)
+			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 6, 6, 1, 1
+		})
+		a := lend(t, p) // dialled: HTTP/1
+		b := lend(t, p) // dialled: HTTP/2
+		c := lend(t, p) // its second place
+		d := lend(t, p) // dialled: HTTP/1, since there may be one HTTP/2 connection
+		e, f := ask(t, p, sec), (*request)(nil)
+		pass(10 * msec) // refused: it waits for a place
+		f = ask(t, p, sec)
+		pass(100 * msec)
+		e.wantErr(upstream.PendingTimeout, 53*msec)
+		f.wantErr(upstream.PendingFull, 0)
+		a.do()
+		s.conn(1).leave(upstream.ClosedGoaway)
+		wantExposition(t, p, "two-protocols.prom",
+			"adbuffer_pool_connections", "adbuffer_pool_connections_limit", "adbuffer_pool_connections_opened_total",
+			"adbuffer_pool_connections_closed_total", "adbuffer_pool_places_in_use", "adbuffer_pool_places_limit",
+			"adbuffer_pool_saturation_ratio", "adbuffer_pool_saturation_max_ratio", "adbuffer_pool_pending_requests",
+			"adbuffer_pool_acquire_seconds", "adbuffer_pool_hold_seconds", "adbuffer_pool_dial_errors_total")
+		finish([]*request{b, c, d})
+	})
+}
+
+func TestMetricsFollowNamingRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), nil)
+		problems, err := testutil.GatherAndLint(registry(t, p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range problems {
+			t.Errorf("%s: %s", problem.Metric, problem.Text)
+		}
+	})
+}
+
+// TestSeriesAreBoundedPerSSP guards what a scrape costs: whatever happens, an
+// SSP has these series and no more.
+func TestSeriesAreBoundedPerSSP(t *testing.T) {
+	const perSSP = 233
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.speakHTTP2()
+		p := start(t, s, auto)
+		q := start(t, newPeer(t), func(o *Options) { o.SSP = "other" })
+		before := countSeries(t, registry(t, p, q))
+		fill(t, p, 200)
+		fill(t, q, 4)
+		s.refuse(0)
+		for _, c := range s.conns {
+			c.leave(upstream.ClosedGoaway)
+		}
+		ask(t, p, sec)
+		pass(sec)
+		if after := countSeries(t, registry(t, p, q)); before != 2*perSSP || after != before {
+			t.Errorf("two SSPs have %d series at start and %d later, want %d", before, after, 2*perSSP)
+		}
+	})
+}
+
+// countSeries counts as Prometheus stores them: a histogram is its buckets,
+// +Inf, sum and count.
+func countSeries(t testing.TB, r *prometheus.Registry) int {
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetType() == dto.MetricType_HISTOGRAM {
+				n += len(m.Histogram.Bucket) + 3
+			} else {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestSnapshotIsJSONWithNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), nil)
+		r := lend(t, p)
+		b, err := json.Marshal(p.Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`"ssp":"openx"`, `"protocol":"http1"`, `"active":{"http1":1,"http1-pipelined":0,"http2":0}`, `"places_in_use":1`} {
+			if !strings.Contains(string(b), want) {
+				t.Errorf("%s is not in %s", want, b)
+			}
+		}
+		r.do()
+	})
+}

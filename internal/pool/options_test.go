@@ -1,0 +1,211 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// reset changes the pool's settings in place.
+func reset(p *Pool, change func(*Options)) {
+	o := p.Options()
+	change(&o)
+	p.SetOptions(o)
+}
+
+func TestLoweredMaxConnsRetiresIdleConnectionsAtOnceAndLentOnesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 8, 8 })
+		fill(t, p, 8)
+		var held []*request
+		for range 4 {
+			held = append(held, lend(t, p))
+		}
+		s.mu.Lock()
+		s.maxOpen = 0 // what was open before the change may stay for a while
+		s.mu.Unlock()
+		reset(p, func(o *Options) { o.MaxConns, o.MaxIdle = 3, 3 })
+		synctest.Wait()
+		if n := s.openCount(); n != 4 {
+			t.Errorf("%d connections are open, want the 4 that are lent", n)
+		}
+		for i, r := range held {
+			r.do()
+			synctest.Wait()
+			if n := s.openCount(); n != 3 {
+				t.Errorf("%d connections are open after %d came back, want 3", n, i+1)
+			}
+		}
+		if n := p.closedFor(upstream.ClosedDrain); n != 5 {
+			t.Errorf("%d connections closed as drained, want 5", n)
+		}
+		fill(t, p, 3)
+		if n := s.dialCount(); n != 8 {
+			t.Errorf("%d dials, want no more than the first 8", n)
+		}
+	})
+}
+
+func TestLoweredMaxConnsWhileDialsAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 8, 8, sec })
+		var all []*request
+		for range 8 {
+			all = append(all, ask(t, p, sec))
+		}
+		synctest.Wait()
+		reset(p, func(o *Options) { o.MaxConns, o.MaxIdle = 2, 2 })
+		pass(20 * msec)
+		s.mu.Lock()
+		s.maxOpen = 0 // dials are not called off
+		s.mu.Unlock()
+		if n := s.openCount(); n != 2 {
+			t.Errorf("%d connections are open, want 2", n)
+		}
+		finish(all)
+	})
+}
+
+func TestRaisedMaxConnsDialsForThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
+		held := lend(t, p)
+		a, b := ask(t, p, sec), ask(t, p, sec)
+		pass(50 * msec)
+		reset(p, func(o *Options) { o.MaxConns = 3 })
+		pass(10 * msec)
+		if !a.ended() || !b.ended() {
+			t.Fatal("requests wait, though two more connections may be opened")
+		}
+		finish([]*request{held, a, b})
+	})
+}
+
+func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 3 })
+		if err := p.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a, b := lend(t, p), lend(t, p)
+		reset(p, func(o *Options) { o.MaxHTTP2Conns = 1 })
+		synctest.Wait()
+		if n := s.openCount(); n != 2 {
+			t.Errorf("%d connections are open, want the two in use", n)
+		}
+		snap := p.Snapshot()
+		if snap.Active[upstream.HTTP2] != 1 || snap.Draining[upstream.HTTP2] != 1 || snap.PlacesLimit != 11 {
+			t.Errorf("the pool is %+v, want one active and one draining connection, with ten places and one", snap)
+		}
+		finish([]*request{a, b})
+		pass(2 * sec)
+		if n := s.openCount(); n != 1 || s.dialCount() != 3 {
+			t.Errorf("%d connections are open after %d dials, want 1 after 3", n, s.dialCount())
+		}
+	})
+}
+
+func TestLoweredMaxPendingRefusesTheLastToCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
+		held := lend(t, p)
+		var all []*request
+		for range 5 {
+			all = append(all, ask(t, p, sec))
+			synctest.Wait()
+		}
+		reset(p, func(o *Options) { o.MaxPending = 2 })
+		synctest.Wait()
+		for i, r := range all {
+			if i < 2 {
+				r.wantWaits()
+			} else {
+				r.wantErr(upstream.PendingFull, 0)
+			}
+		}
+		finish(append(all[:2:2], held))
+	})
+}
+
+func TestTimeoutsApplyToWhatComesNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
+		held := lend(t, p)
+		before := ask(t, p, sec)
+		synctest.Wait()
+		reset(p, func(o *Options) { o.PendingTimeout = 20 * msec })
+		after := ask(t, p, sec)
+		pass(100 * msec)
+		before.wantErr(upstream.PendingTimeout, 50*msec)
+		after.wantErr(upstream.PendingTimeout, 20*msec)
+		held.do()
+	})
+}
+
+func TestLoweredMaxAgeAndIdleTimeoutApplyToOpenConnections(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"max_age":      func(o *Options) { o.MaxAge = 10 * sec },
+		"idle_timeout": func(o *Options) { o.IdleTimeout = 10 * sec },
+		"max_idle":     func(o *Options) { o.MaxIdle = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				p := start(t, s, func(o *Options) { o.MaxAge = time.Hour })
+				fill(t, p, 3)
+				pass(15 * sec)
+				reset(p, change)
+				pass(sec)
+				if n := s.openCount(); n != 0 {
+					t.Errorf("%d connections are open, want none", n)
+				}
+			})
+		})
+	}
+}
+
+func TestRaisedMinIdleIsFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		reset(p, func(o *Options) { o.MinIdle = 3 })
+		pass(10 * msec)
+		if n := s.openCount(); n != 3 {
+			t.Errorf("%d connections are open, want 3", n)
+		}
+	})
+}
+
+func TestBackoffCanBeShortened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(0)
+		p := start(t, s, nil)
+		reset(p, func(o *Options) { o.BackoffMin, o.BackoffMax = 10*msec, 10*msec })
+		for range 100 {
+			ask(t, p, sec)
+			pass(10 * msec)
+		}
+		if n := s.dialCount(); n < 40 {
+			t.Errorf("%d dials in 1 s of a back-off of 10 ms", n)
+		}
+	})
+}
+
+func TestProtocolOfARunningPoolCannotBeChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), nil)
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		reset(p, func(o *Options) { o.Protocol = upstream.HTTP2 })
+	})
+}

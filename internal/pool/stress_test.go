@@ -1,0 +1,275 @@
+package pool
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"adbuffer/internal/upstream"
+)
+
+// stress is a burst of real goroutines against a peer that does everything
+// wrong now and then, watched from outside.
+type stress struct {
+	change   func(*Options)
+	protocol func(dialCall) upstream.Protocol
+	mayFail  bool // dials fail now and then
+}
+
+func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
+	for name, c := range map[string]stress{
+		"http1":          {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }},
+		"http1 no queue": {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }, change: func(o *Options) { o.MaxPending = 0 }},
+		"pipelined": {
+			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1Pipelined },
+			change:   func(o *Options) { o.Protocol = upstream.HTTP1Pipelined },
+		},
+		"http2": {
+			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP2 },
+			change:   func(o *Options) { o.Protocol = upstream.HTTP2 },
+		},
+		"mixed": {protocol: func(c dialCall) upstream.Protocol {
+			if c.offer && rand.IntN(2) == 0 {
+				return upstream.HTTP2
+			}
+			return upstream.HTTP1
+		}, change: func(o *Options) { o.Protocol = upstream.Unknown }},
+		"failing": {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }, mayFail: true},
+		"unlimited queue": {
+			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 },
+			change:   func(o *Options) { o.MaxPending = -1 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) { c.run(t) })
+	}
+}
+
+func (c stress) run(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	s := newPeer(t)
+	s.addrs = addresses(3)
+	s.set(func(d dialCall) reply {
+		r := reply{after: time.Duration(rand.IntN(2000)) * time.Microsecond, protocol: c.protocol(d)}
+		if r.protocol == upstream.HTTP2 || r.protocol == upstream.HTTP1Pipelined {
+			r.places = 1 + rand.IntN(8)
+		}
+		if c.mayFail && rand.IntN(3) == 0 {
+			r.err = errRefused
+		}
+		return r
+	})
+	o := testOptions()
+	o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxStreams, o.MaxDials, o.MaxPending, o.MaxRequests = 16, 12, 4, 8, 6, 40, 50
+	o.BackoffMin, o.BackoffMax, o.PendingTimeout = msec, 5*msec, 20*msec
+	o.IdleTimeout, o.MaxAge = 50*msec, 80*msec
+	if c.change != nil {
+		c.change(&o)
+	}
+	p := New(o, s)
+
+	var given, back atomic.Int64
+	s.do = func(f *fakeConn, ex *upstream.Exchange) error {
+		defer back.Add(1)
+		if rand.IntN(4) == 0 {
+			time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
+		} else {
+			runtime.Gosched()
+		}
+		switch rand.IntN(60) {
+		case 0:
+			f.shut(upstream.ClosedError)
+			return errFakeLost
+		case 1:
+			if f.protocol == upstream.HTTP2 {
+				f.leave(upstream.ClosedGoaway)
+			}
+		case 2:
+			if f.protocol != upstream.HTTP1 {
+				f.setPlaces(rand.IntN(9))
+			}
+		}
+		return nil
+	}
+	outcomes := c.burst(t, p, s, &given, &back)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
+	defer cancel()
+	if cut := p.Close(ctx); cut != 0 {
+		t.Errorf("%d places were never given back", cut)
+	}
+	wantConsistent(t, p, s)
+	snap := p.Snapshot()
+	if snap.PlacesInUse != 0 || p.places != 0 || len(p.members) != 0 || p.queue.n != 0 || s.openCount() != 0 {
+		t.Errorf("after Close: %d places in use, %d places, %d members, %d waiting, %d open", snap.PlacesInUse, p.places, len(p.members), p.queue.n, s.openCount())
+	}
+	if given.Load() != back.Load() {
+		t.Errorf("%d places were lent, %d came back", given.Load(), back.Load())
+	}
+	if given.Load() < 100 {
+		t.Errorf("only %d requests were served: %v", given.Load(), outcomes)
+	}
+	if outcomes[upstream.Internal] > 0 {
+		t.Errorf("outcomes %v", outcomes)
+	}
+	total := uint64(0)
+	for _, h := range p.stats.acquire {
+		total += h.Count()
+	}
+	if total != p.stats.arrivals.Load() {
+		t.Errorf("%d requests asked for a place, %d were answered", p.stats.arrivals.Load(), total)
+	}
+	if n := p.stats.hold.Count(); int64(n) > given.Load() {
+		t.Errorf("%d holds observed of %d places lent", n, given.Load())
+	}
+}
+
+// burst asks for places from ten times as many goroutines as there are, for a
+// while, and looks at the pool all the time.
+func (c stress) burst(t *testing.T, p *Pool, s *peer, given, back *atomic.Int64) map[upstream.Outcome]int {
+	var (
+		clients, watcher sync.WaitGroup
+		mu               sync.Mutex
+		outcomes         = map[upstream.Outcome]int{}
+		over             = make(chan struct{})
+	)
+	watcher.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			wantConsistent(t, p, s)
+			if snap := p.Snapshot(); snap.Saturation > 1 || snap.PendingLimit >= 0 && snap.Pending > snap.PendingLimit || snap.Dialing > snap.DialsLimit {
+				t.Errorf("a bound is broken: %+v", snap)
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+	})
+	for range 320 {
+		clients.Go(func() {
+			for range 60 {
+				ex := &upstream.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec)}
+				cancel := context.CancelFunc(func() {})
+				if rand.IntN(8) == 0 {
+					ex.Context, cancel = context.WithTimeout(t.Context(), time.Duration(rand.IntN(5000))*time.Microsecond)
+				}
+				place, err := p.Acquire(ex)
+				cancel()
+				outcome := upstream.Fill
+				if err != nil {
+					outcome = upstream.AsError(err).Outcome
+				}
+				mu.Lock()
+				outcomes[outcome]++
+				mu.Unlock()
+				switch {
+				case err != nil:
+					runtime.Gosched()
+				case rand.IntN(50) == 0:
+					given.Add(1)
+					back.Add(1)
+					place.Return()
+				default:
+					given.Add(1)
+					place.Do(ex) //nolint:errcheck // it may fail
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(over)
+	watcher.Wait()
+	return outcomes
+}
+
+func TestSettingsChangeUnderLoad(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	s := newPeer(t)
+	s.set(func(dialCall) reply { return reply{after: time.Millisecond} })
+	o := testOptions()
+	p := New(o, s)
+	var clients sync.WaitGroup
+	stop := make(chan struct{})
+	for range 64 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ex := &upstream.Exchange{Deadline: time.Now().Add(20 * msec)}
+				if place, err := p.Acquire(ex); err == nil {
+					place.Do(ex) //nolint:errcheck // it does not matter
+				}
+			}
+		})
+	}
+	for range 50 {
+		o.MaxConns = 1 + rand.IntN(16)
+		o.MaxIdle = rand.IntN(o.MaxConns + 1)
+		o.MaxPending = rand.IntN(40) - 1
+		o.MaxAge = time.Duration(rand.IntN(50)) * msec
+		p.SetOptions(o)
+		time.Sleep(msec)
+	}
+	o = testOptions()
+	p.SetOptions(o)
+	for deadline := time.Now().Add(10 * sec); ; time.Sleep(msec) {
+		if s.openCount() <= o.MaxConns {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open, %d may be", s.openCount(), o.MaxConns)
+		}
+	}
+	close(stop)
+	clients.Wait()
+	s.mu.Lock()
+	s.maxOpen = 0
+	s.mu.Unlock()
+	p.Close(t.Context())
+	wantConsistent(t, p, s)
+}
+
+func TestCloseUnderLoadLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for range 20 {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: time.Duration(rand.IntN(3)) * msec} })
+		s.do = func(*fakeConn, *upstream.Exchange) error { runtime.Gosched(); return nil }
+		p := New(testOptions(), s)
+		var clients sync.WaitGroup
+		for range 40 {
+			clients.Go(func() {
+				for {
+					ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
+					place, err := p.Acquire(ex)
+					if err != nil {
+						if o := upstream.AsError(err).Outcome; o == upstream.Draining {
+							return
+						}
+						continue
+					}
+					place.Do(ex) //nolint:errcheck // it does not matter
+				}
+			})
+		}
+		time.Sleep(time.Duration(rand.IntN(8)) * msec)
+		if cut := p.Close(t.Context()); cut != 0 {
+			t.Errorf("%d places were cut without need", cut)
+		}
+		clients.Wait()
+		wantConsistent(t, p, s)
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections are open after Close", n)
+		}
+	}
+}
