@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,7 @@ import (
 func (a *App) build() error {
 	byName := make(map[string]*ssp.SSP)
 	for i := range a.cfg.SSPs {
-		s, d, err := newSSP(&a.cfg.SSPs[i], a.log)
+		s, d, err := newSSP(&a.cfg.SSPs[i], &a.cfg.Deadline, a.log)
 		if err != nil {
 			a.Close()
 			return fmt.Errorf("ssps[%d] (%s): %w", i, a.cfg.SSPs[i].Name, err)
@@ -50,7 +51,7 @@ func (a *App) build() error {
 }
 
 // newSSP joins a pool to the protocols that its connections may speak.
-func newSSP(c *config.SSP, log *zap.Logger) (*ssp.SSP, *dialer, error) {
+func newSSP(c *config.SSP, deadline *config.Deadline, log *zap.Logger) (*ssp.SSP, *dialer, error) {
 	endpoints, err := dial.ParseEndpoints(c.Endpoints)
 	if err != nil {
 		return nil, nil, err
@@ -65,8 +66,10 @@ func newSSP(c *config.SSP, log *zap.Logger) (*ssp.SSP, *dialer, error) {
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity],
 		}),
-		RequestTimeout: c.Timeouts.Request, MaxInFlight: c.MaxInFlight,
-		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], NoBidBody: noBidBodies[c.NoBidBody],
+		RequestTimeout: c.Timeouts.Request, Patience: deadline.Default - deadline.Reserve, MaxInFlight: c.MaxInFlight,
+		Adaptive: ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax,
+		QPS: ssp.QPSOptions(c.QPS), RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
+		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
 	}, p), d, nil
 }
@@ -108,7 +111,8 @@ func proxyOptions(c *config.Config) proxy.Options {
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
-			OpenRTBTmax: c.Deadline.OpenRTBTmax, Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
+			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
+			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
 		Access: proxy.AccessOptions{Enabled: c.Log.Access.Enabled, Sample: c.Log.Access.Sample},
 	}

@@ -13,6 +13,7 @@ type DeadlineOptions struct {
 	Max         time.Duration
 	Header      string // name of the client's field, "" = none
 	OpenRTBTmax bool   // the body's tmax counts too
+	RewriteTmax bool   // an SSP wants to be told where the body's tmax stands
 	Reserve     time.Duration
 	MinBudget   time.Duration
 }
@@ -38,15 +39,14 @@ func (p *Proxy) setDeadline(r *request) *fault {
 			budget, stated = min(budget, ms), true
 		}
 	}
-	if o.OpenRTBTmax && len(r.body) > 0 {
-		if ms, ok := tmax(r); ok {
+	if (o.OpenRTBTmax || o.RewriteTmax) && len(r.body) > 0 {
+		if ms, ok := tmax(r); ok && o.OpenRTBTmax {
 			budget, stated = min(budget, ms), true
 		}
 	}
 	if !stated {
 		budget = min(budget, o.Default)
 	}
-	r.ssp.Patient = budget >= o.Default
 	budget -= o.Reserve
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget {

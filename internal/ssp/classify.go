@@ -3,6 +3,7 @@ package ssp
 import (
 	"bytes"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
 
@@ -12,12 +13,12 @@ type NoBidBody uint8
 // The values of `no_bid_body`.
 const (
 	NoBidNone    NoBidBody = iota // any body is a fill
-	NoBidVAST                     // a document without <Ad is none
-	NoBidOpenRTB                  // a document without a bid is none
+	NoBidVAST                     // a document without <Ad is no bid
+	NoBidOpenRTB                  // a document without a bid is no bid
 )
 
-// maxScan bounds how much of a body is searched for an ad: what stands further
-// in is taken for one.
+// maxScan bounds how large a body is searched for an ad: a larger one is taken
+// for one.
 const maxScan = 64 << 10
 
 // classify says what an answer is.
@@ -33,12 +34,23 @@ func (s *SSP) classify(r *Request, a *upstream.Answer) upstream.Outcome {
 		return upstream.NoBid
 	case r.Method == upstream.HEAD:
 		return upstream.Fill
-	case len(a.Body) == 0 || !s.opts.NoBidBody.hasAd(a.Body):
+	case len(a.Body) == 0:
 		return upstream.NoBid
-	default:
+	case s.opts.NoBidBody == NoBidNone || coded(a) || s.opts.NoBidBody.hasAd(a.Body):
 		return upstream.Fill
+	default:
+		return upstream.NoBid
 	}
 }
+
+// coded reports whether the body is compressed, so that a search in it tells
+// nothing.
+func coded(a *upstream.Answer) bool {
+	v, ok := httpheader.Find(a.Fields, "Content-Encoding")
+	return ok && !bytes.EqualFold(v, identity)
+}
+
+var identity = []byte("identity")
 
 var (
 	vastAd     = []byte("<Ad")

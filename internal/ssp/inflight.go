@@ -9,31 +9,33 @@ type InFlight struct {
 	limit atomic.Int64 // 0 = none
 }
 
-// SetLimit changes the limit; 0 is none. What is in flight stays.
+// SetLimit changes the limit; 0 is none. What is in flight stays, so that the
+// count may be above a limit that was lowered.
 func (f *InFlight) SetLimit(n int) { f.limit.Store(int64(n)) }
 
-// Enter counts one more, or returns false where the limit is reached.
+// Enter counts one more, or returns false where the limit is reached. The count
+// is exact: an Enter that is refused is never part of it.
 func (f *InFlight) Enter() bool {
-	n := f.n.Add(1)
-	if l := f.limit.Load(); l > 0 && n > l {
-		f.n.Add(-1)
-		return false
+	for {
+		n := f.n.Load()
+		if l := f.limit.Load(); l > 0 && n >= l {
+			return false
+		}
+		if f.n.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	return true
 }
 
 // Leave takes back an Enter that returned true.
-func (f *InFlight) Leave() { f.n.Add(-1) }
-
-// Now returns how many are in flight. For the instant in which an Enter is
-// refused the count is one higher; it is cut to the limit here.
-func (f *InFlight) Now() int {
-	n := f.n.Load()
-	if l := f.limit.Load(); l > 0 {
-		n = min(n, l)
+func (f *InFlight) Leave() {
+	if f.n.Add(-1) < 0 {
+		panic("BUG: more left than entered")
 	}
-	return int(n)
 }
+
+// Now returns how many are in flight.
+func (f *InFlight) Now() int { return int(f.n.Load()) }
 
 // Limit returns the limit, 0 for none.
 func (f *InFlight) Limit() int { return int(f.limit.Load()) }

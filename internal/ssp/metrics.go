@@ -1,16 +1,29 @@
 package ssp
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/upstream"
 )
 
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...), nil)
+}
+
 var (
-	descRequests  = prometheus.NewDesc("adbuffer_ssp_requests_total", "Finished requests to an SSP, by how they ended.", []string{"ssp", "outcome"}, nil)
-	descDuration  = prometheus.NewDesc("adbuffer_ssp_request_duration_seconds", "Time of a request to an SSP with its wait for a place, its retries and the whole answer, in seconds.", []string{"ssp"}, nil)
-	descFirstByte = prometheus.NewDesc("adbuffer_ssp_first_byte_seconds", "Time until the first byte of an SSP's answer, with the wait for a place, in seconds.", []string{"ssp"}, nil)
-	descRetries   = prometheus.NewDesc("adbuffer_retries_total", "Requests sent to an SSP once more, by why that was safe.", []string{"ssp", "kind"}, nil)
+	descRequests         = desc("ssp_requests_total", "Finished requests to an SSP, by how they ended.", "outcome")
+	descDuration         = desc("ssp_request_duration_seconds", "Time of a request to an SSP with its wait for a place, its retries and the whole answer, in seconds. What was refused before it asked for a place is not among them.")
+	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's answer, with the wait for a place, in seconds.")
+	descRetries          = desc("retries_total", "Requests sent to an SSP once more, by why that was safe.", "kind")
+	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would in a dry run, 0 to 1.")
+	descShed             = desc("breaker_shed_total", "Requests to an SSP that its breaker shed, or, where dry_run is true, would have.", "dry_run")
+	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or, in a dry run, counted.")
+	descQPSLimit         = desc("qps_limit", "Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.")
+	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
+	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, or what the adaptive limit is now. 0 for no limit.")
+	descBackoff          = desc("ssp_backoff_remaining_seconds", "How long requests are still kept from an SSP that asked for a pause, in seconds.")
 )
 
 // Collector exports the metrics of SSPs.
@@ -23,7 +36,10 @@ func NewCollector(ssps func() []*SSP) *Collector { return &Collector{ssps: ssps}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descDuration, descFirstByte, descRetries} {
+	for _, d := range []*prometheus.Desc{
+		descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
+		descInFlight, descConcurrencyLimit, descBackoff,
+	} {
 		ch <- d
 	}
 }
@@ -31,14 +47,32 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.ssps() {
-		name := s.Name()
-		for o := upstream.Fill; o < upstream.Outcomes; o++ {
-			ch <- prometheus.MustNewConstMetric(descRequests, prometheus.CounterValue, float64(s.stats.outcomes[o].Load()), name, o.String())
-		}
-		for k, kind := range retryKindNames {
-			ch <- prometheus.MustNewConstMetric(descRetries, prometheus.CounterValue, float64(s.stats.retries[k].Load()), name, kind)
-		}
-		ch <- s.stats.duration.Metric(descDuration, name)
-		ch <- s.stats.firstByte.Metric(descFirstByte, name)
+		s.collect(ch)
 	}
+}
+
+func (s *SSP) collect(ch chan<- prometheus.Metric) {
+	name, now := s.Name(), s.since(time.Now())
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{name}, labels...)...)
+	}
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name)
+	}
+	for o := range upstream.Outcomes {
+		counter(descRequests, s.stats.outcomes[o].Load(), o.String())
+	}
+	for k, kind := range againNames {
+		counter(descRetries, s.stats.retries[k].Load(), kind)
+	}
+	ch <- s.stats.duration.Metric(descDuration, name)
+	ch <- s.stats.firstByte.Metric(descFirstByte, name)
+	gauge(descShedRatio, s.breaker.shedRatio(now))
+	counter(descShed, s.breaker.shed.Load(), "false")
+	counter(descShed, s.breaker.wouldShed.Load(), "true")
+	counter(descQPSLimited, s.qps.limited.Load())
+	gauge(descQPSLimit, s.opts.QPS.Limit)
+	gauge(descInFlight, float64(s.inFlight.Now()))
+	gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
+	gauge(descBackoff, s.backoff.left(now).Seconds())
 }

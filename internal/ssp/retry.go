@@ -1,54 +1,75 @@
 package ssp
 
 import (
-	"sync/atomic"
+	"context"
+	"errors"
+	"time"
 
 	"adbuffer/internal/upstream"
 )
 
-// retryKind is the label `kind` of adbuffer_retries_total.
-type retryKind uint8
+// again says for what reason a request is sent once more. But for firstTime it
+// is the label `kind` of adbuffer_retries_total.
+type again int8
 
 const (
-	retryNotSent retryKind = iota
-	retryNotProcessed
-	retryStale
-	retryHedge
-	retryKinds
+	firstTime         again = iota - 1
+	againNotSent            // nothing of it had reached the SSP
+	againNotProcessed       // the SSP has said that it did not and will not act on it
+	againStale              // a reused connection had closed before any answer
+	againHedge              // the first was late
+	agains
 )
 
-var retryKindNames = [retryKinds]string{"not_sent", "not_processed", "stale", "hedge"}
+var againNames = [agains]string{"not_sent", "not_processed", "stale", "hedge"}
 
 // maxNotProcessed bounds the attempts that a peer has said it did not act on.
 // They cost it nothing, so neither retry.max nor the budget counts them; a peer
 // that refuses for ever must still come to an end.
 const maxNotProcessed = 10
 
-// retryable says whether a request that failed with e may be sent again, and
-// counts it in retries where that is limited. Never after a byte of an answer,
-// never after a timeout.
-func (s *SSP) retryable(r *Request, e *upstream.Error, n *retryCount) (retryKind, bool) {
-	switch {
-	case e.Progress == upstream.NotProcessed:
-		n.notProcessed++
-		return retryNotProcessed, n.notProcessed <= maxNotProcessed
-	case e.Stale && e.Progress == upstream.MaybeProcessed:
-		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
-		return retryStale, ok && s.mayRetry(n)
-	case e.Progress != upstream.NotSent:
+// retries is how often one request was sent again.
+type retries struct{ limited, notProcessed int }
+
+// retryable says whether a request that failed with e is sent again, and takes
+// that from what it may. Never after a byte of an answer, never after its time
+// was up, and not where it would be in vain.
+func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, n *retries) (again, bool) {
+	if ended(ex) {
 		return 0, false
 	}
 	switch e.Outcome {
-	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost:
-		return retryNotSent, s.mayRetry(n)
+	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse:
+	default:
+		return 0, false // a limit of ours, a deadline, or nobody wants it any more
+	}
+	switch {
+	case e.Progress == upstream.NotProcessed:
+		n.notProcessed++
+		return againNotProcessed, n.notProcessed <= maxNotProcessed
+	case e.Progress == upstream.NotSent:
+		return againNotSent, !quoted(e) && s.mayRetry(n)
+	case e.Stale:
+		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
+		return againStale, ok && s.mayRetry(n)
 	default:
 		return 0, false
 	}
 }
 
-type retryCount struct{ limited, notProcessed int }
+// ended reports whether nobody waits for the exchange any more.
+func ended(ex *upstream.Exchange) bool {
+	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
+}
 
-func (s *SSP) mayRetry(n *retryCount) bool {
+// quoted reports whether e only repeats why an earlier dial failed: every
+// address is left alone just now, and asking again at once is in vain.
+func quoted(e *upstream.Error) bool {
+	var earlier *upstream.Error
+	return e.Outcome == upstream.ConnectFailed && errors.As(e.Err, &earlier)
+}
+
+func (s *SSP) mayRetry(n *retries) bool {
 	if n.limited >= s.opts.RetryMax || !s.budget.spend() {
 		return false
 	}
@@ -56,32 +77,21 @@ func (s *SSP) mayRetry(n *retryCount) bool {
 	return true
 }
 
-// retryBudget bounds retries to a share of the requests, so that an SSP in
-// trouble is not asked even more: each request earns a fifth of a token, a
-// retry or a hedge costs one, ten are kept at most, and it starts full.
-type retryBudget struct{ fifths atomic.Int64 }
-
-const (
-	fifthsPerToken = 5
-	maxFifths      = 10 * fifthsPerToken
-)
-
-func (b *retryBudget) init() { b.fifths.Store(maxFifths) }
-
-func (b *retryBudget) earn() {
-	// Full is the common case: look before writing to a shared cache line.
-	if b.fifths.Load() >= maxFifths {
-		return
-	}
-	if b.fifths.Add(1) > maxFifths {
-		b.fifths.Add(-1)
+// kept reports whether a limit of ours kept a retry from being sent, so that
+// what it was to mend still is how the request ended.
+func kept(e *upstream.Error) bool {
+	switch e.Outcome {
+	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded:
+		return e.Progress == upstream.NotSent
+	default:
+		return false
 	}
 }
 
-func (b *retryBudget) spend() bool {
-	if b.fifths.Add(-fifthsPerToken) < 0 {
-		b.fifths.Add(fifthsPerToken)
-		return false
+// parentOf is the context that ends ex early, never nil.
+func parentOf(ex *upstream.Exchange) context.Context {
+	if ex.Context != nil {
+		return ex.Context
 	}
-	return true
+	return context.Background()
 }

@@ -15,8 +15,8 @@ type stats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64
 	duration  *histogram.Histogram
 	firstByte *histogram.Histogram
-	retries   [retryKinds]atomic.Uint64
-	sent      atomic.Uint64
+	retries   [agains]atomic.Uint64
+	sent      atomic.Uint64 // retries and hedges too
 }
 
 func newStats() *stats {
@@ -37,3 +37,9 @@ func (s *stats) ended(o upstream.Outcome, start time.Time, t *upstream.Times) {
 		s.firstByte.ObserveDuration(t.FirstByte.Sub(start))
 	}
 }
+
+// Refused counts a leg that was kept from the SSP: over a limit, or no longer
+// wanted before it had begun. It has no duration: many that took nothing would
+// hide how long the others take. Do counts by itself; Refused is for those who
+// do not get as far.
+func (s *SSP) Refused(o upstream.Outcome) { s.stats.outcomes[o].Add(1) }

@@ -233,3 +233,12 @@ func (ex *Exchange) Wait() error {
 	ex.timer.Stop()
 	return err
 }
+
+// TakeAnswer moves the answer of from, on which Do has returned nil, to ex, on
+// which no Do is under way: with its times, what brought it, and what it holds
+// of the budget that both have. from is left with ex's memory.
+func (ex *Exchange) TakeAnswer(from *Exchange) {
+	ex.Answer, from.Answer = from.Answer, ex.Answer
+	ex.reserved, from.reserved = from.reserved, ex.reserved
+	ex.Times, ex.Reused, ex.Protocol = from.Times, from.Reused, from.Protocol
+}

@@ -1,0 +1,165 @@
+package ssp
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// adaptive moves the limit on what is in flight with the SSP's latency, by a
+// gradient as Netflix's concurrency-limits and Envoy's adaptive concurrency do:
+// once a window,
+//
+//	limit = gradient*limit + sqrt(limit)    gradient = 1.5 * base / latency
+//
+// where latency is the window's mean and base what it was at its best. As long
+// as the latency stays within 1.5 times the base the limit is of no account: it
+// grows, though only while it is used. Where the latency rises since the SSP
+// works off a queue, the limit falls until the queue is about sqrt(limit) long.
+// It falls from what is used, not from what was allowed, and never below the
+// floor.
+//
+// The base sinks at once with a faster window. It rises by a hundredth of the
+// difference in a window that is not slow and in which the limit kept nobody
+// away, so that it follows the day. While the limit does, it rises by half of
+// the difference, in a probe every 30 s: a window with half the limit, in which
+// a queue of our own making is gone, and what is still slow is slow by itself.
+// So an SSP that has become slower for good gets its requests back within a
+// minute or so, and one that is overloaded does not.
+//
+// Times are since the SSP was made. It is safe for concurrent use.
+type adaptive struct {
+	enabled  bool
+	floor    int
+	ceiling  int       // max_in_flight; 0 = none
+	inFlight *InFlight // whose limit it moves
+
+	// The window. What is observed while it closes may count for the next one.
+	sum   atomic.Int64 // ns
+	count atomic.Int64
+	peak  atomic.Int64 // most in flight
+	until atomic.Int64 // ns; it closes then at the earliest
+	mu    sync.Mutex   // held by who closes it, guards the fields below
+
+	probe     probe
+	nextProbe time.Duration
+	held      int // the limit before the probe
+
+	// What Detail and Snapshot tell; ns, 0 before the first window.
+	base, latency atomic.Int64
+}
+
+type probe uint8
+
+const (
+	noProbe   probe = iota
+	settling        // the limit was halved: answers to what was sent before still come
+	measuring       // a window with half the limit
+)
+
+const (
+	adaptiveWindow     = 500 * time.Millisecond
+	adaptiveMinSamples = 50  // a window waits for as many, or noise would pass for a gradient
+	adaptiveTolerance  = 1.5 // times the base is no slower than usual
+	adaptiveProbeEvery = 30 * time.Second
+	adaptiveSuspect    = 1.25 // times the base, for as long as until the next probe, calls for one
+	minGradient        = 0.5
+)
+
+func (a *adaptive) init(o AdaptiveOptions, ceiling int, f *InFlight) {
+	a.enabled, a.floor, a.ceiling, a.inFlight = o.Enabled, max(o.Floor, 1), ceiling, f
+	if ceiling > 0 {
+		a.floor = min(a.floor, ceiling)
+	}
+	a.until.Store(int64(adaptiveWindow))
+	a.nextProbe = adaptiveProbeEvery
+}
+
+// observe takes in the latency of an exchange that is about to leave. A
+// timeout's is what the SSP had, and no answer came.
+func (a *adaptive) observe(now, latency time.Duration) {
+	if !a.enabled {
+		return
+	}
+	for n := int64(a.inFlight.Now()); ; {
+		was := a.peak.Load()
+		if n <= was || a.peak.CompareAndSwap(was, n) {
+			break
+		}
+	}
+	a.sum.Add(max(1, int64(latency)))
+	if a.count.Add(1) >= adaptiveMinSamples && int64(now) >= a.until.Load() && a.mu.TryLock() {
+		defer a.mu.Unlock()
+		a.closeLocked(now)
+	}
+}
+
+// closeLocked ends the window, and moves base and limit.
+func (a *adaptive) closeLocked(now time.Duration) {
+	if int64(now) < a.until.Load() {
+		return // another has just closed it
+	}
+	count := a.count.Swap(0)
+	latency := float64(a.sum.Swap(0)) / float64(max(count, 1))
+	peak := int(a.peak.Swap(0))
+	a.until.Store(int64(now + adaptiveWindow))
+	if count == 0 {
+		return
+	}
+
+	limit := a.inFlight.Limit()
+	biting := limit > 0 && peak >= limit
+	base := float64(a.base.Load())
+	switch {
+	case base == 0:
+		base = latency
+	case latency < base, a.probe == measuring:
+		base += (latency - base) / 2
+	case !biting && latency <= adaptiveTolerance*base:
+		base += (latency - base) / 100
+	}
+	a.base.Store(int64(base))
+	a.latency.Store(int64(latency))
+
+	switch a.probe {
+	case settling:
+		a.probe = measuring
+		return
+	case measuring:
+		a.probe, a.nextProbe = noProbe, now+adaptiveProbeEvery
+		a.inFlight.SetLimit(a.held)
+		return
+	}
+	limit = a.next(limit, peak, adaptiveTolerance*base/latency)
+	switch {
+	case latency < adaptiveSuspect*base:
+		a.nextProbe = now + adaptiveProbeEvery
+	case biting && now >= a.nextProbe:
+		a.probe, a.held = settling, limit
+		limit = max(limit/2, a.floor)
+	}
+	a.inFlight.SetLimit(limit)
+}
+
+// next is the limit that follows limit, 0 for none.
+func (a *adaptive) next(limit, peak int, gradient float64) int {
+	if gradient >= 1 {
+		if limit == 0 || peak < limit/2 {
+			return limit // not used: it would grow without a sign that the SSP can take more
+		}
+	} else if limit == 0 || peak < limit {
+		limit = peak
+	}
+	n := int(max(gradient, minGradient)*float64(limit) + math.Sqrt(float64(limit)))
+	n = max(n, a.floor)
+	if a.ceiling > 0 {
+		n = min(n, a.ceiling)
+	}
+	return n
+}
+
+// lowered reports whether the limit in force is a's, and not max_in_flight.
+func (a *adaptive) lowered() bool {
+	return a.enabled && (a.ceiling == 0 || a.inFlight.Limit() < a.ceiling)
+}

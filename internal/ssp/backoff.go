@@ -1,0 +1,100 @@
+package ssp
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/upstream"
+)
+
+// backoff keeps requests from an SSP that asked for a pause. Times are since
+// the SSP was made. It is safe for concurrent use.
+type backoff struct {
+	max   time.Duration // retry_after_max; 0 = no pause ever
+	until atomic.Int64  // ns
+}
+
+func (b *backoff) admit(now time.Duration) *upstream.Error {
+	left := b.left(now)
+	if left == 0 {
+		return nil
+	}
+	return &upstream.Error{
+		Outcome: upstream.SSPBackoff, Progress: upstream.NotSent,
+		Detail: fmt.Sprintf("it asked for a pause with Retry-After, of which %v are left; see ssps[].retry_after_max (%v)", left.Round(time.Millisecond), b.max),
+	}
+}
+
+// left is how long the pause still is, 0 where there is none.
+func (b *backoff) left(now time.Duration) time.Duration {
+	until := time.Duration(b.until.Load())
+	return max(0, until-now)
+}
+
+// heed starts a pause where the answer asks for one, and reports whether it
+// does. at is when the answer came, by the wall clock, and now the same since
+// the SSP was made. Of answers that ask for several, the longest pause counts:
+// all were sent before it began.
+func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool {
+	if b.max <= 0 || a.Status != 429 && a.Status != 503 {
+		return false
+	}
+	v, ok := httpheader.Find(a.Fields, "Retry-After")
+	if !ok {
+		return false
+	}
+	wait, ok := parseRetryAfter(v, at)
+	if !ok {
+		return false
+	}
+	until := int64(now + min(wait, b.max))
+	for {
+		was := b.until.Load()
+		if until <= was || b.until.CompareAndSwap(was, until) {
+			return true
+		}
+	}
+}
+
+// maxRetryAfterSeconds is a day: longer pauses mean no more than that, since
+// retry_after_max is never above an hour.
+const maxRetryAfterSeconds = 24 * 60 * 60
+
+// parseRetryAfter returns how long the upstream asked us to stay away. v is the
+// raw field value: whole seconds or an HTTP date, which is measured from now.
+// ok is false if v is malformed, zero or already past. RFC 9110, section
+// 10.2.3.
+func parseRetryAfter(v []byte, now time.Time) (wait time.Duration, ok bool) {
+	if len(v) == 0 || len(v) > maxRetryAfterBytes {
+		return 0, false
+	}
+	if v[0] < '0' || v[0] > '9' {
+		return untilHTTPDate(string(v), now)
+	}
+	seconds := 0
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		seconds = min(10*seconds+int(c-'0'), maxRetryAfterSeconds)
+	}
+	return time.Duration(seconds) * time.Second, seconds > 0
+}
+
+// maxRetryAfterBytes is more than any date has.
+const maxRetryAfterBytes = 64
+
+// The forms of a date, the last two obsolete. RFC 9110, section 5.6.7.
+var httpDates = [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
+
+func untilHTTPDate(v string, now time.Time) (time.Duration, bool) {
+	for _, form := range httpDates {
+		if t, err := time.Parse(form, v); err == nil {
+			wait := min(t.Sub(now), maxRetryAfterSeconds*time.Second)
+			return wait, wait > 0
+		}
+	}
+	return 0, false
+}

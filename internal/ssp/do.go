@@ -1,0 +1,220 @@
+package ssp
+
+import (
+	"fmt"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// leg is a request at one SSP, while Do runs.
+type leg struct {
+	start  time.Time
+	body   bodyCopy
+	sent   int // attempts that were sent
+	hedged bool
+}
+
+// Do sends r to the SSP through ex, at most until the deadline, and again where
+// that is safe. It returns how it ended; err is nil where there is an answer,
+// which ex holds then, whichever attempt brought it.
+//
+// ex must be new, with its Context set where the leg can be cancelled, and
+// Times.Queued where the caller has just asked the clock. timeout is the leg's
+// own limit, 0 for none. Of the Times, Queued is when the leg began, and the
+// rest tells of the last attempt.
+func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
+	start := ex.Times.Queued
+	if start.IsZero() {
+		start = time.Now()
+		ex.Times.Queued = start
+	}
+	ex.Deadline = s.deadline(r, start, timeout)
+	ex.Budget = r.Budget
+	if err := s.admit(s.since(start)); err != nil {
+		ex.Times.Done = time.Now()
+		s.Refused(err.Outcome)
+		return err.Outcome, err
+	}
+	l := leg{start: start}
+	defer s.leave(r, &l)
+	s.budget.earn()
+	err := s.send(r, ex, &l)
+	ex.Times.Queued = start
+	if ex.Times.Done.IsZero() {
+		ex.Times.Done = time.Now()
+	}
+	var outcome upstream.Outcome
+	if err != nil {
+		outcome = err.Outcome
+	} else {
+		outcome = s.classify(r, &ex.Answer)
+	}
+	s.learn(ex, start, outcome, err)
+	s.stats.ended(outcome, start, &ex.Times)
+	return outcome, err
+}
+
+// leave is Do's last act, even where it panics.
+func (s *SSP) leave(r *Request, l *leg) {
+	l.body.release(r.Budget)
+	s.inFlight.Leave()
+}
+
+// deadline is the earliest of the request's, the SSP's and the leg's.
+func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.Time {
+	d := r.Deadline
+	for _, t := range [...]time.Duration{s.opts.RequestTimeout, timeout} {
+		if t > 0 {
+			if at := start.Add(t); at.Before(d) {
+				d = at
+			}
+		}
+	}
+	return d
+}
+
+// admit counts a request as in flight, or says which limit it is over.
+func (s *SSP) admit(now time.Duration) *upstream.Error {
+	if err := s.backoff.admit(now); err != nil {
+		return err
+	}
+	if err := s.breaker.admit(now); err != nil {
+		return err
+	}
+	if err := s.qps.admit(now); err != nil {
+		return err
+	}
+	if !s.inFlight.Enter() {
+		return s.overloaded()
+	}
+	return nil
+}
+
+func (s *SSP) overloaded() *upstream.Error {
+	limit := s.inFlight.Limit()
+	e := &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
+	if s.adaptive.lowered() {
+		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered since it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
+			limit, limit, time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond), time.Duration(s.adaptive.base.Load()).Round(time.Millisecond), s.adaptive.floor)
+	} else {
+		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
+	}
+	return e
+}
+
+// send makes attempts until one has an answer, or must be the last.
+func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
+	var n retries
+	var failed *upstream.Error // what is being retried
+	why := firstTime
+	for {
+		err := s.try(r, ex, l, why)
+		if err == nil {
+			return nil
+		}
+		e := upstream.AsError(err)
+		if failed != nil && kept(e) {
+			return failed
+		}
+		again, ok := s.retryable(r, ex, e, &n)
+		if !ok {
+			return e
+		}
+		why, failed = again, e
+		ex.ReleaseBody()
+		ex.Answer.Reset()
+		ex.Times = upstream.Times{} // the pool sets Queued, to when the attempt began
+	}
+}
+
+// try makes an attempt, and a second one beside it where it may be hedged and
+// is late.
+func (s *SSP) try(r *Request, ex *upstream.Exchange, l *leg, why again) error {
+	if s.opts.Hedge.Enabled && !l.hedged && r.Method.Idempotent() {
+		if after := s.late.get(); after > 0 {
+			return s.hedged(r, ex, l, why, after)
+		}
+	}
+	return s.attempt(r, ex, l, why, nil)
+}
+
+// attempt lends a place, writes the leg's own head, and runs the exchange. h,
+// where not nil, is told when that begins.
+func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *hedge) error {
+	place, err := s.lender.Acquire(ex)
+	if err != nil {
+		return err
+	}
+	if err := s.prepare(r, ex, l, why); err != nil {
+		place.Return()
+		return err
+	}
+	s.write(r, ex, &l.body, place.Host())
+	l.sent++
+	s.stats.sent.Add(1)
+	if why != firstTime {
+		s.stats.retries[why].Add(1)
+	}
+	if h != nil {
+		h.arm()
+	}
+	err = place.Do(ex)
+	if s.opts.Hedge.Enabled && why != againHedge {
+		s.observeLate(ex, err)
+	}
+	return err
+}
+
+// prepare is what comes between the loan of a place and its use.
+func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why again) *upstream.Error {
+	if r.Gone != nil && why != againHedge && ex.Times.Lent.Sub(l.start) > goneAfter && r.Gone() {
+		return errClientGone
+	}
+	if err := s.makeBody(r, ex, &l.body); err != nil {
+		return err
+	}
+	return s.qps.take(s.since(ex.Times.Lent))
+}
+
+// goneAfter is how long a request must have waited before it is worth a system
+// call to see whether its client is still there.
+const goneAfter = time.Millisecond
+
+var errClientGone = &upstream.Error{Outcome: upstream.ClientGone, Progress: upstream.NotSent}
+
+// write makes the leg's own head in ex.Block, behind the body's copy where
+// there is one: target, authority, then the fields that cross.
+func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, host string) {
+	b := append(ex.Block[:body.n], s.opts.Path...)
+	sep := byte('?')
+	if s.opts.Query != "" {
+		b = append(append(b, sep), s.opts.Query...)
+		sep = '&'
+	}
+	if len(r.Query) > 0 {
+		b = append(append(b, sep), r.Query...)
+	}
+	target := len(b)
+	if s.opts.Host != "" {
+		host = s.opts.Host
+	}
+	b = append(b, host...)
+	authority := len(b)
+	policy := s.opts.Policy
+	if r.Plain {
+		policy = s.plain
+	}
+	b = policy.AppendRequest(b, r.Fields, r.Identity)
+	if body.gzipped {
+		b = append(b, "Content-Encoding: gzip\r\n"...)
+	}
+	ex.Block = b
+	ex.Request = upstream.Request{
+		Method: r.Method, Scheme: s.opts.Scheme, Target: b[body.n:target:target], Authority: b[target:authority:authority],
+		Fields: b[authority:], Body: r.Body,
+	}
+	if body.n > 0 {
+		ex.Request.Body = b[:body.n:body.n]
+	}
+}

@@ -1,0 +1,90 @@
+package ssp
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// qps is a token bucket on what is sent to an SSP: requests, retries, hedges.
+//
+// It is kept as one number, when the bucket will be full again (GCRA, the
+// "virtual scheduling" of ATM's leaky bucket): a request moves that by the
+// interval of one, and is over the limit where it would come to lie more than
+// burst intervals ahead. One compare-and-swap a request, and no lock.
+//
+// Times are since the SSP was made, in nanoseconds. They are floats, so that an
+// interval of 142.86 ns is not cut to 142. It is safe for concurrent use. The
+// zero value has no limit.
+type qps struct {
+	opts     QPSOptions
+	interval float64       // between requests; 0 = no limit
+	ahead    float64       // burst * interval
+	full     atomic.Uint64 // math.Float64bits of when the bucket is full
+
+	limited atomic.Uint64   // refused, or, in a dry run, what would have been
+	refusal *upstream.Error // made once, so that refusing costs no allocation
+}
+
+func (q *qps) init(o QPSOptions) {
+	q.opts = o
+	if o.Limit <= 0 {
+		return
+	}
+	if q.opts.Burst <= 0 {
+		q.opts.Burst = max(1, int(o.Limit/10))
+	}
+	q.interval = 1e9 / o.Limit
+	q.ahead = float64(q.opts.Burst) * q.interval
+	q.refusal = &upstream.Error{
+		Outcome: upstream.QPSLimit, Progress: upstream.NotSent,
+		Detail: fmt.Sprintf("over %v requests a second, %d at once; see ssps[].qps", o.Limit, q.opts.Burst),
+	}
+}
+
+// admit refuses, and counts, a request that would find no token now, so that it
+// need not wait for a place first. It takes none.
+func (q *qps) admit(now time.Duration) *upstream.Error {
+	if q.interval == 0 || q.opts.DryRun {
+		return nil
+	}
+	if _, _, ok := q.next(now); ok {
+		return nil
+	}
+	q.limited.Add(1)
+	return q.refusal
+}
+
+// take takes the token of a request that is about to be sent, or refuses and
+// counts it where there is none; in a dry run it only counts.
+func (q *qps) take(now time.Duration) *upstream.Error {
+	if q.interval == 0 {
+		return nil
+	}
+	for {
+		was, next, ok := q.next(now)
+		if !ok {
+			q.limited.Add(1)
+			if q.opts.DryRun {
+				return nil
+			}
+			return q.refusal
+		}
+		if q.full.CompareAndSwap(was, next) {
+			return nil
+		}
+	}
+}
+
+// next returns q.full as it is, and as it is with one token less, and whether
+// there is one.
+func (q *qps) next(now time.Duration) (was, next uint64, ok bool) {
+	was = q.full.Load()
+	full := max(math.Float64frombits(was), float64(now)) + q.interval
+	// A thousandth of an interval for what floats round away, or the last token
+	// of a full bucket could be missing.
+	return was, math.Float64bits(full), full-float64(now) <= q.ahead+q.interval/1000
+}

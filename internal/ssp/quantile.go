@@ -1,0 +1,111 @@
+package ssp
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// quantile follows a quantile of an SSP's latest latencies: of the last 30 to
+// 60 s, within a sixteenth. An observation is one atomic addition; the quantile
+// is worked out anew every quarter of a second by whoever comes first.
+//
+// Times are since the SSP was made. It is safe for concurrent use. What is
+// observed in the very instant in which the oldest are forgotten may be
+// forgotten with them.
+type quantile struct {
+	q    float64
+	need uint32 // observations before it says anything
+
+	counts  [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
+	current atomic.Uint32                     // which of the two
+	value   atomic.Int64                      // ns; 0 = too few observations
+	refresh atomic.Int64                      // ns; when the value is to be worked out
+	mu      sync.Mutex                        // held meanwhile, guards turn
+	turn    time.Duration                     // when the older half is forgotten
+}
+
+const (
+	quantileSpan    = 30 * time.Second
+	quantileRefresh = 250 * time.Millisecond
+	quantileSteps   = 16 // buckets for each power of two
+	quantileBuckets = 28 * quantileSteps
+)
+
+func (q *quantile) init(of float64) {
+	q.q = of
+	// As many as it takes for ten to be beyond the quantile.
+	q.need = uint32(math.Ceil(10 / max(1-of, 0.001)))
+	q.turn = quantileSpan
+	q.refresh.Store(int64(quantileRefresh))
+}
+
+// observe takes in a latency. One that was not waited for to its end counts
+// right all the same where it was above the quantile already.
+func (q *quantile) observe(now, latency time.Duration) {
+	q.counts[q.current.Load()&1][quantileBucket(latency)].Add(1)
+	if int64(now) >= q.refresh.Load() && q.mu.TryLock() {
+		defer q.mu.Unlock()
+		q.refreshLocked(now)
+	}
+}
+
+// get returns the quantile, 0 where too little was observed.
+func (q *quantile) get() time.Duration { return time.Duration(q.value.Load()) }
+
+func (q *quantile) refreshLocked(now time.Duration) {
+	q.refresh.Store(int64(now + quantileRefresh))
+	if now >= q.turn {
+		forget := q.current.Load() ^ 1
+		for i := range q.counts[forget] {
+			q.counts[forget][i].Store(0)
+		}
+		if now >= q.turn+quantileSpan { // long unused: the other half is old, too
+			for i := range q.counts[forget^1] {
+				q.counts[forget^1][i].Store(0)
+			}
+		}
+		q.current.Store(forget)
+		q.turn = now + quantileSpan
+	}
+	var both [quantileBuckets]uint32
+	var n uint32
+	for i := range both {
+		both[i] = q.counts[0][i].Load() + q.counts[1][i].Load()
+		n += both[i]
+	}
+	if n < q.need {
+		q.value.Store(0)
+		return
+	}
+	rank := uint32(math.Ceil(q.q * float64(n)))
+	var below uint32
+	for i, c := range both {
+		if below += c; below >= rank {
+			q.value.Store(int64(quantileBound(i)))
+			return
+		}
+	}
+}
+
+// quantileBucket returns the bucket of d: linear in microseconds up to 16, then
+// sixteen to each power of two.
+func quantileBucket(d time.Duration) int {
+	us := uint64(max(d, 0) / time.Microsecond)
+	if us < quantileSteps {
+		return int(us)
+	}
+	shift := bits.Len64(us) - bits.Len64(quantileSteps)
+	return min(shift*quantileSteps+int(us>>shift), quantileBuckets-1)
+}
+
+// quantileBound returns where the bucket ends.
+func quantileBound(bucket int) time.Duration {
+	if bucket < quantileSteps {
+		return time.Duration(bucket+1) * time.Microsecond
+	}
+	shift := bucket/quantileSteps - 1
+	return time.Duration(quantileSteps+bucket%quantileSteps+1) << shift * time.Microsecond
+}

@@ -1,0 +1,62 @@
+package ssp
+
+import (
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// Snapshot is an SSP at one moment, for the admin page. Counts are since start.
+type Snapshot struct {
+	Outcomes map[string]uint64 `json:"outcomes"` // those that came, by name
+	Sent     uint64            `json:"sent"`     // requests sent, retries and hedges too
+	Retries  map[string]uint64 `json:"retries"`  // of Sent, by why
+
+	// Upper bounds of the median and the 99th percentile of the requests' time,
+	// since start, as fine as the histogram's buckets; 0 before the first.
+	P50Seconds float64 `json:"p50_seconds"`
+	P99Seconds float64 `json:"p99_seconds"`
+
+	InFlight         int `json:"in_flight"`
+	ConcurrencyLimit int `json:"concurrency_limit"` // in force; 0 = none
+
+	BreakerFailures  uint64  `json:"breaker_failures"` // in the window
+	BreakerRequests  uint64  `json:"breaker_requests"`
+	BreakerShedRatio float64 `json:"breaker_shed_ratio"`
+	BreakerShed      uint64  `json:"breaker_shed"`
+	BreakerWouldShed uint64  `json:"breaker_would_shed"` // in a dry run
+
+	QPSLimit   float64 `json:"qps_limit"` // 0 = none
+	QPSLimited uint64  `json:"qps_limited"`
+
+	BackoffSeconds float64 `json:"backoff_seconds"` // left of the pause that the SSP asked for
+	// HedgeAfterSeconds is when a request is late; 0 where hedging is off, or
+	// has not seen enough.
+	HedgeAfterSeconds float64 `json:"hedge_after_seconds"`
+}
+
+// Snapshot returns the SSP as it is now.
+func (s *SSP) Snapshot() Snapshot {
+	now := s.since(time.Now())
+	snap := Snapshot{
+		Outcomes: make(map[string]uint64), Sent: s.stats.sent.Load(), Retries: make(map[string]uint64),
+		P50Seconds: s.stats.duration.Quantile(0.5), P99Seconds: s.stats.duration.Quantile(0.99),
+		InFlight: s.inFlight.Now(), ConcurrencyLimit: s.inFlight.Limit(),
+		BreakerShedRatio: s.breaker.shedRatio(now), BreakerShed: s.breaker.shed.Load(), BreakerWouldShed: s.breaker.wouldShed.Load(),
+		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(),
+		BackoffSeconds: s.backoff.left(now).Seconds(),
+	}
+	snap.BreakerRequests, snap.BreakerFailures = s.breaker.tally()
+	if s.opts.Hedge.Enabled {
+		snap.HedgeAfterSeconds = s.late.get().Seconds()
+	}
+	for o := range upstream.Outcomes {
+		if n := s.stats.outcomes[o].Load(); n > 0 {
+			snap.Outcomes[o.String()] = n
+		}
+	}
+	for k, kind := range againNames {
+		snap.Retries[kind] = s.stats.retries[k].Load()
+	}
+	return snap
+}
