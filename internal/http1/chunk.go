@@ -19,7 +19,7 @@ const maxChunkLine = 256
 const maxChunkSize = 1 << 30
 
 func (a *answerReader) readChunkSize(br *bufio.Reader, ex *upstream.Exchange) error {
-	line, n, err := a.line(br, maxChunkLine, errChunk)
+	line, n, err := a.line(br, min(maxChunkLine, a.maxHead), errChunk)
 	if n == 0 || err != nil {
 		return err
 	}

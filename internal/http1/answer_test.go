@@ -1,0 +1,265 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+// limits of the answers in these tests: small, so that inputs meet them.
+const (
+	testMaxHead = 512
+	testMaxBody = 2000
+)
+
+// outcome is all that reading an answer can come to.
+type outcome struct {
+	status  int
+	fields  string
+	length  int
+	body    string
+	err     string
+	end     int  // bytes of the input that belong to the answer
+	odd     bool // see head
+	theLast bool // announcesEnd
+}
+
+// broken is a source of input that interrupts reads, as a socket does: after
+// each piece, whose sizes come from next, with an error that is to be repeated.
+type broken struct {
+	input     []byte
+	next      func() int
+	interrupt error // between pieces; nil for none
+	due       bool
+}
+
+func (s *broken) Read(p []byte) (int, error) {
+	if len(s.input) == 0 {
+		return 0, io.EOF
+	}
+	if s.due {
+		s.due = false
+		return 0, s.interrupt
+	}
+	n := copy(p, s.input[:min(len(s.input), max(1, s.next()))])
+	s.input = s.input[n:]
+	s.due = s.interrupt != nil
+	return n, nil
+}
+
+// how says in which way an answer is read.
+type how struct {
+	buffer    int
+	next      func() int // sizes of the pieces in which the answer comes
+	interrupt error      // what the reads in between fail with, and are repeated
+	discard   int        // after how many interruptions the answer is discarded; -1 for never
+}
+
+// readAnswer reads the answer to method at the start of input.
+func readAnswer(input []byte, method upstream.Method, h how) outcome {
+	src := &broken{input: input, next: h.next, interrupt: h.interrupt}
+	br := bufio.NewReaderSize(src, h.buffer)
+	a := answerReader{maxHead: testMaxHead, maxBody: testMaxBody}
+	a.start(method)
+	ex := upstream.AcquireExchange()
+	for n := 0; ; n++ {
+		a.discard = a.discard || n == h.discard
+		kept := ex
+		if a.discard {
+			kept = nil // nothing may be written to it any more
+		}
+		err := a.read(br, kept)
+		if h.interrupt != nil && errors.Is(err, h.interrupt) {
+			continue
+		}
+		o := outcome{
+			status: ex.Answer.Status, fields: string(ex.Answer.Fields), length: ex.Answer.ContentLength, body: string(ex.Answer.Body),
+			end: len(input) - len(src.input) - br.Buffered(), odd: a.head.odd, theLast: a.announcesEnd(),
+		}
+		if err != nil {
+			// What had come of a failed answer is nobody's business.
+			o = outcome{err: err.Error()}
+		}
+		return o
+	}
+}
+
+// whole reads an answer that comes at once.
+func whole() how {
+	return how{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
+}
+
+// waysToRead are how the two connections read: the exclusive one with a buffer
+// of a head's size, blocking, and interrupted by a deadline; the pipelined one
+// with a large buffer, interrupted whenever nothing is buffered.
+func waysToRead(next func() int) map[string]how {
+	return map[string]how{
+		"blocking":    {buffer: testMaxHead, next: next, discard: -1},
+		"interrupted": {buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: -1},
+		"pipelined":   {buffer: 64 << 10, next: next, interrupt: errNothing, discard: -1},
+	}
+}
+
+// checkSplits checks that the answer is the same however it comes.
+func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
+	tb.Helper()
+	want := readAnswer(input, method, whole())
+	for name, h := range waysToRead(next) {
+		if got := readAnswer(input, method, h); got != want {
+			tb.Fatalf("%s, %v %q:\n got %+v\nwant %+v", name, method, input, got, want)
+		}
+	}
+	// Discarded from some point on: the same end, and the same faults.
+	h := how{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
+	got := readAnswer(input, method, h)
+	if got.err != want.err || got.end != want.end || got.odd != want.odd || got.theLast != want.theLast {
+		tb.Fatalf("discarded, %v %q:\n got %+v\nwant %+v", method, input, got, want)
+	}
+	return want
+}
+
+// goodAnswers are answers, without what comes behind them, and their bodies.
+var goodAnswers = []struct {
+	name, head, rest, body string
+	status                 int
+	method                 upstream.Method
+	theLast, odd           bool
+}{
+	{name: "fixed length", head: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\n", rest: "hello", body: "hello", status: 200},
+	{name: "empty", head: "HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", status: 200},
+	{name: "no reason", head: "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200},
+	{name: "empty reason", head: "HTTP/1.1 599 \r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 599},
+	{name: "length with zeros", head: "HTTP/1.1 200 OK\r\nContent-Length: \t0005 \r\n\r\n", rest: "hello", body: "hello", status: 200},
+	{name: "chunked", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", rest: "5\r\nhello\r\n06;a=\"b\"\r\n world\r\n0\r\n\r\n", body: "hello world", status: 200},
+	{name: "trailer", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "A\r\n0123456789\r\n000\r\nX: y\r\nZ:\r\n\r\n", body: "0123456789", status: 200},
+	{name: "no chunk", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "0\r\n\r\n", status: 200},
+	{name: "HEAD", head: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", status: 200, method: upstream.HEAD},
+	{name: "HEAD of a large one", head: "HTTP/1.1 200 OK\r\nContent-Length: 5000000000\r\n\r\n", status: 200, method: upstream.HEAD},
+	{name: "HEAD chunked", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", status: 200, method: upstream.HEAD},
+	{name: "HEAD without length", head: "HTTP/1.1 200 OK\r\n\r\n", status: 200, method: upstream.HEAD},
+	{name: "204", head: "HTTP/1.1 204 No Content\r\n\r\n", status: 204},
+	{name: "204 of length 0", head: "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", status: 204},
+	{name: "204 with a length", head: "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", status: 204, odd: true},
+	{name: "204 chunked", head: "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", status: 204, odd: true},
+	{name: "304", head: "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", status: 304},
+	{name: "interim", head: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\nConnection: close\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 404},
+	{name: "connection close", head: "HTTP/1.1 200 OK\r\nConnection: x,close ,y\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, theLast: true},
+	{name: "HTTP/1.0", head: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, theLast: true},
+	{name: "length and chunked", head: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "1\r\nx\r\n0\r\n\r\n", body: "x", status: 200, odd: true},
+	{name: "bare LF", head: "HTTP/1.1 200 OK\nX: y\nContent-Length: 1\n\n", rest: "x", body: "x", status: 200, odd: true},
+	{name: "one bare LF", head: "HTTP/1.1 200 OK\r\nX: y\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, odd: true},
+	{name: "obs-fold", head: "HTTP/1.1 200 OK\r\nX: y \r\n \t z\r\n\t\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, odd: true},
+	{name: "largest body", head: "HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n", rest: strings.Repeat("x", testMaxBody), body: strings.Repeat("x", testMaxBody), status: 200},
+	{name: "largest chunked body", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "7cf\r\n" + strings.Repeat("x", testMaxBody-1) + "\r\n1\r\nx\r\n0\r\n\r\n", body: strings.Repeat("x", testMaxBody), status: 200},
+	{name: "largest head", head: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nX: " + strings.Repeat("x", testMaxHead-45) + "\r\n\r\n", rest: "x", body: "x", status: 200},
+	{name: "largest trailer", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "0\r\nX: " + strings.Repeat("x", testMaxHead-7) + "\r\n\r\n", status: 200},
+}
+
+func TestAnswerIsTheSameHoweverItComes(t *testing.T) {
+	for _, c := range goodAnswers {
+		t.Run(c.name, func(t *testing.T) {
+			answer := c.head + c.rest
+			for _, behind := range []string{"", "HTTP/1.1 200 OK\r\n\r\n"} {
+				input := []byte(answer + behind)
+				// In two pieces, cut everywhere; then in pieces of one size.
+				for cut := range input {
+					got := checkSplits(t, input, c.method, sequence(cut, len(input)))
+					if got.err != "" || got.status != c.status || got.body != c.body || got.odd != c.odd || got.theLast != c.theLast {
+						t.Fatalf("%+v", got)
+					}
+					if got.end != len(answer) {
+						t.Fatalf("the answer ends at %d, want %d", got.end, len(answer))
+					}
+				}
+				for size := 1; size < 20; size++ {
+					checkSplits(t, input, c.method, func() int { return size })
+				}
+			}
+		})
+	}
+}
+
+// sequence returns the sizes given, and then the last one for ever.
+func sequence(sizes ...int) func() int {
+	return func() int {
+		n := sizes[0]
+		if len(sizes) > 1 {
+			sizes = sizes[1:]
+		}
+		return n
+	}
+}
+
+// An answer that breaks off is an error wherever it does, and never an answer:
+// unless it is one that the connection's end may end.
+func TestHalfAnswersAreErrors(t *testing.T) {
+	for _, c := range goodAnswers {
+		answer := []byte(c.head + c.rest)
+		for cut := range answer {
+			got := checkSplits(t, answer[:cut], c.method, sequence(cut/2, cut))
+			if got.err == "" {
+				t.Errorf("%s: %d of %d bytes were taken as the answer %+v", c.name, cut, len(answer), got)
+			}
+		}
+	}
+}
+
+func TestBodyWithoutALengthEndsWithTheConnection(t *testing.T) {
+	for _, head := range []string{"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200 OK\r\nX: y\r\n\r\n"} {
+		for _, body := range []string{"", "hello", strings.Repeat("x", testMaxBody)} {
+			for cut := range len(head) + min(len(body), 100) {
+				got := checkSplits(t, []byte(head+body), upstream.GET, sequence(cut, 7, 1000))
+				if got.err != "" || got.body != body || got.length != -1 || !got.theLast {
+					t.Fatalf("%+v", got)
+				}
+			}
+		}
+	}
+}
+
+func TestLengthIsReportedWhereItCounts(t *testing.T) {
+	for answer, want := range map[string]int{
+		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc":                                               3,
+		"HTTP/1.1 200 OK\r\n\r\n":                                                                       -1,
+		"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n":                                          -1,
+		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n": -1,
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5000000000\r\n\r\n":                               5_000_000_000,
+	} {
+		if got := readAnswer([]byte(answer), upstream.GET, whole()); got.err != "" || got.length != want {
+			t.Errorf("%q: %+v, want length %d", answer, got, want)
+		}
+	}
+}
+
+func TestFieldsAreMendedLines(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.1 204 x\r\nA: b\r\nc:D  \r\nE:\r\n\r\n":                       "A: b\r\nc:D  \r\nE:\r\n",
+		"HTTP/1.1 204 x\r\n\r\n":                                              "",
+		"HTTP/1.1 204 x\nA: b\nC: d\n\n":                                      "A: b\r\nC: d\r\n",
+		"HTTP/1.1 204 x\r\nA: b\r\nC: d\n\r\n":                                "A: b\r\nC: d\r\n",
+		"HTTP/1.1 204 x\r\nA: b\r\n  c\r\n\td \r\nE: f\r\n\r\n":               "A: b c d\r\nE: f\r\n",
+		"HTTP/1.1 204 x\r\nA:\r\n b\n c\r\nE: f\r\n g\r\n\r\n":                "A: b c\r\nE: f g\r\n",
+		"HTTP/1.1 103 x\r\nEarly: hint\r\n\r\nHTTP/1.1 204 x\r\nA: b\r\n\r\n": "A: b\r\n",
+	} {
+		if got := readAnswer([]byte(answer), upstream.GET, whole()); got.err != "" || got.fields != want {
+			t.Errorf("%q: %+v, want fields %q", answer, got, want)
+		}
+	}
+}
+
+func TestContentLengthsThatDoNotFitAreTheLargest(t *testing.T) {
+	for v, want := range map[string]int{
+		"0": 0, "00": 0, "9223372036854775806": 9223372036854775806, "9223372036854775807": 9223372036854775807,
+		"9223372036854775808": 9223372036854775807, "99999999999999999999999": 9223372036854775807,
+	} {
+		if n, ok := parseDecimal([]byte(v)); n != want || !ok || strconv.IntSize != 64 {
+			t.Errorf("%s: %d, %v", v, n, ok)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+// checkFields checks that lines are what upstream.Answer promises.
+func checkFields(tb testing.TB, fields string) {
+	tb.Helper()
+	var h head
+	again := []byte("HTTP/1.1 200 OK\r\n" + fields + "\r\n")
+	n, out, err := parseHead(again, &h, nil)
+	if err != nil || n != len(again) || string(out) != fields {
+		tb.Fatalf("fields %q, parsed again: %d of %d bytes, %q, %v", fields, n, len(again), out, err)
+	}
+	for line := range strings.SplitAfterSeq(fields, "\n") {
+		if line != "" && (!strings.HasSuffix(line, "\r\n") || strings.ContainsAny(line[:len(line)-2], "\r\n\x00") || strings.IndexByte(line, ':') <= 0) {
+			tb.Fatalf("line %q of %q", line, fields)
+		}
+	}
+}
+
+// checkOracle compares with what net/http makes of the answer, where it takes
+// it too. It takes more than we do.
+func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcome) {
+	tb.Helper()
+	src := bytes.NewReader(input)
+	br := bufio.NewReader(src)
+	var resp *http.Response
+	for {
+		var err error
+		resp, err = http.ReadResponse(br, &http.Request{Method: method.String()})
+		if err != nil {
+			return
+		}
+		if resp.StatusCode >= 200 {
+			break
+		}
+		if resp.ContentLength > 0 || len(resp.TransferEncoding) > 0 {
+			return
+		}
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return
+	}
+	if got.status != resp.StatusCode || got.body != string(body) {
+		tb.Fatalf("%v %q: %+v, net/http has %d %q", method, input, got, resp.StatusCode, body)
+	}
+	if end := len(input) - src.Len() - br.Buffered(); got.end != end {
+		tb.Fatalf("%v %q: ends at %d, for net/http at %d", method, input, got.end, end)
+	}
+	var ours, theirs []string
+	for line := range strings.SplitSeq(got.fields, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			ours = append(ours, http.CanonicalHeaderKey(name)+":"+strings.Join(strings.Fields(value), " "))
+		}
+	}
+	for name, values := range resp.Header {
+		for _, v := range values {
+			theirs = append(theirs, name+":"+strings.Join(strings.Fields(v), " "))
+		}
+	}
+	if len(resp.TransferEncoding) > 0 { // net/http takes these out
+		ours = slices.DeleteFunc(ours, func(f string) bool {
+			return strings.HasPrefix(f, "Transfer-Encoding:") || strings.HasPrefix(f, "Content-Length:")
+		})
+		theirs = slices.DeleteFunc(theirs, func(f string) bool { return strings.HasPrefix(f, "Content-Length:") })
+	}
+	ignore := func(f string) bool { return strings.HasPrefix(f, "Trailer:") || strings.HasPrefix(f, "Connection:") }
+	ours, theirs = slices.DeleteFunc(ours, ignore), slices.DeleteFunc(theirs, ignore)
+	slices.Sort(ours)
+	slices.Sort(theirs)
+	if !slices.Equal(ours, theirs) {
+		tb.Fatalf("%v %q: fields %q, net/http has %q", method, input, ours, theirs)
+	}
+}
+
+func checkAnswer(tb testing.TB, input []byte, method upstream.Method, next func() int) {
+	tb.Helper()
+	got := checkSplits(tb, input, method, next)
+	if got.err != "" {
+		return
+	}
+	checkFields(tb, got.fields)
+	if len(got.body) > testMaxBody || got.status < 200 || got.status > 599 {
+		tb.Fatalf("%q: %+v", input, got)
+	}
+	if got.length >= 0 && got.length != len(got.body) && method != upstream.HEAD && got.status != 304 {
+		tb.Fatalf("%q: length %d, body of %d", input, got.length, len(got.body))
+	}
+	checkOracle(tb, input, method, got)
+	// What comes behind it decides nothing about it.
+	if !got.theLast || got.end < len(input) {
+		if again := readAnswer(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole()); again != got {
+			tb.Fatalf("%q: %+v, with something behind it %+v", input, got, again)
+		}
+	}
+}
+
+func TestAnswersAgreeWithNetHTTP(t *testing.T) {
+	for _, c := range goodAnswers {
+		checkAnswer(t, []byte(c.head+c.rest+"HTTP/1.1"), c.method, func() int { return 11 })
+	}
+}
+
+// Answers made of pieces that are likely to matter, at random.
+func TestRandomAnswersAreReadTheSameWayHoweverTheyCome(t *testing.T) {
+	pieces := []string{
+		"HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1 204 x\r\n", "HTTP/1.1 304 x\n", "HTTP/1.1 100 x\r\n\r\n", "\r\n", "\r\n", "\n", "\r", " ", "\t",
+		"Content-Length: 5\r\n", "Content-Length: 0\r\n", "Content-Length: 5\n", "Transfer-Encoding: chunked\r\n", "Connection: close\r\n", "X: y\r\n", "X: y\n", " folded\r\n",
+		"5\r\n", "hello", "\r\n0\r\n\r\n", "0\r\n", "1;x=y\r\nz\r\n", "T: r\r\n",
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		var b strings.Builder
+		if r.IntN(10) > 0 {
+			b.WriteString(pieces[r.IntN(4)])
+		}
+		for range r.IntN(12) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		method := upstream.GET
+		if r.IntN(8) == 0 {
+			method = upstream.HEAD
+		}
+		checkAnswer(t, []byte(b.String()), method, func() int { return 1 + r.IntN(30) })
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	for _, c := range goodAnswers {
+		f.Add([]byte(c.head+c.rest), c.method == upstream.HEAD, []byte{1, 7})
+	}
+	for _, c := range badAnswers {
+		f.Add([]byte(c.answer), false, []byte{100, 3, 1})
+	}
+	f.Fuzz(func(t *testing.T, input []byte, toHEAD bool, sizes []byte) {
+		method := upstream.GET
+		if toHEAD {
+			method = upstream.HEAD
+		}
+		i := 0
+		checkAnswer(t, input, method, func() int {
+			if len(sizes) == 0 {
+				return 1 << 16
+			}
+			i++
+			return int(sizes[i%len(sizes)])
+		})
+	})
+}
+
+func FuzzParseHead(f *testing.F) {
+	for _, c := range goodAnswers {
+		f.Add([]byte(c.head))
+	}
+	for _, c := range badAnswers {
+		f.Add([]byte(c.answer))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h head
+		n, fields, err := parseHead(b, &h, []byte("kept"))
+		if n < 0 || n > len(b) || n > 0 && err != nil {
+			t.Fatalf("%d bytes, error %v", n, err)
+		}
+		if !bytes.HasPrefix(fields, []byte("kept")) {
+			t.Fatal("what stood in front of the fields is gone")
+		}
+		if n == 0 {
+			return
+		}
+		checkFields(t, string(fields[len("kept"):]))
+		if h.status < 100 || h.status > 599 || h.contentLength < -1 {
+			t.Fatalf("%+v", h)
+		}
+		// No shorter piece is a head, or breaks a rule.
+		for cut := range n {
+			var short head
+			if m, _, err := parseHead(b[:cut], &short, nil); m != 0 || err != nil {
+				t.Fatalf("the first %d of %d bytes of %q: %d bytes, error %v", cut, n, b, m, err)
+			}
+		}
+		var again head
+		if m, _, err := parseHead(b[:n], &again, nil); m != n || err != nil || fmt.Sprint(again) != fmt.Sprint(h) {
+			t.Fatalf("alone: %d bytes, error %v, %+v; want %d, %+v", m, err, again, n, h)
+		}
+	})
+}
