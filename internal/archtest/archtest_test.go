@@ -1,0 +1,82 @@
+// Package archtest guards the architecture: who may import whom.
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers are the packages from top to bottom; ARCHITECTURE.md shows them. A
+// package may import those below it, so that each can be understood by reading
+// it and what is below.
+var layers = []string{
+	"adbuffer/cmd/adbuffer", "adbuffer/internal/app", "adbuffer/internal/config", "adbuffer/internal/admin", "adbuffer/internal/proxy",
+	"adbuffer/internal/route", "adbuffer/internal/ssp", "adbuffer/internal/pool", "adbuffer/internal/dial", "adbuffer/internal/http1",
+	"adbuffer/internal/http2", "adbuffer/internal/socket", "adbuffer/internal/upstream", "adbuffer/internal/httpheader",
+	"adbuffer/internal/capacity", "adbuffer/internal/histogram", "adbuffer/internal/sspsim",
+}
+
+// onlyUsers are packages outside that one package alone may import.
+var onlyUsers = map[string]string{
+	"github.com/spf13/viper": "adbuffer/internal/config",
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "adbuffer/cmd/...", "adbuffer/internal/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestArrowsPointDown(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if p.ImportPath == "adbuffer/internal/archtest" {
+			continue
+		}
+		from := slices.Index(layers, p.ImportPath)
+		if from < 0 {
+			t.Errorf("%s has no place among the layers: give it one here and in ARCHITECTURE.md", p.ImportPath)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !strings.HasPrefix(imported, "adbuffer/") {
+				continue
+			}
+			if to := slices.Index(layers, imported); to <= from {
+				t.Errorf("%s imports %s, which is above it: whoever reads the lower one would have to know the upper one", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func TestOnlyConfigKnowsViper(t *testing.T) {
+	for _, p := range listPackages(t) {
+		for imported, user := range onlyUsers {
+			if slices.Contains(p.Imports, imported) && p.ImportPath != user {
+				t.Errorf("%s imports %s; only %s may", p.ImportPath, imported, user)
+			}
+		}
+	}
+}
