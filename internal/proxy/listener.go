@@ -66,6 +66,9 @@ func (p *Proxy) newClient(c net.Conn) *clientConn {
 		cc.peer = a.AddrPort().Addr().Unmap()
 	}
 	cc.goneFunc = cc.gone
+	if p.opts.ReduceIdleMemory {
+		cc.LazyBuffer(&p.headBuffers)
+	}
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	cc.line.expect()
 	p.clients.add(cc)

@@ -24,6 +24,8 @@ type Conn struct {
 	in    direct
 	out   direct
 
+	// lazy, where not nil, holds a buffer only while there is something in it.
+	lazy *lazyBuffer
 	// records, where not nil, keeps reads within TLS records; see Records.
 	records *records
 	// nonblocking makes Read return errWouldBlock instead of waiting.
@@ -58,8 +60,13 @@ func (c *Conn) Close() error { return c.Conn.Close() }
 
 // Read reads as net.Conn does. It waits until the read deadline at the most.
 func (c *Conn) Read(p []byte) (int, error) {
-	if c.records != nil {
+	switch {
+	case len(p) == 0:
+		return 0, nil
+	case c.records != nil:
 		return c.records.read(p, c.readSocket)
+	case c.lazy != nil:
+		return c.readLazily(p)
 	}
 	return c.readSocket(p)
 }
@@ -68,8 +75,12 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.readNow(p)
 	}
+	return c.readUntilDeadline(p, c.in.call)
+}
+
+func (c *Conn) readUntilDeadline(p []byte, call func(fd uintptr) bool) (int, error) {
 	for {
-		n, err := c.in.read(p)
+		n, err := c.in.read(p, call)
 		if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}

@@ -63,16 +63,14 @@ func (d *direct) send(fd uintptr) bool {
 	return true
 }
 
-func (d *direct) read(p []byte) (int, error) {
+// read reads into p by call, which is recv or ends in it.
+func (d *direct) read(p []byte, call func(fd uintptr) bool) (int, error) {
 	if d.raw == nil {
 		d.waits()
 		return d.conn.Read(p)
 	}
-	if len(p) == 0 {
-		return 0, nil
-	}
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Read(d.call)
+	err := d.raw.Read(call)
 	d.buf = nil
 	switch {
 	case err != nil:
