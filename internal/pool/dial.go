@@ -87,7 +87,7 @@ func (p *Pool) nextAddress() (addr Address, onTrial bool, took dialDurations, er
 		return addr, false, took, err
 	}
 	p.governor.lookedUp(addrs, now)
-	addr, onTrial, ok := p.governor.pick(now)
+	addr, onTrial, ok := p.governor.pick(now, p.mayTryLocked())
 	if !ok {
 		return addr, false, took, errNotNow
 	}
@@ -96,6 +96,14 @@ func (p *Pool) nextAddress() (addr Address, onTrial bool, took dialDurations, er
 		p.growLocked(now) // another address may be the better bet
 	}
 	return addr, onTrial, took, nil
+}
+
+// mayTryLocked reports whether a dial may go to an address that failed last
+// time, although another would be the better bet: while it hangs, there must be
+// a connection to use, or another may be opened.
+func (p *Pool) mayTryLocked() bool {
+	room := p.dialing < p.opts.MaxDials && len(p.members)+p.dialing+p.closing < p.opts.MaxConns
+	return p.protocol != upstream.Unknown && (room || len(p.members) > p.draining)
 }
 
 // connect dials m.addr, and makes the connection m's.

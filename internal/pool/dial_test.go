@@ -357,6 +357,50 @@ func TestTrialOfOneAddressDoesNotHoldUpTheOther(t *testing.T) {
 	})
 }
 
+// With one connection in all, a trial that hangs would be all that there is.
+func TestOnlyConnectionIsNotSpentOnATrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.addrs = addresses(2)
+		dead := s.addrs[0]
+		s.set(func(c dialCall) reply {
+			if c.addr == dead {
+				return reply{after: 250 * msec, err: errRefused}
+			}
+			return reply{after: 5 * msec}
+		})
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests = 1, 1 })
+		ask(t, p, sec)
+		pass(sec)
+		p.mu.Lock()
+		for m := range p.members { // the first request's
+			p.freeLocked(m, unused)
+		}
+		p.mu.Unlock()
+		for i := range 100 {
+			pass(100 * msec)
+			r := lend(t, p)
+			if r.took > 5*msec {
+				t.Fatalf("request %d waited %v", i, r.took)
+			}
+			r.do()
+		}
+		// But if nothing else is left, it is tried.
+		s.set(func(c dialCall) reply {
+			if c.addr != dead {
+				return reply{err: errRefused}
+			}
+			return reply{after: 5 * msec}
+		})
+		synctest.Wait()
+		if r := lend(t, p); r.conn().addr != dead {
+			t.Errorf("got a connection to %v", r.conn().addr)
+		} else {
+			r.do()
+		}
+	})
+}
+
 func TestConnectionThatIsShutAtOnceCountsAsAFailedDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)

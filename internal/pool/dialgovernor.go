@@ -81,22 +81,39 @@ func (g *governor) ready(now time.Time) (ok bool, at time.Time) {
 }
 
 // pick takes the next address that may be dialled. onTrial: it failed last
-// time. ended or calledOff must follow.
-func (g *governor) pick(now time.Time) (a Address, onTrial, ok bool) {
-	for range g.known {
-		a = g.known[g.turn%len(g.known)]
-		g.turn = (g.turn + 1) % len(g.known)
-		s := g.states[a]
-		if s == nil {
-			s = new(addressState)
-			g.states[a] = s
-		}
-		if s.failures == 0 || s.dialing == 0 && !s.until.After(now) {
-			s.dialing++
-			return a, s.failures > 0, true
+// time; unless mayTry, that is one only where no other is left. ended or
+// calledOff must follow.
+func (g *governor) pick(now time.Time, mayTry bool) (a Address, onTrial, ok bool) {
+	trial := -1 // index of the first that could be tried
+	for i := range g.known {
+		at := (g.turn + i) % len(g.known)
+		switch s := g.states[g.known[at]]; {
+		case s == nil || s.failures == 0:
+			return g.takeTurn(at), false, true
+		case trial >= 0 || s.dialing > 0 || s.until.After(now):
+		case mayTry:
+			return g.takeTurn(at), true, true
+		default:
+			trial = at
 		}
 	}
+	if trial >= 0 {
+		return g.takeTurn(trial), true, true
+	}
 	return Address{}, false, false
+}
+
+// takeTurn counts a dial to known[at].
+func (g *governor) takeTurn(at int) Address {
+	a := g.known[at]
+	g.turn = (at + 1) % len(g.known)
+	s := g.states[a]
+	if s == nil {
+		s = new(addressState)
+		g.states[a] = s
+	}
+	s.dialing++
+	return a
 }
 
 // ended notes how a dial to a ended. The zero Address is that of a dial that

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -94,12 +95,11 @@ func (p *Pool) SetOptions(o Options) {
 // multiplexed ones those that are free soonest. Exclusive ones that are lent go
 // when they come back.
 func (p *Pool) trimLocked() {
-	surplus := max(p.surplusLocked(), len(p.idle)-p.opts.MaxIdle)
-	for n := min(surplus, len(p.idle)); n > 0; n-- {
-		m := p.idle[0]
-		p.idle = append(p.idle[:0], p.idle[1:]...)
+	n := max(0, min(len(p.idle), max(p.surplusLocked(), len(p.idle)-p.opts.MaxIdle)))
+	for _, m := range p.idle[:n] {
 		p.retireLocked(m, upstream.ClosedDrain)
 	}
+	p.idle = slices.Delete(p.idle, 0, n)
 	for len(p.shared) > 0 && (p.surplusLocked() > 0 || len(p.shared) > p.sharedCapLocked()) {
 		least := p.shared[0]
 		for _, m := range p.shared {
