@@ -62,8 +62,10 @@ func (p *Pool) sweep(now time.Time) {
 	p.mu.Unlock()
 
 	p.sweepClosed(now)
+	p.reckon(now)
 
 	p.mu.Lock()
+	p.learned.sweepEnded()
 	p.growLocked(now)
 	p.mu.Unlock()
 }
@@ -80,9 +82,10 @@ func (p *Pool) expireIdleLocked(now time.Time) {
 	})
 }
 
-// sweepBatch bounds how many idle connections are out of the pool's reach while
-// the janitor looks at them.
-const sweepBatch = 8
+// sweepBatch is how many of n idle connections are out of the pool's reach while
+// the janitor looks at them: few, but so many that a large pool does not spend
+// its time on taking them out and in.
+func sweepBatch(n int) int { return max(8, n/64) }
 
 // sweepClosed looks at connections that have been idle for a while and drops
 // those that the peer has closed, so that the gauges tell the truth and the
@@ -92,8 +95,8 @@ func (p *Pool) sweepClosed(now time.Time) {
 	var batch []*member
 	for at := 0; ; at += len(batch) {
 		p.mu.Lock()
-		end := min(at, len(p.idle))
-		for end < len(p.idle) && end-at < sweepBatch && now.Sub(p.idle[end].used) >= janitorPeriod {
+		end, most := min(at, len(p.idle)), sweepBatch(len(p.idle))
+		for end < len(p.idle) && end-at < most && now.Sub(p.idle[end].used) >= janitorPeriod {
 			end++
 		}
 		start := min(at, end)
@@ -112,6 +115,9 @@ func (p *Pool) sweepClosed(now time.Time) {
 		batch = slices.DeleteFunc(batch, func(m *member) bool {
 			switch {
 			case m.conn.CloseReason() != upstream.NotClosed:
+				if age := now.Sub(m.used); m.isIdleClose(age) {
+					p.learned.sweptClosed(knownAge(age))
+				}
 				p.endedLocked(m, now)
 			case p.dead || p.surplusLocked() > 0:
 				p.retireLocked(m, upstream.ClosedDrain)

@@ -32,8 +32,9 @@ type member struct {
 	draining bool
 	why      upstream.CloseReason // it drains
 	opened   time.Time
-	used     time.Time // last lent or freed
-	retireAt time.Time // zero = never
+	used     time.Time     // last lent or freed
+	idleFor  time.Duration // before it was lent last; means little where multiplexed
+	retireAt time.Time     // zero = never
 }
 
 // exclusive reports whether m carries one exchange at a time.
@@ -56,6 +57,9 @@ func (m *member) Changed() {
 	} else {
 		if m.exclusive() {
 			p.idle = slices.DeleteFunc(p.idle, func(i *member) bool { return i == m })
+		}
+		if age := now.Sub(m.used); m.inUse == 0 && !m.draining && m.isIdleClose(age) {
+			p.learned.note(age)
 		}
 		p.endedLocked(m, now)
 	}

@@ -99,8 +99,10 @@ type Pool struct {
 	replace    bool            // a multiplexed connection of use went: open another before it is asked for
 	demotion   demotion
 
-	high highWater
-	warm warmth
+	high    highWater
+	needs   needs
+	learned learnedIdle
+	warm    warmth
 }
 
 // New returns a pool that dials with d. It opens nothing until it is asked to,
@@ -116,6 +118,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.governor.init(opts.BackoffMin, opts.BackoffMax)
 	p.warm.done = make(chan struct{})
 	p.warmedLocked()
+	p.needs.note(p.tally(time.Now()))
 	p.wg.Go(p.janitor)
 	return p
 }
@@ -127,8 +130,13 @@ type Place struct{ m *member }
 // Do runs ex on the place. See upstream.Conn.
 func (pl Place) Do(ex *upstream.Exchange) error {
 	err := pl.m.conn.Do(ex)
-	if e, ok := err.(*upstream.Error); ok && (e.Demote || e.RefusesHTTP2) {
-		pl.m.pool.breached(pl.m, e)
+	if e, ok := err.(*upstream.Error); ok {
+		if e.Stale {
+			pl.m.pool.lostRace(pl.m)
+		}
+		if e.Demote || e.RefusesHTTP2 {
+			pl.m.pool.breached(pl.m, e)
+		}
 	}
 	return err
 }
@@ -185,6 +193,9 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		p.stats.stale.Add(1)
 		again, now = true, time.Now()
 		p.mu.Lock()
+		if age := m.idleFor; m.isIdleClose(age) {
+			p.learned.note(knownAge(age))
+		}
 		p.freeLocked(m, unused)
 	}
 }
@@ -215,7 +226,7 @@ func (p *Pool) takeLocked(now time.Time) (*member, error) {
 func (p *Pool) lendLocked(m *member, now time.Time) {
 	m.inUse++
 	m.requests++
-	m.used = now
+	m.idleFor, m.used = now.Sub(m.used), now
 	p.inUse++
 	p.high.note(now, p.inUse, p.possibleLocked())
 	if n := p.opts.MaxRequests; n > 0 && m.requests >= n {

@@ -48,6 +48,12 @@ type Snapshot struct {
 	HoldSeconds float64 `json:"hold_seconds"` // sum over Holds
 	Holds       uint64  `json:"holds"`        // places given back since start
 
+	// Need is what the last minute asked of the pool.
+	Need Need `json:"need"`
+	// LearnedIdleSeconds is after how long the peer closes idle connections,
+	// rather too low than too high; 0 while too few were closed to tell.
+	LearnedIdleSeconds float64 `json:"learned_idle_seconds"`
+
 	// LastDialError is why a dial failed lately, while an address is one that
 	// failed last time.
 	LastDialError string `json:"last_dial_error,omitempty"`
@@ -71,6 +77,7 @@ func (p *Pool) Snapshot() Snapshot {
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
 		Demoted: p.demotion.on(now), Demotions: p.stats.demotions.Load(),
 	}
+	s.Need, s.LearnedIdleSeconds = p.needLocked(), p.learned.limit.Seconds()
 	for m := range p.members {
 		switch {
 		case m.draining:

@@ -1,0 +1,103 @@
+package pool
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/capacity"
+	"adbuffer/internal/upstream"
+)
+
+// drive sends a request every so often.
+func drive(t testing.TB, p *Pool, every, length time.Duration) {
+	t.Helper()
+	for range length / every {
+		go func() {
+			ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
+			if place, err := p.Acquire(ex); err == nil {
+				place.Do(ex)
+			}
+		}()
+		time.Sleep(every)
+	}
+	synctest.Wait()
+}
+
+func holding(d time.Duration) func(*fakeConn, *upstream.Exchange) error {
+	return func(*fakeConn, *upstream.Exchange) error { time.Sleep(d); return nil }
+}
+
+func wantNear(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 0.03*math.Abs(want) {
+		t.Errorf("%s is %v, want about %v", what, got, want)
+	}
+}
+
+func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.do = holding(80 * msec)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 64, 64 })
+		drive(t, p, 5*msec, 90*sec)
+		n := p.Snapshot().Need
+		wantNear(t, "the window", n.WindowSeconds, 60)
+		wantNear(t, "the rate", n.ArrivalsPerSecond, 200)
+		wantNear(t, "the hold", n.HoldSeconds, 0.08)
+		wantNear(t, "the load", n.Load, 16)
+		wantNear(t, "the headroom", n.HeadroomRatio, 0.75)
+		if want := capacity.Places(n.ArrivalsPerSecond, time.Duration(n.HoldSeconds*1e9), 0.03); n.AdvisedPlaces != want || n.AdvisedConnections != want {
+			t.Errorf("advised are %d places on %d connections, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
+		}
+		pass(61 * sec)
+		if n := p.Snapshot().Need; n.Load != 0 || n.AdvisedConnections != 0 || n.HeadroomRatio != 1 {
+			t.Errorf("after a minute without requests the need is %+v, want none", n)
+		}
+	})
+}
+
+func TestNeedCountsThoseWhoWereRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.do = holding(100 * msec)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 2, 2, 0 })
+		drive(t, p, 10*msec, 30*sec)
+		n := p.Snapshot().Need
+		wantNear(t, "the load", n.Load, 10)
+		wantNear(t, "the headroom", n.HeadroomRatio, -4)
+		if n.AdvisedConnections <= 10 {
+			t.Errorf("advised are %d connections for a load of 10", n.AdvisedConnections)
+		}
+	})
+}
+
+func TestAdviceForHTTP2IsConnectionsThatAreHalfFullAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{protocol: upstream.HTTP2, places: 10} })
+		s.do = holding(100 * msec)
+		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = upstream.HTTP2, 8, 8 })
+		drive(t, p, 10*msec, 20*sec)
+		n := p.Snapshot().Need
+		if want := (n.AdvisedPlaces + 4) / 5; n.AdvisedPlaces < 11 || n.AdvisedConnections != want {
+			t.Errorf("advised are %d places on %d connections of 10 streams, want them on %d", n.AdvisedPlaces, n.AdvisedConnections, want)
+		}
+	})
+}
+
+func TestNeedIsKnownAfterTheFirstSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPeer(t), nil)
+		pass(sec / 2)
+		if n := p.Snapshot().Need; n.WindowSeconds != 0 || n.HeadroomRatio != 1 {
+			t.Errorf("before the first round of the janitor the need is %+v", n)
+		}
+		lend(t, p).do()
+		pass(sec)
+		if n := p.Snapshot().Need; n.WindowSeconds != 1 || n.ArrivalsPerSecond != 1 {
+			t.Errorf("after it, the need is %+v, want one request a second", n)
+		}
+	})
+}
