@@ -1,10 +1,14 @@
 package http1
 
 import (
+	"crypto/tls"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
 
@@ -32,5 +36,125 @@ func TestBytesThatTLSHasDecryptedBehindAnAnswerAreFound(t *testing.T) {
 			}
 			wantReason(t, conn, upstream.ClosedUnsolicited)
 		})
+	}
+}
+
+func TestUnsolicitedAnswerOnAnIdleConnectionIsFoundBeforeItIsUsed(t *testing.T) {
+	for _, tr := range transports {
+		for _, used := range []bool{false, true} {
+			t.Run(tr.String(), func(t *testing.T) {
+				conn, p, _ := dial(t, tr, testOptions())
+				if used {
+					exchangeWell(t, conn, p, "first")
+				}
+				p.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+				p.close()
+				awaitNotIdle(t, conn)
+				wantReason(t, conn, upstream.ClosedUnsolicited)
+			})
+		}
+	}
+}
+
+// awaitNotIdle waits until a look finds what the peer has done.
+func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
+	tb.Helper()
+	for limit := time.Now().Add(patience); conn.Idle(); {
+		if time.Now().After(limit) {
+			tb.Fatal("the connection stays idle")
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func TestCloseByThePeerIsFoundOnAnIdleConnection(t *testing.T) {
+	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
+		for _, tr := range transports {
+			t.Run(name+"/"+tr.String(), func(t *testing.T) {
+				conn, p, _ := dial(t, tr, testOptions())
+				exchangeWell(t, conn, p, "first")
+				end(p)
+				awaitNotIdle(t, conn)
+				wantReason(t, conn, upstream.ClosedByPeer)
+				if conn.Idle() {
+					t.Fatal("a closed connection is idle")
+				}
+			})
+		}
+	}
+}
+
+// Session tickets are there before the first request, and are no reason not to
+// use the connection.
+func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
+	conn, p, _ := dial(t, overTLS, testOptions())
+	if conn.sock.Peek() != socket.Readable {
+		t.Fatal("no ticket came")
+	}
+	for range 3 {
+		if !conn.Idle() {
+			t.Fatalf("closed: %v", conn.CloseReason())
+		}
+	}
+	exchangeWell(t, conn, p, "first")
+	if !conn.Idle() {
+		t.Fatalf("closed: %v", conn.CloseReason())
+	}
+	exchangeWell(t, conn, p, "second")
+}
+
+// A record of which only a part has come may be anything.
+func TestPartOfARecordIsUnsolicited(t *testing.T) {
+	conn, p, _ := dial(t, overTLS, testOptions())
+	exchangeWell(t, conn, p, "first")
+	tcp := p.tcp.(*corkable)
+	tcp.cork()
+	p.send(answer("evil"))
+	half := tcp.held[:len(tcp.held)/2]
+	tcp.Conn.Write(half)
+	awaitNotIdle(t, conn)
+	wantReason(t, conn, upstream.ClosedUnsolicited)
+}
+
+// Two records in one segment: the second must neither be lost in TLS nor be the
+// next answer.
+func TestRecordBehindAnAnswerIsFound(t *testing.T) {
+	conn, p, _ := dial(t, overTLS, testOptions())
+	ex := newExchange(t)
+	done := start(conn, ex)
+	p.request()
+	p.sendTogether(answer("A"), answer("evil"))
+	wantAnswer(t, wait(t, done), ex, 200, "A")
+	if conn.Idle() {
+		t.Fatal("a connection with a record behind an answer is lent again")
+	}
+	wantReason(t, conn, upstream.ClosedUnsolicited)
+}
+
+// close_notify behind an answer, in the same segment.
+func TestGoodbyeBehindAnAnswerIsFound(t *testing.T) {
+	conn, p, _ := dial(t, overTLS, testOptions())
+	ex := newExchange(t)
+	done := start(conn, ex)
+	p.request()
+	tcp := p.tcp.(*corkable)
+	tcp.cork()
+	p.send(answer("A"))
+	p.conn.(*tls.Conn).CloseWrite()
+	tcp.SetWriteDeadline(time.Time{}) // which CloseWrite sets
+	tcp.uncork()
+	wantAnswer(t, wait(t, done), ex, 200, "A")
+	if conn.Idle() {
+		t.Fatal("a connection that the peer has closed is lent again")
+	}
+	wantReason(t, conn, upstream.ClosedByPeer)
+}
+
+func TestIdleConnectionSaysGoodbyeOverTLS(t *testing.T) {
+	conn, p, _ := dial(t, overTLS, testOptions())
+	exchangeWell(t, conn, p, "first")
+	conn.Close(upstream.ClosedIdle)
+	if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatalf("the peer read %v, want EOF by close_notify", err)
 	}
 }

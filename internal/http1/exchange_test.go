@@ -1,0 +1,274 @@
+package http1
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// exchangeWell runs an exchange on conn that goes well.
+func exchangeWell(tb testing.TB, conn upstream.Conn, p *peer, name string) {
+	tb.Helper()
+	ex := get(tb, name)
+	done := start(conn, ex)
+	p.wantRequests(name)
+	p.send(answer(name))
+	wantAnswer(tb, wait(tb, done), ex, 200, name)
+}
+
+func TestRequestIsWrittenAsItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		method upstream.Method
+		body   string
+		want   string
+	}{
+		"GET":              {upstream.GET, "", "GET /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"},
+		"GET with a body":  {upstream.GET, "ab", "GET /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 2\r\n\r\nab"},
+		"HEAD":             {upstream.HEAD, "", "HEAD /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"},
+		"POST":             {upstream.POST, "{}", "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 2\r\n\r\n{}"},
+		"POST of nothing":  {upstream.POST, "", "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 0\r\n\r\n"},
+		"POST, two writes": {upstream.POST, strings.Repeat("x", 2*maxJoined), "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 131072\r\n\r\n" + strings.Repeat("x", 2*maxJoined)},
+	} {
+		for _, tr := range transports {
+			t.Run(name+"/"+tr.String(), func(t *testing.T) {
+				conn, p, owner := dial(t, tr, testOptions())
+				for round := range 2 {
+					ex := newExchange(t)
+					ex.Request.Method, ex.Request.Body = c.method, []byte(c.body)
+					done := start(conn, ex)
+					if got := p.request(); got != c.want {
+						t.Fatalf("the peer read %.200q, want %.200q", got, c.want)
+					}
+					p.send("HTTP/1.1 204 No Content\r\n\r\n")
+					wantAnswer(t, wait(t, done), ex, 204, "")
+					if ex.Protocol != upstream.HTTP1 || ex.Reused != (round > 0) {
+						t.Fatalf("protocol %v, reused %v in round %d", ex.Protocol, ex.Reused, round)
+					}
+				}
+				owner.awaitFreed(t, 2)
+				wantReason(t, conn, upstream.NotClosed)
+			})
+		}
+	}
+}
+
+// Whether an answer leaves its connection usable, over TLS as in clear.
+func TestConnectionIsUsedAgainOnlyIfItsFramingIsBeyondDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer, body string
+		eof          bool // the peer closes behind the answer
+		reason       upstream.CloseReason
+	}{
+		"fixed":             {answer: answer("ok"), body: "ok"},
+		"chunked":           {answer: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
+		"trailers":          {answer: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
+		"interim":           {answer: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + answer("ok"), body: "ok"},
+		"connection close":  {answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
+		"HTTP/1.0":          {answer: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
+		"read to EOF":       {answer: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: upstream.ClosedByPeer},
+		"length and coding": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
+		"obs-fold":          {answer: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedError},
+		"bare LF":           {answer: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: upstream.ClosedError},
+		"leftover":          {answer: answer("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
+	} {
+		for _, tr := range transports {
+			t.Run(name+"/"+tr.String(), func(t *testing.T) {
+				conn, p, owner := dial(t, tr, testOptions())
+				ex := newExchange(t)
+				done := start(conn, ex)
+				p.request()
+				p.sendTogether(c.answer)
+				if c.eof {
+					p.close()
+				}
+				wantAnswer(t, wait(t, done), ex, 200, c.body)
+				owner.awaitFreed(t, 1)
+				wantReason(t, conn, c.reason)
+				if conn.Idle() != (c.reason == upstream.NotClosed) {
+					t.Fatalf("Idle %v", conn.Idle())
+				}
+				if c.reason == upstream.NotClosed {
+					exchangeWell(t, conn, p, "next")
+				} else if !c.eof {
+					p.wantClosed()
+				}
+			})
+		}
+	}
+}
+
+func TestBrokenAnswersFailTheExchangeAndCloseTheConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  string
+		eof     bool
+		outcome upstream.Outcome
+	}{
+		"101":              {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, upstream.BadResponse},
+		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", false, upstream.BadResponse},
+		"bad chunk":        {chunkedHead + "x\r\n", false, upstream.BadResponse},
+		"interim flood":    {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim+1), false, upstream.BadResponse},
+		"large head":       {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 16<<10), false, upstream.ResponseTooLarge},
+		"large body":       {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", false, upstream.ResponseTooLarge},
+		"large chunk":      {chunkedHead + "100001\r\n", false, upstream.ResponseTooLarge},
+		"half status line": {"HTTP/1.1 20", true, upstream.ConnLost},
+		"half head":        {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", true, upstream.ConnLost},
+		"half body":        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx", true, upstream.ConnLost},
+		"half chunk":       {chunkedHead + "2\r\nx", true, upstream.ConnLost},
+		"no last chunk":    {chunkedHead + "1\r\nx\r\n", true, upstream.ConnLost},
+		"only interim":     {"HTTP/1.1 100 Continue\r\n\r\n", true, upstream.ConnLost},
+	} {
+		for _, tr := range transports {
+			t.Run(name+"/"+tr.String(), func(t *testing.T) {
+				conn, p, owner := dial(t, tr, testOptions())
+				exchangeWell(t, conn, p, "first") // so that a close could be the keep-alive race
+				done := start(conn, newExchange(t))
+				p.request()
+				p.send(c.answer)
+				if c.eof {
+					p.close()
+				}
+				wantError(t, wait(t, done), c.outcome, upstream.MaybeProcessed, false)
+				owner.awaitFreed(t, 2)
+				wantReason(t, conn, upstream.ClosedError)
+			})
+		}
+	}
+}
+
+// The keep-alive race: the peer closes while a request is on its way. On a new
+// connection the same is no race.
+func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
+	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
+		for _, tr := range transports {
+			for _, reused := range []bool{false, true} {
+				t.Run(name+"/"+tr.String(), func(t *testing.T) {
+					conn, p, owner := dial(t, tr, testOptions())
+					freed := 1
+					if reused {
+						exchangeWell(t, conn, p, "first")
+						freed++
+					}
+					done := start(conn, newExchange(t))
+					p.request()
+					end(p)
+					wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, reused)
+					owner.awaitFreed(t, freed)
+					wantReason(t, conn, upstream.ClosedError)
+				})
+			}
+		}
+	}
+}
+
+func TestWriteOfNothingIsNotSent(t *testing.T) {
+	for after, want := range map[int64]upstream.Progress{0: upstream.NotSent, 1: upstream.MaybeProcessed} {
+		c, sock, p := connect(t, plain)
+		writes := &failingWrites{Conn: c}
+		writes.after.Store(-1)
+		owner := newRecorder()
+		conn := New(writes, sock, owner, testOptions())
+		exchangeWell(t, conn, p, "first")
+		writes.after.Store(after)
+		wantError(t, conn.Do(newExchange(t)), upstream.ConnLost, want, true)
+		owner.awaitFreed(t, 2)
+		wantReason(t, conn, upstream.ClosedError)
+	}
+}
+
+func TestAnswerOverTheBudgetIsRefusedAndGivesItsBytesBack(t *testing.T) {
+	budget := upstream.NewBudget(1000)
+	for body, fits := range map[string]bool{strings.Repeat("x", 1000): true, strings.Repeat("x", 1001): false} {
+		for _, large := range []string{answer(body), chunkedHead + "3e8\r\n" + body[:1000] + "\r\n" + map[bool]string{true: "0\r\n\r\n", false: "1\r\nx\r\n0\r\n\r\n"}[fits]} {
+			conn, p, owner := dial(t, plain, testOptions())
+			ex := newExchange(t)
+			ex.Budget = budget
+			done := start(conn, ex)
+			p.request()
+			p.send(large)
+			err := wait(t, done)
+			owner.awaitFreed(t, 1)
+			if fits {
+				wantAnswer(t, err, ex, 200, body)
+				if budget.Used() != 1000 {
+					t.Fatalf("%d bytes taken, want 1000", budget.Used())
+				}
+			} else if err != upstream.ErrOverBudget {
+				t.Fatalf("error %v, want %v", err, upstream.ErrOverBudget)
+			}
+			ex.ReleaseBody()
+			if budget.Used() != 0 {
+				t.Fatalf("%d bytes are still taken", budget.Used())
+			}
+		}
+	}
+}
+
+func TestCloseEndsTheExchangeInHand(t *testing.T) {
+	for _, tr := range transports {
+		conn, p, owner := dial(t, tr, testOptions())
+		done := start(conn, newExchange(t))
+		p.request()
+		conn.Close(upstream.ClosedDrain)
+		conn.Close(upstream.ClosedIdle)
+		wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, false)
+		owner.awaitFreed(t, 1)
+		wantReason(t, conn, upstream.ClosedDrain)
+		if _, changed := owner.counts(); changed != 0 {
+			t.Fatalf("Changed was called %d times", changed)
+		}
+	}
+}
+
+// A context that ends as the answer comes must do no harm to the exchange
+// behind it.
+func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
+	for _, tr := range transports {
+		for _, pipelined := range []bool{false, true} {
+			c, sock, p := connect(t, tr)
+			owner := newRecorder()
+			var conn upstream.Conn
+			if pipelined {
+				conn = NewPipelined(c, sock, owner, testOptions())
+			} else {
+				conn = New(c, sock, owner, testOptions())
+			}
+			var answered, cancelled atomic.Int32
+			for round := range 100 {
+				ctx, cancel := context.WithCancel(context.Background())
+				ex := get(t, "x")
+				ex.Context = ctx
+				done := start(conn, ex)
+				p.wantRequests("x")
+				go func() {
+					time.Sleep(time.Duration(round%10) * 10 * time.Microsecond)
+					cancel()
+				}()
+				p.send(answer("x"))
+				switch err := wait(t, done); err {
+				case nil:
+					wantAnswer(t, nil, ex, 200, "x")
+					answered.Add(1)
+				case upstream.ErrCancelled:
+					cancelled.Add(1)
+				default:
+					t.Fatal(err)
+				}
+				owner.awaitFreed(t, 2*round+1)
+				if !conn.Idle() {
+					t.Fatalf("the connection was closed: %v", conn.CloseReason())
+				}
+				exchangeWell(t, conn, p, "next")
+				owner.awaitFreed(t, 2*round+2)
+				cancel()
+			}
+			if answered.Load() == 0 {
+				t.Fatal("no exchange was answered")
+			}
+			conn.Close(upstream.ClosedDrain)
+		}
+	}
+}
