@@ -71,6 +71,8 @@ func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
 		m, err := stream.Read(r.body[len(r.body):room])
 		r.body = r.body[:len(r.body)+m]
 		switch {
+		case len(r.body) > p.opts.MaxBodyBytes:
+			return p.bodyTooLarge()
 		case n >= 0 && int64(len(r.body)) == n:
 			return nil
 		case errors.Is(err, io.EOF) && n < 0:
@@ -81,9 +83,6 @@ func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
 			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
 		}
 		if len(r.body) == room {
-			if room > p.opts.MaxBodyBytes {
-				return p.bodyTooLarge()
-			}
 			room = min(2*room, p.opts.MaxBodyBytes+1) // one more byte tells whether it is over
 		}
 	}

@@ -21,8 +21,11 @@ func (p *Proxy) newServer() *fasthttp.Server {
 		// No timeouts here: clientConn sets them, where it must wait.
 		// The handler reads bodies itself: only so can a request be refused
 		// before its body is in memory, and the sum of all bodies be bounded.
-		StreamRequestBody:  true,
-		MaxRequestBodySize: p.opts.MaxBodyBytes,
+		StreamRequestBody: true,
+		// That much of a body fasthttp reads ahead of the handler: up to 8 KB,
+		// past every limit, and waiting for it before anything can be refused.
+		// One byte is the least that can be set.
+		MaxRequestBodySize: 1,
 		ReduceMemoryUsage:  p.opts.ReduceIdleMemory,
 
 		// What crosses is what the SSP and the client said, nothing of ours.
