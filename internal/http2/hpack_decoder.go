@@ -161,13 +161,17 @@ func readInteger(p []byte, prefix uint) (n int, rest []byte, ok bool) {
 	if n < limit {
 		return n, p, true
 	}
-	for shift := uint(0); shift <= 21 && len(p) > 0; shift += 7 {
+	sum := uint64(n)
+	for shift := uint(0); shift < 63 && len(p) > 0; shift += 7 {
 		c := p[0]
 		p = p[1:]
-		n += int(c&0x7f) << shift
+		sum += uint64(c&0x7f) << shift
 		if c&0x80 == 0 {
-			return n, p, true
+			return int(sum), p, sum <= maxInteger
 		}
 	}
 	return 0, nil, false
 }
+
+// maxInteger is beyond every index, length and size that can be right.
+const maxInteger = 1 << 30

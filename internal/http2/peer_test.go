@@ -441,3 +441,5 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func farFuture() time.Time { return time.Now().Add(patience) }

@@ -12,22 +12,23 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// wantData reads DATA until so many bytes of the stream's body have come, and
-// fails if there are more.
+// wantData reads DATA until n > 0 bytes of the stream's body have come, and
+// fails if it gets more.
 func (p *peer) wantData(id uint32, n int) (body string, ended bool) {
 	p.t.Helper()
-	for len(body) < n || n == 0 && !ended {
+	var got strings.Builder
+	for got.Len() < n {
 		f := next[*h2.DataFrame](p)
 		if f.StreamID != id {
 			p.t.Fatalf("DATA on stream %d, want %d", f.StreamID, id)
 		}
-		body += string(f.Data())
+		got.Write(f.Data())
 		ended = f.StreamEnded()
 	}
-	if len(body) != n {
-		p.t.Fatalf("%d bytes of DATA, want %d", len(body), n)
+	if got.Len() != n {
+		p.t.Fatalf("%d bytes of DATA, want %d", got.Len(), n)
 	}
-	return body, ended
+	return got.String(), ended
 }
 
 // wantNoData makes sure that no DATA is on its way.

@@ -1,0 +1,77 @@
+//go:build !race
+
+package http2
+
+import (
+	"net"
+	"testing"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// TestExchangeAllocatesNothing counts the allocations of this side alone: the
+// peer is a loop over prepared bytes.
+func TestExchangeAllocatesNothing(t *testing.T) {
+	client, server := loopback(t)
+	defer server.Close()
+	conn, _ := open(t, client, testOptions())
+	go answerPrepared(server)
+	for range 200 { // fill pools and tables
+		if err := exchangeAd(conn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(2000, func() {
+		if err := exchangeAd(conn); err != nil {
+			t.Fatal(err)
+		}
+	}); n >= 1 {
+		t.Errorf("%v allocations an exchange, want none", n)
+	}
+}
+
+// answerPrepared answers each request of c with answerFrames, and allocates
+// nothing.
+func answerPrepared(c net.Conn) {
+	buf := make([]byte, 64<<10)
+	out := appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
+	if _, err := c.Write(out); err != nil {
+		return
+	}
+	answer := answerFrames()
+	_, first, _ := parseFrame(answer)
+	skip := len(h2.ClientPreface)
+	used := 0
+	for {
+		n, err := c.Read(buf[used:])
+		if err != nil {
+			return
+		}
+		used += n
+		at := skip
+		if used < at {
+			continue
+		}
+		skip = 0
+		out = out[:0]
+		for {
+			f, n, _ := parseFrame(buf[at:used])
+			if n == 0 {
+				break
+			}
+			at += n
+			if f.kind == h2.FrameHeaders {
+				start := len(out)
+				out = append(out, answer...)
+				setFrameHeader(out[start:], first-frameHeaderLen, h2.FrameHeaders, h2.FlagHeadersEndHeaders, f.id)
+				setFrameHeader(out[start+first:], len(answer)-first-frameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.id)
+			}
+		}
+		used = copy(buf, buf[at:used])
+		if len(out) > 0 {
+			if _, err := c.Write(out); err != nil {
+				return
+			}
+		}
+	}
+}

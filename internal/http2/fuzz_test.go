@@ -1,0 +1,267 @@
+package http2
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// tape is a connection whose peer has said everything beforehand. It takes
+// every write, and counts the HEADERS in it.
+type tape struct {
+	net.Conn // nil: nothing else is called
+
+	mu      sync.Mutex
+	changed sync.Cond
+	in      []byte
+	open    bool // in may be read
+	closed  bool
+	out     []byte
+	heads   int
+}
+
+func newTape(in []byte) *tape {
+	t := &tape{in: in}
+	t.changed.L = &t.mu
+	return t
+}
+
+func (t *tape) Read(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for !t.open && !t.closed {
+		t.changed.Wait()
+	}
+	if t.closed || len(t.in) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, t.in)
+	t.in = t.in[n:]
+	return n, nil
+}
+
+func (t *tape) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return 0, net.ErrClosed
+	}
+	if t.out = append(t.out, p...); bytes.HasPrefix(t.out, []byte(h2.ClientPreface)) {
+		t.out = t.out[len(h2.ClientPreface):]
+	}
+	for {
+		f, n, _ := parseFrame(t.out)
+		if n == 0 {
+			break
+		}
+		if f.kind == h2.FrameHeaders {
+			t.heads++
+		}
+		t.out = t.out[n:]
+	}
+	t.changed.Broadcast()
+	return len(p), nil
+}
+
+func (t *tape) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	t.changed.Broadcast()
+	return nil
+}
+
+func (t *tape) SetReadDeadline(time.Time) error  { return nil }
+func (t *tape) SetWriteDeadline(time.Time) error { return nil }
+
+// awaitHeads waits until n requests were written.
+func (t *tape) awaitHeads(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.heads < n {
+		t.changed.Wait()
+	}
+}
+
+func (t *tape) play() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open = true
+	t.changed.Broadcast()
+}
+
+// fuzzedExchanges is how many exchanges wait for what a fuzzer says. They have
+// the streams 1, 3, 5 and 7; the last but one is an upload, the last a HEAD.
+const fuzzedExchanges = 4
+
+// replay lets exchanges meet a peer that says in. All of them must end, and all
+// places must be freed.
+func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
+	t.Helper()
+	opts := testOptions()
+	opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = 100000, 4096
+	tape := newTape(in)
+	o := newOwner()
+	conn, err := New(tape, o, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := upstream.NewBudget(1 << 20)
+	var done [fuzzedExchanges]<-chan result
+	for i := range done {
+		r := get("/" + itoa(2*i+1))
+		switch i {
+		case 2:
+			r.method, r.body = upstream.POST, strings.Repeat("u", initialWindow+100)
+		case 3:
+			r.method = upstream.HEAD
+		}
+		r.budget, r.timeout = budget, time.Minute
+		done[i] = r.start(conn)
+		tape.awaitHeads(i + 1)
+	}
+	tape.play()
+	for i := range done {
+		results[i] = wait(t, done[i])
+	}
+	conn.Close(upstream.ClosedDrain)
+	eventually(t, "all places are freed", func() bool { return o.freed.Load() >= fuzzedExchanges })
+	if n := o.freed.Load(); n != fuzzedExchanges {
+		t.Fatalf("%d places were freed, want %d", n, fuzzedExchanges)
+	}
+	if n := budget.Used(); n != 0 {
+		t.Fatalf("%d bytes stay reserved", n)
+	}
+	return results
+}
+
+// frames returns what write writes.
+func frames(write func(fr *h2.Framer, block func(fields ...string) []byte)) []byte {
+	var out, b bytes.Buffer
+	enc := hpack.NewEncoder(&b)
+	fr := h2.NewFramer(&out, nil)
+	fr.AllowIllegalWrites = true
+	write(fr, func(fields ...string) []byte {
+		b.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		return bytes.Clone(b.Bytes())
+	})
+	return out.Bytes()
+}
+
+func FuzzAnyBytesEndAllExchanges(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	f.Add(frames(func(fr *h2.Framer, block func(...string) []byte) {
+		fr.WriteSettings(h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 3}, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1})
+		fr.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: block(":status", "103"), EndHeaders: true})
+		fr.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: block(":status", "200", "content-length", "4")})
+		fr.WriteContinuation(1, true, block("x-more", "1"))
+		fr.WriteDataPadded(1, false, []byte("bo"), make([]byte, 9))
+		fr.WriteWindowUpdate(5, 10)
+		fr.WriteData(1, false, []byte("dy"))
+		fr.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: block("x-trailer", "1"), EndHeaders: true, EndStream: true})
+		fr.WriteRSTStream(3, h2.ErrCodeRefusedStream)
+		fr.WritePing(false, [8]byte{})
+		fr.WriteGoAway(5, h2.ErrCodeNo, []byte("bye"))
+		fr.WriteWindowUpdate(0, 1000)
+		fr.WriteHeaders(h2.HeadersFrameParam{StreamID: 7, BlockFragment: block(":status", "200", "content-length", "4"), EndHeaders: true, EndStream: true})
+	}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for i, r := range replay(t, in) {
+			if r.err == nil && (r.status < 200 || r.status > 599 || len(r.body) > 100000 || i == 3 && r.body != "") {
+				t.Errorf("exchange %d: %+v", i, r)
+			}
+			checkLines(t, r.fields)
+		}
+	})
+}
+
+// checkLines fails the test unless fields are well-formed lines of HTTP/1.
+func checkLines(t *testing.T, fields string) {
+	t.Helper()
+	for fields != "" {
+		line, rest, ok := strings.Cut(fields, "\r\n")
+		name, value, colon := strings.Cut(line, ": ")
+		if !ok || !colon || classify([]byte(name), []byte(value)) > contentLength || strings.ContainsAny(line, "\r\n\x00") {
+			t.Fatalf("a malformed line got through: %q", line)
+		}
+		fields = rest
+	}
+}
+
+// FuzzAnswersReachTheirOwnCallers lets a fuzzer choose frames, each of which
+// says for whom it is.
+func FuzzAnswersReachTheirOwnCallers(f *testing.F) {
+	f.Add([]byte{0x00, 0x40, 0x50, 0x41, 0x11, 0x52, 0x03, 0x43})
+	f.Add([]byte{0x00, 0x10, 0x40, 0x80, 0x20, 0xc0, 0x51, 0x53, 0xb1, 0x02, 0x52, 0x13, 0x63})
+	f.Add([]byte{0x00, 0x70, 0x12, 0x52, 0x80, 0x90, 0xa1, 0xd0, 0x00, 0x40})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		in := frames(func(fr *h2.Framer, block func(...string) []byte) {
+			fr.WriteSettings()
+			for _, op := range script[:min(len(script), 500)] {
+				id := uint32(op&3)*2 + 1
+				name := itoa(int(id))
+				last := op&4 != 0
+				head := h2.HeadersFrameParam{StreamID: id, EndHeaders: true, EndStream: last}
+				switch op >> 4 {
+				case 0, 1, 2:
+					head.BlockFragment = block(":status", "200", "x-stream", name)
+					fr.WriteHeaders(head)
+				case 3:
+					head.BlockFragment = block(":status", "103", "x-stream", name)
+					fr.WriteHeaders(head)
+				case 4, 5:
+					fr.WriteData(id, last, bytes.Repeat([]byte(name), int(op)))
+				case 6:
+					fr.WriteDataPadded(id, last, []byte(name), make([]byte, 40))
+				case 7:
+					head.BlockFragment = block("x-trailer", name)
+					fr.WriteHeaders(head)
+				case 8:
+					b := block(":status", "200", "x-stream", name)
+					fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: b[:1], EndStream: last})
+					fr.WriteContinuation(id, true, b[1:])
+				case 9:
+					fr.WriteWindowUpdate(id, 50)
+				case 10:
+					fr.WriteWindowUpdate(0, 50)
+				case 11:
+					fr.WriteRSTStream(id, h2.ErrCode(op&15))
+				case 12:
+					fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(op&15) * 10000})
+				case 13:
+					fr.WriteGoAway(id, h2.ErrCodeNo, nil)
+				case 14:
+					fr.WritePing(last, resetPing)
+				case 15:
+					head.BlockFragment = block(":status", "200", "x-stream", name, "content-length", fmt.Sprint(int(op)))
+					fr.WriteHeaders(head)
+				}
+			}
+		})
+		for i, r := range replay(t, in) {
+			if r.err != nil {
+				continue
+			}
+			name := itoa(2*i + 1)
+			if !strings.Contains(r.fields, "x-stream: "+name+"\r\n") || strings.Count(r.fields, "x-stream") != 1 {
+				t.Errorf("stream %s was answered with %q", name, r.fields)
+			}
+			if strings.Trim(r.body, name) != "" {
+				t.Errorf("stream %s has the body %q", name, r.body)
+			}
+		}
+	})
+}

@@ -1,0 +1,399 @@
+package http2
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/upstream"
+
+	"github.com/google/go-cmp/cmp"
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// summary is what a block came to, for comparison.
+type summary struct {
+	Fields, Malformed    string
+	Status, Length, Size int
+	TooLarge             bool
+}
+
+func (b *block) summary() summary {
+	return summary{string(b.fields), b.malformed, b.status, b.length, b.size, b.tooLarge}
+}
+
+// decodeBoth decodes a block with our decoder and with the library's, and
+// compares what comes out. It returns false when the block is bad: then the
+// decoders must not be used again.
+func decodeBoth(t *testing.T, ours *decoder, theirs *hpack.Decoder, wire []byte) bool {
+	t.Helper()
+	got := block{limit: 1 << 20, length: -1}
+	bad := ours.decode(wire, &got)
+	fields, err := theirs.DecodeFull(wire)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "MUST occur at the beginning"):
+		return false // the library allows one size update in front, we any number
+	case bad != nil && strings.Contains(bad.text, "behind a field"):
+		return false // the library lets it pass while its table is empty
+	case (bad != nil) != (err != nil):
+		t.Fatalf("block %x: we say %v, the library %v", wire, bad, err)
+	case bad != nil:
+		if bad.code != h2.ErrCodeCompression {
+			t.Fatalf("block %x: %v", wire, bad)
+		}
+		return false
+	}
+	want := block{limit: 1 << 20, length: -1}
+	for _, f := range fields {
+		want.add(classify([]byte(f.Name), []byte(f.Value)), []byte(f.Name), []byte(f.Value))
+	}
+	if diff := cmp.Diff(want.summary(), got.summary()); diff != "" {
+		t.Fatalf("block %x (-library +ours):\n%s", wire, diff)
+	}
+	return true
+}
+
+func newDecoder() *decoder { return &decoder{table: decoderTable{max: maxTableSize}} }
+
+// cutBlocks cuts data into blocks, each behind two bytes of its length.
+func cutBlocks(data []byte) (blocks [][]byte) {
+	for len(data) > 1 {
+		n := min(int(data[0])<<8|int(data[1]), len(data)-2)
+		blocks = append(blocks, data[2:2+n])
+		data = data[2+n:]
+	}
+	return blocks
+}
+
+func joinBlocks(blocks ...[]byte) (data []byte) {
+	for _, b := range blocks {
+		data = append(append(data, byte(len(b)>>8), byte(len(b))), b...)
+	}
+	return data
+}
+
+func FuzzDecoderAgreesWithTheLibrary(f *testing.F) {
+	var wire bytes.Buffer
+	enc := hpack.NewEncoder(&wire)
+	encode := func(fields ...hpack.HeaderField) []byte {
+		wire.Reset()
+		for _, f := range fields {
+			enc.WriteField(f)
+		}
+		return bytes.Clone(wire.Bytes())
+	}
+	f.Add(joinBlocks(encode(answerFields...), encode(answerFields...), encode(answerFields[:3]...)))
+	f.Add(joinBlocks(encode(hpack.HeaderField{Name: "authorization", Value: "secret", Sensitive: true})))
+	enc.SetMaxDynamicTableSize(64)
+	f.Add(joinBlocks(encode(answerFields...), encode(answerFields...)))
+	f.Add(joinBlocks([]byte{0x20, 0x3f, 0xe1, 0x1f, 0x88}, []byte{0x40, 0, 0, 0xbe, 0xbe}, []byte{0x7f, 0x80, 0x80, 0x00, 1, 'x'}))
+	// An entry whose name is that of an entry that it drives out.
+	long := append([]byte{0x40, 1, 'n', 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'v'}, 4000)...)
+	f.Add(joinBlocks(long, append([]byte{0x7e, 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'w'}, 4000)...), []byte{0xbe}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ours, theirs := newDecoder(), hpack.NewDecoder(maxTableSize, nil)
+		for _, b := range cutBlocks(data) {
+			if !decodeBoth(t, ours, theirs, b) {
+				return
+			}
+		}
+	})
+}
+
+func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var wire bytes.Buffer
+	enc := hpack.NewEncoder(&wire)
+	ours, theirs := newDecoder(), hpack.NewDecoder(maxTableSize, nil)
+	for i := range 5000 {
+		wire.Reset()
+		if i%97 == 0 {
+			enc.SetMaxDynamicTableSize(uint32(random.IntN(maxTableSize + 1)))
+		}
+		for range random.IntN(12) {
+			f := hpack.HeaderField{Name: fmt.Sprint("x-", random.IntN(40)), Value: strings.Repeat(string(rune(' '+1+random.IntN(90))), random.IntN(60)), Sensitive: random.IntN(9) == 0}
+			if random.IntN(4) == 0 {
+				f = answerFields[random.IntN(len(answerFields))]
+			}
+			if random.IntN(50) == 0 {
+				f.Value = strings.Repeat("long", random.IntN(1200))
+			}
+			enc.WriteField(f)
+		}
+		if !decodeBoth(t, ours, theirs, wire.Bytes()) {
+			t.Fatalf("block %d is bad", i)
+		}
+	}
+}
+
+func TestStaticTableIsThatOfTheRFC(t *testing.T) {
+	for i, want := range map[int]string{1: ":authority: ", 2: ":method: GET", 8: ":status: 200", 28: "content-length: ", 61: "www-authenticate: "} {
+		if got := fmt.Sprintf("%s: %s", staticTable[i].name, staticTable[i].value); got != want {
+			t.Errorf("entry %d is %q, want %q", i, got, want)
+		}
+	}
+	for name, i := range map[string]int{":authority": staticAuthority, ":method": staticMethod, ":path": staticPath, "content-length": staticContentLength} {
+		if got := int(staticName[name]); got != i {
+			t.Errorf("%s has index %d, want %d", name, got, i)
+		}
+	}
+}
+
+// wantFields is what a request must be decoded to: by itself, and slowly.
+func wantFields(r *upstream.Request) (fields []string) {
+	fields = append(fields, ":method="+r.Method.String(), ":scheme="+r.Scheme, ":authority="+string(r.Authority), ":path="+string(r.Target))
+	for line := range strings.SplitSeq(string(r.Fields), "\r\n") {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		name, value = strings.ToLower(name), strings.Trim(value, " \t")
+		switch name {
+		case "host", "content-length", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
+			continue
+		case "te":
+			if value != "trailers" {
+				continue
+			}
+		}
+		fields = append(fields, name+"="+value)
+	}
+	if len(r.Body) > 0 || r.Method == upstream.POST {
+		fields = append(fields, "content-length="+itoa(len(r.Body)))
+	}
+	return fields
+}
+
+// blockWire is one direction of a connection's header blocks: our encoder, and the
+// library's decoder, which stands for the peer.
+type blockWire struct {
+	enc encoder
+	dec *hpack.Decoder
+}
+
+func newBlockWire() *blockWire {
+	return &blockWire{newEncoder(), hpack.NewDecoder(maxTableSize, nil)}
+}
+
+// send encodes r and checks what the peer makes of it. It returns the fields as
+// they stood on the wire.
+func (w *blockWire) send(t *testing.T, r *upstream.Request) (fields []hpack.HeaderField, ok bool) {
+	t.Helper()
+	wire, ok, synced := w.enc.appendRequest(nil, r)
+	if !ok {
+		return nil, synced
+	}
+	fields, err := w.dec.DecodeFull(wire)
+	if err != nil {
+		t.Fatalf("block %x of %q: %v", wire, r.Fields, err)
+	}
+	var got []string
+	for _, f := range fields {
+		got = append(got, f.Name+"="+f.Value)
+	}
+	if diff := cmp.Diff(wantFields(r), got); diff != "" {
+		t.Fatalf("fields of %q (-want +got):\n%s", r.Fields, diff)
+	}
+	return fields, true
+}
+
+func FuzzEncoderIsUnderstoodByTheLibrary(f *testing.F) {
+	f.Add("/a", "ssp.example", "User-Agent: x\r\nCookie: a=1\r\n", "/b", "User-Agent: x\r\nTE: trailers\r\nHost: a\r\n", 4096)
+	f.Add("/a", "ssp.example", "X:\r\nX: \t v \t\r\n", "/b", "X: v\r\nx: v\r\nConnection: close\r\nTE: gzip\r\n", 0)
+	f.Add("/a", "b", "A: "+strings.Repeat("1", 300)+"\r\n", "/c", "A: 2\r\nB: \x80\r\n", 100)
+	f.Fuzz(func(t *testing.T, target1, authority, fields1, target2, fields2 string, size int) {
+		w := newBlockWire()
+		for i := range 6 {
+			r := upstream.Request{Method: upstream.Method(i % 3), Scheme: "https", Authority: []byte(authority), Target: []byte(target1), Fields: []byte(fields1)}
+			if i%2 == 1 {
+				r.Target, r.Fields, r.Scheme = []byte(target2), []byte(fields2), "http"
+			}
+			if i == 3 {
+				w.enc.setMax(uint32(size))
+			}
+			if _, ok := w.send(t, &r); !ok {
+				return // the connection would be given up
+			}
+		}
+	})
+}
+
+func request0(fields string) *upstream.Request {
+	return &upstream.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/bid"), Fields: []byte(fields)}
+}
+
+func TestFieldsThatAreNotForHTTP2AreLeftOut(t *testing.T) {
+	w := newBlockWire()
+	r := request0("Host: evil.example\r\nConnection: X-Hop\r\nKeep-Alive: 1\r\nProxy-Connection: close\r\nTransfer-Encoding: chunked\r\n" +
+		"Upgrade: h2c\r\nTE: gzip\r\nContent-Length: 99\r\nX-Kept: 1\r\nTe: trailers\r\n")
+	r.Method, r.Body = upstream.POST, []byte("body")
+	fields, _ := w.send(t, r)
+	var got string
+	for _, f := range fields[4:] {
+		got += f.Name + "=" + f.Value + ";"
+	}
+	if want := "x-kept=1;te=trailers;content-length=4;"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestMalformedRequestsAreNotSent(t *testing.T) {
+	for name, change := range map[string]func(r *upstream.Request){
+		"no target":                  func(r *upstream.Request) { r.Target = nil },
+		"a space in the target":      func(r *upstream.Request) { r.Target = []byte("/a b") },
+		"CRLF in the target":         func(r *upstream.Request) { r.Target = []byte("/a\r\nb: c") },
+		"no authority":               func(r *upstream.Request) { r.Authority = nil },
+		"NUL in the authority":       func(r *upstream.Request) { r.Authority = []byte("a\x00b") },
+		"no colon":                   func(r *upstream.Request) { r.Fields = []byte("abc\r\n") },
+		"no name":                    func(r *upstream.Request) { r.Fields = []byte(": abc\r\n") },
+		"a pseudo-field":             func(r *upstream.Request) { r.Fields = []byte(":path: /other\r\n") },
+		"a space in a name":          func(r *upstream.Request) { r.Fields = []byte("a b: c\r\n") },
+		"a space behind a name":      func(r *upstream.Request) { r.Fields = []byte("a : c\r\n") },
+		"NUL in a value":             func(r *upstream.Request) { r.Fields = []byte("a: b\x00c\r\n") },
+		"CR in a value":              func(r *upstream.Request) { r.Fields = []byte("a: b\rc\r\n") },
+		"LF in a value":              func(r *upstream.Request) { r.Fields = []byte("a: b\nc\r\n") },
+		"no line end":                func(r *upstream.Request) { r.Fields = []byte("a: b") },
+		"an empty line in the midst": func(r *upstream.Request) { r.Fields = []byte("a: b\r\n\r\nc: d\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, testOptions())
+			ex := upstream.AcquireExchange()
+			defer ex.Release()
+			ex.Request = *request0("")
+			ex.Deadline = farFuture()
+			change(&ex.Request)
+			res := result{err: p.conn.Do(ex)}
+			res.wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent, detail: "malformed"})
+			p.afterwards()
+			if n := p.owner.freed.Load(); n != 2 {
+				t.Errorf("%d places were freed, want 2", n)
+			}
+		})
+	}
+}
+
+func TestMalformedRequestThatChangedTheTableEndsTheConnection(t *testing.T) {
+	p := connect(t, testOptions())
+	r := get("/")
+	r.fields = "X-Same: 1\r\n"
+	done := p.start(r)
+	p.answer(p.request().StreamID, "ok")
+	wait(t, done).wantBody(t, "ok")
+	// The second sight puts the line into the table; the rest is bad.
+	r.fields += "bad line\r\n"
+	r.do(p.conn).wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent})
+	if p.conn.CloseReason() != upstream.ClosedError {
+		t.Errorf("reason %v", p.conn.CloseReason())
+	}
+}
+
+func TestSecretsAreNeverIndexed(t *testing.T) {
+	w := newBlockWire()
+	for range 4 {
+		fields, _ := w.send(t, request0("Authorization: Bearer x\r\nCookie: a=1\r\nProxy-Authorization: y\r\nX-Plain: 1\r\n"))
+		for _, f := range fields {
+			secret := f.Name == ":path" || f.Name == "authorization" || f.Name == "cookie" || f.Name == "proxy-authorization"
+			if f.Sensitive != secret {
+				t.Errorf("%s: never-indexed is %t", f.Name, f.Sensitive)
+			}
+		}
+	}
+}
+
+func TestValuesOfOneRequestDoNotChurnTheTable(t *testing.T) {
+	w := newBlockWire()
+	fixed := 0
+	for line := range strings.SplitSeq(adFields, "\r\n") {
+		if line != "" {
+			fixed++
+		}
+	}
+	unique := func(i int) string {
+		return fmt.Sprintf("X-Request-Id: %032x\r\nX-Forwarded-For: 10.%d.%d.%d\r\n", i*7919, i>>16, i>>8&255, i&255)
+	}
+	for i := range 3 {
+		w.send(t, request0(adFields+unique(i)))
+	}
+	before := w.enc.table.inserted
+	if want := uint64(fixed + 1); before != want { // and :authority
+		t.Errorf("%d lines are in the table, want %d", before, want)
+	}
+	for i := range 20000 {
+		w.send(t, request0(adFields+unique(i+3)))
+	}
+	if n := w.enc.table.inserted - before; n != 0 {
+		t.Errorf("%d more lines were put into the table", n)
+	}
+}
+
+func TestRepeatedLinesTakeOneOrTwoBytes(t *testing.T) {
+	enc := newEncoder()
+	r := request0(adFields)
+	var wire []byte
+	for range 3 {
+		wire, _, _ = enc.appendRequest(nil, r)
+	}
+	if limit := 2*8 + len(":path") + len(r.Target) + 4; len(wire) > limit {
+		t.Errorf("the third request takes %d bytes, want at most %d", len(wire), limit)
+	}
+}
+
+func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
+	var table encoderTable
+	table.max = maxTableSize
+	const hash = 42
+	table.note(hash)
+	s := table.find(hash, []byte("a: 1"))
+	if s == nil || s.entry != 0 {
+		t.Fatal("a noted line was forgotten")
+	}
+	s.entry = table.insert([]byte("a: 1"), 35)
+	if s := table.find(hash, []byte("a: 1")); s == nil || s.entry == 0 {
+		t.Error("the line is not found")
+	}
+	if s := table.find(hash, []byte("b: 2")); s != nil {
+		t.Error("another line with its hash is taken for it")
+	}
+}
+
+func TestInternedStringsKeepTheirValues(t *testing.T) {
+	// Names and values that share a slot, over and over.
+	random := rand.New(rand.NewPCG(3, 4))
+	ours, theirs := newDecoder(), hpack.NewDecoder(maxTableSize, nil)
+	var wire bytes.Buffer
+	enc := hpack.NewEncoder(&wire)
+	enc.SetMaxDynamicTableSize(0)
+	for range 3000 {
+		wire.Reset()
+		for range 1 + random.IntN(8) {
+			enc.WriteField(hpack.HeaderField{Name: fmt.Sprint("name-", random.IntN(200)), Value: fmt.Sprint("value-", random.IntN(200))})
+		}
+		if !decodeBoth(t, ours, theirs, wire.Bytes()) {
+			t.Fatal("a good block is bad")
+		}
+	}
+}
+
+func TestIsText(t *testing.T) {
+	for _, size := range []int{0, 1, 7, 8, 9, 16, 23, 100} {
+		v := bytes.Repeat([]byte{'a'}, size)
+		if !isText(v, ' ') {
+			t.Errorf("%d letters are no text", size)
+		}
+		for i := range v {
+			for c := range 256 {
+				v[i] = byte(c)
+				if got, want := isText(v, ' '), c >= ' ' && c != 0x7f; got != want {
+					t.Fatalf("byte %#x at %d of %d: %t, want %t", c, i, size, got, want)
+				}
+				if got, want := isText(v, '!'), c > ' ' && c != 0x7f; got != want {
+					t.Fatalf("byte %#x at %d of %d, no spaces: %t, want %t", c, i, size, got, want)
+				}
+			}
+			v[i] = 'a'
+		}
+	}
+}
