@@ -2,7 +2,6 @@ package route
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -60,7 +59,7 @@ func (e *entry) describe(fields, body []byte) {
 		e.form = noBody
 	case encoded || !utf8.Valid(body):
 		e.form = binaryBody
-	case isJSONType(e.contentType) && json.Valid(body) && !tooDeep(body):
+	case isJSONType(e.contentType) && isJSON(body):
 		e.form = jsonBody
 	default:
 		e.form = textBody

@@ -243,14 +243,17 @@ func FuzzString(f *testing.F) {
 	})
 }
 
-// FuzzDepth holds tooDeep against a decoder that counts.
-func FuzzDepth(f *testing.F) {
-	f.Add([]byte(`{"a":["[[[[",{"b\\":"\"{"}]}`))
-	f.Add([]byte(strings.Repeat("[", 61) + strings.Repeat("]", 61)))
+// FuzzIsJSON holds isJSON against encoding/json, with a count of levels.
+func FuzzIsJSON(f *testing.F) {
+	for _, s := range []string{
+		`{"a":["[[[[",{"b\\":"\"{"}]}`, strings.Repeat("[", 61) + strings.Repeat("]", 61), strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60),
+		"", " ", " [ ] ", "{}", "[1,]", "[,1]", "{,}", `{"a":1,}`, `{"a"}`, `{"a" : [ { } , { } ] , "b":[]}`, "{]", "[}", "]", "1 2", "[]]", "{1:2}",
+		"-0.5e+10", "01", "-", "1.", ".5", "1e", "1e+", "0x1", "+1", "0e0", "-01", "1E400", "[-]", "true", "tru", "truee", "nul", "false,", "NaN",
+		`"\u12aF"`, `"\u12g4"`, `"\u12`, `"\x"`, `"\`, `"`, "\"\x1f\"", "\"\x7f\"", `"\/\b\f\n\r\t\"\\"`, "'a'", "[\"a\"\x00]", "\v1", `["a" "b"]`, `{"a":1 "b":2}`,
+	} {
+		f.Add([]byte(s))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if !json.Valid(b) {
-			return
-		}
 		d := json.NewDecoder(bytes.NewReader(b))
 		d.UseNumber()
 		depth, deepest := 0, 0
@@ -267,8 +270,8 @@ func FuzzDepth(f *testing.F) {
 				depth--
 			}
 		}
-		if got := tooDeep(b); got != (deepest > maxDepth) {
-			t.Errorf("tooDeep is %v at a depth of %d", got, deepest)
+		if got, want := isJSON(b), json.Valid(b) && deepest <= maxDepth; got != want {
+			t.Errorf("%q: %v, want %v at a depth of %d", b, got, want, deepest)
 		}
 	})
 }

@@ -85,7 +85,10 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		a := newFake(t, "a", fills(0, "ad"))
 		r := get(t)
 		p := newProcess(t)
-		f, err := newRoute(ParallelFirst, a).newFanout(&r.Request, p, true)
+		rt := newRoute(ParallelFirst, a)
+		warm := rt.Do(&r.Request, nil, p) // from now on there is a connection
+		warm.Release()
+		f, err := rt.newFanout(&r.Request, p, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +98,8 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		if l.outcome != upstream.Cancelled || l.err == nil {
 			t.Errorf("the leg ended as %v, %v", l.outcome, l.err)
 		}
-		a.wantAsked(0)
-		a.wantCounted(map[upstream.Outcome]int{upstream.Cancelled: 1})
+		a.wantAsked(1)
+		a.wantCounted(map[upstream.Outcome]int{upstream.Fill: 1, upstream.Cancelled: 1})
 		f.leave()
 		wantEmpty(t, r.Budget)
 	})

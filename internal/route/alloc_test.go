@@ -1,0 +1,98 @@
+//go:build !race
+
+package route
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"time"
+
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/upstream"
+)
+
+// TestModesAllocateLittle holds what a request costs in allocations, once the
+// pools are warm and apart from what its connections need.
+func TestModesAllocateLittle(t *testing.T) {
+	body := `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"<VAST version=\"4.2\"><Ad/></VAST>"}]}]}`
+	quiet := func(name string, r reply) *fakeSSP {
+		f := newFake(t, name, r)
+		f.quiet = true
+		return f
+	}
+	bids := func() []*fakeSSP {
+		return []*fakeSSP{
+			quiet("a", reply{status: 200, fields: jsonType, body: body}), quiet("b", reply{status: 204}),
+			quiet("c", reply{status: 200, fields: "Content-Type: text/xml\r\n", body: `<VAST version="4.2"/>`}),
+			quiet("d", reply{status: 200, fields: jsonType + "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08"}),
+		}
+	}
+	tiers := []*fakeSSP{quiet("a", answers(0, 204)), quiet("b", answers(0, 503)), quiet("c", fills(0, body))}
+	for _, tt := range []struct {
+		name string
+		rt   *Route
+		most float64
+		want upstream.Outcome
+	}{
+		{"single", newRoute(Single, tiers[2]), 0, upstream.Fill},
+		{"split", newRoute(Split, tiers[2], tiers[2]), 0, upstream.Fill},
+		{"waterfall", newRoute(Waterfall, tiers...), 0, upstream.Fill},
+		{"parallel-all over 4", all(bids()), 0, upstream.Merged},
+		{"parallel-all over 4, of them 2 secondary", all(bids(), false, false, true, true), 8, upstream.Merged},
+		{"parallel-first over 4", newRoute(ParallelFirst, bids()...), 8, upstream.Fill},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newClient(t, upstream.POST, "a=1&b=2", body, "User-Agent: phone", "Cookie: id=1")
+			p := &Process{InFlight: new(ssp.InFlight)}
+			n := testing.AllocsPerRun(200, func() {
+				r.Received = time.Now()
+				r.Deadline = r.Received.Add(time.Minute)
+				res := tt.rt.Do(&r.Request, nil, p)
+				if res.Outcome != tt.want {
+					t.Fatalf("result: %s", ended(&res))
+				}
+				res.Release()
+				for r.Budget.Used() > 0 {
+					runtime.Gosched() // until the losers have ended, so that their memory is there for the next
+				}
+			})
+			if n > tt.most {
+				t.Errorf("%v allocations, want at most %v", n, tt.most)
+			}
+		})
+	}
+}
+
+// TestParallelAllOverRealConnectionsAllocatesLittle counts with it what four
+// SSPs, pools and connections on real sockets need. Not over HTTP/2, for which
+// the simulated SSPs themselves allocate.
+func TestParallelAllOverRealConnectionsAllocatesLittle(t *testing.T) {
+	for name, protocol := range protocols {
+		if protocol == upstream.HTTP2 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			var sims []*fakeSSP
+			for _, n := range []string{"a", "b", "c", "d"} {
+				sims = append(sims, newSim(t, n, protocol, sspsim.Behaviour{}))
+			}
+			rt := all(sims)
+			r := newClient(t, upstream.POST, "a=1&b=2", `{"id":"1"}`, "Content-Type: application/json")
+			p := &Process{InFlight: new(ssp.InFlight)}
+			n := testing.AllocsPerRun(200, func() {
+				r.Received = time.Now()
+				r.Deadline = r.Received.Add(time.Minute)
+				res := rt.Do(&r.Request, nil, p)
+				if !bytes.Contains(res.Exchange.Answer.Body, []byte(`"d","status":200`)) {
+					t.Fatalf("result: %s", ended(&res))
+				}
+				res.Release()
+			})
+			if n >= 20 {
+				t.Errorf("%v allocations, want less than 20", n)
+			}
+		})
+	}
+}

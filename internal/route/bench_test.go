@@ -1,0 +1,76 @@
+package route
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/ssp"
+)
+
+// BenchmarkModes is what a mode costs, with connections that cost nothing.
+// parallel-first includes the copy of the request and the end of the losers.
+func BenchmarkModes(b *testing.B) {
+	bid := reply{status: 200, fields: jsonType, body: `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"` + strings.Repeat("x", 1000) + `"}]}]}`}
+	var fakes []*fakeSSP
+	for _, n := range []string{"a", "b", "c", "d"} {
+		f := newFake(b, n, bid)
+		f.quiet = true
+		fakes = append(fakes, f)
+	}
+	for name, rt := range map[string]*Route{
+		"single": newRoute(Single, fakes...), "split": newRoute(Split, fakes...), "waterfall": newRoute(Waterfall, fakes...),
+		"parallel-first": newRoute(ParallelFirst, fakes...), "parallel-all": all(fakes), "parallel-all-secondary": all(fakes, true),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := newClient(b, 0, "a=1&b=2", "", "User-Agent: phone", "Cookie: id=1")
+			r.Budget = nil
+			p := &Process{InFlight: new(ssp.InFlight)}
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Received = time.Now()
+				r.Deadline = r.Received.Add(time.Minute)
+				res := rt.Do(&r.Request, nil, p)
+				res.Release()
+			}
+		})
+	}
+}
+
+// BenchmarkEnvelope is what it costs to write an envelope of four SSPs.
+func BenchmarkEnvelope(b *testing.B) {
+	xml := `<VAST version="4.2"><Ad id="1"><InLine><AdTitle>` + strings.Repeat("x", 1000) + "</AdTitle></InLine></Ad></VAST>\n"
+	bid := `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"` + strings.Repeat("x", 1000) + `"}]}]}`
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		entries := [...]entry{
+			answer("a", "application/json", bid, ""), answer("b", "text/xml", xml, ""),
+			answer("c", "application/json", bid, "Content-Encoding: gzip\r\n"), {ssp: "d", err: "deadline", took: time.Second},
+		}
+		out = out[:0]
+		for i := range entries {
+			entries[i].bound()
+			out = entries[i].append(out)
+		}
+	}
+}
+
+// BenchmarkIsJSON compares isJSON with what it stands in for.
+func BenchmarkIsJSON(b *testing.B) {
+	bid := []byte(`{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` +
+		strings.Repeat("x", 1000) + `"}]}],"cur":"USD"}`)
+	b.Run("isJSON", func(b *testing.B) {
+		b.SetBytes(int64(len(bid)))
+		for b.Loop() {
+			isJSON(bid)
+		}
+	})
+	b.Run("json.Valid", func(b *testing.B) {
+		b.SetBytes(int64(len(bid)))
+		for b.Loop() {
+			json.Valid(bid)
+		}
+	})
+}

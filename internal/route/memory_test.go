@@ -1,0 +1,183 @@
+package route
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// TestLegsDoNotTouchMemoryOfAnAnsweredRequest: once the answer has left, the
+// memory of the request belongs to the next one.
+func TestLegsDoNotTouchMemoryOfAnAnsweredRequest(t *testing.T) {
+	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
+				rt := newRoute(ParallelFirst, loser, winner)
+				if mode == ParallelAll {
+					rt = all([]*fakeSSP{loser, winner}, true, false)
+				}
+				r := newClient(t, upstream.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
+				budget, p := r.Budget, newProcess(t)
+				res := rt.Do(&r.Request, nil, p)
+				if res.Outcome != upstream.Fill && res.Outcome != upstream.Merged {
+					t.Fatalf("result: %s", ended(&res))
+				}
+				res.Release()
+				r.poison()
+				if p.InFlight.Now() != 1 || budget.Used() < 400 {
+					t.Fatalf("%d legs in flight with %d bytes: the loser does not outlive its request", p.InFlight.Now(), budget.Used())
+				}
+				time.Sleep(2 * time.Second)
+				wantEmpty(t, budget)
+				if loser.torn > 0 {
+					t.Error("the loser's request changed while it ran")
+				}
+			})
+		})
+	}
+}
+
+// TestHeadWrittenLateIsWrittenFromTheCopy: also a head that is written only after the
+// request was answered is written from the copy.
+func TestHeadWrittenLateIsWrittenFromTheCopy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := true
+		loser := newFake(t, "loser", silent, func(o *ssp.Options) { o.RetryMax = 1 })
+		loser.script = func(*upstream.Exchange) reply {
+			if first {
+				first = false
+				return reply{after: 50 * ms, err: &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed}}
+			}
+			return answers(0, 204)
+		}
+		r := newClient(t, upstream.POST, "a=1", "body", "Cookie: id=7")
+		// The leg alone, as if its connection had not heard of its end.
+		f, err := all([]*fakeSSP{loser, newFake(t, "primary", silent)}, true, false).newFanout(&r.Request, newProcess(t), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.ctx = nil
+		f.start(&f.legs[0])
+		synctest.Wait()
+		f.leave()
+		r.poison()
+		time.Sleep(time.Second)
+		loser.wantAsked(2)
+		for i, q := range loser.requests() {
+			want(t, fmt.Sprintf("attempt %d", i), q.method+" "+q.target+" "+q.fields+q.body, "POST /bid?a=1 Cookie: id=7\r\nX-Forwarded-For: 192.0.2.1\r\nbody")
+		}
+	})
+}
+
+// Where the caller waits for every leg, nothing is copied.
+func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		rt   func(a, b *fakeSSP) *Route
+		copy bool
+	}{
+		{"single", func(a, b *fakeSSP) *Route { return newRoute(Single, a, b) }, false},
+		{"split", func(a, b *fakeSSP) *Route { return newRoute(Split, a, b) }, false},
+		{"waterfall", func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false},
+		{"parallel-all", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}) }, false},
+		{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true},
+		{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				a, b := newFake(t, "a", silent), newFake(t, "b", silent)
+				r := newClient(t, upstream.POST, "", "body")
+				script := func(ex *upstream.Exchange) reply {
+					if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copy {
+						t.Errorf("the leg has the request's own body: %v", own)
+					}
+					return answers(ms, 204)
+				}
+				a.script, b.script = script, script
+				res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
+				res.Release()
+				wantEmpty(t, r.Budget)
+			})
+		})
+	}
+}
+
+// TestManyRequestsShareMemoryWithoutMixing runs requests of all modes at once.
+// Each says who it is in its query, a field and its body; SSPs check that the
+// three agree for as long as they have it. The race detector sees the rest.
+func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
+	var fakes []*fakeSSP
+	for _, n := range []string{"a", "b", "c", "d"} {
+		f := newFake(t, n, silent)
+		f.script = func(ex *upstream.Exchange) reply {
+			checkWho(t, ex)
+			r := [...]reply{
+				fills(0, "ad"), fills(time.Duration(rand.IntN(1000))*time.Microsecond, "slow ad"), answers(0, 204), answers(ms/2, 503),
+				fails(0, upstream.ConnLost), silent, fills(ms, "late"),
+			}[rand.IntN(7)]
+			r.stubborn = time.Duration(rand.IntN(3)) * ms
+			return r
+		}
+		fakes = append(fakes, f)
+	}
+	routes := []*Route{
+		newRoute(Waterfall, fakes...), newRoute(ParallelFirst, fakes...), newRoute(ParallelFirst, fakes[:2]...),
+		all(fakes), all(fakes, true, true, false, true), all(fakes[:3], false, false, true),
+	}
+	p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { t.Errorf("%v\n%s", v, stack) }}
+	p.InFlight.SetLimit(60)
+	budget := upstream.NewBudget(1 << 20)
+	var outcomes [upstream.Outcomes]atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			r := new(client)
+			for n := range 60 {
+				who := fmt.Sprintf("%d.%d.", w, n)
+				r.set(t, upstream.POST, "who="+who, strings.Repeat(who, 1+rand.IntN(50)), "X-Who: "+who, "Cookie: "+strings.Repeat("c", rand.IntN(100)))
+				r.Budget = budget
+				r.Deadline = r.Received.Add(5 * ms)
+				res := routes[(w+n)%len(routes)].Do(&r.Request, nil, p)
+				outcomes[res.Outcome].Add(1)
+				res.Release()
+				r.poison()
+			}
+		})
+	}
+	wg.Wait()
+	for p.InFlight.Now() > 0 || budget.Used() > 0 {
+		runtime.Gosched() // the last losers end within milliseconds
+	}
+	for _, o := range []upstream.Outcome{upstream.Fill, upstream.Merged} {
+		if outcomes[o].Load() == 0 {
+			t.Errorf("no request ended as %v", o)
+		}
+	}
+	for _, f := range fakes {
+		if f.torn > 0 {
+			t.Errorf("%s saw %d requests change", f.Name(), f.torn)
+		}
+	}
+}
+
+// checkWho checks that a request is whole and one client's.
+func checkWho(t *testing.T, ex *upstream.Exchange) {
+	q := &ex.Request
+	who := strings.TrimPrefix(string(q.Target), "/bid?who=")
+	if !strings.Contains(string(q.Fields), "X-Who: "+who+"\r\n") {
+		t.Errorf("the request of %q has the fields %q", who, q.Fields)
+	}
+	if len(q.Body) == 0 || strings.ReplaceAll(string(q.Body), who, "") != "" {
+		t.Errorf("the request of %q has the body %q", who, q.Body)
+	}
+}
