@@ -5,18 +5,26 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/upstream"
 )
 
 // startNginx runs a real nginx with HTTP/2 over TLS, and returns its address.
@@ -121,5 +129,128 @@ func writeCertificate(t testing.TB, dir string) {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// fleet is the least that a pool does with connections of this package: it
+// lends their places, and sends again elsewhere what was not processed.
+type fleet struct {
+	t    *testing.T
+	addr string
+	opts Options
+
+	mu     sync.Mutex
+	conns  []*Conn
+	opened int
+	again  int // exchanges that were sent again
+}
+
+// take returns a connection that takes requests, a new one where fewer than
+// three are open.
+func (f *fleet) take(i int) *Conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	open := f.conns[:0]
+	for _, c := range f.conns {
+		if c.CloseReason() == upstream.NotClosed {
+			open = append(open, c)
+		}
+	}
+	if f.conns = open; len(open) < 3 {
+		c, err := tls.Dial("tcp", f.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err != nil {
+			f.t.Error(err)
+			return nil
+		}
+		conn, err := New(c, newOwner(), f.opts)
+		if err != nil {
+			f.t.Error(err)
+			return nil
+		}
+		f.conns = append(f.conns, conn)
+		f.opened++
+		return conn
+	}
+	return open[i%len(open)]
+}
+
+func (f *fleet) do(i int, r request) result {
+	for range 20 {
+		conn := f.take(i)
+		if conn == nil {
+			break
+		}
+		res := r.do(conn)
+		if res.err == nil || upstream.AsError(res.err).Progress == upstream.MaybeProcessed {
+			return res
+		}
+		f.mu.Lock()
+		f.again++
+		f.mu.Unlock()
+	}
+	return result{err: errors.New("sent 20 times in vain")}
+}
+
+func (f *fleet) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		c.Close(upstream.ClosedDrain)
+	}
+}
+
+func TestNginxThatClosesAfter1000RequestsCostsNoRequest(t *testing.T) {
+	addr := startNginx(t, `
+		keepalive_requests 1000;
+		location / { add_header X-Target $request_uri; add_header X-Length $content_length; return 200 "answer to $request_uri"; }`)
+	f := &fleet{t: t, addr: addr, opts: testOptions()}
+	defer f.close()
+	const callers, each = 40, 500
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for j := range each {
+				r := get(fmt.Sprintf("/%d/%d", i, j))
+				if j%4 == 3 {
+					r.method, r.body = upstream.POST, strings.Repeat("b", 100*(i+1))
+				}
+				r.timeout = time.Minute
+				res := f.do(i+j, r)
+				if res.err != nil || res.status != 200 || res.body != "answer to "+r.target || !strings.Contains(res.fields, "x-target: "+r.target+"\r\n") {
+					t.Errorf("%s: %v, %d, %q", r.target, res.err, res.status, res.body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if f.opened < callers*each/1000 {
+		t.Errorf("%d connections for %d requests: nginx has closed none", f.opened, callers*each)
+	}
+	t.Logf("%d connections, %d requests sent again", f.opened, f.again)
+}
+
+func TestNginxTakesAndSendsLargeBodies(t *testing.T) {
+	dir := t.TempDir()
+	large := strings.Repeat("0123456789abcdef", 1<<16)
+	if err := os.WriteFile(filepath.Join(dir, "large"), []byte(large), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	backend := httptest.NewServer(http.HandlerFunc(echo))
+	defer backend.Close()
+	addr := startNginx(t, fmt.Sprintf(`
+		location /large { root %s; }
+		location /echo { proxy_pass %s; }`, dir, backend.URL))
+	conn, _ := open(t, dialTLS(t, addr), testOptions())
+	var bodies [4]string
+	var down, up [4]<-chan result
+	for i := range bodies {
+		bodies[i] = strings.Repeat(itoa(i), 1<<20)
+		down[i] = get("/large").start(conn)
+		up[i] = post("/echo", bodies[i]).start(conn)
+	}
+	for i := range bodies {
+		wait(t, down[i]).wantBody(t, large)
+		wait(t, up[i]).wantBody(t, bodies[i])
 	}
 }

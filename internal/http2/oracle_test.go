@@ -1,0 +1,338 @@
+package http2
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	"github.com/google/go-cmp/cmp"
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// The oracle is net/http's ClientConn: for the same exchange with the same
+// server, both clients must come to the same.
+
+// verdict is what can be compared.
+type verdict struct {
+	Failed bool
+	Status int
+	Length int64
+	Body   string // its length and hash
+	Header http.Header
+}
+
+func describe(body []byte) string { return fmt.Sprintf("%d %x", len(body), sha256.Sum256(body)) }
+
+// ours runs an exchange through this package.
+func ours(conn *Conn, scheme string, r request) verdict {
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	ex.Request = upstream.Request{Method: r.method, Scheme: scheme, Authority: []byte("ssp.example"), Target: []byte(r.target), Fields: []byte(r.fields), Body: []byte(r.body)}
+	ex.Times.Lent = time.Now()
+	ex.Deadline = ex.Times.Lent.Add(time.Minute)
+	if conn.Do(ex) != nil {
+		return verdict{Failed: true}
+	}
+	lines, err := textproto.NewReader(bufio.NewReader(strings.NewReader(string(ex.Answer.Fields) + "\r\n"))).ReadMIMEHeader()
+	if err != nil {
+		panic(err)
+	}
+	return verdict{false, ex.Answer.Status, int64(ex.Answer.ContentLength), describe(ex.Answer.Body), comparable(http.Header(lines))}
+}
+
+// theirs runs an exchange through net/http.
+func theirs(conn *http.ClientConn, scheme string, r request) verdict {
+	var body io.Reader
+	if r.body != "" || r.method == upstream.POST {
+		body = strings.NewReader(r.body)
+	}
+	req, err := http.NewRequest(r.method.String(), scheme+"://ssp.example"+r.target, body)
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.SplitSeq(r.fields, "\r\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			req.Header.Add(name, value)
+		}
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := conn.RoundTrip(req)
+	if err != nil {
+		return verdict{Failed: true}
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return verdict{Failed: true}
+	}
+	v := verdict{false, resp.StatusCode, resp.ContentLength, describe(b), comparable(resp.Header)}
+	if _, stated := resp.Header["Content-Length"]; !stated {
+		v.Length = -1 // net/http makes up a 0 here and there
+	}
+	return v
+}
+
+// comparable leaves out what differs from one answer to the next.
+func comparable(h http.Header) http.Header {
+	delete(h, "Date")
+	delete(h, "Trailer") // net/http takes it apart
+	return h
+}
+
+// wilful answers as the request's query asks it to.
+func wilful(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	h := w.Header()
+	h.Set("X-Got", fmt.Sprintf("%s %s %d %x", r.Method, r.Host, len(body), crc32.ChecksumIEEE(body)))
+	h["X-Lines"] = r.Header["X-Line"]
+	fields, _ := strconv.Atoi(q.Get("fields"))
+	for i := range fields {
+		h.Add("X-Field-"+strconv.Itoa(i%50), strings.Repeat("f", 100))
+	}
+	for range len(q.Get("interim")) {
+		w.WriteHeader(http.StatusEarlyHints)
+	}
+	if q.Has("trailer") {
+		h.Set("Trailer", "X-Trailer")
+	}
+	if q.Get("abort") == "head" {
+		panic(http.ErrAbortHandler)
+	}
+	size, _ := strconv.Atoi(q.Get("size"))
+	if q.Has("known") {
+		h.Set("Content-Length", q.Get("size"))
+	}
+	status, _ := strconv.Atoi(q.Get("status"))
+	w.WriteHeader(status)
+	if q.Get("abort") == "body" {
+		w.Write(make([]byte, 1000))
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	answer := []byte(strings.Repeat("0123456789abcdef", size/16+1)[:size])
+	for len(answer) > 0 {
+		n := min(len(answer), 5000)
+		w.Write(answer[:n])
+		answer = answer[n:]
+		if q.Has("flush") {
+			http.NewResponseController(w).Flush()
+		}
+	}
+	if q.Has("trailer") {
+		h.Set("X-Trailer", "1")
+	}
+}
+
+var oracleSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
+
+func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
+	s := tlsServer(t, http.HandlerFunc(wilful))
+	s.Config.ErrorLog = nil
+	opts := testOptions()
+	opts.MaxResponseHeaderBytes = 1 << 20
+	conn, _ := open(t, dialTLS(t, s.Listener.Addr().String()), opts)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true,
+		Protocols: new(http.Protocols),
+	}
+	transport.Protocols.SetHTTP2(true)
+	oracle, err := transport.NewClientConn(context.Background(), "https", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer oracle.Close()
+	compare := func(r request) {
+		t.Helper()
+		want, got := theirs(oracle, "https", r), ours(conn, "https", r)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v %s with %d bytes (-net/http +ours):\n%s", r.method, r.target, len(r.body), diff)
+		}
+	}
+	for _, method := range []upstream.Method{upstream.GET, upstream.HEAD, upstream.POST} {
+		for _, sent := range oracleSizes {
+			for i, size := range oracleSizes {
+				if method != upstream.POST && sent > 1 {
+					continue
+				}
+				q := url.Values{"status": {"200"}, "size": {itoa(size)}}
+				for j, key := range []string{"known", "flush", "trailer"} {
+					if (i+sent)>>j&1 == 1 {
+						q.Set(key, "1")
+					}
+				}
+				if i%3 == 2 {
+					q.Set("interim", "xxx")
+				}
+				compare(request{method: method, target: "/?" + q.Encode(), body: strings.Repeat("s", sent), fields: "Accept-Encoding: identity\r\nX-Line: a\r\nX-Line: b\r\n"})
+			}
+		}
+		for _, query := range []string{
+			"status=204", "status=304", "status=302", "status=404", "status=503&size=100", "status=204&interim=x", "status=200&size=10&trailer=1",
+			"status=200&fields=400", "status=200&fields=1000&size=10", "status=200&abort=head", "status=200&abort=body", "status=200&abort=body&known=1&size=5000",
+			"status=200&size=0&known=1", "status=200&size=70000&known=1&trailer=1&interim=xxxxx",
+		} {
+			compare(request{method: method, target: "/?" + query})
+		}
+	}
+	long := "X-Line: " + strings.Repeat("long", 6000) + "\r\n"
+	compare(request{target: "/?status=200&size=1", fields: long + long}) // a head over one frame
+}
+
+// phases is a server that does one thing wrong, as the target says, or nothing;
+// it gives each body a window of one byte.
+func phases(c net.Conn) {
+	defer c.Close()
+	var block strings.Builder
+	enc := hpack.NewEncoder(&block)
+	if _, err := io.ReadFull(c, make([]byte, len(h2.ClientPreface))); err != nil {
+		return
+	}
+	fr := h2.NewFramer(c, c)
+	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1})
+	targets, got := make(map[uint32]string), make(map[uint32]int)
+	answer := func(id uint32) {
+		target := targets[id]
+		delete(targets, id)
+		head := func(last bool, fields ...string) {
+			block.Reset()
+			for i := 0; i < len(fields); i += 2 {
+				enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+			}
+			fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: []byte(block.String()), EndHeaders: true, EndStream: last})
+		}
+		if target == "/reset-before-head" {
+			fr.WriteRSTStream(id, h2.ErrCodeInternal)
+			return
+		}
+		head(false, ":status", "103")
+		if target == "/reset-after-interim" {
+			fr.WriteRSTStream(id, h2.ErrCodeInternal)
+			return
+		}
+		seen := itoa(got[id])
+		if target == "/answer-early" {
+			seen = "some" // it depends on when our settings arrived
+		}
+		head(false, ":status", "200", "x-got", seen)
+		if target == "/reset-after-head" {
+			fr.WriteRSTStream(id, h2.ErrCodeInternal)
+			return
+		}
+		fr.WriteData(id, false, []byte("some"))
+		switch target {
+		case "/reset-in-body":
+			fr.WriteRSTStream(id, h2.ErrCodeInternal)
+		case "/reset-no-error-in-body":
+			fr.WriteRSTStream(id, h2.ErrCodeNo)
+		case "/pseudo-trailer":
+			head(true, ":status", "200")
+		case "/goaway":
+			fr.WriteGoAway(id, h2.ErrCodeNo, nil)
+			fr.WriteData(id, true, []byte("more"))
+		default:
+			head(true, "x-trailer", "1")
+		}
+	}
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := f.(type) {
+		case *h2.SettingsFrame:
+			if !f.IsAck() {
+				fr.WriteSettingsAck()
+			}
+		case *h2.PingFrame:
+			if !f.IsAck() {
+				fr.WritePing(true, f.Data)
+			}
+		case *h2.MetaHeadersFrame:
+			targets[f.StreamID] = f.PseudoValue("path")
+			if f.StreamEnded() {
+				answer(f.StreamID)
+			}
+		case *h2.DataFrame:
+			if _, open := targets[f.StreamID]; !open {
+				continue
+			}
+			n := len(f.Data())
+			got[f.StreamID] += n
+			switch {
+			case f.StreamEnded() || targets[f.StreamID] == "/answer-early" && got[f.StreamID] > 100:
+				answer(f.StreamID)
+			case n > 0:
+				fr.WriteWindowUpdate(0, uint32(n))
+				fr.WriteWindowUpdate(f.StreamID, uint32(n))
+			}
+		}
+	}
+}
+
+func TestSameAsNetHTTPInEachPhase(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go phases(c)
+		}
+	}()
+	transport := &http.Transport{Protocols: new(http.Protocols), DisableCompression: true}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	for _, target := range []string{
+		"/", "/reset-before-head", "/reset-after-interim", "/reset-after-head", "/reset-in-body", "/reset-no-error-in-body",
+		"/pseudo-trailer", "/goaway", "/answer-early",
+	} {
+		for _, size := range []int{0, 1, 2, 1000, 16385} {
+			t.Run(fmt.Sprint(target, " ", size), func(t *testing.T) {
+				c, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn, _ := open(t, c, testOptions())
+				defer conn.Close(upstream.ClosedDrain)
+				oracle, err := transport.NewClientConn(context.Background(), "http", ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer oracle.Close()
+				r := post(target, strings.Repeat("x", size))
+				r.fields = "Accept-Encoding: identity\r\n"
+				if size == 0 {
+					r.method = upstream.GET
+				}
+				want, got := theirs(oracle, "http", r), ours(conn, "http", r)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-net/http +ours):\n%s", diff)
+				}
+			})
+		}
+	}
+}
