@@ -106,9 +106,13 @@ func (p *Pool) mayTryLocked() bool {
 	return p.protocol != upstream.Unknown && (room || len(p.members) > p.draining)
 }
 
+// dialerFirst is how much later than the dialer, who can say which of its steps
+// took too long, the pool ends a dial.
+const dialerFirst = 10 * time.Millisecond
+
 // connect dials m.addr, and makes the connection m's.
 func (p *Pool) connect(m *member, offerHTTP2 bool) (tcp, tls time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.dialLimit())
+	ctx, cancel := context.WithTimeout(p.ctx, p.dialLimit()+dialerFirst)
 	defer cancel()
 	d, err := p.dialer.Dial(ctx, m.addr, offerHTTP2, m)
 	if err == nil {

@@ -156,7 +156,7 @@ func (p *Pool) overdueLocked(w *waiter, now time.Time) error {
 		return nil
 	case w.covered:
 		return &upstream.Error{
-			Outcome: upstream.PendingTimeout, Progress: upstream.NotSent,
+			Outcome: upstream.ConnectFailed, Progress: upstream.NotSent,
 			Detail: fmt.Sprintf("no connection was ready within %v; see timeouts.connect and timeouts.tls_handshake", p.opts.dialLimit()),
 		}
 	default:

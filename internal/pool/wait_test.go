@@ -246,7 +246,7 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 		pass(sec)
 		synctest.Wait()
 		short.wantErr(upstream.Deadline, 300*time.Millisecond)
-		e := long.wantErr(upstream.PendingTimeout, 750*time.Millisecond)
+		e := long.wantErr(upstream.ConnectFailed, 750*time.Millisecond)
 		if !strings.Contains(e.Detail, "timeouts.connect") {
 			t.Errorf("the error says %q", e.Detail)
 		}
