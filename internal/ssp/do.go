@@ -52,6 +52,9 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	}
 	s.learn(ex, start, outcome, err)
 	s.stats.ended(outcome, start, &ex.Times)
+	if f := s.observer.Load(); f != nil {
+		(*f)(r, ex, outcome, err)
+	}
 	return outcome, err
 }
 

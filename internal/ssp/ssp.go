@@ -8,6 +8,7 @@
 package ssp
 
 import (
+	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -34,6 +35,7 @@ type SSP struct {
 	budget   retryBudget
 	late     quantile // of latency; from there on a request is hedged
 	stats    *stats
+	observer atomic.Pointer[Observer]
 }
 
 // New returns an SSP on p.

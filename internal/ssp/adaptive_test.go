@@ -1,0 +1,276 @@
+package ssp
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// model is an SSP with a number of workers and an endless queue, and clients
+// who give up after a while without the SSP noticing: in numbers alone, no
+// clock involved.
+type model struct {
+	rnd     *rand.Rand
+	workers int           // 0 = endless
+	median  time.Duration // of the time to work on one, lognormal
+	sigma   float64
+	patient time.Duration
+	rate    float64 // requests a second
+
+	f      InFlight
+	a      adaptive
+	now    time.Duration
+	free   times  // when each worker is, ascending
+	flying flying // what is in flight, by when it ends
+
+	sent, shed, answered int
+	latencies            time.Duration // sum of those answered
+	lowest, highest      int           // limit
+}
+
+func newModel(floor, maxInFlight int) *model {
+	m := &model{rnd: rand.New(rand.NewPCG(7, 7)), median: 80 * msec, sigma: 0.49, patient: 500 * msec, rate: 500}
+	m.f.SetLimit(maxInFlight)
+	m.a.init(AdaptiveOptions{Enabled: true, Floor: floor}, maxInFlight, &m.f)
+	return m
+}
+
+// run lets d pass, and forgets the counts of before.
+func (m *model) run(d time.Duration) {
+	m.sent, m.shed, m.answered, m.latencies = 0, 0, 0, 0
+	m.lowest, m.highest = math.MaxInt, 0
+	for end := m.now + d; ; {
+		next := m.now + time.Duration(m.rnd.ExpFloat64()*1e9/m.rate)
+		if next > end {
+			m.land(end)
+			m.now = end
+			return
+		}
+		m.land(next)
+		m.now = next
+		if limit := m.f.Limit(); limit > 0 {
+			m.lowest, m.highest = min(m.lowest, limit), max(m.highest, limit)
+		}
+		if m.f.Enter() {
+			m.sent++
+			heap.Push(&m.flying, flight{from: m.now, to: min(m.serve(), m.now+m.patient)})
+		} else {
+			m.shed++
+		}
+	}
+}
+
+// serve returns when the SSP answers what is sent now.
+func (m *model) serve() time.Duration {
+	work := time.Duration(float64(m.median) * math.Exp(m.sigma*m.rnd.NormFloat64()))
+	if m.workers == 0 {
+		return m.now + work
+	}
+	from := m.now
+	if len(m.free) >= m.workers {
+		from = max(from, heap.Pop(&m.free).(time.Duration))
+	}
+	heap.Push(&m.free, from+work)
+	return from + work
+}
+
+// land ends what ends before the given time.
+func (m *model) land(before time.Duration) {
+	for len(m.flying) > 0 && m.flying[0].to <= before {
+		e := heap.Pop(&m.flying).(flight)
+		took := e.to - e.from
+		if took < m.patient {
+			m.answered++
+			m.latencies += took
+		}
+		m.a.observe(e.to, took)
+		m.f.Leave()
+	}
+}
+
+func (m *model) shedRatio() float64 { return float64(m.shed) / float64(m.sent+m.shed) }
+
+func (m *model) mean() time.Duration { return m.latencies / time.Duration(max(m.answered, 1)) }
+
+type flight struct{ from, to time.Duration }
+
+type flying []flight
+
+func (f flying) Len() int           { return len(f) }
+func (f flying) Less(i, j int) bool { return f[i].to < f[j].to }
+func (f flying) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *flying) Push(e any)        { *f = append(*f, e.(flight)) }
+func (f *flying) Pop() any {
+	old := *f
+	e := old[len(old)-1]
+	*f = old[:len(old)-1]
+	return e
+}
+
+type times []time.Duration
+
+func (f times) Len() int           { return len(f) }
+func (f times) Less(i, j int) bool { return f[i] < f[j] }
+func (f times) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *times) Push(e any)        { *f = append(*f, e.(time.Duration)) }
+func (f *times) Pop() any {
+	old := *f
+	e := old[len(old)-1]
+	*f = old[:len(old)-1]
+	return e
+}
+
+func TestASteadySSPIsNotLimited(t *testing.T) {
+	m := newModel(8, 0)
+	for _, rate := range []float64{500, 50, 500, 900, 10} {
+		m.rate = rate
+		if m.run(3 * time.Minute); m.shed > 0 {
+			t.Errorf("%d of %d requests were shed at %v a second, with nothing wrong", m.shed, m.sent+m.shed, rate)
+		}
+	}
+}
+
+// An SSP that can work on 45 at once and is asked for twice as many a second as
+// it can do: left alone, its queue grows until it answers nobody in time. With
+// a limit it answers as many as it can, in less than twice the time, and that
+// does not wear off.
+func TestAnOverloadedSSPIsAskedForWhatItCanDo(t *testing.T) {
+	const capacity = 500 // 45 workers, 90 ms on average
+	for _, adapt := range []bool{false, true} {
+		m := newModel(8, 0)
+		m.a.enabled = adapt
+		m.workers, m.rate = 45, capacity/2
+		m.run(time.Minute)
+		m.rate = 2 * capacity
+		m.run(20 * time.Second)
+		for minute := range 5 {
+			m.run(time.Minute)
+			goodput := float64(m.answered) / 60
+			switch {
+			case !adapt && goodput > capacity/10:
+				t.Fatalf("the model is no test: %v requests a second are answered without a limit", goodput)
+			case adapt && (goodput < 0.9*capacity || m.mean() > 180*msec):
+				t.Errorf("minute %d: %.0f of %d are answered, in %v; limit %d to %d", minute, goodput, capacity, m.mean(), m.lowest, m.highest)
+			}
+		}
+	}
+}
+
+func TestAnSSPThatIsSlowerForGoodGetsItsRequestsBack(t *testing.T) {
+	m := newModel(8, 0)
+	m.run(time.Minute)
+	m.median *= 3
+	m.run(15 * time.Second)
+	if m.shed == 0 || m.lowest < 8 {
+		t.Fatalf("%d were shed, limit %d: want some, and no limit below the floor", m.shed, m.lowest)
+	}
+	m.run(105 * time.Second)
+	for range 3 {
+		if m.run(time.Minute); m.shedRatio() > 0.001 {
+			t.Errorf("%.3f are still shed two minutes later; limit %d to %d", m.shedRatio(), m.lowest, m.highest)
+		}
+	}
+}
+
+func TestTheLimitKeepsWithinFloorAndMaxInFlight(t *testing.T) {
+	for _, c := range []struct{ floor, max, lowest, highest int }{
+		{8, 60, 8, 60},
+		{20, 60, 20, 60},
+		{1, 0, 1, math.MaxInt},
+		{100, 30, 30, 30}, // max_in_flight is the harder limit
+	} {
+		m := newModel(c.floor, c.max)
+		lowest, highest := math.MaxInt, 0
+		for i := range 40 {
+			m.median = []time.Duration{80 * msec, 800 * msec, 20 * msec, 160 * msec}[i%4]
+			m.run(15 * time.Second)
+			lowest, highest = min(lowest, m.lowest), max(highest, m.highest)
+		}
+		if lowest < c.lowest || highest > c.highest {
+			t.Errorf("floor %d, max_in_flight %d: the limit was %d to %d", c.floor, c.max, lowest, highest)
+		}
+		if c.lowest < c.highest && (lowest > 2*c.lowest+2 || c.max > 0 && highest != c.max) {
+			t.Errorf("floor %d, max_in_flight %d: the limit was %d to %d, and never at its ends", c.floor, c.max, lowest, highest)
+		}
+	}
+}
+
+func TestALimitThatIsNotUsedDoesNotGrow(t *testing.T) {
+	m := newModel(8, 0)
+	m.run(10 * time.Second)
+	m.f.SetLimit(100) // as if it had been slow
+	m.rate = 100      // 9 in flight
+	m.run(5 * time.Minute)
+	if m.lowest != 100 || m.highest != 100 {
+		t.Errorf("the limit was %d to %d with a tenth of it in use", m.lowest, m.highest)
+	}
+	m.rate = 1000
+	m.run(10 * time.Second)
+	if m.highest <= 100 || m.shedRatio() > 0.05 {
+		t.Errorf("the limit rose to %d when it was used, and %.3f were shed", m.highest, m.shedRatio())
+	}
+}
+
+func TestWhoIsOverTheAdaptiveLimitIsToldOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		slow := 20 * msec
+		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error { return after(slow, fill())(ex) }}}
+		c := newClient(t, p, func(o *Options) { o.Adaptive = AdaptiveOptions{Enabled: true, Floor: 5}; o.MaxInFlight = 100 })
+		results := make(chan result, 20)
+		for i := range 200 {
+			if i == 100 {
+				slow = 280 * msec
+			}
+			for range 20 {
+				go func() { results <- c.get() }()
+			}
+			for range 20 {
+				if r := <-results; r.outcome != upstream.Fill {
+					r.want(upstream.Overloaded).wantDetail("of", "instead of 20ms", "adaptive.floor (5)")
+				}
+			}
+		}
+		if got := c.ssp.Snapshot().ConcurrencyLimit; got != 5 {
+			t.Errorf("the limit is %d, want the floor", got)
+		}
+		if got := c.ssp.MaxInFlight(); got != 100 {
+			t.Errorf("max_in_flight is said to be %d", got)
+		}
+		c.wantIdle()
+	})
+}
+
+// What failed at once, or was given up by an impatient client, is no latency of
+// the SSP's.
+func TestOnlyAnswersAndPatientTimeoutsAreLatencies(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		step    step
+		timeout time.Duration
+		want    int64
+	}{
+		{"fill", fill(), 0, 1},
+		{"no bid", answer(204, ""), 0, 1},
+		{"404", answer(404, ""), 0, 0},
+		{"500", answer(500, ""), 0, 0},
+		{"connection lost", fail(cutMidAnswer), 0, 0},
+		{"patient timeout", never(), 0, 1},
+		{"impatient timeout", never(), 10 * msec, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cl := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) { o.Adaptive.Enabled = true })
+				ex := upstream.AcquireExchange()
+				defer ex.Release()
+				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
+				if got := cl.ssp.adaptive.count.Load(); got != c.want {
+					t.Errorf("%d latencies were taken in, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package ssp
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// The breaker against a list of all that it was told, over random settings and
+// times: what it takes for the window is all of the last 15/16 of it, and
+// nothing older than it.
+func TestTheBreakerCountsItsWindowAndNothingElse(t *testing.T) {
+	type event struct {
+		at     time.Duration
+		failed bool
+	}
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		window := time.Duration(1+rnd.IntN(20)) * time.Second
+		var b breaker
+		b.init(BreakerOptions{Enabled: true, Window: window})
+		var events []event
+		now := time.Duration(0)
+		for range 300 {
+			now += time.Duration(rnd.ExpFloat64() * float64(window) / 30)
+			if rnd.IntN(50) == 0 {
+				now += time.Duration(rnd.Float64() * 3 * float64(window)) // a lull
+			}
+			e := event{now, rnd.IntN(2) == 0}
+			events = append(events, e)
+			b.record(now, e.failed)
+
+			count := func(within time.Duration) (requests, failures uint64) {
+				for _, e := range events {
+					if now-e.at < within {
+						requests++
+						if e.failed {
+							failures++
+						}
+					}
+				}
+				return
+			}
+			requests, failures := b.tally()
+			minRequests, minFailures := count(window * (breakerSlots - 1) / breakerSlots)
+			maxRequests, maxFailures := count(window)
+			if requests < minRequests || requests > maxRequests || failures < minFailures || failures > maxFailures {
+				t.Fatalf("seed %d at %v of %v: %d of %d failed, want %d to %d of %d to %d",
+					seed, now, window, failures, requests, minFailures, maxFailures, minRequests, maxRequests)
+			}
+		}
+	}
+}
+
+func TestTheBreakerShedsInProportion(t *testing.T) {
+	for _, c := range []struct {
+		requests, failures     int
+		minRequests            int
+		failureRatio, minProbe float64
+		want                   float64
+	}{
+		{requests: 0, minRequests: 1, failureRatio: 0.5, minProbe: 0.1, want: 0},
+		{requests: 19, failures: 19, minRequests: 20, failureRatio: 0.5, minProbe: 0.1, want: 0},
+		{requests: 20, failures: 20, minRequests: 20, failureRatio: 0.5, minProbe: 0.1, want: 0.9},
+		{requests: 20, failures: 10, minRequests: 20, failureRatio: 0.5, minProbe: 0.1, want: 0},
+		{requests: 20, failures: 15, minRequests: 20, failureRatio: 0.5, minProbe: 0.1, want: 0.45},
+		{requests: 100, failures: 1, minRequests: 1, failureRatio: 0, minProbe: 0.5, want: 0.005},
+		{requests: 100, failures: 100, minRequests: 1, failureRatio: 0.99, minProbe: 0.001, want: 0.999},
+		{requests: 100, failures: 100, minRequests: 1, failureRatio: 0.5, minProbe: 1, want: 0},
+	} {
+		var b breaker
+		b.init(BreakerOptions{Enabled: true, Window: time.Second, MinRequests: c.minRequests, FailureRatio: c.failureRatio, MinProbe: c.minProbe})
+		for i := range c.requests {
+			b.record(0, i < c.failures)
+		}
+		if got := b.shedRatio(0); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%+v: sheds %v", c, got)
+		}
+	}
+}
+
+// Whatever it was told, it never sheds all, never anything up to the ratio, and
+// never less for one failure more.
+func TestTheShareThatIsShedIsMonotonousAndBounded(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		o := BreakerOptions{Enabled: true, MinRequests: 1 + rnd.IntN(50), FailureRatio: 0.99 * rnd.Float64(), MinProbe: 0.001 + 0.999*rnd.Float64()}
+		b := breaker{opts: o}
+		requests := uint64(1 + rnd.IntN(200))
+		last := 0.0
+		for failures := range requests + 1 {
+			share := b.share(requests, failures)
+			ratio := float64(failures) / float64(requests)
+			switch {
+			case share < last, share > 1-o.MinProbe+1e-9:
+				t.Fatalf("%+v, %d of %d: %v after %v", o, failures, requests, share, last)
+			case share > 0 && (ratio <= o.FailureRatio || requests < uint64(o.MinRequests)):
+				t.Fatalf("%+v, %d of %d: sheds %v", o, failures, requests, share)
+			}
+			last = share
+		}
+	}
+}
+
+func TestTheBreakerLetsAShareThroughAndForgets(t *testing.T) {
+	var b breaker
+	b.init(options(nil).Breaker)
+	for range 1000 {
+		b.record(time.Second, true)
+	}
+	passed := 0
+	for range 10000 {
+		if b.admit(time.Second) == nil {
+			passed++
+		}
+	}
+	// 1000 are expected, the standard deviation is 30.
+	if passed < 800 || passed > 1200 || int(b.shed.Load()) != 10000-passed {
+		t.Errorf("%d of 10000 passed and %d were counted as shed, want about 1000 and the rest", passed, b.shed.Load())
+	}
+	if got := b.shedRatio(11 * time.Second); got != 0 {
+		t.Errorf("sheds %v after the window", got)
+	}
+	if err := b.admit(11 * time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADryRunShedsNothingAndCounts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{answer(500, "")}}, func(o *Options) { o.Breaker.DryRun = true })
+		for range 1000 {
+			c.get().want(upstream.ServerError)
+		}
+		if n := c.ssp.breaker.wouldShed.Load(); n < 700 {
+			t.Errorf("%d were counted, want about 880", n)
+		}
+		if n := c.ssp.breaker.shed.Load(); n != 0 {
+			t.Errorf("%d were counted as shed", n)
+		}
+		if got := c.ssp.Snapshot().BreakerShedRatio; math.Abs(got-0.9) > 1e-9 {
+			t.Errorf("the ratio is %v, want 0.9", got)
+		}
+	})
+}
+
+func TestAFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{answer(500, "")}}
+		c := newClient(t, p, nil)
+		for range 1000 {
+			if res := c.get(); res.outcome == upstream.BreakerOpen {
+				res.wantDetail("failed", "10s", "50 %", "ssps[].breaker")
+			} else {
+				res.want(upstream.ServerError)
+			}
+		}
+		requests, failures := c.ssp.breaker.tally()
+		if n := uint64(len(p.requests())); n > 250 || requests != n || failures != n {
+			t.Errorf("%d of 1000 were sent, and %d of %d counted as failures; what is shed must not count", n, failures, requests)
+		}
+		c.wantIdle()
+
+		// It comes back: what it is asked then shows that, and in the end nothing
+		// is shed.
+		p.steps = []step{fill()}
+		for range 2000 {
+			c.get()
+			time.Sleep(10 * msec)
+		}
+		for range 100 {
+			c.get().want(upstream.Fill)
+		}
+	})
+}
+
+func TestWhatCountsForTheBreaker(t *testing.T) {
+	type want string
+	const failed, worked, neither want = "failure", "success", "nothing"
+	later := func(e *upstream.Error) step { return after(time.Millisecond, fail(*e)) }
+	for _, c := range []struct {
+		name    string
+		step    step
+		acquire error
+		timeout time.Duration // the leg's own
+		want    want
+	}{
+		{"fill", fill(), nil, 0, worked},
+		{"no bid", answer(204, ""), nil, 0, worked},
+		{"redirect", answer(302, ""), nil, 0, worked},
+		{"404", answer(404, ""), nil, 0, worked},
+		{"429 without Retry-After", answer(429, ""), nil, 0, worked},
+		{"500", answer(500, ""), nil, 0, failed},
+		{"503 without Retry-After", answer(503, ""), nil, 0, failed},
+		{"503 with one that asks for nothing", answer(503, "", "Retry-After: 0"), nil, 0, failed},
+		{"503 with Retry-After", answer(503, "", "Retry-After: 1"), nil, 0, neither},
+		{"429 with Retry-After", answer(429, "", "Retry-After: 1"), nil, 0, neither},
+		{"a patient timeout", never(), nil, 0, failed},
+		{"a timeout that began a little late", never(), nil, 285 * msec, failed},
+		{"an impatient timeout", never(), nil, 200 * msec, neither},
+		{"no place in time", nil, upstream.ErrDeadlineNotSent, 0, neither},
+		{"cannot connect", nil, &refused, 0, failed},
+		{"no TLS", nil, &upstream.Error{Outcome: upstream.TLSFailed}, 0, failed},
+		{"connection lost", later(&cutMidAnswer), nil, 0, failed},
+		{"malformed answer", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed},
+		{"answer over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked},
+		{"answer over our budget", later(upstream.ErrOverBudget), nil, 0, neither},
+		{"queue full", nil, &upstream.Error{Outcome: upstream.PendingFull}, 0, neither},
+		{"queue slow", nil, &upstream.Error{Outcome: upstream.PendingTimeout}, 0, neither},
+		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither},
+		{"cancelled", later(upstream.ErrCancelled), nil, 0, neither},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
+				cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
+				ex := upstream.AcquireExchange()
+				defer ex.Release()
+				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
+				requests, failures := cl.ssp.breaker.tally()
+				got := neither
+				switch {
+				case failures == 1 && requests == 1:
+					got = failed
+				case failures == 0 && requests == 1:
+					got = worked
+				}
+				if got != c.want {
+					t.Errorf("counts as %s (%d of %d), want %s", got, failures, requests, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestATimeoutCountsIfTheSSPHadItsOwnRequestTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = 50 * msec })
+		c.get().want(upstream.Deadline)
+		if _, failures := c.ssp.breaker.tally(); failures != 1 {
+			t.Error("a timeout by timeouts.request does not count")
+		}
+		r := c.request(upstream.GET)
+		r.Deadline = r.Received.Add(20 * msec)
+		c.do(r).want(upstream.Deadline)
+		if requests, _ := c.ssp.breaker.tally(); requests != 1 {
+			t.Error("a timeout that came earlier counts")
+		}
+	})
+}
+
+// With many at once no count is lost for good, and none left in the window.
+func TestTheBreakerIsExactOnceNobodyIsInIt(t *testing.T) {
+	var b breaker
+	b.init(BreakerOptions{Enabled: true, Window: 16 * time.Millisecond})
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 20000 {
+				now := time.Duration(i) * 10 * time.Microsecond
+				b.record(now, i%2 == g%2)
+				b.shedRatio(now)
+			}
+		})
+	}
+	wg.Wait()
+	var slots uint64
+	for i := range b.slots {
+		slots += b.slots[i].Load()
+	}
+	if sum := b.sum.Load(); sum != slots {
+		t.Errorf("the sum is %#x, that of the slots %#x", sum, slots)
+	}
+	b.advance(time.Hour)
+	if requests, failures := b.tally(); requests != 0 || failures != 0 {
+		t.Errorf("%d of %d are left after an hour", failures, requests)
+	}
+}

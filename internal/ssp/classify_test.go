@@ -1,0 +1,134 @@
+package ssp
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestWhatAnAnswerIs(t *testing.T) {
+	const (
+		noAdVAST  = `<?xml version="1.0"?><VAST version="4.2"></VAST>`
+		adVAST    = `<VAST version="4.2"><Ad id="1"><InLine/></Ad></VAST>`
+		noBidJSON = `{"id":"1","seatbid":[]}`
+		bidJSON   = `{"id":"1","seatbid":[{"bid":[{"id":"2"}]}]}`
+	)
+	for _, c := range []struct {
+		name   string
+		by     NoBidBody
+		method upstream.Method
+		status int
+		body   string
+		fields string
+		want   upstream.Outcome
+	}{
+		{"200 with a body", NoBidNone, upstream.GET, 200, "x", "", upstream.Fill},
+		{"206 with a body", NoBidNone, upstream.GET, 206, "x", "", upstream.Fill},
+		{"200 without a body", NoBidNone, upstream.GET, 200, "", "", upstream.NoBid},
+		{"204", NoBidNone, upstream.POST, 204, "", "", upstream.NoBid},
+		{"HEAD 200", NoBidVAST, upstream.HEAD, 200, "", "", upstream.Fill},
+		{"HEAD 204", NoBidNone, upstream.HEAD, 204, "", "", upstream.NoBid},
+		{"302", NoBidNone, upstream.GET, 302, "x", "", upstream.Redirect},
+		{"304", NoBidNone, upstream.GET, 304, "", "", upstream.Redirect},
+		{"404", NoBidNone, upstream.GET, 404, "x", "", upstream.ClientError},
+		{"429", NoBidNone, upstream.GET, 429, "", "", upstream.ClientError},
+		{"500", NoBidVAST, upstream.GET, 500, adVAST, "", upstream.ServerError},
+		{"599", NoBidNone, upstream.GET, 599, "", "", upstream.ServerError},
+		{"VAST, not asked", NoBidNone, upstream.GET, 200, noAdVAST, "", upstream.Fill},
+		{"VAST without an ad", NoBidVAST, upstream.GET, 200, noAdVAST, "", upstream.NoBid},
+		{"VAST with an ad", NoBidVAST, upstream.GET, 200, adVAST, "", upstream.Fill},
+		{"VAST with an ad without attributes", NoBidVAST, upstream.GET, 200, "<VAST><Ad>", "", upstream.Fill},
+		{"VAST with an ad, then a line break", NoBidVAST, upstream.GET, 200, "<VAST><Ad\n id='1'>", "", upstream.Fill},
+		{"VAST with <AdSystem> alone", NoBidVAST, upstream.GET, 200, "<VAST><AdSystem>x</AdSystem><Ad", "", upstream.NoBid},
+		{"OpenRTB without a bid", NoBidOpenRTB, upstream.POST, 200, noBidJSON, "", upstream.NoBid},
+		{"OpenRTB with an empty list of bids", NoBidOpenRTB, upstream.POST, 200, `{"seatbid":[{"bid" : [ ] }]}`, "", upstream.NoBid},
+		{"OpenRTB with a bid", NoBidOpenRTB, upstream.POST, 200, bidJSON, "", upstream.Fill},
+		{"OpenRTB with a bid and blanks", NoBidOpenRTB, upstream.POST, 200, "{\"seatbid\":[{\"bid\"\n:\t[ \r\n{}]}]}", "", upstream.Fill},
+		{"OpenRTB with a bid in the second seat", NoBidOpenRTB, upstream.POST, 200, `{"seatbid":[{"bid":[]},{"bid":[{}]}]}`, "", upstream.Fill},
+		{"OpenRTB where bid is a value", NoBidOpenRTB, upstream.POST, 200, `{"nbr":1,"ext":{"kind":"bid"}}`, "", upstream.NoBid},
+		{"OpenRTB where bid is no list", NoBidOpenRTB, upstream.POST, 200, `{"bid":3}`, "", upstream.NoBid},
+		{"OpenRTB, a bid quoted in a string", NoBidOpenRTB, upstream.POST, 200, `{"ext":"{\"bid\":[1]}"}`, "", upstream.NoBid},
+		{"OpenRTB, cut", NoBidOpenRTB, upstream.POST, 200, `{"bid":[`, "", upstream.NoBid},
+		{"compressed, which tells nothing", NoBidVAST, upstream.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", upstream.Fill},
+		{"identity is not compressed", NoBidVAST, upstream.GET, 200, noAdVAST, "Content-Encoding: Identity\r\n", upstream.NoBid},
+		{"larger than is searched", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan+1), "", upstream.Fill},
+		{"as large as is searched", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan), "", upstream.NoBid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSSP(options(func(o *Options) { o.NoBidBody = c.by }), &fakePool{})
+			a := &upstream.Answer{Status: c.status, Body: []byte(c.body), Fields: []byte(c.fields)}
+			if got := s.classify(&Request{Method: c.method}, a); got != c.want {
+				t.Errorf("is %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// FuzzHasBid compares with a parser: a bid that it finds is found. Where no
+// escape confuses the search, no other is.
+func FuzzHasBid(f *testing.F) {
+	for _, seed := range []string{
+		`{"seatbid":[{"bid":[{"id":"1"}]}]}`, `{"seatbid":[{"bid":[]}]}`, `{"bid":"bid","x":["bid",":["]}`, `{"bid":{"bid":[0]}}`,
+		`[{"bid" : [ [] ]}]`, `{"b":"\"bid\":[1"}`, `{"bid":null,"bid":[null]}`, `"bid"`, `{"x\"bid":[1]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got := hasBid(body)
+		var v any
+		if !json.Valid(body) || json.Unmarshal(body, &v) != nil {
+			return
+		}
+		dec := json.NewDecoder(bytes.NewReader(body))
+		want := parserFindsBid(t, dec)
+		if bytes.IndexByte(body, '\\') < 0 && got != want {
+			t.Fatalf("hasBid(%q) is %v, a parser says %v", body, got, want)
+		}
+	})
+}
+
+// parserFindsBid looks for a key "bid" with a list that is not empty, in a
+// document without escapes; keys may repeat.
+func parserFindsBid(t *testing.T, dec *json.Decoder) bool {
+	found := false
+	var value func()
+	value = func() {
+		tok, err := dec.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, ok := tok.(json.Delim)
+		if !ok {
+			return
+		}
+		for dec.More() {
+			if d == '{' {
+				key, err := dec.Token()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if key == "bid" {
+					var raw json.RawMessage
+					if err := dec.Decode(&raw); err != nil {
+						t.Fatal(err)
+					}
+					inner := bytes.TrimSpace(raw)
+					if inner[0] == '[' && len(bytes.TrimSpace(inner[1:len(inner)-1])) > 0 {
+						found = true
+					}
+					found = parserFindsBid(t, json.NewDecoder(bytes.NewReader(raw))) || found
+					continue
+				}
+			}
+			value()
+		}
+		if _, err := dec.Token(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value()
+	return found
+}

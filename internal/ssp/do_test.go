@@ -1,0 +1,245 @@
+package ssp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/upstream"
+)
+
+func TestTheEndpointDecidesWhereAndTheClientOnlyTheQuery(t *testing.T) {
+	for _, c := range []struct {
+		name, path, ours, theirs string
+		host                     string
+		target, authority        string
+	}{
+		{"both queries, ours first", "/bid", "v=2", "pub=1&slot=top", "", "/bid?v=2&pub=1&slot=top", "rtb.openx.example:8443"},
+		{"ours alone", "/bid", "v=2", "", "", "/bid?v=2", "rtb.openx.example:8443"},
+		{"theirs alone", "/bid", "", "pub=1", "", "/bid?pub=1", "rtb.openx.example:8443"},
+		{"none, and no question mark", "/", "", "", "", "/", "rtb.openx.example:8443"},
+		{"bytes as they came", "/b%2f", "", "a=%2e;;&?=&", "", "/b%2f?a=%2e;;&?=&", "rtb.openx.example:8443"},
+		{"host is the operator's", "/bid", "", "", "serverside.example", "/bid", "serverside.example"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &fakePool{}
+			cl := newClient(t, p, func(o *Options) { o.Path, o.Query, o.Host = c.path, c.ours, c.host })
+			r := cl.request(upstream.GET)
+			r.Query = []byte(c.theirs)
+			cl.do(r).want(upstream.Fill)
+			got := p.requests()[0]
+			if got.target != c.target || got.authority != c.authority || got.scheme != "https" {
+				t.Errorf("sent %s %s %s, want %s %s", got.scheme, got.authority, got.target, c.authority, c.target)
+			}
+		})
+	}
+}
+
+func TestFieldsCrossByThePolicyAndBodyAndMethodAsTheyCame(t *testing.T) {
+	p := &fakePool{}
+	c := newClient(t, p, func(o *Options) {
+		o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Remove: []string{"X-Internal"}, Set: []httpheader.NameValue{{Name: "X-Openrtb-Version", Value: "2.6"}}, Identity: httpheader.None})
+	})
+	c.head("Host: ads.example\r\nUser-Agent: phone\r\nCookie: a=b\r\nX-Internal: 1\r\nX-Openrtb-Version: 1\r\nConnection: close\r\nAccept-Encoding: gzip\r\n\r\n")
+	r := c.request(upstream.POST)
+	r.Body = []byte(`{"id":"1"}`)
+	c.do(r).want(upstream.Fill)
+	r.Plain = true
+	c.do(r).want(upstream.Fill)
+
+	sent := p.requests()
+	if want := "User-Agent: phone\r\nAccept-Encoding: gzip\r\nX-Openrtb-Version: 2.6\r\n"; sent[0].head != want {
+		t.Errorf("sent the fields\n%s\nwant\n%s", sent[0].head, want)
+	}
+	if !strings.Contains(sent[1].head, "Accept-Encoding: identity\r\n") || strings.Contains(sent[1].head, "gzip") {
+		t.Errorf("a plain request sent the fields\n%s", sent[1].head)
+	}
+	if sent[0].method != upstream.POST || sent[0].body != `{"id":"1"}` {
+		t.Errorf("sent %v with body %q", sent[0].method, sent[0].body)
+	}
+	c.wantIdle()
+}
+
+// What an exchange was used for before must not show.
+func TestAReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
+	p := &fakePool{}
+	c := newClient(t, p, nil)
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	ex.Block = append(ex.Block, strings.Repeat("old", 100)...)
+	r := c.request(upstream.GET)
+	r.Query = []byte("new")
+	c.doOn(ex, r, 0).want(upstream.Fill)
+	if got := p.requests()[0]; got.target != "/bid?v=2&new" || got.head != "User-Agent: phone\r\n" {
+		t.Errorf("sent %q with fields %q", got.target, got.head)
+	}
+}
+
+func TestTheSmallestOfAllDeadlinesEndsTheRequest(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		client, request, tier time.Duration
+		want                  time.Duration
+	}{
+		{"the client's", 100 * msec, 0, 0, 100 * msec},
+		{"timeouts.request", 100 * msec, 60 * msec, 0, 60 * msec},
+		{"the tier's", 100 * msec, 60 * msec, 20 * msec, 20 * msec},
+		{"the client's, since it is smaller", 10 * msec, 60 * msec, 20 * msec, 10 * msec},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cl := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = c.request })
+				r := cl.request(upstream.GET)
+				r.Deadline = r.Received.Add(c.client)
+				ex := upstream.AcquireExchange()
+				defer ex.Release()
+				res := cl.doOn(ex, r, c.tier).want(upstream.Deadline)
+				if res.took != c.want {
+					t.Errorf("took %v, want %v", res.took, c.want)
+				}
+				cl.wantIdle()
+			})
+		})
+	}
+}
+
+func TestADeadlineCountsFromWhenTheLegBegan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
+		r := c.request(upstream.GET)
+		time.Sleep(100 * msec) // an earlier tier
+		ex := upstream.AcquireExchange()
+		defer ex.Release()
+		start := time.Now()
+		if o, _ := c.ssp.Do(r, ex, 50*msec); o != upstream.Deadline || time.Since(start) != 50*msec {
+			t.Errorf("%v after %v, want a deadline after 50ms", o, time.Since(start))
+		}
+		if ex.Times.Queued != start {
+			t.Errorf("Queued is %v after the leg began", ex.Times.Queued.Sub(start))
+		}
+	})
+}
+
+func TestAClientThatLeftWhileItsRequestWaitedIsNotSent(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		wait  time.Duration
+		gone  bool
+		want  upstream.Outcome
+		asked int
+	}{
+		{"gone", 2 * msec, true, upstream.ClientGone, 1},
+		{"still there", 2 * msec, false, upstream.Fill, 1},
+		{"a wait too short to ask", msec, true, upstream.Fill, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
+				cl := newClient(t, p, nil)
+				r := cl.request(upstream.GET)
+				asked := 0
+				r.Gone = func() bool { asked++; return c.gone }
+				cl.do(r).want(c.want)
+				if asked != c.asked {
+					t.Errorf("asked %d times, want %d", asked, c.asked)
+				}
+				if gone := c.want == upstream.ClientGone; gone != (len(p.requests()) == 0) || gone != (p.returned == 1) {
+					t.Errorf("%d sent, %d places returned unused", len(p.requests()), p.returned)
+				}
+				cl.wantIdle()
+			})
+		})
+	}
+}
+
+// A first attempt takes time too: before a retry is sent, the client is looked
+// for.
+func TestAClientThatLeftIsFoundBeforeARetry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(50*msec, fail(stale)), fill()}}
+		c := newClient(t, p, nil)
+		r := c.request(upstream.GET)
+		r.Gone = func() bool { return true }
+		c.do(r).want(upstream.ClientGone)
+		c.wantSent(p, 1)
+	})
+}
+
+func TestMoreThanMaxInFlightIsRefusedAndSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{after(10*msec, fill())}}, func(o *Options) { o.MaxInFlight = 2 })
+		results := make(chan result, 3)
+		for range 3 {
+			go func() { results <- c.get() }()
+		}
+		(<-results).want(upstream.Overloaded).wantDetail("2 of 2", "max_in_flight")
+		(<-results).want(upstream.Fill)
+		(<-results).want(upstream.Fill)
+		c.wantIdle()
+	})
+}
+
+func TestAPanicLeavesNothingInFlightAndNothingReserved(t *testing.T) {
+	c := newClient(t, &fakePool{steps: []step{func(*upstream.Exchange) error { panic("BUG: scripted") }}}, func(o *Options) { o.RewriteTmax = true })
+	r := c.request(upstream.POST)
+	r.Body, r.TmaxStart, r.TmaxEnd = []byte(`{"tmax":100}`), 8, 11
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		c.do(r)
+	}()
+	c.wantIdle()
+}
+
+func TestEveryRequestIsCountedOnceAndTimedOnceItWasAdmitted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill())}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1} })
+		c.get().want(upstream.Fill)
+		c.get().want(upstream.QPSLimit)
+		c.ssp.Refused(upstream.Overloaded)
+		for o := range upstream.Outcomes {
+			want := uint64(0)
+			if o == upstream.Fill || o == upstream.QPSLimit || o == upstream.Overloaded {
+				want = 1
+			}
+			if got := c.ssp.stats.outcomes[o].Load(); got != want {
+				t.Errorf("counted %d as %v, want %d", got, o, want)
+			}
+		}
+		if n, sum := c.ssp.stats.duration.Count(), c.ssp.stats.duration.Sum(); n != 1 || sum != 0.007 {
+			t.Errorf("%d requests of %v s were timed, want 1 of 0.007", n, sum)
+		}
+		if n := c.ssp.stats.firstByte.Count(); n != 1 {
+			t.Errorf("%d first bytes were timed, want 1", n)
+		}
+	})
+}
+
+func TestACancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*msec, cancel)
+		ex := upstream.AcquireExchange()
+		defer ex.Release()
+		ex.Context = ctx
+		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
+		if res.took != 20*msec {
+			t.Errorf("took %v, want 20ms", res.took)
+		}
+		if requests, _ := c.ssp.breaker.tally(); requests != 0 {
+			t.Error("it counts for the breaker")
+		}
+	})
+}
+
+func TestAnErrorOfNoTypeBecomesInternal(t *testing.T) {
+	c := newClient(t, &fakePool{steps: []step{func(*upstream.Exchange) error { return errors.New("untyped") }}}, nil)
+	c.get().want(upstream.Internal)
+}

@@ -1,0 +1,305 @@
+package ssp
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const msec = time.Millisecond
+
+// bubble runs test in a synctest bubble. Channels and timers must not leave the
+// bubble that they were made in, which those in a sync.Pool would: two rounds
+// of the garbage collector empty it, before and after.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	runtime.GC()
+	runtime.GC()
+	synctest.Test(t, test)
+	runtime.GC()
+	runtime.GC()
+}
+
+// step is what becomes of one exchange on a place.
+type step func(ex *upstream.Exchange) error
+
+// fakePool is a pool whose places do what the test says: the first attempt the
+// first of steps, and so on; the last step goes on for ever.
+type fakePool struct {
+	steps   []step
+	acquire func(n int, ex *upstream.Exchange) error // before the n-th place is lent, from 0; nil: at once
+	host    string
+
+	mu       sync.Mutex
+	lent     int
+	returned int
+	sent     []sentRequest
+	busy     atomic.Int32 // in Do now
+	mostBusy atomic.Int32
+}
+
+// sentRequest is what a place was given to send.
+type sentRequest struct {
+	method                          upstream.Method
+	scheme, target, authority, head string
+	body                            string
+	ex                              *upstream.Exchange
+	at                              time.Time
+}
+
+func (p *fakePool) Acquire(ex *upstream.Exchange) (place, error) {
+	if ex.Times.Queued.IsZero() {
+		ex.Times.Queued = time.Now()
+	}
+	p.mu.Lock()
+	n := p.lent
+	p.lent++
+	p.mu.Unlock()
+	ex.Times.Lent = time.Time{}
+	if p.acquire != nil {
+		if err := p.acquire(n, ex); err != nil {
+			return nil, err
+		}
+	}
+	ex.Times.Lent = time.Now()
+	return &fakePlace{p, p.steps[min(n, len(p.steps)-1)]}, nil
+}
+
+type fakePlace struct {
+	pool *fakePool
+	step step
+}
+
+func (pl *fakePlace) Host() string { return pl.pool.host }
+
+func (pl *fakePlace) Return() {
+	pl.pool.mu.Lock()
+	defer pl.pool.mu.Unlock()
+	pl.pool.returned++
+}
+
+func (pl *fakePlace) Do(ex *upstream.Exchange) error {
+	p, r := pl.pool, &ex.Request
+	p.mu.Lock()
+	p.sent = append(p.sent, sentRequest{r.Method, r.Scheme, string(r.Target), string(r.Authority), string(r.Fields), string(r.Body), ex, time.Now()})
+	p.mu.Unlock()
+	if n := p.busy.Add(1); n > p.mostBusy.Load() {
+		p.mostBusy.Store(n)
+	}
+	defer p.busy.Add(-1)
+	err := pl.step(ex)
+	ex.Times.Done = time.Now()
+	return err
+}
+
+func (p *fakePool) requests() []sentRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
+}
+
+// answer answers at once. fields are lines without their ends.
+func answer(status int, body string, fields ...string) step {
+	return func(ex *upstream.Exchange) error {
+		if !ex.Reserve(len(body)) {
+			return upstream.ErrOverBudget
+		}
+		a := &ex.Answer
+		a.Status, a.ContentLength = status, len(body)
+		a.Body = append(a.Body, body...)
+		for _, f := range fields {
+			a.Fields = append(append(a.Fields, f...), "\r\n"...)
+		}
+		ex.Times.FirstByte = time.Now()
+		return nil
+	}
+}
+
+func fill() step { return answer(200, "an ad") }
+
+// fail ends the exchange with a copy of e.
+func fail(e upstream.Error) step {
+	return func(*upstream.Exchange) error { return &e }
+}
+
+// after lets d pass before then, as long as the deadline and the context allow.
+func after(d time.Duration, then step) step {
+	return func(ex *upstream.Exchange) error {
+		if err := sleep(ex, d); err != nil {
+			return err
+		}
+		return then(ex)
+	}
+}
+
+// sleep lets d pass on the exchange's terms.
+func sleep(ex *upstream.Exchange, d time.Duration) error {
+	timer, deadline := time.NewTimer(d), time.NewTimer(time.Until(ex.Deadline))
+	defer timer.Stop()
+	defer deadline.Stop()
+	var cancelled <-chan struct{}
+	if ex.Context != nil {
+		cancelled = ex.Context.Done()
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-deadline.C:
+		return upstream.ErrDeadline
+	case <-cancelled:
+		return upstream.ErrCancelled
+	}
+}
+
+// never answers.
+func never() step { return after(time.Hour, fill()) }
+
+// The ways in which an attempt fails.
+var (
+	notSent      = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Detail: "scripted"}
+	notProcessed = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "scripted"}
+	stale        = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true, Detail: "scripted"}
+	cutMidAnswer = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Detail: "scripted"}
+	refused      = upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: errors.New("connection refused")}
+)
+
+// options are the defaults of config/adbuffer.yaml, as changed by with.
+func options(with func(o *Options)) Options {
+	o := Options{
+		Name: "openx", Scheme: "https", Path: "/bid", Query: "v=2",
+		Policy:   httpheader.NewPolicy(httpheader.PolicyOptions{Identity: httpheader.None}),
+		Patience: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second,
+		Adaptive: AdaptiveOptions{Floor: 8},
+		Breaker:  BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
+		Hedge:    HedgeOptions{Quantile: 0.95},
+		Gzip:     GzipOptions{MinBytes: 1024},
+	}
+	if with != nil {
+		with(&o)
+	}
+	return o
+}
+
+// client sends requests to one SSP.
+type client struct {
+	t      *testing.T
+	ssp    *SSP
+	fields httpheader.RequestFields
+	id     httpheader.Identity
+	budget *upstream.Budget
+}
+
+func newClient(t *testing.T, p *fakePool, with func(o *Options)) *client {
+	if p.host == "" {
+		p.host = "rtb.openx.example:8443"
+	}
+	if len(p.steps) == 0 {
+		p.steps = []step{fill()}
+	}
+	c := &client{t: t, ssp: newSSP(options(with), p), budget: upstream.NewBudget(1 << 20)}
+	c.head("Host: ads.example\r\nUser-Agent: phone\r\n\r\n")
+	return c
+}
+
+func (c *client) head(raw string) {
+	c.t.Helper()
+	if err := c.fields.Scan([]byte(raw)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// request is one that was received just now, and has 295 ms.
+func (c *client) request(m upstream.Method) *Request {
+	now := time.Now()
+	return &Request{Method: m, Fields: &c.fields, Identity: &c.id, Received: now, Deadline: now.Add(295 * msec), Budget: c.budget}
+}
+
+// result is how Do ended.
+type result struct {
+	t       *testing.T
+	outcome upstream.Outcome
+	err     *upstream.Error
+	status  int
+	body    string
+	times   upstream.Times
+	took    time.Duration
+}
+
+// do sends r on an exchange of its own.
+func (c *client) do(r *Request) result {
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	return c.doOn(ex, r, 0)
+}
+
+func (c *client) doOn(ex *upstream.Exchange, r *Request, timeout time.Duration) result {
+	ex.Times.Queued = r.Received
+	start := time.Now()
+	o, err := c.ssp.Do(r, ex, timeout)
+	return result{c.t, o, err, ex.Answer.Status, string(ex.Answer.Body), ex.Times, time.Since(start)}
+}
+
+func (c *client) get() result { return c.do(c.request(upstream.GET)) }
+
+func (r result) want(o upstream.Outcome) result {
+	r.t.Helper()
+	if r.outcome != o || (r.err == nil) != o.Answered() {
+		r.t.Fatalf("outcome %v (%v), want %v", r.outcome, r.err, o)
+	}
+	if r.err != nil && r.err.Outcome != o {
+		r.t.Fatalf("the error says %v, want %v", r.err.Outcome, o)
+	}
+	return r
+}
+
+// wantDetail checks that the error names each of words.
+func (r result) wantDetail(words ...string) {
+	r.t.Helper()
+	for _, w := range words {
+		if !strings.Contains(r.err.Error(), w) {
+			r.t.Errorf("%q does not name %q", r.err, w)
+		}
+	}
+}
+
+// wantIdle checks that nothing is left over: not in flight, not of the budget.
+func (c *client) wantIdle() {
+	c.t.Helper()
+	if n := c.ssp.inFlight.Now(); n != 0 {
+		c.t.Errorf("%d requests are still in flight", n)
+	}
+	if n := c.budget.Used(); n != 0 {
+		c.t.Errorf("%d bytes of the budget are still held", n)
+	}
+}
+
+func (c *client) wantSent(p *fakePool, n int) {
+	c.t.Helper()
+	if sent := p.requests(); len(sent) != n {
+		c.t.Fatalf("%d requests were sent, want %d", len(sent), n)
+	}
+	if got := c.ssp.stats.sent.Load(); got != uint64(n) {
+		c.t.Errorf("%d requests were counted as sent, want %d", got, n)
+	}
+}
+
+func (c *client) wantRetries(want map[again]uint64) {
+	c.t.Helper()
+	for k := range agains {
+		if got := c.ssp.stats.retries[k].Load(); got != want[k] {
+			c.t.Errorf("%d retries %s, want %d", got, againNames[k], want[k])
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package ssp
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestInFlightNeverPassesItsLimitAndLosesNoCount(t *testing.T) {
+	var f InFlight
+	f.SetLimit(3)
+	var now, most, entered atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 5000 {
+				if !f.Enter() {
+					continue
+				}
+				entered.Add(1)
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				if c := f.Now(); c < 1 || c > 3 {
+					t.Errorf("the count is %d", c)
+				}
+				now.Add(-1)
+				f.Leave()
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() > 3 || f.Now() != 0 || entered.Load() == 0 {
+		t.Errorf("%d at once, %d left of %d", most.Load(), f.Now(), entered.Load())
+	}
+}
+
+func TestALoweredLimitLeavesWhatIsInFlight(t *testing.T) {
+	var f InFlight
+	for range 5 {
+		if !f.Enter() {
+			t.Fatal("refused without a limit")
+		}
+	}
+	f.SetLimit(2)
+	if f.Now() != 5 || f.Limit() != 2 || f.Enter() {
+		t.Errorf("%d of %d, and one more entered", f.Now(), f.Limit())
+	}
+	for range 4 {
+		f.Leave()
+	}
+	if !f.Enter() || f.Enter() {
+		t.Error("one of two were in flight: exactly one more may enter")
+	}
+}
+
+func TestLeavingTwiceIsABug(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	new(InFlight).Leave()
+}

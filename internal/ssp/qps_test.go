@@ -1,0 +1,193 @@
+package ssp
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// Over five seconds of more than it lets through, the rate is within 5 % of the
+// limit, whatever the arrivals look like.
+func TestTheRateIsWithinFivePercentOfTheLimit(t *testing.T) {
+	for _, c := range []struct {
+		o    QPSOptions
+		span time.Duration
+	}{
+		{QPSOptions{Limit: 50}, 5 * time.Second},
+		{QPSOptions{Limit: 123.4}, 5 * time.Second},
+		{QPSOptions{Limit: 20000}, 5 * time.Second},
+		{QPSOptions{Limit: 7e6, Burst: 100}, 5 * msec}, // 142.86 ns apart: rounded, it would be 0.6 % off
+	} {
+		var q qps
+		q.init(c.o)
+		rnd := rand.New(rand.NewPCG(1, uint64(c.o.Limit)))
+		sent := 0
+		for now := time.Duration(0); now < c.span; now += time.Duration(rnd.ExpFloat64() * 1e9 / (2 * c.o.Limit)) {
+			if q.take(now) == nil {
+				sent++
+			}
+		}
+		allowed := c.o.Limit * c.span.Seconds()
+		if got := float64(sent); got < 0.95*allowed || got > 1.05*allowed {
+			t.Errorf("%+v: %d in %v, want %v within 5 %%", c.o, sent, c.span, allowed)
+		}
+	}
+}
+
+// In any span of time no more than the burst and the rate allow, over random
+// limits and arrivals.
+func TestNoSpanOfTimeHasMoreThanBurstAndRate(t *testing.T) {
+	for seed := range uint64(10) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		o := QPSOptions{Limit: 1 + 1000*rnd.Float64(), Burst: rnd.IntN(20)}
+		var q qps
+		q.init(o)
+		burst := float64(q.opts.Burst)
+		var sent []time.Duration
+		now := time.Duration(0)
+		for range 1000 {
+			if rnd.IntN(3) == 0 {
+				now += time.Duration(rnd.ExpFloat64() * 2e9 / o.Limit)
+			}
+			if q.take(now) == nil {
+				sent = append(sent, now)
+			}
+		}
+		for i := range sent {
+			for j := i; j < min(i+200, len(sent)); j++ {
+				most := burst + o.Limit*(sent[j]-sent[i]).Seconds() + 0.01
+				if n := float64(j - i + 1); n > most {
+					t.Fatalf("%+v: %v within %v, want at most %v", o, n, sent[j]-sent[i], most)
+				}
+			}
+		}
+	}
+}
+
+func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
+	for _, c := range []struct {
+		o    QPSOptions
+		want int
+	}{
+		{QPSOptions{Limit: 100}, 10},
+		{QPSOptions{Limit: 5}, 1},
+		{QPSOptions{Limit: 0.1}, 1},
+		{QPSOptions{Limit: 100, Burst: 3}, 3},
+		{QPSOptions{Limit: 3, Burst: 100}, 100},
+	} {
+		var q qps
+		q.init(c.o)
+		for _, at := range []time.Duration{0, 365 * 24 * time.Hour} { // full at start, and full again
+			n := 0
+			for q.take(at) == nil {
+				n++
+			}
+			if n != c.want {
+				t.Errorf("%+v: %d at once at %v, want %d", c.o, n, at, c.want)
+			}
+		}
+	}
+}
+
+func TestNoLimitLetsEverythingThrough(t *testing.T) {
+	var q qps
+	q.init(QPSOptions{})
+	for range 1000 {
+		if q.admit(0) != nil || q.take(0) != nil {
+			t.Fatal("refused")
+		}
+	}
+}
+
+func TestTheLimitHoldsForManyAtOnce(t *testing.T) {
+	var q qps
+	q.init(QPSOptions{Limit: 1000, Burst: 10})
+	var sent atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range 10000 {
+				if q.take(time.Duration(i)*100*time.Microsecond) == nil { // a second
+					sent.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := sent.Load(); n < 990 || n > 1010 {
+		t.Errorf("%d were sent, want 1000 and a burst of 10 at most", n)
+	}
+	if got := q.limited.Load(); got != uint64(40000-sent.Load()) {
+		t.Errorf("%d were counted as refused of %d", got, 40000-sent.Load())
+	}
+}
+
+func TestOverTheLimitNothingIsSentAndNobodyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{}
+		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 2} })
+		c.get().want(upstream.Fill)
+		c.get().want(upstream.Fill)
+		c.get().want(upstream.QPSLimit).wantDetail("10 requests a second", "2 at once", "ssps[].qps")
+		if p.lent != 2 {
+			t.Errorf("%d places were asked for, want 2: who is over the limit need not wait for one", p.lent)
+		}
+		time.Sleep(100 * msec)
+		c.get().want(upstream.Fill)
+		if n := c.ssp.Snapshot().QPSLimited; n != 1 {
+			t.Errorf("%d were counted, want 1", n)
+		}
+		c.wantIdle()
+	})
+}
+
+// Of requests that were let in while they waited for places, only as many are
+// sent as may be: the token is taken right before sending.
+func TestTheLimitIsOnWhatIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(20 * msec); return nil }}
+		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 3} })
+		results := make(chan result, 10)
+		for range 10 {
+			go func() { results <- c.get() }()
+		}
+		count := map[upstream.Outcome]int{}
+		for range 10 {
+			count[(<-results).outcome]++
+		}
+		if count[upstream.Fill] != 3 || count[upstream.QPSLimit] != 7 {
+			t.Errorf("%v, want 3 fills", count)
+		}
+		c.wantSent(p, 3)
+		if p.returned != 7 || c.ssp.qps.limited.Load() != 7 {
+			t.Errorf("%d places were given back and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
+		}
+		c.wantIdle()
+	})
+}
+
+func TestARetryOverTheLimitIsNotSentAndTheFirstFailureStands(t *testing.T) {
+	p := &fakePool{steps: []step{fail(notSent), fill()}}
+	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.01, Burst: 1} })
+	c.get().want(upstream.ConnLost)
+	c.wantSent(p, 1)
+	c.wantRetries(nil)
+	if n := c.ssp.qps.limited.Load(); n != 1 {
+		t.Errorf("%d were counted, want the retry", n)
+	}
+}
+
+func TestADryRunOfTheLimitSendsAllAndCounts(t *testing.T) {
+	p := &fakePool{}
+	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Burst: 2, DryRun: true} })
+	for range 5 {
+		c.get().want(upstream.Fill)
+	}
+	if n := c.ssp.qps.limited.Load(); n != 3 {
+		t.Errorf("%d were counted, want 3", n)
+	}
+}

@@ -1,0 +1,118 @@
+package ssp
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Against sorting, over random latencies: never below, and at most a sixteenth
+// above.
+func TestTheQuantileIsWithinASixteenth(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 4))
+		of := 0.5 + 0.49*rnd.Float64()
+		var q quantile
+		q.init(of)
+		median, sigma := math.Pow(10, 3+6*rnd.Float64()), rnd.Float64()*1.5 // 1 µs to 1 s
+		var all []time.Duration
+		for range 5000 {
+			d := time.Duration(median * math.Exp(sigma*rnd.NormFloat64()))
+			all = append(all, d)
+			q.observe(0, d)
+		}
+		q.observe(quantileRefresh, all[0])
+		all = append(all, all[0])
+		slices.Sort(all)
+		want := all[int(math.Ceil(of*float64(len(all))))-1]
+		got := q.get()
+		if got < want || got > want+want/quantileSteps+time.Microsecond {
+			t.Errorf("seed %d: the %.3f quantile is %v, want %v and a sixteenth at most", seed, of, got, want)
+		}
+	}
+}
+
+func TestBucketsCoverAllDurations(t *testing.T) {
+	last := 0
+	for d := time.Duration(0); d < 24*time.Hour; d += d/50 + 100 {
+		b := quantileBucket(d)
+		if b < last || b > last+1 {
+			t.Fatalf("%v is in bucket %d, after %d", d, b, last)
+		}
+		if b < quantileBuckets-1 && (quantileBound(b) <= d || b > 0 && quantileBound(b-1) > d) {
+			t.Fatalf("%v is in bucket %d, which ends at %v", d, b, quantileBound(b))
+		}
+		last = b
+	}
+	if b := quantileBucket(-1); b != 0 {
+		t.Errorf("a negative duration is in bucket %d", b)
+	}
+	if b := quantileBucket(math.MaxInt64); b != quantileBuckets-1 {
+		t.Errorf("the longest duration is in bucket %d", b)
+	}
+}
+
+func TestAQuantileSaysNothingBeforeTenAreBeyondIt(t *testing.T) {
+	for of, need := range map[float64]int{0.5: 20, 0.95: 200, 0.999: 10000} {
+		for n, known := range map[int]bool{need - 1: false, need: true} {
+			var q quantile
+			q.init(of)
+			for range n - 1 {
+				q.observe(0, time.Millisecond)
+			}
+			q.observe(quantileRefresh, time.Millisecond)
+			if got := q.get(); (got > 0) != known {
+				t.Errorf("the %v quantile is %v after %d", of, got, n)
+			}
+		}
+	}
+}
+
+func TestAQuantileForgets(t *testing.T) {
+	var q quantile
+	q.init(0.5)
+	feed := func(from, to, latency time.Duration) {
+		for now := from; now < to; now += 10 * msec {
+			q.observe(now, latency)
+		}
+	}
+	feed(0, 10*time.Second, 100*msec)
+	if got := q.get(); got < 100*msec || got > 107*msec {
+		t.Fatalf("is %v", got)
+	}
+	feed(10*time.Second, 30*time.Second, 10*msec)
+	if got := q.get(); got > 11*msec {
+		t.Errorf("is %v though two of three are 10ms", got)
+	}
+	feed(30*time.Second, 61*time.Second, 20*msec)
+	for i := range q.counts {
+		if n := q.counts[i][quantileBucket(100*msec)].Load(); n != 0 {
+			t.Errorf("%d latencies of a minute ago are still counted", n)
+		}
+	}
+	feed(time.Hour, time.Hour+quantileRefresh+10*msec, time.Millisecond)
+	if got := q.get(); got > 2*msec {
+		t.Errorf("is %v after an hour in which nothing came, and then 1ms", got)
+	}
+}
+
+func TestManyMayObserveAtOnce(t *testing.T) {
+	var q quantile
+	q.init(0.9)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range 20000 {
+				q.observe(time.Duration(i)*10*msec, 5*msec)
+				if v := q.get(); v != 0 && (v < 5*msec || v > 6*msec) {
+					t.Errorf("is %v", v)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
