@@ -186,8 +186,15 @@ func (p *Proxy) answerHealth(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBodyString("ready\n")
 }
 
-// refuseUnread is fasthttp's ErrorHandler: a request that it could not read.
+// refuseUnread is fasthttp's ErrorHandler: a request that it could not read. One
+// of which nothing came is none: a client that had opened its connection ahead
+// of need would take the answer for that to its first request, and probes of
+// load balancers would count as errors.
 func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
+	if c := clientOf(ctx); c.line.awaited() {
+		c.Close() //nolint:errcheck // that is all there is to say
+		return
+	}
 	outcome, status, detail := upstream.BadRequest, fasthttp.StatusBadRequest, "the request is malformed, or ended early"
 	switch {
 	case isSmallBuffer(err):

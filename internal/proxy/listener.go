@@ -114,7 +114,7 @@ func (c *clientConn) nextRequest() {
 func (c *clientConn) waitRead() {
 	o := &c.proxy.opts
 	switch {
-	case c.line.open && !c.line.some: // between requests
+	case c.line.awaited(): // between requests
 		c.SetReadDeadline(time.Now().Add(o.IdleTimeout)) //nolint:errcheck // a closed socket fails the read
 	case c.by.IsZero():
 		c.by = time.Now().Add(o.ReadTimeout)
@@ -157,6 +157,9 @@ type requestLine struct {
 }
 
 func (l *requestLine) expect() { *l = requestLine{open: true} }
+
+// awaited reports whether nothing of the request has come yet.
+func (l *requestLine) awaited() bool { return l.open && !l.some }
 
 func (l *requestLine) see(b []byte) {
 	for l.open {

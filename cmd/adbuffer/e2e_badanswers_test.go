@@ -1,0 +1,166 @@
+package main
+
+import (
+	"testing"
+
+	"adbuffer/internal/sspsim"
+)
+
+// brokenAnswers are ways in which an SSP answers and yet does not.
+var brokenAnswers = []struct {
+	name   string
+	faults sspsim.Faults
+	reason string
+	names  []string
+	http2  bool
+}{
+	{"reset instead of an answer", sspsim.Faults{Reset: sspsim.Always}, "conn_lost", nil, false},
+	{"closed within the head", sspsim.Faults{CutHead: sspsim.Always}, "conn_lost", nil, false},
+	{"closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, false},
+	{"two Content-Lengths", malformed(sspsim.TwoLengths), "bad_response", nil, false},
+	{"a chunk size that is none", malformed(sspsim.BadChunk), "bad_response", nil, false},
+	{"no status", malformed(sspsim.BadStatusLine), "bad_response", nil, false},
+	{"NUL in a value", malformed(sspsim.NulInValue), "bad_response", nil, false},
+	{"blank in a name", malformed(sspsim.SpaceInName), "bad_response", nil, false},
+	{"a body over the limit", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_bytes"}, false},
+	{"a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, false},
+
+	{"HTTP/2: closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, true},
+	{"HTTP/2: stream reset", sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: sspsim.Always, AfterHead: true}}, "conn_lost", nil, true},
+	{"HTTP/2: no :status", malformed(sspsim.H2NoStatus), "bad_response", nil, true},
+	{"HTTP/2: an upper-case name", malformed(sspsim.H2Uppercase), "bad_response", nil, true},
+	{"HTTP/2: a wrong content-length", malformed(sspsim.H2WrongLength), "bad_response", nil, true},
+	{"HTTP/2: a body over the limit", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_bytes"}, true},
+	{"HTTP/2: a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, true},
+}
+
+func malformed(kind sspsim.Malformation) sspsim.Faults {
+	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
+}
+
+func TestAnswersThatAreNoneAre502AndEndTheSSPsConnection(t *testing.T) {
+	t.Parallel()
+	h1, h2 := healthy(t), startSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP2})
+	ab := start(t, sprintf(`
+ssp_defaults: {breaker: {enabled: false}, max_response_bytes: 4000, max_response_header_bytes: 2000}
+ssps:
+  - {name: h1, endpoints: [%q]}
+  - {name: h2, endpoints: [%q], protocol: http2, tls: {ca_file: %s}}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [h1, h2], client_choice: true}
+`, h1.URL(), h2.URL(), caFile(t, h2)))
+	c := ab.dial()
+	for _, broken := range brokenAnswers {
+		name, s := "h1", h1
+		if broken.http2 {
+			name, s = "h2", h2
+		}
+		if err := s.Set(sspsim.Behaviour{Faults: broken.faults}); err != nil {
+			t.Fatal(err)
+		}
+		s.ResetCounters()
+		want := refusal{status: 502, reason: broken.reason, ssp: name, names: broken.names}
+		ab.wantRefusal(broken.name+", POST", want, func() *answer { return c.post("/fillbuffer/"+name, `{"id":"1"}`) })
+		wantAsked(t, s, 1) // what may have been processed is not sent again
+		ab.wantRefusal(broken.name+", GET", want, func() *answer { return c.get("/fillbuffer/" + name) })
+		if !broken.http2 && !s.AwaitCounters(patience, func(n sspsim.Counters) bool { return n.OpenConnections == 0 }) {
+			t.Errorf("%s: the connection to the SSP was kept", broken.name)
+		}
+		if err := s.Set(sspsim.Behaviour{}); err != nil {
+			t.Fatal(err)
+		}
+		c.get("/fillbuffer/" + name).wantFill(name)
+	}
+}
+
+// What can be read, though it should not have been written so, is passed on in
+// good form; but its connection is not trusted with another request.
+func TestAnswersInDoubtArePassedOnAndEndTheSSPsConnection(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name      string
+		behaviour sspsim.Behaviour
+	}{
+		{"obs-fold", sspsim.Behaviour{Faults: malformed(sspsim.ObsFold)}},
+		{"bare LF", sspsim.Behaviour{Faults: malformed(sspsim.BareLF)}},
+		{"Content-Length and Transfer-Encoding", sspsim.Behaviour{Faults: malformed(sspsim.LengthAndTE)}},
+		{"HTTP/1.0", sspsim.Behaviour{Answer: sspsim.Answer{HTTP10: sspsim.Always}}},
+		{"read to EOF", sspsim.Behaviour{Answer: sspsim.Answer{ReadToEOF: sspsim.Always}}},
+		{"leftover", sspsim.Behaviour{Faults: sspsim.Faults{Leftover: sspsim.Always}}},
+		{"Connection: close", sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 1, Announce: true}}},
+	} {
+		s := sspWith(t, row.behaviour)
+		ab := start(t, single(s.URL()))
+		c := ab.dial()
+		for range 3 {
+			a := c.get("/fillbuffer?cb=mine").wantFill("openx")
+			if want := `{"id":"mine","seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":""}],"seat":"sim"}],"cur":"USD"}`; a.body != want {
+				t.Errorf("%s: body %s, want %s", row.name, a.body, want)
+			}
+		}
+		if n := s.Counters().Connections; n != 3 {
+			t.Errorf("%s: %d connections for 3 requests, want one each", row.name, n)
+		}
+	}
+}
+
+func TestAnswersInEveryFramingArriveWholeOnKeptConnections(t *testing.T) {
+	t.Parallel()
+	s := sspWith(t, sspsim.Behaviour{Answer: sspsim.Answer{
+		Echo: true, Size: sspsim.Size{Constant: 30000}, Chunked: sspsim.Every(2), Trailers: sspsim.Every(3), Interim: sspsim.Every(5), NoBid: sspsim.Every(7),
+	}})
+	ab := start(t, single(s.URL(), "pool: {max_conns: 1}"))
+	c := ab.dial()
+	for i := range 210 {
+		id := sprintf("id-%d", i)
+		method := []string{"GET", "GET", "HEAD"}[i%3]
+		a := c.do(method, "/fillbuffer?cb="+id, "").wantSource("ssp/openx")
+		if got := a.header("X-Echo-Cb"); got != id {
+			t.Fatalf("request %s was given the answer to %q", id, got)
+		}
+		if method == "GET" && a.status == 200 && len(a.body) != 30000 {
+			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.body))
+		}
+		if method == "HEAD" && a.status == 200 && a.header("Content-Length") == "" && s.Behaviour().Answer.Chunked.Every == 0 {
+			t.Errorf("request %s: HEAD has lost its Content-Length", id)
+		}
+	}
+	if n := s.Counters().Connections; n != 1 {
+		t.Errorf("%d connections to the SSP, want 1", n)
+	}
+}
+
+// An SSP that goes on talking behind its answer, or before it is asked, must
+// not be believed.
+func TestWhatAnSSPSendsUnaskedReachesNobody(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		faults sspsim.Faults
+		reason string // of a closed connection
+	}{
+		{"leftover", sspsim.Faults{Leftover: sspsim.Every(2)}, "leftover"},
+		{"unsolicited", sspsim.Faults{Unsolicited: sspsim.Unsolicited{Chance: sspsim.Every(2)}}, "unsolicited"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := sspWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}, Faults: row.faults})
+			ab := start(t, single(s.URL(), "pool: {max_conns: 1}"))
+			c := ab.dial()
+			for i := range 100 {
+				id := sprintf("id-%d", i)
+				a := c.get("/fillbuffer?cb=" + id).wantFill("openx")
+				if got := a.header("X-Echo-Cb"); got != id || a.body == sspsim.Poison {
+					t.Fatalf("request %s was given the answer to %q: %s", id, got, a.body)
+				}
+				if row.name == "unsolicited" && i%2 == 1 {
+					// Give it time to say something.
+					s.AwaitCounters(patience, func(n sspsim.Counters) bool { return n.Faults["unsolicited"] == uint64(i+1)/2 })
+				}
+			}
+			if n := ab.metric("adbuffer_pool_connections_closed_total", "reason="+row.reason); n < 25 {
+				t.Errorf("%v connections were closed for %s, want about 50", n, row.reason)
+			}
+		})
+	}
+}
