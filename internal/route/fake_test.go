@@ -64,6 +64,8 @@ type fakeSSP struct {
 
 	// script, where set, makes the reply of each request.
 	script func(ex *upstream.Exchange) reply
+	// dialTakes is how long a connection takes to open.
+	dialTakes time.Duration
 	// quiet keeps no record of what was asked.
 	quiet bool
 
@@ -94,6 +96,7 @@ func (f *fakeSSP) Addresses(context.Context) ([]pool.Address, error) {
 }
 
 func (f *fakeSSP) Dial(_ context.Context, _ pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+	time.Sleep(f.dialTakes)
 	return pool.Dialed{Conn: &fakeConn{ssp: f, owner: owner}}, nil
 }
 

@@ -33,6 +33,11 @@ type fanout struct {
 	legs  []leg
 	ended chan *leg // has room for all legs, so that none ever blocks on it
 	refs  atomic.Int32
+
+	askGone func() bool // gone, made once, so that it costs no allocation
+
+	mu         sync.Mutex  // guards the fields below
+	clientGone func() bool // the request's Gone; nil once the caller has left
 }
 
 // leg is one SSP's part in a fan-out. It belongs to the goroutine that runs it,
@@ -50,7 +55,11 @@ type leg struct {
 	entry entry // of the envelope
 }
 
-var fanouts = sync.Pool{New: func() any { return new(fanout) }}
+var fanouts = sync.Pool{New: func() any {
+	f := new(fanout)
+	f.askGone = f.gone
+	return f
+}}
 
 // newFanout returns a fan-out of r to the route's targets, held by the caller.
 // abandon says that the caller may leave before all legs have ended. It then
@@ -72,8 +81,19 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	for i := range f.legs {
 		f.legs[i].target = &rt.Targets[i]
 	}
+	if r.Gone != nil {
+		f.clientGone, f.request.Gone = r.Gone, f.askGone
+	}
 	f.refs.Store(1)
 	return f, nil
+}
+
+// gone asks whether the client has left: for one leg at a time, and for none
+// after the caller has left, since the client's connection is its.
+func (f *fanout) gone() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clientGone != nil && f.clientGone()
 }
 
 func (f *fanout) resize(n int) {
@@ -103,6 +123,9 @@ func (f *fanout) leave() {
 	if f.cancel != nil {
 		f.cancel()
 	}
+	f.mu.Lock()
+	f.clientGone = nil
+	f.mu.Unlock()
 	f.release()
 }
 

@@ -181,3 +181,44 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 		t.Errorf("the request of %q has the body %q", who, q.Body)
 	}
 }
+
+// TestLegsAskOneAtATimeWhetherTheClientHasGone: the client's connection is no
+// thing to look at from several goroutines, nor after the answer.
+func TestLegsAskOneAtATimeWhetherTheClientHasGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var fakes []*fakeSSP
+		for _, n := range []string{"a", "b", "c", "d"} {
+			f := newFake(t, n, answers(0, 204))
+			f.dialTakes = 5 * ms // who waited that long asks
+			fakes = append(fakes, f)
+		}
+		r := get(t)
+		asked, over := 0, false // the race detector sees who touches them
+		r.Gone = func() bool {
+			if asked++; over {
+				t.Error("asked after the answer")
+			}
+			return false
+		}
+		rt := newRoute(ParallelFirst, fakes...)
+		p := newProcess(t)
+		res := rt.Do(&r.Request, nil, p)
+		res.Release()
+		if asked != len(fakes) {
+			t.Errorf("asked %d times, want %d", asked, len(fakes))
+		}
+
+		f, err := rt.newFanout(&r.Request, p, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.refs.Add(1) // a leg that still runs
+		ask := f.request.Gone
+		f.leave()
+		over = true
+		if ask() {
+			t.Error("gone")
+		}
+		f.release()
+	})
+}
