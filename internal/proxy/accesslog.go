@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -48,7 +49,8 @@ func (p *Proxy) logAccess(r *request, res *route.Result) {
 		}
 	}
 	if legs := res.Legs(); legs != nil {
-		f = append(f, zap.Array("legs", legList(legs)))
+		// A copy: a logger may encode it only when the request is over.
+		f = append(f, zap.Array("legs", legList(slices.Clone(legs))))
 	}
 	if res.Err != nil {
 		f = append(f, zap.String("error", detailOf(res.Err)))

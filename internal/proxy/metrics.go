@@ -16,7 +16,7 @@ var (
 	descClientsMax   = prometheus.NewDesc("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).", nil, nil)
 	descBuffered     = prometheus.NewDesc("adbuffer_buffered_bytes", "Bytes of request and answer bodies held.", nil, nil)
 	descBufferedMax  = prometheus.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).", nil, nil)
-	descPanics       = prometheus.NewDesc("adbuffer_panics_total", "Requests that made the handler panic, and were answered 500.", nil, nil)
+	descPanics       = prometheus.NewDesc("adbuffer_panics_total", "Requests that panicked and were answered 500, and legs of requests that panicked and ended as internal.", nil, nil)
 	requestsOutcomes = func() (all []upstream.Outcome) {
 		for o := upstream.Fill; o < upstream.Outcomes; o++ {
 			all = append(all, o)

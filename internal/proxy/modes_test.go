@@ -1,0 +1,329 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"adbuffer/internal/http1"
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+	"adbuffer/internal/socket"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// What a client sees of the modes. How each of them behaves in itself, and when
+// it does what, is tested in package route.
+
+// bidder is an SSP that answers as handler says.
+type bidder struct {
+	name    string
+	handler http.HandlerFunc
+	broken  bool // its connections panic
+}
+
+func bids(name, body string) bidder {
+	return bidder{name: name, handler: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding"))
+		io.WriteString(w, body) //nolint:errcheck // the proxy tells
+	}}
+}
+
+func says(name string, status int) bidder {
+	return bidder{name: name, handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
+}
+
+// stays answers only once the proxy has left.
+func stays(name string) bidder {
+	return bidder{name: name, handler: func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // it is empty
+		<-r.Context().Done()
+	}}
+}
+
+type connector struct {
+	addr   netip.AddrPort
+	broken bool
+}
+
+type brokenConn struct{ upstream.Conn }
+
+func (brokenConn) Do(*upstream.Exchange) error { panic("broken") }
+
+func (c connector) Addresses(context.Context) ([]pool.Address, error) {
+	return []pool.Address{{Host: "127.0.0.1", AddrPort: c.addr}}, nil
+}
+
+func (c connector) Dial(ctx context.Context, a pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", a.AddrPort.String())
+	if err != nil {
+		return pool.Dialed{}, &upstream.Error{Outcome: upstream.ConnectFailed, Err: err}
+	}
+	sock := socket.New(nc)
+	var conn upstream.Conn = http1.New(sock, sock, owner, &http1.Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10})
+	if c.broken {
+		conn = brokenConn{conn}
+	}
+	return pool.Dialed{Conn: conn}, nil
+}
+
+// modeProxy is a proxy of one route, on a real socket.
+type modeProxy struct {
+	t    *testing.T
+	p    *proxy.Proxy
+	url  string
+	logs *observer.ObservedLogs
+}
+
+func newModeProxy(t *testing.T, mode route.Mode, change func(*proxy.Options, *route.Route), bidders ...bidder) *modeProxy {
+	t.Helper()
+	rt := &route.Route{Name: "r", Match: route.Match{Path: "/fill"}, Mode: mode, ClientChoice: true}
+	for _, b := range bidders {
+		server := httptest.NewServer(b.handler)
+		pl := pool.New(pool.Options{
+			SSP: b.name, MaxConns: 4, MaxHTTP2Conns: 1, MaxIdle: 4, MaxPending: 10, PendingTimeout: time.Minute, MaxDials: 4,
+			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1,
+		}, connector{netip.MustParseAddrPort(server.Listener.Addr().String()), b.broken})
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			if b.broken {
+				cancel() // the place of the request that panicked never comes back
+			}
+			pl.Close(ctx)
+			cancel()
+			server.Close()
+		})
+		o := ssp.Options{Name: b.name, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{})}
+		rt.Targets = append(rt.Targets, route.Target{SSP: ssp.New(o, pl), Weight: 1})
+	}
+	o := proxy.Options{
+		MaxConnections: 100, MaxInFlight: 100, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true,
+		Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute, Header: "X-Adbuffer-Timeout-Ms"},
+		Access:   proxy.AccessOptions{Enabled: true, Sample: 1},
+	}
+	if change != nil {
+		change(&o, rt)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	p := proxy.New(o, route.NewTable([]*route.Route{rt}), zap.New(core), func() bool { return true })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(l) }()
+	t.Cleanup(func() {
+		p.Drain(context.Background())
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return &modeProxy{t: t, p: p, url: "http://" + l.Addr().String(), logs: logs}
+}
+
+// do sends a request on a connection of its own.
+func (m *modeProxy) do(method, target string, fields ...string) (*http.Response, string) {
+	m.t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(m.url, "http://"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer c.Close()
+	lines := append([]string{method + " " + target + " HTTP/1.1", "Host: adbuffer.test", "Connection: close"}, fields...)
+	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
+		m.t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+// want checks status and source of an answer.
+func (m *modeProxy) want(res *http.Response, status int, source string) {
+	m.t.Helper()
+	if got := res.Header.Get("X-Adbuffer-Source"); res.StatusCode != status || got != source {
+		m.t.Errorf("answer %d of %s, want %d of %s", res.StatusCode, got, status, source)
+	}
+	if n := len(res.Header.Values("Date")); n != 1 {
+		m.t.Errorf("%d Date fields", n)
+	}
+}
+
+// counted returns a counter with a label of the given value.
+func (m *modeProxy) counted(name, label string) float64 {
+	m.t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(m.p)
+	families, err := reg.Gather()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			if f.GetName() != name {
+				continue
+			}
+			labels := s.GetLabel()
+			if len(labels) == 0 && label == "" {
+				return s.GetCounter().GetValue()
+			}
+			if len(labels) == 2 && labels[1].GetValue() == "r" && labels[0].GetValue() == label {
+				return s.GetCounter().GetValue()
+			}
+		}
+	}
+	m.t.Fatalf("no series %s of %s", name, label)
+	return 0
+}
+
+func TestParallelAllAnswersWithAnEnvelope(t *testing.T) {
+	m := newModeProxy(t, route.ParallelAll, nil, bids("a", `{"id":"1"}`), says("b", 204), says("c", 503))
+	res, body := m.do("GET", "/fill?x=1", "Accept-Encoding: gzip")
+	m.want(res, 200, "proxy/merged")
+	if got := res.Header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type: %s", got)
+	}
+	var got struct {
+		Results []struct {
+			SSP    string
+			Status int
+			Body   json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	if len(got.Results) != 3 || got.Results[0].SSP != "a" || string(got.Results[0].Body) != `{"id":"1"}` || got.Results[1].Status != 204 || got.Results[2].Status != 503 {
+		t.Errorf("envelope: %s", body)
+	}
+	if n := m.counted("adbuffer_requests_total", "merged"); n != 1 {
+		t.Errorf("%v requests are merged", n)
+	}
+	if n := m.counted("adbuffer_no_ad_total", "ssp") + m.counted("adbuffer_no_ad_total", "proxy"); n != 0 {
+		t.Errorf("%v answers without an ad: that is for who reads the envelope", n)
+	}
+	if n := m.p.InFlight(); n != 0 {
+		t.Errorf("%d are in flight", n)
+	}
+	line := m.logs.FilterMessage("request").All()[0].ContextMap()
+	legs, ok := line["legs"].([]any)
+	if !ok || len(legs) != 3 {
+		t.Fatalf("the access log says %v", line)
+	}
+	for i, outcome := range []string{"fill", "no_bid", "server_error"} {
+		if leg := legs[i].(map[string]any); leg["ssp"] != string(rune('a'+i)) || leg["outcome"] != outcome {
+			t.Errorf("leg %d in the access log: %v", i, leg)
+		}
+	}
+}
+
+func TestHEADIsRefusedWhereSeveralAnswer(t *testing.T) {
+	for _, mode := range []route.Mode{route.ParallelFirst, route.ParallelAll} {
+		m := newModeProxy(t, mode, nil, bids("a", "{}"), bids("b", "{}"))
+		res, _ := m.do("HEAD", "/fill")
+		m.want(res, 405, "proxy/method_not_allowed")
+		if got := res.Header.Get("Allow"); got != "GET, POST" {
+			t.Errorf("Allow: %s", got)
+		}
+		if n := m.counted("adbuffer_requests_total", "method_not_allowed"); n != 1 {
+			t.Errorf("%v requests are refused", n)
+		}
+		res, _ = m.do("HEAD", "/fill/b") // one SSP answers
+		m.want(res, 200, "ssp/b")
+	}
+}
+
+func TestFirstFillIsAnsweredAsItsSSPsOwn(t *testing.T) {
+	m := newModeProxy(t, route.ParallelFirst, nil, stays("a"), bids("b", "{}"), says("c", 204))
+	res, body := m.do("GET", "/fill", "Accept-Encoding: br")
+	m.want(res, 200, "ssp/b")
+	if body != "{}" || res.Header.Get("X-Asked") != "br" {
+		t.Errorf("answer: %v %s", res.Header, body)
+	}
+	for m.p.InFlight() > 0 {
+		runtime.Gosched() // the losers end
+	}
+}
+
+func TestNobodyFilledIsNoAd(t *testing.T) {
+	for _, mode := range []route.Mode{route.Waterfall, route.ParallelFirst} {
+		m := newModeProxy(t, mode, nil, says("a", 500), says("b", 204))
+		res, body := m.do("GET", "/fill")
+		m.want(res, 204, "ssp/b")
+		if body != "" || m.counted("adbuffer_requests_total", "no_bid") != 1 || m.counted("adbuffer_no_ad_total", "ssp") != 1 {
+			t.Errorf("mode %d: body %q, and not counted as the SSP's no_bid", mode, body)
+		}
+		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) { rt.NoAdOnError = true }, says("a", 500), says("b", 404))
+		res, _ = m.do("GET", "/fill")
+		m.want(res, 204, "ssp/a")
+		if m.counted("adbuffer_requests_total", "server_error") != 1 || m.counted("adbuffer_no_ad_total", "proxy") != 1 {
+			t.Errorf("mode %d: not counted as a replaced error", mode)
+		}
+	}
+}
+
+func TestLegsCountAgainstMaxInFlight(t *testing.T) {
+	m := newModeProxy(t, route.ParallelAll, func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 1 }, bids("a", "1"), bids("b", "2"))
+	res, body := m.do("GET", "/fill")
+	m.want(res, 200, "proxy/merged")
+	if body != `{"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0}]}` {
+		t.Errorf("envelope: %s", body)
+	}
+	if n := m.p.InFlight(); n != 0 {
+		t.Errorf("%d are in flight", n)
+	}
+}
+
+func TestEnvelopeOverTheBudgetIsOverloaded(t *testing.T) {
+	small := func(o *proxy.Options, _ *route.Route) { o.MaxBufferedBytes = 1500 }
+	m := newModeProxy(t, route.ParallelAll, small, bids("a", `"`+strings.Repeat("x", 500)+`"`), bids("b", `"`+strings.Repeat("y", 500)+`"`))
+	res, body := m.do("GET", "/fill")
+	m.want(res, 503, "proxy/overloaded")
+	if !strings.Contains(body, "server.max_buffered_bytes") {
+		t.Errorf("body: %s", body)
+	}
+	if n := m.counted("adbuffer_requests_total", "overloaded"); n != 1 {
+		t.Errorf("%v requests are overloaded", n)
+	}
+}
+
+// A panic costs the leg, not the process.
+func TestLegThatPanicsIsCounted(t *testing.T) {
+	m := newModeProxy(t, route.ParallelAll, nil, bidder{name: "a", handler: http.NotFound, broken: true}, bids("b", "{}"))
+	res, body := m.do("GET", "/fill")
+	m.want(res, 200, "proxy/merged")
+	if !strings.HasPrefix(body, `{"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,`) {
+		t.Errorf("envelope: %s", body)
+	}
+	if n := m.counted("adbuffer_panics_total", ""); n != 1 {
+		t.Errorf("%v panics are counted", n)
+	}
+	if n := m.logs.FilterMessage("a leg of a request panicked").Len(); n != 1 {
+		t.Errorf("%d panics are logged", n)
+	}
+}
