@@ -264,6 +264,21 @@ func TestOldConnectionIsReplacedBeforeItGoes(t *testing.T) {
 	}
 }
 
+func TestOldConnectionGoesAsSoonAsAnotherHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHTTP2Peer(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec })
+		held := lend(t, p)
+		for p.Snapshot().Idle[upstream.HTTP2] == 0 {
+			pass(msec)
+		}
+		if snap := p.Snapshot(); snap.Draining[upstream.HTTP2] != 1 {
+			t.Errorf("%d connections drain, want the old one", snap.Draining[upstream.HTTP2])
+		}
+		held.do()
+	})
+}
+
 func TestOldConnectionGoesEvenIfNoOtherCanBeOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHTTP2Peer(t)

@@ -223,18 +223,24 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	o = testOptions()
 	p.SetOptions(o)
 	for deadline := time.Now().Add(10 * sec); ; time.Sleep(msec) {
-		if s.openCount() <= o.MaxConns {
+		p.mu.Lock()
+		n := len(p.members) + p.dialing + p.closing
+		if n <= o.MaxConns {
+			s.mu.Lock()
+			s.maxOpen = 0 // from now on the limit holds
+			s.mu.Unlock()
+		}
+		p.mu.Unlock()
+		if n <= o.MaxConns {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are open, %d may be", s.openCount(), o.MaxConns)
+			t.Fatalf("%d connections are open or being dialled, %d may be", n, o.MaxConns)
 		}
 	}
+	time.Sleep(20 * msec) // of load
 	close(stop)
 	clients.Wait()
-	s.mu.Lock()
-	s.maxOpen = 0
-	s.mu.Unlock()
 	p.Close(t.Context())
 	wantConsistent(t, p, s)
 }

@@ -306,6 +306,46 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 	})
 }
 
+// Dials fail again and again, so that the request waits now for a dial, now for
+// a place: the waits for a place end when they come to pending_timeout in sum.
+func TestWaitsForAPlaceAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond })
+		held := lend(t, p)
+		s.set(func(dialCall) reply { return reply{after: 20 * time.Millisecond, err: errRefused} })
+		r := ask(t, p, 10*sec)
+		pass(sec)
+		// The back-off of 100 ms and most of that of 200 ms, give or take a fifth,
+		// and two dials between.
+		r.wantErr(upstream.PendingTimeout, 240*time.Millisecond)
+		held.do()
+	})
+}
+
+func TestDialOfOneWhoLeavesIsForTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns = 2 })
+		held := lend(t, p)
+		s.set(func(dialCall) reply { return reply{after: 200 * time.Millisecond} })
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves := askWith(t, p, sec, ctx)
+		synctest.Wait()
+		stays := ask(t, p, sec)
+		pass(10 * time.Millisecond)
+		cancel()
+		synctest.Wait()
+		leaves.wantErr(upstream.Cancelled, 10*time.Millisecond)
+		if n := p.Snapshot().Pending; n != 0 {
+			t.Errorf("%d are pending, want none: the dial is for the one who stays", n)
+		}
+		pass(sec)
+		stays.wantConn(1, 200*time.Millisecond)
+		finish([]*request{held, stays})
+	})
+}
+
 func TestWaitThatADialWillSatisfyOutlastsPendingTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
@@ -344,124 +384,5 @@ func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 		synctest.Wait()
 		next.wantConn(0, time.Millisecond)
 		next.do()
-	})
-}
-
-func TestStaleConnectionIsReplacedAndTheRequestKeepsItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
-		first := ask(t, p, sec)
-		synctest.Wait()
-		second := ask(t, p, sec)
-		synctest.Wait()
-		// Bytes that nobody asked for have come when first gets the connection.
-		s.conn(0).unasked = true
-		held.do()
-		synctest.Wait()
-		first.wantWaits()
-		pass(10 * time.Millisecond)
-		synctest.Wait()
-		first.wantConn(1, 10*time.Millisecond)
-		second.wantWaits()
-		first.do()
-		synctest.Wait()
-		second.wantConn(1, 10*time.Millisecond)
-		second.do()
-		if n := p.stats.stale.Load(); n != 1 {
-			t.Errorf("%d stale connections counted, want 1", n)
-		}
-		if n := p.stats.closedBy[upstream.ClosedUnsolicited].Load(); n != 1 {
-			t.Errorf("%d connections closed for unsolicited bytes, want 1", n)
-		}
-		if a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count(); a != 3 || b != 3 {
-			t.Errorf("%d requests asked and %d were lent a place, want 3 and 3", a, b)
-		}
-	})
-}
-
-func TestAllStaleConnectionsArePassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		p := start(t, s, nil)
-		var all []*request
-		for range 4 {
-			all = append(all, ask(t, p, sec))
-		}
-		pass(20 * time.Millisecond)
-		for _, r := range all {
-			r.do()
-		}
-		for _, n := range []int{3, 2, 0} { // the one left is deep in the stack
-			s.conn(n).shut(upstream.ClosedByPeer)
-		}
-		r := lend(t, p)
-		if r.took != 0 || r.conn().reason != upstream.NotClosed {
-			t.Errorf("got connection %d after %v", r.conn().n, r.took)
-		}
-		if open := s.openCount(); open != 1 {
-			t.Errorf("%d connections are open, want 1", open)
-		}
-		r.do()
-	})
-}
-
-func TestPlaceGivenBackUnusedGoesToTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
-		r := ask(t, p, sec)
-		synctest.Wait()
-		held.place.Return()
-		synctest.Wait()
-		r.wantConn(0, 0)
-		r.place.Return()
-		lend(t, p).do()
-		if n := p.stats.hold.Count(); n != 1 {
-			t.Errorf("%d holds were observed, want 1: places given back unused held nothing", n)
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for m := range p.members {
-			if m.requests != 1 {
-				t.Errorf("the connection has carried %d requests, want 1", m.requests)
-			}
-		}
-	})
-}
-
-func TestPlaceGivenBackTwiceIsABug(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), nil)
-		r := lend(t, p)
-		r.place.Return()
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
-		}()
-		r.place.Return()
-	})
-}
-
-func TestPlaceKnowsItsEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		p := start(t, s, nil)
-		r := lend(t, p)
-		if h := r.place.Host(); h != "ssp0.test" {
-			t.Errorf("the host is %q", h)
-		}
-		s.mu.Lock()
-		s.addrs = []Address{{Host: "ssp0.test", Authority: "ssp0.test:8443", AddrPort: s.addrs[0].AddrPort}}
-		s.mu.Unlock()
-		other := lend(t, p)
-		if h := other.place.Host(); h != "ssp0.test:8443" {
-			t.Errorf("the host is %q", h)
-		}
-		r.do()
-		other.do()
 	})
 }

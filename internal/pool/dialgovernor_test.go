@@ -1,0 +1,379 @@
+package pool
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// refuse makes the peer refuse all dials after that time.
+func (s *peer) refuse(after time.Duration) {
+	s.set(func(dialCall) reply { return reply{after: after, err: errRefused} })
+}
+
+func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(0)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 })
+		const seconds = 30
+		slowest := time.Duration(0)
+		for i := range seconds * 1000 {
+			r := ask(t, p, sec)
+			pass(msec)
+			if !r.ended() {
+				t.Fatalf("request %d waits, though every address refuses", i)
+			}
+			slowest = max(slowest, r.took)
+			if e := upstream.AsError(r.err); e.Outcome != upstream.ConnectFailed || !strings.Contains(e.Error(), "refused by the script") {
+				t.Fatalf("request %d got %v, which is not the last error", i, r.err)
+			}
+		}
+		if slowest != 0 {
+			t.Errorf("a request took %v, want none to wait", slowest)
+		}
+		// 0.1, 0.3, 0.7, 1.5, 3.1, and then every 5 s, give or take a fifth.
+		if n := s.dialCount(); n < 8 || n > 14 {
+			t.Errorf("%d dials in %d s, want about 10", n, seconds)
+		}
+		if n := p.stats.failed[dialRefused].Load(); int(n) != s.dialCount() {
+			t.Errorf("%d refused dials counted, want %d", n, s.dialCount())
+		}
+		if got := p.Snapshot().LastDialError; !strings.Contains(got, "refused by the script") {
+			t.Errorf("the snapshot's last error is %q", got)
+		}
+	})
+}
+
+func TestBackoffDoublesWithJitterUpToItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(0)
+		p := start(t, s, nil)
+		var at []time.Time
+		for len(at) < 12 {
+			ask(t, p, sec)
+			pass(msec)
+			if n := s.dialCount(); n > len(at) {
+				at = append(at, time.Now())
+			}
+		}
+		want, exact := 100*msec, 0
+		for i := 1; i < len(at); i++ {
+			gap := at[i].Sub(at[i-1])
+			if gap < want*8/10-msec || gap > min(5*sec, want*12/10)+msec {
+				t.Errorf("pause %d is %v, want %v give or take a fifth, and never above 5s", i, gap, want)
+			}
+			if gap == want {
+				exact++
+			}
+			want = min(2*want, 5*sec*5/6)
+		}
+		if exact > 3 {
+			t.Errorf("%d pauses are exact: there is no jitter", exact)
+		}
+	})
+}
+
+func TestGovernorSurvivesAnyBackoff(t *testing.T) {
+	for _, limits := range [][2]time.Duration{{time.Millisecond, time.Hour}, {time.Hour, time.Hour}, {30 * time.Minute, time.Hour}, {time.Millisecond, time.Millisecond}} {
+		var s addressState
+		now := time.Unix(0, 0)
+		for i := range 200 {
+			s.failed(now, limits[0], limits[1])
+			pause := s.until.Sub(now)
+			if pause < min(limits[0], limits[1])/2 || pause > limits[1] {
+				t.Fatalf("back-off %v: pause %d is %v", limits, i, pause)
+			}
+			now = s.until
+		}
+	}
+}
+
+func TestAddressOnTrialIsDialledOnceAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(0)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 })
+		for range 50 {
+			ask(t, p, sec)
+		}
+		pass(0)
+		if n := s.dialCount(); n > 16 {
+			t.Fatalf("%d dials at first, max_dials is 16", n)
+		}
+		pass(150 * msec) // the back-off is over
+		s.refuse(20 * msec)
+		before, lookups := s.dialCount(), s.lookups.Load()
+		for range 50 {
+			ask(t, p, sec)
+		}
+		pass(msec)
+		if n := s.dialCount() - before; n != 1 {
+			t.Errorf("%d dials to an address on trial, want 1", n)
+		}
+		if n := s.lookups.Load() - lookups; n != 1 {
+			t.Errorf("%d goroutines set out to dial an address on trial, want 1", n)
+		}
+		if n := p.Snapshot().Dialing; n != 1 {
+			t.Errorf("%d dials are said to be under way, want 1", n)
+		}
+		pass(sec) // the second back-off is over
+		s.set(func(dialCall) reply { return reply{after: 20 * msec} })
+		var all []*request
+		for range 50 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(20 * msec)
+		// The trial went well: the others follow at once.
+		if n := p.Snapshot().Dialing; n != 16 {
+			t.Errorf("%d dials after the trial, want 16", n)
+		}
+		pass(sec)
+		for _, r := range all {
+			if err := r.do(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestDialsThatFailTogetherAreOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.refuse(5 * msec)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
+		for range 16 {
+			ask(t, p, sec)
+		}
+		pass(6 * msec)
+		if n := s.dialCount(); n != 16 {
+			t.Fatalf("%d dials, want 16", n)
+		}
+		pass(130 * msec) // one failure's back-off, not sixteen's
+		r := ask(t, p, sec)
+		pass(5 * msec)
+		r.wantErr(upstream.ConnectFailed, 5*msec)
+		if n := s.dialCount(); n != 17 {
+			t.Errorf("%d dials, want 17", n)
+		}
+	})
+}
+
+func TestWaitersGetTheErrorOfTheirDialAndLaterOnesSayThatAddressesBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		bad := &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "its certificate has expired"}
+		s.set(func(dialCall) reply { return reply{after: 5 * msec, err: bad} })
+		p := start(t, s, nil)
+		first := ask(t, p, sec)
+		pass(5 * msec)
+		first.wantErr(upstream.TLSFailed, 5*msec)
+		later := ask(t, p, sec)
+		pass(0)
+		e := later.wantErr(upstream.ConnectFailed, 0)
+		if e.Err != bad || !strings.Contains(e.Detail, "pool.dial_backoff") {
+			t.Errorf("the error says %q", e.Error())
+		}
+		if n := p.stats.failed[dialTLS].Load(); n != 1 {
+			t.Errorf("%d TLS failures counted, want 1", n)
+		}
+	})
+}
+
+func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.addrs = addresses(3)
+		dead := s.addrs[1]
+		s.set(func(c dialCall) reply {
+			if c.addr == dead {
+				return reply{after: 250 * msec, err: errRefused} // a black hole
+			}
+			return reply{after: 5 * msec}
+		})
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
+		// Every request needs a connection of its own. Once the hole is known,
+		// none may wait for it, also not when it is tried again.
+		for i := range 3000 {
+			r := ask(t, p, sec)
+			pass(10 * msec)
+			if i < 10 {
+				pass(300 * msec)
+			}
+			if !r.ended() || r.err != nil {
+				t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
+			}
+			if i >= 10 && r.took > 5*msec {
+				t.Fatalf("request %d waited %v", i, r.took)
+			}
+			r.do()
+		}
+		tries := 0
+		for _, c := range s.dials {
+			if c.addr == dead {
+				tries++
+			}
+		}
+		if tries < 4 || tries > 20 {
+			t.Errorf("%d dials to the dead address, want about one in 5 s", tries)
+		}
+	})
+}
+
+func TestAddressesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.addrs = addresses(4)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 12, 12 })
+		var all []*request
+		for range 12 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(20 * msec)
+		count := map[Address]int{}
+		for _, r := range all {
+			count[r.conn().addr]++
+			r.do()
+		}
+		for _, a := range s.addrs {
+			if count[a] != 3 {
+				t.Errorf("%v has %d connections, want 3", a, count[a])
+			}
+		}
+	})
+}
+
+func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
+	for name, empty := range map[string]bool{"an error": false, "no address": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
+				addrs := s.addrs
+				s.addrs = nil
+				if !empty {
+					s.lookup = gone
+				}
+				p := start(t, s, nil)
+				for range 3000 {
+					r := ask(t, p, sec)
+					pass(msec)
+					r.wantErr(upstream.ConnectFailed, 0)
+				}
+				if n := s.lookups.Load(); n < 3 || n > 12 {
+					t.Errorf("%d look-ups in 3 s, want about 5", n)
+				}
+				if n := p.stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
+					t.Errorf("%d failed look-ups counted, want %d", n, s.lookups.Load())
+				}
+				s.mu.Lock()
+				s.addrs, s.lookup = addrs, nil
+				s.mu.Unlock()
+				pass(6 * sec)
+				lend(t, p).do()
+			})
+		})
+	}
+}
+
+func TestWaitersGetADialWhenTheBackoffEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
+		held := lend(t, p)
+		s.refuse(0)
+		r := ask(t, p, sec)
+		pass(0)
+		r.wantWaits() // a connection is open: its place may come back
+		if n := s.dialCount(); n != 2 {
+			t.Fatalf("%d dials, want 2", n)
+		}
+		s.set(nil)
+		pass(200 * msec) // nothing but the end of the back-off happens
+		if !r.ended() || r.err != nil {
+			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
+		}
+		if r.took < 80*msec || r.took > 135*msec {
+			t.Errorf("the request took %v, want a back-off of 100ms give or take a fifth, and a dial", r.took)
+		}
+		r.do()
+		held.do()
+	})
+}
+
+// Both addresses refuse, and are tried again when their back-off ends. One of
+// them has become a black hole: nobody waits for that alone.
+func TestTrialOfOneAddressDoesNotHoldUpTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.addrs = addresses(2)
+		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
+		held := lend(t, p)
+		s.set(func(c dialCall) reply {
+			switch {
+			case c.n < 3:
+				return reply{err: errRefused}
+			case c.addr == s.addrs[0]:
+				return reply{after: 740 * msec, err: errRefused}
+			default:
+				return reply{after: 5 * msec}
+			}
+		})
+		r := ask(t, p, sec)
+		pass(sec)
+		if r.err != nil || r.took > 126*msec {
+			t.Errorf("the request got %v after %v, want a connection when the second address may be tried again", r.err, r.took)
+		}
+		r.do()
+		held.do()
+	})
+}
+
+// With one connection in all, a trial that hangs would be all that there is.
+func TestOnlyConnectionIsNotSpentOnATrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.addrs = addresses(2)
+		dead := s.addrs[0]
+		s.set(func(c dialCall) reply {
+			if c.addr == dead {
+				return reply{after: 250 * msec, err: errRefused}
+			}
+			return reply{after: 5 * msec}
+		})
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests = 1, 1 })
+		ask(t, p, sec)
+		pass(sec)
+		p.mu.Lock()
+		for m := range p.members { // the first request's
+			p.freeLocked(m, unused)
+		}
+		p.mu.Unlock()
+		for i := range 100 {
+			pass(100 * msec)
+			r := lend(t, p)
+			if r.took > 5*msec {
+				t.Fatalf("request %d waited %v", i, r.took)
+			}
+			r.do()
+		}
+		// But if nothing else is left, it is tried.
+		s.set(func(c dialCall) reply {
+			if c.addr != dead {
+				return reply{err: errRefused}
+			}
+			return reply{after: 5 * msec}
+		})
+		synctest.Wait()
+		if r := lend(t, p); r.conn().addr != dead {
+			t.Errorf("got a connection to %v", r.conn().addr)
+		} else {
+			r.do()
+		}
+	})
+}

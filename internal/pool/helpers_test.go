@@ -1,0 +1,236 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// testOptions are the settings of a small HTTP/1 pool.
+func testOptions() Options {
+	return Options{
+		SSP: "openx", MaxConns: 4, MaxHTTP2Conns: 2, MaxIdle: 4, IdleTimeout: 55 * time.Second,
+		MaxPending: 10, PendingTimeout: 50 * time.Millisecond, MaxDials: 16,
+		BackoffMin: 100 * time.Millisecond, BackoffMax: 5 * time.Second,
+		ConnectTimeout: 250 * time.Millisecond, TLSTimeout: 500 * time.Millisecond,
+		Protocol: upstream.HTTP1, PipelineDepth: 8, MaxStreams: 100,
+	}
+}
+
+// start returns a pool that is closed, and looked over, at the end of the test.
+func start(t testing.TB, s *peer, change func(*Options)) *Pool {
+	t.Helper()
+	o := testOptions()
+	if change != nil {
+		change(&o)
+	}
+	o.MaxIdle = max(o.MaxIdle, o.MinIdle)
+	p := New(o, s)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		p.Close(ctx)
+		wantConsistent(t, p, s)
+		if t.Failed() {
+			return
+		}
+		if s.openCount() != 0 {
+			t.Errorf("after Close, %d connections are open", s.openCount())
+		}
+	})
+	return p
+}
+
+// wantConsistent checks the pool's books against each other and against what
+// the peer has seen.
+func wantConsistent(t testing.TB, p *Pool, s *peer) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inUse, places, draining := 0, 0, 0
+	for m := range p.members {
+		inUse += m.inUse
+		places += m.counted
+		if m.draining {
+			draining++
+		}
+	}
+	if inUse != p.inUse || places != p.places || draining != p.draining {
+		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.inUse, p.places, p.draining)
+	}
+	if p.inUse > p.places {
+		t.Errorf("%d places in use of %d", p.inUse, p.places)
+	}
+	for _, m := range p.idle {
+		if _, open := p.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() {
+			t.Errorf("the idle member %+v is not one", m)
+		}
+	}
+	for _, m := range p.shared {
+		if _, open := p.members[m]; !open || m.draining || m.exclusive() {
+			t.Errorf("the shared member %+v is not one", m)
+		}
+	}
+	var opened, closed uint64
+	for i := range p.stats.openedBy {
+		opened += p.stats.openedBy[i].Load()
+	}
+	for i := range p.stats.closedBy {
+		closed += p.stats.closedBy[i].Load()
+	}
+	if opened != closed+uint64(len(p.members)) {
+		t.Errorf("%d connections opened, %d closed, %d open", opened, closed, len(p.members))
+	}
+	if n := p.stats.closedBy[upstream.NotClosed].Load(); n > 0 {
+		t.Errorf("%d connections were closed for no reason", n)
+	}
+	if q := &p.queue; p.opts.MaxPending >= 0 && q.beyond > p.opts.MaxPending {
+		t.Errorf("%d requests wait beyond dials, %d may", q.beyond, p.opts.MaxPending)
+	}
+	waits := uint64(0)
+	for _, h := range p.stats.acquire {
+		waits += h.Count()
+	}
+	if got := p.stats.arrivals.Load(); got < waits {
+		t.Errorf("%d requests asked for a place, %d were answered", got, waits)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.maxOpen > p.opts.MaxConns {
+		t.Errorf("%d connections were open or being dialled at once, %d may be", s.maxOpen, p.opts.MaxConns)
+	}
+	if s.maxDials > p.opts.MaxDials {
+		t.Errorf("%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
+	}
+}
+
+// request is one call of Acquire in a goroutine of its own.
+type request struct {
+	t     testing.TB
+	ex    *upstream.Exchange
+	began time.Time
+
+	mu    sync.Mutex
+	over  bool
+	place Place
+	err   error
+	took  time.Duration
+}
+
+// ask starts a request with a deadline that far from now.
+func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
+	return askWith(t, p, deadline, nil)
+}
+
+func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline)}}
+	go func() {
+		place, err := p.Acquire(r.ex)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
+	}()
+	return r
+}
+
+func (r *request) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// wantConn checks that the request was lent a place on connection n after took.
+func (r *request) wantConn(n int, took time.Duration) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.over:
+		r.t.Fatal("the request still waits")
+	case r.err != nil:
+		r.t.Fatalf("the request got %v", r.err)
+	case r.conn().n != n || r.took != took:
+		r.t.Errorf("the request got connection %d after %v, want %d after %v", r.conn().n, r.took, n, took)
+	}
+}
+
+// wantErr checks that the request got an error after took.
+func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Error {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var e *upstream.Error
+	switch {
+	case !r.over:
+		r.t.Fatalf("the request still waits, want %v", o)
+	case r.err == nil:
+		r.t.Fatalf("the request got connection %d, want %v", r.conn().n, o)
+	case !errors.As(r.err, &e) || e.Outcome != o || e.Progress != upstream.NotSent:
+		r.t.Errorf("the request got %v, want %v, not sent", r.err, o)
+	case r.took != took:
+		r.t.Errorf("the request got %v after %v, want it after %v", r.err, r.took, took)
+	}
+	return e
+}
+
+func (r *request) wantWaits() {
+	r.t.Helper()
+	if r.ended() {
+		r.t.Fatalf("the request waits no more: %v", r.err)
+	}
+}
+
+func (r *request) conn() *fakeConn { return r.place.m.conn.(*fakeConn) }
+
+// do uses the place.
+func (r *request) do() error { return r.place.Do(r.ex) }
+
+// lend returns a place that is had at once, in the caller's goroutine.
+func lend(t testing.TB, p *Pool) *request {
+	t.Helper()
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second)}}
+	r.place, r.err = p.Acquire(r.ex)
+	r.over, r.took = true, time.Since(r.began)
+	if r.err != nil {
+		t.Fatalf("no place: %v", r.err)
+	}
+	return r
+}
+
+// pass lets time pass, and then everything happen that is to happen by then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func pass5()  { time.Sleep(5 * time.Millisecond) }
+func pass20() { time.Sleep(20 * time.Millisecond) }
+
+// finish uses the places that requests were lent, and those that this gets the
+// others, until all have ended, and fails those that got none.
+func finish(all []*request) {
+	for len(all) > 0 {
+		synctest.Wait()
+		n := len(all)
+		all = slices.DeleteFunc(all, func(r *request) bool {
+			if !r.ended() {
+				return false
+			}
+			if r.err != nil {
+				r.t.Errorf("a request got %v", r.err)
+				return true
+			}
+			r.do()
+			return true
+		})
+		if n == len(all) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
