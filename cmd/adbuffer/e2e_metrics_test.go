@@ -116,3 +116,9 @@ func (ab *adbuffer) awaitMetric(want float64, name string, labels ...string) {
 	ab.t.Helper()
 	eventually(ab.t, fmt.Sprintf("%s%v is %v", name, labels, want), func() bool { return ab.metric(name, labels...) == want })
 }
+
+// awaitMetricAbove waits until one series is above a value.
+func (ab *adbuffer) awaitMetricAbove(low float64, name string, labels ...string) {
+	ab.t.Helper()
+	eventually(ab.t, fmt.Sprintf("%s%v is above %v", name, labels, low), func() bool { return ab.metric(name, labels...) > low })
+}

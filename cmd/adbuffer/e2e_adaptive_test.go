@@ -1,0 +1,58 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+func TestTheAdaptiveLimitFallsWhenTheSSPSlowsAndRecoversAfter(t *testing.T) {
+	t.Parallel()
+	fast := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}
+	slow := sspsim.Behaviour{Latency: sspsim.Constant(400 * time.Millisecond)}
+	s := sspWith(t, fast)
+	ab := start(t, single(s.URL(), "max_in_flight: 64", "adaptive: {enabled: true, floor: 4}"))
+	limit := func() float64 { return ab.metric("adbuffer_concurrency_limit", "ssp=openx") }
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ab.concurrently(32, func(w *worker) error {
+			for {
+				select {
+				case <-done:
+					return nil
+				default:
+				}
+				a, err := w.exchange("GET", "/fillbuffer", "")
+				if err != nil {
+					return err
+				}
+				if a.status == 503 {
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		})
+	}()
+	defer func() { close(done); <-ended }()
+
+	s.AwaitCounters(patience, func(n sspsim.Counters) bool { return n.Answered > 2000 })
+	healthy := limit()
+	if healthy < 32 {
+		t.Errorf("the limit is %v while the SSP is fast, want at least the 32 in flight", healthy)
+	}
+	if err := s.Set(slow); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the limit falls below 16", func() bool { return limit() < 16 })
+	if n := limit(); n < 4 {
+		t.Errorf("the limit fell to %v, below its floor of 4", n)
+	}
+	ab.awaitMetricAbove(0, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=overloaded")
+	if err := s.Set(fast); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the limit recovers", func() bool { return limit() >= 32 })
+	t.Logf("limit %v, then below 16, then %v", healthy, limit())
+}
