@@ -153,7 +153,7 @@ func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
 	switch {
 	case !m.exclusive():
 		p.shared = append(p.shared, m)
-		for p.queue.n > 0 && m.inUse < m.places {
+		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
 			p.handLocked(m, now, s)
 		}
 		p.ageSharedLocked(now) // one may have waited for this

@@ -26,6 +26,7 @@ type member struct {
 	places   int  // that it lends: Conn.Places as of the last count, 0 if draining
 	counted  int  // how often it is in Pool.places: places, or inUse where that is more
 	requests int  // lent so far
+	alone    bool // lent to an exchange that nothing may be outstanding beside
 	fresh    bool // lent to the first exchange right after its dial
 	aging    bool // too old, but of use: goes when another has come
 	broken   bool // broke HTTP/2 and closed, which is known; see breached
@@ -85,7 +86,7 @@ func (p *Pool) freeLocked(m *member, held time.Duration) {
 	}
 	m.inUse--
 	p.inUse--
-	m.fresh = false
+	m.fresh, m.alone = false, false
 	switch {
 	case held == unused:
 		m.requests--
@@ -144,6 +145,9 @@ func (p *Pool) recountLocked(m *member) {
 	if !m.draining {
 		if m.places = m.conn.Places(); m.places > 0 && m.protocol == p.protocol {
 			p.seenPlaces = m.places
+		}
+		if m.alone {
+			m.places = min(m.places, 1)
 		}
 	}
 	p.places -= m.counted

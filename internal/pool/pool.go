@@ -171,7 +171,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	p.mu.Lock()
 	p.arrivedLocked(now)
 	for {
-		m, err := p.takeLocked(now)
+		m, err := p.takeLocked(ex.Alone, now)
 		if m == nil && err == nil {
 			m, how, err = p.waitLocked(ex, again) // unlocks
 		} else {
@@ -202,32 +202,37 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 
 // takeLocked lends a place that is free now. It returns neither a member nor an
 // error where there is none.
-func (p *Pool) takeLocked(now time.Time) (*member, error) {
+func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
 	if p.dead {
 		return nil, errDraining
 	}
 	if p.queue.n > 0 {
 		return nil, nil // those who wait come first
 	}
-	if m := p.leastBusyLocked(); m != nil {
-		p.lendLocked(m, now)
+	if m := p.leastBusyLocked(alone); m != nil {
+		p.lendLocked(m, alone, now)
 		p.growLocked(now)
 		return m, nil
 	}
 	m := p.popIdleLocked(now)
 	if m != nil {
 		p.stats.idleAge.ObserveDuration(now.Sub(m.used))
-		p.lendLocked(m, now)
+		p.lendLocked(m, alone, now)
 	}
 	return m, nil
 }
 
-// lendLocked counts one place of m as lent.
-func (p *Pool) lendLocked(m *member, now time.Time) {
+// lendLocked counts one place of m as lent, and lends no other of a pipelined
+// connection while it is lent to a request that must be alone.
+func (p *Pool) lendLocked(m *member, alone bool, now time.Time) {
 	m.inUse++
 	m.requests++
 	m.idleFor, m.used = now.Sub(m.used), now
 	p.inUse++
+	if alone && m.protocol == upstream.HTTP1Pipelined {
+		m.alone = true
+		p.recountLocked(m)
+	}
 	p.high.note(now, p.inUse, p.possibleLocked())
 	if n := p.opts.MaxRequests; n > 0 && m.requests >= n {
 		p.drainLocked(m, upstream.ClosedMaxRequests)

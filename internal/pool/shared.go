@@ -7,11 +7,13 @@ import (
 )
 
 // leastBusyLocked returns the multiplexed connection with the fewest exchanges
-// that has a free place, or nil.
+// that has a free place, or nil. For a request that must be alone on a pipelined
+// connection it must have none: then those who wait behind that request wait
+// until one is empty, which is soon, since nobody is put on it meanwhile.
 //
 // A scan: there are max_http2_conns of them, four by default. Of pipelined ones
 // there may be max_conns; the first idle one ends the scan.
-func (p *Pool) leastBusyLocked() *member {
+func (p *Pool) leastBusyLocked(alone bool) *member {
 	var best *member
 	for _, m := range p.shared {
 		if m.inUse < m.places && (best == nil || m.inUse < best.inUse) {
@@ -20,7 +22,16 @@ func (p *Pool) leastBusyLocked() *member {
 			}
 		}
 	}
+	if best != nil && !best.takes(alone) {
+		return nil
+	}
 	return best
+}
+
+// takes reports whether m, multiplexed, has a place for a request that must, or
+// need not, be alone.
+func (m *member) takes(alone bool) bool {
+	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
 }
 
 // wantsSharedLocked reports whether the multiplexed connections are so busy, or

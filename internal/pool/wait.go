@@ -19,6 +19,7 @@ type waiter struct {
 	prev, next *waiter // nil outside the queue
 	queued     bool
 	covered    bool // see queue
+	alone      bool // see upstream.Exchange
 
 	// timer fires when the waiter should look whether its time is over. It may
 	// fire too early, never too late.
@@ -78,7 +79,7 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 	}
 	w := p.waiters.Get().(*waiter)
 	defer p.waiters.Put(w)
-	w.deadline, w.since, w.armed = ex.Deadline, now, false
+	w.deadline, w.since, w.armed, w.alone = ex.Deadline, now, false, ex.Alone
 	w.forDial, w.forPlace = p.opts.dialLimit(), p.opts.PendingTimeout
 	if again {
 		p.queue.pushFront(w)
@@ -173,7 +174,7 @@ var errCancelled = &upstream.Error{Outcome: upstream.Cancelled, Progress: upstre
 // more for those who are left.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
-		m := p.leastBusyLocked()
+		m := p.leastBusyLocked(p.queue.head.alone)
 		if m == nil {
 			if m = p.popIdleLocked(now); m == nil {
 				break
@@ -188,7 +189,7 @@ func (p *Pool) serveLocked(now time.Time) {
 func (p *Pool) handLocked(m *member, now time.Time, s served) {
 	w := p.queue.head
 	p.queue.remove(w)
-	p.lendLocked(m, now)
+	p.lendLocked(m, w.alone, now)
 	s.m = m
 	w.ready <- s
 }

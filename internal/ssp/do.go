@@ -145,6 +145,9 @@ func (s *SSP) try(r *Request, ex *upstream.Exchange, l *leg, why again) error {
 // attempt lends a place, writes the leg's own head, and runs the exchange. h,
 // where not nil, is told when that begins.
 func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *hedge) error {
+	// pipeline_methods: what may have an effect waits for nobody's answer, and
+	// nobody's waits for it.
+	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
 	place, err := s.lender.Acquire(ex)
 	if err != nil {
 		return err

@@ -96,6 +96,10 @@ type Exchange struct {
 	Request Request
 	// Deadline ends the exchange, wherever it is. Never zero.
 	Deadline time.Time
+	// Alone: on a connection that answers in order (HTTP1Pipelined) nothing may
+	// be outstanding before or behind the exchange. Pools see to it; nothing
+	// changes on other connections.
+	Alone bool
 	// Context, where not nil, ends the exchange early (ErrCancelled). It has no
 	// deadline of its own. Nil on the single path.
 	Context context.Context
@@ -160,7 +164,7 @@ func (ex *Exchange) Release() {
 	ex.Request = Request{}
 	ex.Deadline, ex.Context, ex.Budget = time.Time{}, nil, nil
 	ex.Times = Times{}
-	ex.Reused, ex.Protocol = false, Unknown
+	ex.Alone, ex.Reused, ex.Protocol = false, false, Unknown
 	if cap(ex.Block) > maxKeptBytes {
 		ex.Block = nil
 	}

@@ -1,0 +1,92 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// pipelined is a pool of up to two pipelined connections of four places each.
+func pipelined(o *Options) {
+	o.Protocol, o.PipelineDepth, o.MaxConns = upstream.HTTP1Pipelined, 4, 2
+}
+
+func newPipelinedPeer(t testing.TB) *peer {
+	s := newPeer(t)
+	s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4} })
+	return s
+}
+
+// acquireAlone acquires for an exchange that must be alone.
+func acquireAlone(p *Pool, deadline time.Duration) (Place, error) {
+	ex := upstream.AcquireExchange()
+	ex.Deadline, ex.Alone = time.Now().Add(deadline), true
+	return p.Acquire(ex)
+}
+
+func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newPipelinedPeer(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, time.Second })
+		place, err := acquireAlone(p, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind := ask(t, p, time.Second)
+		synctest.Wait()
+		behind.wantWaits() // nothing is put behind it
+		place.Return()
+		synctest.Wait()
+		if !behind.ended() || behind.err != nil {
+			t.Fatalf("the request behind was not served: %v", behind.err)
+		}
+
+		// One that must be alone waits until the connection is empty; those that
+		// come after it wait for their turn, so that it will be.
+		type result struct {
+			place Place
+			err   error
+		}
+		alone := make(chan result, 1)
+		go func() {
+			pl, err := acquireAlone(p, time.Second)
+			alone <- result{pl, err}
+		}()
+		synctest.Wait()
+		later := ask(t, p, time.Second)
+		synctest.Wait()
+		later.wantWaits()
+		select {
+		case <-alone:
+			t.Fatal("lent although another exchange was outstanding")
+		default:
+		}
+		behind.place.Return()
+		r := <-alone
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		synctest.Wait()
+		later.wantWaits()
+		r.place.Return()
+		synctest.Wait()
+		if !later.ended() || later.err != nil {
+			t.Fatalf("the request behind was not served: %v", later.err)
+		}
+		later.place.Return()
+	})
+}
+
+func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, newHTTP2Peer(t), func(o *Options) { multiplexed(o); o.MaxHTTP2Conns = 1 })
+		first := lend(t, p)
+		place, err := acquireAlone(p, 20*msec)
+		if err != nil {
+			t.Fatalf("an HTTP/2 stream is alone as it is: %v", err)
+		}
+		place.Return()
+		first.place.Return()
+	})
+}
