@@ -66,7 +66,7 @@ func TestHeadWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.ctx = nil
+		f.legs[0].ctx = nil
 		f.start(&f.legs[0])
 		synctest.Wait()
 		f.leave()

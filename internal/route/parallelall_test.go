@@ -251,3 +251,54 @@ func TestPrimariesThatPanicAreInternal(t *testing.T) {
 		}
 	})
 }
+
+// An SSP that is being taken out of the configuration fails alone.
+func TestDrainingSSPFailsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := newFake(t, "a", fills(0, "x")), newFake(t, "b", fills(0, "x"))
+		a.pool.Close(t.Context())
+		for mode, expect := range map[Mode]string{
+			ParallelAll:   `merged: 200 {"results":[{"ssp":"a","error":"draining","ms":0},{"ssp":"b","status":200,"ms":0,"body":"x"}]}`,
+			ParallelFirst: "fill of b: 200 x",
+			Waterfall:     "fill of b: 200 x",
+			Single:        "draining of a",
+		} {
+			r := get(t)
+			res := newRoute(mode, a, b).Do(&r.Request, nil, newProcess(t))
+			want(t, "result", ended(&res), expect)
+			res.Release()
+			wantEmpty(t, r.Budget)
+		}
+	})
+}
+
+// Legs that are waited for cannot be cancelled, which spares their connections
+// the watch for it.
+func TestOnlyLegsThatAreNotWaitedForCanBeCancelled(t *testing.T) {
+	for _, tt := range []struct {
+		rt   func(a, b *fakeSSP) *Route
+		a, b bool
+	}{
+		{func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}) }, false, false},
+		{func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true, false},
+		{func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true, true},
+		{func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false, false},
+	} {
+		bubble(t, func(t *testing.T) {
+			a, b := newFake(t, "a", silent), newFake(t, "b", silent)
+			for f, cancellable := range map[*fakeSSP]bool{a: tt.a, b: tt.b} {
+				f.script = func(ex *upstream.Exchange) reply {
+					if got := ex.Context != nil; got != cancellable {
+						t.Errorf("%s can be cancelled: %v", f.Name(), got)
+					}
+					return answers(ms, 204)
+				}
+			}
+			r := get(t)
+			res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
+			res.Release()
+			a.wantAsked(1)
+			b.wantAsked(1)
+		})
+	}
+}
