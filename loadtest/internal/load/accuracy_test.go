@@ -1,0 +1,168 @@
+package load
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/wire"
+)
+
+// The latencies are long, so that what a busy machine adds stays within 5 %.
+const (
+	fast = 200 * time.Millisecond
+	slow = 800 * time.Millisecond
+)
+
+func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
+	bimodal := sspsim.Bimodal(sspsim.Distribution{Constant: fast}, sspsim.Distribution{Constant: slow}, 0.04)
+	for _, c := range []struct {
+		name     string
+		ssp      sspsim.Protocol
+		protocol Protocol
+		depth    int
+	}{
+		{"keep-alive", sspsim.HTTP1, KeepAlive, 1},
+		{"close", sspsim.HTTP1, Close, 1},
+		{"tls", sspsim.TLSHTTP1, KeepAlive, 1},
+		{"http2", sspsim.TLSHTTP2, HTTP2, 64},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{Latency: bimodal}, Seed: 3})
+			p := at(s.Addr(), 250, 2*time.Second)
+			p.Protocol, p.Depth, p.Connections = c.protocol, c.depth, 200
+			if c.protocol == HTTP2 {
+				p.Connections = 4
+			}
+			p.TLS = clientTLS(s, c.protocol)
+			r := run(t, p)
+			if r.Whole.Answered != 500 || r.Whole.Failed != 0 {
+				t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+			}
+			within(t, "p50", r.Whole.Latency.P50, fast)
+			within(t, "p99", r.Whole.Latency.P99, slow)
+		})
+	}
+}
+
+func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast), Connections: sspsim.Connections{PipelineOverlap: true}}})
+	// The SSP reads a burst's requests together, and they wait together.
+	p := at(s.Addr(), 0, time.Second)
+	p.Phases[0].BurstEvery, p.Phases[0].BurstSize = 500*time.Millisecond, 100
+	p.Protocol, p.Depth, p.Connections = Pipelined, 64, 4
+	r := run(t, p)
+	within(t, "p50", r.Whole.Latency.P50, fast)
+	if r.Connections.TCP != 4 || r.Connections.Reused != 196 {
+		t.Errorf("%d handshakes and %d reuses for 200 requests on 4 connections", r.Connections.TCP, r.Connections.Reused)
+	}
+}
+
+func within(t *testing.T, what string, got float64, want time.Duration) {
+	t.Helper()
+	ms := float64(want) / 1e6
+	if got < ms*0.95 || got > ms*1.05 {
+		t.Errorf("%s is %.1f ms, want %.0f ms within 5 %%", what, got, ms)
+	}
+}
+
+// A closed loop stops asking while the server stalls, and so hardly sees it:
+// one request of each connection is slow. An open loop sees it as users would.
+func TestStalledServerShowsInP99OfOpenLoopsOnly(t *testing.T) {
+	const stall = 1200 * time.Millisecond
+	open := stalledRun(t, true, stall)
+	if p99 := open.Whole.Latency.P99; p99 < 600 {
+		t.Errorf("open loop: p99 is %.0f ms though the server stood still for %v of 3 s", p99, stall)
+	}
+	if worst := open.Whole.Latency.Max; worst < 1000 {
+		t.Errorf("open loop: the longest is %.0f ms, want about %v", worst, stall)
+	}
+	closed := stalledRun(t, false, stall)
+	if p99 := closed.Whole.Latency.P99; p99 > 600 {
+		t.Errorf("closed loop: p99 is %.0f ms: it should be blind to the stall", p99)
+	}
+}
+
+// stalledRun loads an SSP that is slow for a while in the middle of 3 s.
+func stalledRun(t *testing.T, open bool, stall time.Duration) *Result {
+	t.Helper()
+	// OnRequest holds answers back until the stall has passed.
+	began := time.Now()
+	s := startSSP(t, sspsim.Options{
+		Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(2 * time.Millisecond)},
+		OnRequest: func(*sspsim.Request) {
+			if since := time.Since(began); since > time.Second && since < time.Second+stall {
+				time.Sleep(time.Second + stall - since)
+			}
+		},
+	})
+	p := at(s.Addr(), 300, 3*time.Second)
+	p.Connections = 8
+	p.Open = open
+	return run(t, p)
+}
+
+func TestRequestsThatWaitForAConnectionAreTimedFromWhenTheyWereDue(t *testing.T) {
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(100 * time.Millisecond)}})
+	p := at(s.Addr(), 20, time.Second) // twice what one connection carries
+	p.Connections = 1
+	r := run(t, p)
+	if r.Whole.Answered != 20 {
+		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+	}
+	// The last is due after 950 ms and answered after 2 s.
+	if r.Whole.Latency.Max < 1000 {
+		t.Errorf("the longest took %.0f ms, want at least 1000", r.Whole.Latency.Max)
+	}
+}
+
+func TestAnswersOfOtherRequestsAreFound(t *testing.T) {
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}}})
+	p := closedPlan(s.Addr(), 200, 4)
+	p.Echo = true
+	if r := run(t, p); r.Whole.Answered != 200 {
+		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+	}
+	p.Templates = []wire.Template{{Name: "fixed", Method: "GET", Path: "/bid?cb=0000000007"}}
+	if r := run(t, p); r.Whole.Errors[WrongAnswer] < 199 {
+		t.Errorf("errors %v, want 199 or 200 wrong answers", r.Whole.Errors)
+	}
+}
+
+func TestWholeIsOfTheRecordedPhasesAndEachIsShown(t *testing.T) {
+	s := startSSP(t, sspsim.Options{})
+	p := at(s.Addr(), 200, 500*time.Millisecond)
+	warm := p.Phases[0]
+	warm.Name, warm.Unrecorded = "warm-up", true
+	p.Phases = append([]Phase{warm}, p.Phases...)
+	r := run(t, p)
+	if len(r.Phases) != 2 || r.Phases[0].Answered != 100 || r.Whole.Answered != 100 || r.Whole.Seconds != 0.5 {
+		t.Errorf("phases %+v, whole %+v", r.Phases, r.Whole)
+	}
+	if names := r.Phases[0].Name + " " + r.Phases[1].Name; names != "warm-up steady" {
+		t.Errorf("phases %q", names)
+	}
+}
+
+func TestClassesAreCountedApart(t *testing.T) {
+	s := startSSP(t, sspsim.Options{})
+	p := closedPlan(s.Addr(), 400, 4)
+	p.Threads = 2
+	p.Templates = []wire.Template{
+		{Name: "video", Method: "GET", Path: "/v"},
+		{Name: "bid", Method: "POST", Path: "/b", JSON: true, Body: wire.Size{P50: 1300, P95: 3000}, Weight: 3},
+	}
+	r := run(t, p)
+	if len(r.Whole.Classes) != 2 || r.Whole.Classes[0].Answered+r.Whole.Classes[1].Answered != 400 || r.Whole.Classes[1].Answered < 250 {
+		t.Errorf("classes %+v", r.Whole.Classes)
+	}
+	if c := s.Counters(); c.Requests != 400 || c.BadRequests != 0 || c.RequestBodyBytes == 0 {
+		t.Errorf("the SSP saw %d requests, bad %d (%s)", c.Requests, c.BadRequests, c.LastBadRequest)
+	}
+	if !slices.ContainsFunc(r.Phases, func(s Summary) bool { return strings.Contains(s.Name, "steady") }) {
+		t.Errorf("phases %+v", r.Phases)
+	}
+}

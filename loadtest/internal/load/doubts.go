@@ -1,0 +1,58 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// The limits beyond which a result is not to be trusted.
+const (
+	maxFailed    = 0.01 // share of the requests
+	minKept      = 0.99 // share of the requests that were due, and were sent
+	maxBusy      = 0.95 // share of a thread's or a core's time
+	maxLag       = 2 * time.Millisecond
+	maxLagToWait = 0.05 // of the median latency
+)
+
+// doubts returns the reasons not to trust r.
+func doubts(plan *Plan, r *Result) []string {
+	var out []string
+	doubt := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if share := r.Whole.FailedShare(); share > maxFailed {
+		doubt("%.1f %% of the requests failed, more than %.0f %%", share*100, maxFailed*100)
+	}
+	if r.Whole.Answered == 0 {
+		doubt("no request was answered")
+	}
+	if r.Interrupted {
+		doubt("the run was interrupted")
+	}
+	if plan.Open {
+		var due float64
+		for _, p := range plan.Phases {
+			if !p.Unrecorded {
+				due += p.Requests()
+			}
+		}
+		unsent := r.Whole.Errors[NoConnection] + r.Whole.Errors[Dropped]
+		// Random arrivals spread by the root of their number.
+		slack := 0.0
+		if plan.Poisson && due > 0 {
+			slack = 4 / math.Sqrt(due)
+		}
+		if sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered)); due >= 100 && sent < due*(minKept-slack) {
+			doubt("the rate was not kept: %.0f of %.0f requests were sent", sent, due)
+		}
+		lag := time.Duration(r.Generator.LagP99 * float64(time.Millisecond))
+		if limit := max(maxLag, time.Duration(r.Whole.Latency.P50*maxLagToWait*float64(time.Millisecond))); lag > limit {
+			doubt("the generator was late: it saw 1 %% of the due requests more than %v after their time", lag.Round(10*time.Microsecond))
+		}
+	}
+	if r.Generator.Busiest > maxBusy {
+		doubt("the generator was saturated: its busiest thread ran %.0f %% of the time", r.Generator.Busiest*100)
+	} else if r.Generator.Core > maxBusy {
+		doubt("the generator's core was saturated: busy %.0f %% of the time", r.Generator.Core*100)
+	}
+	return out
+}

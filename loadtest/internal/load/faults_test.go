@@ -1,0 +1,158 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/schedule"
+)
+
+func TestErrorsAreCountedByKind(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		b    sspsim.Behaviour
+		kind string
+	}{
+		{"reset", sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Every(4)}}, Reset},
+		{"cut body", sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 4000}}, Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
+		{"status", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(4)}}}, "status 503"},
+		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, BadAnswer},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := startSSP(t, sspsim.Options{Behaviour: c.b})
+			r := run(t, closedPlan(s.Addr(), 100, 1))
+			if n := r.Whole.Errors[c.kind]; n != 25 || r.Whole.Answered != 75 {
+				t.Errorf("%d of kind %q, %d answers, errors %v", n, c.kind, r.Whole.Answered, r.Whole.Errors)
+			}
+			wantDoubt(t, r, "25.0 % of the requests failed")
+		})
+	}
+}
+
+func wantDoubt(t *testing.T, r *Result, text string) {
+	t.Helper()
+	if !strings.Contains(strings.Join(r.Doubts, "\n"), text) {
+		t.Errorf("doubts %q, want one with %q", r.Doubts, text)
+	}
+}
+
+func TestRequestsWithoutAnswerTimeOutAndCountAmongTheLatencies(t *testing.T) {
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Every(10)}}})
+	p := closedPlan(s.Addr(), 20, 1)
+	p.Timeout = 300 * time.Millisecond
+	r := run(t, p)
+	if r.Whole.Errors[TimedOut] != 2 || r.Whole.Answered != 18 {
+		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+	}
+	if r.Whole.Latency.P99 < 300 {
+		t.Errorf("p99 is %.0f ms without the timeouts of 300 ms", r.Whole.Latency.P99)
+	}
+	if r.Connections.TCP != 2 {
+		t.Errorf("%d connections, want another after the first timeout", r.Connections.TCP)
+	}
+}
+
+func TestTargetThatRefusesEndsTheRunWithTheReason(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	for _, protocol := range []Protocol{KeepAlive, Close} {
+		p := at(addr, 10, time.Minute)
+		p.Protocol = protocol
+		_, err = Run(t.Context(), p, nil)
+		var refused *RefusedError
+		if !errors.As(err, &refused) || refused.Addr != addr {
+			t.Errorf("%s: %v, want that %s refuses", protocol, err, addr)
+		}
+	}
+}
+
+func TestRateThatCannotBeKeptIsDoubted(t *testing.T) {
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(time.Second)}})
+	p := at(s.Addr(), 200, time.Second)
+	p.Connections, p.Timeout = 2, 1500*time.Millisecond
+	r := run(t, p)
+	wantDoubt(t, r, "the rate was not kept")
+	if r.Whole.Errors[NoConnection] == 0 {
+		t.Errorf("errors %v, want requests that found no connection", r.Whole.Errors)
+	}
+	if n := r.Whole.Answered + r.Whole.Failed; n != 200 || r.Whole.Offered != 200 {
+		t.Errorf("%d requests ended and %d were offered, want all 200", n, r.Whole.Offered)
+	}
+}
+
+func TestConnectionsClosedBetweenRequestsAreOpenedAgainWithoutError(t *testing.T) {
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 10, Announce: true}}})
+	r := run(t, closedPlan(s.Addr(), 100, 1))
+	if r.Whole.Answered != 100 || r.Connections.TCP != 10 {
+		t.Errorf("%d answers on %d connections, want 100 on 10", r.Whole.Answered, r.Connections.TCP)
+	}
+}
+
+func TestCloseModeShakesHandsForEveryRequest(t *testing.T) {
+	for _, ssp := range []sspsim.Protocol{sspsim.HTTP1, sspsim.TLSHTTP1} {
+		s := startSSP(t, sspsim.Options{Protocol: ssp})
+		p := closedPlan(s.Addr(), 50, 5)
+		p.Protocol, p.TLS = Close, clientTLS(s, Close)
+		r := run(t, p)
+		if r.Whole.Answered != 50 || r.Connections.TCP != 50 || r.Connections.Reused != 0 {
+			t.Errorf("%s: %d answers, %+v", ssp, r.Whole.Answered, r.Connections)
+		}
+		if ssp == sspsim.TLSHTTP1 && r.Connections.TLS != 50 {
+			t.Errorf("%d TLS handshakes, want 50", r.Connections.TLS)
+		}
+	}
+}
+
+func TestInterruptedRunReturnsWhatItHas(t *testing.T) {
+	for _, ssp := range []sspsim.Protocol{sspsim.HTTP1, sspsim.TLSHTTP2} {
+		s := startSSP(t, sspsim.Options{Protocol: ssp})
+		p := at(s.Addr(), 500, time.Hour)
+		if p.Connections = 2; ssp == sspsim.TLSHTTP2 {
+			p.Protocol, p.Depth = HTTP2, 10
+		}
+		p.TLS = clientTLS(s, p.Protocol)
+		p.Tick = 50 * time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := Run(ctx, p, func(now Progress) {
+			if now.Answered > 0 {
+				cancel()
+			}
+		})
+		cancel()
+		if err != nil || !r.Interrupted || r.Whole.Answered == 0 {
+			t.Fatalf("%s: %v, %+v", ssp, err, r)
+		}
+		wantDoubt(t, r, "interrupted")
+		if r.Whole.Seconds > 30 || r.Whole.Rate < 1 {
+			t.Errorf("%s: a rate of %.1f over %.1f s", ssp, r.Whole.Rate, r.Whole.Seconds)
+		}
+	}
+}
+
+func TestImpossiblePlansAreRefused(t *testing.T) {
+	good := at("127.0.0.1:1", 1, time.Second)
+	for want, spoil := range map[string]func(*Plan){
+		"each needs one":           func(p *Plan) { p.Connections, p.Threads = 1, 2 },
+		"needs a phase":            func(p *Plan) { p.Phases = nil },
+		"needs a request":          func(p *Plan) { p.Templates = nil },
+		"needs an https target":    func(p *Plan) { p.Protocol = HTTP2 },
+		`protocol "http3" is none`: func(p *Plan) { p.Protocol = "http3" },
+		"needs an http target":     func(p *Plan) { p.Protocol, p.TLS = Pipelined, insecure() },
+	} {
+		p := good
+		p.Phases = append([]schedule.Phase(nil), good.Phases...)
+		spoil(&p)
+		if _, err := Run(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

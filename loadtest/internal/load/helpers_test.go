@@ -1,0 +1,68 @@
+package load
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/schedule"
+	"adbuffer/loadtest/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
+	t.Helper()
+	s, err := sspsim.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// at returns a plan for addr: open, evenly spaced, one phase.
+func at(addr string, rate float64, length time.Duration) Plan {
+	return Plan{Addr: addr, Host: addr, Protocol: KeepAlive, Open: true, Connections: 64, Timeout: 5 * time.Second,
+		Phases:    []schedule.Phase{{Name: "steady", Duration: length, From: rate, To: rate}},
+		Templates: []wire.Template{{Name: "ad", Method: "GET", Path: "/bid?cb={n}"}}}
+}
+
+func run(t *testing.T, p Plan) *Result {
+	t.Helper()
+	r, err := Run(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// closedPlan sends n requests over conns connections.
+func closedPlan(addr string, n, conns int) Plan {
+	p := at(addr, 0, time.Minute)
+	p.Open, p.Requests, p.Connections = false, n, conns
+	return p
+}
+
+type (
+	Phase   = schedule.Phase
+	Summary = record.Summary
+)
+
+// clientTLS returns what trusts s; nil where s speaks cleartext.
+func clientTLS(s *sspsim.SSP, p Protocol) *tls.Config {
+	if s.CertPool() == nil {
+		return nil
+	}
+	c := &tls.Config{RootCAs: s.CertPool(), ServerName: "127.0.0.1", NextProtos: []string{"http/1.1"}}
+	if p == HTTP2 {
+		c.NextProtos = []string{"h2"}
+	}
+	return c
+}
+
+func insecure() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }

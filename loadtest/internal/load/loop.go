@@ -1,0 +1,308 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"adbuffer/loadtest/internal/epoll"
+	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/schedule"
+	"adbuffer/loadtest/internal/wire"
+)
+
+// loop is one thread's connections and everything about them. All of it is for
+// that thread, but for what progress holds.
+type loop struct {
+	plan     *Plan
+	part     int
+	addr     *sockaddr
+	poller   *epoll.Poller
+	requests *wire.Set
+	rec      *record.Recorder
+	progress *progress
+
+	conns   []*conn
+	free    []*conn // with room for a request, the one that waited longest first
+	freeAt  int     // of free
+	dirty   []*conn
+	dead    []*conn // closed keep-alive connections to be opened again
+	backlog arrivals
+	buf     []byte
+
+	schedule *schedule.Schedule
+	next     schedule.Arrival // the next arrival
+	more     bool             // next is one
+
+	base     time.Time
+	running  bool          // the first phase has begun
+	started  time.Duration // when it did, since base
+	length   time.Duration // of all phases
+	number   uint64        // of the next request
+	quota    int           // closed: requests left to send; below 0 is no limit
+	inFlight int
+	nextTick time.Duration
+	nextScan time.Duration // for timeouts
+	dialing  int
+
+	counts Counts
+	last   time.Duration // of the last answer, since the first phase
+	fatal  error
+}
+
+// maxDialing bounds the connects in flight, below what listeners queue.
+const maxDialing = 256
+
+// scanEvery is how often timeouts are looked for.
+const scanEvery = 10 * time.Millisecond
+
+func newLoop(plan *Plan, part int, addr *sockaddr, progress *progress) (*loop, error) {
+	poller, err := epoll.New(512)
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{plan: plan, part: part, addr: addr, poller: poller, progress: progress, buf: make([]byte, 256<<10),
+		rec:      record.New(len(plan.Phases), len(plan.Templates)),
+		requests: wire.NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed+uint64(part)),
+		length:   plan.length(), quota: -1, number: uint64(part) * 1e9}
+	if plan.Requests > 0 {
+		l.quota = share(plan.Requests, part, plan.Threads)
+	}
+	if plan.Open {
+		l.schedule = schedule.New(schedule.Options{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
+	}
+	for i := range share(plan.Connections, part, plan.Threads) {
+		l.conns = append(l.conns, &conn{key: int32(i), fd: -1, flights: ring{items: make([]flight, plan.Depth)}})
+	}
+	return l, nil
+}
+
+// share is what one of parts gets of n.
+func share(n, part, parts int) int {
+	if part < n%parts {
+		return n/parts + 1
+	}
+	return n / parts
+}
+
+func (l *loop) now() time.Duration { return time.Since(l.base) }
+
+// connect opens the connections that stay, before the first phase.
+func (l *loop) connect(ctx context.Context) error {
+	l.base = time.Now()
+	if l.plan.Protocol == Close {
+		for _, c := range l.conns {
+			l.release(c)
+		}
+		return nil
+	}
+	l.dead = append(l.dead, l.conns...)
+	for l.countOpen() < len(l.conns) {
+		if err := l.turn(100 * time.Millisecond); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if l.now() > l.plan.Timeout+time.Duration(len(l.conns))*time.Millisecond {
+			return errors.New("the target does not take the connections in time")
+		}
+	}
+	return nil
+}
+
+func (l *loop) countOpen() (n int) {
+	for _, c := range l.conns {
+		if c.state == open {
+			n++
+		}
+	}
+	return n
+}
+
+// run goes through the phases, then waits for what is unanswered.
+func (l *loop) run(ctx context.Context) error {
+	l.running, l.started = true, l.now()
+	l.nextTick = l.started + l.plan.Tick
+	if l.plan.Open {
+		l.next, l.more = l.schedule.Next()
+	} else {
+		for range l.conns {
+			if c := l.takeFree(); c != nil {
+				l.refill(c, l.now())
+			}
+		}
+	}
+	for done := ctx.Done(); ; {
+		select {
+		case <-done:
+			return nil // what is unanswered is neither answered nor failed
+		default:
+		}
+		now := l.now()
+		if l.plan.Open {
+			l.take(now)
+			l.serve(now)
+		}
+		if l.finished(now) {
+			break
+		}
+		if err := l.turn(l.wait(l.now())); err != nil {
+			return err
+		}
+	}
+	l.rec.Roll(l.now() - l.started)
+	return nil
+}
+
+func (l *loop) finished(now time.Duration) bool {
+	if l.inFlight > 0 {
+		return false
+	}
+	if l.plan.Open {
+		return !l.more && l.backlog.len() == 0
+	}
+	return l.quota == 0 || now-l.started >= l.length
+}
+
+// wait returns how long there is nothing to do.
+func (l *loop) wait(now time.Duration) time.Duration {
+	w := scanEvery
+	if l.plan.Open && l.more {
+		w = min(w, l.started+l.next.At-now)
+	}
+	return max(w, 0)
+}
+
+// take puts the requests that are due into the backlog.
+func (l *loop) take(now time.Duration) {
+	for l.more && l.started+l.next.At <= now {
+		due := l.started + l.next.At
+		recordLag(l.rec, now-due)
+		if !l.backlog.push(arrival{due, int32(l.next.Phase)}) {
+			l.fail(arrival{due, int32(l.next.Phase)}, Dropped, now)
+		}
+		l.next, l.more = l.schedule.Next()
+	}
+}
+
+// serve sends the backlog on what connections have room.
+func (l *loop) serve(now time.Duration) {
+	for l.backlog.len() > 0 {
+		c := l.takeFree()
+		if c == nil {
+			break
+		}
+		a := l.backlog.pop()
+		l.send(c, a.due, a.phase, now)
+		if !c.flights.full() {
+			l.release(c)
+		}
+	}
+	for l.backlog.len() > 0 && now-l.backlog.first().due > l.plan.Timeout {
+		l.fail(l.backlog.pop(), NoConnection, now)
+	}
+}
+
+// fail counts a request that was never sent.
+func (l *loop) fail(a arrival, kind string, now time.Duration) {
+	class := l.requests.Next().Class
+	l.rec.Offered(int(a.phase), class)
+	l.rec.Error(int(a.phase), class, kind, now-a.due)
+}
+
+// refill sends as many requests on c as it has room for: a closed loop's way.
+func (l *loop) refill(c *conn, now time.Duration) {
+	since := now - l.started
+	for !c.flights.full() && l.quota != 0 && since < l.length {
+		if l.quota > 0 {
+			l.quota--
+		}
+		l.send(c, now, int32(l.plan.phaseAt(since)), now)
+	}
+}
+
+// send appends a request to c, which has room, and opens c if it is closed.
+func (l *loop) send(c *conn, due time.Duration, phase int32, now time.Duration) {
+	r := l.requests.Next()
+	l.number++
+	c.out = r.Append(c.out, l.number)
+	c.flights.push(flight{due: due, sent: now, number: l.number, phase: phase, class: int32(r.Class)})
+	l.inFlight++
+	l.rec.Offered(int(phase), r.Class)
+	if c.state == closed {
+		l.dial(c, now)
+		return
+	}
+	l.soil(c)
+}
+
+// soil lists c to be written to before the loop waits.
+func (l *loop) soil(c *conn) {
+	if !c.dirty {
+		c.dirty = true
+		l.dirty = append(l.dirty, c)
+	}
+}
+
+func (l *loop) release(c *conn) {
+	if !c.listed {
+		c.listed = true
+		l.free = append(l.free, c)
+	}
+}
+
+// takeFree returns a connection with room, or nil. Those that failed meanwhile
+// are passed over.
+func (l *loop) takeFree() *conn {
+	for l.freeAt < len(l.free) {
+		c := l.free[l.freeAt]
+		if l.freeAt++; l.freeAt == len(l.free) {
+			l.free, l.freeAt = l.free[:0], 0
+		} else if l.freeAt > 4096 && l.freeAt > len(l.free)/2 {
+			l.free = l.free[:copy(l.free, l.free[l.freeAt:])]
+			l.freeAt = 0
+		}
+		c.listed = false
+		if c.state == open || l.plan.Protocol == Close && c.flights.count == 0 {
+			return c
+		}
+	}
+	return nil
+}
+
+// turn writes what is to be written, waits for at most timeout, and handles
+// what is ready.
+func (l *loop) turn(timeout time.Duration) error {
+	for i := 0; i < len(l.dirty); i++ {
+		c := l.dirty[i]
+		c.dirty = false
+		if c.state == open {
+			l.flush(c)
+		}
+	}
+	l.dirty = l.dirty[:0]
+	l.redial()
+	if l.fatal != nil {
+		return l.fatal
+	}
+	events, err := l.poller.Wait(timeout)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if c := l.conns[e.Key]; c.state != closed {
+			l.handle(c, e)
+		}
+	}
+	now := l.now()
+	if now >= l.nextScan {
+		l.nextScan = now + scanEvery
+		l.expire(now)
+	}
+	if l.nextTick > 0 && now >= l.nextTick {
+		l.nextTick += l.plan.Tick
+		l.progress.publish(l.part, l.rec.Roll(now-l.started), l.inFlight+l.backlog.len())
+	}
+	return l.fatal
+}

@@ -1,0 +1,163 @@
+// Package load sends requests at a server and keeps the times.
+//
+// Cleartext HTTP/1 runs on event loops, one a thread, which cost a few
+// microseconds a request. TLS and HTTP/2 run on goroutines. Both follow the same
+// plan and keep the same books.
+package load
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/schedule"
+	"adbuffer/loadtest/internal/wire"
+)
+
+// Protocol is how requests use connections.
+type Protocol string
+
+// The protocols.
+const (
+	KeepAlive Protocol = "http1"           // one request at a time on a connection that stays
+	Close     Protocol = "http1-close"     // a connection for every request
+	Pipelined Protocol = "http1-pipelined" // Depth requests at a time on a connection
+	HTTP2     Protocol = "http2"           // over TLS, Depth streams at a time on a connection
+)
+
+// Plan is a whole run.
+type Plan struct {
+	Addr     string      // host:port to connect to
+	Host     string      // of the requests
+	TLS      *tls.Config // nil is cleartext; HTTP2 needs it
+	Protocol Protocol
+	Depth    int // Pipelined, HTTP2
+
+	// Open sends when a request is due, whatever is unanswered, and counts
+	// latency from then. Otherwise each connection sends when it has room.
+	Open    bool
+	Poisson bool // open: random arrivals
+
+	Connections int
+	Threads     int // event loops; connections and rate are split among them
+	Timeout     time.Duration
+	Phases      []schedule.Phase // of a closed loop only the durations count
+	// Requests ends a closed loop after so many, within the phases; 0 does not.
+	Requests int
+
+	Templates []wire.Template
+	// Statuses that are answers; empty is 200 to 299.
+	Statuses []int
+	// Echo wants each answer's X-Echo-Cb to be its request's number: an answer
+	// of another request is an error.
+	Echo bool
+	Seed uint64
+	// Tick is the interval of the timeline; 0 is a second.
+	Tick time.Duration
+}
+
+// The kinds of errors, but those named after a status.
+const (
+	Refused      = "refused"
+	Reset        = "reset"          // by the peer, before or in the answer
+	Closed       = "closed"         // by the peer, before the answer
+	Cut          = "cut"            // by the peer, in the answer
+	TimedOut     = "timeout"        // no whole answer in time
+	NoConnection = "no connection"  // none was free in time
+	NoConnect    = "connect failed" // other than refused
+	NoPort       = "no local port"  // all are in TIME_WAIT
+	BadAnswer    = "bad answer"     // not HTTP
+	WrongAnswer  = "wrong answer"   // of another request
+	Unsolicited  = "unsolicited"    // bytes that nobody asked for
+	Dropped      = "dropped"        // more requests waited than the generator keeps
+)
+
+// RefusedError ends a run whose target refuses connections.
+type RefusedError struct {
+	Addr string
+	Err  error
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s refuses connections (%v): start the server, or correct target.url", e.Addr, e.Err)
+}
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// check fills defaults in and refuses what cannot run.
+func (p *Plan) check() error {
+	if p.Threads == 0 {
+		p.Threads = 1
+	}
+	if p.Timeout == 0 {
+		p.Timeout = 5 * time.Second
+	}
+	if p.Depth == 0 || p.Protocol == KeepAlive || p.Protocol == Close {
+		p.Depth = 1
+	}
+	if p.Tick == 0 {
+		p.Tick = time.Second
+	}
+	switch {
+	case p.Connections < p.Threads:
+		return fmt.Errorf("%d connections for %d threads: each needs one", p.Connections, p.Threads)
+	case len(p.Phases) == 0:
+		return errors.New("a run needs a phase")
+	case len(p.Templates) == 0:
+		return errors.New("a run needs a request")
+	case p.Protocol == HTTP2 && p.TLS == nil:
+		return errors.New("http2 needs an https target")
+	case p.Protocol == Pipelined && p.TLS != nil:
+		return errors.New("http1-pipelined needs an http target")
+	}
+	switch p.Protocol {
+	case KeepAlive, Close, Pipelined, HTTP2:
+		return nil
+	}
+	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
+}
+
+func (p *Plan) expects(status int) bool {
+	if len(p.Statuses) == 0 {
+		return status/100 == 2
+	}
+	for _, s := range p.Statuses {
+		if s == status {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plan) length() time.Duration {
+	var sum time.Duration
+	for _, phase := range p.Phases {
+		sum += phase.Duration
+	}
+	return sum
+}
+
+// phaseAt returns the phase in force at t, the last one at the end.
+func (p *Plan) phaseAt(t time.Duration) int {
+	for i, phase := range p.Phases {
+		if t < phase.Duration {
+			return i
+		}
+		t -= phase.Duration
+	}
+	return len(p.Phases) - 1
+}
+
+// IsLoopback says whether host is this machine: a loopback address, or a name
+// that stands for one.
+func IsLoopback(host string) bool {
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

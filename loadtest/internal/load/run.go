@@ -1,0 +1,221 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"adbuffer/loadtest/internal/procstat"
+	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/wire"
+)
+
+// Counts are of connections, warm-up included.
+type Counts struct {
+	TCP        uint64 `json:"tcp_handshakes"`
+	TLS        uint64 `json:"tls_handshakes"`
+	Resumed    uint64 `json:"tls_resumed"` // of the TLS handshakes
+	Reused     uint64 `json:"reused"`      // requests on a connection that had carried one
+	ClosedIdle uint64 `json:"closed_idle"` // connections that the peer closed between requests
+}
+
+func (c *Counts) add(o Counts) {
+	c.TCP += o.TCP
+	c.TLS += o.TLS
+	c.Resumed += o.Resumed
+	c.Reused += o.Reused
+	c.ClosedIdle += o.ClosedIdle
+}
+
+// Result is what came of a run.
+type Result struct {
+	Started     time.Time        `json:"started"`
+	Whole       record.Summary   `json:"whole"` // the recorded phases
+	Phases      []record.Summary `json:"phases"`
+	Timeline    []record.Tick    `json:"timeline"`
+	Connections Counts           `json:"connections"`
+	Generator   Generator        `json:"generator"`
+	Interrupted bool             `json:"interrupted"`
+	// Doubts are reasons not to trust the figures; none is as it should be.
+	Doubts []string `json:"doubts"`
+}
+
+// Generator is what the load cost its maker.
+type Generator struct {
+	CPUSeconds float64 `json:"cpu_seconds"`
+	Busiest    float64 `json:"busiest_thread"` // share of the time that the busiest thread ran
+	Core       float64 `json:"core_busy"`      // of the busiest core the generator may use, all its processes together
+	LagP99     float64 `json:"lag_p99_ms"`     // how late it looked at what was due; open loops
+}
+
+// Run carries the plan out. The result holds what was measured until then also
+// where the error is not nil, and where ctx was cancelled. report, which may be
+// nil, is called once an interval.
+func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error) {
+	if err := plan.check(); err != nil {
+		return nil, err
+	}
+	p := &progress{report: report, threads: 1}
+	if plan.TLS != nil {
+		return runWorkers(ctx, &plan, p)
+	}
+	p.threads = plan.Threads
+	return runLoops(ctx, &plan, p)
+}
+
+func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
+	addr, err := resolve(plan.Addr)
+	if err != nil {
+		return nil, err
+	}
+	var loops []*loop
+	for part := range plan.Threads {
+		l, err := newLoop(plan, part, addr, p)
+		if err != nil {
+			return nil, err
+		}
+		defer l.poller.Close()
+		loops = append(loops, l)
+	}
+	interrupted := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	g := newGauge()
+	var connected, done sync.WaitGroup
+	connected.Add(len(loops))
+	errs := make([]error, len(loops))
+	for i, l := range loops {
+		done.Go(func() {
+			defer l.closeAll()
+			unlock := preciseTimers()
+			defer unlock()
+			errs[i] = l.connect(ctx)
+			if errs[i] != nil {
+				cancel()
+			}
+			connected.Done()
+			connected.Wait()
+			if errs[i] != nil || ctx.Err() != nil {
+				return
+			}
+			g.begin()
+			started, cpu := time.Now(), threadCPU()
+			if errs[i] = l.run(ctx); errs[i] != nil {
+				cancel()
+			}
+			g.thread(threadCPU()-cpu, time.Since(started))
+		})
+	}
+	done.Wait()
+	r := &Result{Started: g.began, Generator: g.result(), Interrupted: interrupted.Err() != nil}
+	var recs []*record.Recorder
+	var last time.Duration
+	for _, l := range loops {
+		recs = append(recs, l.rec)
+		r.Connections.add(l.counts)
+		last = max(last, l.last)
+	}
+	r.finish(plan, recs, last)
+	return r, first(errs)
+}
+
+// closeAll closes what is open. The peers see the end of the stream.
+func (l *loop) closeAll() {
+	for _, c := range l.conns {
+		closeSocket(c)
+	}
+}
+
+func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
+	w := newWorkers(plan, p)
+	g := newGauge()
+	g.begin()
+	started, cpu := time.Now(), processCPU()
+	err := w.run(ctx)
+	// Goroutines move among threads: what counts is the share of all cores that
+	// the process may use.
+	g.thread((processCPU()-cpu)/time.Duration(max(len(allowedCores()), 1)), time.Since(started))
+	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result(), Interrupted: ctx.Err() != nil}
+	r.finish(plan, []*record.Recorder{w.rec}, w.last)
+	return r, err
+}
+
+// finish sums the books up. last is when the last answer came.
+func (r *Result) finish(plan *Plan, recs []*record.Recorder, last time.Duration) {
+	var phases []record.Phase
+	rest := plan.length()
+	if !plan.Open && plan.Requests > 0 || r.Interrupted {
+		rest = min(rest, last) // the phases ended with the requests
+	}
+	for _, p := range plan.Phases {
+		d := min(p.Duration, rest)
+		rest -= d
+		phases = append(phases, record.Phase{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
+	}
+	var classes []string
+	for _, t := range plan.Templates {
+		classes = append(classes, t.Name)
+	}
+	r.Whole, r.Phases = record.Summarize(recs, phases, classes)
+	r.Timeline = record.MergeTimelines(recs)
+	for _, rec := range recs {
+		r.Generator.LagP99 = max(r.Generator.LagP99, float64(rec.Lag.ValueAtQuantile(99))/1e6)
+	}
+	r.Doubts = doubts(plan, r)
+}
+
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return nil
+}
+
+// gauge measures what the generator itself costs while it runs.
+type gauge struct {
+	mu      sync.Mutex // guards the fields below
+	began   time.Time
+	cpu     time.Duration
+	cores   procstat.Cores
+	busiest float64
+}
+
+func newGauge() *gauge { return &gauge{} }
+
+func (g *gauge) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.began.IsZero() {
+		g.began, g.cpu, g.cores = time.Now(), processCPU(), procstat.ReadCores()
+	}
+}
+
+func (g *gauge) thread(cpu, wall time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if wall > 0 {
+		g.busiest = max(g.busiest, float64(cpu)/float64(wall))
+	}
+}
+
+func (g *gauge) result() Generator {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.began.IsZero() {
+		return Generator{}
+	}
+	return Generator{CPUSeconds: (processCPU() - g.cpu).Seconds(), Busiest: g.busiest,
+		Core: procstat.ReadCores().BusySince(g.cores, allowedCores())}
+}
+
+func isNumber(text []byte, n uint64) bool {
+	var want [wire.NumberDigits]byte
+	wire.PutNumber(want[:], n)
+	return string(text) == string(want[:])
+}
+
+func recordLag(r *record.Recorder, lag time.Duration) { _ = r.Lag.RecordValue(int64(max(lag, 0))) }

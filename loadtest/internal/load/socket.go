@@ -1,0 +1,292 @@
+package load
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/loadtest/internal/epoll"
+)
+
+// sockaddr is where the loops connect to.
+type sockaddr struct {
+	family int
+	addr   unix.Sockaddr
+	text   string
+}
+
+// resolve looks addr up once; all connections go to the first address.
+func resolve(addr string) (*sockaddr, error) {
+	tcp, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if v4 := tcp.IP.To4(); v4 != nil {
+		return &sockaddr{unix.AF_INET, &unix.SockaddrInet4{Port: tcp.Port, Addr: [4]byte(v4)}, addr}, nil
+	}
+	return &sockaddr{unix.AF_INET6, &unix.SockaddrInet6{Port: tcp.Port, Addr: [16]byte(tcp.IP.To16())}, addr}, nil
+}
+
+// redial opens connections that are to stay and were closed.
+func (l *loop) redial() {
+	now := l.now()
+	kept := l.dead[:0]
+	for _, c := range l.dead {
+		if l.dialing >= maxDialing || now < c.retry {
+			kept = append(kept, c)
+			continue
+		}
+		l.dial(c, now)
+	}
+	l.dead = kept
+}
+
+// dial starts to connect c.
+func (l *loop) dial(c *conn, now time.Duration) {
+	fd, err := unix.Socket(l.addr.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		l.dialFailed(c, err)
+		return
+	}
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // a hint
+	c.fd, c.state, c.opened, c.uses = fd, connecting, now, 0
+	l.dialing++
+	err = unix.Connect(fd, l.addr.addr)
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		l.dialFailed(c, err)
+		return
+	}
+	if err := l.poller.Add(fd, c.key); err != nil {
+		l.dialFailed(c, err)
+	}
+}
+
+// connected ends a dial.
+func (l *loop) connected(c *conn) {
+	if code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil || code != 0 {
+		if err == nil {
+			err = unix.Errno(code)
+		}
+		l.dialFailed(c, err)
+		return
+	}
+	l.dialing--
+	c.state, c.fails = open, 0
+	l.counts.TCP++
+	switch {
+	case len(c.out) > 0:
+		l.flush(c)
+	case l.plan.Open || !l.running:
+		l.release(c)
+	default:
+		l.refill(c, l.now())
+	}
+}
+
+func (l *loop) dialFailed(c *conn, err error) {
+	kind := NoConnect
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		kind = Refused
+		l.fatal = &RefusedError{Addr: l.addr.text, Err: err}
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		kind = NoPort
+	case errors.Is(err, unix.ETIMEDOUT):
+		kind = TimedOut
+	}
+	c.fails++
+	c.retry = l.now() + min(time.Duration(1<<min(c.fails, 7))*10*time.Millisecond, time.Second)
+	l.shut(c, kind)
+}
+
+// shut closes c. The requests on it failed by kind.
+func (l *loop) shut(c *conn, kind string) {
+	if c.fd >= 0 {
+		if c.state == connecting {
+			l.dialing--
+		}
+		_ = unix.Close(c.fd) // nothing is lost that was not counted
+	}
+	c.fd, c.state, c.stuck = -1, closed, false
+	started := c.parser.Started() || len(c.in) > 0
+	c.out, c.in = c.out[:0], c.in[:0]
+	c.parser.Reset()
+	now := l.now()
+	for c.flights.count > 0 {
+		f := c.flights.pop()
+		l.inFlight--
+		of := kind
+		if started && (kind == Closed || kind == Reset) {
+			of = Cut
+		}
+		l.rec.Error(int(f.phase), int(f.class), of, now-f.due)
+		started = false // those behind it have no byte of an answer
+	}
+	if l.plan.Protocol != Close {
+		l.dead = append(l.dead, c)
+		return
+	}
+	if l.plan.Open || !l.running {
+		l.release(c)
+	} else if c.fails == 0 {
+		l.refill(c, now)
+	} else {
+		l.dead = append(l.dead, c) // it is filled once it is open
+	}
+}
+
+func (l *loop) flush(c *conn) {
+	for len(c.out) > 0 && !c.stuck {
+		n, err := unix.Write(c.fd, c.out)
+		if err != nil {
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if errors.Is(err, unix.EAGAIN) {
+				c.stuck = true
+				return
+			}
+			l.shut(c, Reset)
+			return
+		}
+		if n == len(c.out) {
+			c.out = c.out[:0]
+			return
+		}
+		c.out = c.out[:copy(c.out, c.out[n:])]
+	}
+}
+
+func (l *loop) handle(c *conn, e epoll.Event) {
+	if c.state == connecting {
+		if !e.Writable && !e.HungUp {
+			return
+		}
+		l.connected(c)
+		if c.state != open {
+			return
+		}
+	}
+	if e.Writable && c.stuck {
+		c.stuck = false
+		l.flush(c)
+	}
+	for e.Readable && c.state == open {
+		n, err := unix.Read(c.fd, l.buf)
+		switch {
+		case err == nil && n > 0:
+			l.consume(c, l.buf[:n])
+			// A short read means that there was no more, unless the peer has
+			// closed, which only another read tells.
+			if n < len(l.buf) && !e.HungUp {
+				return
+			}
+		case err == nil:
+			l.ended(c)
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return
+		default:
+			l.shut(c, Reset)
+		}
+	}
+}
+
+// ended handles the end of the stream.
+func (l *loop) ended(c *conn) {
+	if c.flights.count > 0 && c.parser.EndsWithConnection() {
+		l.answered(c, l.now())
+	}
+	if c.state != open {
+		return
+	}
+	if c.flights.count == 0 {
+		l.counts.ClosedIdle++
+	}
+	l.shut(c, Closed)
+}
+
+// consume reads the answers in b, which follows what c keeps.
+func (l *loop) consume(c *conn, b []byte) {
+	if len(c.in) > 0 {
+		c.in = append(c.in, b...)
+		b = c.in
+	}
+	now := l.now()
+	for len(b) > 0 {
+		if c.flights.count == 0 {
+			l.rec.Error(l.plan.phaseAt(now-l.started), 0, Unsolicited, 0)
+			l.shut(c, Closed)
+			return
+		}
+		n, done, err := c.parser.Next(b)
+		if err != nil {
+			l.shut(c, BadAnswer)
+			return
+		}
+		b = b[n:]
+		if !done {
+			break
+		}
+		l.answered(c, now)
+		if c.state != open {
+			return
+		}
+	}
+	if len(b) == 0 {
+		c.in = c.in[:0]
+	} else {
+		c.in = append(c.in[:0], b...)
+	}
+	if !l.plan.Open && !c.flights.full() {
+		l.refill(c, now)
+	}
+}
+
+// answered ends the oldest request of c.
+func (l *loop) answered(c *conn, now time.Duration) {
+	f := c.flights.pop()
+	l.inFlight--
+	l.last = now - l.started
+	a := &c.parser.Answer
+	if c.uses++; c.uses > 1 {
+		l.counts.Reused++
+	}
+	switch {
+	case !l.plan.expects(a.Status):
+		l.rec.BadStatus(int(f.phase), int(f.class), a.Status, a.Source, now-f.due)
+	case l.plan.Echo && !isNumber(a.Echo, f.number):
+		l.rec.Error(int(f.phase), int(f.class), WrongAnswer, now-f.due)
+	default:
+		l.rec.Answer(int(f.phase), int(f.class), a.Status, a.Body, now-f.due)
+	}
+	switch {
+	case a.Close || l.plan.Protocol == Close:
+		l.shut(c, Closed)
+	case l.plan.Open:
+		l.release(c)
+	}
+}
+
+// expire ends the connections whose oldest request, or whose connect, has taken
+// too long.
+func (l *loop) expire(now time.Duration) {
+	for _, c := range l.conns {
+		switch {
+		case c.state == connecting && now-c.opened > l.plan.Timeout:
+			c.fails++
+			l.shut(c, TimedOut)
+		case c.flights.count > 0 && now-c.flights.first().sent > l.plan.Timeout:
+			l.shut(c, TimedOut)
+		}
+	}
+}
+
+func closeSocket(c *conn) {
+	if c.fd >= 0 {
+		_ = unix.Close(c.fd)
+		c.fd, c.state = -1, closed
+	}
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package load
+
+import "time"
+
+func preciseTimers() (unlock func()) { return func() {} }
+
+func threadCPU() time.Duration { return 0 }
+
+func processCPU() time.Duration { return 0 }
+
+func allowedCores() []int { return nil }

@@ -1,0 +1,291 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/schedule"
+	"adbuffer/loadtest/internal/wire"
+)
+
+// workers run what needs TLS: each worker is a goroutine with a place on a
+// connection, a connection of its own in HTTP/1, a stream's in HTTP/2.
+type workers struct {
+	plan     *Plan
+	progress *progress
+	base     time.Time // of the first phase
+	due      chan arrival
+	left     atomic.Int64 // closed: requests left to send
+	number   atomic.Uint64
+	inFlight atomic.Int64
+	stop     context.Context
+	fatal    func(error) // ends the run
+
+	mu       sync.Mutex // guards the fields below
+	requests *wire.Set
+	rec      *record.Recorder
+	counts   Counts
+	last     time.Duration
+}
+
+// place sends one request at a time.
+type place interface {
+	// do sends r and returns its answer, whose texts are valid until the next do.
+	// It connects first where it has to.
+	do(r *wire.Request, number uint64, deadline time.Time) (*wire.Answer, error)
+	// connect opens the place's connection, if it has none.
+	connect(deadline time.Time) error
+	close()
+}
+
+func newWorkers(plan *Plan, progress *progress) *workers {
+	w := &workers{plan: plan, progress: progress, due: make(chan arrival, maxBacklog),
+		rec:      record.New(len(plan.Phases), len(plan.Templates)),
+		requests: wire.NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
+	w.left.Store(-1)
+	if plan.Requests > 0 {
+		w.left.Store(int64(plan.Requests))
+	}
+	return w
+}
+
+// run connects, goes through the phases, and waits for what is unanswered.
+func (w *workers) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.stop, w.fatal = ctx, func(err error) { cancel(err) }
+	places := w.places()
+	defer func() {
+		for _, p := range places {
+			p.close()
+		}
+	}()
+	if w.plan.Protocol != Close {
+		var dials sync.WaitGroup
+		slots := make(chan struct{}, 64) // handshakes at once
+		for _, p := range places {
+			slots <- struct{}{}
+			dials.Go(func() {
+				defer func() { <-slots }()
+				if err := p.connect(time.Now().Add(w.plan.Timeout)); err != nil {
+					w.fatal(err)
+				}
+			})
+		}
+		dials.Wait()
+		if err := w.cause(); err != nil {
+			return err
+		}
+	}
+	w.base = time.Now()
+	var running sync.WaitGroup
+	for _, p := range places {
+		running.Go(func() {
+			if w.plan.Open {
+				for a := range w.due {
+					w.once(p, a)
+				}
+				return
+			}
+			w.closedLoop(p)
+		})
+	}
+	ticks := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() { w.tick(ticks) })
+	if w.plan.Open {
+		w.pace()
+		close(w.due)
+	}
+	running.Wait()
+	close(ticks)
+	ticking.Wait()
+	w.rec.Roll(time.Since(w.base))
+	return w.cause()
+}
+
+// cause returns why the run ended early, nil where it was asked to.
+func (w *workers) cause() error {
+	if err := context.Cause(w.stop); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// pace hands out requests when they are due.
+func (w *workers) pace() {
+	s := schedule.New(schedule.Options{Phases: w.plan.Phases, Poisson: w.plan.Poisson, Seed: w.plan.Seed})
+	unlock := preciseTimers()
+	defer unlock()
+	for {
+		a, ok := s.Next()
+		if !ok || w.stop.Err() != nil {
+			return
+		}
+		if wait := a.At - time.Since(w.base); wait > 0 {
+			t := unix.NsecToTimespec(int64(wait))
+			_ = unix.Nanosleep(&t, nil) // early after a signal: the next one waits again
+		}
+		w.mu.Lock()
+		recordLag(w.rec, time.Since(w.base)-a.At)
+		w.mu.Unlock()
+		select {
+		case w.due <- arrival{a.At, int32(a.Phase)}:
+		default:
+			w.failed(arrival{a.At, int32(a.Phase)}, Dropped)
+		}
+	}
+}
+
+func (w *workers) failed(a arrival, kind string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	class := w.requests.Next().Class
+	w.rec.Offered(int(a.phase), class)
+	w.rec.Error(int(a.phase), class, kind, time.Since(w.base)-a.due)
+}
+
+func (w *workers) closedLoop(p place) {
+	length := w.plan.length()
+	for w.stop.Err() == nil {
+		now := time.Since(w.base)
+		if now >= length {
+			return
+		}
+		if w.plan.Requests > 0 && w.left.Add(-1) < 0 {
+			return
+		}
+		w.once(p, arrival{now, int32(w.plan.phaseAt(now))})
+	}
+}
+
+// once sends one request and books its answer.
+func (w *workers) once(p place, a arrival) {
+	if w.stop.Err() != nil {
+		return
+	}
+	if time.Since(w.base)-a.due > w.plan.Timeout {
+		w.failed(a, NoConnection)
+		return
+	}
+	w.mu.Lock()
+	r := w.requests.Next()
+	w.rec.Offered(int(a.phase), r.Class)
+	w.mu.Unlock()
+	n := w.number.Add(1)
+	w.inFlight.Add(1)
+	answer, err := p.do(r, n, time.Now().Add(w.plan.Timeout))
+	w.inFlight.Add(-1)
+	took := time.Since(w.base) - a.due
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		if w.stop.Err() != nil {
+			return
+		}
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			w.fatal(err)
+		}
+		w.rec.Error(int(a.phase), r.Class, kindOf(err), took)
+		return
+	}
+	w.last = time.Since(w.base)
+	switch {
+	case !w.plan.expects(answer.Status):
+		w.rec.BadStatus(int(a.phase), r.Class, answer.Status, answer.Source, took)
+	case w.plan.Echo && !isNumber(answer.Echo, n):
+		w.rec.Error(int(a.phase), r.Class, WrongAnswer, took)
+	default:
+		w.rec.Answer(int(a.phase), r.Class, answer.Status, answer.Body, took)
+	}
+}
+
+func (w *workers) tick(stop <-chan struct{}) {
+	t := time.NewTicker(w.plan.Tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+			w.mu.Lock()
+			tick := w.rec.Roll(time.Since(w.base))
+			w.mu.Unlock()
+			w.progress.publish(0, tick, int(w.inFlight.Load())+len(w.due))
+		}
+	}
+}
+
+// kindError is an error whose kind is known.
+type kindError struct {
+	kind string
+	err  error
+}
+
+func (e *kindError) Error() string { return e.kind + ": " + e.err.Error() }
+func (e *kindError) Unwrap() error { return e.err }
+
+func kindOf(err error) string {
+	var known *kindError
+	var timeout net.Error
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return Refused
+	case errors.As(err, &known):
+		return known.kind
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return TimedOut
+	case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return Reset
+	case errors.Is(err, io.EOF):
+		return Closed
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return Cut
+	}
+	return "other"
+}
+
+// dialTLS connects and shakes hands until deadline, and counts both.
+func (w *workers) dialTLS(deadline time.Time) (*tls.Conn, error) {
+	d := net.Dialer{Deadline: deadline}
+	raw, err := d.DialContext(w.stop, "tcp", w.plan.Addr)
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return nil, &RefusedError{Addr: w.plan.Addr, Err: unix.ECONNREFUSED}
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return nil, &kindError{NoPort, err}
+	case err != nil:
+		return nil, &kindError{NoConnect, err}
+	}
+	conn := tls.Client(raw, w.plan.TLS)
+	_ = conn.SetDeadline(deadline)
+	if err := conn.HandshakeContext(w.stop); err != nil {
+		raw.Close()
+		return nil, &kindError{NoConnect, err}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts.TCP++
+	w.counts.TLS++
+	if conn.ConnectionState().DidResume {
+		w.counts.Resumed++
+	}
+	return conn, nil
+}
+
+func (w *workers) count(add func(*Counts)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	add(&w.counts)
+}

@@ -1,0 +1,143 @@
+// Package record keeps what happened to the requests of a load run.
+package record
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// The range of latencies, with three significant digits. What is longer counts
+// as the longest.
+const (
+	shortest = time.Microsecond
+	longest  = 2 * time.Minute
+)
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(int64(shortest), int64(longest), 3)
+}
+
+func recordIn(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(int64(max(0, min(d, longest)))) // in range
+}
+
+// Recorder is one thread's book. Its methods are for that thread.
+type Recorder struct {
+	phases   int
+	classes  int
+	cells    []cell // by phase and class; a cell is made when first used
+	tick     *hdrhistogram.Histogram
+	errors   uint64 // since the last tick
+	Timeline []Tick
+	// Lag is how late the generator itself looked at requests that were due.
+	Lag *hdrhistogram.Histogram
+
+	names map[errorName]string
+}
+
+type cell struct {
+	latency  *hdrhistogram.Histogram // answered, and what ran into the timeout
+	offered  uint64
+	answered uint64 // as expected
+	errors   map[string]uint64
+	statuses [600]uint32
+	bytes    int64 // of bodies
+}
+
+type errorName struct {
+	status int
+	source string
+}
+
+// Tick is one interval of the whole run, warm-up included.
+type Tick struct {
+	Second   float64 `json:"second"` // its end, since the start
+	Answered int64   `json:"answered"`
+	Errors   uint64  `json:"errors"`
+	P50      float64 `json:"p50_ms"`
+	P99      float64 `json:"p99_ms"`
+	Max      float64 `json:"max_ms"`
+}
+
+// New returns a Recorder for so many phases and classes of requests.
+func New(phases, classes int) *Recorder {
+	return &Recorder{phases: phases, classes: classes, cells: make([]cell, phases*classes),
+		tick: newHistogram(), Lag: newHistogram(), names: map[errorName]string{}}
+}
+
+func (r *Recorder) cell(phase, class int) *cell {
+	c := &r.cells[phase*r.classes+class]
+	if c.latency == nil {
+		c.latency, c.errors = newHistogram(), map[string]uint64{}
+	}
+	return c
+}
+
+// Offered counts a request that was due, or that a closed loop sent.
+func (r *Recorder) Offered(phase, class int) { r.cell(phase, class).offered++ }
+
+// Answer counts an answer of the expected kind.
+func (r *Recorder) Answer(phase, class, status int, body int64, latency time.Duration) {
+	c := r.cell(phase, class)
+	c.answered++
+	c.bytes += body
+	if status < len(c.statuses) {
+		c.statuses[status]++
+	}
+	recordIn(c.latency, latency)
+	recordIn(r.tick, latency)
+}
+
+// BadStatus counts an answer with a status that is not expected. source is
+// what X-Adbuffer-Source says, which tells the proxy's errors apart.
+func (r *Recorder) BadStatus(phase, class, status int, source []byte, latency time.Duration) {
+	name, ok := r.names[errorName{status, string(source)}]
+	if !ok {
+		if name = "status " + strconv.Itoa(status); len(source) > 0 {
+			name += " " + string(source)
+		}
+		// The number of names is bounded where the peer sends what it likes.
+		if len(r.names) < 200 {
+			r.names[errorName{status, string(source)}] = name
+		}
+	}
+	c := r.cell(phase, class)
+	if status < len(c.statuses) {
+		c.statuses[status]++
+	}
+	r.Error(phase, class, name, latency)
+}
+
+// Error counts a request that failed. Its time counts among the latencies: to
+// leave out those that took longest would flatter.
+func (r *Recorder) Error(phase, class int, kind string, latency time.Duration) {
+	c := r.cell(phase, class)
+	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {
+		kind = "other"
+	}
+	c.errors[kind]++
+	r.errors++
+	recordIn(c.latency, latency)
+	recordIn(r.tick, latency)
+}
+
+// Roll ends an interval of the timeline at now since the start.
+func (r *Recorder) Roll(now time.Duration) Tick {
+	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors,
+		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Max: ms(r.tick.Max())}
+	t.Answered = r.tick.TotalCount() - int64(r.errors)
+	r.tick.Reset()
+	r.errors = 0
+	r.Timeline = append(r.Timeline, t)
+	return t
+}
+
+func ms(nanoseconds int64) float64 { return round(float64(nanoseconds)/1e6, 4) }
+
+func round(v float64, digits int) float64 {
+	p := math.Pow(10, float64(digits))
+	return math.Round(v*p) / p
+}

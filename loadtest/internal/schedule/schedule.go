@@ -1,0 +1,180 @@
+// Package schedule says when requests are due.
+//
+// An open-loop generator sends when a request is due, not when the last answer
+// came: so do the users of a service. Times are computed before anything is
+// sent, which lets latency be counted from them.
+package schedule
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Phase is a stretch of time with a rate of its own, which goes from From to To
+// in a straight line.
+type Phase struct {
+	Name     string
+	Duration time.Duration
+	From, To float64 // requests a second
+	// BurstEvery and BurstSize add that many requests at once, the first at the
+	// phase's start; 0 adds none.
+	BurstEvery time.Duration
+	BurstSize  int
+	// Unrecorded phases warm up: their answers are in no result.
+	Unrecorded bool
+}
+
+// Requests returns how many requests the phase asks for, bursts included; with
+// random arrivals it is their mean.
+func (p Phase) Requests() float64 {
+	n := (p.From + p.To) / 2 * p.Duration.Seconds()
+	if p.BurstEvery > 0 && p.Duration > 0 {
+		n += float64(p.BurstSize) * math.Ceil(float64(p.Duration)/float64(p.BurstEvery))
+	}
+	return n
+}
+
+// Options shape a Schedule.
+type Options struct {
+	Phases  []Phase
+	Poisson bool // random arrivals; otherwise evenly spaced
+	// Part of Parts: a Schedule is split among threads so that the sum of their
+	// arrivals is the whole. Parts 0 is 1.
+	Part, Parts int
+	Seed        uint64 // of random arrivals
+}
+
+// Arrival is one request that is due.
+type Arrival struct {
+	At    time.Duration // since the start of the first phase
+	Phase int           // index
+}
+
+// Schedule yields arrivals in order of time.
+type Schedule struct {
+	phases []Phase
+	part   float64 // 0 <= part < parts
+	parts  float64
+	random *rand.Rand // nil: evenly spaced
+
+	index    int           // of the phase
+	start    time.Duration // of the phase
+	expected float64       // requests expected since the phase's start, at the next one
+	next     time.Duration // since the phase's start; of the next one that is no burst's
+	burstAt  time.Duration // since the phase's start; of the next burst
+	burst    int           // left of the burst that is due at burstAt
+}
+
+// New returns the schedule of o.
+func New(o Options) *Schedule {
+	s := &Schedule{phases: o.Phases, part: float64(o.Part), parts: float64(max(o.Parts, 1)), index: -1}
+	if o.Poisson {
+		s.random = rand.New(rand.NewPCG(o.Seed, uint64(o.Part)))
+	}
+	s.enter(0)
+	return s
+}
+
+// Length returns how long all phases take.
+func (s *Schedule) Length() time.Duration {
+	var sum time.Duration
+	for _, p := range s.phases {
+		sum += p.Duration
+	}
+	return sum
+}
+
+// Next returns the next arrival; ok is false after the last.
+func (s *Schedule) Next() (a Arrival, ok bool) {
+	for s.index < len(s.phases) {
+		p := &s.phases[s.index]
+		if s.burst > 0 && s.burstAt <= s.next && s.burstAt < p.Duration {
+			a = Arrival{At: s.start + s.burstAt, Phase: s.index}
+			if s.burst--; s.burst == 0 {
+				s.burstAt += p.BurstEvery
+				s.burst = s.share(p.BurstSize)
+			}
+			return a, true
+		}
+		if s.next < p.Duration {
+			a = Arrival{At: s.start + s.next, Phase: s.index}
+			s.step()
+			return a, true
+		}
+		s.enter(s.index + 1)
+	}
+	return Arrival{}, false
+}
+
+func (s *Schedule) enter(index int) {
+	if s.index >= 0 {
+		s.start += s.phases[s.index].Duration
+	}
+	s.index = index
+	if index >= len(s.phases) {
+		return
+	}
+	s.expected, s.burstAt = 0, 0
+	s.burst = s.share(s.phases[index].BurstSize)
+	if s.phases[index].BurstEvery == 0 {
+		s.burst = 0
+	}
+	if s.random != nil {
+		s.step()
+		return
+	}
+	// Evenly spaced: the parts take turns.
+	s.expected = s.part / s.parts
+	s.next = s.phases[index].when(s.expected * s.parts)
+}
+
+// step moves to the next arrival. The time until which n requests are expected
+// is found from n; with n rising by 1 they are evenly spaced along the rate,
+// with n rising by exponential draws they are a Poisson process of that rate.
+func (s *Schedule) step() {
+	gap := 1.0
+	if s.random != nil {
+		gap = s.random.ExpFloat64()
+	}
+	s.expected += gap
+	s.next = s.phases[s.index].when(s.expected * s.parts)
+}
+
+// share is this part of n requests.
+func (s *Schedule) share(n int) int {
+	each, rest := n/int(s.parts), n%int(s.parts)
+	if int(s.part) < rest {
+		each++
+	}
+	return each
+}
+
+// when returns the time since the phase's start at which n requests are
+// expected to have come, and the largest duration if they never do.
+func (p *Phase) when(n float64) time.Duration {
+	const never = time.Duration(math.MaxInt64)
+	// n = From·t + slope·t²/2
+	slope := (p.To - p.From) / p.Duration.Seconds()
+	var t float64
+	switch {
+	case n == 0:
+		return 0
+	case math.Abs(slope) < 1e-9:
+		if p.From <= 0 {
+			return never
+		}
+		t = n / p.From
+	default:
+		d := p.From*p.From + 2*slope*n
+		if d < 0 {
+			return never
+		}
+		// The form that does not cancel where From is much larger than the slope.
+		t = 2 * n / (p.From + math.Sqrt(d))
+	}
+	if t > 1e6 {
+		return never
+	}
+	return time.Duration(t * 1e9)
+}

@@ -1,0 +1,135 @@
+package schedule
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func all(o Options) []Arrival {
+	s := New(o)
+	var out []Arrival
+	for {
+		a, ok := s.Next()
+		if !ok {
+			return out
+		}
+		out = append(out, a)
+	}
+}
+
+func TestConstantRateIsEvenlySpaced(t *testing.T) {
+	got := all(Options{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
+	if len(got) != 100 {
+		t.Fatalf("%d arrivals, want 100", len(got))
+	}
+	for i, a := range got {
+		if want := time.Duration(i) * 10 * time.Millisecond; (a.At - want).Abs() > time.Microsecond {
+			t.Fatalf("arrival %d at %v, want %v", i, a.At, want)
+		}
+	}
+}
+
+func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
+	got := all(Options{Phases: []Phase{{Duration: 2 * time.Second, From: 0, To: 1000}}})
+	if n := len(got); n < 999 || n > 1001 {
+		t.Fatalf("%d arrivals, want 1000", n)
+	}
+	// Half of the area of a ramp from 0 lies behind 1/√2 of its time.
+	middle := got[500].At.Seconds()
+	if want := 2 / math.Sqrt2; math.Abs(middle-want) > 0.01 {
+		t.Errorf("half of the requests at %.3f s, want %.3f", middle, want)
+	}
+	down := all(Options{Phases: []Phase{{Duration: 2 * time.Second, From: 1000, To: 0}}})
+	if n := len(down); n < 999 || n > 1001 {
+		t.Errorf("ramp down: %d arrivals, want 1000", n)
+	}
+}
+
+func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
+	got := all(Options{Phases: []Phase{{Duration: 100 * time.Second, From: 1000, To: 1000}}, Poisson: true, Seed: 7})
+	if n := len(got); math.Abs(float64(n)-1e5) > 1500 { // five standard deviations
+		t.Fatalf("%d arrivals, want about 100000", n)
+	}
+	var sum, squares float64
+	for i := 1; i < len(got); i++ {
+		gap := (got[i].At - got[i-1].At).Seconds()
+		sum += gap
+		squares += gap * gap
+	}
+	n := float64(len(got) - 1)
+	mean := sum / n
+	deviation := math.Sqrt(squares/n - mean*mean)
+	if r := deviation / mean; r < 0.97 || r > 1.03 {
+		t.Errorf("gaps spread by %.3f of their mean, want 1", r)
+	}
+}
+
+func TestPartsAddUpToTheWhole(t *testing.T) {
+	phases := []Phase{{Duration: time.Second, From: 100, To: 300, BurstEvery: 300 * time.Millisecond, BurstSize: 10}, {Duration: time.Second, From: 50, To: 50}}
+	whole := all(Options{Phases: phases})
+	var parts int
+	for i := range 3 {
+		parts += len(all(Options{Phases: phases, Part: i, Parts: 3}))
+	}
+	if d := parts - len(whole); d < -3 || d > 3 {
+		t.Errorf("the parts have %d arrivals, the whole %d", parts, len(whole))
+	}
+}
+
+func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
+	phase := Phase{Duration: time.Second, From: 10, To: 10, BurstEvery: 250 * time.Millisecond, BurstSize: 50}
+	got := all(Options{Phases: []Phase{phase}})
+	if want := int(phase.Requests()); len(got) != want || want != 210 {
+		t.Fatalf("%d arrivals, Requests says %d, want 210", len(got), want)
+	}
+	at := map[time.Duration]int{}
+	for i, a := range got {
+		at[a.At]++
+		if i > 0 && a.At < got[i-1].At {
+			t.Fatalf("arrival %d is before the one ahead of it", i)
+		}
+	}
+	for _, when := range []time.Duration{0, 250, 500, 750} {
+		if n := at[when*time.Millisecond]; n < 50 {
+			t.Errorf("%d at %v ms, want 50", n, int(when))
+		}
+	}
+}
+
+func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
+	got := all(Options{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 2, To: 2}}, Poisson: true})
+	for _, a := range got {
+		if a.Phase != 1 || a.At < time.Second {
+			t.Errorf("arrival %+v in the pause", a)
+		}
+	}
+}
+
+func FuzzArrivalsStayInTheirPhaseAndInOrder(f *testing.F) {
+	f.Add(0.0, 1000.0, int64(1e9), int64(1e8), 5, false)
+	f.Add(1000.0, 0.0, int64(1e9), int64(0), 0, true)
+	f.Add(1e-7, 1e-6, int64(1), int64(1), 1, true)
+	f.Fuzz(func(t *testing.T, from, to float64, duration, every int64, burst int, poisson bool) {
+		sane := func(r float64) bool { return r >= 0 && r <= 1e6 }
+		if !sane(from) || !sane(to) || duration <= 0 || duration > 1e9 || every < 0 || burst < 0 || burst > 100 || (every > 0 && every < 1e6) {
+			return
+		}
+		p := Phase{Duration: time.Duration(duration), From: from, To: to, BurstEvery: time.Duration(every), BurstSize: burst}
+		s := New(Options{Phases: []Phase{p}, Poisson: poisson})
+		last := time.Duration(0)
+		for n := 0; ; n++ {
+			a, ok := s.Next()
+			if !ok {
+				break
+			}
+			if a.At < last || a.At >= p.Duration {
+				t.Fatalf("arrival at %v behind one at %v in a phase of %v", a.At, last, p.Duration)
+			}
+			last = a.At
+			if float64(n) > 2*p.Requests()+100 {
+				t.Fatalf("more than %d arrivals, expected %.0f", n, p.Requests())
+			}
+		}
+	})
+}

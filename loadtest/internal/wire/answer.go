@@ -1,0 +1,273 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// maxHead bounds an answer's head, and each line of a chunked body.
+const maxHead = 64 << 10
+
+// Answer is what is kept of an answer. The texts are valid until the parser
+// starts on the next one.
+type Answer struct {
+	Status int
+	Close  bool   // the peer closes behind it
+	Source []byte // X-Adbuffer-Source
+	Echo   []byte // X-Echo-Cb, as simulated SSPs send it when asked to
+	Body   int64  // bytes, without framing
+}
+
+// Parser reads the answers of one connection, in order. It looks at framing and
+// at a few fields and throws the rest away, so that large bodies cost no memory.
+// The zero value is at the start of an answer.
+type Parser struct {
+	Answer
+	state  parserState
+	left   int64 // bytes of the body, or of the chunk, still to come
+	source [96]byte
+	echo   [64]byte
+}
+
+type parserState uint8
+
+const (
+	inHead parserState = iota
+	inBody
+	inBodyToEOF
+	inChunkSize
+	inChunk
+	inChunkEnd
+	inTrailer
+)
+
+// Started says that a part of an answer has been read.
+func (p *Parser) Started() bool { return p.state != inHead }
+
+// Next consumes as much of b as it can. done says that an answer is complete;
+// what is left of b belongs to the next one. Without done, the caller keeps
+// b[n:] and calls again with more bytes behind it.
+func (p *Parser) Next(b []byte) (n int, done bool, err error) {
+	for {
+		switch p.state {
+		case inHead:
+			used, err := p.head(b[n:])
+			if used == 0 || err != nil {
+				return n, false, err
+			}
+			n += used
+			if p.state == inHead { // an interim answer, or one without a body
+				if p.Status < 200 {
+					continue
+				}
+				return n, true, nil
+			}
+		case inBody, inChunk:
+			take := min(p.left, int64(len(b)-n))
+			p.left -= take
+			p.Body += take
+			n += int(take)
+			if p.left > 0 {
+				return n, false, nil
+			}
+			if p.state == inBody {
+				p.state = inHead
+				return n, true, nil
+			}
+			p.state = inChunkEnd
+		case inBodyToEOF:
+			p.Body += int64(len(b) - n)
+			return len(b), false, nil
+		default:
+			line, ok := cutLine(b[n:])
+			if !ok {
+				if len(b)-n > maxHead {
+					return n, false, errors.New("a line of a chunked body is too long")
+				}
+				return n, false, nil
+			}
+			n += len(line) + 2
+			if done, err = p.chunkLine(line); done || err != nil {
+				return n, done, err
+			}
+		}
+	}
+}
+
+// EndsWithConnection says that the answer being read ends where the connection
+// does.
+func (p *Parser) EndsWithConnection() bool { return p.state == inBodyToEOF }
+
+// Reset prepares for another connection. The last answer stays.
+func (p *Parser) Reset() { p.state = inHead }
+
+// head parses the head at the start of b and returns its length, or 0 if it is
+// not whole yet.
+func (p *Parser) head(b []byte) (int, error) {
+	end := bytes.Index(b, []byte("\r\n\r\n"))
+	if end < 0 {
+		if len(b) > maxHead {
+			return 0, errors.New("the head is too long")
+		}
+		return 0, nil
+	}
+	line, rest := b[:end+2], []byte(nil)
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line, rest = line[:i+1], line[i+1:]
+	}
+	if len(line) < 14 || string(line[:7]) != "HTTP/1." || line[8] != ' ' || !digits(line[9:12]) || line[12] != ' ' && line[12] != '\r' {
+		return 0, fmt.Errorf("not a status line: %.40q", line)
+	}
+	p.Answer = Answer{
+		Status: int(line[9]-'0')*100 + int(line[10]-'0')*10 + int(line[11]-'0'),
+		Close:  line[7] == '0',
+	}
+	length, chunked := int64(-1), false
+	for len(rest) > 0 {
+		i := bytes.IndexByte(rest, '\n')
+		field := rest[:i+1]
+		rest = rest[i+1:]
+		colon := bytes.IndexByte(field, ':')
+		if colon <= 0 {
+			return 0, fmt.Errorf("not a header field: %.40q", field)
+		}
+		value := bytes.TrimSpace(field[colon+1:])
+		switch colon {
+		case len("content-length"):
+			if equalFold(field[:colon], "content-length") {
+				n, ok := parseLength(value)
+				if !ok || length >= 0 && length != n {
+					return 0, fmt.Errorf("content-length %.20q", value)
+				}
+				length = n
+			}
+		case len("transfer-encoding"):
+			if equalFold(field[:colon], "transfer-encoding") {
+				if chunked = equalFold(value, "chunked"); !chunked {
+					return 0, fmt.Errorf("transfer-encoding %.20q", value)
+				}
+			} else if equalFold(field[:colon], "x-adbuffer-source") {
+				p.Source = append(p.source[:0], value[:min(len(value), len(p.source))]...)
+			}
+		case len("connection"):
+			if equalFold(field[:colon], "connection") {
+				switch {
+				case equalFold(value, "close"):
+					p.Close = true
+				case equalFold(value, "keep-alive"):
+					p.Close = false
+				}
+			}
+		case len("x-echo-cb"):
+			if equalFold(field[:colon], "x-echo-cb") {
+				p.Echo = append(p.echo[:0], value[:min(len(value), len(p.echo))]...)
+			}
+		}
+	}
+	switch {
+	case chunked && length >= 0:
+		return 0, errors.New("content-length beside transfer-encoding")
+	case chunked && b[7] == '0':
+		return 0, errors.New("transfer-encoding in HTTP/1.0")
+	case p.Status < 200 || p.Status == 204 || p.Status == 304:
+		p.state = inHead
+	case chunked:
+		p.state = inChunkSize
+	case length >= 0:
+		p.state, p.left = inBody, length
+	default:
+		p.state, p.Close = inBodyToEOF, true
+	}
+	return end + 4, nil
+}
+
+func (p *Parser) chunkLine(line []byte) (done bool, err error) {
+	switch p.state {
+	case inChunkSize:
+		if i := bytes.IndexByte(line, ';'); i >= 0 {
+			line = line[:i]
+		}
+		size, ok := parseHex(line)
+		if !ok {
+			return false, fmt.Errorf("chunk size %.20q", line)
+		}
+		if p.left, p.state = size, inChunk; size == 0 {
+			p.state = inTrailer
+		}
+	case inChunkEnd:
+		if len(line) != 0 {
+			return false, errors.New("a chunk is longer than it says")
+		}
+		p.state = inChunkSize
+	case inTrailer:
+		if len(line) == 0 {
+			p.state = inHead
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// cutLine returns the line at the start of b without its CRLF.
+func cutLine(b []byte) (line []byte, ok bool) {
+	i := bytes.Index(b, []byte("\r\n"))
+	if i < 0 {
+		return nil, false
+	}
+	return b[:i], true
+}
+
+func digits(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+func parseLength(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 15 || !digits(b) {
+		return 0, false
+	}
+	for _, c := range b {
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+func parseHex(b []byte) (n int64, ok bool) {
+	b = bytes.TrimRight(b, " \t")
+	if len(b) == 0 || len(b) > 12 {
+		return 0, false
+	}
+	for _, c := range b {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		n = n<<4 | int64(c)
+	}
+	return n, true
+}
+
+// equalFold says that b is lower in any case; lower is in lower case.
+func equalFold(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
