@@ -3,7 +3,7 @@
 
 GO         ?= go
 GOLANGCI   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
+BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
@@ -21,7 +21,7 @@ demo: ## see it work
 
 test: deps ## everything, with the race detector; then what the race detector would distort
 	$(GO) test -race -shuffle=on -timeout 14m ./...
-	$(GO) test -shuffle=on -timeout 5m -run 'Alloc|Ceiling|Memory' ./...
+	scripts/test-without-race
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
