@@ -90,3 +90,35 @@ func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 		first.place.Return()
 	})
 }
+
+// Each of them needs a connection for itself, and so that many are dialled at
+// once, and no more of them count as waiting for dials.
+func TestRequestsThatMustBeAloneAreDialledForOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipelinedPeer(t)
+		p := start(t, s, func(o *Options) { pipelined(o); o.MaxConns, o.MaxPending = 6, 1 })
+		places, errs := make(chan Place, 8), make(chan error, 8)
+		for range 8 {
+			go func() {
+				place, err := acquireAlone(p, 20*msec)
+				if err != nil {
+					errs <- err
+					return
+				}
+				places <- place
+			}()
+		}
+		synctest.Wait()
+		if n := s.dialCount(); n != 6 {
+			t.Errorf("%d dials for eight requests that must be alone, want max_conns, 6", n)
+		}
+		if err := <-errs; upstream.AsError(err).Outcome != upstream.PendingFull {
+			t.Errorf("the eighth got %v", err)
+		}
+		pass(10 * msec)
+		for range 6 {
+			(<-places).Return()
+		}
+		(<-places).Return()
+	})
+}

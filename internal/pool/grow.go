@@ -34,7 +34,7 @@ func (p *Pool) wantsConnLocked() bool {
 		if p.stayingLocked()+p.dialing >= p.sharedCapLocked() {
 			return false
 		}
-		return tooFew || p.queue.n > p.comingLocked() || p.dialing == 0 && p.wantsSharedLocked()
+		return tooFew || p.queue.n+p.aloneLocked() > p.comingLocked() || p.dialing == 0 && p.wantsSharedLocked()
 	}
 }
 
@@ -57,6 +57,15 @@ func (p *Pool) stayingLocked() int { return len(p.shared) - p.aging }
 // nobody waits for that alone where another address may be dialled.
 func (p *Pool) comingLocked() int { return p.swept + (p.dialing-p.onTrial)*p.perConnLocked() }
 
+// aloneLocked is how many places those who wait need beyond one for each: who
+// must be alone on a pipelined connection needs all that it has.
+func (p *Pool) aloneLocked() int {
+	if p.nextLocked() != upstream.HTTP1Pipelined {
+		return 0
+	}
+	return p.queue.alone * (p.perConnLocked() - 1)
+}
+
 // coverLocked is how many of those who wait are sure to be served, as far as
 // can be known, without that anybody gives a place back: while dials come
 // through, by all the connections that may yet be opened, even where max_dials
@@ -64,8 +73,9 @@ func (p *Pool) comingLocked() int { return p.swept + (p.dialing-p.onTrial)*p.per
 func (p *Pool) coverLocked() int {
 	n := p.swept
 	if p.dialing+p.closing > 0 && !p.heldBack {
-		n += p.roomLocked() * p.perConnLocked()
-		if p.protocol == upstream.Unknown && p.roomLocked() > 0 {
+		room := p.roomLocked()
+		n += max(room, room*p.perConnLocked()-p.aloneLocked())
+		if p.protocol == upstream.Unknown && room > 0 {
 			n = max(n, p.sharedCapLocked()*p.opts.MaxStreams)
 		}
 	}

@@ -15,6 +15,7 @@ type queue struct {
 	firstBeyond *waiter // nil where all are covered
 	n           int
 	beyond      int // of n, those from firstBeyond on
+	alone       int // of n, those that must be alone on a pipelined connection
 }
 
 func (q *queue) pushBack(w *waiter) {
@@ -28,8 +29,8 @@ func (q *queue) pushBack(w *waiter) {
 	if q.firstBeyond == nil {
 		q.firstBeyond = w
 	}
-	q.n++
 	q.beyond++
+	q.count(w, 1)
 }
 
 // pushFront is for a request that had a place already, which turned out stale.
@@ -45,7 +46,7 @@ func (q *queue) pushFront(w *waiter) {
 		q.firstBeyond = w
 		q.beyond++
 	}
-	q.n++
+	q.count(w, 1)
 }
 
 func (q *queue) remove(w *waiter) {
@@ -66,7 +67,14 @@ func (q *queue) remove(w *waiter) {
 		w.next.prev = w.prev
 	}
 	w.prev, w.next, w.queued = nil, nil, false
-	q.n--
+	q.count(w, -1)
+}
+
+func (q *queue) count(w *waiter, n int) {
+	q.n += n
+	if w.alone {
+		q.alone += n
+	}
 }
 
 // cover makes the first n covered, and no others.
