@@ -128,7 +128,7 @@ func TestASteadySSPIsNotLimited(t *testing.T) {
 	m := newModel(8, 0)
 	for _, rate := range []float64{500, 50, 500, 900, 10} {
 		m.rate = rate
-		if m.run(3 * time.Minute); m.shed > 0 {
+		if m.run(90 * time.Second); m.shed > 0 {
 			t.Errorf("%d of %d requests were shed at %v a second, with nothing wrong", m.shed, m.sent+m.shed, rate)
 		}
 	}
@@ -147,7 +147,7 @@ func TestAnOverloadedSSPIsAskedForWhatItCanDo(t *testing.T) {
 		m.run(time.Minute)
 		m.rate = 2 * capacity
 		m.run(20 * time.Second)
-		for minute := range 5 {
+		for minute := range 3 {
 			m.run(time.Minute)
 			goodput := float64(m.answered) / 60
 			switch {
@@ -201,9 +201,9 @@ func TestTheLimitKeepsWithinFloorAndMaxInFlight(t *testing.T) {
 
 func TestALimitThatIsNotUsedDoesNotGrow(t *testing.T) {
 	m := newModel(8, 0)
+	m.rate = 100 // 9 in flight
 	m.run(10 * time.Second)
 	m.f.SetLimit(100) // as if it had been slow
-	m.rate = 100      // 9 in flight
 	m.run(5 * time.Minute)
 	if m.lowest != 100 || m.highest != 100 {
 		t.Errorf("the limit was %d to %d with a tenth of it in use", m.lowest, m.highest)

@@ -25,11 +25,13 @@ const msec = time.Millisecond
 // of the garbage collector empty it, before and after.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	runtime.GC()
-	runtime.GC()
+	empty := func() {
+		runtime.GC()
+		runtime.GC()
+	}
+	empty()
+	defer empty()
 	synctest.Test(t, test)
-	runtime.GC()
-	runtime.GC()
 }
 
 // step is what becomes of one exchange on a place.

@@ -61,6 +61,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why again, after
 		}
 		<-h.done
 		if h.panicked != nil {
+			h.first.Release()
 			panic(h.panicked) // where our caller can recover it
 		}
 	}

@@ -1,0 +1,273 @@
+package ssp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// gunzip uses the standard library, and not what compressed it.
+func gunzip(t *testing.T, s string) string {
+	t.Helper()
+	z, err := gzip.NewReader(strings.NewReader(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// withTmax is a request whose body has the given tmax.
+func (c *client) withTmax(tmax string) *Request {
+	r := c.request(upstream.POST)
+	before, behind := `{"id":"1","imp":[{"tmax":7}],"tmax": `, ` ,"at":1}`
+	r.Body = []byte(before + tmax + behind)
+	r.TmaxStart, r.TmaxEnd = len(before), len(before)+len(tmax)
+	return r
+}
+
+func TestTmaxBecomesTheTimeThatIsLeftAndNoOtherByteChanges(t *testing.T) {
+	for _, c := range []struct {
+		name, tmax, want string
+		deadline, wait   time.Duration
+	}{
+		{"shorter", "300", "285", 295 * msec, 10 * msec},
+		{"with fewer digits", "100000", "95", 95 * msec, 0},
+		{"with more digits", "9", "599990", 599990 * msec, 0},
+		{"at least 1", "300", "1", 10 * msec, 10*msec - 1},
+		{"fractions are cut", "300", "9", 10 * msec, msec / 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
+				cl := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
+				r := cl.withTmax(c.tmax)
+				before := string(r.Body)
+				r.Deadline = r.Received.Add(c.deadline)
+				cl.do(r).want(upstream.Fill)
+				want := before[:r.TmaxStart] + c.want + before[r.TmaxEnd:]
+				if got := p.requests()[0].body; got != want || !json.Valid([]byte(got)) {
+					t.Errorf("sent\n%s\nwant\n%s", got, want)
+				}
+				if string(r.Body) != before {
+					t.Errorf("the client's body, which all legs share, became %s", r.Body)
+				}
+				cl.wantIdle()
+			})
+		})
+	}
+}
+
+func TestABodyIsSentAsItIsWhereNothingIsToBeWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		rewrite bool
+		tmax    bool
+	}{
+		"rewrite_tmax is off": {false, true}, "no tmax": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &fakePool{}
+			cl := newClient(t, p, func(o *Options) { o.RewriteTmax = c.rewrite })
+			r := cl.withTmax("300")
+			if !c.tmax {
+				r.TmaxStart, r.TmaxEnd = 0, 0
+			}
+			p.steps = []step{func(ex *upstream.Exchange) error {
+				if &ex.Request.Body[0] != &r.Body[0] {
+					t.Error("the body was copied")
+				}
+				return fill()(ex)
+			}}
+			cl.do(r).want(upstream.Fill)
+		})
+	}
+}
+
+func TestARetryIsToldOfTheTimeThatIsLeftThen(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			p := &fakePool{steps: []step{after(100*msec, fail(notProcessed)), fill()}}
+			c := newClient(t, p, func(o *Options) { o.RewriteTmax = true; o.Gzip = GzipOptions{Enabled: compress} })
+			r := c.withTmax("300")
+			r.Body = append(r.Body, strings.Repeat(" ", 200)...)
+			c.do(r).want(upstream.Fill)
+			for i, want := range []string{`"tmax": 295 ,`, `"tmax": 195 ,`} {
+				got := p.requests()[i].body
+				if compress {
+					got = gunzip(t, got)
+				}
+				if !strings.Contains(got, want) {
+					t.Errorf("attempt %d sent %s, want %s in it", i, got, want)
+				}
+			}
+			c.wantIdle()
+		})
+	}
+}
+
+func TestWhichBodiesAreCompressed(t *testing.T) {
+	long := strings.Repeat(`{"imp":[{"id":"1"}]}`, 60)
+	noise := make([]byte, 2000)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	const line = "Content-Encoding: gzip\r\n"
+	for _, c := range []struct {
+		name, body, head string
+		o                GzipOptions
+		want             bool
+	}{
+		{"long enough", long[:1024], "", GzipOptions{true, 1024}, true},
+		{"too short", long[:1023], "", GzipOptions{true, 1024}, false},
+		{"not asked for", long, "", GzipOptions{false, 0}, false},
+		{"all, at 0", long[:200], "", GzipOptions{true, 0}, true},
+		{"no body", "", "", GzipOptions{true, 0}, false},
+		{"compressed already", long, "Content-Encoding: br\r\n", GzipOptions{true, 0}, false},
+		{"not shorter", string(noise), "", GzipOptions{true, 0}, false},
+		{"one byte", "x", "", GzipOptions{true, 0}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &fakePool{}
+			cl := newClient(t, p, func(o *Options) { o.Gzip = c.o })
+			cl.head("Host: ads.example\r\nContent-Type: application/json\r\n" + c.head + "\r\n")
+			r := cl.request(upstream.POST)
+			r.Body = []byte(c.body)
+			cl.do(r).want(upstream.Fill)
+			sent := p.requests()[0]
+			if got := strings.HasSuffix(sent.head, line); got != c.want || strings.Count(sent.head, "Content-Encoding") > 1 {
+				t.Fatalf("sent %d of %d bytes with fields\n%s", len(sent.body), len(c.body), sent.head)
+			}
+			if c.want {
+				if len(sent.body) >= len(c.body) {
+					t.Errorf("%d bytes became %d", len(c.body), len(sent.body))
+				}
+				sent.body = gunzip(t, sent.body)
+			}
+			if sent.body != c.body {
+				t.Errorf("sent %q", sent.body)
+			}
+			cl.wantIdle()
+		})
+	}
+}
+
+func TestABodyIsCompressedOnceALeg(t *testing.T) {
+	p := &fakePool{steps: []step{fail(notProcessed), fail(notSent), fill()}}
+	c := newClient(t, p, func(o *Options) { o.Gzip.Enabled = true })
+	r := c.request(upstream.POST)
+	r.Body = bytes.Repeat([]byte("body "), 1000)
+	var first *byte
+	for i := range p.steps {
+		then := p.steps[i]
+		p.steps[i] = func(ex *upstream.Exchange) error {
+			if b := ex.Request.Body; first == nil {
+				first = &b[0]
+				r.Body[0] = 'B' // would show in another copy
+			}
+			return then(ex)
+		}
+	}
+	c.do(r).want(upstream.Fill)
+	sent := p.requests()
+	for i := range sent {
+		if sent[i].body != sent[0].body || sent[i].head != sent[0].head {
+			t.Errorf("attempt %d differs from the first", i)
+		}
+	}
+	if len(sent) != 3 || !strings.HasPrefix(gunzip(t, sent[2].body), "body body") {
+		t.Errorf("%d were sent, the last %q", len(sent), gunzip(t, sent[2].body))
+	}
+}
+
+// A copy of a body is memory like any other.
+func TestACopyThatDoesNotFitIntoTheBudgetIsRefused(t *testing.T) {
+	p := &fakePool{}
+	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
+	c.budget = upstream.NewBudget(50)
+	r := c.withTmax("300")
+	c.do(r).want(upstream.Overloaded).wantDetail("50", "server.max_buffered_bytes")
+	if p.returned != 1 || len(p.requests()) != 0 {
+		t.Errorf("%d sent, %d places given back", len(p.requests()), p.returned)
+	}
+	c.wantIdle()
+}
+
+func TestTheCopyIsHeldAsLongAsTheLeg(t *testing.T) {
+	p := &fakePool{}
+	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
+	r := c.withTmax("300")
+	p.steps = []step{func(ex *upstream.Exchange) error {
+		if got, want := c.budget.Used(), int64(len(r.Body)); got < want || got > want+10 {
+			t.Errorf("%d bytes are held for a copy of %d", got, want)
+		}
+		return fail(notProcessed)(ex)
+	}, fill()}
+	c.do(r).want(upstream.Fill)
+	c.wantIdle()
+}
+
+func TestLegsOfOneRequestDoNotShareACopy(t *testing.T) {
+	p := &fakePool{}
+	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true; o.Gzip = GzipOptions{Enabled: true}; o.Breaker.Enabled = false })
+	r := c.withTmax("300")
+	r.Body = append(r.Body, strings.Repeat(" ", 500)...)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				ex := upstream.AcquireExchange()
+				if o, err := c.ssp.Do(r, ex, 0); o == upstream.Internal {
+					t.Error(err)
+				}
+				ex.Release()
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range p.requests() {
+		if !json.Valid([]byte(gunzip(t, s.body))) {
+			t.Fatalf("sent %q", s.body)
+		}
+	}
+	c.wantIdle()
+}
+
+// FuzzGzip: whatever the bytes, and however they are cut, they come out again,
+// behind what stood there, or nothing is added.
+func FuzzGzip(f *testing.F) {
+	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), uint16(9))
+	f.Add([]byte{}, uint16(0), uint16(0))
+	f.Fuzz(func(t *testing.T, body []byte, i, j uint16) {
+		a := min(int(i), len(body))
+		b := min(a+int(j), len(body))
+		dst := []byte("head")
+		out, ok := appendGzip(dst, len(body), &[3][]byte{body[:a], body[a:b], body[b:]})
+		if !bytes.HasPrefix(out, dst) {
+			t.Fatalf("%q is gone", dst)
+		}
+		packed := out[len(dst):]
+		if !ok {
+			if len(packed) > 0 {
+				t.Fatalf("%d bytes were left behind", len(packed))
+			}
+			return
+		}
+		if len(packed) >= len(body) {
+			t.Fatalf("%d bytes became %d", len(body), len(packed))
+		}
+		if got := gunzip(t, string(packed)); got != string(body) {
+			t.Fatalf("%q came out as %q", body, got)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package ssp
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Against plain arithmetic: a fifth a request, one a retry, ten at most, full at
+// start.
+func TestTheBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		var b retryBudget
+		b.init()
+		fifths := 50
+		retries, requests := 0, 0
+		for range 2000 {
+			switch n := rnd.IntN(10); {
+			case n < 7:
+				b.earn()
+				requests++
+				fifths = min(fifths+1, 50)
+			case n < 9:
+				want := fifths >= 5
+				if got := b.spend(); got != want {
+					t.Fatalf("seed %d: spend is %v with %d fifths", seed, got, fifths)
+				}
+				if want {
+					fifths -= 5
+					retries++
+				}
+			default:
+				b.refund()
+				fifths = min(fifths+5, 50)
+				retries-- // at most: it was not sent
+			}
+			if retries > requests/5+10 {
+				t.Fatalf("seed %d: %d retries for %d requests", seed, retries, requests)
+			}
+		}
+	}
+}
+
+func TestTheBudgetHoldsForManyAtOnce(t *testing.T) {
+	var b retryBudget
+	b.init()
+	var spent atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5000 {
+				b.earn()
+				if b.spend() {
+					spent.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := spent.Load(); n > 20000/5+10 || n < 20000/5 {
+		t.Errorf("%d retries for 20000 requests, want a fifth, and ten", n)
+	}
+}

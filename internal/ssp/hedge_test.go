@@ -1,0 +1,327 @@
+package ssp
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// learnt is a client of an SSP that answers within 10 ms and has been asked
+// often enough to know. What is scripted begins after that.
+func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
+	t.Helper()
+	steps := p.steps
+	p.steps = []step{after(10*msec, fill())}
+	c := newClient(t, p, func(o *Options) {
+		o.Hedge.Enabled = true
+		if with != nil {
+			with(o)
+		}
+	})
+	for range 250 {
+		c.get().want(upstream.Fill)
+	}
+	late := c.ssp.late.get()
+	if late < 10*msec || late > 11*msec {
+		t.Fatalf("late is %v, want 10ms and a little", late)
+	}
+	p.steps, p.lent, p.sent = steps, 0, nil
+	c.ssp.stats.sent.Store(0)
+	c.ssp.budget.init()
+	return c
+}
+
+func TestALateRequestIsHedgedAndTheFirstAnswerWins(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{never(), after(5*msec, answer(200, "of the second", "X-Second: 1"))}}
+		c := learnt(t, p, nil)
+		late := c.ssp.late.get()
+		ex := upstream.AcquireExchange()
+		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
+		if res.body != "of the second" || string(ex.Answer.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
+			t.Errorf("%q with fields %q after %v", res.body, ex.Answer.Fields, res.took)
+		}
+		if got := ex.Times.FirstByte.Sub(ex.Times.Queued); got != res.took {
+			t.Errorf("the first byte is said to have come after %v", got)
+		}
+		if c.budget.Used() != int64(len(res.body)) {
+			t.Errorf("%d bytes of the budget are held", c.budget.Used())
+		}
+		ex.Release()
+		c.wantSent(p, 2)
+		c.wantRetries(map[again]uint64{againHedge: 1})
+		c.wantIdle()
+		sent := p.requests()
+		if sent[0].target != sent[1].target || sent[0].head != sent[1].head {
+			t.Errorf("%+v was sent as %+v too", sent[0], sent[1])
+		}
+		if n := p.busy.Load(); n != 0 {
+			t.Errorf("%d exchanges are still under way: the first was not cancelled", n)
+		}
+	})
+}
+
+func TestTheFirstStillWinsIfItIsFaster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(20*msec, answer(200, "of the first")), never()}}
+		c := learnt(t, p, nil)
+		if res := c.get().want(upstream.Fill); res.body != "of the first" || res.took != 20*msec {
+			t.Errorf("%q after %v", res.body, res.took)
+		}
+		c.wantSent(p, 2)
+		c.wantRetries(map[again]uint64{againHedge: 1})
+		if n := p.busy.Load(); n != 0 {
+			t.Errorf("%d exchanges are still under way: the second was not cancelled", n)
+		}
+		c.wantIdle()
+	})
+}
+
+func TestARequestInTimeIsNotHedged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(10*msec, fill())}}
+		c := learnt(t, p, nil)
+		for range 50 {
+			c.get().want(upstream.Fill)
+		}
+		c.wantSent(p, 50)
+		c.wantRetries(nil)
+	})
+}
+
+func TestThereIsExactlyOneHedge(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{never()}}
+		c := learnt(t, p, nil)
+		res := c.get().want(upstream.Deadline)
+		if res.took != 295*msec {
+			t.Errorf("took %v, want 295ms", res.took)
+		}
+		c.wantSent(p, 2)
+		c.wantRetries(map[again]uint64{againHedge: 1})
+		c.wantIdle()
+	})
+}
+
+func TestWhatIsNeverHedged(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		method  upstream.Method
+		with    func(o *Options)
+		prepare func(c *client)
+	}{
+		{"POST", upstream.POST, nil, nil},
+		{"hedging is off", upstream.GET, nil, func(c *client) { c.ssp.opts.Hedge.Enabled = false }},
+		{"no budget", upstream.GET, nil, func(c *client) {
+			for c.ssp.budget.spend() {
+			}
+		}},
+		{"over max_in_flight", upstream.GET, func(o *Options) { o.MaxInFlight = 1 }, nil},
+		{"too little is known", upstream.GET, nil, func(c *client) { c.ssp.late.value.Store(0) }},
+		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.late.value.Store(int64(295 * msec)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &fakePool{steps: []step{after(100*msec, fill())}}
+				cl := learnt(t, p, c.with)
+				if c.prepare != nil {
+					c.prepare(cl)
+				}
+				cl.do(cl.request(c.method)).want(upstream.Fill)
+				cl.wantSent(p, 1)
+				cl.wantRetries(nil)
+				cl.wantIdle()
+			})
+		})
+	}
+}
+
+// A hedge is sent within the limit on queries, and what it does not use it
+// gives back.
+func TestAHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
+	for name, kept := range map[string]func(p *fakePool, c *client){
+		"place": func(p *fakePool, c *client) {
+			p.acquire = func(n int, _ *upstream.Exchange) error {
+				if n == 1 {
+					return &upstream.Error{Outcome: upstream.PendingFull}
+				}
+				return nil
+			}
+		},
+		"token": func(p *fakePool, c *client) { c.ssp.qps.init(QPSOptions{Limit: 0.001, Burst: 1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &fakePool{steps: []step{after(100*msec, fill())}}
+				c := learnt(t, p, nil)
+				kept(p, c)
+				c.get().want(upstream.Fill)
+				c.wantSent(p, 1)
+				c.wantRetries(nil)
+				if got := c.ssp.budget.fifths.Load(); got != maxFifths {
+					t.Errorf("the budget is %d fifths, want it full", got)
+				}
+				if limited := c.ssp.qps.limited.Load(); (limited == 1) != (name == "token") {
+					t.Errorf("%d were counted as over the limit", limited)
+				}
+				c.wantIdle()
+			})
+		})
+	}
+}
+
+// A hedge must not make an answer worse.
+func TestABadAnswerToTheSecondDoesNotBeatTheFirst(t *testing.T) {
+	for _, status := range []int{400, 429, 503} {
+		bubble(t, func(t *testing.T) {
+			p := &fakePool{steps: []step{after(50*msec, answer(200, "of the first")), answer(status, "of the second")}}
+			c := learnt(t, p, nil)
+			if res := c.get().want(upstream.Fill); res.body != "of the first" {
+				t.Errorf("answered with %q", res.body)
+			}
+			c.wantIdle()
+		})
+	}
+}
+
+func TestTheSecondAnswersWhereTheFirstFails(t *testing.T) {
+	for _, status := range []int{200, 404} {
+		bubble(t, func(t *testing.T) {
+			p := &fakePool{steps: []step{after(20*msec, fail(cutMidAnswer)), after(50*msec, answer(status, "of the second"))}}
+			c := learnt(t, p, nil)
+			if res := c.get(); res.err != nil || res.status != status || res.body != "of the second" {
+				t.Errorf("%v %d %q", res.err, res.status, res.body)
+			}
+			c.wantSent(p, 2)
+			c.wantIdle()
+		})
+	}
+}
+
+func TestWhereBothFailTheFirstIsHowItEndedAndRetriedByItsOwnRight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(20*msec, fail(cutMidAnswer)), fail(notSent)}}
+		c := learnt(t, p, nil)
+		c.get().want(upstream.ConnLost)
+		c.wantSent(p, 2)
+		c.wantIdle()
+
+		p.steps, p.lent, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidAnswer), after(100*msec, fill())}, 0, nil
+		c.ssp.stats.sent.Store(0)
+		c.get().want(upstream.Fill)
+		c.wantSent(p, 3) // the retry is late, too, and is not hedged again
+		c.wantRetries(map[again]uint64{againHedge: 2, againStale: 1})
+		c.wantIdle()
+	})
+}
+
+// Before it is late, a failure is retried as without hedging; the retry may be
+// hedged then.
+func TestARetryMayBeHedged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
+		c := learnt(t, p, nil)
+		c.get().want(upstream.Fill)
+		c.wantSent(p, 3)
+		c.wantRetries(map[again]uint64{againHedge: 1, againStale: 1})
+		c.wantIdle()
+	})
+}
+
+func TestAHedgedLegThatIsCancelledEndsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{never()}}
+		c := learnt(t, p, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(30*msec, cancel)
+		ex := upstream.AcquireExchange()
+		defer ex.Release()
+		ex.Context = ctx
+		if res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled); res.took != 30*msec {
+			t.Errorf("took %v, want 30ms", res.took)
+		}
+		c.wantSent(p, 2)
+		c.wantIdle()
+	})
+}
+
+// What panics in the second's goroutine must not end the process.
+func TestAPanicOfTheSecondReachesTheCaller(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(50*msec, fill()), func(*upstream.Exchange) error { panic("BUG: scripted") }}}
+		c := learnt(t, p, nil)
+		defer func() {
+			if v := recover(); v != "BUG: scripted" {
+				t.Errorf("recovered %v", v)
+			}
+			c.wantIdle()
+		}()
+		c.get()
+	})
+}
+
+// Nothing reads the request once Do has returned, even by a panic.
+func TestAPanicOfTheFirstWaitsForTheSecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(50*msec, func(*upstream.Exchange) error { panic("BUG: scripted") }), never()}}
+		c := learnt(t, p, nil)
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+			if n := p.busy.Load(); n != 0 {
+				t.Errorf("%d exchanges are still under way", n)
+			}
+			c.wantIdle()
+		}()
+		c.get()
+	})
+}
+
+// Only whole latencies would make the slow ones, which hedges cut short, look
+// rare, and late come ever earlier.
+func TestWhatIsLateDoesNotCreepDownByHedging(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{}
+		c := learnt(t, p, nil)
+		var n atomic.Int64
+		p.steps = []step{func(ex *upstream.Exchange) error {
+			if n.Add(1)%20 == 0 {
+				return never()(ex)
+			}
+			return after(10*msec, fill())(ex)
+		}}
+		// One in 20 is slow, which is as many as the quantile says; the seconds
+		// among them are fast.
+		for range 4000 {
+			c.get()
+			if late := c.ssp.late.get(); late < 10*msec {
+				t.Fatalf("late came down to %v", late)
+			}
+		}
+		if hedges := c.ssp.stats.retries[againHedge].Load(); hedges == 0 || hedges > 4000/5+10 {
+			t.Errorf("%d hedges for 4000 requests", hedges)
+		}
+	})
+}
+
+func TestABodyOfAHedgedGETIsSentWholeBothTimes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
+		c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
+		r := c.request(upstream.GET)
+		r.Body = []byte(strings.Repeat(`{"imp":1}`, 100))
+		c.do(r).want(upstream.Fill)
+		for i, s := range p.requests() {
+			if got := gunzip(t, s.body); got != string(r.Body) {
+				t.Errorf("attempt %d sent %q", i, got)
+			}
+		}
+		c.wantSent(p, 3)
+		c.wantIdle()
+	})
+}
