@@ -65,12 +65,13 @@ func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error)
 }
 
 func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
-	addr, err := resolve(plan.Addr)
-	if err != nil {
-		return nil, err
-	}
 	var loops []*loop
 	for part := range plan.Threads {
+		// Each its own: connecting writes to it.
+		addr, err := resolve(plan.Addr)
+		if err != nil {
+			return nil, err
+		}
 		l, err := newLoop(plan, part, addr, p)
 		if err != nil {
 			return nil, err

@@ -158,6 +158,8 @@ func (p *Phase) when(n float64) time.Duration {
 	slope := (p.To - p.From) / p.Duration.Seconds()
 	var t float64
 	switch {
+	case p.From <= 0 && p.To <= 0:
+		return never
 	case n == 0:
 		return 0
 	case math.Abs(slope) < 1e-9:

@@ -98,10 +98,15 @@ func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 }
 
 func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
-	got := all(Options{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 2, To: 2}}, Poisson: true})
-	for _, a := range got {
-		if a.Phase != 1 || a.At < time.Second {
-			t.Errorf("arrival %+v in the pause", a)
+	for _, poisson := range []bool{false, true} {
+		got := all(Options{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}}, Poisson: poisson})
+		if len(got) == 0 {
+			t.Error("no arrivals behind the pause")
+		}
+		for _, a := range got {
+			if a.Phase != 1 || a.At < time.Second {
+				t.Errorf("arrival %+v in the pause", a)
+			}
 		}
 	}
 }
