@@ -209,6 +209,32 @@ func TestPipelinedConnectionProvesItselfWithOneRequest(t *testing.T) {
 	}
 }
 
+// Others may have appended their requests before the first is taken.
+func TestFirstWriteTakesOneRequestAlone(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	first, second := get(t, "first"), get(t, "second")
+	if got, err := conn.enter(first); got != toWrite || err != nil {
+		t.Fatalf("turn %d, %v; want %d", got, err, toWrite)
+	}
+	if got, err := conn.enter(second); got != toWait || err != nil {
+		t.Fatalf("turn %d, %v; want %d", got, err, toWait)
+	}
+	conn.flush(first.Deadline)
+	conn.mu.Lock()
+	taken, length, left, writing := conn.taken.Load(), conn.first, conn.out != nil, conn.writing
+	conn.mu.Unlock()
+	if taken != int64(length) || !left || writing {
+		t.Fatalf("%d bytes were taken, want the first request's %d", taken, length)
+	}
+	p.wantRequests("first")
+	p.send(answer("first"))
+	wantAnswer(t, <-first.Done(), first, 200, "first")
+	p.wantRequests("second")
+	p.send(answer("second"))
+	wantAnswer(t, <-second.Done(), second, 200, "second")
+	owner.awaitFreed(t, 2)
+}
+
 // awaitOutstanding waits until n requests are in the pipeline: they have been
 // encoded then, whether or not they were sent.
 func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
 
@@ -268,7 +269,7 @@ func TestLookBeforeALoneRequestFindsWhatTheReaderHasNotReadYet(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.send(p) // the reader cannot read it
-			for conn.sock.PeekSocket() == 0 {
+			for conn.sock.PeekSocket() == socket.Quiet {
 			}
 			next := start(conn, get(t, "next"))
 			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
@@ -278,6 +279,32 @@ func TestLookBeforeALoneRequestFindsWhatTheReaderHasNotReadYet(t *testing.T) {
 			wantReason(t, conn, c.reason)
 		})
 	}
+}
+
+// What is in the socket while another request is outstanding is its answer.
+func TestNoLookBeforeARequestThatGoesBehindOthers(t *testing.T) {
+	var held *heldReads
+	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
+		held = &heldReads{Conn: c, release: make(chan struct{})}
+		held.held.Store(true)
+		return held
+	})
+	first := start(conn, get(t, "first"))
+	p.wantRequests("first")
+	p.send(answer("first"))
+	held.release <- struct{}{}
+	if err := wait(t, first); err != nil {
+		t.Fatal(err)
+	}
+	b := send(t, conn, p, "b")
+	p.send(answer("B")) // the reader cannot read it
+	c := send(t, conn, p, "c")
+	p.send(answer("C"))
+	close(held.release)
+	b.wantAnswer(0, "B")
+	c.wantAnswer(0, "C")
+	owner.awaitFreed(t, 3)
+	wantReason(t, conn, upstream.NotClosed)
 }
 
 // failingWrites fails each write after a number of bytes.

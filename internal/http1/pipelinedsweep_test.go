@@ -1,0 +1,243 @@
+package http1
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// inPipeline runs test in a bubble, on a pipelined connection that has proved
+// itself.
+func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := pipe(t)
+		owner := newRecorder()
+		conn := NewPipelined(s, s, owner, opts)
+		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		prove(t, conn, p, owner)
+		test(t, conn, p, owner)
+	})
+}
+
+// A write so large that it may block is nobody's who waits: the caller is freed
+// in time, and while others wait, the peer may take its time.
+func TestLargeRequestThatCannotBeWrittenHoldsUpNoCaller(t *testing.T) {
+	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		large := newExchange(t)
+		large.Request.Method, large.Request.Body = upstream.POST, make([]byte, maxDirect+1)
+		large.Deadline = begin.Add(shortBudget)
+		largeDone := start(conn, large)
+		synctest.Wait()
+		patient := start(conn, get(t, "patient"))
+		if err := wait(t, largeDone); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		if took := time.Since(begin); took != shortBudget {
+			t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
+		}
+		if got := p.request(); !strings.HasPrefix(got, "POST ") {
+			t.Fatalf("request %.100q", got)
+		}
+		p.wantRequests("patient")
+		p.send(answer("to nobody") + answer("patient"))
+		if err := wait(t, patient); err != nil {
+			t.Fatal(err)
+		}
+		owner.awaitFreed(t, 3)
+		wantReason(t, conn, upstream.NotClosed)
+	})
+}
+
+func TestPipelineThatIsNotReadIsClosedWhenNobodyWaitsAnyMore(t *testing.T) {
+	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		large := newExchange(t)
+		large.Request.Method, large.Request.Body = upstream.POST, make([]byte, maxDirect+1)
+		large.Deadline = begin.Add(shortBudget)
+		done := start(conn, large)
+		if err := wait(t, done); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		owner.awaitFreed(t, 2)
+		if took := time.Since(begin); took != shortBudget+shortLinger {
+			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
+		}
+		wantReason(t, conn, upstream.ClosedTimeout)
+	})
+}
+
+// What waits to be written on one connection is bounded.
+func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
+	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		post := func() *upstream.Exchange {
+			ex := newExchange(t)
+			ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, maxUnwritten-1000)
+			return ex
+		}
+		written := start(conn, post()) // is being written
+		synctest.Wait()
+		waiting := start(conn, post())
+		synctest.Wait()
+		wantError(t, conn.Do(post()), upstream.Overloaded, upstream.NotSent, false)
+		for _, done := range []<-chan error{written, waiting} {
+			p.request()
+			p.send(answer(""))
+			if err := wait(t, done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		owner.awaitFreed(t, 4)
+	})
+}
+
+// Each caller is freed at its own deadline, in whatever order they come.
+func TestEachPipelinedCallerIsFreedAtItsOwnDeadline(t *testing.T) {
+	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		budgets := []time.Duration{400, 100, 300, 200, 500}
+		var done [5]<-chan error
+		for i := range budgets {
+			budgets[i] *= time.Millisecond
+			ex := get(t, "x")
+			ex.Deadline = begin.Add(budgets[i])
+			done[i] = start(conn, ex)
+			p.request()
+		}
+		for _, i := range []int{1, 3, 2, 0} {
+			if err := wait(t, done[i]); err != upstream.ErrDeadline {
+				t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+			}
+			if took := time.Since(begin); took != budgets[i] {
+				t.Fatalf("a caller was freed after %v, want %v", took, budgets[i])
+			}
+		}
+		p.send(answer("0") + answer("1") + answer("2") + answer("3"))
+		owner.awaitFreed(t, 5)
+		p.send(answer("4"))
+		if err := wait(t, done[4]); err != nil {
+			t.Fatal(err)
+		}
+		owner.awaitFreed(t, 6)
+		wantReason(t, conn, upstream.NotClosed)
+	})
+}
+
+// An answer that holds up the others for too long costs the connection its
+// places, but not the others their answers.
+func TestOverdueAnswerRetiresThePipeline(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+			begin := time.Now()
+			slow := get(t, "slow")
+			slow.Deadline = begin.Add(shortBudget)
+			slowDone := start(conn, slow)
+			p.request()
+			others := send(t, conn, p, "a", "b")
+			if err := wait(t, slowDone); err != upstream.ErrDeadline {
+				t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+			}
+			wantReason(t, conn, upstream.NotClosed)
+			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+			if took := time.Since(begin); took != shortBudget+shortLinger {
+				t.Fatalf("the connection was retired after %v, want %v", took, shortBudget+shortLinger)
+			}
+			wantReason(t, conn, upstream.ClosedTimeout)
+			wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
+			if answered {
+				p.send(answer("slow") + answer("A") + answer("B"))
+				others.wantAnswer(0, "A")
+				others.wantAnswer(1, "B")
+				p.wantClosed()
+				if took := time.Since(begin); took != shortBudget+shortLinger {
+					t.Fatalf("with nobody waiting the connection was open until %v", took)
+				}
+			} else {
+				for _, done := range others.done {
+					if err := <-done; err != upstream.ErrDeadline {
+						t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+					}
+				}
+				if took := time.Since(begin); took != patience {
+					t.Fatalf("the others were freed after %v, want %v", took, patience)
+				}
+			}
+			p.wantClosed()
+			owner.awaitFreed(t, 5)
+		})
+	}
+}
+
+// hooked is a context that calls hook when it is asked whether it has ended.
+type hooked struct {
+	context.Context
+	hook func()
+}
+
+func (h *hooked) Err() error {
+	h.hook()
+	return nil
+}
+
+// A request that arrives while the reader looks around is not forgotten.
+func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
+	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		var late <-chan error
+		first := get(t, "first")
+		first.Deadline = begin.Add(shortBudget)
+		first.Context = &hooked{Context: context.Background(), hook: func() {
+			if late == nil {
+				ex := get(t, "late")
+				ex.Deadline = begin.Add(2 * shortBudget)
+				late = start(conn, ex)
+				for conn.outstanding.Load() < 2 {
+					runtime.Gosched()
+				}
+			}
+		}}
+		done := start(conn, first)
+		p.wantRequests("first")
+		if err := wait(t, done); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		p.wantRequests("late")
+		if err := wait(t, late); err != upstream.ErrDeadline || time.Since(begin) != 2*shortBudget {
+			t.Fatalf("error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, 2*shortBudget)
+		}
+	})
+}
+
+// The reader's deadline is left where it was when answers come; it must not do
+// harm when it fires, nor be missing for those that come later.
+func TestPipelineOutlivesDeadlinesOfAnsweredRequests(t *testing.T) {
+	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		for range 5 {
+			ex := get(t, "x")
+			ex.Deadline = time.Now().Add(shortBudget)
+			done := start(conn, ex)
+			p.request()
+			p.send(answer("X"))
+			wantAnswer(t, wait(t, done), ex, 200, "X")
+			time.Sleep(time.Hour)
+			wantReason(t, conn, upstream.NotClosed)
+
+			ex = get(t, "late")
+			begin := time.Now()
+			ex.Deadline = begin.Add(shortBudget)
+			done = start(conn, ex)
+			p.request()
+			if err := wait(t, done); err != upstream.ErrDeadline || time.Since(begin) != shortBudget {
+				t.Fatalf("error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, shortBudget)
+			}
+			p.send(answer("late"))
+			time.Sleep(time.Second)
+			wantReason(t, conn, upstream.NotClosed)
+		}
+	})
+}
