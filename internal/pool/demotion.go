@@ -53,24 +53,33 @@ func (d *demotion) begin(now time.Time) {
 func (p *Pool) breached(m *member, e *upstream.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	if p.dead || p.opts.Protocol != upstream.Unknown || p.demotion.on(now) {
+	if !p.demotableLocked() {
 		return
 	}
+	now := time.Now()
 	if !e.RefusesHTTP2 {
 		if m.broken {
 			return
 		}
 		m.broken = m.conn.CloseReason() != upstream.NotClosed
-		if !p.demotion.fault(now) {
-			return
-		}
 	}
+	if e.RefusesHTTP2 || p.demotion.fault(now) {
+		p.demoteLocked(now)
+		p.growLocked(now)
+	}
+}
+
+// demotableLocked reports whether the pool could turn to HTTP/1, and has not.
+func (p *Pool) demotableLocked() bool {
+	return !p.dead && p.opts.Protocol == upstream.Unknown && !p.demotion.on(time.Now())
+}
+
+// demoteLocked turns the pool to HTTP/1 for a while.
+func (p *Pool) demoteLocked(now time.Time) {
 	p.demotion.begin(now)
 	p.stats.demotions.Add(1)
 	p.protocol, p.seenPlaces = upstream.HTTP1, 0
 	for len(p.shared) > 0 {
 		p.retireLocked(p.shared[0], upstream.ClosedError)
 	}
-	p.growLocked(now)
 }

@@ -59,6 +59,10 @@ func (p *Pool) dial(offerHTTP2 bool) {
 		p.fileLocked(m, took, now)
 	case p.dead || err == errNotNow:
 		p.governor.calledOff(addr)
+	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked():
+		p.governor.calledOff(addr) // the address is well, if it is spoken to in HTTP/1
+		p.noteFailureLocked(err)
+		p.demoteLocked(now)
 	default:
 		p.governor.ended(addr, now, false)
 		p.noteFailureLocked(err)
@@ -138,8 +142,8 @@ func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
 		p.retireLocked(m, upstream.ClosedDrain)
 		return
 	case m.conn.CloseReason() != upstream.NotClosed:
-		p.noteFailureLocked(shutAtOnce(m.addr))
 		p.retireLocked(m, m.conn.CloseReason())
+		p.shutAtOnceLocked(m, now)
 		return
 	case m.protocol == upstream.HTTP2 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
 		p.retireLocked(m, upstream.ClosedError) // dialled before the peer was demoted
@@ -175,12 +179,6 @@ func (p *Pool) retireAt(opened time.Time) time.Time {
 	return opened.Add(jitter(p.opts.MaxAge, 0.1))
 }
 
-// dialFailedLocked is told of an address whose connections are of no use.
-func (p *Pool) dialFailedLocked(addr Address, err error, now time.Time) {
-	p.governor.failed(addr, now)
-	p.noteFailureLocked(err)
-}
-
 func (p *Pool) noteFailureLocked(err error) {
 	p.stats.dialFailed(err)
 	p.lastDial = upstream.AsError(err)
@@ -190,8 +188,22 @@ func (p *Pool) noteFailureLocked(err error) {
 	}
 }
 
-func shutAtOnce(a Address) error {
-	return &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: a.String() + ": the peer closed the new connection at once"}
+// shutAtOnceLocked is told of a connection that the peer closed before it was of
+// any use: as good as a dial that failed. If it had become HTTP/2, that may be
+// what the peer dislikes.
+func (p *Pool) shutAtOnceLocked(m *member, now time.Time) {
+	p.noteFailureLocked(&upstream.Error{
+		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: m.addr.String() + ": the peer closed the new connection at once",
+	})
+	if m.protocol == upstream.HTTP2 && p.demotableLocked() && p.demotion.fault(now) {
+		p.demoteLocked(now)
+	}
+}
+
+// refusesHTTP2 reports whether a dial failed since HTTP/2 was offered.
+func refusesHTTP2(err error) bool {
+	e, ok := err.(*upstream.Error)
+	return ok && (e.RefusesHTTP2 || e.Demote)
 }
 
 var (

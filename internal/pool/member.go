@@ -157,12 +157,12 @@ func (p *Pool) recountLocked(m *member) {
 
 // endedLocked gives m up, whose connection takes no more requests.
 func (p *Pool) endedLocked(m *member, now time.Time) {
-	if m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin {
-		// Closed by the peer right away, before it was of any use: as good as a
-		// dial that failed. Else the next one would follow at once, for ever.
-		p.dialFailedLocked(m.addr, shutAtOnce(m.addr), now)
-	}
+	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin
 	p.retireLocked(m, m.conn.CloseReason())
+	if atOnce { // else the next one would follow at once, for ever
+		p.governor.failed(m.addr, now)
+		p.shutAtOnceLocked(m, now)
+	}
 }
 
 // retireLocked makes m lend no more, and removes it once nothing is outstanding

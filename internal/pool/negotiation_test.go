@@ -308,6 +308,63 @@ func TestConnectionThatBreaksDownWithAllItsExchangesIsOneFault(t *testing.T) {
 	})
 }
 
+func TestDialThatFailsForHTTP2IsRepeatedWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(c dialCall) reply {
+			if c.offer {
+				return reply{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true}}
+			}
+			return reply{after: 10 * msec}
+		})
+		p := start(t, s, auto)
+		r := ask(t, p, sec)
+		pass(sec)
+		r.wantConn(0, 20*msec)
+		r.do()
+		if snap := p.Snapshot(); snap.Demotions != 1 || p.stats.failed[dialTLS].Load() != 1 {
+			t.Errorf("%d demotions and %d failed dials, want 1 and 1", snap.Demotions, p.stats.failed[dialTLS].Load())
+		}
+	})
+}
+
+// The peer agrees to HTTP/2 and says goodbye before it is asked anything.
+func TestPeerThatShutsHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
+	for name, beforeDialReturns := range map[string]bool{"before it is lent": true, "while it is idle": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				s.set(func(c dialCall) reply {
+					switch {
+					case !c.offer:
+						return reply{after: 10 * msec}
+					case beforeDialReturns:
+						return reply{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
+					default:
+						return reply{after: 10 * msec, protocol: upstream.HTTP2}
+					}
+				})
+				p := start(t, s, func(o *Options) { auto(o); o.MinIdle = 1 })
+				for range 1000 {
+					s.mu.Lock()
+					conns := s.conns
+					s.mu.Unlock()
+					for _, c := range conns {
+						if c.protocol == upstream.HTTP2 && c.CloseReason() == upstream.NotClosed {
+							c.leave(upstream.ClosedGoaway)
+						}
+					}
+					pass(10 * msec)
+				}
+				if snap := p.Snapshot(); snap.Demotions != 1 || snap.Idle[upstream.HTTP1] != 1 {
+					t.Errorf("%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
+				}
+				lend(t, p).do()
+			})
+		})
+	}
+}
+
 func TestHTTP2IsTriedAgainAfterACoolDownThatDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
