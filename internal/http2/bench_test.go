@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"adbuffer/internal/upstream"
 
+	"github.com/valyala/fasthttp"
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -41,26 +43,67 @@ func BenchmarkExchange(b *testing.B) {
 				conns = append(conns, conn)
 			}
 			b.ReportAllocs()
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			before := cpuTime()
-			b.ResetTimer()
-			var wg sync.WaitGroup
-			for i := range callers {
-				wg.Go(func() {
-					conn := conns[i%len(conns)]
-					for left.Add(-1) >= 0 {
-						if err := exchangeAd(conn); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e3, "cpu-µs/op")
+			measure(b, callers, func(i int) error { return exchangeAd(conns[i%len(conns)]) })
 		})
 	}
+}
+
+// BenchmarkHTTP1 is the same through fasthttp's client over HTTP/1 and TLS, to
+// compare processor times with.
+func BenchmarkHTTP1(b *testing.B) {
+	addr := startNginx(b, `
+		keepalive_requests 100000000;
+		location / { add_header X-Unique $request_id; return 200 "`+strings.Repeat("x", 1000)+`"; }`)
+	for _, callers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+			client := &fasthttp.HostClient{Addr: addr, IsTLS: true, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
+			defer client.CloseIdleConnections()
+			b.ReportAllocs()
+			measure(b, callers, func(int) error {
+				req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+				defer fasthttp.ReleaseRequest(req)
+				defer fasthttp.ReleaseResponse(resp)
+				req.URI().DisablePathNormalizing = true
+				req.SetRequestURI("https://ssp.example" + adTarget)
+				for name, value := range adHeaders {
+					req.Header.Set(name, value)
+				}
+				return client.DoTimeout(req, resp, 10*time.Second)
+			})
+		})
+	}
+}
+
+var adHeaders = func() map[string]string {
+	m := make(map[string]string)
+	for line := range strings.SplitSeq(adFields, "\r\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			m[name] = value
+		}
+	}
+	return m
+}()
+
+// measure runs b.N exchanges from so many goroutines, and reports the
+// processor time of this process for each.
+func measure(b *testing.B, callers int, exchange func(caller int) error) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	before := cpuTime()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := exchange(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e3, "cpu-µs/op")
 }
 
 func exchangeAd(conn upstream.Conn) error {
