@@ -112,20 +112,22 @@ func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
 	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkPipelined is an exchange where 64 callers share a few connections.
+// BenchmarkPipelined is an exchange where 64 callers, or a single one, share a
+// few connections.
 func BenchmarkPipelined(b *testing.B) {
 	for _, tr := range transports {
-		for _, conns := range []int{1, 2, 8} {
-			b.Run(fmt.Sprintf("%v/conns=%d", tr, conns), func(b *testing.B) {
+		for _, load := range []struct{ callers, conns int }{{1, 1}, {64, 1}, {64, 2}, {64, 8}} {
+			callers, conns := load.callers, load.conns
+			b.Run(fmt.Sprintf("%v/callers=%d/conns=%d", tr, callers, conns), func(b *testing.B) {
 				opts := testOptions()
-				opts.Depth = 64 / conns
+				opts.Depth = callers / conns
 				var pool []*Pipelined
 				for range conns {
 					c, sock, p := connect(b, tr)
 					go stub(p.conn, benchAnswer)
 					pool = append(pool, NewPipelined(c, sock, &countingOwner{}, opts))
 				}
-				run(b, 64, func(i int) upstream.Conn { return pool[i%conns] })
+				run(b, callers, func(i int) upstream.Conn { return pool[i%conns] })
 				for _, c := range pool {
 					c.Close(upstream.ClosedDrain)
 				}

@@ -116,6 +116,42 @@ func TestPartOfARecordIsUnsolicited(t *testing.T) {
 	wantReason(t, conn, upstream.ClosedUnsolicited)
 }
 
+// A deadline in the middle of a TLS record must not lose the record.
+func TestAnswerAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
+	for _, pipelined := range []bool{false, true} {
+		c, sock, p := connect(t, overTLS)
+		owner := newRecorder()
+		var conn upstream.Conn
+		if pipelined {
+			conn = NewPipelined(c, sock, owner, testOptions())
+		} else {
+			conn = New(c, sock, owner, testOptions())
+		}
+		exchangeWell(t, conn, p, "first")
+		ex := get(t, "late")
+		ex.Deadline = time.Now().Add(50 * time.Millisecond)
+		done := start(conn, ex)
+		p.wantRequests("late")
+		tcp := p.tcp.(*corkable)
+		tcp.cork()
+		p.send(answer("late"))
+		half := len(tcp.held) / 2
+		tcp.Conn.Write(tcp.held[:half])
+		if err := wait(t, done); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		tcp.held = tcp.held[half:]
+		tcp.uncork()
+		owner.awaitFreed(t, 2)
+		wantReason(t, conn, upstream.NotClosed)
+		if !conn.Idle() {
+			t.Fatalf("closed: %v", conn.CloseReason())
+		}
+		exchangeWell(t, conn, p, "next")
+		conn.Close(upstream.ClosedDrain)
+	}
+}
+
 // Two records in one segment: the second must neither be lost in TLS nor be the
 // next answer.
 func TestRecordBehindAnAnswerIsFound(t *testing.T) {

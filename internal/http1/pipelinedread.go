@@ -97,7 +97,8 @@ func (r *reader) fill() error {
 	for {
 		if !r.sock.ReadAhead() {
 			// Callers that were completed go first, and their next requests
-			// leave; meanwhile more answers gather.
+			// leave; meanwhile more answers gather. Without it, an exchange
+			// costs 1.19 us in place of 1.06 (BenchmarkPipelined).
 			runtime.Gosched()
 		}
 		r.mayRead = true
