@@ -126,11 +126,11 @@ func startDemo(dir string, once bool, stderr *os.File) (d *demo, err error) {
 	if err != nil {
 		return d, err
 	}
-	log, err := newLogger(cfg.Log, stderr)
+	log, level, err := newLogger(cfg.Log, stderr)
 	if err != nil {
 		return d, err
 	}
-	d.app, err = app.New(cfg, log)
+	d.app, err = app.New(cfg, log, app.WithLogLevel(level))
 	return d, err
 }
 

@@ -9,11 +9,12 @@ import (
 	"adbuffer/internal/config"
 )
 
-// newLogger writes to w, by the configuration's level and format.
-func newLogger(c config.Log, w *os.File) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(string(c.Level))
+// newLogger writes to w, by the configuration's level and format. The level can
+// be changed while the logger is in use.
+func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, error) {
+	level, err := zap.ParseAtomicLevel(string(c.Level))
 	if err != nil {
-		return nil, err
+		return nil, level, err
 	}
 	e := zap.NewProductionEncoderConfig()
 	e.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -25,5 +26,5 @@ func newLogger(c config.Log, w *os.File) (*zap.Logger, error) {
 		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoder = zapcore.NewConsoleEncoder(e)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), level)), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), level)), level, nil
 }

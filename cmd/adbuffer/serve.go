@@ -38,7 +38,7 @@ if no request was cut.`,
 			if err != nil {
 				return failed(err)
 			}
-			log, err := newLogger(cfg.Log, stderr)
+			log, level, err := newLogger(cfg.Log, stderr)
 			if err != nil {
 				return failed(err)
 			}
@@ -46,7 +46,7 @@ if no request was cut.`,
 			for _, w := range warnings {
 				log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
 			}
-			a, err := app.New(cfg, log)
+			a, err := app.New(cfg, log, app.WithLogLevel(level))
 			if err != nil {
 				return failed(err)
 			}

@@ -4,13 +4,11 @@ package admin
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +16,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are what the admin listener shows and how it guards it.
+// Options are what the admin listener shows and how it guards it. A func that is
+// nil takes its path away.
 type Options struct {
 	// Token, where not empty, opens everything on a listener beyond loopback.
 	Token string
@@ -26,9 +25,16 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Ready answers /readyz: nil, or why not.
 	Ready func() error
-	// Pools returns what /pools shows, to be written as JSON.
-	Pools func() any
-	Log   *zap.Logger
+	// Pools and History return what /pools and /history show, to be written as
+	// JSON. The page draws itself from them.
+	Pools, History func() any
+	// Config returns the effective configuration, YAML without secrets.
+	Config func() []byte
+	// Level is the level of the log, which PUT /log/level changes.
+	Level *zap.AtomicLevel
+	// Capture waits for exchanges with an SSP; see the type.
+	Capture Capture
+	Log     *zap.Logger
 }
 
 // Server is the admin listener's server. net/http is fast enough for it.
@@ -36,13 +42,16 @@ type Server struct {
 	opts     Options
 	server   *http.Server
 	loopback bool
+	stop     context.CancelFunc // ends what waits for something
 }
 
 // New returns a server for l's address; Serve runs it.
 func New(opts Options, l net.Listener) *Server {
-	s := &Server{opts: opts, loopback: isLoopback(l.Addr())}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop}
 	s.server = &http.Server{
 		Handler:           s.handler(),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -63,6 +72,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Close stops at once where ctx has ended, and else lets answers under way
 // finish.
 func (s *Server) Close(ctx context.Context) {
+	s.stop()
 	if s.server.Shutdown(ctx) != nil {
 		s.server.Close() //nolint:errcheck // nothing is left to be done about it
 	}
@@ -81,73 +91,46 @@ func (s *Server) handler() http.Handler {
 		}
 		text(w, http.StatusOK, "ready")
 	})
-
-	guarded := http.NewServeMux()
-	guarded.HandleFunc("GET /pools", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.opts.Pools()) })
-	guarded.HandleFunc("GET /debug/pprof/", pprof.Index)
-	guarded.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	guarded.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	guarded.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	guarded.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-
-	open.Handle("/", s.guard(guarded))
+	open.Handle("/", s.guard(s.guarded()))
 	return s.guardHost(open)
 }
 
-// guard lets a request through that may see everything: on loopback any, and
-// elsewhere one with the token.
-func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.loopback && !s.hasToken(r) {
-			text(w, http.StatusForbidden, "this needs the token of admin.token_file (Authorization: Bearer …)")
-			return
+// guarded is what shows or changes more than a monitoring system needs.
+func (s *Server) guarded() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", servePage)
+	for path, view := range map[string]func() any{"GET /pools": s.opts.Pools, "GET /history": s.opts.History} {
+		if view != nil {
+			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, view()) })
 		}
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		next.ServeHTTP(w, r)
-	})
-}
-
-func (s *Server) hasToken(r *http.Request) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && s.opts.Token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(s.opts.Token)) == 1
-}
-
-// guardHost refuses, on loopback, a Host that is not loopback: a page in an
-// operator's browser must not reach us by a name of its own (DNS rebinding).
-func (s *Server) guardHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.loopback && !isLoopbackHost(r.Host) {
-			text(w, http.StatusForbidden, "this listener is for loopback; ask it as localhost, 127.0.0.1 or [::1]")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func isLoopback(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return !ok || t.IP.IsLoopback()
-}
-
-func isLoopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
 	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	if s.opts.Config != nil {
+		mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, string(s.opts.Config())) })
+	}
+	if s.opts.Level != nil {
+		mux.HandleFunc("GET /log/level", s.showLevel)
+		mux.HandleFunc("PUT /log/level", s.changeLevel)
+	}
+	mux.HandleFunc("GET /capture", s.capture)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
 }
 
 func text(w http.ResponseWriter, status int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	w.Write([]byte(s + "\n")) //nolint:errcheck // the client has gone
+	if s == "" || s[len(s)-1] != '\n' {
+		s += "\n"
+	}
+	w.Write([]byte(s)) //nolint:errcheck // the client has gone
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
-	b, err := json.MarshalIndent(v, "", "  ")
+	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		text(w, http.StatusInternalServerError, err.Error())
 		return

@@ -24,16 +24,19 @@ import (
 
 // App is the whole service. Make one with New, run it once with Run.
 type App struct {
-	cfg      *config.Config
-	log      *zap.Logger
-	registry *prometheus.Registry
-	ssps     []*ssp.SSP
-	pools    []*pool.Pool
-	dialers  []*dialer
-	proxy    *proxy.Proxy
-	admin    *admin.Server
-	state    atomic.Int32
-	started  time.Time
+	cfg       *config.Config
+	log       *zap.Logger
+	registry  *prometheus.Registry
+	ssps      []*ssp.SSP
+	pools     []*pool.Pool
+	dialers   []*dialer
+	proxy     *proxy.Proxy
+	admin     *admin.Server
+	state     atomic.Int32
+	started   time.Time
+	watch     *watch
+	observers observers
+	level     *zap.AtomicLevel // nil where the log's level cannot be changed
 
 	traffic, adminListener net.Listener
 }
@@ -53,8 +56,11 @@ const (
 // New builds the service from cfg and opens its listeners, so that what cannot
 // work fails here. Nothing is served before Run; Close undoes New where Run is
 // not called.
-func New(cfg *config.Config, log *zap.Logger) (*App, error) {
-	a := &App{cfg: cfg, log: log, started: time.Now()}
+func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
+	a := &App{cfg: cfg, log: log, started: time.Now(), watch: newWatch(log)}
+	for _, e := range extras {
+		e(a)
+	}
 	if err := a.build(); err != nil {
 		return nil, err
 	}
@@ -62,9 +68,7 @@ func New(cfg *config.Config, log *zap.Logger) (*App, error) {
 		a.Close()
 		return nil, err
 	}
-	a.admin = admin.New(admin.Options{
-		Token: cfg.Admin.Token.Reveal(), Metrics: a.registry, Ready: a.readiness, Pools: a.poolViews, Log: log,
-	}, a.adminListener)
+	a.admin = admin.New(a.adminOptions(), a.adminListener)
 	return a, nil
 }
 
@@ -127,6 +131,9 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	go func() { failed <- a.proxy.Serve(a.traffic) }()
 	a.logStart()
 	go a.warm(ctx)
+	watching, unwatch := context.WithCancel(context.Background())
+	defer unwatch()
+	go a.watch.run(watching, func() []*ssp.SSP { return a.ssps })
 
 	var err error
 	select {

@@ -1,9 +1,13 @@
 package app
 
 import (
+	"runtime"
+	"time"
+
 	"go.uber.org/zap"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -13,7 +17,27 @@ type poolView struct {
 	Protocol    string                    `json:"protocol"`
 	Connections map[string]map[string]int `json:"connections"` // by protocol and state
 	Limits      limitsView                `json:"limits"`
+	Requests    ssp.Snapshot              `json:"requests"`
+	Endpoints   []string                  `json:"endpoints"`
+	ReuseRatio  float64                   `json:"reuse_ratio"` // of the places lent, those that needed no new connection; 0 before the first
+	Advice      string                    `json:"advice"`
+	// IdleAdvice says which idle_timeout to set, where another is better.
+	IdleAdvice string `json:"idle_advice,omitempty"`
 }
+
+// serviceView is the process.
+type serviceView struct {
+	Version       string    `json:"version"`
+	Commit        string    `json:"commit"`
+	Go            string    `json:"go"`
+	State         string    `json:"state"` // starting, ready, draining
+	Listen        string    `json:"listen"`
+	Now           time.Time `json:"now"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	ConfigHash    string    `json:"config_hash"`
+}
+
+var stateNames = map[int32]string{starting: "starting", ready: "ready", draining: "draining"}
 
 // limitsView are the limits in force.
 type limitsView struct {
@@ -45,9 +69,28 @@ func (a *App) poolViews() any {
 				MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 				MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: s.MaxInFlight(),
 			},
+			Requests: s.Snapshot(), Endpoints: endpointsView(a.cfg.SSPs[i].Endpoints), ReuseRatio: reuseRatio(&snap),
+			Advice: advice(&snap, &o), IdleAdvice: idleAdvice(&snap, &o),
 		}
 	}
-	return map[string]any{"pools": views}
+	now := time.Now()
+	return map[string]any{
+		"service": serviceView{
+			Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
+			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.cfg.Hash(),
+		},
+		"totals": a.proxy.Snapshot(),
+		"pools":  views,
+	}
+}
+
+// reuseRatio counts as the recording rules do: warming up opens more than is
+// lent, which is no reuse, not less.
+func reuseRatio(s *pool.Snapshot) float64 {
+	if s.Lent == 0 {
+		return 0
+	}
+	return max(0, 1-float64(s.Opened)/float64(s.Lent))
 }
 
 func connectionsView(s *pool.Snapshot) map[string]map[string]int {

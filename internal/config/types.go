@@ -21,6 +21,7 @@ type Config struct {
 	Server   Server   `yaml:"server"`
 	Admin    Admin    `yaml:"admin"`
 	Log      Log      `yaml:"log"`
+	Tracing  Tracing  `yaml:"tracing"`
 	Deadline Deadline `yaml:"deadline"`
 	SSPs     []SSP    `yaml:"ssps" jsonschema:"required"`   // at least one; names are unique
 	Routes   []Route  `yaml:"routes" jsonschema:"required"` // at least one; the first match wins
@@ -62,6 +63,7 @@ type Admin struct {
 	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090"` // host:port
 	TokenFile     string        `yaml:"token_file"`                      // "" = no token
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
+	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
 
 	// Token is what TokenFile held when the config was loaded, without the
 	// newline at its end; empty if TokenFile is.
@@ -79,6 +81,12 @@ type Log struct {
 type AccessLog struct {
 	Enabled bool    `yaml:"enabled"`
 	Sample  float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of requests that get a line
+}
+
+// Tracing is which requests get spans, and where these go.
+type Tracing struct {
+	Endpoint string  `yaml:"endpoint"`                              // http or https URL of an OTLP receiver; "" = no tracing
+	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of the requests whose sender has not decided
 }
 
 // Deadline is how long a request may take. Default <= Max.

@@ -48,6 +48,11 @@ type Snapshot struct {
 	HoldSeconds float64 `json:"hold_seconds"` // sum over Holds
 	Holds       uint64  `json:"holds"`        // places given back since start
 
+	Lent       uint64 `json:"lent"`        // places lent since start: reused, dialed, waited
+	Opened     uint64 `json:"opened"`      // connections since start
+	Stale      uint64 `json:"stale"`       // connections since start that were closed when they were to be lent
+	DialErrors uint64 `json:"dial_errors"` // since start
+
 	// Need is what the last minute asked of the pool.
 	Need Need `json:"need"`
 	// LearnedIdleSeconds is after how long the peer closes idle connections,
@@ -77,6 +82,16 @@ func (p *Pool) Snapshot() Snapshot {
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
 		Demoted: p.demotion.on(now), Demotions: p.stats.demotions.Load(),
 	}
+	for o := reused; o <= waited; o++ {
+		s.Lent += p.stats.acquire[o].Count()
+	}
+	for i := range p.stats.openedBy {
+		s.Opened += p.stats.openedBy[i].Load()
+	}
+	for i := range p.stats.failed {
+		s.DialErrors += p.stats.failed[i].Load()
+	}
+	s.Stale = p.stats.stale.Load()
 	s.Need, s.LearnedIdleSeconds = p.needLocked(), p.learned.limit.Seconds()
 	for m := range p.members {
 		switch {

@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Capture returns the next n exchanges with an SSP, to be written as JSON, or
+// those that came until ctx ended. Nil where admin.capture is off.
+type Capture func(ctx context.Context, ssp string, n int) (any, error)
+
+// Errors of a Capture.
+var (
+	ErrUnknownSSP  = errors.New("there is no SSP of this name")
+	ErrCaptureBusy = errors.New("another capture of this SSP is under way")
+)
+
+const (
+	maxCapture  = 100
+	captureWait = 10 * time.Second
+	mostWait    = time.Minute
+)
+
+func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
+	if s.opts.Capture == nil {
+		text(w, http.StatusNotFound, "captures are off; see admin.capture")
+		return
+	}
+	q := r.URL.Query()
+	n, wait := 1, captureWait
+	var err error
+	if v := q.Get("n"); v != "" {
+		if n, err = strconv.Atoi(v); err != nil || n < 1 || n > maxCapture {
+			text(w, http.StatusBadRequest, fmt.Sprintf("n must be from 1 to %d", maxCapture))
+			return
+		}
+	}
+	if v := q.Get("wait"); v != "" {
+		if wait, err = time.ParseDuration(v); err != nil || wait <= 0 || wait > mostWait {
+			text(w, http.StatusBadRequest, fmt.Sprintf("wait must be a duration up to %v, for example 10s", mostWait))
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	switch v, err := s.opts.Capture(ctx, q.Get("ssp"), n); {
+	case errors.Is(err, ErrUnknownSSP):
+		text(w, http.StatusNotFound, err.Error())
+	case errors.Is(err, ErrCaptureBusy):
+		text(w, http.StatusConflict, err.Error())
+	case err != nil:
+		text(w, http.StatusInternalServerError, err.Error())
+	default:
+		writeJSON(w, v)
+	}
+}

@@ -1,0 +1,44 @@
+package admin
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestThePageMayRunItsOwnScriptAndNothingElse(t *testing.T) {
+	w := newConsole(t, loopback, nil).ask("GET", "/", "")
+	policy := w.Header().Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("the policy %q lacks %q", policy, want)
+		}
+	}
+	for _, never := range []string{"unsafe", "http:", "*"} {
+		if strings.Contains(policy, never) {
+			t.Errorf("the policy %q has %q", policy, never)
+		}
+	}
+	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Content-Type": "text/html; charset=utf-8"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// What the policy would refuse must not be there in the first place: nor
+// anything that a machine without network lacks.
+func TestThePageIsOneFileThatNeedsNoNetwork(t *testing.T) {
+	for what, pattern := range map[string]string{
+		"an address elsewhere":     `(?i)(src|href|url)\s*[=(]\s*["']?(https?:)?//`,
+		"an inline event handler":  `(?i)<[^>]* on[a-z]+=`,
+		"an inline style":          `(?i)<[^>]* style=`,
+		"markup made of text":      `innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(`,
+		"a second script or style": `(?s)<script.*<script|<style.*<style`,
+	} {
+		text := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", "") // a name, not an address
+		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
+			t.Errorf("the page has %s: %.80s", what, found)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/pool"
+	"adbuffer/internal/upstream"
+)
+
+// loaded is a pool of 100 HTTP/1 connections under 1,000 requests/s.
+func loaded(hold float64, advised int) (*pool.Snapshot, *pool.Options) {
+	return &pool.Snapshot{Protocol: upstream.HTTP1, PlacesLimit: 100, Need: pool.Need{
+		WindowSeconds: 60, ArrivalsPerSecond: 1000, HoldSeconds: hold, Load: 1000 * hold, AdvisedPlaces: advised, AdvisedConnections: advised,
+	}}, &pool.Options{MaxConns: 100, MaxHTTP2Conns: 4}
+}
+
+func wantText(t *testing.T, got string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(got, p) {
+			t.Errorf("%q does not say %q", got, p)
+		}
+	}
+}
+
+func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
+	s, o := loaded(0.15, 176)
+	wantText(t, advice(s, o), "Set pool.max_conns to 176, now 100.", "1,000 requests/s × 150 ms keep 150 places busy")
+
+	s, o = loaded(0.15, 7)
+	s.Protocol = upstream.HTTP2
+	wantText(t, advice(s, o), "Set pool.max_http2_conns to 7, now 4.")
+	o.MaxConns = 3 // which is what bounds them then
+	wantText(t, advice(s, o), "Set pool.max_conns to 7, now 3.")
+}
+
+func TestAdviceForAPoolThatFitsSaysWhenItIsFull(t *testing.T) {
+	s, o := loaded(0.05, 65)
+	wantText(t, advice(s, o), "pool.max_conns 100 is enough.", "Full at 2,000 requests/s", "held for 100 ms")
+}
+
+func TestThereIsNoAdviceWithoutLoad(t *testing.T) {
+	wantText(t, advice(&pool.Snapshot{}, &pool.Options{}), "No requests in the last minute")
+	wantText(t, advice(&pool.Snapshot{Need: pool.Need{ArrivalsPerSecond: 3}}, &pool.Options{}), "No place was given back")
+}
+
+func TestAdvisedIdleTimeoutLeavesRoomBelowWhatWasLearned(t *testing.T) {
+	for _, c := range []struct {
+		learned   float64
+		set, want time.Duration
+	}{
+		{0, 55 * time.Second, 0},
+		{75, 55 * time.Second, 0},
+		{57, 55 * time.Second, 54 * time.Second},
+		{60, 55 * time.Second, 0},
+		{60, 0, 57 * time.Second}, // 0 = no limit
+		{5.2, 55 * time.Second, 4 * time.Second},
+		{1.1, 55 * time.Second, 550 * time.Millisecond},
+	} {
+		s := &pool.Snapshot{LearnedIdleSeconds: c.learned}
+		o := &pool.Options{IdleTimeout: c.set}
+		if got := advisedIdleTimeout(s, o); got != c.want {
+			t.Errorf("learned %v s, set %v: advised %v, want %v", c.learned, c.set, got, c.want)
+		}
+		if text := idleAdvice(s, o); (text == "") != (c.want == 0) || c.want > 0 && !strings.Contains(text, "Set pool.idle_timeout to "+c.want.String()) {
+			t.Errorf("learned %v s, set %v: %q", c.learned, c.set, text)
+		}
+	}
+}
+
+func TestAmountsAreForPeople(t *testing.T) {
+	for v, want := range map[float64]string{0.5: "0.5", 0.001: "less than 0.01", 3.14159: "3.14", 99.94: "99.9", 174.85: "175", 1234.4: "1,234", 1000000: "1,000,000"} {
+		if got := amount(v); got != want {
+			t.Errorf("amount(%v) is %q, want %q", v, got, want)
+		}
+	}
+	wantText(t, millis(0.08), "80 ms")
+	wantText(t, millis(75), "75 s")
+}

@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"adbuffer/internal/admin"
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// captured is one exchange with an SSP as GET /capture shows it.
+type captured struct {
+	At       time.Time    `json:"at"` // when the request entered the queue
+	Outcome  string       `json:"outcome"`
+	Error    string       `json:"error,omitempty"`
+	Protocol string       `json:"protocol"`
+	Reused   bool         `json:"reused"` // the connection had carried a request before
+	TotalMs  float64      `json:"total_ms"`
+	Pending  float64      `json:"pending_ms"`              // until it was lent a place
+	First    float64      `json:"first_byte_ms,omitempty"` // from then on
+	Request  *capturedMsg `json:"request,omitempty"`       // missing where nothing was sent, or the request was hedged
+	Answer   *capturedMsg `json:"answer,omitempty"`        // missing where none came
+}
+
+// capturedMsg is a request or an answer, with its secrets hidden.
+type capturedMsg struct {
+	Method string      `json:"method,omitempty"`
+	URL    string      `json:"url,omitempty"`
+	Status int         `json:"status,omitempty"`
+	Fields [][2]string `json:"fields"`
+	// Body is the beginning of it, as text, or in base64 where it is none.
+	Body       string `json:"body,omitempty"`
+	BodyBinary []byte `json:"body_base64,omitempty"`
+	BodyBytes  int    `json:"body_bytes"` // of the whole body
+}
+
+// maxCapturedBody bounds what is kept of each body.
+const maxCapturedBody = 4 << 10
+
+// capture implements admin.Capture: it watches an SSP until n requests have
+// ended or ctx has. Nothing is kept, and requests do nothing for it, while
+// nobody asks.
+func (a *App) capture(ctx context.Context, name string, n int) (any, error) {
+	s := a.sspNamed(name)
+	if s == nil {
+		return nil, admin.ErrUnknownSSP
+	}
+	c := &capturing{want: n, full: make(chan struct{})}
+	if !a.observers.capture(s, c.note) {
+		return nil, admin.ErrCaptureBusy
+	}
+	select {
+	case <-c.full:
+	case <-ctx.Done():
+	}
+	a.observers.capture(s, nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return map[string]any{"ssp": name, "exchanges": append([]captured{}, c.got...)}, nil
+}
+
+func (a *App) sspNamed(name string) *ssp.SSP {
+	for _, s := range a.ssps {
+		if s.Name() == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// capturing is one capture under way.
+type capturing struct {
+	want int
+	full chan struct{} // closed when got has what is wanted
+
+	mu  sync.Mutex
+	got []captured
+}
+
+func (c *capturing) note(_ *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.got) == c.want {
+		return
+	}
+	c.got = append(c.got, capturedOf(ex, o, err))
+	if len(c.got) == c.want {
+		close(c.full)
+	}
+}
+
+func capturedOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
+	t := &ex.Times
+	e := captured{
+		At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
+		TotalMs: milliseconds(t.Done.Sub(t.Queued)),
+	}
+	if !t.Lent.IsZero() {
+		e.Pending = milliseconds(t.Lent.Sub(t.Queued))
+		if !t.FirstByte.IsZero() {
+			e.First = milliseconds(t.FirstByte.Sub(t.Lent))
+		}
+	}
+	if r := &ex.Request; len(r.Target) > 0 {
+		e.Request = message(r.Fields, r.Body)
+		e.Request.Method = r.Method.String()
+		e.Request.URL = endpointsView([]string{r.Scheme + "://" + string(r.Authority) + string(r.Target)})[0]
+	}
+	if err != nil {
+		e.Error = err.Error()
+		return e
+	}
+	e.Answer = message(ex.Answer.Fields, ex.Answer.Body)
+	e.Answer.Status = ex.Answer.Status
+	return e
+}
+
+func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
+
+// message copies fields and body, whose memory belongs to the exchange.
+func message(fields, body []byte) *capturedMsg {
+	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
+	for name, value := range httpheader.Lines(fields) {
+		v := string(value)
+		if namesSecret(string(name)) {
+			v = masked
+		}
+		m.Fields = append(m.Fields, [2]string{string(name), v})
+	}
+	body = body[:min(len(body), maxCapturedBody)]
+	if cut := lastWhole(body); utf8.Valid(cut) {
+		m.Body = string(cut)
+	} else {
+		m.BodyBinary = append([]byte(nil), body...)
+	}
+	return m
+}
+
+// lastWhole cuts off a character of which only the beginning is there.
+func lastWhole(b []byte) []byte {
+	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return b[:i]
+			}
+			break
+		}
+	}
+	return b
+}

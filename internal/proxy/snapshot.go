@@ -1,0 +1,41 @@
+package proxy
+
+import "adbuffer/internal/upstream"
+
+// Snapshot is the traffic side at one moment, for the admin page. Counts are
+// since start.
+type Snapshot struct {
+	Requests           uint64            `json:"requests"`
+	Outcomes           map[string]uint64 `json:"outcomes"` // those that came, by name
+	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
+	InFlight           int               `json:"in_flight"`
+	InFlightLimit      int               `json:"in_flight_limit"`
+	Clients            int64             `json:"client_connections"`
+	ClientsLimit       int               `json:"client_connections_limit"`
+	BufferedBytes      int64             `json:"buffered_bytes"`
+	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
+	Panics             uint64            `json:"panics"`
+}
+
+// Snapshot returns the traffic side as it is now.
+func (p *Proxy) Snapshot() Snapshot {
+	s := Snapshot{
+		Outcomes: make(map[string]uint64), NoAds: make(map[string]uint64),
+		InFlight: p.inFlight.Now(), InFlightLimit: p.inFlight.Limit(),
+		Clients: min(p.open.Load(), int64(p.opts.MaxConnections)), ClientsLimit: p.opts.MaxConnections,
+		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.stats.panics.Load(),
+	}
+	for i := range p.stats.routes {
+		rs := &p.stats.routes[i]
+		for o := upstream.Fill; o < upstream.Outcomes; o++ {
+			if n := rs.outcomes[o].Load(); n > 0 {
+				s.Outcomes[o.String()] += n
+				s.Requests += n
+			}
+		}
+		for o, name := range originNames {
+			s.NoAds[name] += rs.noAds[o].Load()
+		}
+	}
+	return s
+}
