@@ -80,7 +80,7 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 	if a.ContentLength >= 0 && (ctx.IsHead() || a.Status == fasthttp.StatusNotModified) {
 		h.SetContentLength(a.ContentLength)
 	}
-	r.conn.held += res.Exchange.TakeReserved()
+	r.conn.held.Add(res.Exchange.TakeReserved())
 }
 
 // answerError writes our own answer for a request that got none.

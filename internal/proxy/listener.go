@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -49,8 +50,9 @@ type clientConn struct {
 	once  sync.Once
 
 	// held are the budget's bytes of the answer that is being written. It was
-	// flushed when the server asks for the next request.
-	held int64
+	// flushed when the server asks for the next request, or closes. The end of
+	// a drain closes from another goroutine.
+	held atomic.Int64
 
 	line requestLine
 	// by is when the request in hand must have been read; zero until a read of
@@ -129,6 +131,7 @@ func (c *clientConn) waitWrite() {
 // Close implements net.Conn.
 func (c *clientConn) Close() error {
 	c.once.Do(func() {
+		c.releaseHeld()
 		c.proxy.open.Add(-1)
 		c.proxy.clients.remove(c)
 	})
@@ -136,9 +139,8 @@ func (c *clientConn) Close() error {
 }
 
 func (c *clientConn) releaseHeld() {
-	if c.held > 0 {
-		c.proxy.budget.Release(c.held)
-		c.held = 0
+	if c.held.Load() > 0 {
+		c.proxy.budget.Release(c.held.Swap(0))
 	}
 }
 
