@@ -17,8 +17,12 @@ type bodyCopy struct {
 	held    int64 // bytes of the budget
 }
 
-// maxTmaxDigits is as many as the remaining time can have: 600000 ms.
-const maxTmaxDigits = 6
+// maxTmax is the longest time, in milliseconds, that is written; none can be as
+// long, since deadline.max is no more than 600000.
+const (
+	maxTmax       = 999999
+	maxTmaxDigits = 6
+)
 
 // makeBody copies r's body into ex.Block where it must be changed. It is
 // compressed once a leg; where the remaining time is written into it, that is
@@ -35,29 +39,30 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 			Detail: fmt.Sprintf("a copy of the body (rewrite_tmax, gzip_request) needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", len(r.Body), r.Budget.Used(), r.Budget.Limit()),
 		}
 	}
-	pieces := [3][]byte{r.Body}
+	before, left, behind := r.Body, noNumber, []byte(nil)
 	if rewrite {
-		var digits [maxTmaxDigits]byte
-		pieces = [3][]byte{r.Body[:r.TmaxStart], appendRemaining(digits[:0], ex), r.Body[r.TmaxEnd:]}
+		before, left, behind = r.Body[:r.TmaxStart], remaining(ex), r.Body[r.TmaxEnd:]
 	}
 	c.made, c.gzipped = true, false
 	b := ex.Block[:0]
 	if compress {
-		b, c.gzipped = appendGzip(b, len(r.Body), &pieces)
+		b, c.gzipped = appendGzip(b, len(r.Body), before, left, behind)
 	}
 	if !c.gzipped && rewrite {
-		for _, p := range pieces {
-			b = append(b, p...)
-		}
+		b = append(b, before...)
+		b = strconv.AppendInt(b, left, 10)
+		b = append(b, behind...)
 	}
 	ex.Block, c.n = b, len(b)
 	return nil
 }
 
-// appendRemaining appends the milliseconds that are left, at least 1.
-func appendRemaining(dst []byte, ex *upstream.Exchange) []byte {
-	left := ex.Deadline.Sub(ex.Times.Lent).Milliseconds()
-	return strconv.AppendInt(dst, min(max(left, 1), 999999), 10)
+// noNumber stands where there is no number between two parts of a body.
+const noNumber int64 = -1
+
+// remaining is how many milliseconds are left, at least 1.
+func remaining(ex *upstream.Exchange) int64 {
+	return min(max(ex.Deadline.Sub(ex.Times.Lent).Milliseconds(), 1), maxTmax)
 }
 
 // reserve takes room for the copy from the budget, once.

@@ -196,7 +196,7 @@ func options(with func(o *Options)) Options {
 
 // client sends requests to one SSP.
 type client struct {
-	t      *testing.T
+	t      testing.TB
 	ssp    *SSP
 	fields httpheader.RequestFields
 	id     httpheader.Identity
@@ -230,7 +230,7 @@ func (c *client) request(m upstream.Method) *Request {
 
 // result is how Do ended.
 type result struct {
-	t       *testing.T
+	t       testing.TB
 	outcome upstream.Outcome
 	err     *upstream.Error
 	status  int

@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -13,6 +14,8 @@ type gzipWriter struct {
 	z     *gzip.Writer
 	out   []byte
 	limit int // of len(out)
+
+	digits [maxTmaxDigits]byte // here, since what is compressed must not be on a stack
 }
 
 var gzipWriters = sync.Pool{New: func() any {
@@ -32,18 +35,20 @@ func (w *gzipWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendGzip appends what the pieces are in a row, compressed, to dst. Where
-// that is not shorter than length, it returns dst as it was, and false.
-func appendGzip(dst []byte, length int, pieces *[3][]byte) ([]byte, bool) {
+// appendGzip appends before, number and behind, compressed, to dst; there may be
+// noNumber. Where that is not shorter than length, it returns dst as it was, and
+// false.
+func appendGzip(dst []byte, length int, before []byte, number int64, behind []byte) ([]byte, bool) {
 	w := gzipWriters.Get().(*gzipWriter)
 	defer gzipWriters.Put(w)
 	w.out, w.limit = dst, len(dst)+length-1
 	w.z.Reset(w)
-	var err error
-	for _, p := range pieces {
-		if err == nil && len(p) > 0 {
-			_, err = w.z.Write(p)
-		}
+	_, err := w.z.Write(before)
+	if err == nil && number != noNumber {
+		_, err = w.z.Write(strconv.AppendInt(w.digits[:0], number, 10))
+	}
+	if err == nil && len(behind) > 0 {
+		_, err = w.z.Write(behind)
 	}
 	if err == nil {
 		err = w.z.Close()

@@ -1,0 +1,142 @@
+package ssp
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"adbuffer/internal/upstream"
+)
+
+func registry(t *testing.T, ssps ...*SSP) *prometheus.Registry {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(NewCollector(func() []*SSP { return ssps })); err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+func wantMetrics(t *testing.T, reg *prometheus.Registry, want string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEverySeriesIsThereFromTheStart(t *testing.T) {
+	a := newSSP(options(nil), &fakePool{})
+	b := newSSP(options(func(o *Options) { o.Name = "backup"; o.MaxInFlight = 7; o.QPS.Limit = 2.5 }), &fakePool{})
+	reg := registry(t, a, b)
+	// An outcome, a kind of retry and both values of dry_run each, and eight
+	// without a label of their own.
+	perSSP := int(upstream.Outcomes) + int(agains) + 2 + 8
+	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP {
+		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP)
+	}
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	wantMetrics(t, reg, `
+# HELP adbuffer_breaker_shed_ratio Share of the requests to an SSP that its breaker sheds now, or would in a dry run, 0 to 1.
+# TYPE adbuffer_breaker_shed_ratio gauge
+adbuffer_breaker_shed_ratio{ssp="backup"} 0
+adbuffer_breaker_shed_ratio{ssp="openx"} 0
+# HELP adbuffer_breaker_shed_total Requests to an SSP that its breaker shed, or, where dry_run is true, would have.
+# TYPE adbuffer_breaker_shed_total counter
+adbuffer_breaker_shed_total{dry_run="false",ssp="backup"} 0
+adbuffer_breaker_shed_total{dry_run="false",ssp="openx"} 0
+adbuffer_breaker_shed_total{dry_run="true",ssp="backup"} 0
+adbuffer_breaker_shed_total{dry_run="true",ssp="openx"} 0
+# HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, or what the adaptive limit is now. 0 for no limit.
+# TYPE adbuffer_concurrency_limit gauge
+adbuffer_concurrency_limit{ssp="backup"} 7
+adbuffer_concurrency_limit{ssp="openx"} 0
+# HELP adbuffer_qps_limit Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.
+# TYPE adbuffer_qps_limit gauge
+adbuffer_qps_limit{ssp="backup"} 2.5
+adbuffer_qps_limit{ssp="openx"} 0
+# HELP adbuffer_qps_limited_total Requests to an SSP over qps.limit: refused, or, in a dry run, counted.
+# TYPE adbuffer_qps_limited_total counter
+adbuffer_qps_limited_total{ssp="backup"} 0
+adbuffer_qps_limited_total{ssp="openx"} 0
+# HELP adbuffer_retries_total Requests sent to an SSP once more, by why that was safe.
+# TYPE adbuffer_retries_total counter
+adbuffer_retries_total{kind="hedge",ssp="backup"} 0
+adbuffer_retries_total{kind="hedge",ssp="openx"} 0
+adbuffer_retries_total{kind="not_processed",ssp="backup"} 0
+adbuffer_retries_total{kind="not_processed",ssp="openx"} 0
+adbuffer_retries_total{kind="not_sent",ssp="backup"} 0
+adbuffer_retries_total{kind="not_sent",ssp="openx"} 0
+adbuffer_retries_total{kind="stale",ssp="backup"} 0
+adbuffer_retries_total{kind="stale",ssp="openx"} 0
+`, "adbuffer_breaker_shed_ratio", "adbuffer_breaker_shed_total", "adbuffer_concurrency_limit", "adbuffer_qps_limit", "adbuffer_qps_limited_total", "adbuffer_retries_total")
+}
+
+func TestWhatHappenedIsInMetricsAndSnapshot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{
+			fail(notSent), after(30*msec, fill()), // a retry
+			answer(204, ""), answer(503, "", "Retry-After: 3"),
+		}}
+		c := newClient(t, p, func(o *Options) {
+			o.MaxInFlight = 9
+			o.Breaker.MinRequests = 1
+			o.Breaker.FailureRatio = 0
+			o.Breaker.MinProbe = 1
+		})
+		for range 4 {
+			c.get()
+		}
+		for range 2 {
+			c.ssp.breaker.record(c.ssp.since(time.Now()), true)
+		}
+		time.Sleep(time.Second)
+
+		got := c.ssp.Snapshot()
+		want := Snapshot{
+			Outcomes: map[string]uint64{"fill": 1, "no_bid": 1, "server_error": 1, "ssp_backoff": 1},
+			Sent:     4, Retries: map[string]uint64{"not_sent": 1, "not_processed": 0, "stale": 0, "hedge": 0},
+			P50Seconds: 0.001, P99Seconds: 0.035, ConcurrencyLimit: 9,
+			BreakerFailures: 2, BreakerRequests: 4, BackoffSeconds: 2,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		wantMetrics(t, registry(t, c.ssp), `
+# HELP adbuffer_ssp_backoff_remaining_seconds How long requests are still kept from an SSP that asked for a pause, in seconds.
+# TYPE adbuffer_ssp_backoff_remaining_seconds gauge
+adbuffer_ssp_backoff_remaining_seconds{ssp="openx"} 2
+# HELP adbuffer_ssp_in_flight_requests Requests to an SSP that are in flight, waiting ones included.
+# TYPE adbuffer_ssp_in_flight_requests gauge
+adbuffer_ssp_in_flight_requests{ssp="openx"} 0
+# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP with its wait for a place, its retries and the whole answer, in seconds. What was refused before it asked for a place is not among them.
+# TYPE adbuffer_ssp_request_duration_seconds histogram
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.001"} 2
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.002"} 2
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.005"} 2
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.01"} 2
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.02"} 2
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.035"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.05"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.075"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.1"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.15"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.2"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.25"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.3"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.4"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.5"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="1"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="2.5"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="5"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="+Inf"} 3
+adbuffer_ssp_request_duration_seconds_sum{ssp="openx"} 0.03
+adbuffer_ssp_request_duration_seconds_count{ssp="openx"} 3
+`, "adbuffer_ssp_backoff_remaining_seconds", "adbuffer_ssp_in_flight_requests", "adbuffer_ssp_request_duration_seconds")
+	})
+}
