@@ -281,6 +281,29 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	}
 }
 
+func TestManyWhoWaitForTheEndOfABackoffSendOneDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 16, 16, sec })
+		held := lend(t, p)
+		s.refuse(0)
+		var all []*request
+		for range 8 {
+			all = append(all, ask(t, p, sec))
+			pass(0)
+		}
+		dials, lookups := s.dialCount(), s.lookups.Load()
+		s.set(func(dialCall) reply { return reply{after: 10 * msec} })
+		for s.dialCount() == dials {
+			pass(msec)
+		}
+		if d, l := s.dialCount()-dials, s.lookups.Load()-lookups; d != 1 || l != 1 {
+			t.Errorf("%d dials and %d look-ups when the back-off ends, want one each", d, l)
+		}
+		finish(append(all, held))
+	})
+}
+
 func TestWaitersGetADialWhenTheBackoffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer(t)
