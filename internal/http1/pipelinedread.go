@@ -66,6 +66,8 @@ func (r *reader) serve() error {
 		switch {
 		case err == nil:
 			err = r.complete()
+		case err == errNothing && r.endsHere && e.ex == nil:
+			err = errHopeless
 		case err == errNothing:
 			err = r.fill()
 		case err == upstream.ErrOverBudget && e.ex != nil:

@@ -173,6 +173,27 @@ func TestOverdueAnswerRetiresThePipeline(t *testing.T) {
 	}
 }
 
+// The last answer of a connection is not read to its end for nobody.
+func TestLastAnswerThatNobodyWaitsForClosesThePipelineAtOnce(t *testing.T) {
+	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
+		begin := time.Now()
+		ex := get(t, "late")
+		ex.Deadline = begin.Add(shortBudget)
+		done := start(conn, ex)
+		p.wantRequests("late")
+		if err := wait(t, done); err != upstream.ErrDeadline {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
+		}
+		p.send("HTTP/1.1 200 OK\r\n\r\nla")
+		p.wantClosed()
+		if took := time.Since(begin); took != shortBudget {
+			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget)
+		}
+		owner.awaitFreed(t, 2)
+		wantReason(t, conn, upstream.ClosedByPeer)
+	})
+}
+
 // hooked is a context that calls hook when it is asked whether it has ended.
 type hooked struct {
 	context.Context
