@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+const msec = time.Millisecond
+
+// deadlineDefaults are those of config/adbuffer.yaml.
+var deadlineDefaults = DeadlineOptions{
+	Default: 300 * msec, Max: 5 * time.Second, Header: "X-Adbuffer-Timeout-Ms", OpenRTBTmax: true, Reserve: 5 * msec, MinBudget: 5 * msec,
+}
+
+// budgetOf is how long a request has with the given fields and body, from when
+// it was read whole.
+func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration, *fault, *request) {
+	t.Helper()
+	p := &Proxy{opts: Options{Deadline: o}}
+	r := &request{started: time.Now(), body: []byte(body)}
+	r.fields.TimeoutName = o.Header
+	if err := r.fields.Scan([]byte("Host: a\r\n" + head + "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	f := p.setDeadline(r)
+	return r.ssp.Deadline.Sub(r.started), f, r
+}
+
+func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
+	header := func(ms string) string { return "x-adbuffer-timeout-ms: " + ms + "\r\n" }
+	for _, c := range []struct {
+		name, head, body string
+		with             func(o *DeadlineOptions)
+		want             time.Duration
+	}{
+		{"nothing is stated", "", "", nil, 295 * msec},
+		{"the header", header("100"), "", nil, 95 * msec},
+		{"the header, above the default", header("2000"), "", nil, 1995 * msec},
+		{"the header, above max", header("600000"), "", nil, 4995 * msec},
+		{"tmax", "", `{"tmax":100}`, nil, 95 * msec},
+		{"tmax, above the default", "", `{"tmax":1000}`, nil, 995 * msec},
+		{"tmax, above max", "", `{"tmax":600000}`, nil, 4995 * msec},
+		{"both, the header is smaller", header("100"), `{"tmax":200}`, nil, 95 * msec},
+		{"both, tmax is smaller", header("200"), `{"tmax":100}`, nil, 95 * msec},
+		{"a bad tmax is ignored", "", `{"tmax":0}`, nil, 295 * msec},
+		{"a bad tmax beside a header", header("100"), `{"tmax":"1"}`, nil, 95 * msec},
+		{"a body without tmax", "", `{"id":"1"}`, nil, 295 * msec},
+		{"tmax of a compressed body", "Content-Encoding: gzip\r\n", `{"tmax":100}`, nil, 295 * msec},
+		{"openrtb_tmax is off", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax = false }, 295 * msec},
+		{"openrtb_tmax is off, rewrite_tmax is on", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, 295 * msec},
+		{"no header sets it", header("100"), "", func(o *DeadlineOptions) { o.Header = "" }, 295 * msec},
+		{"another header sets it", "X-Tmax: 70\r\n" + header("100"), "", func(o *DeadlineOptions) { o.Header = "X-Tmax" }, 65 * msec},
+		{"no reserve", header("100"), "", func(o *DeadlineOptions) { o.Reserve = 0 }, 100 * msec},
+		{"leading zeros", header("000100"), "", nil, 95 * msec},
+		{"exactly min_budget", header("10"), "", nil, 5 * msec},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := deadlineDefaults
+			if c.with != nil {
+				c.with(&o)
+			}
+			got, f, _ := budgetOf(t, o, c.head, c.body)
+			if f != nil || got != c.want {
+				t.Errorf("%v, %+v; want %v", got, f, c.want)
+			}
+		})
+	}
+}
+
+func TestABadTimeoutHeaderIs400(t *testing.T) {
+	for name, head := range map[string]string{
+		"empty": "X-Adbuffer-Timeout-Ms:\r\n", "blank": "X-Adbuffer-Timeout-Ms:  \r\n", "zero": "X-Adbuffer-Timeout-Ms: 0\r\n",
+		"too long": "X-Adbuffer-Timeout-Ms: 600001\r\n", "much too long": "X-Adbuffer-Timeout-Ms: " + strings.Repeat("9", 40) + "\r\n",
+		"negative": "X-Adbuffer-Timeout-Ms: -1\r\n", "fraction": "X-Adbuffer-Timeout-Ms: 1.5\r\n", "unit": "X-Adbuffer-Timeout-Ms: 100ms\r\n",
+		"list": "X-Adbuffer-Timeout-Ms: 100, 200\r\n", "twice": "X-Adbuffer-Timeout-Ms: 100\r\nX-Adbuffer-Timeout-Ms: 100\r\n",
+		"other digits": "X-Adbuffer-Timeout-Ms: ١\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, f, _ := budgetOf(t, deadlineDefaults, head, `{"tmax":100}`)
+			if f == nil || f.outcome != upstream.BadRequest || !strings.Contains(f.detail, "X-Adbuffer-Timeout-Ms") || !strings.Contains(f.detail, "600000") {
+				t.Errorf("%+v, want bad_request that names the field and its range", f)
+			}
+		})
+	}
+}
+
+func TestTooShortADeadlineIsRefusedAtOnce(t *testing.T) {
+	for _, ms := range []int{1, 4, 5, 9} {
+		_, f, _ := budgetOf(t, deadlineDefaults, "X-Adbuffer-Timeout-Ms: "+strconv.Itoa(ms)+"\r\n", "")
+		if f == nil || f.outcome != upstream.Deadline || !strings.Contains(f.detail, "deadline.min_budget") {
+			t.Errorf("%d ms: %+v, want deadline that names deadline.min_budget", ms, f)
+		}
+		if _, f, _ = budgetOf(t, deadlineDefaults, "", `{"tmax":`+strconv.Itoa(ms)+`}`); f == nil || f.outcome != upstream.Deadline {
+			t.Errorf("tmax %d: %+v, want deadline", ms, f)
+		}
+	}
+}
+
+func TestSSPsAreToldWhereTmaxStandsThoughItIsNoDeadline(t *testing.T) {
+	o := deadlineDefaults
+	o.OpenRTBTmax, o.RewriteTmax = false, true
+	_, _, r := budgetOf(t, o, "", `{"tmax":100}`)
+	if got := string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]); got != "100" {
+		t.Errorf("is said to be %q", got)
+	}
+}

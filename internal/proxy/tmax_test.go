@@ -1,0 +1,217 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		want       int // ms, 0 = none
+	}{
+		{"alone", `{"tmax":300}`, 300},
+		{"with blanks of all kinds", "\r\n {\t\"tmax\" \n:\r 300\t}", 300},
+		{"behind everything else", `{"id":"1","imp":[{"banner":{"w":[1,2]}}],"at":1,"test":null,"x":-1.5e3,"y":true,"tmax":120,"cur":["USD"]}`, 120},
+		{"the longest", `{"tmax":600000}`, 600000},
+		{"the shortest", `{"tmax":1,"x":2}`, 1},
+		{"nested in an object", `{"ext":{"tmax":300}}`, 0},
+		{"nested in a list", `{"imp":[{"tmax":300}]}`, 0},
+		{"nested, then at the top", `{"ext":{"tmax":300,"a":[{"tmax":301}]},"tmax":302}`, 302},
+		{"as a value", `{"x":"tmax","y":["tmax",300]}`, 0},
+		{"in a string", `{"x":"\",\"tmax\":300"}`, 0},
+		{"behind a string that ends in backslashes", `{"x":"\\\\","y":"\\\"","tmax":300}`, 300},
+		{"behind brackets in strings", `{"x":"}]{[,","}":"{","tmax":300}`, 300},
+		{"behind an empty key", `{"":"","tmax":300}`, 300},
+		{"a longer key", `{"tmaxx":300,"xtmax":300," tmax":300}`, 0},
+		{"another case", `{"Tmax":300}`, 0},
+		{"a key with escapes", `{"\u0074max":300}`, 0},
+		{"the first of two", `{"tmax":100,"tmax":200}`, 100},
+		{"a bad one, then a good one", `{"tmax":"100","tmax":200}`, 0},
+		{"zero", `{"tmax":0}`, 0},
+		{"too long", `{"tmax":600001}`, 0},
+		{"much too long", `{"tmax":99999999999999999999}`, 0},
+		{"seven digits", `{"tmax":1000000}`, 0},
+		{"negative", `{"tmax":-300}`, 0},
+		{"a plus", `{"tmax":+300}`, 0},
+		{"leading zero", `{"tmax":0300}`, 0},
+		{"a fraction", `{"tmax":300.0}`, 0},
+		{"an exponent", `{"tmax":3e2}`, 0},
+		{"a string", `{"tmax":"300"}`, 0},
+		{"null", `{"tmax":null}`, 0},
+		{"a list", `{"tmax":[300]}`, 0},
+		{"two numbers", `{"tmax":300 400}`, 0},
+		{"no value", `{"tmax":}`, 0},
+		{"cut behind the digits", `{"tmax":300`, 0},
+		{"cut before them", `{"tmax":`, 0},
+		{"cut in the key", `{"tma`, 0},
+		{"cut in a string", `{"x":"`, 0},
+		{"cut in a nested value", `{"x":[1`, 0},
+		{"no comma", `{"x":1 "tmax":300}`, 0},
+		{"no colon", `{"x" 1,"tmax":300}`, 0},
+		{"no key", `{,"tmax":300}`, 0},
+		{"behind the object", `{"x":1},"tmax":300}`, 0},
+		{"a list of objects", `[{"tmax":300}]`, 0},
+		{"a string", `"tmax"`, 0},
+		{"nothing", ``, 0},
+		{"blanks", ` `, 0},
+		{"a bracket", `{`, 0},
+		{"not JSON", `tmax=300`, 0},
+		{"compressed", "\x1f\x8b{\"tmax\":300}", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, start, end := scanTmax([]byte(c.body))
+			if got != time.Duration(c.want)*time.Millisecond {
+				t.Fatalf("%s: %v, want %d ms", c.body, got, c.want)
+			}
+			if digits := c.body[start:end]; c.want == 0 && digits != "" || c.want > 0 && digits != strconv.Itoa(c.want) {
+				t.Errorf("%s: the digits are said to be %q", c.body, digits)
+			}
+		})
+	}
+}
+
+func TestTmaxIsFoundWithinABoundedPartOfTheBody(t *testing.T) {
+	body := func(at int) []byte {
+		head, tail := `{"x":"`, `","tmax":300}`
+		return []byte(head + strings.Repeat("x", at-len(head)-len(tail)) + tail)
+	}
+	if got, _, _ := scanTmax(body(maxTmaxScan)); got != 300*time.Millisecond {
+		t.Errorf("is %v in a body of %d bytes", got, maxTmaxScan)
+	}
+	if got, _, _ := scanTmax(body(maxTmaxScan + 1)); got != 0 {
+		t.Errorf("is %v though it ends one byte behind what is searched", got)
+	}
+}
+
+func TestTmaxOfACompressedBodyIsNotLookedFor(t *testing.T) {
+	for head, want := range map[string]bool{"": true, "Content-Encoding: gzip\r\n": false, "content-encoding: identity\r\n": false} {
+		var r request
+		if err := r.fields.Scan([]byte("Host: a\r\n" + head + "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		r.body = []byte(`{"tmax":300}`)
+		got, ok := tmax(&r)
+		if ok != want || ok && got != 300*time.Millisecond {
+			t.Errorf("%q: %v, %v", head, got, ok)
+		}
+		if found := r.ssp.TmaxEnd > r.ssp.TmaxStart; found != want || found && string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]) != "300" {
+			t.Errorf("%q: SSPs are told %d to %d", head, r.ssp.TmaxStart, r.ssp.TmaxEnd)
+		}
+	}
+}
+
+// What one request had must not stay for the next that uses its memory.
+func TestTheNextRequestHasNoTmaxOfTheLast(t *testing.T) {
+	var r request
+	if err := r.fields.Scan([]byte("Host: a\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{`{"tmax":300}`, `{"id":"a much longer body"}`} {
+		r.body = []byte(body)
+		tmax(&r)
+	}
+	if r.ssp.TmaxStart != r.ssp.TmaxEnd {
+		t.Errorf("still said to be from %d to %d", r.ssp.TmaxStart, r.ssp.TmaxEnd)
+	}
+}
+
+// FuzzTmax compares with encoding/json: in JSON the scan finds exactly what a
+// parser finds that takes the first key. In anything else it finds at most a
+// number that stands there, behind such a key.
+func FuzzTmax(f *testing.F) {
+	for _, seed := range []string{
+		`{"tmax":300}`, `{"id":"1","imp":[{"tmax":1}],"tmax":300,"at":1}`, `{"tmax":0}`, `{"tmax":300.0}`, `{"tmax":3e2}`, `{"tmax":600001}`,
+		`{"a\\":"\\\"","tmax" : 5 }`, `{"\u0074max":1,"tmax":2}`, `{"tmax":"300","tmax":2}`, `{"x":{"y":[[],{}]},"tmax":7}`, "{\n}", `[]`, `{"tmax":[1]}`,
+		`{"":{"":[]},"tmax":12,"x`, `{"x":1}"tmax":3}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := bytes.Clone(body)
+		got, start, end := scanTmax(body)
+		if !bytes.Equal(body, before) {
+			t.Fatal("the body was changed")
+		}
+		if start > end || end > len(body) || (got > 0) != (start < end) {
+			t.Fatalf("%v from %d to %d of %d bytes", got, start, end, len(body))
+		}
+		if got > 0 {
+			n, err := strconv.Atoi(string(body[start:end]))
+			if err != nil || time.Duration(n)*time.Millisecond != got || n < minStatedMs || n > maxStatedMs || !bytes.Contains(body[:start], []byte(`"tmax"`)) {
+				t.Fatalf("%v, but there stands %q", got, body[start:end])
+			}
+		}
+		if want, ok := parsedTmax(t, body); ok && want != got {
+			t.Fatalf("%v in %q, a parser says %v", got, body, want)
+		}
+	})
+}
+
+// parsedTmax is what a parser finds; ok is false where body is no JSON object.
+func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
+	if b := bytes.TrimLeft(body, " \t\r\n"); !json.Valid(body) || b[0] != '{' {
+		return 0, false
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if _, err := dec.Token(); err != nil {
+		t.Fatal(err)
+	}
+	for dec.More() {
+		from := dec.InputOffset()
+		if _, err := dec.Token(); err != nil {
+			t.Fatal(err)
+		}
+		key := bytes.TrimLeft(body[from:dec.InputOffset()], " \t\r\n,")
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			t.Fatal(err)
+		}
+		if string(key) != `"tmax"` {
+			continue
+		}
+		n, err := strconv.Atoi(string(value))
+		if err != nil || n < minStatedMs || n > maxStatedMs || value[0] == '-' {
+			return 0, true
+		}
+		return time.Duration(n) * time.Millisecond, true
+	}
+	return 0, true
+}
+
+// bidRequest is a body of n bytes or more, as OpenRTB has them, its tmax last.
+func bidRequest(n int) []byte {
+	b := []byte(`{"id":"80ce30c53c16e6ede735f123ef6e32361bfc7b22","at":1,"cur":["USD"],"imp":[`)
+	for len(b) < n-400 {
+		b = append(b, `{"id":"1","bidfloor":0.03,"banner":{"h":250,"w":300,"pos":0,"format":[{"w":300,"h":250}]},"ext":{"gpid":"/1111/home#div-1"}},`...)
+	}
+	return append(b, `{}],"site":{"id":"102855","domain":"www.foobar.com","page":"http://www.foobar.com/1234.html","publisher":{"id":"8953","name":"foobar.com"}},"device":{"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_6_8) AppleWebKit/537.13","ip":"123.145.167.10"},"user":{"id":"55816b39711f9b5acf3b90e313ed29e51665623f"},"tmax":120}`...)
+}
+
+func TestTmaxAllocatesNothing(t *testing.T) {
+	body := bidRequest(4 << 10)
+	if n := testing.AllocsPerRun(100, func() {
+		if d, _, _ := scanTmax(body); d != 120*time.Millisecond {
+			t.Fatal(d)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func BenchmarkTmax(b *testing.B) {
+	for _, n := range []int{1 << 10, 4 << 10, 32 << 10} {
+		b.Run(strconv.Itoa(n>>10)+"KB", func(b *testing.B) {
+			body := bidRequest(n)
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for range b.N {
+				scanTmax(body)
+			}
+		})
+	}
+}
