@@ -217,6 +217,9 @@ func (p *Proxy) panicked(v any, stack []byte) {
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
 	r.conn.nextRequest()
+	if p.draining.Load() { // asked last, for those that were in flight when it began
+		ctx.SetConnectionClose()
+	}
 	if v := recover(); v != nil {
 		p.stats.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))

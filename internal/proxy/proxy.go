@@ -115,9 +115,6 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	conn := clientOf(ctx)
 	r := p.acquire(conn)
 	defer p.done(ctx, r)
-	if p.draining.Load() {
-		ctx.SetConnectionClose()
-	}
 	if f := p.check(ctx, r); f != nil {
 		p.refuse(ctx, r, f)
 		return
