@@ -15,14 +15,15 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 keep-alive connections, which it pools per SSP, within a deadline.`,
 		Example: `  adbuffer demo                                  see it work, with no set-up
   adbuffer check --config config/adbuffer.yaml   validate a configuration
-  adbuffer serve --config config/adbuffer.yaml   run the service`,
+  adbuffer serve --config config/adbuffer.yaml   run the service
+  adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newVersion(stdout))
 	return root
 }
 

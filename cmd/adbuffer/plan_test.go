@@ -1,0 +1,225 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/config"
+)
+
+// runHere runs a command line in this process.
+func runHere(t testing.TB, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	open := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	out, log := open("out"), open("err")
+	code = run(t.Context(), args, out, log)
+	read := func(f *os.File) string {
+		f.Close() //nolint:errcheck // it is read by name
+		b, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	return read(out), read(log), code
+}
+
+func plan(t testing.TB, args ...string) string {
+	t.Helper()
+	out, log, code := runHere(t, append([]string{"plan"}, args...)...)
+	if code != 0 {
+		t.Fatalf("plan %v: exit status %d: %s", args, code, log)
+	}
+	return out
+}
+
+// wantRow checks that a line with this label has these words, whatever stands between.
+func wantRow(t *testing.T, text, label string, words ...string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, label) {
+			for _, w := range words {
+				if !regexp.MustCompile(`(^|[\s(])` + regexp.QuoteMeta(w) + `($|[\s)])`).MatchString(line) {
+					t.Errorf("the row %q lacks %q", strings.TrimSpace(line), w)
+				}
+			}
+			return
+		}
+	}
+	t.Errorf("there is no row %q in\n%s", label, text)
+}
+
+// The worked example: 150 places busy; 176 by exact Erlang C beside 175 by the
+// rule of thumb, which is full at 874 requests/s where the SSP slows to 200 ms.
+func TestPlanOfTheWorkedExample(t *testing.T) {
+	out := plan(t, "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12")
+	wantRow(t, out, "places busy on average (L", "150", "1,804")
+	wantRow(t, out, "pool size, exact Erlang C (N)", "176", "2,112")
+	wantRow(t, out, "pool size, rule of thumb L + 2·√L", "175", "174.85")
+	wantRow(t, out, "N is full at, when W is 200ms", "880", "10,560")
+	wantRow(t, out, "L + 2·√L is full at, then", "874")
+	wantRow(t, out, "HTTP/2 connections of 100, at least", "2", "24")
+	if !strings.Contains(out, "max_conns: 176") || strings.Contains(out, "warning") {
+		t.Errorf("the YAML lacks max_conns, or there is a warning:\n%s", out)
+	}
+}
+
+func TestPlanPrintsTheSameAsJSON(t *testing.T) {
+	var v struct {
+		Waiting float64
+		SSPs    []plannedJSON
+	}
+	if err := json.Unmarshal([]byte(plan(t, "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12", "--ssp", "openx", "--waiting", "3%", "--json")), &v); err != nil {
+		t.Fatal(err)
+	}
+	p := v.SSPs[0]
+	if len(v.SSPs) != 1 || v.Waiting != 0.03 || p.SSP != "openx" || p.Places != 176 || p.TotalPlaces != 2112 || int(p.RulePlaces*100) != 17485 ||
+		int(p.RuleSlowFullRPS) != 874 || p.SlowHoldSeconds != 0.2 || p.Setting != "max_conns" || p.Value != 176 || p.Warnings == nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What plan prints to be pasted must be what config takes.
+func TestPlannedYAMLIsAConfiguration(t *testing.T) {
+	for _, protocol := range []string{"auto", "http1", "http1-pipelined", "http2", "h2c"} {
+		for _, rps := range []string{"1", "5000", "400000"} {
+			out := plan(t, "--rps", rps, "--p50", "80ms", "--p99", "250ms", "--protocol", protocol, "--ssp", "openx", "--streams", "10")
+			_, text, _ := strings.Cut(out, "\nssps:\n")
+			text, _, _ = strings.Cut(text, "\nwarning:")
+			scheme := map[string]string{"http2": "https"}[protocol]
+			if scheme == "" {
+				scheme = "http"
+			}
+			full := "ssps:\n" + strings.TrimRight(text, "\n") + fmt.Sprintf("\n    protocol: %s\n    endpoints: [\"%s://127.0.0.1:9000/bid\"]\n", protocol, scheme) +
+				"routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]\n"
+			if _, _, err := config.Parse([]byte(full), nil); err != nil {
+				t.Errorf("%s, %s requests/s: %v\n%s", protocol, rps, err, full)
+			}
+		}
+	}
+}
+
+func TestPlanWarnsOfWhatTheSystemDoesNotGive(t *testing.T) {
+	out := plan(t, "--rps", "400000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http1")
+	for _, want := range []string{"warning: file descriptors:", "warning: ephemeral ports:"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if out := plan(t, "--rps", "400000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http2"); strings.Contains(out, "warning:") {
+		t.Errorf("over HTTP/2 there are a few hundred connections, and yet:\n%s", out)
+	}
+	if out := plan(t, "--rps", "1000000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http1"); !strings.Contains(out, "max_conns ends at 65536") {
+		t.Errorf("a pool beyond what max_conns takes gets no warning:\n%s", out)
+	}
+}
+
+func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--rps -1 --p50 80ms --p99 20ms --waiting 0", "--rps -1: must be between|--p99 20ms: must not be below p50|--waiting 0: must be above 0"},
+		{"--rps 100 --p50 1ms --p99 1h", "--p99 1h0m0s: is too far above p50"},
+		{"--rps 100 --p50 0 --p99 0 --replicas 0", "--p50 0s: must be above 0|--replicas 0: must be between"},
+		{"--rps 100 --p50 1ms --p99 2ms --streams 0 --ports 70000", "--streams 0: must be|--ports 70000: must be"},
+		{"--rps 100 --p50 1ms --p99 2ms --slow -5ms", "--slow -5ms: must be above 0"},
+		{"--rps 100 --p50 1ms", "--p99 missing"},
+		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --from"},
+		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
+		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --from"},
+		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--over is of use only with --from"},
+		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
+		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
+	} {
+		out, log, code := runHere(t, append([]string{"plan"}, strings.Fields(c.args)...)...)
+		if code != exitUsage || out != "" {
+			t.Errorf("plan %s: exit status %d, printed %q", c.args, code, out)
+		}
+		for _, want := range strings.Split(c.want, "|") {
+			if !strings.Contains(log, want) {
+				t.Errorf("plan %s says %q, want %q", c.args, log, want)
+			}
+		}
+	}
+}
+
+// poolsOf answers /pools as adbuffer does, and nothing else.
+func poolsOf(t *testing.T, token string) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/pools":
+			http.NotFound(w, r)
+		case token != "" && r.Header.Get("Authorization") != "Bearer "+token:
+			http.Error(w, "this needs the token", http.StatusForbidden)
+		default:
+			fmt.Fprint(w, `{"pools":[
+				{"ssp":"openx","protocol":"http1","need":{"arrivals_per_second":1666.7,"hold_seconds":0.0902},"limits":{"max_conns":100,"max_http2_conns":4,"max_streams_per_conn":100}},
+				{"ssp":"beta","protocol":"http2","need":{"arrivals_per_second":1000,"hold_seconds":0.05},"limits":{"max_conns":256,"max_http2_conns":4,"max_streams_per_conn":20}},
+				{"ssp":"idle","protocol":"unknown","need":{"arrivals_per_second":0,"hold_seconds":0},"limits":{"max_conns":256}}]}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestPlanFromARunningAdbuffer(t *testing.T) {
+	out := plan(t, "--from", poolsOf(t, ""))
+	wantRow(t, out, "openx ", "http1", "150", "176", "100")
+	wantRow(t, out, "beta ", "http2", "65", "7", "4")
+	for _, want := range []string{"max_conns: 176   # now 100, which is too few", "max_http2_conns: 7   # now 4, which is too few", "max_streams_per_conn: 20"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if out := plan(t, "--from", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
+		t.Errorf("--ssp beta shows openx:\n%s", out)
+	}
+}
+
+func TestPlanFromAListenerThatWantsAToken(t *testing.T) {
+	url := poolsOf(t, "s3cret")
+	_, log, code := runHere(t, "plan", "--from", url)
+	if code != exitFailed || !strings.Contains(log, "--token-file") || strings.Contains(log, "s3cret") {
+		t.Errorf("exit status %d: %s", code, log)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plan(t, "--from", url, "--token-file", file)
+}
+
+func TestPlanFromSomethingElseSaysSo(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
+	defer page.Close()
+	for _, c := range []struct{ from, want string }{
+		{web.URL, "neither an adbuffer's admin listener nor a Prometheus"},
+		{page.URL, "neither an adbuffer's admin listener nor a Prometheus"},
+		{"http://127.0.0.1:1", "connection refused"},
+		{"adbuffer:9090", "must be a URL"},
+	} {
+		if _, log, code := runHere(t, "plan", "--from", c.from); code != exitFailed || !strings.Contains(log, c.want) {
+			t.Errorf("--from %s: exit status %d, %q, want %q", c.from, code, log, c.want)
+		}
+	}
+	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "idle"); code != exitFailed || !strings.Contains(log, "no requests to idle") {
+		t.Errorf("exit status %d: %s", code, log)
+	}
+	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "none"); code != exitFailed || !strings.Contains(log, `there is no SSP "none"`) {
+		t.Errorf("exit status %d: %s", code, log)
+	}
+}
