@@ -46,6 +46,9 @@ func benchmarkDo(b *testing.B, want upstream.Outcome, with func(o *Options), pre
 	b.RunParallel(func(pb *testing.PB) {
 		ex := upstream.AcquireExchange()
 		r := c.withTmax("300")
+		if c.ssp.opts.Hedge.Enabled {
+			r.Method, r.Deadline = upstream.GET, r.Received.Add(time.Hour)
+		}
 		for pb.Next() {
 			ex.Times = upstream.Times{Queued: r.Received}
 			ex.ReleaseBody()
@@ -70,6 +73,13 @@ func BenchmarkDoWithEveryLimit(b *testing.B) {
 
 func BenchmarkDoRewritesTmax(b *testing.B) {
 	benchmarkDo(b, upstream.Fill, func(o *Options) { o.RewriteTmax = true }, nil)
+}
+
+func BenchmarkDoThatMayBeHedged(b *testing.B) {
+	benchmarkDo(b, upstream.Fill, func(o *Options) { o.Hedge.Enabled = true }, func(s *SSP) {
+		s.late.value.Store(int64(100 * msec))
+		s.late.refresh.Store(1 << 62)
+	})
 }
 
 func BenchmarkDoPaused(b *testing.B) {
