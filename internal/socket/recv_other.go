@@ -1,10 +1,11 @@
-//go:build !linux
+//go:build !linux || 386 || s390x
 
 package socket
 
 import "syscall"
 
-// recvfrom is recvfrom(2), for developers' machines: adbuffer runs on Linux.
+// recvfrom is recvfrom(2), for developers' machines, and where Linux has no such
+// system call of its own (socketcall).
 func recvfrom(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
 	n, _, err := syscall.Recvfrom(int(fd), p, flags)
 	return max(n, 0), errnoOf(err)
