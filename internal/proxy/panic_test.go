@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"adbuffer/internal/route"
+	"adbuffer/internal/upstream"
+)
+
+// A handler that panics, here since its route leads to no SSP at all, costs its
+// request and nothing else: fasthttp by itself would end the process.
+func TestAPanicIsAnswered500IsCountedAndLoggedAndEndsNothing(t *testing.T) {
+	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})
+	core, logged := observer.New(zap.ErrorLevel)
+	p := New(Options{
+		MaxConnections: 10, MaxInFlight: 10, MaxBufferedBytes: 1000, MaxHeaderBytes: 1024, MaxBodyBytes: 100,
+		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, ErrorDetail: true,
+		Deadline: DeadlineOptions{Default: time.Minute, Max: time.Minute},
+	}, table, zap.New(core), func() bool { return true })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(l) }()
+
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello") //nolint:errcheck // the read tells
+		r := bufio.NewReader(c)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		if want := `{"error":"internal","detail":"adbuffer failed; see its log"}` + "\n"; res.StatusCode != 500 || string(body) != want ||
+			res.Header.Get(sourceField) != "proxy/internal" || !res.Close {
+			t.Errorf("%s %v %s, want a 500 that closes, with %s", res.Status, res.Header, body, want)
+		}
+		if n, err := r.Read(make([]byte, 1)); n > 0 || err == nil {
+			t.Error("the connection was not closed")
+		}
+		c.Close() //nolint:errcheck // it was read to its end
+	}
+
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(p)
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP adbuffer_buffered_bytes Bytes of request and answer bodies held.
+# TYPE adbuffer_buffered_bytes gauge
+adbuffer_buffered_bytes 0
+# HELP adbuffer_in_flight_requests Requests and fan-out legs in flight.
+# TYPE adbuffer_in_flight_requests gauge
+adbuffer_in_flight_requests 0
+`), "adbuffer_buffered_bytes", "adbuffer_in_flight_requests"); err != nil {
+		t.Error(err)
+	}
+	if n := p.stats.panics.Load(); n != 2 {
+		t.Errorf("%d panics counted, want 2", n)
+	}
+	if n := p.stats.routes[0].outcomes[upstream.Internal].Load(); n != 2 {
+		t.Errorf("%d requests of the route ended as internal, want 2", n)
+	}
+	if logs := logged.FilterMessage("a request made the handler panic").All(); len(logs) != 2 || !strings.Contains(logs[0].ContextMap()["stack"].(string), "route") {
+		t.Errorf("the log has %v, want each panic with its stack", logs)
+	}
+	if cut := p.Drain(context.Background()); cut != 0 {
+		t.Errorf("%d requests cut", cut)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
