@@ -32,7 +32,7 @@ const (
 type Plan struct {
 	Addr     string      // host:port to connect to
 	Host     string      // of the requests
-	TLS      *tls.Config // nil is cleartext; HTTP2 needs it
+	TLS      *tls.Config `json:"-"` // nil is cleartext; HTTP2 needs it
 	Protocol Protocol
 	Depth    int // Pipelined, HTTP2
 

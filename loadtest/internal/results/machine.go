@@ -1,0 +1,65 @@
+package results
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/procstat"
+)
+
+// Machine is what figures were measured on.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory string `json:"memory"`
+	Kernel string `json:"kernel"`
+}
+
+// ThisMachine describes this machine.
+func ThisMachine() Machine {
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: procstat.Sysctl("kernel/osrelease")}
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				m.CPU = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if fields := strings.Fields(string(b)); len(fields) > 1 {
+			kb, _ := strconv.Atoi(fields[1])
+			m.Memory = strconv.Itoa(kb>>20) + " GiB"
+		}
+	}
+	return m
+}
+
+func (m Machine) String() string {
+	return strconv.Itoa(m.Cores) + " cores (" + m.CPU + "), " + m.Memory + ", Linux " + m.Kernel
+}
+
+// versionArgs are how programs tell their version.
+var versionArgs = map[string][]string{
+	"nginx": {"-v"}, "haproxy": {"-v"}, "caddy": {"version"}, "envoy": {"--version"}, "node": {"--version"},
+	"wrk": {"--version"}, "ab": {"-V"}, "h2load": {"--version"}, "curl": {"--version"}, "go": {"version"},
+}
+
+// Version asks a program for its version: the first line that it prints, or ""
+// if it cannot be run.
+func Version(name, path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	// Some end with an error though they print their version.
+	out, _ := exec.CommandContext(ctx, path, versionArgs[name]...).CombinedOutput()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if len(line) > 80 {
+		line = line[:80]
+	}
+	return strings.TrimSpace(line)
+}

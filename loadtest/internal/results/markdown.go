@@ -1,0 +1,154 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Number writes a figure with as many digits as it deserves.
+func Number(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case a >= 1000:
+		return thousands(int64(math.Round(v)))
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v == 0:
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return s
+}
+
+// MiB writes bytes.
+func MiB(bytes int64) string { return Number(float64(bytes)/(1<<20)) + " MiB" }
+
+// Markdown writes the report with a heading of the given level. It is what
+// terminals are shown too.
+func (r *Report) Markdown(w io.Writer, level int) error {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%s %s\n\n%s\n\n", strings.Repeat("#", level), r.Title, r.Question)
+	for _, v := range r.Verdicts {
+		held := "HELD"
+		if !v.Held {
+			held = "BROKEN"
+		}
+		fmt.Fprintf(b, "- **%s**: %s. %s\n", held, v.Promise, v.Words)
+	}
+	if len(r.Verdicts) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, t := range r.Tables {
+		t.markdown(b)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(b, "- %s\n", n)
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintf(b, "- missing: %s\n", m)
+	}
+	if len(r.Doubts) > 0 {
+		b.WriteString("- **not to be trusted** (†):\n")
+		for _, d := range r.Doubts {
+			fmt.Fprintf(b, "  - %s\n", d)
+		}
+	}
+	fmt.Fprintf(b, "- %s, %s, scale %s, %.0f s; %s\n\n", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Machine, Number(r.Scale), r.Seconds, r.versions())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) versions() string {
+	var names []string
+	for _, v := range sortedValues(r.Versions) {
+		names = append(names, v)
+	}
+	return strings.Join(names, "; ")
+}
+
+func (t Table) markdown(b *strings.Builder) {
+	rows := [][]string{append([]string(nil), t.Columns...)}
+	for _, r := range t.Rows {
+		cells := append([]string(nil), r.Cells...)
+		if len(r.Doubts) > 0 {
+			cells[0] += " †"
+		}
+		if r.Theirs {
+			cells[0] += " (theirs)"
+		}
+		rows = append(rows, cells)
+	}
+	width := make([]int, len(t.Columns))
+	for _, r := range rows {
+		for i := range min(len(r), len(width)) {
+			r[i] = strings.ReplaceAll(r[i], "|", `\|`)
+			width[i] = max(width[i], utf8.RuneCountInString(r[i]))
+		}
+	}
+	if t.Title != "" {
+		fmt.Fprintf(b, "**%s**\n\n", t.Title)
+	}
+	for n, r := range rows {
+		for i := range width {
+			cell := ""
+			if i < len(r) {
+				cell = r[i]
+			}
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				b.WriteString("| " + cell + pad)
+			} else {
+				b.WriteString(" | " + pad + cell)
+			}
+		}
+		b.WriteString(" |\n")
+		if n == 0 {
+			for i, w := range width {
+				if i == 0 {
+					b.WriteString("|" + strings.Repeat("-", w+2))
+				} else {
+					b.WriteString("|" + strings.Repeat("-", w+1) + ":")
+				}
+			}
+			b.WriteString("|\n")
+		}
+	}
+	b.WriteByte('\n')
+}
+
+func sortedValues(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for i, k := range keys {
+		keys[i] = m[k]
+	}
+	return keys
+}
+
+// PrintTables writes the tables alone.
+func (r *Report) PrintTables(w io.Writer) {
+	b := &strings.Builder{}
+	for _, t := range r.Tables {
+		t.markdown(b)
+	}
+	_, _ = io.WriteString(w, b.String()) // a terminal that has gone
+}

@@ -1,0 +1,174 @@
+// Package results is what a load test found: tables, charts and verdicts, with
+// the machine and the versions they were measured on.
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"time"
+)
+
+// Report is one load test's outcome.
+type Report struct {
+	Kind     string            `json:"kind"` // the command that made it
+	Title    string            `json:"title"`
+	Question string            `json:"question"` // that it answers, in a sentence
+	Started  time.Time         `json:"started"`
+	Seconds  float64           `json:"seconds"`
+	Scale    float64           `json:"scale"` // of the full size
+	Machine  Machine           `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Verdicts []Verdict         `json:"verdicts"`
+	Tables   []Table           `json:"tables"`
+	Charts   []Chart           `json:"charts"`
+	Notes    []string          `json:"notes"`
+	Missing  []string          `json:"missing"` // programs that are not installed, and so were not measured
+	Doubts   []string          `json:"doubts"`  // reasons not to trust figures; each names its row
+}
+
+// Verdict says whether a promise held.
+type Verdict struct {
+	Promise string `json:"promise"`
+	Held    bool   `json:"held"`
+	Words   string `json:"words"` // what was seen
+}
+
+// Table has a row for each thing measured.
+type Table struct {
+	Title   string   `json:"title"`
+	Columns []string `json:"columns"`
+	Rows    []Row    `json:"rows"`
+}
+
+// Row is one thing measured, or a figure that someone else measured.
+type Row struct {
+	Cells  []string `json:"cells"`
+	Theirs bool     `json:"theirs"` // of the field report, on its own machine
+	// Doubts are reasons not to trust the row.
+	Doubts []string `json:"doubts"`
+}
+
+// Add appends a row of ours.
+func (t *Table) Add(doubts []string, cells ...any) {
+	t.Rows = append(t.Rows, Row{Cells: texts(cells), Doubts: doubts})
+}
+
+// AddTheirs appends a row of a field report.
+func (t *Table) AddTheirs(cells ...any) {
+	t.Rows = append(t.Rows, Row{Cells: texts(cells), Theirs: true})
+}
+
+func texts(cells []any) []string {
+	out := make([]string, len(cells))
+	for i, c := range cells {
+		switch v := c.(type) {
+		case float64:
+			out[i] = Number(v)
+		default:
+			out[i] = fmt.Sprint(v)
+		}
+	}
+	return out
+}
+
+// Chart is drawn by the HTML report.
+type Chart struct {
+	Title  string   `json:"title"`
+	Kind   string   `json:"kind"` // bar | line
+	X      string   `json:"x"`    // titles of the axes, with units
+	Y      string   `json:"y"`
+	LogX   bool     `json:"log_x"`
+	LogY   bool     `json:"log_y"`
+	Labels []string `json:"labels"` // of bars
+	Series []Series `json:"series"`
+}
+
+// Series is one colour of a chart: values for its labels, or points.
+type Series struct {
+	Name   string    `json:"name"`
+	Values []float64 `json:"values,omitempty"`
+	Points []Point   `json:"points,omitempty"`
+	Dashed bool      `json:"dashed,omitempty"` // expected, not measured
+}
+
+// Point of a line.
+type Point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// Doubt notes reasons not to trust a row.
+func (r *Report) Doubt(row string, doubts []string) {
+	for _, d := range doubts {
+		r.Doubts = append(r.Doubts, row+": "+d)
+	}
+}
+
+// Held says whether all promises held.
+func (r *Report) Held() bool {
+	for _, v := range r.Verdicts {
+		if !v.Held {
+			return false
+		}
+	}
+	return true
+}
+
+// Save writes r to DIR/KIND.json.
+func (r *Report) Save(dir string) (string, error) {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, r.Kind+".json")
+	return path, os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// ErrNone says that a directory holds no results.
+var ErrNone = errors.New("no results")
+
+// order in which reports are shown; others follow by name.
+var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10}
+
+// LoadAll reads every report in a directory.
+func LoadAll(dir string) ([]*Report, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var out []*Report
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		r := new(Report)
+		if err := json.Unmarshal(b, r); err != nil {
+			return nil, fmt.Errorf("%s: %w", f, err)
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: %w: run a load test with --out %s first", dir, ErrNone, dir)
+	}
+	rank := func(r *Report) int {
+		if n, ok := order[r.Kind]; ok {
+			return n
+		}
+		return len(order) + 1
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		if a, b := rank(out[i]), rank(out[j]); a != b {
+			return a < b
+		}
+		return out[i].Kind < out[j].Kind
+	})
+	return out, nil
+}

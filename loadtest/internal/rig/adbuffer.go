@@ -1,0 +1,122 @@
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Adbuffer is the service under test.
+type Adbuffer struct {
+	*Process
+	Addr  string // of the traffic side, host:port
+	Admin string // host:port
+}
+
+// Build builds adbuffer from this module and returns the executable's path.
+func (r *Rig) Build(ctx context.Context) (string, error) {
+	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	bin := filepath.Join(r.Dir, "adbuffer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/adbuffer")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building adbuffer in %s: %w\n%s", root, err, out)
+	}
+	return bin, nil
+}
+
+// StartAdbuffer starts bin with a configuration, and waits until it is ready.
+// Its log level must be info, and its ports 0.
+func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env ...string) (*Adbuffer, error) {
+	file, err := os.CreateTemp(r.Dir, "adbuffer-*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	_, err = file.WriteString(config)
+	if err := firstError(err, file.Close()); err != nil {
+		return nil, err
+	}
+	p, err := r.Start(Command{Name: "adbuffer", Argv: []string{bin, "serve", "--config", file.Name()}, Cores: cores, Env: env})
+	if err != nil {
+		return nil, err
+	}
+	a := &Adbuffer{Process: p}
+	err = p.await(ctx, 20*time.Second, "get ready", func() bool {
+		lines := bufio.NewScanner(bytes.NewReader(p.Log()))
+		for lines.Scan() {
+			var entry struct{ Msg, Listen, Admin string }
+			if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "ready" {
+				a.Addr, a.Admin = entry.Listen, entry.Admin
+			}
+		}
+		return a.Addr != ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Metric adds up the series of a metric whose labels contain all of want, each
+// written as name="value".
+func (a *Adbuffer) Metric(name string, want ...string) (float64, error) {
+	resp, err := controlClient.Get("http://" + a.Admin + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("/metrics: %s: %w", resp.Status, err)
+	}
+	sum, found := 0.0, false
+	for line := range strings.Lines(string(text)) {
+		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		metric, labels, _ := strings.Cut(series, "{")
+		if !ok || metric != name || !containsAll(labels, want) {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/metrics: %q: %w", line, err)
+		}
+		sum += v
+		found = true
+	}
+	if !found {
+		return 0, fmt.Errorf("/metrics has no %s with %s", name, strings.Join(want, ","))
+	}
+	return sum, nil
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}

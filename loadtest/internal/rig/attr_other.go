@@ -1,0 +1,7 @@
+//go:build !linux
+
+package rig
+
+import "syscall"
+
+func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

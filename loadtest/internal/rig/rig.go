@@ -1,0 +1,215 @@
+// Package rig starts what a load test needs, each in a process of its own:
+// adbuffer, simulated SSPs, and the proxies that it is compared with.
+//
+// Processes keep the parts from sharing a garbage collector and a scheduler, and
+// allow each to be put on a core of its own.
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Rig owns processes and a directory. Its methods may be called at the same time.
+type Rig struct {
+	Dir string // for configurations, certificates and logs; gone after Close
+
+	mu    sync.Mutex // guards the field below
+	procs []*Process // in the order of their start
+}
+
+// New makes a Rig. The caller closes it.
+func New() (*Rig, error) {
+	dir, err := os.MkdirTemp("", "adbuffer-loadtest-")
+	if err != nil {
+		return nil, err
+	}
+	return &Rig{Dir: dir}, nil
+}
+
+// Close ends all processes, the last one first, and removes the directory.
+func (r *Rig) Close() {
+	r.mu.Lock()
+	procs := r.procs
+	r.procs = nil
+	r.mu.Unlock()
+	for i := len(procs) - 1; i >= 0; i-- {
+		procs[i].Stop()
+	}
+	os.RemoveAll(r.Dir)
+}
+
+// Write puts a file into the directory and returns its path.
+func (r *Rig) Write(name, text string) (string, error) {
+	path := filepath.Join(r.Dir, name)
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// Process is one that runs.
+type Process struct {
+	Name string
+	PID  int
+
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+	pipes []*os.File // to a child; closed by Stop
+}
+
+// Command says what to start.
+type Command struct {
+	Name  string
+	Argv  []string
+	Env   []string // beside this process's own
+	Cores string   // as of taskset; "" is all
+	Dir   string
+	Stdin *os.File // nil is none
+}
+
+// Start starts a process, whose output goes to a file in the directory.
+func (r *Rig) Start(c Command) (*Process, error) { return r.startWith(c, nil) }
+
+// startWith is Start with another standard output; nil is the file.
+func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
+	argv := c.Argv
+	if c.Cores != "" {
+		argv = append([]string{"taskset", "-c", c.Cores}, argv...)
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	log, err := os.CreateTemp(r.Dir, c.Name+"-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own
+	cmd := exec.Command(path, argv[1:]...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, log, log
+	if c.Stdin != nil {
+		cmd.Stdin = c.Stdin
+	}
+	if stdout != nil {
+		cmd.Stdout = stdout
+	}
+	// A process must not outlive us, however we end, and Ctrl-C is ours alone.
+	cmd.SysProcAttr = processAttributes()
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	p := &Process{Name: c.Name, PID: cmd.Process.Pid, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		close(p.ended)
+	}()
+	r.mu.Lock()
+	r.procs = append(r.procs, p)
+	r.mu.Unlock()
+	return p, nil
+}
+
+// Stop ends the process, with force if it takes more than two seconds.
+func (p *Process) Stop() {
+	for _, f := range p.pipes {
+		f.Close()
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return
+	case <-time.After(2 * time.Second):
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// Log returns what the process has written.
+func (p *Process) Log() []byte {
+	b, _ := os.ReadFile(p.log)
+	return b
+}
+
+// Running says whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// errEnded says that a process ended by itself, and what it wrote last.
+func (p *Process) errEnded() error {
+	text := bytes.TrimSpace(p.Log())
+	if len(text) > 800 {
+		text = text[len(text)-800:]
+	}
+	return fmt.Errorf("%s ended early: %s", p.Name, text)
+}
+
+// AwaitPort waits until addr takes connections.
+func (p *Process) AwaitPort(ctx context.Context, addr string, timeout time.Duration) error {
+	return p.await(ctx, timeout, "listen on "+addr, func() bool {
+		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	})
+}
+
+// await polls until ok.
+func (p *Process) await(ctx context.Context, timeout time.Duration, what string, ok func() bool) error {
+	end := time.Now().Add(timeout)
+	for {
+		if ok() {
+			return nil
+		}
+		if !p.Running() {
+			return p.errEnded()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s did not %s within %v: %s", p.Name, what, timeout, bytes.TrimSpace(p.Log()))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// FreePort returns a port of 127.0.0.1 that was free a moment ago, for programs
+// that cannot choose one themselves.
+func FreePort() (int, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port, nil
+}
+
+// ErrMissing says that a program is not installed.
+var ErrMissing = errors.New("not installed")
+
+// Find returns the path of a program.
+func Find(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, ErrMissing)
+	}
+	return path, nil
+}

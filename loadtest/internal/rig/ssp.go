@@ -1,0 +1,154 @@
+package rig
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// SSP is a simulated SSP in a process of its own.
+type SSP struct {
+	Name    string
+	Addr    string // host:port
+	URL     string // of bid requests
+	CAFile  string // "" without TLS
+	PID     int
+	control string
+	child   *childProcess
+}
+
+// SSPOptions are those of a simulated SSP that a process of its own can have.
+type SSPOptions struct {
+	Name      string
+	Protocol  sspsim.Protocol
+	Behaviour sspsim.Behaviour
+	Seed      uint64
+	Cores     string
+}
+
+// StartSSP starts a simulated SSP.
+func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
+	c, err := r.spawn("ssp", "ssp-"+safeName(o.Name), o.Cores, order{Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.awaitReply()
+	if err != nil {
+		return nil, err
+	}
+	s := &SSP{Name: o.Name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", PID: c.PID, control: a.Control, child: c}
+	if a.CA != "" {
+		s.URL = "https://" + a.Addr + "/bid"
+		if s.CAFile, err = r.Write("ca-"+safeName(o.Name)+".pem", a.CA); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// controlClient talks to the SSPs' control endpoints.
+var controlClient = &http.Client{Timeout: 10 * time.Second}
+
+func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequest(method, s.control+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := controlClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("SSP %s: %s %s: %s: %s", s.Name, method, path, resp.Status, bytes.TrimSpace(b))
+	}
+	return b, err
+}
+
+// Counters returns what the SSP has seen.
+func (s *SSP) Counters() (sspsim.Counters, error) {
+	var c sspsim.Counters
+	b, err := s.do("GET", "/counters", nil)
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(b, &c)
+}
+
+// Reset sets the counters to 0.
+func (s *SSP) Reset() error {
+	_, err := s.do("POST", "/reset-counters", nil)
+	return err
+}
+
+// Patch changes the keys of the behaviour that are in the JSON.
+func (s *SSP) Patch(behaviour []byte) error {
+	_, err := s.do("PATCH", "/behaviour", behaviour)
+	return err
+}
+
+// Set puts another behaviour in force.
+func (s *SSP) Set(b sspsim.Behaviour) error {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	_, err = s.do("PUT", "/behaviour", text)
+	return err
+}
+
+// CloseConnections closes the SSP's open connections.
+func (s *SSP) CloseConnections() error {
+	_, err := s.do("POST", "/close-connections", nil)
+	return err
+}
+
+// Stop ends the process.
+func (s *SSP) Stop() { s.child.Stop() }
+
+// Constant is the cheapest upstream, in a process of its own.
+type Constant struct {
+	Addr  string
+	URL   string
+	PID   int
+	child *childProcess
+}
+
+// StartConstant starts an upstream whose answers carry body bytes.
+func (r *Rig) StartConstant(body int, cores string) (*Constant, error) {
+	c, err := r.spawn("constant", "constant", cores, order{Body: body})
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.awaitReply()
+	if err != nil {
+		return nil, err
+	}
+	return &Constant{Addr: a.Addr, URL: "http://" + a.Addr + "/bid", PID: c.PID, child: c}, nil
+}
+
+// Stats returns how many connections and requests the upstream has had.
+func (c *Constant) Stats() (connections, requests uint64, err error) {
+	if _, err := c.child.in.WriteString("\n"); err != nil {
+		return 0, 0, err
+	}
+	var s stats
+	err = c.child.read(&s)
+	return s.Connections, s.Requests, err
+}
+
+func safeName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(s))
+}

@@ -1,0 +1,282 @@
+package scenario
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/sspsim"
+)
+
+// checker collects what is wrong with a scenario that could be read.
+type checker struct{ faults Faults }
+
+// fault adds a fault, unless the value could not even be read.
+func (c *checker) fault(path, format string, args ...any) {
+	if !c.faults.has(path) {
+		c.faults = append(c.faults, Fault{Path: path, Rule: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (c *checker) within(path string, v, low, high int) {
+	if v < low || v > high {
+		c.fault(path, "%d: must be %d to %d", v, low, high)
+	}
+}
+
+func (c *checker) oneOf(path, v string, known ...string) {
+	if !slices.Contains(known, v) {
+		c.fault(path, "%q: must be one of %s", v, strings.Join(known, ", "))
+	}
+}
+
+func (c *checker) scenario(s *Scenario) {
+	c.ssps(s)
+	c.target(s)
+	c.load(s)
+	names := map[string]bool{}
+	for i := range s.Requests {
+		r := &s.Requests[i]
+		path := fmt.Sprintf("requests[%d]", i)
+		c.request(path, r)
+		if names[r.Name] {
+			c.fault(path+".name", "%q is there twice", r.Name)
+		}
+		names[r.Name] = true
+	}
+	for i, status := range s.Expect.Status {
+		c.within(fmt.Sprintf("expect.status[%d]", i), status, 200, 599)
+	}
+	for i := range s.Changes {
+		c.change(s, i)
+	}
+}
+
+func (c *checker) ssps(s *Scenario) {
+	names := map[string]bool{}
+	for i := range s.SSPs {
+		ssp := &s.SSPs[i]
+		path := fmt.Sprintf("ssps[%d]", i)
+		switch {
+		case ssp.Name == "":
+			c.fault(path+".name", "is missing")
+		case names[ssp.Name]:
+			c.fault(path+".name", "%q is there twice", ssp.Name)
+		}
+		names[ssp.Name] = true
+		c.oneOf(path+".protocol", ssp.Protocol, string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto), string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
+		c.behaviour(path+".behaviour", &ssp.Behaviour, &ssp.Parsed)
+	}
+}
+
+// behaviour parses one, and returns it as JSON.
+func (c *checker) behaviour(path string, n *yaml.Node, to *sspsim.Behaviour) []byte {
+	if n.Kind == 0 {
+		return []byte("{}")
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		c.fault(path, "%v", err)
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		c.fault(path, "must have texts as keys: %v", err)
+		return nil
+	}
+	if err := to.UnmarshalJSON(b); err != nil {
+		var invalid *sspsim.InvalidError
+		if !errors.As(err, &invalid) {
+			c.fault(path, "%v", err)
+			return nil
+		}
+		for _, m := range invalid.Mistakes {
+			c.faults = append(c.faults, Fault{Path: path, Rule: m, Line: n.Line})
+		}
+	}
+	return b
+}
+
+func (c *checker) target(s *Scenario) {
+	given := 0
+	for _, v := range []string{s.Target.URL, s.Target.SSP, s.Adbuffer.Config} {
+		if v != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		c.fault("target", "give one of target.url (a running server), target.ssp (a simulated one) and adbuffer.config (adbuffer in front of them); there are %d", given)
+	}
+	if s.Target.URL != "" {
+		u, err := url.Parse(s.Target.URL)
+		switch {
+		case err != nil:
+			c.fault("target.url", "%v", err)
+		case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+			c.fault("target.url", "%q: must be http://host:port or https://host:port", s.Target.URL)
+		case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
+			c.fault("target.url", "%q: has more than a scheme, a host and a port; paths are those of requests", s.Target.URL)
+		}
+	} else if s.Target.PID != 0 {
+		c.fault("target.pid", "%d: only with target.url", s.Target.PID)
+	}
+	if s.Target.PID < 0 {
+		c.fault("target.pid", "%d: must be a process", s.Target.PID)
+	}
+	if s.Target.SSP != "" && s.ssp(s.Target.SSP) == nil {
+		c.fault("target.ssp", "%q: no SSP of this name", s.Target.SSP)
+	}
+	if s.Adbuffer.Config != "" {
+		if _, err := ConfigTemplate(s.Adbuffer.Config); err != nil {
+			c.fault("adbuffer.config", "%v", err)
+		}
+	}
+}
+
+// ConfigTemplate parses an adbuffer configuration with its functions.
+func ConfigTemplate(text string) (*template.Template, error) {
+	nothing := func(string) (string, error) { return "", nil }
+	return template.New("adbuffer.config").Option("missingkey=error").Funcs(template.FuncMap{"url": nothing, "ca": nothing}).Parse(text)
+}
+
+func (s *Scenario) ssp(name string) *SSP {
+	for i := range s.SSPs {
+		if s.SSPs[i].Name == name {
+			return &s.SSPs[i]
+		}
+	}
+	return nil
+}
+
+func (c *checker) load(s *Scenario) {
+	l := &s.Load
+	c.oneOf("load.mode", l.Mode, "open", "closed")
+	c.oneOf("load.arrivals", l.Arrivals, "constant", "poisson")
+	c.oneOf("load.protocol", l.Protocol, "http1", "http1-close", "http1-pipelined", "http2")
+	c.within("load.depth", l.Depth, 1, 10000)
+	c.within("load.connections", l.Connections, 1, 60000)
+	c.within("load.threads", l.Threads, 1, 64)
+	if l.Threads > l.Connections && l.Threads <= 64 {
+		c.fault("load.threads", "%d: must be at most load.connections (%d)", l.Threads, l.Connections)
+	}
+	if l.Timeout > 10*time.Minute {
+		c.fault("load.timeout", "%v: must be at most 10m", l.Timeout)
+	}
+	if l.Requests < 0 || l.Requests > 0 && l.Mode == "open" {
+		c.fault("load.requests", "%d: a number of requests ends closed loops only", l.Requests)
+	}
+	if len(l.Phases) == 0 {
+		c.fault("load.phases", "there must be one at least")
+	}
+	names, recorded := map[string]bool{}, false
+	for i := range l.Phases {
+		p := &l.Phases[i]
+		path := fmt.Sprintf("load.phases[%d]", i)
+		if p.Name == "" {
+			p.Name = fmt.Sprintf("phase %d", i+1)
+		}
+		if names[p.Name] {
+			c.fault(path+".name", "%q is there twice", p.Name)
+		}
+		names[p.Name] = true
+		recorded = recorded || p.Record == nil || *p.Record
+		c.phase(path, p, l.Mode)
+	}
+	if !recorded && len(l.Phases) > 0 {
+		c.fault("load.phases", "none is recorded")
+	}
+	https := strings.HasPrefix(s.Target.URL, "https:")
+	if ssp := s.ssp(s.Target.SSP); ssp != nil {
+		https = strings.HasPrefix(ssp.Protocol, "tls")
+	}
+	if l.Protocol == "http2" && !https {
+		c.fault("load.protocol", "http2 needs a target with TLS")
+	}
+	if l.Protocol == "http1-pipelined" && https {
+		c.fault("load.protocol", "http1-pipelined needs a target without TLS")
+	}
+}
+
+func (c *checker) phase(path string, p *Phase, mode string) {
+	if p.For <= 0 || p.For > 24*time.Hour {
+		c.fault(path+".for", "%v: must be more than 0 and at most 24h", p.For)
+	}
+	rates := p.Rate != nil || p.From != nil || p.To != nil || p.Burst != (Burst{})
+	switch {
+	case mode == "closed" && rates:
+		c.fault(path, "a closed loop has no rate and no burst: it sends when an answer came")
+	case mode == "open" && !rates && !c.faults.has(path):
+		c.fault(path+".rate", "is missing")
+	case p.Rate != nil && (p.From != nil || p.To != nil):
+		c.fault(path+".rate", "either rate, or from and to")
+	case (p.From == nil) != (p.To == nil):
+		c.fault(path, "a ramp needs from and to")
+	}
+	if p.Burst.Requests < 0 || p.Burst.Requests > 1<<20 {
+		c.fault(path+".burst.requests", "%d: must be 1 to 1048576", p.Burst.Requests)
+	}
+	if (p.Burst.Requests > 0) != (p.Burst.Every > 0) {
+		c.fault(path+".burst", "needs every and requests")
+	}
+	if p.Burst.Every > 0 && p.Burst.Every < time.Millisecond {
+		c.fault(path+".burst.every", "%v: must be at least 1ms", p.Burst.Every)
+	}
+}
+
+func (c *checker) request(path string, r *Request) {
+	if _, known := Presets()[r.Preset]; r.Preset != "" && !known {
+		c.fault(path+".preset", "%q: must be one of ad, rtb, vast", r.Preset)
+		return
+	}
+	if r.Method != "GET" && r.Method != "POST" {
+		c.fault(path+".method", "%q: must be GET or POST", r.Method)
+	}
+	if !strings.HasPrefix(r.Path, "/") || strings.ContainsAny(r.Path, " \r\n\t#") {
+		c.fault(path+".path", "%q: must start with / and hold no spaces, line ends or #", r.Path)
+	}
+	if r.Weight < 0 || r.Weight > 1e6 {
+		c.fault(path+".weight", "%v: must be 0 to 1000000", r.Weight)
+	}
+	for i, f := range r.Headers {
+		at := fmt.Sprintf("%s.headers[%d]", path, i)
+		if f.Name == "" || strings.ContainsAny(f.Name, " :\r\n\t") {
+			c.fault(at+".name", "%q: must be a field name", f.Name)
+		}
+		if strings.ContainsAny(f.Value, "\r\n") {
+			c.fault(at+".value", "holds a line end")
+		}
+		if slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"}, strings.ToLower(f.Name)) {
+			c.fault(at+".name", "%q is the generator's own", f.Name)
+		}
+	}
+	for _, f := range r.Body.Faults() {
+		key, rule, _ := strings.Cut(f, ": ")
+		c.fault(path+".body."+key, "%s", rule)
+	}
+	if r.Method == "GET" && (!r.Body.Zero() || r.Literal != "") {
+		c.fault(path+".body", "a GET has none")
+	}
+	if r.Literal != "" && !r.Body.Zero() {
+		c.fault(path+".literal", "either literal or body")
+	}
+}
+
+func (c *checker) change(s *Scenario, i int) {
+	ch := &s.Changes[i]
+	path := fmt.Sprintf("changes[%d]", i)
+	if s.ssp(ch.SSP) == nil {
+		c.fault(path+".ssp", "%q: no SSP of this name", ch.SSP)
+	}
+	if ch.Behaviour.Kind == 0 {
+		c.fault(path+".behaviour", "is missing")
+	}
+	var parsed sspsim.Behaviour
+	ch.JSON = c.behaviour(path+".behaviour", &ch.Behaviour, &parsed)
+}

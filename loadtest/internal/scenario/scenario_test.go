@@ -1,0 +1,121 @@
+package scenario
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/loadtest/internal/load"
+)
+
+func TestAllFaultsAreReportedAtOnceWithPathAndRule(t *testing.T) {
+	data, err := os.ReadFile("testdata/everything-wrong.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/everything-wrong.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Parse(data)
+	var faults Faults
+	if !errors.As(err, &faults) {
+		t.Fatalf("%v, want faults", err)
+	}
+	if got := err.Error() + "\n"; got != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestScenarioBecomesThePlanItSays(t *testing.T) {
+	s, err := ReadFile("testdata/good.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Plan()
+	if !p.Open || !p.Poisson || p.Protocol != load.KeepAlive || p.Connections != 128 || p.Timeout != 5*time.Second {
+		t.Errorf("plan %+v", p)
+	}
+	if len(p.Phases) != 3 || !p.Phases[0].Unrecorded || p.Phases[1].To != 1500 || p.Phases[2].From != 1500 || p.Phases[2].BurstSize != 50 {
+		t.Errorf("phases %+v", p.Phases)
+	}
+	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 || p.Templates[1].Name != "video" || p.Templates[1].Method != "GET" {
+		t.Errorf("requests %+v", p.Templates)
+	}
+	if b := s.SSPs[0].Parsed; b.Latency.P99 != 250*time.Millisecond || b.Answer.NoBid.Share != 0.85 {
+		t.Errorf("behaviour %+v", b)
+	}
+	if got := string(s.Changes[0].JSON); got != `{"faults":{"stall":{"share":0.5}}}` {
+		t.Errorf("change %s", got)
+	}
+}
+
+func TestScenariosThatAreNoneAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "is empty",
+		"- a":                                "must be a mapping",
+		"a: [":                               "is no YAML",
+		"name: x\nname: y":                   "is there twice",
+		"name: &x y\ntarget: {url: *x}":      "aliases are not read",
+		"name: x\n---\nname: y":              "more than one document",
+		"target: {url: \"ftp://x\"}":         "must be http://host:port",
+		"target: {url: \"http://x/a?b\"}":    "has more than a scheme",
+		"target: {ssp: x}":                   "no SSP of this name",
+		"adbuffer: {config: \"{{nosuch}}\"}": "nosuch",
+		"load: {mode: closed, phases: [{for: 1s, rate: 1/s}]}":               "a closed loop has no rate",
+		"load: {phases: [{for: 1s, rate: 1/s, record: false}]}":              "none is recorded",
+		"load: {connections: 2, threads: 3, phases: [{for: 1s, rate: 1/s}]}": "at most load.connections",
+		"load: {phases: [{for: 1s, rate: -1/s}]}":                            "must be 0/s to 10000k/s",
+		"load: {phases: [{for: 1s, rate: nan/s}]}":                           "must be 0/s to 10000k/s",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestEveryScenarioShippedIsValid(t *testing.T) {
+	files, err := filepath.Glob("../../scenarios/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, f := range files {
+		if _, err := ReadFile(f); err != nil {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
+// FuzzParse holds that whatever is read either is refused with paths or makes a
+// plan that can be built.
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"testdata/good.yaml", "testdata/everything-wrong.yaml"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte("target: {url: 'http://[::1]:80'}\nload: {phases: [{for: 1s, rate: 1/s}]}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Parse(data)
+		if err != nil {
+			var faults Faults
+			if !errors.As(err, &faults) || len(faults) == 0 {
+				t.Fatalf("%v is no list of faults", err)
+			}
+			for _, f := range faults {
+				if f.Path == "" || f.Rule == "" {
+					t.Fatalf("fault %+v", f)
+				}
+			}
+			return
+		}
+		if p := s.Plan(); len(p.Phases) == 0 || len(p.Templates) == 0 || p.Connections < 1 {
+			t.Fatalf("plan %+v", p)
+		}
+	})
+}

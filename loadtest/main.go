@@ -1,0 +1,55 @@
+// Command loadtest loads adbuffer, compares it with other proxies, and reports
+// what it found. Run "go run ./loadtest --help". It needs Linux.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"adbuffer/loadtest/internal/rig"
+)
+
+func main() {
+	rig.ChildMain()
+	// The first signal ends the measurement, whose results are printed; the
+	// second ends the process.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // a scenario with faults, a target that refuses, a broken promise
+	exitUsage  = 2
+)
+
+// failure is an error that is no wrong use of the command line.
+type failure struct{ err error }
+
+func (f failure) Error() string { return f.err.Error() }
+func (f failure) Unwrap() error { return f.err }
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
+	cmd := newRoot(stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var f failure
+	if errors.As(err, &f) {
+		if text := f.Error(); text != "" {
+			fmt.Fprintln(stderr, text)
+		}
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "%v\nRun \"go run ./loadtest --help\" for usage.\n", err)
+	return exitUsage
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/trial"
+)
+
+func newRun(stdout, stderr *os.File) *cobra.Command {
+	var (
+		options trial.Options
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO.yaml",
+		Short: "Carry one scenario out",
+		Long: `Carries out a scenario: starts the simulated SSPs and the adbuffer that it names,
+or takes a server that is running, sends its requests, and prints rates, latencies,
+errors by kind, handshakes, and what the process under test cost. "-" reads the
+scenario from standard input. Ctrl-C ends the load and prints what there is.
+
+With open loops, latency counts from when a request was due, so that a server that
+stands still cannot hide it. Figures that cannot be trusted are marked.
+
+The exit status is 1 if the scenario has faults, or the target refuses.`,
+		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml
+  go run ./loadtest run loadtest/scenarios/running-server.yaml --json > out.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenario.ReadFile(args[0])
+			if err != nil {
+				return failure{err}
+			}
+			bar := newBar(stderr, s.Plan())
+			options.Say = func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
+			options.Progress = bar.show
+			out, err := trial.Run(cmd.Context(), s, options)
+			bar.end()
+			if out != nil {
+				if perr := printOutcome(stdout, out, asJSON); perr != nil {
+					return failure{perr}
+				}
+			}
+			if err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
+	cmd.Flags().BoolVar(&options.AllowRemote, "allow-remote", false, "load a server that is not on this machine; only with its owner's leave")
+	cmd.Flags().StringVar(&options.Adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
+	return cmd
+}
+
+func printOutcome(w io.Writer, out *trial.Outcome, asJSON bool) error {
+	if !asJSON {
+		out.Print(w)
+		return nil
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+// bar shows how a run goes on: in place on terminals, a line an interval
+// elsewhere.
+type bar struct {
+	w        *os.File
+	terminal bool
+	length   float64 // seconds of all phases
+	shown    bool
+}
+
+func newBar(w *os.File, p load.Plan) *bar {
+	b := &bar{w: w}
+	if info, err := w.Stat(); err == nil {
+		b.terminal = info.Mode()&os.ModeCharDevice != 0
+	}
+	for _, phase := range p.Phases {
+		b.length += phase.Duration.Seconds()
+	}
+	return b
+}
+
+func (b *bar) show(p load.Progress) {
+	b.shown = true
+	line := fmt.Sprintf("%5.0f of %.0f s  %8d answers  %6d errors  p50 %8.2f ms  p99 %8.2f ms  %6d waiting",
+		p.Second, b.length, p.Answered, p.Errors, p.P50, p.P99, p.Waiting)
+	if !b.terminal {
+		fmt.Fprintln(b.w, line)
+		return
+	}
+	const width = 20
+	full := min(int(p.Second/b.length*width), width)
+	fmt.Fprint(b.w, "\r\x1b[K[")
+	for i := range width {
+		if i < full {
+			fmt.Fprint(b.w, "█")
+		} else {
+			fmt.Fprint(b.w, "░")
+		}
+	}
+	fmt.Fprint(b.w, "] "+line)
+}
+
+func (b *bar) end() {
+	if b.terminal && b.shown {
+		fmt.Fprintln(b.w)
+	}
+}
