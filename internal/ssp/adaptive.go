@@ -20,13 +20,13 @@ import (
 // It falls from what is used, not from what was allowed, and never below the
 // floor.
 //
-// The base sinks at once with a faster window. It rises by a hundredth of the
-// difference in a window that is not slow and in which the limit kept nobody
-// away, so that it follows the day. While the limit does, it rises by half of
-// the difference, in a probe every 30 s: a window with half the limit, in which
-// a queue of our own making is gone, and what is still slow is slow by itself.
-// So an SSP that has become slower for good gets its requests back within a
-// minute or so, and one that is overloaded does not.
+// The base sinks at once with a faster window, and rises by a hundredth of the
+// difference in one that is not slow, so that it follows the day. While the
+// limit keeps requests away, it also moves by half of the difference in a probe,
+// every 30 s: a window with half the limit, in which a queue of our own making
+// is gone, and what is still slow is slow by itself. So an SSP that has become
+// slower for good gets its requests back within a minute or so, and one that is
+// overloaded does not.
 //
 // Times are since the SSP was made. It is safe for concurrent use.
 type adaptive struct {
@@ -116,7 +116,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 		base = latency
 	case latency < base, a.probe == measuring:
 		base += (latency - base) / 2
-	case !biting && latency <= adaptiveTolerance*base:
+	case latency <= adaptiveTolerance*base:
 		base += (latency - base) / 100
 	}
 	a.base.Store(int64(base))

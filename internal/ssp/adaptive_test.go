@@ -157,6 +157,9 @@ func TestAnOverloadedSSPIsAskedForWhatItCanDo(t *testing.T) {
 				t.Errorf("minute %d: %.0f of %d are answered, in %v; limit %d to %d", minute, goodput, capacity, m.mean(), m.lowest, m.highest)
 			}
 		}
+		if base := time.Duration(m.a.base.Load()); adapt && base > 100*msec {
+			t.Errorf("%v count as the SSP's own latency, which is 90ms", base)
+		}
 	}
 }
 
@@ -212,6 +215,16 @@ func TestALimitThatIsNotUsedDoesNotGrow(t *testing.T) {
 	m.run(10 * time.Second)
 	if m.highest <= 100 || m.shedRatio() > 0.05 {
 		t.Errorf("the limit rose to %d when it was used, and %.3f were shed", m.highest, m.shedRatio())
+	}
+}
+
+func TestTheLimitFallsFromWhatIsUsed(t *testing.T) {
+	m := newModel(8, 10000)
+	m.run(10 * time.Second) // 45 in flight, far from 10000
+	m.median *= 3
+	m.run(1500 * msec)
+	if limit := m.f.Limit(); limit > 150 {
+		t.Errorf("the limit is still %d after 1.5 s", limit)
 	}
 }
 

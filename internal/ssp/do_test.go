@@ -199,24 +199,25 @@ func TestAPanicLeavesNothingInFlightAndNothingReserved(t *testing.T) {
 
 func TestEveryRequestIsCountedOnceAndTimedOnceItWasAdmitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill())}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1} })
+		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill()), after(3*msec, fail(cutMidAnswer))}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 2} })
 		c.get().want(upstream.Fill)
+		c.get().want(upstream.ConnLost)
 		c.get().want(upstream.QPSLimit)
 		c.ssp.Refused(upstream.Overloaded)
 		for o := range upstream.Outcomes {
 			want := uint64(0)
-			if o == upstream.Fill || o == upstream.QPSLimit || o == upstream.Overloaded {
+			if o == upstream.Fill || o == upstream.ConnLost || o == upstream.QPSLimit || o == upstream.Overloaded {
 				want = 1
 			}
 			if got := c.ssp.stats.outcomes[o].Load(); got != want {
 				t.Errorf("counted %d as %v, want %d", got, o, want)
 			}
 		}
-		if n, sum := c.ssp.stats.duration.Count(), c.ssp.stats.duration.Sum(); n != 1 || sum != 0.007 {
-			t.Errorf("%d requests of %v s were timed, want 1 of 0.007", n, sum)
+		if n, sum := c.ssp.stats.duration.Count(), c.ssp.stats.duration.Sum(); n != 2 || sum != 0.01 {
+			t.Errorf("%d requests of %v s were timed, want 2 of 0.01", n, sum)
 		}
 		if n := c.ssp.stats.firstByte.Count(); n != 1 {
-			t.Errorf("%d first bytes were timed, want 1", n)
+			t.Errorf("%d first bytes were timed, want that of the answer", n)
 		}
 	})
 }

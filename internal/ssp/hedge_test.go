@@ -286,25 +286,25 @@ func TestAPanicOfTheFirstWaitsForTheSecond(t *testing.T) {
 // rare, and late come ever earlier.
 func TestWhatIsLateDoesNotCreepDownByHedging(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{}
-		c := learnt(t, p, nil)
-		var n atomic.Int64
-		p.steps = []step{func(ex *upstream.Exchange) error {
-			if n.Add(1)%20 == 0 {
-				return never()(ex)
+		var first atomic.Int64 // how long the first takes; the second 1 ms
+		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
+			d := time.Duration(first.Swap(int64(msec)))
+			return after(d, fill())(ex)
+		}}}
+		c := newClient(t, p, func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.9} })
+		for i := range 4000 {
+			d := 10 * msec
+			if slow := i%20 - 15; slow > 0 {
+				d = time.Duration(slow) * 50 * msec // 50, 100, 150, 200
 			}
-			return after(10*msec, fill())(ex)
-		}}
-		// One in 20 is slow, which is as many as the quantile says; the seconds
-		// among them are fast.
-		for range 4000 {
-			c.get()
-			if late := c.ssp.late.get(); late < 10*msec {
-				t.Fatalf("late came down to %v", late)
-			}
+			first.Store(int64(d))
+			c.get().want(upstream.Fill)
 		}
-		if hedges := c.ssp.stats.retries[againHedge].Load(); hedges == 0 || hedges > 4000/5+10 {
-			t.Errorf("%d hedges for 4000 requests", hedges)
+		if late := c.ssp.late.get(); late < 100*msec || late > 107*msec {
+			t.Errorf("late is %v in the end; of the latencies, as they are without hedging, 9 in 10 are up to 100ms", late)
+		}
+		if hedges := c.ssp.stats.retries[againHedge].Load(); hedges < 300 || hedges > 420 {
+			t.Errorf("%d hedges for 4000 requests, want a tenth", hedges)
 		}
 	})
 }
@@ -324,4 +324,38 @@ func TestABodyOfAHedgedGETIsSentWholeBothTimes(t *testing.T) {
 		c.wantSent(p, 3)
 		c.wantIdle()
 	})
+}
+
+// Each attempt has the body in the exchange that it is sent on.
+func TestABodyIsSentWholeWhateverIsHedged(t *testing.T) {
+	for name, steps := range map[string]func(c *client) []step{
+		"hedged, then not": func(*client) []step {
+			return []step{after(20*msec, fail(stale)), fail(cutMidAnswer), fill()}
+		},
+		"not, then hedged": func(c *client) []step {
+			late := c.ssp.late.value.Swap(0)
+			return []step{func(ex *upstream.Exchange) error {
+				c.ssp.late.value.Store(late)
+				return fail(stale)(ex)
+			}, never(), fill()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &fakePool{}
+				c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
+				p.steps = steps(c)
+				r := c.request(upstream.GET)
+				r.Body = []byte(strings.Repeat(`{"imp":1}`, 100))
+				c.do(r).want(upstream.Fill)
+				for i, s := range p.requests() {
+					if got := gunzip(t, s.body); got != string(r.Body) {
+						t.Errorf("attempt %d sent %q", i, got)
+					}
+				}
+				c.wantSent(p, 3)
+				c.wantIdle()
+			})
+		})
+	}
 }

@@ -47,6 +47,11 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, n 
 	case e.Progress == upstream.NotProcessed:
 		n.notProcessed++
 		return againNotProcessed, n.notProcessed <= maxNotProcessed
+	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
+		// A kept connection was found closed when it was to be used. There may
+		// be as many of those as the SSP closed at once, and no dial is due yet.
+		n.notProcessed++
+		return againNotSent, n.notProcessed <= maxNotProcessed
 	case e.Progress == upstream.NotSent:
 		return againNotSent, !quoted(e) && s.mayRetry(n)
 	case e.Stale:
