@@ -20,11 +20,11 @@ import (
 // It falls from what is used, not from what was allowed, and never below the
 // floor.
 //
-// The base sinks at once with a faster window, and rises by a hundredth of the
-// difference in one that is not slow, so that it follows the day. While the
-// limit keeps requests away, it also moves by half of the difference in a probe,
-// every 30 s: a window with half the limit, in which a queue of our own making
-// is gone, and what is still slow is slow by itself. So an SSP that has become
+// The base sinks by half of the difference in a window that is faster, and rises
+// by a hundredth of it in one that is not slow, so that it follows the day.
+// While the limit keeps requests away, it also moves by half in a probe, every
+// 30 s: a window with half the limit, in which a queue of our own making is
+// gone, and what is still slow is slow by itself. So an SSP that has become
 // slower for good gets its requests back within a minute or so, and one that is
 // overloaded does not.
 //
