@@ -122,6 +122,27 @@ func TestWhatWasNotProcessedIsOutsideOfMaxAndBudgetAndBounded(t *testing.T) {
 	c.wantSent(p, 1+maxNotProcessed)
 }
 
+// An SSP that closes what is idle closes many connections at once. A pipelined
+// one is found closed only when it was lent.
+func TestKeptConnectionsThatAreFoundClosedUseUpNoRetries(t *testing.T) {
+	closed := func(ex *upstream.Exchange) error {
+		ex.Reused = true
+		return &notSent
+	}
+	fresh := func(step step) step {
+		return func(ex *upstream.Exchange) error { ex.Reused = false; return step(ex) }
+	}
+	p := &fakePool{steps: []step{closed, closed, closed, closed, fresh(fail(notSent)), fresh(fill())}}
+	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
+	c.get().want(upstream.Fill)
+	c.wantRetries(map[again]uint64{againNotSent: 5})
+
+	p = &fakePool{steps: []step{closed}}
+	c = newClient(t, p, nil)
+	c.get().want(upstream.ConnLost)
+	c.wantSent(p, 1+maxNotProcessed)
+}
+
 func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notSent)}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 10; o.Breaker.Enabled = false })
