@@ -62,6 +62,18 @@ func start(t testing.TB, config string, env ...string) *adbuffer {
 // are open.
 func launch(t testing.TB, env []string, args ...string) *adbuffer {
 	t.Helper()
+	return launchWith(t, env, func(ab *adbuffer) bool {
+		line, ok := ab.log.line("starting")
+		if ok {
+			ab.traffic, ab.admin = line["listen"].(string), line["admin"].(string)
+		}
+		return ok
+	}, args...)
+}
+
+// launchWith is launch where find finds the listeners' addresses in the log.
+func launchWith(t testing.TB, env []string, find func(ab *adbuffer) bool, args ...string) *adbuffer {
+	t.Helper()
 	ab := &adbuffer{t: t, log: new(logBuffer), ended: make(chan struct{}), network: "tcp"}
 	ab.process = exec.Command(binary(t), args...)
 	ab.process.Env = append(os.Environ(), env...)
@@ -78,11 +90,7 @@ func launch(t testing.TB, env []string, args ...string) *adbuffer {
 		if ab.hasEnded() {
 			t.Fatalf("adbuffer ended:\n%s", ab.log)
 		}
-		line, ok := ab.log.line("starting")
-		if ok {
-			ab.traffic, ab.admin = line["listen"].(string), line["admin"].(string)
-		}
-		return ok
+		return find(ab)
 	})
 	if strings.HasPrefix(ab.traffic, "/") {
 		ab.network = "unix"

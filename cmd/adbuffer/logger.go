@@ -22,9 +22,7 @@ func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, error) {
 	e.TimeKey = "time"
 	encoder := zapcore.NewJSONEncoder(e)
 	if c.Format == config.FormatConsole {
-		e.EncodeLevel = zapcore.CapitalLevelEncoder
-		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		encoder = zapcore.NewConsoleEncoder(e)
+		encoder = newConsole()
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), level)), level, nil
 }
