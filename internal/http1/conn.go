@@ -180,11 +180,6 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	if err := c.write(ex); err != nil {
 		return err
 	}
-	// Others that are ready write their requests first; meanwhile the answer
-	// may come, and the read need not be tried twice (EAGAIN, park, wake).
-	// Costs nothing when nobody else is ready.
-	runtime.Gosched()
-
 	c.br = c.opts.acquireReader(c.source())
 	c.answer.start(ex.Request.Method)
 	err := c.answer.read(c.br, ex)
@@ -216,7 +211,7 @@ func (c *Conn) write(ex *upstream.Exchange) error {
 		*b = append(*b, body...)
 		body = nil
 	}
-	n, err := c.net.Write(*b)
+	n, err := c.writeHead(*b)
 	if err == nil && len(body) > 0 {
 		_, err = c.net.Write(body)
 	}
@@ -236,6 +231,18 @@ func (c *Conn) write(ex *upstream.Exchange) error {
 		return upstream.ErrDeadline
 	}
 	return &upstream.Error{Outcome: upstream.ConnLost, Progress: progress, Stale: c.reused, Detail: "while sending the request", Err: err}
+}
+
+// writeHead sends the head, with the body where it is small, in a burst with
+// others. Either way every goroutine that is ready runs before we read; meanwhile
+// the answer may come, and the read need not be tried twice (EAGAIN, park, wake).
+func (c *Conn) writeHead(b []byte) (int, error) {
+	if c.tls == nil {
+		return c.sock.WriteInBurst(b)
+	}
+	n, err := c.net.Write(b)
+	runtime.Gosched()
+	return n, err
 }
 
 // answerError types what ended the reading of an answer. began: a byte of it

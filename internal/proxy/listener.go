@@ -128,6 +128,9 @@ func (c *clientConn) waitWrite() {
 	c.SetWriteDeadline(time.Now().Add(c.proxy.opts.WriteTimeout)) //nolint:errcheck // a closed socket fails the write
 }
 
+// Write implements net.Conn.
+func (c *clientConn) Write(b []byte) (int, error) { return c.WriteInBurst(b) }
+
 // Close implements net.Conn.
 func (c *clientConn) Close() error {
 	c.once.Do(func() {

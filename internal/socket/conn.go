@@ -23,6 +23,8 @@ type Conn struct {
 	write deadline
 	in    direct
 	out   direct
+	// sending is out's part in a burst.
+	sending sending
 
 	// lazy, where not nil, holds a buffer only while there is something in it.
 	lazy *lazyBuffer

@@ -1,0 +1,139 @@
+package socket
+
+import (
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// burst sends what several goroutines have to send back to back.
+//
+// A peer on the same machine (a sidecar's application, a load balancer) sleeps
+// until something comes. Sends with pauses between them wake it for each, and
+// waking an idle core is the dearest part of a send on loopback. So a
+// WriteInBurst lets every goroutine that is ready come to its own first, and
+// then sends for all of them. Nobody waits for more than that: where nothing
+// else is ready, it sends at once.
+//
+// With 64 clients on one core the SSP was woken 0.05 times a request instead of
+// 0.26, and forwarding cost 0.93 of the CPU (interleaved runs, noisy machine).
+type burst struct {
+	mu    sync.Mutex // guards all below, and the sendings in queue
+	queue []*sending
+	spare []*sending // memory of an earlier queue
+}
+
+// bursts has one burst for each core, as nearly as can be: what a sync.Pool has
+// just been given, the next goroutine on the same core gets.
+var bursts = sync.Pool{New: func() any { return new(burst) }}
+
+// sending is the one WriteInBurst of a Conn that may be under way.
+type sending struct {
+	now    func(fd uintptr) // direct.sendOnce, made once
+	socket *direct
+	p      []byte
+	state  sendState
+	n      int
+	err    error
+	// done tells a goroutine that waits for another core to send for it.
+	done  chan struct{}
+	waits bool
+}
+
+type sendState uint8
+
+const (
+	idle   sendState = iota // nothing to send, or sent
+	queued                  // nobody has begun
+	taken                   // somebody is sending it
+)
+
+// WriteInBurst writes all of p, as Write does, together with what other
+// goroutines are about to write that way to other connections. One goroutine at
+// a time may write to c.
+func (c *Conn) WriteInBurst(p []byte) (int, error) {
+	if c.raw == nil || len(p) == 0 {
+		return c.Write(p)
+	}
+	s := &c.sending
+	if s.socket == nil {
+		s.socket, s.now, s.done = &c.out, c.out.sendOnce, make(chan struct{}, 1)
+	}
+	b := bursts.Get().(*burst)
+	b.mu.Lock()
+	s.p, s.state = p, queued
+	b.queue = append(b.queue, s)
+	b.mu.Unlock()
+	bursts.Put(b)
+	runtime.Gosched()
+
+	b.mu.Lock()
+	if s.state == queued {
+		b.flushLocked()
+	}
+	for s.state == taken {
+		s.waits = true
+		b.mu.Unlock()
+		<-s.done
+		b.mu.Lock()
+	}
+	n, err := s.n, s.err
+	b.mu.Unlock()
+	s.p, s.err = nil, nil
+	if err != nil || n == len(p) {
+		return n, err
+	}
+	m, err := c.Write(p[n:]) // its socket is full: it waits by itself
+	return n + m, err
+}
+
+// flushLocked sends all that is queued. Nothing in it blocks: what a socket
+// does not take at once is left to its own goroutine.
+func (b *burst) flushLocked() {
+	batch := b.queue
+	b.queue, b.spare = b.spare[:0], nil
+	for _, s := range batch {
+		s.state = taken
+	}
+	b.mu.Unlock()
+	for _, s := range batch {
+		s.n, s.err = s.socket.sendNow(s.p, s.now)
+	}
+	b.mu.Lock()
+	for i, s := range batch {
+		s.state = idle
+		if s.waits {
+			s.waits = false
+			s.done <- struct{}{}
+		}
+		batch[i] = nil
+	}
+	b.spare = batch[:0]
+}
+
+// sendNow sends what the socket takes of p without waiting; call is sendOnce.
+func (d *direct) sendNow(p []byte, call func(fd uintptr)) (int, error) {
+	d.buf, d.n, d.errno = p, 0, 0
+	err := d.raw.Control(call)
+	d.buf = nil
+	if err == nil && d.errno != 0 {
+		err = opError("write", "sendto", d.errno)
+	}
+	return d.n, err
+}
+
+func (d *direct) sendOnce(fd uintptr) {
+	for d.n < len(d.buf) {
+		n, errno := sendto(fd, d.buf[d.n:])
+		switch errno {
+		case 0:
+			d.n += n
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return
+		default:
+			d.errno = errno
+			return
+		}
+	}
+}

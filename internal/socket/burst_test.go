@@ -1,0 +1,101 @@
+package socket
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
+	const conns, writes = 32, 200
+	var wg sync.WaitGroup
+	for i := range conns {
+		near, far := tcpPair(t)
+		wg.Go(func() {
+			for j := range writes {
+				msg := fmt.Appendf(nil, "%d/%d;", i, j)
+				if n, err := near.WriteInBurst(msg); n != len(msg) || err != nil {
+					t.Errorf("wrote %d of %d bytes: %v", n, len(msg), err)
+				}
+			}
+			near.Close()
+		})
+		wg.Go(func() {
+			var want []byte
+			for j := range writes {
+				want = fmt.Appendf(want, "%d/%d;", i, j)
+			}
+			if got, err := io.ReadAll(far); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("connection %d got %d bytes (%v), want its own %d", i, len(got), err, len(want))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
+	full, slowReader := tcpPair(t)
+	quick, quickReader := tcpPair(t)
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than socket buffers take
+	ended := make(chan error, 1)
+	go func() {
+		n, err := full.WriteInBurst(big)
+		if err == nil && n != len(big) {
+			err = fmt.Errorf("wrote %d of %d bytes", n, len(big))
+		}
+		ended <- err
+	}()
+	// Others are not held up, however often they share a burst with it.
+	go io.Copy(io.Discard, quickReader)
+	for range 100 {
+		if _, err := quick.WriteInBurst([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("16 MiB fitted into the socket's buffers: %v", err)
+	default:
+	}
+	got := make([]byte, len(big))
+	if _, err := io.ReadFull(slowReader, got); err != nil || !bytes.Equal(got, big) {
+		t.Fatalf("the slow reader got other bytes: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBurstTellsEachWriterItsOwnError(t *testing.T) {
+	closed, _ := tcpPair(t)
+	closed.Close()
+	if n, err := closed.WriteInBurst([]byte("x")); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed connection: %d, %v", n, err)
+	}
+	reset, peer := tcpPair(t)
+	peer.(*net.TCPConn).SetLinger(0)
+	peer.Close()
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		_, err := reset.WriteInBurst([]byte("x"))
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("writing to a connection that was reset: %v", err)
+		}
+	}
+	fine, far := tcpPair(t)
+	if n, err := fine.WriteInBurst([]byte("y")); n != 1 || err != nil {
+		t.Errorf("a sound connection: %d, %v", n, err)
+	}
+	var got [1]byte
+	if _, err := io.ReadFull(far, got[:]); err != nil || got[0] != 'y' {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
