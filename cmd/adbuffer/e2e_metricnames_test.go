@@ -1,0 +1,155 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// outcomes are the closed set of the label outcome.
+var outcomes = strings.Fields(`fill no_bid redirect client_error server_error
+	bad_request method_not_allowed no_route unknown_ssp too_large pending_full pending_timeout breaker_open qps_limit ssp_backoff
+	overloaded draining connect_failed tls_failed conn_lost bad_response response_too_large deadline internal merged client_gone cancelled`)
+
+// promisedMetrics is every metric that dashboards may rely on: its type, and the
+// values of its labels. Each series exists from the start.
+var promisedMetrics = []struct {
+	name, typ string
+	labels    map[string][]string // nil: none
+}{
+	{"requests_total", "counter", map[string][]string{"route": {"default", "none"}, "outcome": outcomes}},
+	{"request_duration_seconds", "histogram", map[string][]string{"route": {"default", "none"}}},
+	{"in_flight_requests", "gauge", nil},
+	{"in_flight_requests_limit", "gauge", nil},
+	{"client_connections", "gauge", nil},
+	{"client_connections_limit", "gauge", nil},
+	{"buffered_bytes", "gauge", nil},
+	{"buffered_bytes_limit", "gauge", nil},
+	{"ssp_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "outcome": outcomes}},
+	{"ssp_request_duration_seconds", "histogram", bySSP},
+	{"ssp_first_byte_seconds", "histogram", bySSP},
+	{"no_ad_total", "counter", map[string][]string{"route": {"default"}, "origin": {"proxy", "ssp"}}},
+	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "protocol": {"http1", "http1-pipelined", "http2"}, "state": {"idle", "active", "draining"}}},
+	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "state": {"dialing"}}},
+	{"pool_connections_limit", "gauge", bySSP},
+	{"pool_places_in_use", "gauge", bySSP},
+	{"pool_places_limit", "gauge", bySSP},
+	{"pool_saturation_ratio", "gauge", bySSP},
+	{"pool_saturation_max_ratio", "gauge", bySSP},
+	{"pool_saturation_at_arrival", "histogram", bySSP},
+	{"pool_hold_seconds", "histogram", bySSP},
+	{"pool_pending_requests", "gauge", bySSP},
+	{"pool_pending_requests_limit", "gauge", bySSP},
+	{"pool_acquire_seconds", "histogram", map[string][]string{"ssp": {"a", "b"}, "outcome": {"reused", "dialed", "waited", "full", "timeout"}}},
+	{"pool_connections_opened_total", "counter", map[string][]string{"ssp": {"a", "b"}, "protocol": {"http1", "http1-pipelined", "http2"}}},
+	{"pool_connections_closed_total", "counter", map[string][]string{"ssp": {"a", "b"},
+		"reason": {"idle", "max_age", "max_requests", "peer_closed", "unsolicited", "leftover", "goaway", "timeout", "error", "drain"}}},
+	{"pool_requests_per_connection", "histogram", bySSP},
+	{"pool_idle_age_seconds", "histogram", bySSP},
+	{"pool_dial_seconds", "histogram", map[string][]string{"ssp": {"a", "b"}, "phase": {"dns", "tcp", "tls"}}},
+	{"pool_dials_limit", "gauge", bySSP},
+	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}}},
+	{"pool_stale_connections_total", "counter", bySSP},
+	{"retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "not_processed", "stale", "hedge"}}},
+	{"pool_advised_connections", "gauge", bySSP},
+	{"pool_headroom_ratio", "gauge", bySSP},
+	{"pool_learned_idle_seconds", "gauge", bySSP},
+	{"pool_warm", "gauge", bySSP},
+	{"pipeline_head_wait_seconds", "histogram", bySSP},
+	{"breaker_shed_ratio", "gauge", bySSP},
+	{"qps_limited_total", "counter", bySSP},
+	{"concurrency_limit", "gauge", bySSP},
+	{"panics_total", "counter", nil},
+	{"config_last_reload_successful", "gauge", nil},
+	{"config_last_reload_timestamp_seconds", "gauge", nil},
+	{"config_info", "gauge", nil},
+	{"build_info", "gauge", nil},
+}
+
+var bySSP = map[string][]string{"ssp": {"a", "b"}}
+
+func TestEveryMetricExistsFromTheStartWithItsLabels(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	ab := start(t, sprintf(`
+ssps:
+  - {name: a, endpoints: [%[1]q]}
+  - {name: b, endpoints: [%[1]q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [a, b]}
+`, s.URL()))
+	m := ab.scrape()
+	for _, p := range promisedMetrics {
+		name := "adbuffer_" + p.name
+		if got := m.types[name]; got != p.typ {
+			t.Errorf("%s is a %q, want a %s", name, got, p.typ)
+			continue
+		}
+		if p.typ == "histogram" {
+			name += "_count"
+		}
+		for _, labels := range combinations(p.labels) {
+			found := m.all(name, labels...)
+			if len(found) != 1 {
+				t.Errorf("%d series %s%v, want 1", len(found), name, labels)
+				continue
+			}
+			if p.typ != "gauge" && found[0].value != 0 {
+				t.Errorf("%s%v starts at %v", name, labels, found[0].value)
+			}
+			if n := strings.Count(found[0].labels, "="); len(p.labels) > 0 && n != len(p.labels) && p.name != "pool_connections" {
+				t.Errorf("%s has the labels %s, want %d", name, found[0].labels, len(p.labels))
+			}
+		}
+	}
+	series := 0
+	for name, all := range m.series {
+		if strings.HasPrefix(name, "adbuffer_") {
+			series += len(all)
+		}
+	}
+	// What is there does not grow with traffic.
+	c := ab.dial()
+	c.get("/fillbuffer").wantFill("a")
+	c.get("/other")
+	c.do("PUT", "/", "")
+	after := 0
+	for name, all := range ab.scrape().series {
+		if strings.HasPrefix(name, "adbuffer_") {
+			after += len(all)
+		}
+	}
+	if after != series {
+		t.Errorf("%d series at the start, %d after traffic", series, after)
+	}
+	t.Logf("%d series for 2 SSPs and a route", series)
+}
+
+// combinations returns all label sets, each as name=value.
+func combinations(labels map[string][]string) [][]string {
+	all := [][]string{nil}
+	for name, values := range labels {
+		var next [][]string
+		for _, set := range all {
+			for _, v := range values {
+				next = append(next, append(slices.Clone(set), name+"="+v))
+			}
+		}
+		all = next
+	}
+	return all
+}
+
+func TestPromtoolFindsNothingToSayAboutTheMetrics(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	ab := start(t, single(s.URL()))
+	ab.get("/fillbuffer").wantFill("openx")
+	_, text := ab.ask("/metrics")
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v: %s", err, out)
+	}
+}
