@@ -90,7 +90,7 @@ func typesFit(from, to reflect.Type, v any) (any, error) {
 // addDecodeErrors reports every error in the tree that mapstructure returns, each
 // of which knows its path.
 func addDecodeErrors(err error, r *report) {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree of errors itself
 	case nil:
 	case *mapstructure.DecodeError:
 		r.add(e.Name(), r.marks[r.origin(e.Name())].text, e.Unwrap().Error())

@@ -167,7 +167,7 @@ func (w *warner) route(routes []Route, i int) {
 // covers reports whether m surely matches every request that other matches.
 func (m *Match) covers(other *Match) bool {
 	prefix, isPrefix := strings.CutSuffix(m.Path, "*")
-	if m.Path != other.Path && !(isPrefix && strings.HasPrefix(other.Path, prefix)) {
+	if m.Path != other.Path && (!isPrefix || !strings.HasPrefix(other.Path, prefix)) {
 		return false
 	}
 	if m.Host != "" && m.Host != other.Host {

@@ -22,7 +22,8 @@ func tlsFailed(detail string, cause error) error {
 // tcpError says why addr could not be connected to. ctx is the caller's.
 func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
 	// The text around the cause would only say the address once more.
-	if op, ok := err.(*net.OpError); ok && op.Err != nil {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
 		err = op.Err
 	}
 	switch {

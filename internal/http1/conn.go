@@ -144,7 +144,7 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	case err == nil:
 		c.finish(ex, c.verdict())
 		return nil
-	case err == errAbandoned:
+	case errors.Is(err, errAbandoned):
 		c.abandon(ex)
 		if ex.Context != nil && ex.Context.Err() != nil {
 			return upstream.ErrCancelled

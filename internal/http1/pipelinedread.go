@@ -66,11 +66,11 @@ func (r *reader) serve() error {
 		switch {
 		case err == nil:
 			err = r.complete()
-		case err == errNothing && r.endsHere && e.ex == nil:
+		case errors.Is(err, errNothing) && r.endsHere && e.ex == nil:
 			err = errHopeless
-		case err == errNothing:
+		case errors.Is(err, errNothing):
 			err = r.fill()
-		case err == upstream.ErrOverBudget && e.ex != nil:
+		case errors.Is(err, upstream.ErrOverBudget) && e.ex != nil:
 			err = nil
 			r.leave(e, upstream.ErrOverBudget)
 		}

@@ -341,14 +341,13 @@ type result struct {
 
 // request is what a test asks for.
 type request struct {
-	method   upstream.Method
-	target   string
-	fields   string
-	body     string
-	timeout  time.Duration
-	ctx      context.Context
-	budget   *upstream.Budget
-	exchange *upstream.Exchange
+	method  upstream.Method
+	target  string
+	fields  string
+	body    string
+	timeout time.Duration
+	ctx     context.Context
+	budget  *upstream.Budget
 }
 
 func get(target string) request { return request{target: target} }

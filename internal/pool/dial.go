@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -202,8 +203,8 @@ func (p *Pool) shutAtOnceLocked(m *member, now time.Time) {
 
 // refusesHTTP2 reports whether a dial failed since HTTP/2 was offered.
 func refusesHTTP2(err error) bool {
-	e, ok := err.(*upstream.Error)
-	return ok && (e.RefusesHTTP2 || e.Demote)
+	var e *upstream.Error
+	return errors.As(err, &e) && (e.RefusesHTTP2 || e.Demote)
 }
 
 var (

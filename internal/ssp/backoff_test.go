@@ -85,7 +85,7 @@ func TestAnSSPThatAsksForAPauseGetsIt(t *testing.T) {
 				if got := c.ssp.Snapshot().BackoffSeconds; got != 1e-9 {
 					t.Errorf("%v s of the pause are left, want 1 ns", got)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				c.get().want(upstream.Fill)
 				c.wantSent(p, 2)
 				c.wantIdle()
@@ -101,7 +101,7 @@ func TestAPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 		c.get().want(upstream.ServerError)
 		time.Sleep(30*time.Second - 1)
 		c.get().want(upstream.SSPBackoff)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c.get().want(upstream.Fill)
 	})
 }

@@ -299,7 +299,7 @@ func (c *client) wantSent(p *fakePool, n int) {
 
 func (c *client) wantRetries(want map[again]uint64) {
 	c.t.Helper()
-	for k := range agains {
+	for k := range againKinds {
 		if got := c.ssp.stats.retries[k].Load(); got != want[k] {
 			c.t.Errorf("%d retries %s, want %d", got, againNames[k], want[k])
 		}

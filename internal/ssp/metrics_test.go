@@ -34,7 +34,7 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	reg := registry(t, a, b)
 	// An outcome, a kind of retry and both values of dry_run each, and eight
 	// without a label of their own.
-	perSSP := int(upstream.Outcomes) + int(agains) + 2 + 8
+	perSSP := int(upstream.Outcomes) + int(againKinds) + 2 + 8
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP)
 	}

@@ -18,10 +18,10 @@ const (
 	againNotProcessed       // the SSP has said that it did not and will not act on it
 	againStale              // a reused connection had closed before any answer
 	againHedge              // the first was late
-	agains
+	againKinds
 )
 
-var againNames = [agains]string{"not_sent", "not_processed", "stale", "hedge"}
+var againNames = [againKinds]string{"not_sent", "not_processed", "stale", "hedge"}
 
 // maxNotProcessed bounds the attempts that a peer has said it did not act on.
 // They cost it nothing, so neither retry.max nor the budget counts them; a peer

@@ -15,7 +15,7 @@ type stats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64
 	duration  *histogram.Histogram
 	firstByte *histogram.Histogram
-	retries   [agains]atomic.Uint64
+	retries   [againKinds]atomic.Uint64
 	sent      atomic.Uint64 // retries and hedges too
 }
 

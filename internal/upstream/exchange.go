@@ -158,7 +158,7 @@ func (ex *Exchange) Release() {
 	}
 	ex.ReleaseBody()
 	select {
-	case <-ex.done: // completed after its caller had left
+	case <-ex.done: //nolint:errcheck // completed after its caller had left
 	default:
 	}
 	ex.Request = Request{}
