@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,15 +15,20 @@ type traffic struct {
 	sent    atomic.Int64
 }
 
-// startTraffic sends GET requests from n clients, each with a pause after every
-// answer, to the targets in turns, until stop.
+// startTraffic sends requests from n clients, each with a pause after every
+// answer, to the targets in turns, until stop. A target that begins with "POST "
+// is sent a body.
 func (ab *adbuffer) startTraffic(n int, pause time.Duration, targets ...string) *traffic {
 	y := &traffic{done: make(chan struct{})}
 	go func() {
 		defer close(y.done)
 		ab.concurrently(n, func(w *worker) error {
 			for i := w.id; !y.stopped.Load(); i++ {
-				if _, err := w.exchange("GET", targets[i%len(targets)]+strconv.Itoa(i), ""); err != nil {
+				method, body, target := "GET", "", targets[i%len(targets)]+strconv.Itoa(i)
+				if rest, ok := strings.CutPrefix(target, "POST "); ok {
+					method, body, target = "POST", strings.Repeat(" ", 2048), rest
+				}
+				if _, err := w.exchange(method, target, body); err != nil {
 					return err
 				}
 				y.sent.Add(1)
