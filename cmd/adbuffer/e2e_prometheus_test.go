@@ -15,21 +15,15 @@ import (
 	"testing"
 )
 
-// prometheus is Debian's, a process of its own. It scrapes one adbuffer and
-// evaluates the rules of deploy/prometheus every second.
-type prometheus struct {
+// prometheusServer is Debian's Prometheus, a process of its own. It scrapes one
+// adbuffer and evaluates the rules of deploy/prometheus every second.
+type prometheusServer struct {
 	t   testing.TB
 	url string
 }
 
-// point is one series of an answer.
-type point struct {
-	labels map[string]string
-	value  float64
-}
-
 // startPrometheus runs it for the length of the test.
-func startPrometheus(t testing.TB, ab *adbuffer) *prometheus {
+func startPrometheus(t testing.TB, ab *adbuffer) *prometheusServer {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus")
 	if err != nil {
@@ -63,111 +57,69 @@ scrape_configs:
 			t.Logf("Prometheus: %s", &out)
 		}
 	})
-	p := &prometheus{t: t, url: "http://" + addr}
+	p := &prometheusServer{t: t, url: "http://" + addr}
 	eventually(t, "Prometheus is ready", func() bool {
 		select {
 		case <-ended:
 			t.Fatalf("Prometheus ended: %s", &out)
 		default:
 		}
-		status, _, err := p.get("/-/ready")
-		return err == nil && status == http.StatusOK
+		status, _ := p.get("/-/ready")
+		return status == http.StatusOK
 	})
 	return p
 }
 
-func (p *prometheus) get(path string) (status int, body []byte, err error) {
+// get returns a status of 0 where nobody answers.
+func (p *prometheusServer) get(path string) (status int, body []byte) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	res, err := client.Get(p.url + path)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil
 	}
 	defer res.Body.Close() //nolint:errcheck // it was read
-	body, err = io.ReadAll(res.Body)
-	return res.StatusCode, body, err
+	if body, err = io.ReadAll(res.Body); err != nil {
+		return 0, nil
+	}
+	return res.StatusCode, body
 }
 
-// query answers PromQL.
-func (p *prometheus) query(expr string) (points []point) {
+// query answers PromQL with the value of the one series that the answer has; ok
+// is false where it has none or several.
+func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()
-	_, body, err := p.get("/api/v1/query?query=" + url.QueryEscape(expr))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	_, body := p.get("/api/v1/query?query=" + url.QueryEscape(expr))
 	var res struct {
 		Status string `json:"status"`
 		Data   struct {
 			Result []struct {
-				Metric map[string]string  `json:"metric"`
-				Value  [2]json.RawMessage `json:"value"`
+				Value [2]any `json:"value"`
 			} `json:"result"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &res); err != nil || res.Status != "success" {
 		p.t.Fatalf("%s: %v %s", expr, err, body)
 	}
-	for _, r := range res.Data.Result {
-		var text string
-		json.Unmarshal(r.Value[1], &text) //nolint:errcheck // the parse below fails
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			p.t.Fatalf("%s: %v", expr, err)
-		}
-		points = append(points, point{r.Metric, value})
+	if len(res.Data.Result) != 1 {
+		return 0, false
 	}
-	return points
+	text, _ := res.Data.Result[0].Value[1].(string)
+	value, err := strconv.ParseFloat(text, 64)
+	return value, err == nil
 }
 
-// await asks until ok takes the answer.
-func (p *prometheus) await(expr string, ok func(got []point) bool) {
+// await asks until the answer is one series with this value.
+func (p *prometheusServer) await(expr string, want float64) {
 	p.t.Helper()
-	var got []point
+	var got float64
+	var ok bool
 	defer func() {
 		if p.t.Failed() {
-			p.t.Logf("%s is %v", expr, got)
+			p.t.Logf("%s is %v (%v)", expr, got, ok)
 		}
 	}()
-	eventually(p.t, expr, func() bool {
-		got = p.query(expr)
-		return ok(got)
+	eventually(p.t, fmt.Sprintf("%s is %v", expr, want), func() bool {
+		got, ok = p.query(expr)
+		return ok && got == want
 	})
-}
-
-// rules returns the expressions of the rules that it has loaded, by their names,
-// and checks that all could be evaluated.
-func (p *prometheus) rules() (recorded, alerts map[string]string) {
-	p.t.Helper()
-	recorded, alerts = map[string]string{}, map[string]string{}
-	eventually(p.t, "all rules were evaluated", func() bool {
-		_, body, err := p.get("/api/v1/rules")
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		var res struct {
-			Data struct {
-				Groups []struct {
-					Rules []struct{ Type, Name, Query, Health, LastError string } `json:"rules"`
-				} `json:"groups"`
-			} `json:"data"`
-		}
-		if err := json.Unmarshal(body, &res); err != nil || len(res.Data.Groups) == 0 {
-			p.t.Fatalf("rules: %v %s", err, body)
-		}
-		for _, g := range res.Data.Groups {
-			for _, r := range g.Rules {
-				switch {
-				case r.Health == "unknown":
-					return false
-				case r.Health != "ok":
-					p.t.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
-				case r.Type == "recording":
-					recorded[r.Name] = r.Query
-				default:
-					alerts[r.Name] = r.Query
-				}
-			}
-		}
-		return true
-	})
-	return recorded, alerts
 }
