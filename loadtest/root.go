@@ -24,6 +24,9 @@ sick, cold, churn and burst say in words whether adbuffer's promises hold.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(stdout, stderr))
+	root.AddCommand(newRun(stdout, stderr), newPeers(stdout, stderr), newAll(stdout, stderr), newReport(stdout))
+	for _, t := range tests {
+		root.AddCommand(newTest(t, stdout, stderr))
+	}
 	return root
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,7 @@ func doubts(plan *Plan, r *Result) []string {
 	var out []string
 	doubt := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if share := r.Whole.FailedShare(); share > maxFailed {
-		doubt("%.1f %% of the requests failed, more than %.0f %%", share*100, maxFailed*100)
+		doubt("%.1f %% %s", share*100, failedSuffix)
 	}
 	if r.Whole.Answered == 0 {
 		doubt("no request was answered")
@@ -52,7 +53,14 @@ func doubts(plan *Plan, r *Result) []string {
 	if r.Generator.Busiest > maxBusy {
 		doubt("the generator was saturated: its busiest thread ran %.0f %% of the time", r.Generator.Busiest*100)
 	} else if r.Generator.Core > maxBusy {
-		doubt("the generator's core was saturated: busy %.0f %% of the time", r.Generator.Core*100)
+		doubt("the generator's cores were saturated: busy %.0f %% of the time", r.Generator.Core*100)
 	}
 	return out
 }
+
+// AboutFailures says that a doubt is about requests that failed, which some
+// tests provoke, and not about the generator.
+func AboutFailures(doubt string) bool { return strings.HasSuffix(doubt, failedSuffix) }
+
+// failedSuffix ends the doubt about requests that failed.
+var failedSuffix = fmt.Sprintf("of the requests failed, more than %.0f %%", maxFailed*100)

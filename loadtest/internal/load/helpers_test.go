@@ -49,7 +49,6 @@ func closedPlan(addr string, n, conns int) Plan {
 }
 
 type (
-	Phase   = schedule.Phase
 	Summary = record.Summary
 )
 

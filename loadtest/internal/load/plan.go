@@ -161,3 +161,6 @@ func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
+
+// Phase is a stretch of a run.
+type Phase = schedule.Phase

@@ -45,7 +45,7 @@ type Result struct {
 type Generator struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Busiest    float64 `json:"busiest_thread"` // share of the time that the busiest thread ran
-	Core       float64 `json:"core_busy"`      // of the busiest core the generator may use, all its processes together
+	Core       float64 `json:"core_busy"`      // share of the time that the cores it may use were busy, others' work included
 	LagP99     float64 `json:"lag_p99_ms"`     // how late it looked at what was due; open loops
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,28 +145,21 @@ func ReadCores() Cores {
 	return out
 }
 
-// BusySince returns the share of its time that the busiest of these cores was
-// busy since before. Nil cores are all.
+// BusySince returns the share of their time that these cores together were busy
+// since before. Nil cores are all.
 func (c Cores) BusySince(before Cores, cores []int) float64 {
-	share := 0.0
+	var busy, all int64
 	for n, now := range c {
-		if cores != nil && !contains(cores, n) {
+		if cores != nil && !slices.Contains(cores, n) {
 			continue
 		}
-		if all := now.all - before[n].all; all > 0 {
-			share = max(share, float64(now.busy-before[n].busy)/float64(all))
-		}
+		busy += now.busy - before[n].busy
+		all += now.all - before[n].all
 	}
-	return share
-}
-
-func contains(list []int, n int) bool {
-	for _, v := range list {
-		if v == n {
-			return true
-		}
+	if all == 0 {
+		return 0
 	}
-	return false
+	return float64(busy) / float64(all)
 }
 
 // TimeWait returns how many sockets of the machine are in TIME_WAIT.

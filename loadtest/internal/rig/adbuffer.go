@@ -23,18 +23,32 @@ type Adbuffer struct {
 	Admin string // host:port
 }
 
-// Build builds adbuffer from this module and returns the executable's path.
-func (r *Rig) Build(ctx context.Context) (string, error) {
+// ModuleRoot returns the folder of this module, which the working directory
+// must be in.
+func ModuleRoot(ctx context.Context) (string, error) {
 	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
-	bin := filepath.Join(r.Dir, "adbuffer")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/adbuffer")
+	return filepath.Dir(strings.TrimSpace(string(mod))), nil
+}
+
+// Build builds adbuffer from this module and returns the executable's path.
+func (r *Rig) Build(ctx context.Context) (string, error) {
+	return r.BuildPackage(ctx, "./cmd/adbuffer")
+}
+
+// BuildPackage builds a command of this module and returns the executable's path.
+func (r *Rig) BuildPackage(ctx context.Context, pkg string) (string, error) {
+	root, err := ModuleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(r.Dir, filepath.Base(pkg))
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, pkg)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building adbuffer in %s: %w\n%s", root, err, out)
+		return "", fmt.Errorf("building %s in %s: %w\n%s", pkg, root, err, out)
 	}
 	return bin, nil
 }

@@ -38,6 +38,12 @@ func New() (*Rig, error) {
 
 // Close ends all processes, the last one first, and removes the directory.
 func (r *Rig) Close() {
+	r.StopAll()
+	os.RemoveAll(r.Dir)
+}
+
+// StopAll ends all processes, the last one first.
+func (r *Rig) StopAll() {
 	r.mu.Lock()
 	procs := r.procs
 	r.procs = nil
@@ -45,7 +51,6 @@ func (r *Rig) Close() {
 	for i := len(procs) - 1; i >= 0; i-- {
 		procs[i].Stop()
 	}
-	os.RemoveAll(r.Dir)
 }
 
 // Write puts a file into the directory and returns its path.

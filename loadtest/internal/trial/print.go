@@ -50,7 +50,7 @@ func (o *Outcome) Print(w io.Writer) {
 		fmt.Fprintf(w, "process %d under test: %.1f µs CPU a request, %.2f s in all, %s in memory (at most %s), %d open files\n",
 			p.PID, p.CPUPerRequest, p.CPUSeconds, results.MiB(p.RSS), results.MiB(p.PeakRSS), p.Files)
 	}
-	fmt.Fprintf(w, "generator: %.2f s CPU, its busiest thread ran %.0f %% of the time, its core was busy %.0f %%, 99 %% of due requests seen within %.2f ms\n",
+	fmt.Fprintf(w, "generator: %.2f s CPU, its busiest thread ran %.0f %% of the time, its cores were busy %.0f %%, 99 %% of due requests seen within %.2f ms\n",
 		r.Generator.CPUSeconds, r.Generator.Busiest*100, r.Generator.Core*100, r.Generator.LagP99)
 	for _, d := range r.Doubts {
 		fmt.Fprintf(w, "NOT TO BE TRUSTED: %s\n", d)

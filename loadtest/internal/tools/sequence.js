@@ -1,0 +1,26 @@
+// Sends requests one after the other: node sequence.js URL COUNT KEEPALIVE
+const http = require('http');
+const [url, count, keepAlive] = [process.argv[2], Number(process.argv[3]), process.argv[4] === 'true'];
+const agent = new http.Agent({ keepAlive, maxSockets: 1 });
+let answered = 0, handshakes = 0;
+const sockets = new WeakSet();
+const started = process.hrtime.bigint();
+
+function next(n) {
+  if (n === count) {
+    const seconds = Number(process.hrtime.bigint() - started) / 1e9;
+    console.log(JSON.stringify({ answered, handshakes, seconds }));
+    agent.destroy();
+    return;
+  }
+  const request = http.get(`${url}&n=${n}`, { agent }, (answer) => {
+    if (answer.statusCode >= 200 && answer.statusCode < 300) answered++;
+    answer.resume();
+    answer.on('end', () => next(n + 1));
+  });
+  request.on('socket', (s) => {
+    if (!sockets.has(s)) { sockets.add(s); handshakes++; }
+  });
+  request.on('error', (e) => { console.error(e.message); process.exit(1); });
+}
+next(0);
