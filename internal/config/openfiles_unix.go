@@ -12,7 +12,7 @@ import (
 // start, so this is what the service will have.
 func openFilesLimit() int {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || uint64(limit.Cur) > math.MaxInt32 {
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
 		return 0
 	}
 	return int(limit.Cur)

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"errors"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -27,7 +28,7 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	} else {
 		err = ex.Wait()
 	}
-	if err == upstream.ErrDeadline || err == upstream.ErrCancelled {
+	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
 		return c.abandon(s, ex, uploading, err)
 	}
 	return c.leave(ex, err)

@@ -58,7 +58,7 @@ func (p *Pool) dial(offerHTTP2 bool) {
 		m.opened, m.used = now, now
 		p.governor.ended(addr, now, m.conn.CloseReason() == upstream.NotClosed)
 		p.fileLocked(m, took, now)
-	case p.dead || err == errNotNow:
+	case p.dead || errors.Is(err, errNotNow):
 		p.governor.calledOff(addr)
 	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked():
 		p.governor.calledOff(addr) // the address is well, if it is spoken to in HTTP/1

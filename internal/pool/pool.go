@@ -130,7 +130,8 @@ type Place struct{ m *member }
 // Do runs ex on the place. See upstream.Conn.
 func (pl Place) Do(ex *upstream.Exchange) error {
 	err := pl.m.conn.Do(ex)
-	if e, ok := err.(*upstream.Error); ok {
+	if err != nil {
+		e := upstream.AsError(err)
 		if e.Stale {
 			pl.m.pool.lostRace(pl.m)
 		}

@@ -118,7 +118,7 @@ func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].Obser
 // none.
 func (s *stats) refused(err error, asked time.Time) {
 	o := timedOut
-	if e, ok := err.(*upstream.Error); ok && e.Outcome == upstream.PendingFull {
+	if upstream.AsError(err).Outcome == upstream.PendingFull {
 		o = full
 	}
 	s.acquired(o, time.Since(asked))

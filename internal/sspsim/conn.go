@@ -49,7 +49,7 @@ type conn struct {
 func (s *SSP) handle(tcp *net.TCPConn) {
 	c := s.track(tcp)
 	if c == nil {
-		tcp.Close()
+		_ = tcp.Close()
 		return
 	}
 	defer s.untrack(c)

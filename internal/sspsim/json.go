@@ -3,6 +3,7 @@ package sspsim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -27,7 +28,8 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	next := b.clone()
 	var c checker
 	c.decode("", any, reflect.ValueOf(&next).Elem())
-	if invalid, ok := next.Validate().(*InvalidError); ok {
+	var invalid *InvalidError
+	if errors.As(next.Validate(), &invalid) {
 		c.mistakes = append(c.mistakes, invalid.Mistakes...)
 	}
 	if err := c.err(); err != nil {
