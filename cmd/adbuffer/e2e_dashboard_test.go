@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -66,7 +65,7 @@ var (
 
 // queriesOf returns every expression of dashboard and rules. An alert's is what
 // it compares, not whether it fires, with yesterday as five seconds ago.
-func queriesOf(t *testing.T, p *prometheus) map[string]string {
+func queriesOf(t *testing.T, p promQL) map[string]string {
 	t.Helper()
 	all := dashboardQueries(t)
 	recorded, alerts := p.rules()
@@ -133,25 +132,25 @@ routes:
 func TestEveryQueryOfDashboardAndRulesAnswersAndMoves(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
-	p := startPrometheus(t, ab)
+	p := promQL{t, startPrometheus(t, ab).url}
 	eventually(t, "Prometheus has scraped every SSP three times", func() bool {
-		got := p.query("count_over_time(adbuffer_pool_warm[1m]) >= 3")
+		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
 		return len(got) == 7
 	})
 	queries := queriesOf(t, p)
 	labelled := map[string]map[string]bool{}
 	for _, label := range []string{"ssp", "route"} {
 		labelled[label] = map[string]bool{}
-		for _, s := range p.query(fmt.Sprintf(`count by (__name__) ({%s!=""})`, label)) {
+		for _, s := range p.all(fmt.Sprintf(`count by (__name__) ({%s!=""})`, label)) {
 			labelled[label][strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(s.labels["__name__"], "_bucket"), "_sum"), "_count")] = true
 		}
 	}
 	if len(labelled["ssp"]) < 30 || len(labelled["route"]) < 3 {
 		t.Fatalf("metrics with labels: %v", labelled)
 	}
-	atRest := map[string][]point{}
+	atRest := map[string][]sample{}
 	for name, expr := range queries {
-		atRest[name] = numbers(p.query(expr))
+		atRest[name] = p.all(expr)
 	}
 
 	for _, y := range []*traffic{
@@ -167,7 +166,7 @@ func TestEveryQueryOfDashboardAndRulesAnswersAndMoves(t *testing.T) {
 	why := map[string]string{}
 	for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); time.Sleep(time.Second) {
 		for name, expr := range left {
-			if why[name] = wrongWith(expr, atRest[name], numbers(p.query(expr)), labelled); why[name] == "" {
+			if why[name] = wrongWith(expr, atRest[name], p.all(expr), labelled); why[name] == "" {
 				delete(left, name)
 			}
 		}
@@ -187,13 +186,8 @@ func TestEveryQueryOfDashboardAndRulesAnswersAndMoves(t *testing.T) {
 	}
 }
 
-// numbers leaves out what is none: quantiles of nothing.
-func numbers(points []point) []point {
-	return slices.DeleteFunc(points, func(p point) bool { return math.IsNaN(p.value) })
-}
-
 // wrongWith says what is wrong with a query's answer, given the one at rest.
-func wrongWith(expr string, atRest, busy []point, labelled map[string]map[string]bool) string {
+func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[string]bool) string {
 	if len(busy) == 0 {
 		return "returns nothing"
 	}
