@@ -55,11 +55,10 @@ type Conn struct {
 	sendWindow int64 // of the connection
 	recvOwed   int   // what we have taken and not yet given back to our window
 
-	lastGoAway uint32 // the last stream that the peer will answer
-	demote     bool   // the peer has said that HTTP/2 does not work between us
-	flood      flood
-	resets     resets
-	alive      alive
+	demote bool // the peer has said that HTTP/2 does not work between us
+	flood  flood
+	resets resets
+	alive  alive
 
 	// What unlock has to do.
 	hangUp  bool
@@ -90,7 +89,6 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 		peer:         defaultPeerSettings,
 		room:         newRoom(bottom(conn)),
 		sendWindow:   initialWindow,
-		lastGoAway:   maxStreamID,
 	}
 	c.in.init(opts)
 	c.places.Store(int32(c.limitLocked()))

@@ -186,6 +186,11 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 	}
 	p.do(p.fr.WriteDataPadded(id, true, nil, make([]byte, 10)))
 	wait(t, done).wantBody(t, "")
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if want := 128*256 + 11; p.conn.recvOwed != want {
+		t.Errorf("%d bytes are owed to the connection's window, want %d", p.conn.recvOwed, want)
+	}
 }
 
 func TestPaddedBodyIsUnpadded(t *testing.T) {

@@ -23,7 +23,6 @@ func (c *Conn) onGoAway(f frame) *connError {
 	code := h2.ErrCode(binary.BigEndian.Uint32(f.payload[4:]))
 	c.mu.Lock()
 	defer c.unlock()
-	c.lastGoAway = min(c.lastGoAway, last) // it must not grow; a promise given is kept
 	err := errNotProcessed
 	if code != h2.ErrCodeNo {
 		c.demote = c.demote || refusesHTTP2(code)
@@ -31,7 +30,7 @@ func (c *Conn) onGoAway(f frame) *connError {
 			Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
 	}
 	for i := range c.streams.slots {
-		if s := c.streams.slots[i].stream; s != nil && s.id > c.lastGoAway {
+		if s := c.streams.slots[i].stream; s != nil && s.id > last {
 			c.failLocked(s, err)
 		}
 	}

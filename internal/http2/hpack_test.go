@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -356,6 +357,45 @@ func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 	}
 	if s := table.find(hash, []byte("b: 2")); s != nil {
 		t.Error("another line with its hash is taken for it")
+	}
+}
+
+func TestLinesInTheTableAreNotForgottenForOthers(t *testing.T) {
+	var table encoderTable
+	table.max = maxTableSize
+	sets := uint64(len(table.sightings))
+	for i, line := range []string{"a: 1", "b: 2"} { // of one set
+		hash := 7 + uint64(i)*sets
+		table.note(hash)
+		table.find(hash, []byte(line)).entry = table.insert([]byte(line), 35)
+	}
+	table.note(7 + 2*sets)
+	for i, line := range []string{"a: 1", "b: 2"} {
+		if s := table.find(7+uint64(i)*sets, []byte(line)); s == nil || s.entry == 0 {
+			t.Errorf("%q was forgotten", line)
+		}
+	}
+	if table.find(7+2*sets, []byte("c: 3")) != nil {
+		t.Error("a third line is remembered in a set of two")
+	}
+}
+
+func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
+	w := newBlockWire()
+	for range 3 {
+		w.send(t, request0("X-Same: 1\r\n"))
+	}
+	for _, sizes := range [][]uint32{{0, 4096}, {4096, 0, 100}, {70, 1 << 20}} {
+		for _, n := range sizes {
+			w.enc.setMax(n)
+		}
+		wire, _, _ := w.enc.appendRequest(nil, request0("X-Same: 1\r\n"))
+		smallest := int(slices.Min(sizes))
+		want := appendInteger(nil, tableSize, 5, smallest)
+		want = appendInteger(want, tableSize, 5, int(min(sizes[len(sizes)-1], maxTableSize)))
+		if !bytes.HasPrefix(wire, want) {
+			t.Errorf("after %v the block begins with %x, want %x", sizes, wire[:8], want)
+		}
 	}
 }
 

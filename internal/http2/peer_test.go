@@ -2,13 +2,10 @@ package http2
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -327,118 +324,3 @@ func (p *peer) ping() {
 		}
 	}
 }
-
-// result is what a call of Do came to.
-type result struct {
-	err    error
-	status int
-	length int
-	fields string
-	body   string
-	times  upstream.Times
-	reused bool
-}
-
-// request is what a test asks for.
-type request struct {
-	method  upstream.Method
-	target  string
-	fields  string
-	body    string
-	timeout time.Duration
-	ctx     context.Context
-	budget  *upstream.Budget
-}
-
-func get(target string) request { return request{target: target} }
-
-func post(target, body string) request {
-	return request{method: upstream.POST, target: target, body: body}
-}
-
-// do runs r on conn.
-func (r request) do(conn upstream.Conn) result {
-	ex := upstream.AcquireExchange()
-	defer ex.Release()
-	timeout := r.timeout
-	if timeout == 0 {
-		timeout = patience
-	}
-	ex.Request = upstream.Request{
-		Method: r.method, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(r.target),
-		Fields: []byte(r.fields), Body: []byte(r.body),
-	}
-	ex.Context, ex.Budget = r.ctx, r.budget
-	ex.Times.Lent = time.Now()
-	ex.Deadline = ex.Times.Lent.Add(timeout)
-	err := conn.Do(ex)
-	res := result{err: err, times: ex.Times, reused: ex.Reused}
-	if err == nil {
-		a := &ex.Answer
-		res.status, res.length, res.fields, res.body = a.Status, a.ContentLength, string(a.Fields), string(a.Body)
-	}
-	return res
-}
-
-// start runs r beside the test.
-func (r request) start(conn upstream.Conn) <-chan result {
-	ch := make(chan result, 1)
-	go func() { ch <- r.do(conn) }()
-	return ch
-}
-
-func (p *peer) start(r request) <-chan result { return r.start(p.conn) }
-
-// wait returns the result of start.
-func wait(t testing.TB, ch <-chan result) result {
-	t.Helper()
-	select {
-	case r := <-ch:
-		return r
-	case <-time.After(2 * patience):
-		t.Fatal("Do did not return")
-		panic("unreachable")
-	}
-}
-
-// wantBody fails the test unless r is a 200 with body.
-func (r result) wantBody(t testing.TB, body string) {
-	t.Helper()
-	if r.err != nil || r.status != 200 || r.body != body {
-		t.Fatalf("got %v, status %d, body of %d bytes %.40q; want 200 with %d bytes %.40q", r.err, r.status, len(r.body), r.body, len(body), body)
-	}
-}
-
-// want is what an error must say.
-type want struct {
-	outcome  upstream.Outcome
-	progress upstream.Progress
-	demote   bool
-	detail   string // a part of the text
-}
-
-func (r result) wantError(t testing.TB, w want) {
-	t.Helper()
-	if r.err == nil {
-		t.Fatalf("got status %d, want %v", r.status, w.outcome)
-	}
-	e := upstream.AsError(r.err)
-	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || !strings.Contains(e.Error(), w.detail) {
-		t.Fatalf("got %v %v (progress %d, demote %t), want %v (progress %d, demote %t) with %q",
-			e.Outcome, e, e.Progress, e.Demote, w.outcome, w.progress, w.demote, w.detail)
-	}
-}
-
-// eventually waits for a condition that nothing tells of.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func farFuture() time.Time { return time.Now().Add(patience) }
