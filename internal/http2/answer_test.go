@@ -171,12 +171,12 @@ func TestTrailersAreCheckedAndDropped(t *testing.T) {
 	}
 }
 
-func TestMisdirectedRequestDemotes(t *testing.T) {
+func TestMisdirectedRequestAsksForHTTP1(t *testing.T) {
 	for _, last := range []bool{true, false} {
 		p := connect(t, testOptions())
 		done := p.start(get("/"))
 		p.head(p.request().StreamID, last, ":status", "421")
-		wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotProcessed, demote: true, detail: "421"})
+		wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotProcessed, refuses: true, detail: "421"})
 	}
 }
 

@@ -88,7 +88,7 @@ func TestNewRefusesTLSWithoutHTTP2(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = New(c, newOwner(), testOptions())
-	if e := upstream.AsError(err); e.Outcome != upstream.TLSFailed || e.Progress != upstream.NotSent || !e.Demote {
+	if e := upstream.AsError(err); e.Outcome != upstream.TLSFailed || e.Progress != upstream.NotSent || !e.RefusesHTTP2 {
 		t.Errorf("got %v", err)
 	}
 }

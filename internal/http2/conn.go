@@ -55,10 +55,11 @@ type Conn struct {
 	sendWindow int64 // of the connection
 	recvOwed   int   // what we have taken and not yet given back to our window
 
-	demote bool // the peer has said that HTTP/2 does not work between us
-	flood  flood
-	resets resets
-	alive  alive
+	// What the peer's GOAWAY means for HTTP/2; see breach.
+	demote, refuses bool
+	flood           flood
+	resets          resets
+	alive           alive
 
 	// What unlock has to do.
 	hangUp  bool
@@ -101,10 +102,10 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 func checkTLS(s tls.ConnectionState) error {
 	switch {
 	case s.NegotiatedProtocol != h2.NextProtoTLS:
-		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true,
+		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, RefusesHTTP2: true,
 			Detail: "the SSP did not agree to HTTP/2; see protocol"}
 	case s.Version < tls.VersionTLS12: // RFC 9113, section 9.2
-		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true,
+		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, RefusesHTTP2: true,
 			Detail: "HTTP/2 needs TLS 1.2 or later"}
 	}
 	return nil

@@ -40,23 +40,24 @@ func resetByPeer(code h2.ErrCode) *upstream.Error {
 	case h2.ErrCodeRefusedStream:
 		e.Progress = upstream.NotProcessed
 	case h2.ErrCodeHTTP11Required:
-		e.Progress, e.Demote = upstream.NotProcessed, true
-	default:
-		e.Demote = refusesHTTP2(code)
+		e.Progress = upstream.NotProcessed
 	}
+	e.Demote, e.RefusesHTTP2 = breach(code)
 	e.Detail = "the SSP reset the HTTP/2 stream: " + code.String()
 	return e
 }
 
-// refusesHTTP2 reports whether a peer that closes a connection or a stream
-// with code does not get on with HTTP/2, or with how we speak it.
-func refusesHTTP2(code h2.ErrCode) bool {
+// breach says what a peer that closes a connection or a stream with code thinks
+// of HTTP/2: that we break it, so that we do not get on with it over HTTP/2, or
+// that it wants HTTP/1.
+func breach(code h2.ErrCode) (demote, refuses bool) {
 	switch code {
-	case h2.ErrCodeProtocol, h2.ErrCodeFlowControl, h2.ErrCodeFrameSize, h2.ErrCodeCompression,
-		h2.ErrCodeInadequateSecurity, h2.ErrCodeHTTP11Required:
-		return true
+	case h2.ErrCodeProtocol, h2.ErrCodeFlowControl, h2.ErrCodeFrameSize, h2.ErrCodeCompression:
+		return true, false
+	case h2.ErrCodeInadequateSecurity, h2.ErrCodeHTTP11Required:
+		return false, true
 	}
-	return false
+	return false, false
 }
 
 // Errors that carry nothing of their own, made once.
@@ -69,7 +70,7 @@ var (
 		Detail: "the SSP has lowered the number of HTTP/2 streams that it takes at once"}
 	errNotProcessed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
 		Detail: "the SSP closed the HTTP/2 connection without looking at the request"}
-	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, Demote: true,
+	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true,
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
 	errBodyTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
 		Detail: "the body of the answer is too large; see max_response_bytes"}

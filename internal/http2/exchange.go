@@ -21,15 +21,15 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 		c.flush(nil, nil)
 		return c.leave(ex, err)
 	}
-	uploading := s.uploading
+	wake := s.wake
 	c.flush(s, ex)
-	if uploading {
-		uploading, err = c.upload(s, ex)
+	if wake != nil {
+		err = c.upload(s, ex, wake)
 	} else {
 		err = ex.Wait()
 	}
 	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
-		return c.abandon(s, ex, uploading, err)
+		return c.abandon(s, ex, err)
 	}
 	return c.leave(ex, err)
 }
@@ -97,28 +97,25 @@ func (c *Conn) newStreamLocked() *stream {
 	} else {
 		s = new(stream)
 	}
-	*s = stream{wake: s.wake, listed: s.listed, sendWindow: int64(c.peer.initialWindow)}
+	*s = stream{listed: s.listed, sendWindow: int64(c.peer.initialWindow)}
 	return s
 }
 
 func (c *Conn) recycleLocked(s *stream) {
-	s.ex, s.body, s.err = nil, nil, nil
+	if s.wake != nil {
+		c.uploads--
+	}
+	s.ex, s.body, s.wake = nil, nil, nil
 	c.free = append(c.free, s)
 }
 
 // endLocked ends the exchange of s, with err or nil, and wakes its caller.
 func (c *Conn) endLocked(s *stream, err error) {
 	ex := s.ex
-	s.ex = nil
 	c.streams.remove(s)
-	if s.uploading {
-		s.done, s.err = true, err
-		s.signal()
-	} else {
-		c.recycleLocked(s)
-		// Under mu, so that a caller that leaves knows which came first.
-		ex.Finish(err)
-	}
+	c.recycleLocked(s)
+	// Under mu, so that a caller that leaves knows which came first.
+	ex.Finish(err)
 	c.drainedLocked()
 }
 
@@ -139,20 +136,12 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 }
 
 // abandon leaves the exchange of s, since its time is up or nobody wants it any
-// more. What the peer sends for it from now on is dropped. While uploading, s
-// is the caller's until it says otherwise; else s may be another's by now.
-func (c *Conn) abandon(s *stream, ex *upstream.Exchange, uploading bool, why error) error {
+// more. What the peer sends for it from now on is dropped.
+func (c *Conn) abandon(s *stream, ex *upstream.Exchange, why error) error {
 	c.mu.Lock()
-	switch {
-	case s.ex == ex:
-	case uploading: // it ended in the same instant
-		return c.leave(ex, c.takeLocked(s))
-	default:
+	if s.ex != ex { // it ended in the same instant; s may be another's by now
 		c.mu.Unlock()
-		return c.leave(ex, outcome(ex))
-	}
-	if uploading {
-		c.uploads--
+		return c.leave(ex, <-ex.Done())
 	}
 	ex.ReleaseBody()
 	ex.Answer.Reset()
@@ -168,13 +157,4 @@ func (c *Conn) abandon(s *stream, ex *upstream.Exchange, uploading bool, why err
 		c.owner.Freed(ex.Times.Done.Sub(ex.Times.Lent))
 	}
 	return why
-}
-
-// outcome returns what the exchange was told by Finish, which was called.
-func outcome(ex *upstream.Exchange) error {
-	deadline, ctx := ex.Deadline, ex.Context
-	ex.Deadline, ex.Context = time.Now().Add(time.Hour), nil
-	err := ex.Wait()
-	ex.Deadline, ex.Context = deadline, ctx
-	return err
 }

@@ -35,7 +35,7 @@ func (c *Conn) onWindowUpdate(f frame) *connError {
 		c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("WINDOW_UPDATE by 0", true))
 	case s.sendWindow > maxWindow:
 		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("WINDOW_UPDATE makes the stream's window overflow", true))
-	case !s.uploading:
+	case s.wake == nil:
 		return c.flood.idle()
 	default:
 		s.resume()

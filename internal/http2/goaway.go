@@ -25,8 +25,8 @@ func (c *Conn) onGoAway(f frame) *connError {
 	defer c.unlock()
 	err := errNotProcessed
 	if code != h2.ErrCodeNo {
-		c.demote = c.demote || refusesHTTP2(code)
-		err = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Demote: c.demote,
+		c.demote, c.refuses = breach(code)
+		err = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Demote: c.demote, RefusesHTTP2: c.refuses,
 			Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
 	}
 	for i := range c.streams.slots {

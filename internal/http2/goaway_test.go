@@ -106,27 +106,28 @@ func TestConnectionLostAfterGoAway(t *testing.T) {
 	}
 }
 
-func TestGoAwayThatRefusesHTTP2Demotes(t *testing.T) {
-	for code, demote := range map[h2.ErrCode]bool{
-		h2.ErrCodeInadequateSecurity: true,
-		h2.ErrCodeHTTP11Required:     true,
-		h2.ErrCodeProtocol:           true,
-		h2.ErrCodeCompression:        true,
-		h2.ErrCodeEnhanceYourCalm:    false,
-		h2.ErrCodeInternal:           false,
-		h2.ErrCodeNo:                 false,
+func TestGoAwayTellsWhatThePeerThinksOfHTTP2(t *testing.T) {
+	for code, w := range map[h2.ErrCode]want{
+		h2.ErrCodeInadequateSecurity: {refuses: true},
+		h2.ErrCodeHTTP11Required:     {refuses: true},
+		h2.ErrCodeProtocol:           {demote: true},
+		h2.ErrCodeCompression:        {demote: true},
+		h2.ErrCodeEnhanceYourCalm:    {},
+		h2.ErrCodeInternal:           {},
+		h2.ErrCodeNo:                 {},
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			p := connect(t, testOptions())
 			ids, done := p.startMany(2)
 			p.do(p.fr.WriteGoAway(ids[0], code, nil))
-			w := want{outcome: upstream.ConnLost, progress: upstream.NotProcessed, demote: demote}
+			w.outcome, w.progress = upstream.ConnLost, upstream.NotProcessed
 			if code != h2.ErrCodeNo {
 				w.detail = code.String()
 			}
 			wait(t, done[ids[1]]).wantError(t, w)
 			p.net.Close()
-			wait(t, done[ids[0]]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, demote: demote})
+			w.progress, w.detail = upstream.MaybeProcessed, ""
+			wait(t, done[ids[0]]).wantError(t, w)
 		})
 	}
 }
@@ -134,7 +135,7 @@ func TestGoAwayThatRefusesHTTP2Demotes(t *testing.T) {
 func TestResetByThePeer(t *testing.T) {
 	for code, w := range map[h2.ErrCode]want{
 		h2.ErrCodeRefusedStream:  {outcome: upstream.ConnLost, progress: upstream.NotProcessed},
-		h2.ErrCodeHTTP11Required: {outcome: upstream.ConnLost, progress: upstream.NotProcessed, demote: true},
+		h2.ErrCodeHTTP11Required: {outcome: upstream.ConnLost, progress: upstream.NotProcessed, refuses: true},
 		h2.ErrCodeProtocol:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, demote: true},
 		h2.ErrCodeInternal:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
 		h2.ErrCodeCancel:         {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},

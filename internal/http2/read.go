@@ -204,6 +204,6 @@ func (c *Conn) lostLocked(err error) {
 		reason = upstream.ClosedByPeer
 	}
 	c.shutLocked(reason, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-		Demote: c.demote, Detail: "the HTTP/2 connection ended before the answer", Err: err})
+		Demote: c.demote, RefusesHTTP2: c.refuses, Detail: "the HTTP/2 connection ended before the answer", Err: err})
 	c.hangUpLocked()
 }

@@ -100,6 +100,7 @@ type want struct {
 	outcome  upstream.Outcome
 	progress upstream.Progress
 	demote   bool
+	refuses  bool   // HTTP/2
 	detail   string // a part of the text
 }
 
@@ -112,9 +113,9 @@ func (r result) wantError(t testing.TB, w want) {
 		t.Errorf("%d bytes stay reserved for an answer that failed", r.held)
 	}
 	e := upstream.AsError(r.err)
-	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || !strings.Contains(e.Error(), w.detail) {
-		t.Fatalf("got %v %v (progress %d, demote %t), want %v (progress %d, demote %t) with %q",
-			e.Outcome, e, e.Progress, e.Demote, w.outcome, w.progress, w.demote, w.detail)
+	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || e.RefusesHTTP2 != w.refuses || !strings.Contains(e.Error(), w.detail) {
+		t.Fatalf("got %v %v (progress %d, demote %t, refuses %t), want %v (progress %d, demote %t, refuses %t) with %q",
+			e.Outcome, e, e.Progress, e.Demote, e.RefusesHTTP2, w.outcome, w.progress, w.demote, w.refuses, w.detail)
 	}
 }
 

@@ -25,14 +25,11 @@ type stream struct {
 	start uint64 // where its HEADERS begin, in bytes put into the buffer
 	spent uint64 // Conn.room.spent when its HEADERS were put into the buffer
 
-	// uploading: the caller sends its body and waits on wake, not on the
-	// exchange. done and err tell it how the exchange ended meanwhile.
-	uploading bool
-	waiting   bool // for a window or the buffer; see wakeLocked
-	listed    bool // stands in Conn.waiters
-	done      bool
-	err       error
-	wake      chan struct{} // capacity 1, made by the first upload and kept
+	// wake is not nil while the caller sends its body; it has capacity 1 and is
+	// signalled, while waiting, when there may be room for more.
+	wake    chan struct{}
+	waiting bool // for a window or the buffer; see wakeLocked
+	listed  bool // stands in Conn.waiters
 
 	// Receiving.
 	recvOwed int // what we have taken and not yet given back to the window

@@ -35,10 +35,9 @@ func (c *Conn) appendBodyLocked(s *stream) {
 }
 
 // upload sends the rest of a body as windows and the buffer let it, and then
-// waits for the answer, as ex.Wait does. uploading is false if the body was
-// sent to its end. It is the slow path, for bodies that did not fit into a
-// window: it makes a timer of its own.
-func (c *Conn) upload(s *stream, ex *upstream.Exchange) (uploading bool, err error) {
+// waits for the answer, as ex.Wait does. It is the slow path, for bodies that
+// did not fit into a window: it makes a timer of its own.
+func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(ex.Deadline))
 	defer timer.Stop()
 	var cancelled <-chan struct{}
@@ -47,36 +46,29 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange) (uploading bool, err err
 	}
 	for {
 		select {
-		case <-s.wake:
+		case err := <-ex.Done(): // answered before the body was sent, or failed
+			return err
+		case <-wake:
 		case <-timer.C:
-			return true, upstream.ErrDeadline
+			return upstream.ErrDeadline
 		case <-cancelled:
-			return true, upstream.ErrCancelled
+			return upstream.ErrCancelled
 		}
 		c.mu.Lock()
-		if s.done { // answered before the body was sent, or failed
-			return true, c.takeLocked(s)
+		if s.ex != ex {
+			c.mu.Unlock()
+			return <-ex.Done()
 		}
 		c.appendBodyLocked(s)
 		if len(s.body) == 0 {
-			s.uploading = false
+			s.wake = nil
 			c.uploads--
 			c.flush(s, ex)
-			return false, ex.Wait()
+			return ex.Wait()
 		}
 		c.awaitRoomLocked(s)
 		c.flush(s, ex)
 	}
-}
-
-// takeLocked returns how the exchange of s ended while its body was being sent.
-// It unlocks mu.
-func (c *Conn) takeLocked(s *stream) error {
-	err := s.err
-	c.uploads--
-	c.recycleLocked(s)
-	c.mu.Unlock()
-	return err
 }
 
 // awaitRoomLocked makes s wait: for a window or, where the windows are open,
@@ -84,9 +76,6 @@ func (c *Conn) takeLocked(s *stream) error {
 func (c *Conn) awaitRoomLocked(s *stream) {
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
-	}
-	if !s.uploading {
-		s.uploading = true
 		c.uploads++
 	}
 	s.waiting = true
@@ -109,13 +98,10 @@ func (c *Conn) wakeLocked() {
 
 // resume wakes the upload of s if it waits.
 func (s *stream) resume() {
-	if s.waiting {
-		s.waiting = false
-		s.signal()
+	if !s.waiting || s.wake == nil {
+		return
 	}
-}
-
-func (s *stream) signal() {
+	s.waiting = false
 	select {
 	case s.wake <- struct{}{}:
 	default: // a wake-up is on its way already
