@@ -20,6 +20,7 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
 )
 
 // App is the whole service. Make one with New, run it once with Run.
@@ -36,6 +37,7 @@ type App struct {
 	started   time.Time
 	watch     *watch
 	observers observers
+	tracer    *tracing.Tracer  // nil while off
 	level     *zap.AtomicLevel // nil where the log's level cannot be changed
 
 	traffic, adminListener net.Listener
@@ -62,6 +64,10 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 		e(a)
 	}
 	if err := a.build(); err != nil {
+		return nil, err
+	}
+	if err := a.startTracing(); err != nil {
+		a.Close()
 		return nil, err
 	}
 	if err := a.listen(); err != nil {
@@ -116,6 +122,7 @@ func (a *App) Close() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	a.closePools(now)
+	a.stopTracing()
 }
 
 // ErrCut is what Run returns where the end of the drain cut requests.
@@ -177,6 +184,7 @@ func (a *App) drain(hurry context.Context) error {
 	defer cancel()
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
+	a.stopTracing()
 
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -1,0 +1,39 @@
+package tracing
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// counting is an exporter that counts what becomes of spans, since the SDK drops
+// what is too much without a word.
+type counting struct {
+	to         sdk.SpanExporter
+	made, sent atomic.Uint64
+	failed     atomic.Uint64
+}
+
+// ExportSpans implements sdk.SpanExporter.
+func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := c.to.ExportSpans(ctx, spans)
+	if err != nil {
+		c.failed.Add(uint64(len(spans)))
+	} else {
+		c.sent.Add(uint64(len(spans)))
+	}
+	return nil // counted; the SDK would print it to standard error
+}
+
+// Shutdown implements sdk.SpanExporter.
+func (c *counting) Shutdown(ctx context.Context) error { return c.to.Shutdown(ctx) }
+
+var descSpans = prometheus.NewDesc("adbuffer_trace_spans_total", "Spans, by what became of them: made, sent to tracing.endpoint, or failed to be. What was made and is neither waits for its batch, or was dropped since too many wait.", []string{"state"}, nil)
+
+func (c *counting) collect(ch chan<- prometheus.Metric) {
+	for state, n := range map[string]*atomic.Uint64{"made": &c.made, "sent": &c.sent, "failed": &c.failed} {
+		ch <- prometheus.MustNewConstMetric(descSpans, prometheus.CounterValue, float64(n.Load()), state)
+	}
+}

@@ -1,0 +1,149 @@
+// Package tracing is spans of where an exchange's time went, sent over OTLP.
+//
+// Spans are made of the times that every exchange has anyhow, when it has ended:
+// a request does nothing for them while it runs, and nothing at all while
+// tracing is off.
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"adbuffer/internal/upstream"
+)
+
+// Options are the settings `tracing`.
+type Options struct {
+	// Endpoint is the URL of an OTLP receiver over HTTP; without a path,
+	// /v1/traces is meant.
+	Endpoint string
+	// Sample is the share of the requests, 0 to 1, that are traced where no
+	// traceparent decides.
+	Sample float64
+	// Version is the process's own.
+	Version string
+}
+
+// Tracer makes spans of exchanges and sends them, in batches and in the
+// background. It is safe for concurrent use. End it with Close.
+type Tracer struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	exporter *counting
+}
+
+// exportTimeout bounds one batch, and with it how long Close may take.
+const exportTimeout = 5 * time.Second
+
+// New returns a tracer. It does not need the receiver to be there: what cannot
+// be sent is dropped and counted.
+func New(o Options) (*Tracer, error) {
+	u, err := url.Parse(o.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("tracing.endpoint: %w", err)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	client, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("tracing.endpoint: %w", err)
+	}
+	t := &Tracer{exporter: &counting{to: client}}
+	t.provider = sdk.NewTracerProvider(
+		sdk.WithBatcher(t.exporter, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(exportTimeout)),
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "adbuffer"), attribute.String("service.version", o.Version))),
+	)
+	t.tracer = t.provider.Tracer("adbuffer")
+	return t, nil
+}
+
+// Close sends what is left, at most until ctx ends.
+func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+
+// Exchange is what a span says of one request to an SSP.
+type Exchange struct {
+	SSP         string
+	TraceParent []byte // the client's field; empty for none
+	Method      upstream.Method
+	Protocol    upstream.Protocol
+	Reused      bool
+	Outcome     upstream.Outcome
+	Status      int             // of the answer; 0 = there is none
+	Err         *upstream.Error // nil where there is an answer
+	Times       upstream.Times
+}
+
+// Ended makes the spans of an exchange, where it is sampled:
+//
+//	ssp          from the queue to the end
+//	├ pending    until a place was lent
+//	│ ├ dial     DNS and TCP, where a connection was opened meanwhile
+//	│ └ tls      its handshake
+//	└ first_byte from then until the answer began
+//
+// A dial's place in time is known by its end only, which is when the place was
+// lent.
+func (t *Tracer) Ended(e *Exchange) {
+	ctx := context.Background()
+	if parent, ok := parseTraceParent(e.TraceParent); ok {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	}
+	x := &e.Times
+	ctx, span := t.tracer.Start(ctx, "ssp "+e.SSP, trace.WithTimestamp(x.Queued), trace.WithSpanKind(trace.SpanKindClient))
+	if !span.IsRecording() {
+		return // not sampled
+	}
+	defer span.End(trace.WithTimestamp(x.Done))
+	t.exporter.made.Add(1)
+	span.SetAttributes(
+		attribute.String("adbuffer.ssp", e.SSP), attribute.String("adbuffer.outcome", e.Outcome.String()),
+		attribute.String("http.request.method", e.Method.String()), attribute.String("adbuffer.protocol", e.Protocol.String()),
+		attribute.Bool("adbuffer.reused", e.Reused),
+	)
+	if e.Status > 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", e.Status))
+	}
+	if e.Err != nil {
+		span.SetStatus(codes.Error, e.Err.Detail) // never bytes of a request or an answer
+	}
+	if x.Lent.IsZero() {
+		t.part(ctx, "pending", x.Queued, x.Done) // and in vain
+		return
+	}
+	pending := t.part(ctx, "pending", x.Queued, x.Lent)
+	if handshake := x.Lent.Add(-x.TLS); x.TCP > 0 {
+		t.part(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
+		if x.TLS > 0 {
+			t.part(pending, "tls", handshake, x.Lent)
+		}
+	}
+	if !x.FirstByte.IsZero() {
+		t.part(ctx, "first_byte", x.Lent, x.FirstByte)
+	}
+}
+
+// part makes one span below that of ctx, and returns a context for those below it.
+func (t *Tracer) part(ctx context.Context, name string, from, to time.Time, attributes ...attribute.KeyValue) context.Context {
+	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attributes...))
+	span.End(trace.WithTimestamp(to))
+	t.exporter.made.Add(1)
+	return ctx
+}
+
+// Collect implements prometheus.Collector.
+func (t *Tracer) Collect(ch chan<- prometheus.Metric) { t.exporter.collect(ch) }
+
+// Describe implements prometheus.Collector.
+func (t *Tracer) Describe(ch chan<- *prometheus.Desc) { ch <- descSpans }
