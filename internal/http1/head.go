@@ -212,12 +212,12 @@ func cutField(line []byte) (name, value []byte, err error) {
 func (h *head) note(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):
-		if equalFold(name, "connection") {
+		if httpheader.EqualFold(name, "connection") {
 			h.close = h.close || hasToken(value, "close")
 			return true, nil
 		}
 	case len("Content-Length"):
-		if equalFold(name, "content-length") {
+		if httpheader.EqualFold(name, "content-length") {
 			n, ok := parseDecimal(value)
 			if !ok || h.contentLength >= 0 {
 				return true, errContentLength
@@ -227,8 +227,8 @@ func (h *head) note(name, value []byte) (bool, error) {
 			return true, nil
 		}
 	case len("Transfer-Encoding"):
-		if equalFold(name, "transfer-encoding") {
-			if h.hasTE || h.http10 || !equalFold(value, "chunked") {
+		if httpheader.EqualFold(name, "transfer-encoding") {
+			if h.hasTE || h.http10 || !httpheader.EqualFold(value, "chunked") {
 				return true, errTransferCoding
 			}
 			h.hasTE = true
@@ -269,27 +269,11 @@ func hasToken(v []byte, t string) bool {
 		} else {
 			v = nil
 		}
-		if equalFold(bytes.Trim(item, " \t"), t) {
+		if httpheader.EqualFold(bytes.Trim(item, " \t"), t) {
 			return true
 		}
 	}
 	return false
-}
-
-// equalFold reports whether b is the lower-case ASCII string s, in any case.
-func equalFold(b []byte, s string) bool {
-	if len(b) != len(s) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != s[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // validValue reports whether v has no control character but HTAB. RFC 9110,

@@ -31,7 +31,7 @@ func (c *connectionOptions) add(value []byte) bool {
 
 // isCommonOption reports whether option names no field. `keep-alive` does, but that never crosses anyway.
 func isCommonOption(option []byte) bool {
-	return equalFold(option, "keep-alive") || equalFold(option, "close")
+	return EqualFold(option, "keep-alive") || EqualFold(option, "close")
 }
 
 // has reports whether a Connection field names name.

@@ -45,7 +45,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		dst = append(dst, '=')
 		addr, isAddr := parseAddr(value)
 		switch {
-		case equalFold(name, "host") || equalFold(name, "proto"):
+		case EqualFold(name, "host") || EqualFold(name, "proto"):
 			dst = append(dst, value...) // ours, not the client's
 		case isAddr && addr.Is4():
 			dst = shorten(addr).AppendTo(dst)
@@ -95,5 +95,5 @@ func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 // "unknown" or an identifier that starts with an underscore.
 func isObscured(v []byte) bool {
 	v = bytes.Trim(v, `"`)
-	return equalFold(v, "unknown") || len(v) > 1 && v[0] == '_'
+	return EqualFold(v, "unknown") || len(v) > 1 && v[0] == '_'
 }

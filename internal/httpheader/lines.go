@@ -53,7 +53,7 @@ func Lines(block []byte) iter.Seq2[[]byte, []byte] {
 // Find returns the value of the first line of block called name, in any case. ok is false if there is none.
 func Find(block []byte, name string) (value []byte, ok bool) {
 	for n, value := range Lines(block) {
-		if equalFold(n, name) {
+		if EqualFold(n, name) {
 			return value, true
 		}
 	}

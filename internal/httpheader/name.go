@@ -276,8 +276,9 @@ func hasPrefix(name []byte, prefix string) bool {
 	return len(name) >= len(prefix) && is(name[:len(prefix)], prefix)
 }
 
-// equalFold reports whether a and b are one name in different case.
-func equalFold(a []byte, b string) bool {
+// EqualFold reports whether a and b are one name, but for the case of ASCII
+// letters.
+func EqualFold(a []byte, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}

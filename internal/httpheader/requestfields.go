@@ -57,7 +57,7 @@ func (f *RequestFields) Fields() []Field { return f.fields }
 // Lookup returns the value of the first field called name, in any case. ok is false if there is none.
 func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	for i := range f.fields {
-		if equalFold(f.fields[i].Name, name) {
+		if EqualFold(f.fields[i].Name, name) {
 			return f.fields[i].Value, true
 		}
 	}

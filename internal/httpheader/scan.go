@@ -77,7 +77,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 		field.verbatim = end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
 		field.named = false
 		field.kind = requestKinds[id]
-		if len(name) == len(f.TimeoutName) && equalFold(name, f.TimeoutName) {
+		if len(name) == len(f.TimeoutName) && EqualFold(name, f.TimeoutName) {
 			if f.timeouts++; f.timeouts == 1 {
 				f.timeout = value
 			}
@@ -116,7 +116,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.chunked {
 			return refuse(RuleEncodingRepeated, name)
 		}
-		if f.HTTP10 || !equalFold(value, "chunked") {
+		if f.HTTP10 || !EqualFold(value, "chunked") {
 			return refuse(RuleEncoding, name)
 		}
 		f.chunked = true

@@ -8,8 +8,8 @@ func isJSONType(v []byte) bool {
 	v, _, _ = bytes.Cut(v, []byte{';'})
 	v = bytes.TrimRight(v, " \t")
 	const suffix = "+json"
-	return equalFold(v, "application/json") ||
-		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && equalFold(v[len(v)-len(suffix):], suffix)
+	return httpheader.EqualFold(v, "application/json") ||
+		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && httpheader.EqualFold(v[len(v)-len(suffix):], suffix)
 }
 
 // maxDepth is how deep a body may nest that is inlined. Parsers give up at some

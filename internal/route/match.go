@@ -93,9 +93,9 @@ func (m *Match) matchHost(host []byte) bool {
 	host = withoutPort(host)
 	if suffix, ok := strings.CutPrefix(m.Host, "*"); ok {
 		n := len(host) - len(suffix)
-		return n > 0 && equalFold(host[n:], suffix)
+		return n > 0 && httpheader.EqualFold(host[n:], suffix)
 	}
-	return equalFold(host, m.Host)
+	return httpheader.EqualFold(host, m.Host)
 }
 
 // withoutPort cuts ":port" off, and leaves the colons of "[::1]" alone.
@@ -104,22 +104,6 @@ func withoutPort(host []byte) []byte {
 		return host[:i]
 	}
 	return host
-}
-
-// equalFold compares b with the lower-case string s.
-func equalFold(b []byte, s string) bool {
-	if len(b) != len(s) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != s[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *Condition) inQuery(query []byte) bool {
