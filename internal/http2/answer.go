@@ -93,11 +93,11 @@ func (c *Conn) onBlock(f frame, p []byte, last bool) *connError {
 	case b.tooLarge:
 		c.resetLocked(s, h2.ErrCodeCancel, errHeadTooLarge)
 	case b.malformed != "":
-		c.malformedLocked(s, b.malformed)
+		c.malformedLocked(s, b.malformed, b.ofHTTP2)
 	case s.gotHead:
 		c.onTrailersLocked(s, b, last)
 	case b.status == 0:
-		c.malformedLocked(s, "no :status")
+		c.malformedLocked(s, "no :status", true)
 	case b.status < 200:
 		c.onInterimLocked(s, b, last)
 	default:
@@ -106,19 +106,19 @@ func (c *Conn) onBlock(f frame, p []byte, last bool) *connError {
 	return nil
 }
 
-// malformedLocked ends an exchange whose answer breaks a rule of HTTP/2. RFC
-// 9113, section 8.1.1.
-func (c *Conn) malformedLocked(s *stream, rule string) {
-	c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("malformed HTTP/2 answer: "+rule, true))
+// malformedLocked ends an exchange whose answer breaks a rule. RFC 9113,
+// section 8.1.1. ofHTTP2: over HTTP/1 it might do better.
+func (c *Conn) malformedLocked(s *stream, rule string, ofHTTP2 bool) {
+	c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("malformed HTTP/2 answer: "+rule, ofHTTP2))
 }
 
 func (c *Conn) onInterimLocked(s *stream, b *block, last bool) {
 	s.interim++
 	switch {
 	case b.status == 101:
-		c.malformedLocked(s, "101, which HTTP/2 does not have") // RFC 9113, section 8.6
+		c.malformedLocked(s, "101, which HTTP/2 does not have", true) // RFC 9113, section 8.6
 	case last:
-		c.malformedLocked(s, "it ends with a 1xx head")
+		c.malformedLocked(s, "it ends with a 1xx head", true)
 	case s.interim > maxInterim:
 		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badAnswer("too many 1xx answers", false))
 	}
@@ -147,9 +147,9 @@ func (c *Conn) onHeadLocked(s *stream, b *block, last bool) {
 func (c *Conn) onTrailersLocked(s *stream, b *block, last bool) {
 	switch {
 	case b.status != 0:
-		c.malformedLocked(s, "a pseudo-field among the trailers")
+		c.malformedLocked(s, "a pseudo-field among the trailers", true)
 	case !last:
-		c.malformedLocked(s, "a second head behind the final one")
+		c.malformedLocked(s, "a second head behind the final one", true)
 	default:
 		c.completeLocked(s)
 	}
@@ -159,7 +159,7 @@ func (c *Conn) onTrailersLocked(s *stream, b *block, last bool) {
 func (c *Conn) completeLocked(s *stream) {
 	answer := &s.ex.Answer
 	if !s.noBody && answer.ContentLength >= 0 && answer.ContentLength != s.received {
-		c.malformedLocked(s, "the body is not as long as its content-length")
+		c.malformedLocked(s, "the body is not as long as its content-length", false)
 		return
 	}
 	s.ex.Times.Done = c.in.clock()

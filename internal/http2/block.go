@@ -12,6 +12,7 @@ type block struct {
 	regular   bool   // a field without a colon has come
 	tooLarge  bool   // size is over limit; fields and what follows mean nothing
 	malformed string // the first rule that is broken, empty for none
+	ofHTTP2   bool   // that is a rule of HTTP/2, and not one of any HTTP
 }
 
 // reset makes b ready for another block, and keeps its memory.
@@ -31,7 +32,7 @@ func (b *block) add(class class, name, value []byte) {
 	case contentLength:
 		n, ok := parseLength(value)
 		if !ok || b.length >= 0 {
-			b.fault("a malformed or repeated content-length")
+			b.fault("a malformed or repeated content-length", false)
 			return
 		}
 		b.length = n
@@ -39,7 +40,7 @@ func (b *block) add(class class, name, value []byte) {
 		b.addStatus(value)
 		return
 	default:
-		b.fault(malformed[class])
+		b.fault(malformed[class], class != badValue)
 		return
 	}
 	b.regular = true
@@ -51,19 +52,19 @@ func (b *block) add(class class, name, value []byte) {
 func (b *block) addStatus(v []byte) {
 	switch {
 	case b.status != 0:
-		b.fault("two :status fields")
+		b.fault("two :status fields", true)
 	case b.regular:
-		b.fault("a pseudo-field behind a regular field")
+		b.fault("a pseudo-field behind a regular field", true)
 	case len(v) != 3 || v[0] < '1' || v[0] > '5' || !isDigit(v[1]) || !isDigit(v[2]):
-		b.fault("a malformed :status")
+		b.fault("a malformed :status", true)
 	default:
 		b.status = int(v[0]-'0')*100 + int(v[1]-'0')*10 + int(v[2]-'0')
 	}
 }
 
-func (b *block) fault(text string) {
+func (b *block) fault(rule string, ofHTTP2 bool) {
 	if b.malformed == "" {
-		b.malformed = text
+		b.malformed, b.ofHTTP2 = rule, ofHTTP2
 	}
 }
 

@@ -41,11 +41,11 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 	s.received += len(p)
 	switch {
 	case !s.gotHead:
-		c.malformedLocked(s, "DATA before the head")
+		c.malformedLocked(s, "DATA before the head", true)
 	case s.noBody && len(p) > 0:
-		c.malformedLocked(s, "a body where there is none")
+		c.malformedLocked(s, "a body where there is none", false)
 	case ex.Answer.ContentLength >= 0 && s.received > ex.Answer.ContentLength && !s.noBody:
-		c.malformedLocked(s, "the body is longer than its content-length")
+		c.malformedLocked(s, "the body is longer than its content-length", false)
 	case s.received > c.opts.MaxResponseBytes:
 		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
 	case !ex.Reserve(len(p)):

@@ -41,7 +41,7 @@ func TestBodyMustBeAsLongAsItsContentLength(t *testing.T) {
 			case strings.HasPrefix(name, "beyond"):
 				res.wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_bytes"})
 			default:
-				res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "content-length"})
+				res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "content-length"})
 				p.wantReset(id, h2.ErrCodeProtocol)
 			}
 			p.afterwards()
@@ -53,7 +53,7 @@ func TestHeadThatEndsTheStreamKeepsToItsContentLength(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	p.head(p.request().StreamID, true, ":status", "200", "content-length", "4")
-	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "content-length"})
+	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "content-length"})
 	p.afterwards()
 }
 
@@ -93,7 +93,7 @@ func TestAnswersWithoutBody(t *testing.T) {
 				}
 				res := wait(t, done)
 				if c.bad {
-					res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "body"})
+					res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "body"})
 				} else if res.err != nil || res.body != "" || res.length != c.want {
 					t.Errorf("got %v, length %d, body %q", res.err, res.length, res.body)
 				}

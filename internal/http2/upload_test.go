@@ -201,6 +201,11 @@ func TestUploadEndsWhen(t *testing.T) {
 			p.wantData(id, 10)
 			c.happens(p, id, cancel)
 			res := wait(t, done)
+			p.conn.mu.Lock()
+			if p.conn.uploads != 0 {
+				t.Errorf("%d uploads are counted", p.conn.uploads)
+			}
+			p.conn.mu.Unlock()
 			if c.is != nil {
 				if res.err != c.is {
 					t.Fatalf("got %v, want %v", res.err, c.is)
