@@ -3,6 +3,8 @@ package http1
 import (
 	"bytes"
 	"errors"
+
+	"adbuffer/internal/httpheader"
 	"math"
 )
 
