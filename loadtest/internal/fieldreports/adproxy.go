@@ -114,7 +114,7 @@ func adProxyServers(ctx context.Context, e *bench.Env, r *results.Report, upstre
 	if fastifyErr != nil {
 		r.Missing = append(r.Missing, fastifyErr.Error())
 	} else {
-		r.Versions["fastify"] = "fastify on node " + results.Version("node", "node")
+		r.Versions["fastify"] = "fastify on " + results.Version("node", "node")
 	}
 	for _, kind := range []string{"constant", "forwarded"} {
 		var sketchUp, fastifyUp []string

@@ -118,7 +118,7 @@ func startHAProxy(ctx context.Context, e *bench.Env, u *Upstream) ([]Row, error)
 		return nil, err
 	}
 	conf := &strings.Builder{}
-	conf.WriteString("global\n  nbthread 1\n  maxconn 30000\ndefaults\n  mode http\n  timeout client 300s\n  timeout server 60s\n  timeout connect 5s\n  http-reuse always\n  option forwardfor\n")
+	conf.WriteString("global\n  nbthread 1\n  maxconn 12000\n  no strict-limits\ndefaults\n  mode http\n  timeout client 300s\n  timeout server 60s\n  timeout connect 5s\n  http-reuse always\n  option forwardfor\n")
 	var rows []Row
 	for _, v := range []struct{ name, url, options string }{
 		{"h1", u.HTTP, ""}, {"h1tls", u.TLS1, "ssl verify required ca-file " + u.CAFile + " alpn http/1.1"}, {"h2tls", u.TLS2, "ssl verify required ca-file " + u.CAFile + " alpn h2"}} {
@@ -152,7 +152,7 @@ func startCaddy(ctx context.Context, e *bench.Env, u *Upstream) ([]Row, error) {
 		return nil, err
 	}
 	conf := &strings.Builder{}
-	conf.WriteString("{\n  admin off\n  auto_https off\n  persist_config off\n}\n")
+	conf.WriteString("{\n  admin off\n  auto_https off\n}\n")
 	var rows []Row
 	for _, v := range []struct{ name, url, transport string }{
 		{"h1", u.HTTP, "versions 1.1"}, {"h1tls", u.TLS1, "versions 1.1\n tls_trusted_ca_certs " + u.CAFile}, {"h2tls", u.TLS2, "versions 2\n tls_trusted_ca_certs " + u.CAFile}} {

@@ -38,6 +38,7 @@ type figures struct {
 	rssIdle   int64 // with the idle clients
 	rssBefore int64 // before them
 	doubts    []string
+	unsure    bool   // doubts about saturation, on which the verdicts rest
 	void      string // why there are no figures
 }
 
@@ -106,7 +107,7 @@ func noteVersion(r *results.Report, name string) {
 			r.Versions[name] = results.Version(name, path)
 		}
 	case "fastify":
-		r.Versions[name] = "fastify on node " + results.Version("node", "node")
+		r.Versions[name] = "fastify on " + results.Version("node", "node")
 	case "reverseproxy":
 		r.Versions["go"] = results.Version("go", "go")
 	}
@@ -192,6 +193,9 @@ func measure(ctx context.Context, e *bench.Env, o Options, rows []*figures) erro
 	return nil
 }
 
+// minShare of its core makes a proxy saturated.
+const minShare = 0.85
+
 func (f *figures) saturate(ctx context.Context, e *bench.Env, o Options) error {
 	before, err := f.usage()
 	if err != nil {
@@ -209,6 +213,12 @@ func (f *figures) saturate(ctx context.Context, e *bench.Env, o Options) error {
 		f.void = "at saturation, " + d[0]
 		return nil
 	}
+	// A proxy that had less than its core was kept from it: by others' work, or by
+	// a load that could not fill it.
+	if share := (after.CPU() - before.CPU()).Seconds() / l.Seconds; share < minShare {
+		f.unsure = true
+		f.doubts = append(f.doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
+	}
 	f.rssBusy = max(f.rssBusy, after.RSS)
 	f.saturated = append(f.saturated, sample{cpuPerRequest: (after.CPU() - before.CPU()).Seconds() * 1e6 / float64(l.Requests), rate: l.Rate, p50: l.P50, p99: l.P99, p999: l.P999})
 	return nil
@@ -219,7 +229,7 @@ func (f *figures) atRate(ctx context.Context, e *bench.Env, o Options) error {
 		return nil
 	}
 	plan := bench.OpenLoop(f.Addr, o.Conns, o.Rate, 500*time.Millisecond, e.Time(10*time.Second, 2*time.Second), adRequest())
-	m, err := e.Generate(ctx, plan, f.Process.PID)
+	m, err := e.GenerateCalmly(ctx, plan, f.Process.PID)
 	if err != nil {
 		return err
 	}

@@ -150,6 +150,6 @@ func verdict(r *results.Report, rows []*figures, ours, theirs, promise string) {
 	}
 	slices.Sort(ratios)
 	ratio := ratios[len(ratios)/2]
-	r.Verdicts = append(r.Verdicts, results.Verdict{Promise: promise, Held: ratio <= limits[ours],
+	r.Verdicts = append(r.Verdicts, results.Verdict{Promise: promise, Held: ratio <= limits[ours], Doubted: a.unsure || b.unsure,
 		Words: fmt.Sprintf("%s: %.1f µs, %s: %.1f µs, ratio %.2f.", ours, median(a.saturated).cpuPerRequest, theirs, median(b.saturated).cpuPerRequest, ratio)})
 }

@@ -36,14 +36,14 @@ func Burst(ctx context.Context, e *bench.Env) (*results.Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		doubts := generatorDoubts(m.Result)
+		doubts := bench.GeneratorDoubts(m.Result)
 		r.Doubt(name, doubts)
 		for _, p := range m.Phases {
 			t.Add(doubts, c.start, c.protocol, p.Name, p.Offered, p.Answered, p.Failed, p.Latency.P50, p.Latency.P99, p.Latency.P999, connections)
 		}
 		ramp := m.Phases[0]
 		r.Verdicts = append(r.Verdicts, results.Verdict{Promise: name + ": at most 1 in 1 000 requests fails while the load rises from nothing to the peak", Held: ramp.Failed*1000 <= ramp.Offered,
-			Words: fmt.Sprintf("%s, p99 %.0f ms, then at the peak %s, p99 %.0f ms.", failures(ramp), ramp.Latency.P99, failures(m.Phases[1]), m.Phases[1].Latency.P99)})
+			Words: fmt.Sprintf("%s, p99 %.0f ms, then at the peak %s, p99 %.0f ms.", failures(ramp), ramp.Latency.P99, failures(m.Phases[1]), m.Phases[1].Latency.P99), Doubted: len(doubts) > 0})
 		r.Charts = append(r.Charts, timeline("Burst: "+name, m.Timeline))
 	}
 	r.Tables = []results.Table{t}
@@ -70,7 +70,7 @@ func (c burst) run(ctx context.Context, e *bench.Env, peak float64, hold time.Du
 	plan := bench.OpenLoop(proxy.Addr, 1024, 0, 0, hold, page("page", "/fillbuffer"))
 	plan.Phases = []load.Phase{{Name: "rise", Duration: 2 * time.Second, From: 0, To: peak}, {Name: "peak", Duration: hold, From: peak, To: peak}}
 	plan.Poisson, plan.Statuses, plan.Echo, plan.Tick = true, []int{200, 204}, true, 250*time.Millisecond
-	m, err := e.Generate(ctx, plan, proxy.PID)
+	m, err := e.GenerateCalmly(ctx, plan, proxy.PID)
 	if err != nil {
 		return m, 0, err
 	}

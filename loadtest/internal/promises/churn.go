@@ -70,7 +70,7 @@ func churn(ctx context.Context, e *bench.Env, r *results.Report, t *results.Tabl
 	plan.Poisson, plan.Echo = true, true
 	// Bursts leave connections idle between them.
 	plan.Phases[0].BurstEvery, plan.Phases[0].BurstSize = 1300*time.Millisecond, 60
-	m, err := e.Generate(ctx, plan, proxy.PID)
+	m, err := e.GenerateCalmly(ctx, plan, proxy.PID)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func churn(ctx context.Context, e *bench.Env, r *results.Report, t *results.Tabl
 	if err != nil {
 		return err
 	}
-	doubts := generatorDoubts(m.Result)
+	doubts := bench.GeneratorDoubts(m.Result)
 	r.Doubt(c.name, doubts)
 	chart.Labels = append(chart.Labels, c.name)
 	for i, class := range m.Whole.Classes {

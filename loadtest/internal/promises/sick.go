@@ -2,9 +2,10 @@ package promises
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -50,22 +51,23 @@ func Sick(ctx context.Context, e *bench.Env) (*results.Report, error) {
 			return nil, fmt.Errorf("%s: %w", ill.name, err)
 		}
 	}
-	r.Verdicts = []results.Verdict{{Promise: "a sick SSP costs only its own requests", Held: k.broken == "", Words: k.words()}}
+	r.Verdicts = []results.Verdict{{Promise: "a sick SSP costs only its own requests", Held: k.broken == "", Words: k.words(), Doubted: k.doubted}}
 	r.Tables, r.Charts = []results.Table{k.table}, []results.Chart{k.chart}
 	return e.Done(r), nil
 }
 
 type sick struct {
 	*bench.Env
-	report *results.Report
-	perSSP int // requests a second
-	ssps   []*rig.SSP
-	h2     *rig.SSP // stands in for the last one where HTTP/2 is needed
-	proxy  *rig.Adbuffer
-	table  results.Table
-	chart  results.Chart
-	worst  float64 // rise of p99, ms
-	broken string  // the first illness that the others felt
+	report  *results.Report
+	perSSP  int // requests a second
+	ssps    []*rig.SSP
+	h2      *rig.SSP // stands in for the last one where HTTP/2 is needed
+	proxy   *rig.Adbuffer
+	table   results.Table
+	chart   results.Chart
+	worst   float64 // rise of p99, ms
+	broken  string  // the first illness that the others felt, one without doubts before those with
+	doubted bool    // broken rests on figures with doubts
 }
 
 const (
@@ -119,7 +121,7 @@ func (k *sick) suffer(ctx context.Context, ill illness) error {
 	// Clients have connections enough: what waits must wait inside adbuffer.
 	plan := bench.OpenLoop(k.proxy.Addr, 512, rate, 500*time.Millisecond, length, templates...)
 	plan.Poisson, plan.Statuses, plan.Echo = true, []int{200, 204}, true
-	before, err := k.Generate(ctx, plan, k.proxy.PID)
+	before, err := k.GenerateCalmly(ctx, plan, k.proxy.PID)
 	if err != nil {
 		return err
 	}
@@ -132,7 +134,7 @@ func (k *sick) suffer(ctx context.Context, ill illness) error {
 	if err := patient.Set(b); err != nil {
 		return err
 	}
-	during, err := k.Generate(ctx, plan, k.proxy.PID)
+	during, err := k.GenerateCalmly(ctx, plan, k.proxy.PID)
 	if err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (k *sick) judge(ill illness, before, during bench.Measured) {
 	patient := during.Whole.Classes[sspCount-1]
 	// The sick one's failures are expected; what the generator says about the
 	// share of failures does not count here, the rest does.
-	doubts := generatorDoubts(during.Result)
+	doubts := append(bench.GeneratorDoubts(before.Result), bench.GeneratorDoubts(during.Result)...)
 	k.report.Doubt(ill.name, doubts)
 	k.table.Add(doubts, ill.name, p50, p99, p99Before, fmt.Sprintf("%d of %d", failed, offered), fmt.Sprintf("%d of %d", patient.Answered, patient.Offered), errorsOf(patient), during.PerRequest(), during.After.Files)
 	k.chart.Labels = append(k.chart.Labels, ill.name)
@@ -169,7 +171,8 @@ func (k *sick) judge(ill illness, before, during bench.Measured) {
 	k.worst = math.Max(k.worst, p99-p99Before)
 	// What failed before (answers after the deadline) may fail during.
 	allowed := failedBefore*2 + offered/200
-	if (p99 > p99Before*1.25+10 || failed > allowed) && k.broken == "" {
+	if (p99 > p99Before*1.25+10 || failed > allowed) && (k.broken == "" || k.doubted) {
+		k.doubted = len(doubts) > 0
 		k.broken = fmt.Sprintf("When the eighth %s, p99 of the seven went from %.0f to %.0f ms and %d of %d requests failed.", ill.name, p99Before, p99, failed, offered)
 	}
 }
@@ -181,24 +184,16 @@ func (k *sick) words() string {
 	return fmt.Sprintf("In %d ways to be sick, p99 of the seven others rose by %.0f ms at most, and no more of their requests failed than before.", len(illnesses), k.worst)
 }
 
-// generatorDoubts are the doubts about the generator alone.
-func generatorDoubts(r *load.Result) []string {
-	var out []string
-	for _, d := range r.Doubts {
-		if !load.AboutFailures(d) {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
+// errorsOf writes the errors of s by kind, the proxy's own by their reason.
 func errorsOf(s record.Summary) string {
-	if len(s.Errors) == 0 {
+	var out []string
+	for kind, n := range s.Errors {
+		kind = strings.TrimPrefix(strings.Replace(kind, "proxy/", "", 1), "status ")
+		out = append(out, fmt.Sprintf("%s: %d", kind, n))
+	}
+	if len(out) == 0 {
 		return "none"
 	}
-	b, err := json.Marshal(s.Errors)
-	if err != nil {
-		panic(fmt.Sprintf("BUG: %v", err))
-	}
-	return string(b)
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }

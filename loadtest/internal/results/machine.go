@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -50,16 +51,17 @@ var versionArgs = map[string][]string{
 	"wrk": {"--version"}, "ab": {"-V"}, "h2load": {"--version"}, "curl": {"--version"}, "go": {"version"},
 }
 
-// Version asks a program for its version: the first line that it prints, or ""
-// if it cannot be run.
+var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)*`)
+
+// Version asks a program for its version, and returns it behind the name.
 func Version(name, path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	// Some end with an error though they print their version.
 	out, _ := exec.CommandContext(ctx, path, versionArgs[name]...).CombinedOutput()
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	if len(line) > 80 {
-		line = line[:80]
+	v := versionNumber.Find(out)
+	if v == nil {
+		return name + " of unknown version"
 	}
-	return strings.TrimSpace(line)
+	return name + " " + string(v)
 }

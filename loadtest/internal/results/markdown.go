@@ -49,6 +49,9 @@ func (r *Report) Markdown(w io.Writer, level int) error {
 		if !v.Held {
 			held = "BROKEN"
 		}
+		if v.Doubted {
+			held += " †"
+		}
 		fmt.Fprintf(b, "- **%s**: %s. %s\n", held, v.Promise, v.Words)
 	}
 	if len(r.Verdicts) > 0 {

@@ -1,7 +1,8 @@
 // Sends requests one after the other: node sequence.js URL COUNT KEEPALIVE
 const http = require('http');
 const [url, count, keepAlive] = [process.argv[2], Number(process.argv[3]), process.argv[4] === 'true'];
-const agent = new http.Agent({ keepAlive, maxSockets: 1 });
+// Without keep-alive as http does it by default where there is no agent.
+const agent = keepAlive ? new http.Agent({ keepAlive, maxSockets: 1 }) : false;
 let answered = 0, handshakes = 0;
 const sockets = new WeakSet();
 const started = process.hrtime.bigint();
@@ -10,7 +11,7 @@ function next(n) {
   if (n === count) {
     const seconds = Number(process.hrtime.bigint() - started) / 1e9;
     console.log(JSON.stringify({ answered, handshakes, seconds }));
-    agent.destroy();
+    if (agent) agent.destroy();
     return;
   }
   const request = http.get(`${url}&n=${n}`, { agent }, (answer) => {
