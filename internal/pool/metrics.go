@@ -39,6 +39,7 @@ var (
 	descDialErrors       = desc("dial_errors_total", "Dials that failed, by how.", "kind")
 	descStale            = desc("stale_connections_total", "Idle connections that turned out closed, or to hold bytes nobody asked for, when they were to be lent.")
 	descAdvised          = desc("advised_connections", "Connections that let 3 % of the requests of the last minute wait for a place, by Little's law and Erlang C: what pool.max_conns should be, or pool.max_http2_conns where HTTP/2 is spoken. 0 without requests.")
+	descAdvisedPlaces    = desc("advised_places", "Places that let 3 % of the requests of the last minute wait for one, to be compared with pool_places_limit, whatever is spoken. 0 without requests.")
 	descHeadroom         = desc("headroom_ratio", "Share of the possible places that the load of the last minute leaves free, 1 without requests; negative where more is asked than there can be.")
 	descLearnedIdle      = desc("learned_idle_seconds", "After how long the SSP closes idle connections, as far as its closes tell, in seconds; pool.idle_timeout belongs below. 0 while unknown.")
 	descWarm             = desc("warm", "1 once min_idle connections were open, 0 before.")
@@ -50,7 +51,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		descConnections, descConnectionsLimit, descPlacesInUse, descPlacesLimit, descSaturation, descSaturationMax, descAtArrival,
 		descHold, descPending, descPendingLimit, descAcquire, descOpened, descClosed, descPerConnection, descIdleAge, descDial,
 		descDialsLimit, descDialErrors, descStale, descWarm,
-		descAdvised, descHeadroom, descLearnedIdle,
+		descAdvised, descAdvisedPlaces, descHeadroom, descLearnedIdle,
 	} {
 		ch <- d
 	}
@@ -93,6 +94,7 @@ func (p *Pool) collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descWarm, warm)
 	gauge(descAdvised, float64(s.Need.AdvisedConnections))
+	gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
 	gauge(descHeadroom, s.Need.HeadroomRatio)
 	gauge(descLearnedIdle, s.LearnedIdleSeconds)
 	for r := upstream.NotClosed + 1; r < upstream.CloseReasons; r++ {
