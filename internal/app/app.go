@@ -37,6 +37,7 @@ type App struct {
 	started   time.Time
 	watch     *watch
 	observers observers
+	hash      hashed
 	tracer    *tracing.Tracer  // nil while off
 	level     *zap.AtomicLevel // nil where the log's level cannot be changed
 

@@ -2,10 +2,12 @@ package app
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/config"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -77,11 +79,32 @@ func (a *App) poolViews() any {
 	return map[string]any{
 		"service": serviceView{
 			Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
-			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.cfg.Hash(),
+			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.hash.of(a.cfg),
 		},
 		"totals": a.proxy.Snapshot(),
 		"pools":  views,
 	}
+}
+
+// hashed remembers the hash of a configuration, which takes milliseconds to make
+// where there are many SSPs.
+type hashed struct {
+	last atomic.Pointer[struct {
+		cfg  *config.Config
+		hash string
+	}]
+}
+
+func (h *hashed) of(cfg *config.Config) string {
+	if l := h.last.Load(); l != nil && l.cfg == cfg {
+		return l.hash
+	}
+	l := &struct {
+		cfg  *config.Config
+		hash string
+	}{cfg, cfg.Hash()}
+	h.last.Store(l)
+	return l.hash
 }
 
 // reuseRatio counts as the recording rules do: warming up opens more than is
