@@ -39,7 +39,7 @@ func (c Config) YAML() string {
 	for _, line := range c.Server {
 		fmt.Fprintf(b, "  %s\n", line)
 	}
-	fmt.Fprintf(b, "admin: {listen: \"127.0.0.1:0\"}\ndeadline: {default: %s, max: 1m}\nssps:\n", deadline)
+	fmt.Fprintf(b, "admin: {listen: \"127.0.0.1:0\", warmup_timeout: 30s}\ndeadline: {default: %s, max: 1m}\nssps:\n", deadline)
 	var names []string
 	for _, s := range c.SSPs {
 		names = append(names, s.Name)

@@ -69,7 +69,7 @@ func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env 
 		return nil, err
 	}
 	a := &Adbuffer{Process: p}
-	err = p.await(ctx, 20*time.Second, "get ready", func() bool {
+	err = p.await(ctx, 40*time.Second, "get ready", func() bool {
 		lines := bufio.NewScanner(bytes.NewReader(p.Log()))
 		for lines.Scan() {
 			var entry struct{ Msg, Listen, Admin string }
