@@ -33,7 +33,7 @@ func (a *App) build() error {
 	}
 	table := newTable(a.cfg.Routes, byName)
 	a.proxy = proxy.New(proxyOptions(a.cfg), table, a.log, a.Ready)
-	a.registry = prometheus.NewPedanticRegistry()
+	a.registry = prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
