@@ -48,6 +48,7 @@ func AdProxy(ctx context.Context, e *bench.Env) (*results.Report, error) {
 				continue
 			}
 			rs, ts := results.Series{Name: s.name}, results.Series{Name: s.name}
+			var doubted []string
 			for _, c := range []int{100, 500} {
 				e.Say("adproxy: %s, %s answers, -c %d", s.name, kind, c)
 				before, err := s.usage()
@@ -63,10 +64,13 @@ func AdProxy(ctx context.Context, e *bench.Env) (*results.Report, error) {
 					return nil, err
 				}
 				r.Doubt(fmt.Sprintf("%s, %s, -c %d", s.name, kind, c), l.Doubts())
+				doubted = append(doubted, l.Doubts()...)
 				t.Add(l.Doubts(), s.name, kind, c, l.Rate, l.P50, l.P95, l.P99, l.Max, (after-before).Seconds()*1e6/float64(max(l.Requests, 1)))
 				rs.Values, ts.Values = append(rs.Values, l.Rate), append(ts.Values, l.P99)
 				rates[fmt.Sprintf("%s %s %d", s.name, kind, c)] = l.Rate
 			}
+			rs.Name = results.Mark(rs.Name, doubted)
+			ts.Name = rs.Name
 			rate.Series, tail.Series = append(rate.Series, rs), append(tail.Series, ts)
 		}
 		charts = append(charts, rate, tail)

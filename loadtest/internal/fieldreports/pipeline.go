@@ -53,6 +53,7 @@ func Pipeline(ctx context.Context, e *bench.Env) (*results.Report, error) {
 	for _, way := range ways {
 		chart.Labels = append(chart.Labels, way.name)
 	}
+	var doubted []string
 	for _, path := range paths {
 		series := results.Series{Name: path.name}
 		for _, way := range ways {
@@ -65,12 +66,14 @@ func Pipeline(ctx context.Context, e *bench.Env) (*results.Report, error) {
 				return nil, fmt.Errorf("%s, %s: %w", way.name, path.name, err)
 			}
 			r.Doubt(way.name+", "+path.name, m.Doubts)
+			doubted = append(doubted, m.Doubts...)
 			t.Add(m.Doubts, way.name, path.name, m.Whole.Seconds, m.Whole.Rate, m.Generator.CPUSeconds, m.Connections.TCP, connections, m.Whole.Latency.P99)
 			series.Values = append(series.Values, m.Whole.Seconds)
 			rates[way.name+path.name] = m.Whole.Rate
 		}
 		chart.Series = append(chart.Series, series)
 	}
+	chart.Title = results.Mark(chart.Title, doubted)
 	pooled, pipelined := rates[ways[2].name+paths[1].name], rates[ways[2].name+paths[2].name]
 	r.Verdicts = []results.Verdict{{Promise: "requests of clients that do not pipeline are pipelined to the SSP, and gain by it",
 		Held: pipelined > pooled, Words: fmt.Sprintf("All at once through adbuffer: %s requests/s over a pool of %d connections, %s/s over as many pipelines.", results.Number(pooled), conns, results.Number(pipelined))}}

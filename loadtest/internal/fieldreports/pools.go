@@ -43,6 +43,7 @@ func Pools(ctx context.Context, e *bench.Env) (*results.Report, error) {
 	r.Notes = append(r.Notes, "As many clients as places send as fast as answers come, to a pool that is open before. TLS handshakes are those since the latency was set.",
 		"h2 has its places on four connections. Without a pool, every request has a connection of its own to the SSP.")
 	r.Tables = []results.Table{p.table, p.over, theirs}
+	p.chart.Title, p.pooled.Title = results.Mark(p.chart.Title, p.charted), results.Mark(p.pooled.Title, p.pooledDoubts)
 	r.Charts = []results.Chart{p.chart, p.pooled}
 	r.Verdicts = append(r.Verdicts, results.Verdict{Promise: "throughput is places / latency, on every protocol, until the cores are full", Held: p.worst >= 0.9, Doubted: p.doubted,
 		Words: fmt.Sprintf("Where N / X asks for at most 2 000 requests/s, the least was %.0f %% of it (%s).", p.worst*100, p.worstAt)})
@@ -67,16 +68,17 @@ var poolWays = []poolWay{
 
 type pools struct {
 	*bench.Env
-	report    *results.Report
-	sizes     []int
-	latencies []time.Duration
-	table     results.Table
-	over      results.Table
-	chart     results.Chart // by latency, http
-	pooled    results.Chart // by way
-	worst     float64       // measured / expected, where the cores are not the limit
-	worstAt   string
-	doubted   bool // worst rests on a figure with doubts
+	report                *results.Report
+	sizes                 []int
+	latencies             []time.Duration
+	table                 results.Table
+	over                  results.Table
+	chart                 results.Chart // by latency, http
+	pooled                results.Chart // by way
+	charted, pooledDoubts []string      // doubts about the figures of the charts
+	worst                 float64       // measured / expected, where the cores are not the limit
+	worstAt               string
+	doubted               bool // worst rests on a figure with doubts
 }
 
 // modest is the rate up to which the cores are not expected to be the limit.
@@ -163,6 +165,12 @@ func (p *pools) cell(ctx context.Context, way poolWay, s *rig.SSP, proxy *rig.Ad
 		p.worst, p.worstAt = share, fmt.Sprintf("%s, %d places, %v", way.name, n, x)
 	}
 	p.draw(way, n, x, expected, m.Whole.Rate)
+	if way.name == "http" {
+		p.charted = append(p.charted, doubts...)
+	}
+	if n == p.sizes[0] {
+		p.pooledDoubts = append(p.pooledDoubts, doubts...)
+	}
 	return nil
 }
 

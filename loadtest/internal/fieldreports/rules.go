@@ -119,6 +119,9 @@ func (k *rules) measure(tool, answers string, keepAlive bool, run func() (tools.
 	if keepAlive {
 		k.chart.Labels = append(k.chart.Labels, label)
 	}
+	if last := len(k.chart.Labels) - 1; len(l.Doubts()) > 0 {
+		k.chart.Labels[last] = results.Mark(label, l.Doubts()) // of the pair
+	}
 	k.chart.Series[series].Values = append(k.chart.Series[series].Values, l.Rate)
 	if k.rates == nil {
 		k.rates = map[string]float64{}

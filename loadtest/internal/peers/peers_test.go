@@ -54,11 +54,13 @@ func measured(name, program, protocol string, cpu ...float64) *figures {
 func TestRowsWithErrorsAreVoidAndTheRestAreComparedPairwise(t *testing.T) {
 	broken := measured("nginx h1", "nginx", "h1", 1)
 	broken.void = "at saturation, 3 of 9 requests failed"
+	doubted := measured("adbuffer h1", "adbuffer", "h1", 30, 40, 32)
+	doubted.doubts = []string{"at saturation it used only 20 % of its core"}
 	r := &results.Report{}
 	tabulate(r, Options{Rounds: 3, Rate: 5000}, []*figures{
 		measured("adbuffer pipelined", "adbuffer", "pipelined", 10, 20, 12),
 		measured("haproxy h1", "haproxy", "h1", 14, 25, 15),
-		measured("adbuffer h1", "adbuffer", "h1", 30, 40, 32),
+		doubted,
 		broken,
 	})
 	rows := r.Tables[0].Rows
@@ -69,11 +71,14 @@ func TestRowsWithErrorsAreVoidAndTheRestAreComparedPairwise(t *testing.T) {
 		t.Errorf("the void row is not marked: %q", r.Doubts)
 	}
 	for _, c := range r.Charts {
+		if !slices.Contains(c.Labels, "adbuffer h1 †") {
+			t.Errorf("chart %q does not mark the doubted row: %q", c.Title, c.Labels)
+		}
 		if slices.Contains(c.Labels, "nginx h1") {
 			t.Errorf("chart %q shows the void row", c.Title)
 		}
 	}
-	if len(r.Verdicts) != 2 || !r.Verdicts[0].Held || r.Verdicts[1].Held {
+	if len(r.Verdicts) != 1 || !r.Verdicts[0].Held {
 		t.Fatalf("verdicts %+v", r.Verdicts)
 	}
 	// 10/14, 20/25, 12/15: the median of the rounds' ratios.

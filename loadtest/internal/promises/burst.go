@@ -44,7 +44,7 @@ func Burst(ctx context.Context, e *bench.Env) (*results.Report, error) {
 		ramp := m.Phases[0]
 		r.Verdicts = append(r.Verdicts, results.Verdict{Promise: name + ": at most 1 in 1 000 requests fails while the load rises from nothing to the peak", Held: ramp.Failed*1000 <= ramp.Offered,
 			Words: fmt.Sprintf("%s, p99 %.0f ms, then at the peak %s, p99 %.0f ms.", failures(ramp), ramp.Latency.P99, failures(m.Phases[1]), m.Phases[1].Latency.P99), Doubted: len(doubts) > 0})
-		r.Charts = append(r.Charts, timeline("Burst: "+name, m.Timeline))
+		r.Charts = append(r.Charts, timeline(results.Mark("Burst: "+name, doubts), m.Timeline))
 	}
 	r.Tables = []results.Table{t}
 	return e.Done(r), nil

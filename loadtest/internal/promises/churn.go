@@ -88,7 +88,7 @@ func churn(ctx context.Context, e *bench.Env, r *results.Report, t *results.Tabl
 	}
 	doubts := bench.GeneratorDoubts(m.Result)
 	r.Doubt(c.name, doubts)
-	chart.Labels = append(chart.Labels, c.name)
+	chart.Labels = append(chart.Labels, results.Mark(c.name, doubts))
 	for i, class := range m.Whole.Classes {
 		lost[class.Name] += class.Failed
 		offered[class.Name] += class.Offered

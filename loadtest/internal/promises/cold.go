@@ -2,7 +2,6 @@ package promises
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -56,7 +55,8 @@ func Cold(ctx context.Context, e *bench.Env) (*results.Report, error) {
 		doubts := failureDoubts(m.Whole.Failed, m.Whole.Offered)
 		r.Doubt(c.name, doubts)
 		t.Add(doubts, c.name, m.Whole.Answered, m.Whole.Failed, seen.Connections, seen.Handshakes, m.Whole.Latency.P50, m.Whole.Latency.P99, m.Whole.Latency.Max)
-		chart.Labels, slow.Labels = append(chart.Labels, c.name), append(slow.Labels, c.name)
+		label := results.Mark(c.name, doubts)
+		chart.Labels, slow.Labels = append(chart.Labels, label), append(slow.Labels, label)
 		chart.Series[0].Values = append(chart.Series[0].Values, float64(seen.Connections))
 		slow.Series[0].Values = append(slow.Series[0].Values, m.Whole.Latency.Max)
 		if c.limit > 0 {
@@ -94,7 +94,7 @@ func (c coldStart) start(ctx context.Context, e *bench.Env, s *rig.SSP, reverseP
 	if err != nil {
 		return "", nil, err
 	}
-	return addr, p, errors.Join(p.AwaitPort(ctx, addr, 10*time.Second))
+	return addr, p, p.AwaitPort(ctx, addr, 10*time.Second)
 }
 
 func join(a, b string) string {

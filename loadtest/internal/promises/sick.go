@@ -165,7 +165,7 @@ func (k *sick) judge(ill illness, before, during bench.Measured) {
 	doubts := append(bench.GeneratorDoubts(before.Result), bench.GeneratorDoubts(during.Result)...)
 	k.report.Doubt(ill.name, doubts)
 	k.table.Add(doubts, ill.name, p50, p99, p99Before, fmt.Sprintf("%d of %d", failed, offered), fmt.Sprintf("%d of %d", patient.Answered, patient.Offered), errorsOf(patient), during.PerRequest(), during.After.Files)
-	k.chart.Labels = append(k.chart.Labels, ill.name)
+	k.chart.Labels = append(k.chart.Labels, results.Mark(ill.name, doubts))
 	k.chart.Series[0].Values = append(k.chart.Series[0].Values, p99Before)
 	k.chart.Series[1].Values = append(k.chart.Series[1].Values, p99)
 	k.worst = math.Max(k.worst, p99-p99Before)

@@ -103,6 +103,14 @@ type Point struct {
 	Y float64 `json:"y"`
 }
 
+// Mark returns a chart's label, marked where there are doubts about its figures.
+func Mark(label string, doubts []string) string {
+	if len(doubts) > 0 {
+		return label + " †"
+	}
+	return label
+}
+
 // Doubt notes reasons not to trust a row.
 func (r *Report) Doubt(row string, doubts []string) {
 	for _, d := range doubts {

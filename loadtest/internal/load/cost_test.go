@@ -1,0 +1,56 @@
+//go:build !race
+
+package load
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/loadtest/internal/constant"
+)
+
+// The generator must cost less than what it measures. CPU time is what counts,
+// since it hardly depends on what else the machine does: these are 60 000 and
+// 150 000 requests a second and core.
+func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
+	s, err := constant.Start("127.0.0.1:0", constant.Body(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, c := range []struct {
+		protocol Protocol
+		depth    int
+		limit    time.Duration
+	}{{KeepAlive, 1, time.Second / 60_000}, {Pipelined, 16, time.Second / 150_000}} {
+		p := closedPlan(s.Addr(), 50_000, 32)
+		p.Protocol, p.Depth = c.protocol, c.depth
+		r := run(t, p)
+		if r.Whole.Answered != 50_000 {
+			t.Fatalf("%s: %d answers, errors %v", c.protocol, r.Whole.Answered, r.Whole.Errors)
+		}
+		cost := time.Duration(r.Generator.Busiest * r.Whole.Seconds * 1e9 / 50_000)
+		t.Logf("%s: %v of CPU time a request", c.protocol, cost)
+		if cost > c.limit {
+			t.Errorf("%s: a request costs %v of CPU time, want at most %v", c.protocol, cost, c.limit)
+		}
+	}
+}
+
+// A request must leave nothing for the garbage collector, whose pauses would
+// look like the server's.
+func TestRequestAllocatesNothing(t *testing.T) {
+	s, err := constant.Start("127.0.0.1:0", constant.Body(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// The set-up allocates, and so do the requests' share: more requests must not.
+	cost := func(n int) float64 {
+		return testing.AllocsPerRun(1, func() { run(t, closedPlan(s.Addr(), n, 8)) })
+	}
+	few, many := cost(1000), cost(21000)
+	if each := (many - few) / 20000; each > 0.01 {
+		t.Errorf("a request allocates %.3f times", each)
+	}
+}

@@ -1,0 +1,147 @@
+package rig
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/wire"
+)
+
+func TestMain(m *testing.M) {
+	ChildMain()
+	os.Exit(m.Run())
+}
+
+func newRig(t *testing.T) *Rig {
+	t.Helper()
+	r, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func plan(addr string) load.Plan {
+	return load.Plan{Addr: addr, Host: addr, Protocol: load.KeepAlive, Connections: 2, Requests: 20,
+		Phases: []load.Phase{{Name: "load", Duration: time.Minute}}, Templates: []wire.Template{{Name: "get", Method: "GET", Path: "/bid?cb={n}"}}}
+}
+
+func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
+	r := newRig(t)
+	s, err := r.StartSSP(SSPOptions{Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Generate(t.Context(), plan(s.Addr), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Whole.Answered != 20 || c.Requests != 20 || c.Connections != 2 {
+		t.Errorf("generator: %d answers; SSP: %d requests on %d connections", result.Whole.Answered, c.Requests, c.Connections)
+	}
+	if err := s.Patch([]byte(`{"faults":{"status":{"every":2}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if result, err = r.Generate(t.Context(), plan(s.Addr), ""); err != nil || result.Whole.Errors["status 503"] != 10 {
+		t.Errorf("after the change: %v, errors %v", err, result.Whole.Errors)
+	}
+	if err := s.Patch([]byte(`{"nosuch":1}`)); err == nil || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("a change with an unknown key: %v", err)
+	}
+}
+
+func TestSSPWithTLSTellsItsAuthority(t *testing.T) {
+	s, err := newRig(t).StartSSP(SSPOptions{Name: "two", Protocol: sspsim.TLSHTTP2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := os.ReadFile(s.CAFile)
+	if err != nil || !strings.Contains(string(pem), "BEGIN CERTIFICATE") || !strings.HasPrefix(s.URL, "https://") {
+		t.Errorf("%s, %q, %v", s.URL, pem, err)
+	}
+}
+
+func TestImpossibleBehaviourIsTheChildsError(t *testing.T) {
+	_, err := newRig(t).StartSSP(SSPOptions{Name: "bad", Protocol: "gopher"})
+	if err == nil || !strings.Contains(err.Error(), "gopher") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
+	r := newRig(t)
+	s, err := r.StartSSP(SSPOptions{Name: "idle"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := r.Hold(t.Context(), s.Addr, 50, []byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.Counters(); err != nil || c.OpenConnections != 50 || c.Requests != 50 {
+		t.Errorf("%d open, %d requests, %v", c.OpenConnections, c.Requests, err)
+	}
+	held.Release()
+	end := time.Now().Add(30 * time.Second)
+	for time.Now().Before(end) {
+		if c, err := s.Counters(); err == nil && c.OpenConnections == 0 {
+			return
+		}
+	}
+	t.Error("connections are open after their release")
+}
+
+func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
+	r := newRig(t)
+	up, err := r.StartConstant(100, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", up.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n")
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if conns, requests, err := up.Stats(); err != nil || conns != 1 || requests != 1 {
+		t.Errorf("%d connections, %d requests, %v", conns, requests, err)
+	}
+	r.Close()
+	if up.child.Running() {
+		t.Error("the process runs on")
+	}
+	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+}
+
+func TestProcessThatEndsEarlyTellsWhatItSaid(t *testing.T) {
+	r := newRig(t)
+	p, err := r.Start(Command{Name: "shell", Argv: []string{"sh", "-c", "echo no such thing; exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.AwaitPort(t.Context(), "127.0.0.1:1", 30*time.Second)
+	if err == nil || !strings.Contains(err.Error(), "no such thing") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Find("no-such-program"); !errors.Is(err, ErrMissing) {
+		t.Errorf("%v", err)
+	}
+}
