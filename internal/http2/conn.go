@@ -59,6 +59,7 @@ type Conn struct {
 	demote, refuses bool
 	flood           flood
 	resets          resets
+	deadlines       deadlines
 	alive           alive
 
 	// What unlock has to do.
@@ -195,6 +196,7 @@ func (c *Conn) shutLocked(r upstream.CloseReason, cause *upstream.Error) {
 	}
 	c.updateLocked()
 	c.alive.stop()
+	c.deadlines.stop()
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
 		if s == nil {

@@ -12,7 +12,7 @@ import (
 // Do implements upstream.Conn.
 func (c *Conn) Do(ex *upstream.Exchange) error {
 	ex.Protocol = upstream.HTTP2
-	if !time.Now().Before(ex.Deadline) {
+	if !ex.Deadline.After(ex.Times.Lent) {
 		return c.leave(ex, upstream.ErrDeadlineNotSent)
 	}
 	c.mu.Lock()
@@ -23,15 +23,38 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	}
 	wake := s.wake
 	c.flush(s, ex)
-	if wake != nil {
+	switch {
+	case wake != nil:
 		err = c.upload(s, ex, wake)
-	} else {
-		err = ex.Wait()
+	case ex.Context == nil:
+		err = <-ex.Done()
+	default:
+		err = c.wait(s, ex)
 	}
 	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
-		return c.abandon(s, ex, err)
+		return err // abandonLocked sees to the place
 	}
 	return c.leave(ex, err)
+}
+
+// wait waits for the end of an exchange that has a context.
+func (c *Conn) wait(s *stream, ex *upstream.Exchange) error {
+	select {
+	case err := <-ex.Done():
+		return err
+	case <-ex.Context.Done():
+		return c.cancel(s, ex)
+	}
+}
+
+// cancel ends an exchange whose context has, unless it has ended meanwhile.
+func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
+	c.mu.Lock()
+	if s.ex == ex { // else s may be another's by now
+		c.abandonLocked(s, upstream.ErrCancelled)
+	}
+	c.flush(nil, nil)
+	return <-ex.Done()
 }
 
 // leave ends Do, with its place free.
@@ -77,6 +100,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	if c.streams.exhausted() {
 		c.drainLocked(upstream.ClosedMaxRequests)
 	}
+	c.watchLocked(ex.Deadline)
 	c.appendBodyLocked(s)
 	if len(s.body) > 0 {
 		c.awaitRoomLocked(s)
@@ -135,26 +159,13 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 	c.failLocked(s, err)
 }
 
-// abandon leaves the exchange of s, since its time is up or nobody wants it any
-// more. What the peer sends for it from now on is dropped.
-func (c *Conn) abandon(s *stream, ex *upstream.Exchange, why error) error {
-	c.mu.Lock()
-	if s.ex != ex { // it ended in the same instant; s may be another's by now
-		c.mu.Unlock()
-		return c.leave(ex, <-ex.Done())
+// abandonLocked leaves the exchange of s, since its time is up or nobody wants
+// it any more: why is ErrDeadline or ErrCancelled. What the peer sends for it
+// from now on is dropped. Its place is freed here, or by resets later.
+func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
+	lent := s.ex.Times.Lent
+	c.resetLocked(s, h2.ErrCodeCancel, why)
+	if !c.resets.add(c, lent) {
+		c.freed = append(c.freed, time.Since(lent))
 	}
-	ex.ReleaseBody()
-	ex.Answer.Reset()
-	ex.Times.Done = time.Now()
-	c.out.buf = appendReset(c.out.buf, s.id, h2.ErrCodeCancel)
-	c.flood.reset(c.streamWindow)
-	c.streams.remove(s)
-	c.recycleLocked(s)
-	kept := c.resets.add(c, ex.Times.Lent)
-	c.drainedLocked()
-	c.flush(nil, nil)
-	if !kept {
-		c.owner.Freed(ex.Times.Done.Sub(ex.Times.Lent))
-	}
-	return why
 }

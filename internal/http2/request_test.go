@@ -12,14 +12,15 @@ import (
 
 // result is what a call of Do came to.
 type result struct {
-	err    error
-	status int
-	length int
-	fields string
-	body   string
-	times  upstream.Times
-	reused bool
-	held   int64 // bytes of the budget that the exchange holds after Do
+	err      error
+	status   int
+	length   int
+	fields   string
+	body     string
+	times    upstream.Times
+	reused   bool
+	deadline time.Time
+	held     int64 // bytes of the budget that the exchange holds after Do
 }
 
 // request is what a test asks for.
@@ -55,7 +56,7 @@ func (r request) do(conn upstream.Conn) result {
 	ex.Times.Lent = time.Now()
 	ex.Deadline = ex.Times.Lent.Add(timeout)
 	err := conn.Do(ex)
-	res := result{err: err, times: ex.Times, reused: ex.Reused}
+	res := result{err: err, times: ex.Times, reused: ex.Reused, deadline: ex.Deadline}
 	if r.budget != nil {
 		res.held = r.budget.Used()
 	}

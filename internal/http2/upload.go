@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"time"
-
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -35,38 +33,32 @@ func (c *Conn) appendBodyLocked(s *stream) {
 }
 
 // upload sends the rest of a body as windows and the buffer let it, and then
-// waits for the answer, as ex.Wait does. It is the slow path, for bodies that
-// did not fit into a window: it makes a timer of its own.
+// waits for the answer.
 func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) error {
-	timer := time.NewTimer(time.Until(ex.Deadline))
-	defer timer.Stop()
 	var cancelled <-chan struct{}
 	if ex.Context != nil {
 		cancelled = ex.Context.Done()
 	}
 	for {
 		select {
-		case err := <-ex.Done(): // answered before the body was sent, or failed
+		case err := <-ex.Done(): // maybe an answer, before the body was sent
 			return err
-		case <-wake:
-		case <-timer.C:
-			return upstream.ErrDeadline
 		case <-cancelled:
-			return upstream.ErrCancelled
+			return c.cancel(s, ex)
+		case <-wake:
 		}
 		c.mu.Lock()
-		if s.ex != ex {
+		if s.ex != ex { // it has ended, and s may be another's by now
 			c.mu.Unlock()
 			return <-ex.Done()
 		}
 		c.appendBodyLocked(s)
 		if len(s.body) == 0 {
-			s.wake = nil
+			s.wake, wake = nil, nil
 			c.uploads--
-			c.flush(s, ex)
-			return ex.Wait()
+		} else {
+			c.awaitRoomLocked(s)
 		}
-		c.awaitRoomLocked(s)
 		c.flush(s, ex)
 	}
 }
