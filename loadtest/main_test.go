@@ -181,8 +181,8 @@ func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
 		if c := row.Cells; !row.Theirs && c[1] == "adbuffer" && c[5] != "1" {
 			t.Errorf("%s through adbuffer, %s: the SSP saw %s handshakes, want 1", c[0], c[2], c[5])
 		}
-		if c := row.Cells; !row.Theirs && c[2] == "close" && c[4] != "50" {
-			t.Errorf("%s, %s: the client made %s handshakes, want 50", c[0], c[1], c[4])
+		if c := row.Cells; !row.Theirs && c[2] == "close" && c[4] != "500" {
+			t.Errorf("%s, %s: the client made %s handshakes, want 500", c[0], c[1], c[4])
 		}
 	}
 	code, out, errs = command(t, t.Context(), "report", "--results", dir)

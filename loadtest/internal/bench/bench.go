@@ -108,6 +108,9 @@ func (e *Env) Generate(ctx context.Context, plan load.Plan, pid int) (Measured, 
 		}
 	}
 	result, err := e.Rig.Generate(ctx, plan, e.LoadCores)
+	if ctx.Err() != nil {
+		err = ctx.Err() // a part of a table says nothing
+	}
 	if err != nil {
 		return Measured{Result: result}, err
 	}

@@ -20,7 +20,7 @@ import (
 func KeepAlive(ctx context.Context, e *bench.Env) (*results.Report, error) {
 	r := e.Report("keepalive", "Keep-alive against a connection per request",
 		"What does an application pay that opens a connection for every request, and what is left of it behind adbuffer?")
-	n := e.Count(500, 50)
+	n := e.Count(500, 500)
 	s, err := e.Rig.StartSSP(rig.SSPOptions{Name: "ssp"})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 func Pipeline(ctx context.Context, e *bench.Env) (*results.Report, error) {
 	r := e.Report("pipeline", "Pipelining",
 		"What does it save to send requests without waiting for answers, and can applications that do not pipeline have it from adbuffer?")
-	conns := e.Count(100, 20)
+	conns := e.Count(100, 100)
 	each := 100
 	n := conns * each
 	behaviour := steady("5ms")

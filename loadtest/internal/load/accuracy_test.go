@@ -44,6 +44,9 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 			}
 			within(t, "p50", r.Whole.Latency.P50, fast)
 			within(t, "p99", r.Whole.Latency.P99, slow)
+			if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes || c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
+				t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections, s.Counters().Handshakes)
+			}
 		})
 	}
 }

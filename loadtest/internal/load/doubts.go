@@ -42,7 +42,7 @@ func doubts(plan *Plan, r *Result) []string {
 		if plan.Poisson && due > 0 {
 			slack = 4 / math.Sqrt(due)
 		}
-		if sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered)); due >= 100 && sent < due*(minKept-slack) {
+		if sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered)); due >= 100 && !r.Interrupted && sent < due*(minKept-slack) {
 			doubt("the rate was not kept: %.0f of %.0f requests were sent", sent, due)
 		}
 		lag := time.Duration(r.Generator.LagP99 * float64(time.Millisecond))

@@ -129,9 +129,6 @@ func (c *h2Conn) get(deadline time.Time) (*http2.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil && c.conn.CanTakeNewRequest() {
-		if c.uses++; c.uses > 1 {
-			c.w.count(func(n *Counts) { n.Reused++ })
-		}
 		return c.conn, nil
 	}
 	raw, err := c.w.dialTLS(deadline)
@@ -149,6 +146,17 @@ func (c *h2Conn) get(deadline time.Time) (*http2.ClientConn, error) {
 	}
 	c.uses = 0
 	return c.conn, nil
+}
+
+// use counts a request on the connection.
+func (c *h2Conn) use() {
+	c.mu.Lock()
+	c.uses++
+	reused := c.uses > 1
+	c.mu.Unlock()
+	if reused {
+		c.w.count(func(n *Counts) { n.Reused++ })
+	}
 }
 
 func (c *h2Conn) close() {
@@ -178,6 +186,7 @@ func (p *h2Place) do(r *wire.Request, number uint64, deadline time.Time) (*wire.
 	if err != nil {
 		return nil, err
 	}
+	p.conn.use()
 	ctx, cancel := context.WithDeadline(p.conn.w.stop, deadline)
 	defer cancel()
 	t := &p.conn.w.plan.Templates[r.Class]

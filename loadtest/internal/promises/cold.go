@@ -16,7 +16,7 @@ import (
 func Cold(ctx context.Context, e *bench.Env) (*results.Report, error) {
 	r := e.Report("cold", "600 requests at once, cold",
 		"How many connections does a cold start cost the SSP, and how long do its first requests wait?")
-	n := e.Count(600, 200)
+	n := e.Count(600, 600)
 	t := results.Table{Title: fmt.Sprintf("%d requests at once to an SSP that takes 20 ms", n),
 		Columns: []string{"proxy", "answered", "failed", "SSP connections", "TLS handshakes", "p50 ms", "p99 ms", "max ms"}}
 	chart := results.Chart{Title: "Connections that the SSP saw", Kind: "bar", Y: "connections", Series: []results.Series{{Name: "connections"}}}
