@@ -3,9 +3,9 @@ package http1
 import (
 	"bytes"
 	"errors"
+	"math"
 
 	"adbuffer/internal/httpheader"
-	"math"
 )
 
 // framing is how the end of an answer's body is found. RFC 9112, section 6.3.

@@ -1,6 +1,10 @@
 package route
 
-import "bytes"
+import (
+	"bytes"
+
+	"adbuffer/internal/httpheader"
+)
 
 // isJSONType reports whether a Content-Type is JSON: application/json or a type
 // with the suffix +json (RFC 6839, section 3.1), whatever its parameters.
