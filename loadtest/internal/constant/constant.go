@@ -88,7 +88,7 @@ func (s *Server) open() (err error) {
 	if err := unix.SetNonblock(s.listener, true); err != nil {
 		return err
 	}
-	if s.stop, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+	if s.stop, err = epoll.Pair(); err != nil {
 		return err
 	}
 	return errors.Join(s.poller.AddListener(s.listener, keyListener), s.poller.AddListener(s.stop[0], keyStop))
@@ -146,7 +146,7 @@ func (s *Server) loop() {
 
 func (s *Server) accept() {
 	for {
-		fd, _, err := unix.Accept4(s.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, err := epoll.Accept(s.listener)
 		if err != nil {
 			return // none left, or out of descriptors: the peer waits
 		}

@@ -69,3 +69,20 @@ func (p *Poller) Wait(timeout time.Duration) ([]Event, error) {
 	}
 	return p.ready[:n], nil
 }
+
+// Socket returns a TCP socket that does not block.
+func Socket(family int) (int, error) {
+	return unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+}
+
+// Accept returns the next connection of a listening socket, which does not
+// block, or an error where there is none.
+func Accept(listener int) (int, error) {
+	fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	return fd, err
+}
+
+// Pair returns two connected sockets: closing one wakes who waits for the other.
+func Pair() ([2]int, error) {
+	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+}

@@ -24,3 +24,12 @@ func (p *Poller) AddListener(int, int32) error { return errors.ErrUnsupported }
 
 // Wait returns an error.
 func (p *Poller) Wait(time.Duration) ([]Event, error) { return nil, errors.ErrUnsupported }
+
+// Socket returns an error.
+func Socket(int) (int, error) { return -1, errors.ErrUnsupported }
+
+// Accept returns an error.
+func Accept(int) (int, error) { return -1, errors.ErrUnsupported }
+
+// Pair returns an error.
+func Pair() ([2]int, error) { return [2]int{-1, -1}, errors.ErrUnsupported }

@@ -45,7 +45,7 @@ func (l *loop) redial() {
 
 // dial starts to connect c.
 func (l *loop) dial(c *conn, now time.Duration) {
-	fd, err := unix.Socket(l.addr.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := epoll.Socket(l.addr.family)
 	if err != nil {
 		l.dialFailed(c, err)
 		return

@@ -18,6 +18,13 @@ func preciseTimers() (unlock func()) {
 	}
 }
 
+// sleep keeps the thread for d, more exactly than the runtime's timers do. After
+// a signal it is shorter.
+func sleep(d time.Duration) {
+	t := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&t, nil)
+}
+
 // threadCPU returns the CPU time of the calling thread.
 func threadCPU() time.Duration {
 	var u unix.Rusage

@@ -131,9 +131,8 @@ func (w *workers) pace() {
 		if !ok || w.stop.Err() != nil {
 			return
 		}
-		if wait := a.At - time.Since(w.base); wait > 0 {
-			t := unix.NsecToTimespec(int64(wait))
-			_ = unix.Nanosleep(&t, nil) // early after a signal: the next one waits again
+		for wait := a.At - time.Since(w.base); wait > 0; wait = a.At - time.Since(w.base) {
+			sleep(wait) // a signal ends it early
 		}
 		w.mu.Lock()
 		recordLag(w.rec, time.Since(w.base)-a.At)
