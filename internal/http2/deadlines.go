@@ -10,7 +10,7 @@ import (
 // connection: it is set to the earliest deadline when it is not set, or to a
 // later one, and when it fires looks for the next. Nearly all exchanges end
 // before their deadlines, so it fires once in as long as an exchange has, and
-// an exchange costs no timer of its own (300 ns to set, to stop, and to wait
+// an exchange costs no timer of its own (400 ns to set, to stop, and to wait
 // for both it and the answer).
 //
 // Conn.mu guards it.

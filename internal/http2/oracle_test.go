@@ -52,7 +52,7 @@ func ours(conn *Conn, scheme string, r request) verdict {
 	if err != nil {
 		panic(err)
 	}
-	return verdict{false, ex.Answer.Status, int64(ex.Answer.ContentLength), describe(ex.Answer.Body), comparable(http.Header(lines))}
+	return verdict{false, ex.Answer.Status, int64(ex.Answer.ContentLength), describe(ex.Answer.Body), stable(http.Header(lines))}
 }
 
 // theirs runs an exchange through net/http.
@@ -80,15 +80,15 @@ func theirs(conn *http.ClientConn, scheme string, r request) verdict {
 	if err != nil {
 		return verdict{Failed: true}
 	}
-	v := verdict{false, resp.StatusCode, resp.ContentLength, describe(b), comparable(resp.Header)}
+	v := verdict{false, resp.StatusCode, resp.ContentLength, describe(b), stable(resp.Header)}
 	if _, stated := resp.Header["Content-Length"]; !stated {
 		v.Length = -1 // net/http makes up a 0 here and there
 	}
 	return v
 }
 
-// comparable leaves out what differs from one answer to the next.
-func comparable(h http.Header) http.Header {
+// stable leaves out what differs from one answer to the next.
+func stable(h http.Header) http.Header {
 	delete(h, "Date")
 	delete(h, "Trailer") // net/http takes it apart
 	return h

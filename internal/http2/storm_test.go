@@ -1,0 +1,102 @@
+package http2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// moody answers late, partly, or not at all, as the target says.
+func moody(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path[1] {
+	case 'l':
+		select {
+		case <-time.After(3 * time.Millisecond):
+		case <-r.Context().Done():
+			return
+		}
+	case 'p':
+		io.WriteString(w, "part")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	case 'n':
+		panic(http.ErrAbortHandler)
+	case 'e': // without reading the body
+		io.WriteString(w, r.URL.Path)
+		return
+	}
+	echo(w, r)
+}
+
+func TestStorm(t *testing.T) {
+	s := tlsServer(t, http.HandlerFunc(moody))
+	s.Config.ErrorLog = nil
+	opts := testOptions()
+	opts.MaxStreams = 64
+	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), opts)
+	budget := upstream.NewBudget(1 << 30)
+	const callers, each = 24, 150
+	var wg sync.WaitGroup
+	var answered, abandoned, refused atomic.Int64
+	for i := range callers {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 9))
+			for j := range each {
+				kind := "aaaaalpne"[random.IntN(9)]
+				r := get(fmt.Sprintf("/%c/%d/%d", kind, i, j))
+				want := r.target
+				if random.IntN(3) == 0 {
+					r.method, r.body = upstream.POST, strings.Repeat(fmt.Sprint(i, " "), 1+random.IntN(50000))
+					if kind != 'e' {
+						want = r.body
+					}
+				}
+				r.budget, r.timeout = budget, time.Minute
+				if random.IntN(3) == 0 {
+					r.timeout = time.Duration(random.IntN(3000)) * time.Microsecond
+				}
+				if random.IntN(3) == 0 {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(3000))*time.Microsecond)
+					defer cancel()
+					r.ctx = ctx
+				}
+				switch res := r.do(conn); {
+				case res.err == nil && res.body == want:
+					answered.Add(1)
+				case res.err == nil:
+					t.Errorf("%s got %.40q", r.target, res.body)
+				case errors.Is(res.err, upstream.ErrDeadline), errors.Is(res.err, upstream.ErrCancelled):
+					abandoned.Add(1)
+				case errors.Is(res.err, errNoStream): // abandoned ones hold their places for a while
+					refused.Add(1)
+				case kind != 'p' && kind != 'n' && !errors.Is(res.err, upstream.ErrDeadlineNotSent):
+					t.Errorf("%s: %v", r.target, res.err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, "all places are freed", func() bool { return o.freed.Load() == callers*each })
+	if budget.Used() != 0 {
+		t.Errorf("%d bytes stay reserved", budget.Used())
+	}
+	if conn.CloseReason() != upstream.NotClosed {
+		t.Errorf("the connection was closed: %v", conn.CloseReason())
+	}
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.streams.active != 0 || conn.uploads != 0 || conn.resets.pending() != 0 {
+		t.Errorf("%d streams, %d uploads, %d resets are left", conn.streams.active, conn.uploads, conn.resets.pending())
+	}
+	t.Logf("%d answered, %d abandoned, %d refused", answered.Load(), abandoned.Load(), refused.Load())
+}
