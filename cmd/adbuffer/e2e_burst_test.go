@@ -106,8 +106,11 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			all.log(t, row.name)
 			t.Logf("%s: at most %d connections and %d requests at the SSP, %v waiting, %v saturated", row.name, most.Load(), s.Counters().MaxInFlight,
 				highest["adbuffer_pool_pending_requests"], highest["adbuffer_pool_saturation_ratio"])
-			if most.Load() > 8 {
-				t.Errorf("%d connections at the SSP, want at most max_conns, 8", most.Load())
+			// A connection that adbuffer has closed is the SSP's until it has seen
+			// that; no more than max_dials can have come in their place. That
+			// max_conns itself holds to the last one internal/pool proves.
+			if most.Load() > 8+3 {
+				t.Errorf("%d connections at the SSP, want at most max_conns, 8, and those it has not seen closed", most.Load())
 			}
 			if n := s.Counters().MaxInFlight; n > row.inFlight {
 				t.Errorf("%d requests in flight at the SSP, want at most %d", n, row.inFlight)

@@ -181,6 +181,9 @@ routes:
 `, a.URL(), b.URL()))
 	conn := ab.dial()
 	conn.get("/warm", "X-Adbuffer-Timeout-Ms: 200").wantStatus("too slow", 504)
+	if !b.AwaitCounters(patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
+		t.Fatalf("the first stream was not reset: %+v", b.Counters())
+	}
 	b.ResetCounters()
 	conn.get("/fillbuffer").wantFill("a")
 	if !b.AwaitCounters(patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {

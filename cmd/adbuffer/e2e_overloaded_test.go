@@ -119,7 +119,7 @@ func TestMaxBufferedBytesBoundsAnswers(t *testing.T) {
 func TestARequestThatDoesNotComeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
-	ab := start(t, "server: {read_timeout: 100ms, idle_timeout: 200ms}\n"+single(s.URL()))
+	ab := start(t, "server: {read_timeout: 100ms, idle_timeout: 3s}\n"+single(s.URL()))
 	want := refusal{status: 408, reason: "bad_request", route: "none", names: []string{"100ms", "server.read_timeout"}}
 	for _, row := range []struct{ name, raw, route string }{
 		{"half a head", "GET /fillbuffer HTTP/1.1\r\nHo", "none"},
