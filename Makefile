@@ -8,8 +8,9 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
 PACKAGES   := nginx-light prometheus chromium
+PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium
 
-.PHONY: all build demo test deps lint bench bench-once compare fuzz clean
+.PHONY: all build demo test deps lint bench bench-once compare fuzz loadtest clean
 
 all: build
 
@@ -42,6 +43,10 @@ compare: ## benchmarks of this tree against main: make compare PKG=./internal/ht
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m
 	scripts/fuzz "$${FUZZTIME:-10s}"
+
+loadtest: ## all reports and promises, scaled down to about ten minutes, and the page that shows them
+	@scripts/install $(PEERS)
+	$(GO) run ./loadtest all --scale $${SCALE:-0.1} --out loadtest/results
 
 clean:
 	rm -rf bin dist
