@@ -46,6 +46,7 @@ fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m
 
 loadtest: ## all reports and promises, scaled down to about ten minutes, and the page that shows them
 	@scripts/install $(PEERS)
+	npm ci --no-audit --no-fund --prefix loadtest/peers/fastify
 	$(GO) run ./loadtest all --scale $${SCALE:-0.1} --out loadtest/results
 
 clean:
