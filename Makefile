@@ -10,7 +10,7 @@ LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/inte
 PACKAGES   := nginx-light prometheus chromium
 PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium
 
-.PHONY: all build demo test deps lint bench bench-once compare fuzz loadtest clean
+.PHONY: all story build demo test deps lint bench bench-once compare fuzz loadtest clean
 
 all: build
 
@@ -48,6 +48,9 @@ loadtest: ## all reports and promises, scaled down to about ten minutes, and the
 	@scripts/install $(PEERS)
 	npm ci --no-audit --no-fund --prefix loadtest/peers/fastify
 	$(GO) run ./loadtest all --scale $${SCALE:-0.1} --out loadtest/results
+
+story: ## a pool that gets too small, and what says so: seven minutes
+	$(GO) run ./loadtest/saturation
 
 clean:
 	rm -rf bin dist

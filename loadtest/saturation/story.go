@@ -163,11 +163,12 @@ func (s *story) markdown() []byte {
 	p("%d requests/s (Poisson arrivals) to an SSP over a pool of %d connections, `max_pending` 100, `pending_timeout` 250 ms. The SSP slows from %v to %v: by", rate, poolSize, fast, slow)
 	p("Little's law that keeps %.0f places busy at first and %.0f at last, more than there are. A real Prometheus scrapes adbuffer every 5 s and", rate*fast.Seconds(), rate*slow.Seconds())
 	p("evaluates the rules of `deploy/prometheus` as they are.\n")
-	if name, at := s.firstAlert(); name != "" && !s.refused.IsZero() {
-		p("**`%s` fired %v before the first request was refused.** With the advised %d connections %.2f %% of the requests waited, and none was refused.\n", name, s.refused.Sub(at).Round(time.Second), s.advised, 100*s.waitingShare())
-	}
 	if err := s.verdict(); err != nil {
 		p("**The promise was not kept:** %v\n", err)
+	} else {
+		name, at := s.firstAlert()
+		p("**`%s` fired %v before the first request was refused.** With the advised %d connections %.2f %% of the requests waited, and none was refused.\n",
+			name, s.refused.Sub(at).Round(time.Second), s.advised, 100*s.waitingShare())
 	}
 	p("## What happened\n")
 	for _, e := range s.events {
