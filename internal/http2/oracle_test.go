@@ -146,7 +146,6 @@ var oracleSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
 
 func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(wilful))
-	s.Config.ErrorLog = nil
 	opts := testOptions()
 	opts.MaxResponseHeaderBytes = 1 << 20
 	conn, _ := open(t, dialTLS(t, s.Listener.Addr().String()), opts)

@@ -40,7 +40,6 @@ func moody(w http.ResponseWriter, r *http.Request) {
 
 func TestStorm(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(moody))
-	s.Config.ErrorLog = nil
 	opts := testOptions()
 	opts.MaxStreams = 64
 	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), opts)

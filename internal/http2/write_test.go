@@ -144,9 +144,16 @@ func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
 }
 
 func TestWhatWasNotWrittenIsNotSent(t *testing.T) {
-	opts := testOptions()
-	opts.WriteTimeout = time.Hour
-	p, first := stuck(t, opts)
+	client, server := net.Pipe() // holds nothing: a write waits until it is read
+	p := newPeer(t, client, server, testOptions())
+	p.handshake()
+	p.ping()
+	first := p.start(get("/first"))
+	eventually(t, "the first request is being written", func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return p.conn.streams.active == 1 && p.conn.out.busy && len(p.conn.out.buf) == 0
+	})
 	behind := p.start(get("/behind"))
 	eventually(t, "the second request is queued", func() bool {
 		p.conn.mu.Lock()
