@@ -33,19 +33,34 @@ func ModuleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(mod))), nil
 }
 
-// Build builds adbuffer from this module and returns the executable's path.
+// Build builds adbuffer from this module and returns the executable's path. Its
+// version names the commit, where there is one.
 func (r *Rig) Build(ctx context.Context) (string, error) {
-	return r.BuildPackage(ctx, "./cmd/adbuffer")
+	return r.BuildPackage(ctx, "./cmd/adbuffer", "-ldflags", "-X adbuffer/internal/app.Commit="+commit(ctx))
+}
+
+// commit returns the commit of the working directory, marked where Go files
+// differ from it, and "" outside of a repository.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no", "--", ":/*.go").Output()
+	if err != nil || len(changed) > 0 {
+		return strings.TrimSpace(string(out)) + "+changes"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // BuildPackage builds a command of this module and returns the executable's path.
-func (r *Rig) BuildPackage(ctx context.Context, pkg string) (string, error) {
+func (r *Rig) BuildPackage(ctx context.Context, pkg string, flags ...string) (string, error) {
 	root, err := ModuleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
 	bin := filepath.Join(r.Dir, filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, pkg)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", bin}, flags...), pkg)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s in %s: %w\n%s", pkg, root, err, out)
