@@ -14,20 +14,22 @@ import (
 // Version is the release, set by the linker (-X adbuffer/internal/app.Version).
 var Version = "dev"
 
-// Commit is the commit that the binary was built from, as the linker or, where
-// it was not told, Go's own stamp says; empty where neither does.
-var Commit = func() string {
+// Commit is the commit that the binary was built from, as the linker (-X) or,
+// where it was not told, Go's own stamp says; empty where neither does.
+var Commit string
+
+// The linker sets only variables without an initial value: hence not there.
+func init() {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
+	if Commit != "" || !ok {
+		return
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			return s.Value
+			Commit = s.Value
 		}
 	}
-	return ""
-}()
+}
 
 // info exports what runs: build and configuration.
 type info struct {
