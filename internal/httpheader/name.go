@@ -276,19 +276,30 @@ func hasPrefix(name []byte, prefix string) bool {
 	return len(name) >= len(prefix) && is(name[:len(prefix)], prefix)
 }
 
-// EqualFold reports whether a and b are one name, but for the case of ASCII
+// EqualFold reports whether a and b are the same, but for the case of ASCII
 // letters.
 func EqualFold(a []byte, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i, c := range a {
-		if lower[c] != lower[b[i]] {
+		if folded[c] != folded[b[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// folded is every byte, ASCII letters in lower case.
+var folded = func() (t [256]byte) {
+	for i := range t {
+		t[i] = byte(i)
+	}
+	for c := byte('A'); c <= 'Z'; c++ {
+		t[c] = c | 0x20
+	}
+	return t
+}()
 
 // isToken reports whether s is a token, which names are. RFC 9110, section 5.6.2.
 func isToken(s string) bool {

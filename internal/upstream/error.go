@@ -57,6 +57,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // AsError returns err as an *Error; anything else becomes Internal, since
 // connections and pools return nothing but *Error.
 func AsError(err error) *Error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // the usual case; errors.As would allocate
+		return e
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		return e
