@@ -19,7 +19,7 @@ routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [good, bad], client_choice: true}
 `, good.URL(), bad.URL()))
 	c := ab.dial()
-	body := strings.Repeat("b", 50000)
+	body := strings.Repeat("GET / HTTP/1.1\n", 3000) // is no request line
 	for _, row := range []struct {
 		method, target, body string
 		fields               []string

@@ -74,13 +74,13 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 		h.SetCanonical([]byte(sourceField), res.SSP.SourceBytes())
 	}
 	if len(a.Body) > 0 {
-		// The buffers change places: nothing is copied.
-		a.Body = ctx.Response.SwapBody(a.Body)
+		ctx.Response.SetBodyRaw(a.Body) // not copied: the connection keeps it until it is sent
 	}
 	if a.ContentLength >= 0 && (ctx.IsHead() || a.Status == fasthttp.StatusNotModified) {
 		h.SetContentLength(a.ContentLength)
 	}
-	r.conn.held.Add(res.Exchange.TakeReserved())
+	r.conn.keep(res.Exchange)
+	res.Exchange = nil
 }
 
 // answerError writes our own answer for a request that got none.
@@ -118,7 +118,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		took = time.Since(r.started)
 	}
 	p.stats.ended(r.route, f.outcome, took)
-	if f.close {
+	if f.close || !p.skipBody(ctx) {
 		ctx.SetConnectionClose()
 	}
 	status := f.status
@@ -191,7 +191,7 @@ func (p *Proxy) answerHealth(ctx *fasthttp.RequestCtx) {
 // of need would take the answer for that to its first request, and probes of
 // load balancers would count as errors.
 func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
-	if c := clientOf(ctx); c.line.awaited() {
+	if c := clientOf(ctx); c.idle {
 		c.Close() //nolint:errcheck // that is all there is to say
 		return
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -42,19 +43,24 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // clientConn is a client's connection. fasthttp's server reads and writes it on
-// one goroutine.
+// one goroutine, and so do those that park it; see idle.go.
 type clientConn struct {
 	*socket.Conn
 	proxy *Proxy
 	peer  netip.Addr // zero for a unix socket
-	once  sync.Once
 
-	// held are the budget's bytes of the answer that is being written. It was
-	// flushed when the server asks for the next request, or closes. The end of
-	// a drain closes from another goroutine.
-	held atomic.Int64
+	mu    sync.Mutex
+	phase phase // guarded by mu
+
+	// sending holds the answer whose body is being written, nil for none. Once
+	// the server asks for the next request, or closes, it has been written.
+	sending atomic.Pointer[upstream.Exchange]
 
 	line requestLine
+	// idle: the last Read was for a request of which nothing had come, and
+	// nothing came.
+	idle      bool
+	idleUntil time.Time // when idle_timeout is over
 	// by is when the request in hand must have been read; zero until a read of
 	// it has had to wait.
 	by time.Time
@@ -68,9 +74,6 @@ func (p *Proxy) newClient(c net.Conn) *clientConn {
 		cc.peer = a.AddrPort().Addr().Unmap()
 	}
 	cc.goneFunc = cc.gone
-	if p.opts.ReduceIdleMemory {
-		cc.LazyBuffer(&p.headBuffers)
-	}
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	cc.line.expect()
 	p.clients.add(cc)
@@ -82,15 +85,24 @@ func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*client
 
 // Read implements net.Conn.
 func (c *clientConn) Read(b []byte) (int, error) {
-	c.releaseHeld()
+	c.release()
 	// Others that are ready go first. Meanwhile the client's next request may
 	// come, and the read need not be tried twice (EAGAIN, park, wake).
 	// BenchmarkForward shows what that is worth; it costs nothing when nobody
 	// else is ready.
 	runtime.Gosched()
+	// The server reads into what is free of its buffer: all, where it holds
+	// nothing of the next request yet.
+	c.idle = c.line.awaited() && len(b) == c.proxy.opts.MaxHeaderBytes
 	n, err := c.Conn.Read(b)
-	if c.line.open && n > 0 {
-		c.line.see(b[:n])
+	switch {
+	case n > 0:
+		c.idle = false
+		if c.line.open {
+			c.line.see(b[:n])
+		}
+	case c.idle && c.leave(err):
+		return 0, io.EOF
 	}
 	return n, err
 }
@@ -116,8 +128,10 @@ func (c *clientConn) nextRequest() {
 func (c *clientConn) waitRead() {
 	o := &c.proxy.opts
 	switch {
-	case c.line.awaited(): // between requests
-		c.SetReadDeadline(time.Now().Add(o.IdleTimeout)) //nolint:errcheck // a closed socket fails the read
+	case c.idle:
+		now := time.Now()
+		c.idleUntil = now.Add(o.IdleTimeout)
+		c.SetReadDeadline(now.Add(min(o.parkAfter(), o.IdleTimeout))) //nolint:errcheck // a closed socket fails the read
 	case c.by.IsZero():
 		c.by = time.Now().Add(o.ReadTimeout)
 		c.SetReadDeadline(c.by) //nolint:errcheck // as above
@@ -131,19 +145,19 @@ func (c *clientConn) waitWrite() {
 // Write implements net.Conn.
 func (c *clientConn) Write(b []byte) (int, error) { return c.WriteInBurst(b) }
 
-// Close implements net.Conn.
-func (c *clientConn) Close() error {
-	c.once.Do(func() {
-		c.releaseHeld()
-		c.proxy.open.Add(-1)
-		c.proxy.clients.remove(c)
-	})
-	return c.Conn.Close()
+// keep holds ex, whose answer is about to be written, until that is done. An
+// idle client then has no memory for a body.
+func (c *clientConn) keep(ex *upstream.Exchange) {
+	c.release() // the answer to a pipelined request before it stands in the server's buffer
+	c.sending.Store(ex)
 }
 
-func (c *clientConn) releaseHeld() {
-	if c.held.Load() > 0 {
-		c.proxy.budget.Release(c.held.Swap(0))
+func (c *clientConn) release() {
+	if c.sending.Load() == nil {
+		return
+	}
+	if ex := c.sending.Swap(nil); ex != nil {
+		ex.Release()
 	}
 }
 
@@ -159,14 +173,17 @@ type requestLine struct {
 	bare bool // it ended in a bare LF
 	some bool // a byte of it has come
 	last byte
+
+	begun bool // a byte has come, if only of an empty line before it
 }
 
 func (l *requestLine) expect() { *l = requestLine{open: true} }
 
-// awaited reports whether nothing of the request has come yet.
-func (l *requestLine) awaited() bool { return l.open && !l.some }
+// awaited reports whether no byte of the line was seen yet.
+func (l *requestLine) awaited() bool { return l.open && !l.begun }
 
 func (l *requestLine) see(b []byte) {
+	l.begun = true
 	for l.open {
 		i := bytes.IndexByte(b, '\n')
 		if i < 0 {
@@ -240,14 +257,20 @@ func (c *clients) remove(cc *clientConn) {
 	delete(c.all, cc)
 }
 
-func (c *clients) closeAll() {
+// list returns those that are open now.
+func (c *clients) list() []*clientConn {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	all := make([]*clientConn, 0, len(c.all))
 	for cc := range c.all {
 		all = append(all, cc)
 	}
-	c.mu.Unlock()
-	for _, cc := range all {
-		cc.Close() //nolint:errcheck // nothing is left to be done about it
+	return all
+}
+
+// cutAll ends what the server does with them; it closes them then.
+func (c *clients) cutAll() {
+	for _, cc := range c.list() {
+		cc.Conn.Close() //nolint:errcheck // nothing is left to be done about it
 	}
 }

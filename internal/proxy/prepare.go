@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -75,11 +76,12 @@ func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
 			return p.bodyTooLarge()
 		case n >= 0 && int64(len(r.body)) == n:
 			return nil
+		case err == nil:
 		case errors.Is(err, io.EOF) && n < 0:
 			return nil
 		case isTimeout(err):
 			return &fault{outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", p.opts.ReadTimeout), close: true}
-		case err != nil:
+		default:
 			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
 		}
 		if len(r.body) == room {
@@ -103,6 +105,34 @@ func (p *Proxy) reserveBody(r *request, n int) *fault {
 		r.body = append(make([]byte, 0, n), r.body...)
 	}
 	return nil
+}
+
+// maxSkipped is how much of a body is read past, so that the connection of a
+// request that was refused can go on.
+const maxSkipped = 256 << 10
+
+var skipBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
+
+// skipBody reads past what is left of the body, and reports whether the next
+// request starts there. The server would do that as well, but behind our back:
+// a line of the body would pass for a request line.
+func (p *Proxy) skipBody(ctx *fasthttp.RequestCtx) bool {
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return true
+	}
+	if ctx.Request.Header.ContentLength() > maxSkipped {
+		return false
+	}
+	b := skipBuffers.Get().(*[4096]byte)
+	defer skipBuffers.Put(b)
+	for n := 0; n <= maxSkipped; {
+		m, err := stream.Read(b[:])
+		if n += m; err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+	return false
 }
 
 func isTimeout(err error) bool {

@@ -49,12 +49,12 @@ type Proxy struct {
 	table    atomic.Pointer[route.Table]
 	ready    func() bool // for HealthPath
 
-	draining atomic.Bool // every answer says Connection: close
+	draining atomic.Bool    // every answer says Connection: close
+	stopping atomic.Bool    // nothing is parked any more
+	woken    sync.WaitGroup // connections that were parked, and are served again
 	open     atomic.Int64
 	refused  atomic.Int64 // connections that are being refused right now
 	clients  clients
-	// headBuffers holds *[]byte of max_header_bytes, for reduce_idle_memory.
-	headBuffers sync.Pool
 }
 
 // New returns a Proxy that routes by table. ready is what HealthPath answers
@@ -64,7 +64,6 @@ func New(opts Options, table *route.Table, log *zap.Logger, ready func() bool) *
 	p.table.Store(table)
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.headBuffers.New = func() any { b := make([]byte, opts.MaxHeaderBytes); return &b }
 	p.server = p.newServer()
 	return p
 }

@@ -26,7 +26,6 @@ func (p *Proxy) newServer() *fasthttp.Server {
 		// past every limit, and waiting for it before anything can be refused.
 		// One byte is the least that can be set.
 		MaxRequestBodySize: 1,
-		ReduceMemoryUsage:  p.opts.ReduceIdleMemory,
 
 		// What crosses is what the SSP and the client said, nothing of ours.
 		NoDefaultServerHeader:         true,
@@ -70,12 +69,30 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 // or ctx ends. It returns how many requests it cut then.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
-	if err := p.server.ShutdownWithContext(ctx); err == nil {
+	p.stopping.Store(true)
+	p.clients.closeParked()
+	if err := p.server.ShutdownWithContext(ctx); err == nil && p.awaitWoken(ctx) {
 		return 0
 	}
 	cut = p.inFlight.Now()
-	p.clients.closeAll()
+	p.clients.cutAll()
 	return cut
+}
+
+// awaitWoken waits for connections that were given back to the server when it
+// had stopped counting.
+func (p *Proxy) awaitWoken(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() {
+		p.woken.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // InFlight returns how many requests and fan-out legs are in flight.

@@ -26,8 +26,6 @@ type Conn struct {
 	// sending is out's part in a burst.
 	sending sending
 
-	// lazy, where not nil, holds a buffer only while there is something in it.
-	lazy *lazyBuffer
 	// records, where not nil, keeps reads within TLS records; see Records.
 	records *records
 	// nonblocking makes Read return errWouldBlock instead of waiting.
@@ -67,8 +65,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return 0, nil
 	case c.records != nil:
 		return c.records.read(p, c.readSocket)
-	case c.lazy != nil:
-		return c.readLazily(p)
 	}
 	return c.readSocket(p)
 }
@@ -77,12 +73,8 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.readNow(p)
 	}
-	return c.readUntilDeadline(p, c.in.call)
-}
-
-func (c *Conn) readUntilDeadline(p []byte, call func(fd uintptr) bool) (int, error) {
 	for {
-		n, err := c.in.read(p, call)
+		n, err := c.in.read(p)
 		if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}

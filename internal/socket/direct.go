@@ -63,14 +63,13 @@ func (d *direct) send(fd uintptr) bool {
 	return true
 }
 
-// read reads into p by call, which is recv or ends in it.
-func (d *direct) read(p []byte, call func(fd uintptr) bool) (int, error) {
+func (d *direct) read(p []byte) (int, error) {
 	if d.raw == nil {
 		d.waits()
 		return d.conn.Read(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Read(call)
+	err := d.raw.Read(d.call)
 	d.buf = nil
 	switch {
 	case err != nil:

@@ -54,3 +54,9 @@ func awaitState(tb testing.TB, c *Conn, state State) {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
+
+// tcpPair returns both ends of a loopback connection.
+func tcpPair(t *testing.T) (near *Conn, far net.Conn) {
+	t.Helper()
+	return connect(t, "tcp")
+}

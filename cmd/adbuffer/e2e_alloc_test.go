@@ -1,0 +1,124 @@
+//go:build !race
+
+package main
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/sspsim"
+)
+
+// mallocs returns how many objects the process has allocated. The gauge in
+// /metrics would not do: it is behind by what the cores have not told yet.
+func (ab *adbuffer) mallocs() float64 {
+	ab.t.Helper()
+	_, text := ab.ask("/debug/pprof/allocs?debug=1")
+	_, rest, _ := strings.Cut(text, "\n# Mallocs = ")
+	digits, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil {
+		ab.t.Fatalf("Mallocs: %v in %s", err, tail(text, 2000))
+	}
+	return n
+}
+
+// allocsPer sends n requests from each of some clients, all on kept connections,
+// and returns the process's allocations for each of them.
+func (ab *adbuffer) allocsPer(clients, n int, method, target, body string) float64 {
+	ab.t.Helper()
+	workers := make([]*worker, clients)
+	for i := range workers {
+		workers[i] = &worker{ab: ab, id: i}
+		defer workers[i].close()
+	}
+	send := func(n int) {
+		ab.concurrently(clients, func(w *worker) error {
+			for range n {
+				a, err := workers[w.id].exchange(method, target, body, "User-Agent: Mozilla/5.0 (Linux; Android 14)", "Accept: */*", "X-Forwarded-For: 203.0.113.77")
+				if err != nil {
+					return err
+				}
+				if a.status != 200 {
+					a.wantStatus(method+" "+target, 200)
+				}
+			}
+			return nil
+		})
+	}
+	send(n / 4)  // fills caches and pools
+	ab.mallocs() // the first asks more of the process than others
+	first := ab.mallocs()
+	before := ab.mallocs()
+	send(n)
+	after := ab.mallocs()
+	asking := before - first
+	return (after - before - asking) / float64(n*clients)
+}
+
+// Not parallel: other processes' load makes the garbage collector empty the
+// pools of buffers more often for each request.
+func TestAllocationsOfAForwardedRequest(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		options  sspsim.Options
+		settings []string
+		ceiling  float64 // for a GET; a POST has one more, of fasthttp, to see whether its body was read whole
+	}{
+		{"http1", sspsim.Options{}, []string{"protocol: http1"}, 0.02},
+		{"pipelined", sspsim.Options{}, []string{"protocol: http1-pipelined", "pool: {pipeline_methods: all}"}, 0.02},
+		{"http1 over TLS", sspsim.Options{Protocol: sspsim.TLSHTTP1}, nil, 1},
+		{"http2 over TLS", sspsim.Options{Protocol: sspsim.TLSHTTP2}, nil, 2},
+		{"h2c", sspsim.Options{Protocol: sspsim.H2C}, []string{"protocol: h2c"}, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			o := row.options
+			o.Behaviour.Answer.Size.Constant = 1024
+			s := startSSP(t, o)
+			settings := row.settings
+			if s.CA() != nil {
+				settings = append(settings, "tls: {ca_file: \""+caFile(t, s)+"\"}")
+			}
+			ab := start(t, single(s.URL(), settings...))
+			for _, clients := range []int{1, 16} {
+				for _, method := range []string{"GET", "POST"} {
+					body := ""
+					if method == "POST" {
+						body = bidRequest(t)
+					}
+					got := ab.allocsPer(clients, 20000/clients, method, "/fillbuffer?pub=1&slot=top&cb=1", body)
+					t.Logf("%-16s %2d clients, %-4s %.3f allocations for each request", row.name, clients, method, got)
+					ceiling := row.ceiling
+					if method == "POST" {
+						ceiling++
+					}
+					if got > ceiling {
+						t.Errorf("%d clients, %s: %.3f allocations for each request, want at most %v", clients, method, got, ceiling)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAllocationsOfParallelAllOverFourSSPs(t *testing.T) {
+	var urls []any
+	for range 4 {
+		urls = append(urls, startSSP(t, sspsim.Options{}).URL())
+	}
+	ab := start(t, sprintf(`
+ssps:
+  - {name: a, endpoints: [%q]}
+  - {name: b, endpoints: [%q]}
+  - {name: c, endpoints: [%q]}
+  - {name: d, endpoints: [%q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, mode: parallel-all, ssps: [a, b, c, d]}
+`, urls...))
+	got := ab.allocsPer(4, 2500, "POST", "/fillbuffer", bidRequest(t))
+	t.Logf("%.2f allocations for each request", got)
+	if got >= 20 {
+		t.Errorf("%.2f allocations for each request, want fewer than 20", got)
+	}
+}

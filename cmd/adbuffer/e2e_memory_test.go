@@ -1,0 +1,85 @@
+//go:build !race
+
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// idleClients are how many connections are opened; the test process needs an
+// open file for each, and so does adbuffer.
+const idleClients = 10_000
+
+// resident returns the resident memory of the process, in bytes, after its
+// garbage was collected.
+func (ab *adbuffer) resident() float64 {
+	ab.t.Helper()
+	ab.ask("/debug/pprof/heap?gc=1")
+	return ab.metric("process_resident_memory_bytes")
+}
+
+// Each has sent a request with a 300-byte URL and has had its answer.
+func TestMemoryOfIdleClients(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		setting string
+		ceiling float64 // bytes for each client
+	}{
+		{"by default", "", 20 << 10},
+		{"with reduce_idle_memory", "reduce_idle_memory: true, ", 8 << 10},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 1024}}}})
+			ab := start(t, "server: {"+row.setting+"idle_timeout: 10m, max_connections: 19000}\n"+single(s.URL()))
+			ab.concurrently(64, func(w *worker) error { // buffers and pools as in service
+				for range 50 {
+					if _, err := w.exchange("GET", "/fillbuffer", ""); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			ab.awaitMetric(0, "adbuffer_client_connections")
+			before := ab.resident()
+			conns := make([]net.Conn, 0, idleClients)
+			defer func() {
+				for _, c := range conns {
+					c.Close() //nolint:errcheck // the test is over
+				}
+			}()
+			raw := request("GET", "/fillbuffer?"+strings.Repeat("pub=1&slot", 30), "", "User-Agent: Mozilla/5.0 (Linux; Android 14)", "Accept: */*")
+			answer := make([]byte, 4096)
+			for range idleClients {
+				c, err := net.Dial(ab.network, ab.traffic)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, c)
+				if _, err := c.Write([]byte(raw)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Read(answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ab.wantMetric(idleClients, "adbuffer_client_connections")
+			each := func() float64 { return (ab.resident() - before) / idleClients }
+			soon := each()
+			// What they gave up goes back to the system bit by bit.
+			var late float64
+			began := time.Now()
+			for late = each(); late > row.ceiling && time.Since(began) < patience; late = each() {
+				time.Sleep(time.Second)
+			}
+			t.Logf("%s: %.0f bytes for each of %d idle clients at once, %.0f after %v", row.name, soon, idleClients, late, time.Since(began).Round(time.Second))
+			if late > row.ceiling {
+				t.Errorf("%.0f bytes for each idle client, want at most %.0f", late, row.ceiling)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"adbuffer/internal/socket"
+)
+
+// An idle client costs little: its connection and a goroutine that waits, none
+// of the server's buffers. fasthttp's server holds 20 KB for each connection as
+// long as it serves it, so one on which no request comes for a while is taken
+// away from it, and given back when there is something to read:
+//
+//	serving ──no request comes──▶ leaving ──the server lets go──▶ parked
+//	   ▲                                                            │
+//	   └────────────────────something has come──────────────────────┘
+//
+// Each of them ends in closed. To leave, Read tells the server that the stream
+// has ended; it gives its buffers up then, and calls Close, which parks the
+// connection instead. That costs a request nothing, unless the client had been
+// idle before: 4 µs then.
+type phase uint8
+
+const (
+	serving phase = iota
+	leaving
+	parked
+	closed
+)
+
+// How long a client may be idle before its connection is parked.
+const (
+	parkAfter       = time.Second
+	parkAfterReduce = 10 * time.Millisecond // with reduce_idle_memory
+)
+
+func (o *Options) parkAfter() time.Duration {
+	if o.ReduceIdleMemory {
+		return parkAfterReduce
+	}
+	return parkAfter
+}
+
+// leave says whether the connection leaves the server, after a Read between
+// requests that failed with err.
+func (c *clientConn) leave(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(c.idleUntil) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == serving && !c.proxy.stopping.Load() {
+		c.phase = leaving
+	}
+	return true // to be closed, where it cannot be parked any more
+}
+
+// Close implements net.Conn. The server calls it when it is done with the
+// connection, and, at the end of a drain, from another goroutine.
+func (c *clientConn) Close() error {
+	c.release()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == leaving && !c.proxy.stopping.Load() {
+		c.phase = parked
+		go c.awaitRequest()
+		return nil
+	}
+	return c.closeLocked()
+}
+
+func (c *clientConn) closeLocked() error {
+	if c.phase != closed {
+		c.phase = closed
+		c.proxy.open.Add(-1)
+		c.proxy.clients.remove(c)
+	}
+	return c.Conn.Close()
+}
+
+// awaitRequest is a parked connection's goroutine. It ends when the connection
+// does, or when the server has let go of it once more.
+func (c *clientConn) awaitRequest() {
+	c.SetReadDeadline(c.idleUntil) //nolint:errcheck // a closed socket fails the wait
+	err := c.Await()
+	if err == nil && c.Peek() == socket.Ended {
+		err = io.EOF
+	}
+	if !c.unpark(err) {
+		return
+	}
+	defer c.proxy.woken.Done()
+	c.proxy.server.ServeConn(c) //nolint:errcheck // about clients' connections we count what matters
+}
+
+// unpark gives the connection back to the server, or closes it where err says
+// that nothing more will come.
+func (c *clientConn) unpark(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != parked || err != nil {
+		c.closeLocked() //nolint:errcheck // nothing is left to be done about it
+		return false
+	}
+	c.phase = serving
+	c.proxy.woken.Add(1)
+	return true
+}
+
+// closeParked closes what is parked, once nothing is parked any more.
+func (c *clients) closeParked() {
+	for _, cc := range c.list() {
+		cc.mu.Lock()
+		if cc.phase == parked {
+			cc.closeLocked() //nolint:errcheck // nothing is left to be done about it
+		}
+		cc.mu.Unlock()
+	}
+}
