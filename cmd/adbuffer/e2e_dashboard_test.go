@@ -202,7 +202,7 @@ func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[strin
 		onlyConstants = onlyConstants && constant.MatchString(name)
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
 		for label, names := range labelled {
-			if !names[base] && !(label == "ssp" && strings.Contains(name, "_ssp")) && !(label == "route" && strings.HasPrefix(name, "route_")) {
+			if !names[base] && (label != "ssp" || !strings.Contains(name, "_ssp")) && (label != "route" || !strings.HasPrefix(name, "route_")) {
 				continue
 			}
 			for _, s := range busy {

@@ -34,14 +34,12 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 			t.Parallel()
 			config := "ssp_defaults: {timeouts: {connect: 250ms}}\nssps:\n"
 			routes := "routes:\n"
-			var ssps []*simSSP
 			for i := range 5 {
 				b := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}
 				if i == 4 {
 					b = sspsim.Behaviour{Faults: sick.faults}
 				}
 				s := startSSP(t, sspsim.Options{Behaviour: b})
-				ssps = append(ssps, s)
 				config += sprintf("  - {name: s%d, endpoints: [%q]}\n", i, s.URL())
 				routes += sprintf("  - {name: s%[1]d, match: {path: /s%[1]d}, ssps: [s%[1]d]}\n", i)
 			}

@@ -128,7 +128,7 @@ func adProxyServers(ctx context.Context, e *bench.Env, r *results.Report, upstre
 			url = "http://" + proxy.Addr + "/fillbuffer?pub=1"
 		}
 		out = append(out, adServer{"adbuffer", kind, url, proxy.Process})
-		addr, port, err := freeAddr()
+		addr, _, err := freeAddr()
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,8 @@ func adProxyServers(ctx context.Context, e *bench.Env, r *results.Report, upstre
 		if fastifyErr != nil {
 			continue
 		}
-		if addr, port, err = freeAddr(); err != nil {
+		addr, port, err := freeAddr()
+		if err != nil {
 			return nil, err
 		}
 		if err := start("fastify", kind, rig.Command{Name: "fastify", Argv: append([]string{"node", "server.js", port}, fastifyUp...), Dir: dir, Cores: e.ProxyCores, Env: []string{"NODE_ENV=production"}}, addr); err != nil {

@@ -79,9 +79,7 @@ func (r *Report) Markdown(w io.Writer, level int) error {
 
 func (r *Report) versions() string {
 	var names []string
-	for _, v := range sortedValues(r.Versions) {
-		names = append(names, v)
-	}
+	names = append(names, sortedValues(r.Versions)...)
 	return strings.Join(names, "; ")
 }
 
