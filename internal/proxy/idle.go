@@ -33,7 +33,7 @@ const (
 
 // How long a client may be idle before its connection is parked.
 const (
-	parkAfter       = time.Second
+	parkAfter       = 200 * time.Millisecond
 	parkAfterReduce = 10 * time.Millisecond // with reduce_idle_memory
 )
 

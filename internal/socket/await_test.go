@@ -62,3 +62,22 @@ func TestAwaitEndsAtTheReadDeadlineAndByClose(t *testing.T) {
 		t.Errorf("got %v, want that it is closed", err)
 	}
 }
+
+func TestAReadThatMovesItsDeadlineWhenItWaitsMovesItOnce(t *testing.T) {
+	near, _ := tcpPair(t)
+	calls := 0
+	near.OnWait(func() {
+		calls++
+		near.SetReadDeadline(time.Now().Add(150 * time.Millisecond))
+	}, nil)
+	// An earlier deadline is armed: it fires while the Read waits, which then
+	// goes on to the later one, and must not be told to wait anew.
+	near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	var b [1]byte
+	if _, err := near.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the read ended with %v", err)
+	}
+	if calls != 1 {
+		t.Errorf("told %d times to wait, want once", calls)
+	}
+}

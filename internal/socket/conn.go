@@ -73,6 +73,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.readNow(p)
 	}
+	c.in.told = false
 	for {
 		n, err := c.in.read(p)
 		if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -87,6 +88,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 // Write writes all of p, as net.Conn does, or fails at the write deadline.
 func (c *Conn) Write(p []byte) (int, error) {
 	done := 0
+	c.out.told = false
 	for {
 		n, err := c.out.write(p[done:])
 		done += n
@@ -100,7 +102,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 }
 
 // OnWait has f called by each Read, and g by each Write, that must wait for the
-// peer, before it does. They may set a deadline, so that one that is hardly
+// peer, once, before it does. They may set a deadline, so that one that is hardly
 // ever needed costs nothing. It must be called before the first Read and Write;
 // nil calls nothing.
 func (c *Conn) OnWait(f, g func()) { c.in.wait, c.out.wait = f, g }

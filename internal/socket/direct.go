@@ -18,6 +18,7 @@ type direct struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil where conn has no file descriptor: a pipe in a test
 	wait  func()          // told before a wait, or nil
+	told  bool            // wait has been told in the Read or Write under way
 	call  func(fd uintptr) bool
 	buf   []byte
 	n     int
@@ -39,8 +40,11 @@ func (d *direct) recv(fd uintptr) bool {
 	}
 }
 
+// waits tells wait, once a Read or Write: one that wakes early and goes on
+// waiting, since its deadline has moved, must not move it again.
 func (d *direct) waits() {
-	if d.wait != nil {
+	if d.wait != nil && !d.told {
+		d.told = true
 		d.wait()
 	}
 }
