@@ -29,7 +29,7 @@ var againNames = [againKinds]string{"not_sent", "not_processed", "stale", "hedge
 const maxNotProcessed = 10
 
 // retries is how often one request was sent again.
-type retries struct{ limited, notProcessed int }
+type retries struct{ limited, notProcessed, stale int }
 
 // retryable says whether a request that failed with e is sent again, and takes
 // that from what it may. Never after a byte of an answer, never after its time
@@ -55,8 +55,11 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, n 
 	case e.Progress == upstream.NotSent:
 		return againNotSent, !quoted(e) && s.mayRetry(n)
 	case e.Stale:
+		// The next kept connection may be as stale as this one: retry.max does
+		// not count them, but the budget does.
+		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
-		return againStale, ok && s.mayRetry(n)
+		return againStale, ok && n.stale <= maxNotProcessed && s.budget.spend()
 	default:
 		return 0, false
 	}

@@ -95,13 +95,24 @@ func TestRetriesEndAtMax(t *testing.T) {
 	}
 }
 
-// Stale connections and dials that failed share max.
-func TestRetriesOfBothKindsEndAtMax(t *testing.T) {
-	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fill()}}
-	c := newClient(t, p, func(o *Options) { o.RetryMax = 2 })
+// An SSP that closes what is idle makes several connections stale at once.
+func TestStaleConnectionsUseUpTheBudgetAndNotMax(t *testing.T) {
+	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fail(stale), fill()}}
+	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
+	c.get().want(upstream.Fill)
+	c.wantRetries(map[again]uint64{againStale: 3, againNotSent: 1})
+
+	p = &fakePool{steps: []step{fail(stale)}}
+	c = newClient(t, p, nil)
 	c.get().want(upstream.ConnLost)
-	c.wantSent(p, 3)
-	c.wantRetries(map[again]uint64{againStale: 1, againNotSent: 1})
+	c.wantSent(p, 1+maxNotProcessed)
+
+	p = &fakePool{steps: []step{fail(stale), fill()}}
+	c = newClient(t, p, nil)
+	for c.ssp.budget.spend() {
+	}
+	c.get().want(upstream.ConnLost)
+	c.wantSent(p, 1)
 }
 
 func TestWhatWasNotProcessedIsOutsideOfMaxAndBudgetAndBounded(t *testing.T) {
