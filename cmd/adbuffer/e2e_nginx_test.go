@@ -174,7 +174,7 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 					}
 					for i := w.id; i < nginxRequests; i += 16 {
 						if i%1600 < 16 {
-							time.Sleep(170 * time.Millisecond) // nginx closes what is idle meanwhile
+							time.Sleep(300 * time.Millisecond) // nginx closes what is idle meanwhile
 						}
 						id := method + strconv.Itoa(i)
 						a, err := w.exchange(method, "/fillbuffer?cb="+id, body)

@@ -159,3 +159,34 @@ func TestARequestThatDoesNotComeIsGivenUp(t *testing.T) {
 		t.Errorf("connections without a request counted as %v requests", after-before)
 	}
 }
+
+// Legs count as well: of a request to three SSPs, two legs fit beside it.
+func TestMaxInFlightCountsTheLegsOfFanOuts(t *testing.T) {
+	t.Parallel()
+	s := startGated(t, sspsim.Options{})
+	ab := start(t, sprintf(`
+server: {max_in_flight: 3}
+ssps:
+  - {name: a, endpoints: [%[1]q]}
+  - {name: b, endpoints: [%[1]q]}
+  - {name: c, endpoints: [%[1]q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, mode: parallel-all, ssps: [a, b, c]}
+`, s.URL()))
+	c := ab.dial()
+	c.send(request("GET", "/fillbuffer", ""))
+	awaitInFlight(t, s.SSP, 2)
+	ab.wantMetric(3, "adbuffer_in_flight_requests")
+	s.open()
+	refused := 0
+	for _, r := range envelopeOf(c.read("GET")).Results {
+		if r.Error == "overloaded" {
+			refused++
+		} else if r.Status != 200 {
+			t.Errorf("%s: %+v", r.SSP, r)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d legs were overloaded, want 1", refused)
+	}
+}
