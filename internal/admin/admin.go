@@ -34,6 +34,8 @@ type Options struct {
 	Level *zap.AtomicLevel
 	// Capture waits for exchanges with an SSP; see the type.
 	Capture Capture
+	// Reload reads the configuration again; see the type.
+	Reload Reload
 	Log     *zap.Logger
 }
 
@@ -112,6 +114,9 @@ func (s *Server) guarded() http.Handler {
 		mux.HandleFunc("PUT /log/level", s.changeLevel)
 	}
 	mux.HandleFunc("GET /capture", s.capture)
+	if s.opts.Reload != nil {
+		mux.HandleFunc("POST /reload", s.reload)
+	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func reloading(asked *int) func(*Options) {
+	return func(o *Options) {
+		o.Reload = func() (int, any) {
+			*asked++
+			return http.StatusUnprocessableEntity, map[string]string{"result": "refused"}
+		}
+	}
+}
+
+func TestAReloadIsAnsweredWithWhatCameOfIt(t *testing.T) {
+	asked := 0
+	c := newConsole(t, loopback, reloading(&asked))
+	w := c.ask("POST", "/reload", "")
+	var v map[string]string
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code != 422 || v["result"] != "refused" || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v %s, %v", w.Code, w.Header(), w.Body, err)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+func TestNobodyElseCanMakeItReload(t *testing.T) {
+	asked := 0
+	c := newConsole(t, loopback, reloading(&asked))
+	for _, fields := range [][]string{
+		{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
+		{"Host", "evil.example"}, {"Host", "evil.example", "Origin", "http://evil.example"},
+	} {
+		c.want(403, "POST", "/reload", "", fields...)
+	}
+	c.want(405, "GET", "/reload", "")
+	c.want(405, "PUT", "/reload", "")
+	away := newConsole(t, beyond, reloading(&asked))
+	away.want(403, "POST", "/reload", "")
+	away.want(403, "POST", "/reload", "", "Authorization", "Bearer "+token[1:])
+	if asked != 0 {
+		t.Errorf("it was asked to reload %d times", asked)
+	}
+	away.want(422, "POST", "/reload", "", "Authorization", "Bearer "+token)
+	c.want(422, "POST", "/reload", "", "Sec-Fetch-Site", "same-origin")
+}
+
+func TestAReloadTakesNoConfigurationFromTheClient(t *testing.T) {
+	asked := 0
+	c := newConsole(t, loopback, reloading(&asked))
+	if body := c.want(400, "POST", "/reload", "ssps: []\n"); !strings.Contains(body, "--config") || asked != 0 {
+		t.Errorf("asked %d times: %s", asked, body)
+	}
+}
+
+func TestWithoutAFileThereIsNoReload(t *testing.T) {
+	newConsole(t, loopback, nil).want(404, "POST", "/reload", "")
+}

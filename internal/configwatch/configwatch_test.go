@@ -1,0 +1,274 @@
+package configwatch
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait; it passes only when something is broken.
+const patience = 30 * time.Second
+
+// watching is a Watcher of one file, and what it last saw.
+type watching struct {
+	*Watcher
+	t    *testing.T
+	file string
+	seen chan Content
+	last Content
+}
+
+func watch(t *testing.T, file string, every time.Duration) *watching {
+	t.Helper()
+	w := &watching{t: t, file: file, seen: make(chan Content, 1000)}
+	w.Watcher = New(Options{Settle: 5 * time.Millisecond, Every: every, Warn: func(err error) { t.Error(err) }})
+	w.Watch([]string{file})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(t.Context(), func() { w.seen <- Read([]string{file}) })
+	}()
+	t.Cleanup(func() { <-ended }) // the context of a test ends before its cleanups
+	w.await("the first look", func(Content) bool { return true })
+	return w
+}
+
+func (w *watching) await(what string, ok func(Content) bool) {
+	w.t.Helper()
+	end := time.After(patience)
+	for {
+		select {
+		case w.last = <-w.seen:
+			if ok(w.last) {
+				return
+			}
+		case <-end:
+			w.t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// wantSeen waits until the content is seen that is there now, which must be
+// another than before.
+func (w *watching) wantSeen(what string) {
+	w.t.Helper()
+	before, now := w.last, Read([]string{w.file})
+	if maps.Equal(before, now) {
+		w.t.Fatalf("%s: the content is still %v", what, now)
+	}
+	w.await(what, func(c Content) bool { return maps.Equal(c, now) })
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// link makes a symbolic link, in place of one that is there, as a kubelet does.
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name+".new"); err != nil {
+		t.Fatal(err)
+	}
+	rename(t, name+".new", name)
+}
+
+func mkdir(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestEveryWayToChangeAFileIsHeard(t *testing.T) {
+	t.Parallel()
+	dir := mkdir(t, filepath.Join(t.TempDir(), "conf"))
+	file := filepath.Join(dir, "adbuffer.yaml")
+	w := watch(t, file, time.Hour)
+	write(t, file, "1")
+	w.wantSeen("the file appears")
+	write(t, file, "2")
+	w.wantSeen("it is written anew")
+	write(t, file+".tmp", "3")
+	rename(t, file+".tmp", file)
+	w.wantSeen("another is renamed over it")
+	rename(t, file, file+"~")
+	write(t, file, "4")
+	w.wantSeen("it is moved away, and a new one written, as vim does")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSeen("it is removed")
+	write(t, file, "5")
+	w.wantSeen("it is back")
+	rename(t, dir, dir+".old")
+	w.wantSeen("its directory is moved away")
+	write(t, filepath.Join(mkdir(t, dir), "adbuffer.yaml"), "6")
+	w.wantSeen("there is another directory")
+	write(t, file, "7")
+	w.wantSeen("the file in it is written anew")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSeen("the directory is removed")
+	write(t, filepath.Join(mkdir(t, dir), "adbuffer.yaml"), "8")
+	w.wantSeen("it is made again")
+}
+
+func TestAKubernetesVolumeIsHeardToSwap(t *testing.T) {
+	t.Parallel()
+	volume := t.TempDir()
+	file := filepath.Join(volume, "adbuffer.yaml")
+	write(t, filepath.Join(mkdir(t, filepath.Join(volume, "..2026_01")), "adbuffer.yaml"), "1")
+	link(t, "..2026_01", filepath.Join(volume, "..data"))
+	link(t, "..data/adbuffer.yaml", file)
+	w := watch(t, file, time.Hour)
+	for _, next := range []string{"..2026_02", "..2026_03"} {
+		old, err := os.Readlink(filepath.Join(volume, "..data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(mkdir(t, filepath.Join(volume, next)), "adbuffer.yaml"), next)
+		link(t, next, filepath.Join(volume, "..data"))
+		if err := os.RemoveAll(filepath.Join(volume, old)); err != nil {
+			t.Fatal(err)
+		}
+		w.wantSeen("..data leads to " + next)
+	}
+}
+
+func TestWhatSymbolicLinksLeadThroughIsWatched(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	one, two := mkdir(t, filepath.Join(root, "releases/1")), mkdir(t, filepath.Join(root, "releases/2"))
+	write(t, filepath.Join(one, "adbuffer.yaml"), "1")
+	write(t, filepath.Join(two, "adbuffer.yaml"), "2")
+	link(t, one, filepath.Join(root, "current"))
+	etc := mkdir(t, filepath.Join(root, "etc"))
+	link(t, "../current/adbuffer.yaml", filepath.Join(etc, "adbuffer.yaml"))
+	w := watch(t, filepath.Join(etc, "adbuffer.yaml"), time.Hour)
+	write(t, filepath.Join(one, "adbuffer.yaml"), "1, edited")
+	w.wantSeen("the file at the end of the links is written")
+	link(t, two, filepath.Join(root, "current"))
+	w.wantSeen("a link in the middle of the way leads elsewhere")
+	write(t, filepath.Join(two, "adbuffer.yaml"), "2, edited")
+	w.wantSeen("the file at the new end is written")
+	link(t, filepath.Join(one, "adbuffer.yaml"), filepath.Join(etc, "adbuffer.yaml"))
+	w.wantSeen("the first link leads elsewhere")
+}
+
+func TestOtherFilesMayBeNamedLater(t *testing.T) {
+	t.Parallel()
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	write(t, a, "1")
+	write(t, b, "1")
+	w := watch(t, a, time.Hour)
+	w.Watch([]string{b})
+	w.await("a look at the new files", func(Content) bool { return true })
+	w.file = a
+	write(t, a, "2") // nobody is told
+	write(t, b, "2")
+	w.wantSeen("the file that is watched now is written")
+}
+
+// Writes to mapped memory are among what inotify does not tell.
+func TestALookNowAndThenFindsWhatIsNotHeard(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "adbuffer.yaml")
+	write(t, name, "before")
+	w := watch(t, name, 20*time.Millisecond)
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	mapped, err := syscall.Mmap(int(file.Fd()), 0, 6, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(mapped, "after!")
+	defer syscall.Munmap(mapped)
+	w.wantSeen("memory that is mapped to the file is written")
+}
+
+func TestTheWayToAFileIsTraced(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(names ...string) (paths []string) {
+		for _, n := range names {
+			paths = append(paths, filepath.Join(root, n))
+		}
+		return paths
+	}
+	mkdir(t, filepath.Join(root, "real/deep"))
+	write(t, filepath.Join(root, "real/deep/file"), "")
+	link(t, "real/deep", filepath.Join(root, "short"))
+	link(t, "../real/../short/file", filepath.Join(root, "real/crooked"))
+	link(t, "loop", filepath.Join(root, "loop"))
+	for _, c := range []struct {
+		path        string
+		dirs, names []string // names: some of those that matter
+	}{
+		{"real/deep/file", in("real/deep"), in("real", "real/deep", "real/deep/file")},
+		{"short/file", in(".", "real/deep"), in("short", "real/deep/file")},
+		{"real/crooked", in("real", ".", "real/deep"), in("real/crooked", "short", "real/deep/file")},
+		{"short/../deep/file", in(".", "real/deep"), in("short", "real/deep/file")},
+		{"real/none", in("real"), in("real/none")},
+		{"real/none/file", in("real"), in("real/none")},
+		{"short/none", in(".", "real/deep"), in("short", "real/deep/none")},
+		{"real/deep/file/beyond/x", in("real/deep/file"), in("real/deep/file")},
+	} {
+		names := map[string]bool{}
+		if got := trace(root+"/"+c.path, names); !slices.Equal(got, c.dirs) {
+			t.Errorf("%s leads through %v, want %v", c.path, got, c.dirs)
+		}
+		for _, n := range c.names {
+			if !names[n] {
+				t.Errorf("%s: %s is not among the names on the way, %v", c.path, n, names)
+			}
+		}
+	}
+	if n := len(trace(filepath.Join(root, "loop"), map[string]bool{})); n > maxLinks+1 {
+		t.Errorf("a link that leads to itself was followed %d times", n)
+	}
+}
+
+func TestWhatCannotBeReadIsAStateToo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing")
+	before := Read([]string{pipe, missing, dir})
+	if before[pipe] != "not a regular file" || before[dir] != "not a regular file" || !strings.Contains(before[missing], "no such file") {
+		t.Error(before)
+	}
+	write(t, missing, "")
+	if after := Read([]string{pipe, missing, dir}); maps.Equal(before, after) {
+		t.Error("a file that appears, empty, changes nothing")
+	}
+}
