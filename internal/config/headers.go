@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"adbuffer/internal/httpheader"
 )
 
 // ownFields are the fields that belong to one connection or one message's framing
@@ -46,35 +48,43 @@ func crossingRule(name string) string {
 }
 
 func checkHeaders(h *Headers, path string, r *report) {
-	checkFieldNames(h.Pass, join(path, "pass"), r)
-	checkFieldNames(h.Remove, join(path, "remove"), r)
+	checkFieldNames(h.Pass, join(path, "pass"), httpheader.CheckPass, r)
+	checkFieldNames(h.Remove, join(path, "remove"), httpheader.CheckRemove, r)
 	seen := map[string]string{}
 	for i, field := range h.Set {
 		p := at(join(path, "set"), i)
 		name, value := join(p, "name"), join(p, "value")
-		checkFieldName(field.Name, name, seen, r)
+		checkFieldName(field.Name, name, seen, checkSetName, r)
 		if !httpguts.ValidHeaderFieldValue(field.Value) || strings.Trim(field.Value, " \t") != field.Value {
 			r.add(value, field.Value, "must not hold control characters, nor begin or end with a space")
 		}
 	}
 }
 
-func checkFieldNames(names []string, path string, r *report) {
+// checkSetName leaves the value to checkHeaders.
+func checkSetName(name string) error { return httpheader.CheckSet(httpheader.NameValue{Name: name}) }
+
+func checkFieldNames(names []string, path string, useless func(string) error, r *report) {
 	seen := map[string]string{}
 	for i, name := range names {
-		checkFieldName(name, at(path, i), seen, r)
+		checkFieldName(name, at(path, i), seen, useless, r)
 	}
 }
 
-// checkFieldName reports a name that cannot cross or is in its list already. seen
-// holds the path of each name so far, in lower case.
-func checkFieldName(name, path string, seen map[string]string, r *report) {
+// checkFieldName reports a name that cannot cross, is in its list already, or,
+// as useless says, would have no effect there. seen holds the path of each name
+// so far, in lower case.
+func checkFieldName(name, path string, seen map[string]string, useless func(string) error, r *report) {
 	if name == "" {
 		r.addMissing(path, "must be set")
 		return
 	}
 	if rule := crossingRule(name); rule != "" {
 		r.add(path, name, rule)
+		return
+	}
+	if err := useless(name); err != nil {
+		r.add(path, name, err.Error())
 		return
 	}
 	lower := strings.ToLower(name)

@@ -82,8 +82,12 @@ func parseEndpoint(endpoint string) (u *url.URL, rule string) {
 	case port != "" && (!validPort(port) || strings.Trim(port, "0") == "") || strings.HasSuffix(u.Host, ":"):
 		return nil, "must have a port from 1 to 65535, or none"
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && (ip.IsLinkLocalUnicast() || ip.IsMulticast()) {
+	switch ip, err := netip.ParseAddr(u.Hostname()); {
+	case err != nil:
+	case ip.IsLinkLocalUnicast() || ip.IsMulticast():
 		return nil, "must not be a link-local or multicast address; they are never dialled"
+	case ip.IsUnspecified():
+		return nil, "must name where to connect to; this is the address to listen at all addresses"
 	}
 	return u, ""
 }
