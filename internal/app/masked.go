@@ -32,19 +32,37 @@ func configView(c *config.Config) []byte {
 func endpointsView(urls []string) []string {
 	shown := slices.Clone(urls)
 	for i, u := range shown {
-		before, query, found := strings.Cut(u, "?")
-		if !found {
-			continue
-		}
-		pairs := strings.Split(query, "&")
-		for j, p := range pairs {
-			if name, _, has := strings.Cut(p, "="); has && namesSecret(name) {
-				pairs[j] = name + "=" + masked
-			}
-		}
-		shown[i] = before + "?" + strings.Join(pairs, "&")
+		shown[i] = urlView(u)
 	}
 	return shown
+}
+
+// urlView is endpointsView for one URL, and hides a user and password too. What
+// is no URL stays as it is.
+func urlView(u string) string {
+	start := strings.Index(u, "://")
+	if start < 0 {
+		return u
+	}
+	start += len("://")
+	authority := u[start:]
+	if end := strings.IndexAny(authority, "/?#"); end >= 0 {
+		authority = authority[:end]
+	}
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		u = u[:start] + masked + u[start+at:]
+	}
+	before, query, found := strings.Cut(u, "?")
+	if !found {
+		return u
+	}
+	pairs := strings.Split(query, "&")
+	for j, p := range pairs {
+		if name, _, has := strings.Cut(p, "="); has && namesSecret(name) {
+			pairs[j] = name + "=" + masked
+		}
+	}
+	return before + "?" + strings.Join(pairs, "&")
 }
 
 // namesSecret reports whether a header field or query parameter of this name

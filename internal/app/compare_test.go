@@ -1,0 +1,142 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/config"
+)
+
+const comparedYAML = `
+server: {listen: "127.0.0.1:8080"}
+log: {level: info}
+ssps:
+  - name: openx
+    endpoints: ["http://127.0.0.1:9000/bid?v=2&apikey=s3cret", "http://127.0.0.1:9001/bid?v=2&apikey=s3cret"]
+    headers: {set: [{name: Authorization, value: "Bearer s3cret"}, {name: X-Openrtb-Version, value: "2.6"}]}
+  - {name: rubicon, endpoints: ["https://127.0.0.1:9002/bid"]}
+routes:
+  - {name: video, match: {path: /video}, ssps: [rubicon]}
+  - {name: default, match: {path: /fillbuffer}, ssps: [openx]}
+`
+
+// edited is comparedYAML with one text in place of another, parsed.
+func edited(t *testing.T, old, next string) *config.Config {
+	t.Helper()
+	if !strings.Contains(comparedYAML, old) {
+		t.Fatalf("%q is not in the configuration", old)
+	}
+	cfg, _, err := config.Parse([]byte(strings.ReplaceAll(comparedYAML, old, next)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestCompareNamesEachChangeWithItsEffect(t *testing.T) {
+	const rubicon = `{name: rubicon, endpoints: ["https://127.0.0.1:9002/bid"]`
+	for _, c := range []struct{ old, next, want string }{
+		{"{level: info}", "{level: info}", ""},
+		{"{level: info}", "{level: debug}", "log.level: info -> debug (in place)"},
+		{"{level: info}", "{format: console}", "log.format: json -> console (restart)"},
+		{"127.0.0.1:8080", "127.0.0.1:8081", "server.listen: 127.0.0.1:8080 -> 127.0.0.1:8081 (restart)"},
+		{rubicon, rubicon + ", pool: {max_conns: 9}", "ssps[rubicon].pool.max_conns: 256 -> 9 (in place); ssps[rubicon].pool.max_idle: 256 -> 9 (in place)"},
+		{rubicon, rubicon + ", max_response_bytes: 9000", "ssps[rubicon].max_response_bytes: 1048576 -> 9000 (new connections)"},
+		{rubicon, rubicon + ", pool: {linger: 1s}", "ssps[rubicon].pool.linger: 200ms -> 1s (new connections)"},
+		{rubicon, rubicon + ", protocol: http1", "ssps[rubicon].protocol: auto -> http1 (new pool)"},
+		{rubicon, rubicon + ", tls: {server_name: b}", "ssps[rubicon].tls.server_name: none -> b (new pool)"},
+		{"9002/bid", "9003/bid", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9003/bid] (new pool)"},
+		{"9002/bid", "9002/bid?v=3", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9002/bid?v=3] (in place)"},
+		{"rubicon", "magnite", "ssps[magnite]: none -> [https://127.0.0.1:9002/bid] (new pool); routes[video].ssps: [{name: rubicon, weight: 0, timeout: 0s, secondary: false}] -> " +
+			"[{name: magnite, weight: 0, timeout: 0s, secondary: false}] (in place); ssps[rubicon]: [https://127.0.0.1:9002/bid] -> none (pool drains)"},
+		{"{path: /video}", "{path: /video, host: a.example}", `routes[video].match.host: none -> a.example (in place)`},
+		{"name: video", "name: vast", "routes[vast]: none -> {path: /video, host: , query: [], header: []} (in place); routes: video, default -> vast, default (in place); " +
+			"routes[video]: {path: /video, host: , query: [], header: []} -> none (in place)"},
+	} {
+		var got []string
+		for _, change := range Compare(edited(t, "{level: info}", "{level: info}"), edited(t, c.old, c.next)) {
+			got = append(got, change.String())
+		}
+		if s := strings.Join(got, "; "); s != c.want {
+			t.Errorf("%s in place of %s:\ngot  %s\nwant %s", c.next, c.old, s, c.want)
+		}
+	}
+}
+
+func TestCompareHidesSecretsAndStillSeesThatTheyChanged(t *testing.T) {
+	before := edited(t, "s3cret", "s3cret")
+	changes := Compare(before, edited(t, "s3cret", "0ther"))
+	if len(changes) != 2 {
+		t.Fatalf("%v, want the endpoints and the header", changes)
+	}
+	for _, c := range changes {
+		if s := c.String(); strings.Contains(s, "s3cret") || strings.Contains(s, "0ther") || !strings.Contains(s, masked) || !strings.Contains(s, "another secret") {
+			t.Errorf("the change is shown as %s", s)
+		}
+		if c.Effect != InPlace {
+			t.Errorf("%s: the hosts are the same", c)
+		}
+	}
+}
+
+func TestWhatTheAdminPageHidesPassesForUnchanged(t *testing.T) {
+	cfg := edited(t, "2.6", "2.6")
+	changes, err := CompareYAML(configView(cfg), cfg.YAML())
+	if err != nil || len(changes) != 0 {
+		t.Errorf("%v, %v; want no change", changes, err)
+	}
+	changes, err = CompareYAML(configView(cfg), edited(t, "2.6", "2.5").YAML())
+	if err != nil || len(changes) != 1 || strings.Contains(fmt.Sprint(changes), "s3cret") {
+		t.Errorf("%v, %v; want one change, without secrets", changes, err)
+	}
+	if _, err := CompareYAML([]byte("a: [b"), cfg.YAML()); err == nil {
+		t.Error("half a document is no fault")
+	}
+}
+
+func TestCompareSeesAnotherTokenInTheSameFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	load := func(token string) *config.Config {
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return edited(t, "log: {level: info}", "admin: {token_file: \""+file+"\"}")
+	}
+	one, other := load("t0ken"), load("an0ther")
+	changes := Compare(one, other)
+	if len(changes) != 1 || changes[0].Path != "admin.token_file" || changes[0].Effect != InPlace || strings.Contains(changes[0].String(), "0ther") {
+		t.Errorf("%v, want the token's file alone", changes)
+	}
+	if changes := Compare(one, one); len(changes) != 0 {
+		t.Errorf("%v, want none", changes)
+	}
+}
+
+// Whoever adds a setting says here what a reload does about it.
+func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
+	s, err := settingsOf(edited(t, "s3cret", "s3cret").YAML())
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, leaf := range s.list {
+		path := anyMember(leaf.path)
+		if _, ok := listedEffect(path); !ok {
+			t.Errorf("%s has no effect in the table", path)
+		}
+		for p := path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
+			used[p] = true
+		}
+	}
+	for path := range effects {
+		if !used[path] {
+			t.Errorf("%s is no setting", path)
+		}
+	}
+	if e := effectOf("ssps[openx].nobody_thought_of_it"); e != Restart {
+		t.Errorf("a setting that is not listed has the effect %q", e)
+	}
+}
