@@ -30,9 +30,6 @@ import (
 //
 // Times are since the SSP was made. It is safe for concurrent use.
 type adaptive struct {
-	enabled  bool
-	floor    int
-	ceiling  int       // max_in_flight; 0 = none
 	inFlight *InFlight // whose limit it moves
 
 	// The window. What is observed while it closes may count for the next one.
@@ -42,6 +39,9 @@ type adaptive struct {
 	until atomic.Int64 // ns; it closes then at the earliest
 	mu    sync.Mutex   // held by who closes it, guards the fields below
 
+	enabled   bool // else it is told things in vain
+	floor     int
+	ceiling   int // max_in_flight; 0 = none
 	probe     probe
 	nextProbe time.Duration
 	held      int // the limit before the probe
@@ -68,20 +68,60 @@ const (
 )
 
 func (a *adaptive) init(o AdaptiveOptions, ceiling int, f *InFlight) {
-	a.enabled, a.floor, a.ceiling, a.inFlight = o.Enabled, max(o.Floor, 1), ceiling, f
-	if ceiling > 0 {
-		a.floor = min(a.floor, ceiling)
-	}
+	a.enabled, a.floor, a.ceiling, a.inFlight = o.Enabled, o.floorUnder(ceiling), ceiling, f
 	a.until.Store(int64(adaptiveWindow))
 	a.nextProbe = adaptiveProbeEvery
+}
+
+// floorUnder is the floor that max_in_flight allows.
+func (o *AdaptiveOptions) floorUnder(maxInFlight int) int {
+	floor := max(o.Floor, 1)
+	if maxInFlight > 0 {
+		floor = min(floor, maxInFlight)
+	}
+	return floor
+}
+
+// set changes the settings. A limit that was lowered stays, as far as they
+// allow; a probe under way is given up.
+func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	limit := a.inFlight.Limit()
+	if a.probe != noProbe {
+		limit, a.probe = a.held, noProbe
+	}
+	lowered := a.enabled && limit != a.ceiling
+	if o.Enabled && !a.enabled { // what it knew is from long ago
+		a.sum.Store(0)
+		a.count.Store(0)
+		a.peak.Store(0)
+		a.base.Store(0)
+		a.latency.Store(0)
+	}
+	a.enabled, a.floor, a.ceiling = o.Enabled, o.floorUnder(ceiling), ceiling
+	a.nextProbe = now + adaptiveProbeEvery
+	switch {
+	case !a.enabled || !lowered:
+		limit = ceiling
+	case ceiling > 0:
+		limit = min(max(limit, a.floor), ceiling)
+	default:
+		limit = max(limit, a.floor)
+	}
+	a.inFlight.SetLimit(limit)
+}
+
+// retire makes it leave the limit alone, which is another's from now on.
+func (a *adaptive) retire() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.enabled = false
 }
 
 // observe takes in the latency of an exchange that is about to leave. A
 // timeout's is what the SSP had, and no answer came.
 func (a *adaptive) observe(now, latency time.Duration) {
-	if !a.enabled {
-		return
-	}
 	for n := int64(a.inFlight.Now()); ; {
 		was := a.peak.Load()
 		if n <= was || a.peak.CompareAndSwap(was, n) {
@@ -104,7 +144,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 	latency := float64(a.sum.Swap(0)) / float64(max(count, 1))
 	peak := int(a.peak.Swap(0))
 	a.until.Store(int64(now + adaptiveWindow))
-	if count == 0 {
+	if count == 0 || !a.enabled {
 		return
 	}
 
@@ -157,9 +197,4 @@ func (a *adaptive) next(limit, peak int, gradient float64) int {
 		n = min(n, a.ceiling)
 	}
 	return n
-}
-
-// lowered reports whether the limit in force is a's, and not max_in_flight.
-func (a *adaptive) lowered() bool {
-	return a.enabled && (a.ceiling == 0 || a.inFlight.Limit() < a.ceiling)
 }

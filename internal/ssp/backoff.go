@@ -13,7 +13,7 @@ import (
 // the SSP was made. It is safe for concurrent use.
 type backoff struct {
 	max   time.Duration // retry_after_max; 0 = no pause ever
-	until atomic.Int64  // ns
+	until *atomic.Int64 // ns
 }
 
 func (b *backoff) admit(now time.Duration) *upstream.Error {
@@ -54,6 +54,16 @@ func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool
 		was := b.until.Load()
 		if until <= was || b.until.CompareAndSwap(was, until) {
 			return true
+		}
+	}
+}
+
+// shorten ends a pause that is longer than may be now.
+func (b *backoff) shorten(now time.Duration) {
+	for latest := int64(now + b.max); ; {
+		was := b.until.Load()
+		if was <= latest || b.until.CompareAndSwap(was, latest) {
+			return
 		}
 	}
 }

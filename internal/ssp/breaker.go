@@ -24,14 +24,23 @@ import (
 // since the SSP was made. It is safe for concurrent use.
 type breaker struct {
 	opts BreakerOptions
-	step time.Duration // Window / breakerSlots
+	*window
+	*shedCounts
+}
 
+// shedCounts count the requests that were shed, and those that would have been
+// in a dry run.
+type shedCounts struct{ shed, wouldShed atomic.Uint64 }
+
+// window is what a breaker remembers: a tally for each step of the time.
+type window struct {
 	sum   atomic.Uint64 // tally of all slots; ahead of them for an instant, never behind
-	slot  atomic.Int64  // the step that it is now; slots[slot % breakerSlots] counts it
+	slot  atomic.Int64  // slots[slot % breakerSlots] counts what comes now
+	until atomic.Int64  // ns; when the next slot's turn is
 	slots [breakerSlots]atomic.Uint64
-	mu    sync.Mutex // held while the window moves on
 
-	shed, wouldShed atomic.Uint64
+	mu   sync.Mutex    // held while the window moves on, guards step
+	step time.Duration // its length / breakerSlots
 }
 
 // breakerSlots is in how many steps the window moves: it spans from
@@ -47,7 +56,29 @@ const (
 )
 
 func (b *breaker) init(o BreakerOptions) {
-	b.opts, b.step = o, max(o.Window/breakerSlots, 1)
+	*b = breaker{opts: o, window: new(window), shedCounts: new(shedCounts)}
+	b.window.init(o.Window, 0)
+}
+
+func (w *window) init(length, now time.Duration) {
+	w.step = stepOf(length)
+	w.until.Store(int64(now + w.step))
+}
+
+func stepOf(length time.Duration) time.Duration { return max(length/breakerSlots, 1) }
+
+// setLength changes how long the window is. What it holds stays, and is
+// forgotten within the new length.
+func (w *window) setLength(length, now time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	step := stepOf(length)
+	if step == w.step {
+		return
+	}
+	w.advanceLocked(now)
+	w.step = step
+	w.until.Store(int64(now + step))
 }
 
 // admit draws whether a request may pass, and says why where it may not.
@@ -102,8 +133,8 @@ func (b *breaker) shedRatio(now time.Duration) float64 {
 	return b.share(b.tally())
 }
 
-func (b *breaker) tally() (requests, failures uint64) {
-	t := b.sum.Load()
+func (w *window) tally() (requests, failures uint64) {
+	t := w.sum.Load()
 	return t % oneFailure, t / oneFailure
 }
 
@@ -121,16 +152,24 @@ func (b *breaker) share(requests, failures uint64) float64 {
 
 // advance moves the window to now, and forgets what is behind it. A time that
 // has passed changes nothing.
-func (b *breaker) advance(now time.Duration) {
-	n := int64(now / b.step)
-	if n <= b.slot.Load() {
+func (w *window) advance(now time.Duration) {
+	if int64(now) < w.until.Load() {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	was := b.slot.Load()
-	for i := max(was+1, n-breakerSlots+1); i <= n; i++ {
-		b.sum.Add(-b.slots[i%breakerSlots].Swap(0))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.advanceLocked(now)
+}
+
+func (w *window) advanceLocked(now time.Duration) {
+	late := now - time.Duration(w.until.Load())
+	if late < 0 {
+		return
 	}
-	b.slot.Store(max(n, was))
+	was, steps := w.slot.Load(), int64(late/w.step)+1
+	for i := was + 1; i <= was+min(steps, breakerSlots); i++ {
+		w.sum.Add(-w.slots[i%breakerSlots].Swap(0))
+	}
+	w.slot.Store(was + steps)
+	w.until.Add(steps * int64(w.step))
 }

@@ -97,9 +97,9 @@ func (s *SSP) admit(now time.Duration) *upstream.Error {
 func (s *SSP) overloaded() *upstream.Error {
 	limit := s.inFlight.Limit()
 	e := &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
-	if s.adaptive.lowered() {
+	if o := &s.opts; o.Adaptive.Enabled && (o.MaxInFlight == 0 || limit < o.MaxInFlight) {
 		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered since it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
-			limit, limit, time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond), time.Duration(s.adaptive.base.Load()).Round(time.Millisecond), s.adaptive.floor)
+			limit, limit, time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond), time.Duration(s.adaptive.base.Load()).Round(time.Millisecond), o.Adaptive.floorUnder(o.MaxInFlight))
 	} else {
 		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
 	}

@@ -23,7 +23,7 @@ func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, 
 	case success(o):
 		s.breaker.record(now, false)
 	}
-	if timedOut || o <= upstream.Redirect {
+	if s.opts.Adaptive.Enabled && (timedOut || o <= upstream.Redirect) {
 		s.adaptive.observe(now, t.Done.Sub(t.Lent))
 	}
 }

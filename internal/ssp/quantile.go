@@ -16,15 +16,14 @@ import (
 // observed in the very instant in which the oldest are forgotten may be
 // forgotten with them.
 type quantile struct {
-	q    float64
-	need uint32 // observations before it says anything
-
 	counts  [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
 	current atomic.Uint32                     // which of the two
 	value   atomic.Int64                      // ns; 0 = too few observations
 	refresh atomic.Int64                      // ns; when the value is to be worked out
-	mu      sync.Mutex                        // held meanwhile, guards turn
+	mu      sync.Mutex                        // held meanwhile, guards the fields below
 	turn    time.Duration                     // when the older half is forgotten
+	q       float64
+	need    uint32 // observations before it says anything
 }
 
 const (
@@ -35,11 +34,18 @@ const (
 )
 
 func (q *quantile) init(of float64) {
+	q.set(of)
+	q.turn = quantileSpan
+	q.refresh.Store(int64(quantileRefresh))
+}
+
+// set changes which quantile is worked out, from the next refresh on.
+func (q *quantile) set(of float64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.q = of
 	// As many as it takes for ten to be beyond the quantile.
 	q.need = uint32(math.Ceil(10 / max(1-of, 0.001)))
-	q.turn = quantileSpan
-	q.refresh.Store(int64(quantileRefresh))
 }
 
 // observe takes in a latency. One that was not waited for to its end counts

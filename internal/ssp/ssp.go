@@ -8,7 +8,6 @@
 package ssp
 
 import (
-	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -18,6 +17,10 @@ import (
 
 // SSP sends requests to one SSP. It is safe for concurrent use. Its owner
 // closes the pool.
+//
+// Its settings never change: With and MovedTo make another SSP of it, which goes
+// on counting where it stands. So a request finds the same settings from its
+// first attempt to its last, and pays nothing for their being changeable.
 type SSP struct {
 	opts     Options
 	pool     *pool.Pool
@@ -25,17 +28,12 @@ type SSP struct {
 	source   []byte
 	plain    *httpheader.Policy // opts.Policy, for requests that are Plain
 	patience time.Duration
-	made     time.Time // what the times of the parts below count from
+	backoff  backoff // settings, on the state in lessons
+	breaker  breaker // as above
+	qps      *qps    // its successors', while the settings qps are the same
 
-	backoff  backoff
-	breaker  breaker
-	qps      qps
-	inFlight InFlight
-	adaptive adaptive
-	budget   retryBudget
-	late     quantile // of latency; from there on a request is hedged
-	stats    *stats
-	observer atomic.Pointer[Observer]
+	*ledger
+	*lessons
 }
 
 // New returns an SSP on p.
@@ -46,18 +44,10 @@ func New(opts Options, p *pool.Pool) *SSP {
 }
 
 func newSSP(opts Options, l lender) *SSP {
-	s := &SSP{opts: opts, lender: l, source: []byte("ssp/" + opts.Name), patience: opts.Patience, made: time.Now(), stats: newStats()}
-	if t := opts.RequestTimeout; t > 0 {
-		s.patience = min(s.patience, t)
-	}
-	s.plain = opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
-	s.backoff.max = opts.RetryAfterMax
-	s.breaker.init(opts.Breaker)
+	s := &SSP{opts: opts, lender: l, qps: new(qps), ledger: newLedger()}
 	s.qps.init(opts.QPS)
-	s.inFlight.SetLimit(opts.MaxInFlight)
-	s.adaptive.init(opts.Adaptive, opts.MaxInFlight, &s.inFlight)
-	s.budget.init()
-	s.late.init(opts.Hedge.Quantile)
+	s.lessons = newLessons(&opts, s.ledger)
+	s.settle()
 	return s
 }
 
@@ -77,9 +67,6 @@ func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 
 // Policy says which header fields cross.
 func (s *SSP) Policy() *httpheader.Policy { return s.opts.Policy }
-
-// since is t as the parts of the SSP count time.
-func (s *SSP) since(t time.Time) time.Duration { return t.Sub(s.made) }
 
 // Request is a client's request, as all of its legs share it. Legs only read
 // it; it must not change, nor the memory behind it be reused, while one runs.

@@ -1,0 +1,116 @@
+package ssp
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/pool"
+)
+
+// ledger is what stays with an SSP's name, whatever its settings and endpoints
+// become: what was counted, and what is in flight.
+type ledger struct {
+	made     time.Time // what times within an SSP count from
+	stats    *stats
+	inFlight InFlight
+	observer atomic.Pointer[Observer]
+	shed     shedCounts
+}
+
+func newLedger() *ledger { return &ledger{made: time.Now(), stats: newStats()} }
+
+// lessons are what an SSP's endpoints have taught: it stays while they do.
+type lessons struct {
+	pause    atomic.Int64 // of backoff
+	window   window       // of breaker
+	adaptive adaptive
+	budget   retryBudget
+	late     quantile // of latency; from there on a request is hedged
+}
+
+// newLessons returns what knows nothing yet, and sets the limit on what is in
+// flight.
+func newLessons(o *Options, k *ledger) *lessons {
+	l := new(lessons)
+	l.window.init(o.Breaker.Window, k.now())
+	k.inFlight.SetLimit(o.MaxInFlight)
+	l.adaptive.init(o.Adaptive, o.MaxInFlight, &k.inFlight)
+	l.budget.init()
+	l.late.init(o.Hedge.Quantile)
+	return l
+}
+
+// settle works out what follows from the settings.
+func (s *SSP) settle() {
+	s.source = []byte("ssp/" + s.opts.Name)
+	s.patience = s.opts.Patience
+	if t := s.opts.RequestTimeout; t > 0 {
+		s.patience = min(s.patience, t)
+	}
+	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
+	s.backoff = backoff{max: s.opts.RetryAfterMax, until: &s.pause}
+	s.breaker = breaker{opts: s.opts.Breaker, window: &s.window, shedCounts: &s.shed}
+}
+
+// With returns the SSP with other settings, on the same pool. Counters, breaker,
+// pause, adaptive limit, rate and what else it knows go on. Requests that have
+// begun on s end with its settings, and count all the same; but for limits: those
+// on what is in flight, and on the length of a pause, hold for all from now on.
+//
+// An SSP has one successor, made by With or MovedTo; the name stays.
+func (s *SSP) With(o Options) *SSP {
+	next := s.successor(o)
+	next.pool, next.lender, next.lessons = s.pool, s.lender, s.lessons
+	now := s.now()
+	next.window.setLength(o.Breaker.Window, now)
+	next.adaptive.set(o.Adaptive, o.MaxInFlight, now)
+	next.late.set(o.Hedge.Quantile)
+	next.settle()
+	next.backoff.shorten(now)
+	return next
+}
+
+// MovedTo returns the SSP with other settings, on another pool, which leads to
+// other endpoints, or speaks to them in another way: what was learned of them is
+// forgotten. What was counted stays, and so do the places that requests which
+// began on s take of max_in_flight.
+func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
+	next := s.successor(o)
+	s.adaptive.retire()
+	next.pool, next.lender, next.lessons = p, poolLender{p}, newLessons(&o, s.ledger)
+	next.settle()
+	return next
+}
+
+func (s *SSP) successor(o Options) *SSP {
+	if o.Name != s.opts.Name {
+		panic("BUG: the name of an SSP never changes")
+	}
+	next := &SSP{opts: o, ledger: s.ledger, qps: s.qps}
+	if o.QPS != s.opts.QPS {
+		next.qps = s.qps.successor(o.QPS, s.now())
+	}
+	return next
+}
+
+// successor returns a bucket with other settings, from which as many tokens are
+// missing.
+func (q *qps) successor(o QPSOptions, now time.Duration) *qps {
+	next := new(qps)
+	next.init(o)
+	next.limited.Store(q.limited.Load())
+	if q.interval > 0 && next.interval > 0 {
+		missing := max(0, math.Float64frombits(q.full.Load())-float64(now)) / q.interval
+		missing = min(missing, float64(next.opts.Burst))
+		next.full.Store(math.Float64bits(float64(now) + missing*next.interval))
+	}
+	return next
+}
+
+// now is the time as the parts of the SSP count it.
+func (k *ledger) now() time.Duration { return k.since(time.Now()) }
+
+// since is t as the parts of the SSP count time.
+func (k *ledger) since(t time.Time) time.Duration { return t.Sub(k.made) }
