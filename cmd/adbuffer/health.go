@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+// defaultAdmin is the default of admin.listen.
+const defaultAdmin = "127.0.0.1:9090"
+
+// maxHealthBytes of an answer are printed; adbuffer's own have one line.
+const maxHealthBytes = 1024
+
+func newHealth(stdout *os.File) *cobra.Command {
+	var (
+		file, from string
+		timeout    time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "health [--url URL | --config FILE]",
+		Short: "Ask a running adbuffer whether it is ready",
+		Long: `Asks /readyz of the adbuffer on this machine, where admin.listen of the configuration
+says that it answers (` + defaultAdmin + ` where no configuration is named). The exit status is
+0 if it is ready and 1 if not, with the reason. For health checks of images without a
+shell, and for exec probes.
+
+Of the configuration only admin.listen and admin.tls are read, variables included: a
+file with faults, which a running service does not take over, must not make it look dead.`,
+		Example: `  adbuffer health                                           as ADBUFFER_CONFIG says
+  adbuffer health --config /etc/adbuffer/adbuffer.yaml
+  adbuffer health --url http://127.0.0.1:9090/healthz       alive, ready or not
+  adbuffer health --url https://10.0.0.7:9090/readyz --timeout 5s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if timeout <= 0 {
+				return fmt.Errorf("--timeout %v is not above 0", timeout)
+			}
+			target, err := healthTarget(from, cmp.Or(file, os.Getenv(configVariable)))
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			answer, err := askHealth(ctx, target)
+			if err != nil {
+				return failed(err)
+			}
+			fmt.Fprintln(stdout, answer)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "url", "", "what to ask (default: /readyz at admin.listen)")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file that says admin.listen (default: $"+configVariable+")")
+	cmd.MarkFlagsMutuallyExclusive("url", "config")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "for the whole question; keep it below the prober's own")
+	return cmd
+}
+
+// health is what is asked.
+type health struct {
+	url string
+	// here: the address is one of this machine, so that nobody else can answer
+	// there. A certificate would prove nothing, and seldom names 127.0.0.1.
+	here bool
+}
+
+// healthTarget is from, or what the configuration in file says; "" for both is
+// the default.
+func healthTarget(from, file string) (health, error) {
+	if from != "" {
+		u, err := url.Parse(from)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return health{}, fmt.Errorf("--url %q is no http or https URL", from)
+		}
+		ip := net.ParseIP(u.Hostname())
+		return health{from, strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()}, nil
+	}
+	admin := readAdmin(file)
+	host, port, err := net.SplitHostPort(admin.Listen)
+	if err != nil || port == "0" {
+		return health{}, fmt.Errorf("admin.listen %q does not say where to ask; name it with --url", admin.Listen)
+	}
+	switch ip := net.ParseIP(host); {
+	case host == "":
+		host = "127.0.0.1"
+	case ip != nil && ip.IsUnspecified() && ip.To4() == nil:
+		host = "::1"
+	case ip != nil && ip.IsUnspecified():
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if admin.TLS.CertFile != "" {
+		scheme = "https"
+	}
+	return health{scheme + "://" + net.JoinHostPort(host, port) + "/readyz", true}, nil
+}
+
+// adminAddress is what of a configuration says where to ask.
+type adminAddress struct {
+	Listen string `yaml:"listen"`
+	TLS    struct {
+		CertFile string `yaml:"cert_file"`
+	} `yaml:"tls"`
+}
+
+// readAdmin reads no more than it needs, and takes the default where even that
+// cannot be read: config.Load would fail where any other key has a fault.
+func readAdmin(file string) adminAddress {
+	var doc struct {
+		Admin adminAddress `yaml:"admin"`
+	}
+	if text, err := os.ReadFile(file); err == nil {
+		yaml.Unmarshal(text, &doc) //nolint:errcheck // what is not there has its default
+	}
+	a := doc.Admin
+	a.Listen = cmp.Or(os.Getenv("ADBUFFER_ADMIN_LISTEN"), a.Listen, defaultAdmin)
+	a.TLS.CertFile = cmp.Or(os.Getenv("ADBUFFER_ADMIN_TLS_CERT_FILE"), a.TLS.CertFile)
+	return a
+}
+
+// askHealth returns the answer's text if its status is 200, and else why not.
+func askHealth(ctx context.Context, target health) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.url, nil)
+	if err != nil {
+		return "", err
+	}
+	client := &http.Client{
+		// No proxy: what HTTP_PROXY names is not asked about itself.
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: target.here},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("not ready: %w; is admin.listen what the running adbuffer was started with?", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxHealthBytes))
+	if err != nil {
+		return "", fmt.Errorf("not ready: %s: %w", target.url, err)
+	}
+	answer := strings.TrimSpace(string(body))
+	if res.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("not ready: %s answers %s: %s", target.url, res.Status, answer)
+	}
+	return answer, nil
+}

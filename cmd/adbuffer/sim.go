@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"adbuffer/internal/sspsim"
+)
+
+func newSim(stdout *os.File) *cobra.Command {
+	var o sspsim.Options
+	var protocol, behaviour string
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Run one simulated SSP, to try a configuration against",
+		Long: `Runs a simulated SSP until SIGTERM or Ctrl-C. It answers every request with an OpenRTB
+bid, as late and as badly as --behaviour says. That is JSON; absent keys are those of a
+healthy SSP, and a wrong one is answered with the right ones. With --control, GET and
+PATCH /behaviour show and change it while it runs, and GET /counters shows what it saw.`,
+		Example: `  adbuffer sim --listen 127.0.0.1:9000
+  adbuffer sim --behaviour '{"latency":{"p50":"40ms","p99":"150ms"},"answer":{"no_bid":{"share":0.2}}}'
+  adbuffer sim --protocol h2c --control 127.0.0.1:9001
+  curl -X PATCH -d '{"latency":{"p50":"200ms","p99":"800ms"}}' http://127.0.0.1:9001/behaviour`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Behaviour.UnmarshalJSON([]byte(behaviour)); err != nil {
+				return fmt.Errorf("--behaviour: %w", err)
+			}
+			o.Protocol = sspsim.Protocol(protocol)
+			return failed(runSim(cmd.Context(), o, stdout))
+		},
+	}
+	cmd.Flags().StringVar(&o.Addr, "listen", "127.0.0.1:9000", "host:port; an empty host is every interface")
+	cmd.Flags().StringVar(&o.Control, "control", "", "loopback host:port of the control endpoint (default: none)")
+	cmd.Flags().StringVar(&protocol, "protocol", string(sspsim.HTTP1), "http1 or h2c; or tls, tls-h2, tls-http1, with a certificate of its own making")
+	cmd.Flags().StringVar(&behaviour, "behaviour", "{}", "how it answers, in JSON")
+	return cmd
+}
+
+func runSim(ctx context.Context, o sspsim.Options, stdout io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	sim, err := sspsim.Start(o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "simulated SSP, listening on %s\n", sim.URL())
+	if url := sim.ControlURL(); url != "" {
+		fmt.Fprintf(stdout, "control endpoint, listening on %s\n", url)
+	}
+	<-ctx.Done()
+	return sim.Close()
+}
