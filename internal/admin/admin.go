@@ -19,8 +19,9 @@ import (
 // Options are what the admin listener shows and how it guards it. A func that is
 // nil takes its path away.
 type Options struct {
-	// Token, where not empty, opens everything on a listener beyond loopback.
-	Token string
+	// Token returns what opens everything on a listener beyond loopback: nothing
+	// does while it is empty. It may change.
+	Token func() string
 	// Metrics is what /metrics gathers.
 	Metrics prometheus.Gatherer
 	// Ready answers /readyz: nil, or why not.

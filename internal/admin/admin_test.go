@@ -48,7 +48,7 @@ func newConsole(t *testing.T, l net.Listener, change func(*Options)) *console {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "adbuffer_in_flight_requests"}))
 	o := Options{
-		Token: token, Metrics: reg, Ready: func() error { return nil }, Level: &c.level, Log: zap.New(core),
+		Token: func() string { return token }, Metrics: reg, Ready: func() error { return nil }, Level: &c.level, Log: zap.New(core),
 		Pools:   func() any { return map[string]any{"pools": []string{"openx"}} },
 		History: func() any { return map[string]any{"step_seconds": 2} },
 		Config:  func() []byte { return []byte("admin: {}\n") },
@@ -122,12 +122,21 @@ func TestBeyondLoopbackEverythingElseNeedsTheToken(t *testing.T) {
 }
 
 func TestBeyondLoopbackNothingOpensWithoutATokenToAskFor(t *testing.T) {
-	c := newConsole(t, beyond, func(o *Options) { o.Token = "" })
+	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return "" } })
 	for _, path := range guardedPaths {
 		c.want(403, "GET", path, "")
 		c.want(403, "GET", path, "", "Authorization", "Bearer ")
 	}
 	c.want(200, "GET", "/metrics", "")
+}
+
+func TestAnotherTokenOpensFromNowOn(t *testing.T) {
+	now := token
+	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return now } })
+	c.want(200, "GET", "/pools", "", "Authorization", "Bearer "+token)
+	now = "another"
+	c.want(403, "GET", "/pools", "", "Authorization", "Bearer "+token)
+	c.want(200, "GET", "/pools", "", "Authorization", "Bearer another")
 }
 
 func TestOnLoopbackNoTokenIsNeeded(t *testing.T) {
@@ -220,6 +229,8 @@ func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {
 				return []string{}, nil
 			case "busy":
 				return nil, ErrCaptureBusy
+			case "off":
+				return nil, ErrCaptureOff
 			default:
 				return nil, ErrUnknownSSP
 			}
@@ -230,7 +241,8 @@ func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {
 	c.want(404, "GET", "/capture?ssp=other", "")
 	c.want(404, "GET", "/capture", "")
 	c.want(409, "GET", "/capture?ssp=busy", "")
-	if len(asked) != 5 || asked[0] != 1 || asked[1] != 100 {
+	c.want(404, "GET", "/capture?ssp=off", "")
+	if len(asked) != 6 || asked[0] != 1 || asked[1] != 100 {
 		t.Errorf("asked for %v exchanges", asked)
 	}
 	for _, bad := range []string{"n=0", "n=101", "n=-1", "n=x", "wait=0s", "wait=61s", "wait=10", "wait=-1s"} {

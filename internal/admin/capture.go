@@ -10,13 +10,14 @@ import (
 )
 
 // Capture returns the next n exchanges with an SSP, to be written as JSON, or
-// those that came until ctx ended. Nil where admin.capture is off.
+// those that came until ctx ended.
 type Capture func(ctx context.Context, ssp string, n int) (any, error)
 
 // Errors of a Capture.
 var (
 	ErrUnknownSSP  = errors.New("there is no SSP of this name")
 	ErrCaptureBusy = errors.New("another capture of this SSP is under way")
+	ErrCaptureOff  = errors.New("captures are off; see admin.capture")
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 
 func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	if s.opts.Capture == nil {
-		text(w, http.StatusNotFound, "captures are off; see admin.capture")
+		text(w, http.StatusNotFound, ErrCaptureOff.Error())
 		return
 	}
 	q := r.URL.Query()
@@ -48,7 +49,7 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	switch v, err := s.opts.Capture(ctx, q.Get("ssp"), n); {
-	case errors.Is(err, ErrUnknownSSP):
+	case errors.Is(err, ErrUnknownSSP), errors.Is(err, ErrCaptureOff):
 		text(w, http.StatusNotFound, err.Error())
 	case errors.Is(err, ErrCaptureBusy):
 		text(w, http.StatusConflict, err.Error())

@@ -35,10 +35,14 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // the time that it takes.
 func (s *Server) hasToken(r *http.Request) bool {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || s.opts.Token == "" {
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
-	sent, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.opts.Token))
+	now := s.opts.Token()
+	if now == "" {
+		return false
+	}
+	sent, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(now))
 	return subtle.ConstantTimeCompare(sent[:], want[:]) == 1
 }
 

@@ -37,7 +37,7 @@ var effects = map[string]Effect{
 	"server.read_timeout":       InPlace,
 	"server.write_timeout":      InPlace,
 	"server.idle_timeout":       InPlace,
-	"server.max_header_bytes":   InPlace,
+	"server.max_header_bytes":   Restart, // the size of the server's buffers
 	"server.max_body_bytes":     InPlace,
 	"server.reduce_idle_memory": InPlace,
 	"server.trusted_proxies":    InPlace,

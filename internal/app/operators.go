@@ -17,7 +17,7 @@ func WithLogLevel(l zap.AtomicLevel) Extra {
 // adminOptions is what operators see and may do.
 func (a *App) adminOptions() admin.Options {
 	o := admin.Options{
-		Token: a.cfg.Admin.Token.Reveal(), Metrics: a.registry, Ready: a.readiness, Level: a.level, Log: a.log,
+		Token: func() string { return a.cfg.Admin.Token.Reveal() }, Metrics: a.registry, Ready: a.readiness, Level: a.level, Log: a.log,
 		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return configView(a.cfg) },
 	}
 	if a.cfg.Admin.Capture {
