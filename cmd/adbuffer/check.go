@@ -17,54 +17,96 @@ type checkResult struct {
 	Hash     string           `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
 	Faults   config.Faults    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
+	Against  *difference      `json:"against,omitempty"` // what a reload would change; with --against
 }
 
 func newCheck(stdout *os.File) *cobra.Command {
 	var (
 		file   string
+		admin  adminFlags
 		asJSON bool
 		quiet  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
-		Short: "Validate a configuration and print what it comes to",
+		Short: "Validate a configuration, and print what it comes to or would change",
 		Long: `Validates a configuration and prints the effective one: defaults filled in,
 ssp_defaults merged, variables applied, secrets hidden. All faults are reported at
-once, each with its path. The exit status is 0 if there are none, 1 if there are.`,
+once, each with its path. The exit status is 0 if there are none, 1 if there are.
+
+With --against it asks a running adbuffer for the configuration in force and prints
+what the file, with the variables of this shell, would change, and how a reload would
+do it:
+
+  in place                      from the next request on; pools, sockets, counters stay
+  new connections               in place, and open connections are replaced soon
+  new pool, the old one drains  the SSP's endpoint, protocol or TLS is another
+  added, with a pool of its own / removed, its pool drains
+  needs a restart               a reload would be refused, and change nothing
+
+The exit status is 0 if a reload would apply the file or there is no difference, 1 if
+there are faults, a restart is needed, or the running adbuffer cannot be asked. Files
+that the configuration names are compared by their names, not by their content.`,
 		Example: `  adbuffer check --config config/adbuffer.yaml
   adbuffer check --config config/adbuffer.yaml --quiet
-  adbuffer check --config config/adbuffer.yaml --json`,
+  adbuffer check --config config/adbuffer.yaml --json
+  adbuffer check --config new.yaml --against http://127.0.0.1:9090
+  adbuffer check --config new.yaml --against http://10.0.0.5:9090 --token-file token
+  adbuffer check --config new.yaml --against http://127.0.0.1:9090 --json | jq .against.changes`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := configPath(file)
 			if err != nil {
 				return err
 			}
+			var client *adminClient
+			if admin.url != "" {
+				if client, err = admin.open(); err != nil {
+					return err
+				}
+			} else if admin != (adminFlags{}) {
+				return errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --against")
+			}
 			cfg, warnings, err := config.Load(path, os.LookupEnv)
+			var compared *difference
+			if err == nil && client != nil {
+				if compared, err = against(cmd.Context(), client, cfg); err != nil {
+					return failed(fmt.Errorf("--against: %w", err))
+				}
+			}
 			if asJSON {
-				return printCheckJSON(stdout, cfg, warnings, err)
+				return printCheckJSON(stdout, cfg, warnings, compared, err)
 			}
 			if err != nil {
 				return failed(err)
 			}
-			if !quiet {
+			if !quiet && compared == nil {
 				fmt.Fprint(stdout, string(cfg.YAML()))
 			}
 			for _, w := range warnings {
 				fmt.Fprintf(stdout, "# warning: %v\n", w)
 			}
 			fmt.Fprintf(stdout, "# %s is valid: %d SSPs, %d routes, %d warnings\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
-			return nil
+			if compared != nil {
+				compared.write(stdout, path, quiet)
+			}
+			return compared.failure()
 		},
 	}
 	addConfigFlag(cmd, &file)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print faults and warnings as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print faults, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print warnings and the verdict only")
+	cmd.Flags().StringVar(&admin.url, "against", "", "compare with a running adbuffer: URL of its admin listener")
+	cmd.Flags().StringVar(&admin.tokenFile, "token-file", "", "file with the token of that listener")
+	cmd.Flags().StringVar(&admin.caFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
+	cmd.Flags().StringVar(&admin.certFile, "cert-file", "", "client certificate for that listener, PEM")
+	cmd.Flags().StringVar(&admin.keyFile, "key-file", "", "key of the client certificate, PEM")
+	cmd.Flags().BoolVar(&admin.insecure, "insecure", false, "do not check that listener's certificate")
 	return cmd
 }
 
-func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, err error) error {
-	res := checkResult{Valid: err == nil, Faults: config.Faults{}, Warnings: warnings}
+func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, compared *difference, err error) error {
+	res := checkResult{Valid: err == nil, Faults: config.Faults{}, Warnings: warnings, Against: compared}
 	if res.Warnings == nil {
 		res.Warnings = []config.Warning{}
 	}
@@ -80,7 +122,7 @@ func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warni
 	}
 	fmt.Fprintln(stdout, string(b))
 	if err != nil {
-		return failed(errors.New(""))
+		return errSaid
 	}
-	return nil
+	return compared.failure()
 }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"adbuffer/internal/app"
+)
+
+func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 100)
+	for _, c := range []struct{ was, is, wantWas, wantIs string }{
+		{"", "", "-", "-"},
+		{"64", "128", "64", "128"},
+		{long + "old", long + "new", "…" + strings.Repeat("é", cellContext) + "old", "…" + strings.Repeat("é", cellContext) + "new"},
+		{"a" + long, "", "a" + strings.Repeat("é", cellWidth-2) + "…", "-"},
+		{long, long + "x", "…" + strings.Repeat("é", cellContext), "…" + strings.Repeat("é", cellContext) + "x"},
+	} {
+		was, is := cells(c.was, c.is)
+		if was != c.wantWas || is != c.wantIs {
+			t.Errorf("%.10q and %.10q are shown as %q and %q, want %q and %q", c.was, c.is, was, is, c.wantWas, c.wantIs)
+		}
+		if n := max(utf8.RuneCountInString(was), utf8.RuneCountInString(is)); n > cellWidth {
+			t.Errorf("%.10q and %.10q take %d characters", c.was, c.is, n)
+		}
+	}
+}
+
+func TestTheVerdictCountsWhatAReloadWouldDo(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	d := difference{URL: "http://admin", Version: app.Version, Verdict: verdictReload, Changes: []app.Change{
+		{Path: "ssps[a].pool.max_conns", Old: "1", New: "2", Effect: app.InPlace},
+		{Path: "ssps[b]", New: "[http://b]", Effect: app.NewPool},
+		{Path: "ssps[a].tls.ca_file", New: "ca.pem", Effect: app.NewPool},
+		{Path: "ssps[a].max_in_flight", Old: "1", New: "2", Effect: app.InPlace},
+	}}
+	d.write(&b, "new.yaml", true)
+	if want := "# a reload would apply 4 changes: 2 in place, 1 added, with a pool of its own, 1 new pool, the old one drains\n"; b.String() != want {
+		t.Errorf("it says %q, want %q", b.String(), want)
+	}
+	d.Changes = append(d.Changes, app.Change{Path: "admin.listen", Old: "1", New: "2", Effect: app.Restart})
+	d.Verdict = verdictRestart
+	b.Reset()
+	d.write(&b, "new.yaml", true)
+	if !strings.Contains(b.String(), "a restart is needed for admin.listen;") || d.failure() == nil {
+		t.Errorf("it says %q", b.String())
+	}
+	b.Reset()
+	d.Version = "v0"
+	d.write(&b, "new.yaml", false)
+	if !strings.Contains(b.String(), "runs version v0") || strings.Count(b.String(), "\n") != 8 {
+		t.Errorf("it says %s", b.String())
+	}
+}
