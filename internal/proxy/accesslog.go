@@ -20,7 +20,7 @@ type AccessOptions struct {
 // logAccess writes a line for a sample of the requests: how it ended, and where
 // its time went.
 func (p *Proxy) logAccess(r *request, res *route.Result) {
-	if !p.opts.Access.Enabled || rand.Float64() >= p.opts.Access.Sample {
+	if !r.opts.Access.Enabled || rand.Float64() >= r.opts.Access.Sample {
 		return
 	}
 	f := make([]zap.Field, 0, 20)

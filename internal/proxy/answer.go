@@ -49,19 +49,19 @@ var statuses = [upstream.Outcomes]int{
 func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	defer res.Release()
 	p.logAccess(r, res)
-	p.stats.ended(r.route, res.Outcome, time.Since(r.started))
+	r.ended(r.route, res.Outcome, time.Since(r.started))
 	if res.Err != nil {
 		p.answerError(ctx, r, res)
 		return
 	}
 	if r.route.NoAdOnError && res.Status() >= fasthttp.StatusBadRequest {
-		p.stats.noAd(r.route, byProxy)
+		r.noAd(r.route, byProxy)
 		p.answerNoAd(ctx, r.route)
 		ctx.Response.Header.SetBytesV(sourceField, res.SSP.SourceBytes())
 		return
 	}
 	if res.Outcome == upstream.NoBid {
-		p.stats.noAd(r.route, bySSP)
+		r.noAd(r.route, bySSP)
 	}
 	a := &res.Exchange.Answer
 	h := &ctx.Response.Header
@@ -87,7 +87,7 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 func (p *Proxy) answerError(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	status := statuses[res.Err.Outcome]
 	if r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
-		p.stats.noAd(r.route, byProxy)
+		r.noAd(r.route, byProxy)
 		p.answerNoAd(ctx, r.route)
 		ctx.Response.Header.Set(sourceField, "proxy/"+res.Err.Outcome.String())
 		return
@@ -96,7 +96,7 @@ func (p *Proxy) answerError(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 	if res.SSP != nil {
 		name = res.SSP.Name()
 	}
-	p.writeOwn(ctx, res.Err.Outcome, status, name, detailOf(res.Err))
+	r.writeOwn(ctx, res.Err.Outcome, status, name, detailOf(res.Err))
 }
 
 // detailOf is an error's detail for people, with its cause.
@@ -117,7 +117,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	if !r.started.IsZero() {
 		took = time.Since(r.started)
 	}
-	p.stats.ended(r.route, f.outcome, took)
+	r.ended(r.route, f.outcome, took)
 	if f.close || !p.skipBody(ctx) {
 		ctx.SetConnectionClose()
 	}
@@ -126,7 +126,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		status = statuses[f.outcome]
 	}
 	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
-		p.stats.noAd(r.route, byProxy)
+		r.noAd(r.route, byProxy)
 		p.answerNoAd(ctx, r.route)
 		ctx.Response.Header.Set(sourceField, "proxy/"+f.outcome.String())
 		return
@@ -134,7 +134,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	if f.allow != "" {
 		ctx.Response.Header.Set("Allow", f.allow)
 	}
-	p.writeOwn(ctx, f.outcome, status, "", f.detail)
+	r.writeOwn(ctx, f.outcome, status, "", f.detail)
 }
 
 // ownBody is the JSON of our own error answers.
@@ -144,9 +144,9 @@ type ownBody struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (p *Proxy) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, sspName, detail string) {
+func (g *generation) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, sspName, detail string) {
 	body := ownBody{Error: o.String()}
-	if p.opts.ErrorDetail {
+	if g.opts.ErrorDetail {
 		body.SSP, body.Detail = sspName, detail
 	}
 	text, err := json.Marshal(body)
@@ -195,22 +195,23 @@ func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 		c.Close() //nolint:errcheck // that is all there is to say
 		return
 	}
+	g := p.current()
 	outcome, status, detail := upstream.BadRequest, fasthttp.StatusBadRequest, "the request is malformed, or ended early"
 	switch {
 	case isSmallBuffer(err):
 		outcome, status = upstream.TooLarge, fasthttp.StatusRequestHeaderFieldsTooLarge
-		detail = fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", p.opts.MaxHeaderBytes)
+		detail = fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", g.opts.MaxHeaderBytes)
 	case isTimeout(err):
 		status = fasthttp.StatusRequestTimeout
-		detail = fmt.Sprintf("the request was not read within %v; see server.read_timeout", p.opts.ReadTimeout)
+		detail = fmt.Sprintf("the request was not read within %v; see server.read_timeout", g.opts.ReadTimeout)
 	}
-	p.stats.ended(nil, outcome, 0)
-	p.writeOwn(ctx, outcome, status, "", detail)
+	g.ended(nil, outcome, 0)
+	g.writeOwn(ctx, outcome, status, "", detail)
 }
 
 // panicked is told of legs that panicked, and could not say so in an answer.
 func (p *Proxy) panicked(v any, stack []byte) {
-	p.stats.panics.Add(1)
+	p.panics.Add(1)
 	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))
 }
 
@@ -221,12 +222,12 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
 		ctx.SetConnectionClose()
 	}
 	if v := recover(); v != nil {
-		p.stats.panics.Add(1)
+		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
-		p.stats.ended(r.route, upstream.Internal, 0)
+		r.ended(r.route, upstream.Internal, 0)
 		ctx.Response.Reset()
 		ctx.SetConnectionClose()
-		p.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], "", "adbuffer failed; see its log")
+		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], "", "adbuffer failed; see its log")
 		// What the request held may still be in use elsewhere: it is left to
 		// the garbage collector.
 		if r.held > 0 {

@@ -27,8 +27,8 @@ const (
 // setDeadline fixes when r must be answered: the smallest of the client's
 // field, the body's tmax and deadline.max, or deadline.default where the client
 // states nothing; less what we keep for the way back.
-func (p *Proxy) setDeadline(r *request) *fault {
-	o := &p.opts.Deadline
+func (r *request) setDeadline() *fault {
+	o := &r.opts.Deadline
 	budget, stated := o.Max, false
 	if o.Header != "" {
 		if v, n := r.fields.Timeout(); n > 0 {

@@ -20,13 +20,12 @@ var deadlineDefaults = DeadlineOptions{
 // it was read whole.
 func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration, *fault, *request) {
 	t.Helper()
-	p := &Proxy{opts: Options{Deadline: o}}
-	r := &request{started: time.Now(), body: []byte(body)}
+	r := &request{generation: &generation{opts: Options{Deadline: o}}, started: time.Now(), body: []byte(body)}
 	r.fields.TimeoutName = o.Header
 	if err := r.fields.Scan([]byte("Host: a\r\n" + head + "\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	f := p.setDeadline(r)
+	f := r.setDeadline()
 	return r.ssp.Deadline.Sub(r.started), f, r
 }
 

@@ -11,15 +11,15 @@ import (
 )
 
 func (p *Proxy) overloaded() *fault {
-	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d requests are in flight; see server.max_in_flight", p.inFlight.Now(), p.opts.MaxInFlight)}
+	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d requests are in flight; see server.max_in_flight", p.inFlight.Now(), p.inFlight.Limit())}
 }
 
 func (p *Proxy) bufferFull() *fault {
 	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d bytes of bodies are held; see server.max_buffered_bytes", p.budget.Used(), p.budget.Limit())}
 }
 
-func (p *Proxy) bodyTooLarge() *fault {
-	return &fault{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", p.opts.MaxBodyBytes), close: true}
+func (g *generation) bodyTooLarge() *fault {
+	return &fault{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", g.opts.MaxBodyBytes), close: true}
 }
 
 // headFault is what Scan found wrong.
@@ -37,10 +37,10 @@ func isSmallBuffer(err error) bool {
 }
 
 // tooManyConnections is the whole answer to a connection over the limit.
-func (p *Proxy) tooManyConnections() []byte {
+func (g *generation) tooManyConnections() []byte {
 	var ctx fasthttp.RequestCtx
-	p.writeOwn(&ctx, upstream.Overloaded, fasthttp.StatusServiceUnavailable, "",
-		fmt.Sprintf("%d of %d client connections are open; see server.max_connections", p.opts.MaxConnections, p.opts.MaxConnections))
+	g.writeOwn(&ctx, upstream.Overloaded, fasthttp.StatusServiceUnavailable, "",
+		fmt.Sprintf("%d of %d client connections are open; see server.max_connections", g.opts.MaxConnections, g.opts.MaxConnections))
 	ctx.SetConnectionClose()
 	return []byte(ctx.Response.String())
 }

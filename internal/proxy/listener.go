@@ -34,11 +34,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.open.Add(1) <= int64(p.opts.MaxConnections) {
+		g := p.current()
+		if p.open.Add(1) <= int64(g.opts.MaxConnections) {
 			return p.newClient(c), nil
 		}
 		p.open.Add(-1)
-		p.refuseConnection(c)
+		p.refuseConnection(c, g)
 	}
 }
 
@@ -93,7 +94,7 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	runtime.Gosched()
 	// The server reads into what is free of its buffer: all, where it holds
 	// nothing of the next request yet.
-	c.idle = c.line.awaited() && len(b) == c.proxy.opts.MaxHeaderBytes
+	c.idle = c.line.awaited() && len(b) == c.proxy.server.ReadBufferSize
 	n, err := c.Conn.Read(b)
 	switch {
 	case n > 0:
@@ -126,7 +127,7 @@ func (c *clientConn) nextRequest() {
 // request, each with a look at the clock: nearly all requests come in one piece
 // and nearly all answers leave in one.
 func (c *clientConn) waitRead() {
-	o := &c.proxy.opts
+	o := &c.proxy.current().opts
 	switch {
 	case c.idle:
 		now := time.Now()
@@ -139,7 +140,7 @@ func (c *clientConn) waitRead() {
 }
 
 func (c *clientConn) waitWrite() {
-	c.SetWriteDeadline(time.Now().Add(c.proxy.opts.WriteTimeout)) //nolint:errcheck // a closed socket fails the write
+	c.SetWriteDeadline(time.Now().Add(c.proxy.current().opts.WriteTimeout)) //nolint:errcheck // a closed socket fails the write
 }
 
 // Write implements net.Conn.
@@ -206,8 +207,8 @@ func (l *requestLine) see(b []byte) {
 
 // refuseConnection answers a connection over the limit, and closes it once the
 // client has had time to read that: closing with unread bytes would reset it.
-func (p *Proxy) refuseConnection(c net.Conn) {
-	p.stats.ended(nil, upstream.Overloaded, 0)
+func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
+	g.ended(nil, upstream.Overloaded, 0)
 	if p.refused.Add(1) > maxRefusing {
 		p.refused.Add(-1)
 		c.Close() //nolint:errcheck // it is refused either way
@@ -217,14 +218,14 @@ func (p *Proxy) refuseConnection(c net.Conn) {
 		defer p.refused.Add(-1)
 		defer c.Close()                                            //nolint:errcheck // as above
 		c.SetDeadline(time.Now().Add(refuseWithin))                //nolint:errcheck // a closed socket fails the write
-		if _, err := c.Write(p.tooManyConnections()); err != nil { //nolint:gocritic // nothing else to do
+		if _, err := c.Write(g.tooManyConnections()); err != nil { //nolint:gocritic // nothing else to do
 			return
 		}
 		if t, ok := c.(interface{ CloseWrite() error }); ok {
 			t.CloseWrite() //nolint:errcheck // the read below ends anyway
 		}
 		var drop [512]byte
-		for n := 0; n < p.opts.MaxHeaderBytes; {
+		for n := 0; n < g.opts.MaxHeaderBytes; {
 			m, err := c.Read(drop[:])
 			if err != nil {
 				return

@@ -40,8 +40,8 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	for i := range p.stats.routes {
-		rs := &p.stats.routes[i]
+	g := p.current()
+	for _, rs := range g.routes {
 		for _, o := range requestsOutcomes {
 			counter(descRequests, rs.outcomes[o].Load(), rs.name, o.String())
 		}
@@ -52,9 +52,9 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descInFlight, float64(p.inFlight.Now()))
 	gauge(descInFlightMax, float64(p.inFlight.Limit()))
-	gauge(descClients, float64(min(p.open.Load(), int64(p.opts.MaxConnections))))
-	gauge(descClientsMax, float64(p.opts.MaxConnections))
+	gauge(descClients, float64(min(p.open.Load(), int64(g.opts.MaxConnections))))
+	gauge(descClientsMax, float64(g.opts.MaxConnections))
 	gauge(descBuffered, float64(p.budget.Used()))
 	gauge(descBufferedMax, float64(p.budget.Limit()))
-	counter(descPanics, p.stats.panics.Load())
+	counter(descPanics, p.panics.Load())
 }

@@ -35,7 +35,8 @@ import (
 type bidder struct {
 	name    string
 	handler http.HandlerFunc
-	broken  bool // its connections panic
+	broken  bool   // its connections panic
+	addr    string // where it listens, "" = a server of its own
 }
 
 func bids(name, body string) bidder {
@@ -86,21 +87,26 @@ func (c connector) Dial(ctx context.Context, a pool.Address, _ bool, owner upstr
 
 // modeProxy is a proxy of one route, on a real socket.
 type modeProxy struct {
-	t    *testing.T
-	p    *proxy.Proxy
-	url  string
-	logs *observer.ObservedLogs
+	t       testing.TB
+	p       *proxy.Proxy
+	options proxy.Options
+	route   *route.Route
+	url     string
+	logs    *observer.ObservedLogs
 }
 
-func newModeProxy(t *testing.T, mode route.Mode, change func(*proxy.Options, *route.Route), bidders ...bidder) *modeProxy {
+func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *route.Route), bidders ...bidder) *modeProxy {
 	t.Helper()
 	rt := &route.Route{Name: "r", Match: route.Match{Path: "/fill"}, Mode: mode, ClientChoice: true}
 	for _, b := range bidders {
 		server := httptest.NewServer(b.handler)
+		if b.addr == "" {
+			b.addr = server.Listener.Addr().String()
+		}
 		pl := pool.New(pool.Options{
-			SSP: b.name, MaxConns: 4, MaxHTTP2Conns: 1, MaxIdle: 4, MaxPending: 10, PendingTimeout: time.Minute, MaxDials: 4,
+			SSP: b.name, MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 10, PendingTimeout: time.Minute, MaxDials: 4,
 			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1,
-		}, connector{netip.MustParseAddrPort(server.Listener.Addr().String()), b.broken})
+		}, connector{netip.MustParseAddrPort(b.addr), b.broken})
 		t.Cleanup(func() {
 			ctx, cancel := context.WithCancel(context.Background())
 			if b.broken {
@@ -136,7 +142,7 @@ func newModeProxy(t *testing.T, mode route.Mode, change func(*proxy.Options, *ro
 			t.Error(err)
 		}
 	})
-	return &modeProxy{t: t, p: p, url: "http://" + l.Addr().String(), logs: logs}
+	return &modeProxy{t: t, p: p, options: o, route: rt, url: "http://" + l.Addr().String(), logs: logs}
 }
 
 // do sends a request on a connection of its own.

@@ -70,10 +70,10 @@ adbuffer_in_flight_requests 0
 `), "adbuffer_buffered_bytes", "adbuffer_in_flight_requests"); err != nil {
 		t.Error(err)
 	}
-	if n := p.stats.panics.Load(); n != 2 {
+	if n := p.panics.Load(); n != 2 {
 		t.Errorf("%d panics counted, want 2", n)
 	}
-	if n := p.stats.routes[0].outcomes[upstream.Internal].Load(); n != 2 {
+	if n := p.current().routes[0].outcomes[upstream.Internal].Load(); n != 2 {
 		t.Errorf("%d requests of the route ended as internal, want 2", n)
 	}
 	if logs := logged.FilterMessage("a request made the handler panic").All(); len(logs) != 2 || !strings.Contains(logs[0].ContextMap()["stack"].(string), "route") {

@@ -18,7 +18,7 @@ import (
 // to be done once, whatever the number of legs.
 func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
 	var fromPath []byte
-	if r.route, fromPath = p.table.Load().Find(&r.lookup); r.route == nil {
+	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
 		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
 	}
 	target, query, err := r.route.Choose(&r.lookup, fromPath, &r.query)
@@ -36,11 +36,11 @@ func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
 		return f
 	}
 	r.started = time.Now() // the request is read whole: its clock starts
-	if f := p.setDeadline(r); f != nil {
+	if f := r.setDeadline(); f != nil {
 		return f
 	}
-	trusted := !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, p.opts.TrustedProxies)
-	r.identity.Resolve(&r.fields, r.conn.peer, trusted, p.opts.TrustedProxies, r.route.TruncateIP)
+	trusted := !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, r.opts.TrustedProxies)
+	r.identity.Resolve(&r.fields, r.conn.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Query, r.ssp.Fields, r.ssp.Identity, r.ssp.Body = query, &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
 	r.ssp.Gone = r.conn.goneFunc
@@ -54,8 +54,8 @@ func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
 	if n == 0 || n < 0 && !r.fields.Chunked() {
 		return nil
 	}
-	if n > int64(p.opts.MaxBodyBytes) {
-		return p.bodyTooLarge()
+	if n > int64(r.opts.MaxBodyBytes) {
+		return r.bodyTooLarge()
 	}
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
@@ -72,20 +72,20 @@ func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
 		m, err := stream.Read(r.body[len(r.body):room])
 		r.body = r.body[:len(r.body)+m]
 		switch {
-		case len(r.body) > p.opts.MaxBodyBytes:
-			return p.bodyTooLarge()
+		case len(r.body) > r.opts.MaxBodyBytes:
+			return r.bodyTooLarge()
 		case n >= 0 && int64(len(r.body)) == n:
 			return nil
 		case err == nil:
 		case errors.Is(err, io.EOF) && n < 0:
 			return nil
 		case isTimeout(err):
-			return &fault{outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", p.opts.ReadTimeout), close: true}
+			return &fault{outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", r.opts.ReadTimeout), close: true}
 		default:
 			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
 		}
 		if len(r.body) == room {
-			room = min(2*room, p.opts.MaxBodyBytes+1) // one more byte tells whether it is over
+			room = min(2*room, r.opts.MaxBodyBytes+1) // one more byte tells whether it is over
 		}
 	}
 }

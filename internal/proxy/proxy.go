@@ -17,7 +17,8 @@ import (
 )
 
 // Options are the settings of the traffic side; see config/adbuffer.yaml for
-// what each does.
+// what each does. All can change while requests run, by Reload, but those that
+// NeedsRestart names.
 type Options struct {
 	MaxConnections   int
 	MaxInFlight      int
@@ -25,7 +26,7 @@ type Options struct {
 	ReadTimeout      time.Duration
 	WriteTimeout     time.Duration
 	IdleTimeout      time.Duration
-	MaxHeaderBytes   int
+	MaxHeaderBytes   int // needs a restart: it is the size of the server's buffers
 	MaxBodyBytes     int
 	ReduceIdleMemory bool
 	TrustedProxies   []netip.Prefix
@@ -36,18 +37,29 @@ type Options struct {
 	Access   AccessOptions
 }
 
+// NeedsRestart returns the configuration's names of the settings in which next
+// differs from o and which only a restart can change; none if Reload can apply
+// all of next.
+func (o *Options) NeedsRestart(next *Options) (keys []string) {
+	if o.MaxHeaderBytes != next.MaxHeaderBytes {
+		keys = append(keys, "server.max_header_bytes")
+	}
+	return keys
+}
+
 // Proxy serves requests. Make one with New, run it with Serve, end it with
 // Drain.
 type Proxy struct {
-	opts     Options
 	log      *zap.Logger
 	server   *fasthttp.Server
 	inFlight ssp.InFlight
 	process  route.Process
 	budget   *upstream.Budget
-	stats    *stats
-	table    atomic.Pointer[route.Table]
 	ready    func() bool // for HealthPath
+	panics   atomic.Uint64
+
+	generation atomic.Pointer[generation]
+	reloading  sync.Mutex // held by Reload
 
 	draining atomic.Bool    // every answer says Connection: close
 	stopping atomic.Bool    // nothing is parked any more
@@ -60,27 +72,28 @@ type Proxy struct {
 // New returns a Proxy that routes by table. ready is what HealthPath answers
 // by.
 func New(opts Options, table *route.Table, log *zap.Logger, ready func() bool) *Proxy {
-	p := &Proxy{opts: opts, log: log, budget: upstream.NewBudget(opts.MaxBufferedBytes), stats: newStats(table), ready: ready}
-	p.table.Store(table)
+	p := &Proxy{log: log, budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.server = p.newServer()
+	p.server = p.newServer(opts.MaxHeaderBytes)
 	return p
 }
 
 // request is one request being handled; reused.
 type request struct {
-	fields   httpheader.RequestFields
-	identity httpheader.Identity
-	lookup   route.Lookup
-	ssp      ssp.Request
-	route    *route.Route
-	target   *route.Target // the client's choice, nil where it made none
-	body     []byte
-	query    []byte // scratch for a query that something was cut from
-	held     int64  // bytes of the budget that body holds
-	started  time.Time
-	conn     *clientConn
+	*generation // from acquire to release
+	fields      httpheader.RequestFields
+	identity    httpheader.Identity
+	lookup      route.Lookup
+	ssp         ssp.Request
+	route       *route.Route
+	target      *route.Target // the client's choice, nil where it made none
+	body        []byte
+	query       []byte // scratch for a query that something was cut from
+	held        int64  // bytes of the budget that body holds
+	started     time.Time
+	conn        *clientConn
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -90,8 +103,8 @@ const maxKeptBytes = 64 << 10
 
 func (p *Proxy) acquire(conn *clientConn) *request {
 	r := requests.Get().(*request)
-	r.conn = conn
-	r.fields.TimeoutName = p.opts.Deadline.Header
+	r.conn, r.generation = conn, p.current()
+	r.fields.TimeoutName = r.opts.Deadline.Header
 	return r
 }
 
@@ -104,7 +117,7 @@ func (p *Proxy) release(r *request) {
 		r.body = nil
 	}
 	r.fields.Reset()
-	r.lookup, r.ssp, r.route, r.target, r.conn = route.Lookup{}, ssp.Request{}, nil, nil, nil
+	r.lookup, r.ssp, r.route, r.target, r.conn, r.generation = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)
 }
@@ -118,7 +131,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		p.refuse(ctx, r, f)
 		return
 	}
-	if p.opts.HealthPath != "" && string(r.lookup.Path) == p.opts.HealthPath {
+	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
 		p.answerHealth(ctx)
 		return
 	}

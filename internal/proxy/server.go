@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"time"
 
@@ -10,13 +11,13 @@ import (
 	"go.uber.org/zap"
 )
 
-func (p *Proxy) newServer() *fasthttp.Server {
+func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:         p.handle,
 		ErrorHandler:    p.refuseUnread,
 		ExpectHandler:   p.expect,
-		Concurrency:     p.opts.MaxConnections + maxRefusing, // ours is enforced in Accept, with an answer
-		ReadBufferSize:  p.opts.MaxHeaderBytes,
+		Concurrency:     math.MaxInt32, // max_connections is enforced in Accept, with an answer
+		ReadBufferSize:  maxHeaderBytes,
 		WriteBufferSize: writeBuffer,
 		// No timeouts here: clientConn sets them, where it must wait.
 		// The handler reads bodies itself: only so can a request be refused
@@ -101,12 +102,12 @@ func (p *Proxy) InFlight() int { return p.inFlight.Now() }
 // expect decides about a body that the client asks before sending: RFC 9110,
 // section 10.1.1.
 func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
-	if ctx.Request.Header.ContentLength() <= p.opts.MaxBodyBytes {
+	if ctx.Request.Header.ContentLength() <= p.current().opts.MaxBodyBytes {
 		return fasthttp.StatusContinue
 	}
 	r := p.acquire(clientOf(ctx))
 	defer p.done(ctx, r)
 	r.started = time.Now()
-	p.refuse(ctx, r, p.bodyTooLarge())
+	p.refuse(ctx, r, r.bodyTooLarge())
 	return ctx.Response.StatusCode()
 }

@@ -19,14 +19,14 @@ type Snapshot struct {
 
 // Snapshot returns the traffic side as it is now.
 func (p *Proxy) Snapshot() Snapshot {
+	g := p.current()
 	s := Snapshot{
 		Outcomes: make(map[string]uint64), NoAds: make(map[string]uint64),
 		InFlight: p.inFlight.Now(), InFlightLimit: p.inFlight.Limit(),
-		Clients: min(p.open.Load(), int64(p.opts.MaxConnections)), ClientsLimit: p.opts.MaxConnections,
-		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.stats.panics.Load(),
+		Clients: min(p.open.Load(), int64(g.opts.MaxConnections)), ClientsLimit: g.opts.MaxConnections,
+		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
 	}
-	for i := range p.stats.routes {
-		rs := &p.stats.routes[i]
+	for _, rs := range g.routes {
 		for o := upstream.Fill; o < upstream.Outcomes; o++ {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				s.Outcomes[o.String()] += n

@@ -5,12 +5,20 @@ import "sync/atomic"
 // Budget bounds the bytes of bodies that are held at once, over all requests
 // and answers. It is safe for concurrent use. The zero Budget allows nothing.
 type Budget struct {
-	limit int64
+	limit atomic.Int64
 	used  atomic.Int64
 }
 
 // NewBudget returns a Budget of limit bytes.
-func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+func NewBudget(limit int64) *Budget {
+	b := new(Budget)
+	b.SetLimit(limit)
+	return b
+}
+
+// SetLimit changes the limit. What is held stays held: where that is over a
+// limit that was lowered, nothing fits until it is not.
+func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
 
 // Reserve takes n bytes, or takes none and returns false where they do not
 // fit. A negative n is a bug of the caller.
@@ -18,11 +26,15 @@ func (b *Budget) Reserve(n int64) bool {
 	if n < 0 {
 		panic("BUG: negative reservation")
 	}
-	if b.used.Add(n) > b.limit {
-		b.used.Add(-n)
-		return false
+	for {
+		used := b.used.Load()
+		if used+n > b.limit.Load() {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	return true
 }
 
 // Release gives n bytes back.
@@ -32,10 +44,9 @@ func (b *Budget) Release(n int64) {
 	}
 }
 
-// Used returns the bytes held now. It can pass the limit for the instant in
-// which a reservation that does not fit is taken back; it is cut to the limit
-// here, since those bytes are never held.
-func (b *Budget) Used() int64 { return min(b.used.Load(), b.limit) }
+// Used returns the bytes held now: more than the limit only after that was
+// lowered.
+func (b *Budget) Used() int64 { return b.used.Load() }
 
 // Limit returns the bytes that may be held.
-func (b *Budget) Limit() int64 { return b.limit }
+func (b *Budget) Limit() int64 { return b.limit.Load() }

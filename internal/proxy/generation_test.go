@@ -1,0 +1,240 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/route"
+)
+
+// same returns the proxy's route for another table, which numbers it anew.
+func (m *modeProxy) same() *route.Route {
+	rt := *m.route
+	return &rt
+}
+
+// another returns the proxy's route under another name and path.
+func (m *modeProxy) another(name, path string) *route.Route {
+	return &route.Route{Name: name, Match: route.Match{Path: path}, Mode: m.route.Mode, Targets: m.route.Targets}
+}
+
+// routesCounted returns the values of the label route.
+func (m *modeProxy) routesCounted() map[string]float64 {
+	m.t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(m.p)
+	families, err := reg.Gather()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			for _, l := range s.GetLabel() {
+				if f.GetName() == "adbuffer_requests_total" && l.GetName() == "route" {
+					all[l.GetValue()] += s.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestReloadChangesOptionsAndRoutesForTheNextRequest(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	post := func(path string) (int, string) { // all on one kept connection
+		t.Helper()
+		res, err := client.Post(m.url+path, "text/plain", strings.NewReader("0123456789"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close() //nolint:errcheck // it was read
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(body)
+	}
+	if status, _ := post("/fill"); status != 200 {
+		t.Fatalf("status %d", status)
+	}
+	o := m.options
+	o.MaxBodyBytes, o.HealthPath = 9, "/healthy"
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same(), m.another("new", "/new")}))
+	if status, body := post("/fill"); status != 413 || !strings.Contains(body, "over 9 bytes") {
+		t.Errorf("%d %s, want a 413 of the new limit", status, body)
+	}
+	if status, _ := post("/healthy"); status != 200 {
+		t.Errorf("status %d of the new health path", status)
+	}
+	o.MaxBodyBytes, o.ErrorDetail = 10, false
+	m.p.Reload(o, route.NewTable([]*route.Route{m.another("new", "/new")}))
+	if status, _ := post("/new"); status != 200 {
+		t.Errorf("status %d on the new route", status)
+	}
+	if status, body := post("/fill"); status != 404 || body != `{"error":"no_route"}`+"\n" {
+		t.Errorf("%d %s on the removed route, want a 404 without detail", status, body)
+	}
+	o.MaxInFlight, o.MaxBufferedBytes = 1000, 12345
+	m.p.Reload(o, route.NewTable(nil))
+	if s := m.p.Snapshot(); s.InFlightLimit != 1000 || s.BufferedBytesLimit != 12345 {
+		t.Errorf("limits %d and %d", s.InFlightLimit, s.BufferedBytesLimit)
+	}
+}
+
+func TestCountersOfARouteThatStaysGoOnAndOfOneThatGoesVanish(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	m.p.Reload(m.options, route.NewTable([]*route.Route{m.another("goes", "/goes"), m.same()}))
+	m.do("GET", "/goes")
+	m.do("GET", "/fill")
+	m.do("GET", "/nowhere")
+	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same(), m.another("comes", "/comes")}))
+	m.do("GET", "/fill")
+	got := m.routesCounted()
+	if len(got) != 3 || got["r"] != 2 || got["none"] != 1 || got["comes"] != 0 {
+		t.Errorf("requests by route: %v, want r 2, none 1, comes 0", got)
+	}
+	if n := m.p.Snapshot().Requests; n != 3 {
+		t.Errorf("the snapshot has %d requests", n)
+	}
+}
+
+// A request on a route that is removed meanwhile ends by the configuration it
+// began with, and brings no series back.
+func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-answer
+		panic(http.ErrAbortHandler)
+	}})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		res, body := m.do("POST", "/fill")
+		m.want(res, 502, "proxy/conn_lost")
+		if !strings.Contains(body, `"ssp":"a"`) {
+			t.Errorf("body %s, want the detail that was configured when the request began", body)
+		}
+	}()
+	<-asked
+	o := m.options
+	o.ErrorDetail, o.Access.Enabled = false, false
+	m.p.Reload(o, route.NewTable([]*route.Route{m.another("other", "/other")}))
+	close(answer)
+	<-done
+	if got := m.routesCounted(); len(got) != 2 || got["none"] != 0 || got["other"] != 0 {
+		t.Errorf("requests by route: %v, want none of any", got)
+	}
+	if n := m.logs.FilterMessage("request").Len(); n != 1 {
+		t.Errorf("%d lines in the access log, which was on when the request began", n)
+	}
+	if n := m.p.InFlight(); n != 0 {
+		t.Errorf("%d are in flight", n)
+	}
+}
+
+func TestReloadsUnderLoadFailNoRequestAndLoseNoCount(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	other := m.another("other", "/fill") // never matched: r is first
+	tables := []*route.Table{route.NewTable([]*route.Route{m.same()}), route.NewTable([]*route.Route{m.same(), other})}
+	var sent atomic.Uint64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, err := client.Get(m.url + "/fill")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.Copy(io.Discard, res.Body) //nolint:errcheck // the status is what matters
+				res.Body.Close()              //nolint:errcheck // it was read
+				if sent.Add(1); res.StatusCode != 200 {
+					t.Errorf("status %d", res.StatusCode)
+					return
+				}
+			}
+		})
+	}
+	o := m.options
+	for i := range 200 {
+		o.MaxBodyBytes, o.IdleTimeout = 1<<18+i, time.Duration(1+i%2)*time.Minute
+		m.p.Reload(o, tables[i%2])
+		if i%10 == 0 {
+			m.routesCounted()
+		}
+		for before := sent.Load(); sent.Load() == before && !t.Failed(); {
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if got := m.routesCounted()["r"]; got != float64(sent.Load()) {
+		t.Errorf("%v requests counted, %d sent", got, sent.Load())
+	}
+}
+
+func TestReloadLowersLimitsWithoutEndingWhatIsAboveThem(t *testing.T) {
+	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+	}})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			res, _ := m.do("POST", "/fill", "Content-Length: 0")
+			m.want(res, 200, "ssp/a")
+		})
+	}
+	<-asked
+	<-asked
+	o := m.options
+	o.MaxInFlight, o.MaxConnections = 1, 3
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	res, body := m.do("GET", "/fill")
+	m.want(res, 503, "proxy/overloaded")
+	if !strings.Contains(body, "2 of 1 requests are in flight") {
+		t.Errorf("body: %s", body)
+	}
+	close(answer)
+	wg.Wait()
+	res, _ = m.do("GET", "/fill")
+	m.want(res, 200, "ssp/a")
+}
+
+func TestOnlyWhatIsTheSizeOfBuffersNeedsARestart(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	o := m.options
+	o.MaxConnections, o.MaxInFlight, o.IdleTimeout, o.ErrorDetail = 1, 1, 1, false
+	if keys := m.options.NeedsRestart(&o); len(keys) != 0 {
+		t.Errorf("%v need a restart", keys)
+	}
+	o.MaxHeaderBytes *= 2
+	if keys := m.options.NeedsRestart(&o); len(keys) != 1 || keys[0] != "server.max_header_bytes" {
+		t.Errorf("%v need a restart", keys)
+	}
+	o.MaxConnections, o.MaxInFlight, o.IdleTimeout = 10, 10, time.Minute
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()})) // it stays as it was
+	res, _ := m.do("GET", "/fill", "X-Long: "+strings.Repeat("x", m.options.MaxHeaderBytes))
+	m.want(res, 431, "proxy/too_large")
+}
