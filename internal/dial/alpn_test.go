@@ -177,12 +177,18 @@ func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
 
 func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
 	ca := newAuthority(t)
+	dialers := make(chan *Dialer, 1)
+	cert := ca.valid(t, "ssp.test")
 	p := listenTLS(t, &tls.Config{
-		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			(<-dialers).SetTimeouts(-time.Hour, 0) // after the first try, all the time is gone
+			return &cert, nil
+		},
+		NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
 		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},
 	})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
-	d.opts.ConnectTimeout = -time.Hour // after the first try, all the time is gone
+	dialers <- d
 	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "called off"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}

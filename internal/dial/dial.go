@@ -38,7 +38,8 @@ type Options struct {
 
 // Dialer opens connections to one SSP. Its methods are safe for concurrent use.
 type Dialer struct {
-	opts     Options
+	opts     Options  // but for its timeouts
+	timeouts timeouts // in force
 	resolver *resolver
 	tls      *clientTLS // nil on cleartext
 	tcp      net.Dialer
@@ -78,14 +79,15 @@ func New(opts Options) (*Dialer, error) {
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
 	}
-	d := &Dialer{opts: opts, tcp: newTCPDialer(opts.ConnectTimeout)}
+	d := &Dialer{opts: opts, tcp: newTCPDialer()}
+	d.timeouts.set(opts.ConnectTimeout, opts.TLSTimeout)
 	if encrypted {
 		var err error
 		if d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats); err != nil {
 			return nil, err
 		}
 	}
-	d.resolver = newResolver(opts.Endpoints.All, opts.Lookup, opts.ConnectTimeout, opts.Warn, &d.stats)
+	d.resolver = newResolver(opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Warn, &d.stats)
 	return d, nil
 }
 
@@ -129,7 +131,7 @@ func (d *Dialer) Dial(ctx context.Context, addr Addr, offerHTTP2 bool) (Result, 
 	// can be spoken to in HTTP/1, if it is not offered the choice; the dial must
 	// not take longer than one may.
 	d.stats.http2Refused.Add(1)
-	ctx, cancel := context.WithDeadline(ctx, began.Add(d.opts.ConnectTimeout+d.opts.TLSTimeout))
+	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
 	defer cancel()
 	return d.connect(ctx, addr, d.opts.Mode.offer(false))
 }

@@ -30,7 +30,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
 	case ctx.Err() != nil:
 		return connectFailed(addr.String()+": the dial was called off before the TCP connection stood", ctx.Err())
 	case isTimeout(err):
-		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.opts.ConnectTimeout), err)
+		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
 	return connectFailed(addr.String()+": no TCP connection", err)
 }
@@ -49,7 +49,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr Addr, offer []string, asked 
 	case ctx.Err() != nil:
 		what, err = "the dial was called off during the TLS handshake", ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.opts.TLSTimeout)
+		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
 	case errors.As(err, &authority):
 		what = "no trusted authority stands behind its certificate; see tls.ca_file"
 	case errors.As(err, &name):

@@ -48,7 +48,7 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 // with close.
 type resolver struct {
 	lookup   Lookup
-	patience time.Duration   // a caller waits no longer for a look-up: timeouts.connect
+	timeouts *timeouts       // of the Dialer: a caller waits no longer for a look-up than for a connection
 	warn     func(error)     // told of what fails no caller; never nil
 	stats    *counters       // of the Dialer
 	seed     maphash.Seed    // see arrange
@@ -78,12 +78,12 @@ type name struct {
 	err      error        // of the last look-up
 }
 
-func newResolver(endpoints []Endpoint, lookup Lookup, patience time.Duration, warn func(error), stats *counters) *resolver {
+func newResolver(endpoints []Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
 	if lookup == nil {
 		lookup = systemLookup
 	}
 	r := &resolver{
-		lookup: lookup, patience: patience, warn: warn, stats: stats,
+		lookup: lookup, timeouts: t, warn: warn, stats: stats,
 		seed:    maphash.MakeSeed(),
 		perName: max(1, min(maxAddrsPerName, maxAddrs/len(endpoints))),
 		names:   make(map[string]*name),
@@ -127,7 +127,8 @@ func (r *resolver) addresses(ctx context.Context) ([]Addr, error) {
 	if r.servesAtOnceLocked(time.Now()) {
 		return r.addrs, nil
 	}
-	timer := time.NewTimer(r.patience)
+	patience := r.timeouts.connect()
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for r.flyingLocked() && !r.servesAtOnceLocked(time.Now()) {
 		landed := r.landed
@@ -151,7 +152,7 @@ func (r *resolver) addresses(ctx context.Context) ([]Addr, error) {
 	case len(r.addrs) > 0: // old ones at the worst
 		return r.addrs, nil
 	case r.flyingLocked():
-		return nil, connectFailed(fmt.Sprintf("no answer to the look-up of %s within %v; see timeouts.connect", r.hosts, r.patience),
+		return nil, connectFailed(fmt.Sprintf("no answer to the look-up of %s within %v; see timeouts.connect", r.hosts, patience),
 			&net.DNSError{Err: "no answer yet", Name: r.hosts, IsTimeout: true})
 	}
 	return nil, connectFailed("the look-up of "+r.hosts+" failed", r.errLocked())

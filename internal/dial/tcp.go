@@ -19,9 +19,8 @@ const (
 	keepAliveLost = int((deadPeer - keepAliveIdle) / keepAliveStep)
 )
 
-func newTCPDialer(timeout time.Duration) net.Dialer {
+func newTCPDialer() net.Dialer {
 	return net.Dialer{
-		Timeout: timeout,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: keepAliveIdle, Interval: keepAliveStep, Count: keepAliveLost,
 		},
@@ -30,7 +29,9 @@ func newTCPDialer(timeout time.Duration) net.Dialer {
 
 // openSocket connects to addr. Go sets TCP_NODELAY on every TCP connection.
 func (d *Dialer) openSocket(ctx context.Context, addr Addr) (*socket.Conn, error) {
-	conn, err := d.tcp.DialTCP(ctx, "tcp", netip.AddrPort{}, addr.AddrPort)
+	tcp := d.tcp
+	tcp.Timeout = d.timeouts.connect()
+	conn, err := tcp.DialTCP(ctx, "tcp", netip.AddrPort{}, addr.AddrPort)
 	if err != nil {
 		return nil, d.tcpError(ctx, addr, err)
 	}

@@ -92,7 +92,7 @@ func loadAuthorities(file string) (*x509.CertPool, error) {
 func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr Addr, offer []string) (*tls.Conn, error) {
 	asked := false
 	conn := tls.Client(sock, d.tls.config(addr, offer, &asked))
-	limited, cancel := context.WithTimeout(ctx, d.opts.TLSTimeout)
+	limited, cancel := context.WithTimeout(ctx, d.timeouts.handshake())
 	defer cancel()
 	if err := conn.HandshakeContext(limited); err != nil {
 		return nil, d.tlsError(ctx, addr, offer, asked, err)
