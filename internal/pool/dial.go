@@ -15,7 +15,8 @@ func (p *Pool) startDialLocked(now time.Time) {
 		p.offering++
 	}
 	p.governor.undecided++
-	p.wg.Go(func() { p.dial(offer) })
+	edition := p.opts.Edition
+	p.wg.Go(func() { p.dial(offer, edition) })
 }
 
 // offersHTTP2Locked reports whether the next dial may become HTTP/2. Where the
@@ -34,8 +35,8 @@ func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 }
 
 // dial opens one connection and files it.
-func (p *Pool) dial(offerHTTP2 bool) {
-	m := &member{pool: p}
+func (p *Pool) dial(offerHTTP2 bool, edition int) {
+	m := &member{pool: p, edition: edition}
 	addr, onTrial, took, err := p.nextAddress()
 	if err == nil {
 		m.addr = addr
@@ -138,6 +139,7 @@ func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
 	p.stats.opened(m.protocol)
 	p.replace = false
 	m.retireAt = p.retireAt(now)
+	p.renewLocked(m, now)
 	switch {
 	case p.dead || p.surplusLocked() > 0:
 		p.retireLocked(m, upstream.ClosedDrain)

@@ -17,6 +17,7 @@ import (
 type member struct {
 	pool     *Pool
 	addr     Address       // set before it is filed
+	edition  int           // of Options, when its dial began; as above
 	conn     upstream.Conn // nil until dialled
 	protocol upstream.Protocol
 

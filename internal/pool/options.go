@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -35,7 +36,15 @@ type Options struct {
 	// PipelineDepth and MaxStreams are the places that a connection of these
 	// protocols has at best.
 	PipelineDepth, MaxStreams int
+
+	// Edition counts what connections are opened with, and keep. Where SetOptions
+	// raises it, those that are open are replaced within renewal.
+	Edition int
 }
+
+// renewal is within how long the connections of an earlier edition are replaced:
+// one after the other, so that not all of them are dialled at once.
+const renewal = 5 * time.Second
 
 // dialLimit is how long a dial may take.
 func (o *Options) dialLimit() time.Duration { return o.ConnectTimeout + o.TLSTimeout }
@@ -80,14 +89,25 @@ func (p *Pool) SetOptions(o Options) {
 	if o.PipelineDepth != old.PipelineDepth || o.MaxStreams != old.MaxStreams {
 		p.seenPlaces = 0
 	}
-	if o.MaxAge != old.MaxAge {
-		for m := range p.members {
+	for m := range p.members {
+		if o.MaxAge != old.MaxAge {
 			m.retireAt = p.retireAt(m.opened)
 		}
+		p.renewLocked(m, time.Now())
 	}
 	p.trimLocked()
 	p.serveLocked(time.Now())
 	p.warmedLocked()
+}
+
+// renewLocked has m replaced soon, where it was opened with what no longer holds.
+func (p *Pool) renewLocked(m *member, now time.Time) {
+	if m.edition == p.opts.Edition {
+		return
+	}
+	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
+		m.retireAt = at
+	}
 }
 
 // trimLocked gives up what is beyond max_idle, max_conns and max_http2_conns:

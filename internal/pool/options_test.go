@@ -198,6 +198,75 @@ func TestBackoffCanBeShortened(t *testing.T) {
 	})
 }
 
+func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
+	for name, with := range map[string]func(*Options){"idle ones": nil, "multiplexed ones in use": multiplexed} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPeer(t)
+				if with != nil {
+					s = newHTTP2Peer(t)
+				}
+				p := start(t, s, func(o *Options) {
+					if with != nil {
+						with(o)
+					}
+					o.MinIdle = 2
+				})
+				if err := p.Warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				before := s.dialCount()
+				reset(p, func(o *Options) { o.PendingTimeout = sec })
+				pass(time.Minute / 4)
+				if n := s.dialCount(); n != before {
+					t.Fatalf("%d dials after %d, though the edition stayed", n, before)
+				}
+				reset(p, func(o *Options) { o.Edition++ })
+				for range 80 { // 8 s
+					ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
+					place, err := p.Acquire(ex)
+					if err != nil {
+						t.Fatalf("no place: %v", err)
+					}
+					if err := place.Do(ex); err != nil {
+						t.Fatalf("a request failed: %v", err)
+					}
+					pass(100 * msec)
+				}
+				if n := s.openCount(); n < 2 {
+					t.Errorf("%d connections are open, want 2", n)
+				}
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				for m := range p.members {
+					if m.edition != 1 {
+						t.Errorf("connection %d of the edition before is open", m.conn.(*fakeConn).n)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestADialThatBeganBeforeANewEditionIsReplacedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, nil)
+		r := ask(t, p, sec)
+		synctest.Wait() // it is being dialled for
+		reset(p, func(o *Options) { o.Edition++ })
+		pass(20 * msec)
+		if !r.ended() {
+			t.Fatal("the dial has not ended")
+		}
+		finish([]*request{r})
+		pass(renewal + 2*janitorPeriod)
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections are open, want none of the edition before", n)
+		}
+	})
+}
+
 func TestProtocolOfARunningPoolCannotBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t, newPeer(t), nil)
