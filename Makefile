@@ -2,20 +2,24 @@
 # packages, where they are missing) and runs all of them.
 
 GO         ?= go
+DOCKER     ?= docker
 GOLANGCI   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
-PACKAGES   := nginx-light prometheus chromium
+PACKAGES   := nginx-light nghttp2-server prometheus chromium buildah busybox-static ca-certificates systemd
 PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium
 
-.PHONY: all story build demo test deps lint bench bench-once compare fuzz loadtest clean
+.PHONY: all story build image demo test deps lint bench bench-once compare fuzz loadtest clean
 
 all: build
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/adbuffer ./cmd/adbuffer
+
+image: ## the container image
+	$(DOCKER) build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --tag adbuffer:$(VERSION) .
 
 demo: ## see it work
 	$(GO) run ./cmd/adbuffer demo

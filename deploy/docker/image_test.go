@@ -1,0 +1,189 @@
+package docker
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// maxImageBytes bounds the image, not compressed: what each node stores.
+// Compressed, as registries send it, it is about a third.
+const maxImageBytes = 25_000_000
+
+// imageConfig is what the Dockerfile says about running the image.
+type imageConfig struct {
+	User                 string
+	Env, Entrypoint, Cmd []string
+	ExposedPorts         map[string]any
+	Volumes              map[string]any
+	Labels               map[string]string
+	StopSignal           string
+	WorkingDir           string
+	Healthcheck          struct {
+		Test                           []string
+		Interval, Timeout, StartPeriod time.Duration
+		Retries                        int
+	}
+}
+
+// builtImage is the image of the Dockerfile.
+type builtImage struct {
+	config imageConfig
+	layers []struct{ Size int64 } // not compressed
+}
+
+// build runs the Dockerfile, once.
+var build = sync.OnceValues(func() (*builtImage, error) {
+	mounts, err := makeBuildBase()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"build", "--isolation", "chroot", "--pull-never", "--format", "docker", "--tag", image,
+		"--build-arg", "BUILD_IMAGE=" + buildBase, "--build-arg", "VERSION=" + version, "--build-arg", "COMMIT=" + commit}, mounts...)
+	if _, err := buildah(append(args, "../..")...); err != nil {
+		return nil, err
+	}
+	text, err := buildah("inspect", "--type", "image", image)
+	if err != nil {
+		return nil, err
+	}
+	var about struct {
+		Manifest string
+		Docker   struct {
+			Config imageConfig `json:"config"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &about); err != nil {
+		return nil, err
+	}
+	var manifest struct{ Layers []struct{ Size int64 } }
+	if err := json.Unmarshal([]byte(about.Manifest), &manifest); err != nil {
+		return nil, err
+	}
+	return &builtImage{about.Docker.Config, manifest.Layers}, nil
+})
+
+func built(t *testing.T) *builtImage {
+	t.Helper()
+	b, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// files returns what is in a folder, by path, folders that hold something left out.
+func files(t *testing.T, root string) map[string]fs.FileInfo {
+	t.Helper()
+	found := map[string]fs.FileInfo{}
+	if err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if inside, err := os.ReadDir(path); err != nil || len(inside) > 0 {
+				return err
+			}
+		}
+		info, err := entry.Info()
+		found[strings.TrimPrefix(path, root)] = info
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
+	b := built(t)
+	root, err := rootFileSystem(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := files(t, root)
+	if got, want := slices.Sorted(maps.Keys(found)), []string{"/adbuffer", "/etc/ssl/certs/ca-certificates.crt", "/tmp"}; !slices.Equal(got, want) {
+		t.Fatalf("the image holds %v, want %v: no shell, no sources, no secrets", got, want)
+	}
+	if mode := found["/adbuffer"].Mode(); mode != 0o755 {
+		t.Errorf("/adbuffer has mode %v", mode)
+	}
+	if mode := found["/tmp"].Mode(); mode != fs.ModeDir|fs.ModeSticky|0o777 {
+		t.Errorf("/tmp has mode %v", mode)
+	}
+	authorities, err := os.ReadFile(root + "/etc/ssl/certs/ca-certificates.crt")
+	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(authorities) {
+		t.Errorf("no authorities to verify SSPs with (%v)", err)
+	}
+	size := int64(0)
+	for _, l := range b.layers {
+		size += l.Size
+	}
+	t.Logf("%d layers, %d bytes, not compressed", len(b.layers), size)
+	if size > maxImageBytes {
+		t.Errorf("the image has %d bytes, want at most %d", size, maxImageBytes)
+	}
+}
+
+func TestTheImageSaysHowToRunIt(t *testing.T) {
+	c := built(t).config
+	if c.User != "65532:65532" {
+		t.Errorf("runs as %q, want a number that is not root's", c.User)
+	}
+	for what, row := range map[string]struct{ got, want []string }{
+		"entrypoint":    {c.Entrypoint, []string{"/adbuffer"}},
+		"command":       {c.Cmd, []string{"serve"}},
+		"health check":  {c.Healthcheck.Test, []string{"CMD", "/adbuffer", "health"}},
+		"exposed ports": {slices.Sorted(maps.Keys(c.ExposedPorts)), []string{"8080/tcp", "9090/tcp"}},
+		"variables":     {slices.DeleteFunc(slices.Clone(c.Env), func(v string) bool { return strings.HasPrefix(v, "PATH=") }), []string{"ADBUFFER_CONFIG=/etc/adbuffer/adbuffer.yaml"}},
+		"volumes":       {slices.Sorted(maps.Keys(c.Volumes)), nil},
+	} {
+		if !slices.Equal(row.got, row.want) {
+			t.Errorf("%s: %q, want %q", what, row.got, row.want)
+		}
+	}
+	if c.StopSignal != "SIGTERM" {
+		t.Errorf("stop signal %q, want the one that drains", c.StopSignal)
+	}
+	if h := c.Healthcheck; h.Timeout <= 2*time.Second || h.Interval < h.Timeout || h.StartPeriod <= 10*time.Second || h.Retries < 2 {
+		t.Errorf("%+v: the command's own timeout is 2 s, admin.warmup_timeout 10 s", h)
+	}
+	for name, want := range map[string]string{"title": "adbuffer", "version": version, "revision": commit} {
+		if got := c.Labels["org.opencontainers.image."+name]; got != want {
+			t.Errorf("label %s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The context is what docker sends to the builder before it does anything.
+func TestTheBuildContextIsSmallAndHasNoTests(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "Dockerfile")
+	if err := os.WriteFile(file, []byte("FROM scratch\nCOPY . .\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := buildah("build", "--tag", image+"-context", "--file", file, "../.."); err != nil {
+		t.Fatal(err)
+	}
+	root, err := rootFileSystem(image + "-context")
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(0)
+	for path, info := range files(t, root) {
+		top, _, _ := strings.Cut(path[1:], "/")
+		if !slices.Contains([]string{"cmd", "internal", "go.mod", "go.sum"}, top) || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testdata") {
+			t.Errorf("%s is of no use in the build", path)
+		}
+		size += info.Size()
+	}
+	if size == 0 || size > 4<<20 {
+		t.Errorf("the context has %d bytes, want at most 4 MiB", size)
+	}
+}

@@ -1,0 +1,160 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// patience bounds every wait; it passes only when something is broken.
+const patience = 60 * time.Second
+
+// inImage is a command of a new container: its root file system, its user and
+// its variables are the image's, and more variables may be given.
+func inImage(t *testing.T, args []string, env ...string) *exec.Cmd {
+	t.Helper()
+	c := built(t).config
+	root, err := rootFileSystem(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inRoot(t, root, c, args, env...)
+}
+
+func inRoot(t *testing.T, root string, c imageConfig, args []string, env ...string) *exec.Cmd {
+	t.Helper()
+	user, group, _ := strings.Cut(c.User, ":")
+	uid, err1 := strconv.ParseUint(user, 10, 32)
+	gid, err2 := strconv.ParseUint(group, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = append(slices.Clone(c.Env), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Chroot:     root,
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+	}
+	return cmd
+}
+
+// freeAddr is a loopback address that nobody listens at.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestTheImageServesAnswersItsHealthCheckAndStops(t *testing.T) {
+	ssp, err := sspsim.Start(sspsim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ssp.Close()
+	c := built(t).config
+	root, err := rootFileSystem(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traffic, admin := freeAddr(t), freeAddr(t)
+	// What `-v ./config:/etc/adbuffer:ro` would do.
+	if err := os.Mkdir(root+"/etc/adbuffer", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/etc/adbuffer/adbuffer.yaml", fmt.Appendf(nil, `
+server: {listen: %q, drain: {delay: 0s}}
+admin: {listen: %q}
+deadline: {default: 20s, max: 30s}
+ssps: [{name: sim, endpoints: [%q]}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
+`, traffic, admin, ssp.URL()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	healthy := func() error {
+		out, err := inRoot(t, root, c, c.Healthcheck.Test[1:]).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	if err := healthy(); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("the health check before the start: %v", err)
+	}
+
+	var log bytes.Buffer
+	serve := inRoot(t, root, c, append(slices.Clone(c.Entrypoint), c.Cmd...))
+	serve.Stderr = &log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if err = healthy(); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			serve.Process.Kill()
+			serve.Wait()
+			t.Fatalf("not healthy: %v\n%s", err, &log)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	res, err := client.Get("http://" + traffic + "/fillbuffer?pub=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("X-Adbuffer-Source") != "ssp/sim" || !bytes.Contains(body, []byte("seatbid")) {
+		t.Errorf("%s, %v: %s", res.Status, err, body)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", serve.Process.Pid))
+	if err != nil || !bytes.Contains(status, []byte("CapEff:\t0000000000000000")) {
+		t.Errorf("it has capabilities (%v):\n%s", err, status)
+	}
+	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := serve.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, &log)
+	}
+	if err := healthy(); err == nil {
+		t.Error("healthy after its end")
+	}
+}
+
+func TestTheImageSaysWhichVersionItIs(t *testing.T) {
+	out, err := inImage(t, []string{"/adbuffer", "version", "--json"}).Output()
+	var v map[string]string
+	if err := errors.Join(err, json.Unmarshal(out, &v)); err != nil || v["version"] != version || v["commit"] != commit {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The demo and a simulated SSP need no more than is in the image.
+func TestTheImageRunsTheDemo(t *testing.T) {
+	if out, err := inImage(t, []string{"/adbuffer", "demo", "--once"}).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("ssp/beta")) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
