@@ -1,0 +1,275 @@
+package http2
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// nghttpdSizes are those of bodies, both ways: around a frame, around the first
+// window, and many of both.
+var nghttpdSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
+
+// nghttpdBody is the file of that size, and what is uploaded. No two parts of it
+// are alike, so that DATA that is lost, repeated or out of order shows.
+func nghttpdBody(size int) string {
+	b := make([]byte, 0, size+16)
+	for i := 0; len(b) < size; i++ {
+		b = fmt.Appendf(b, "%d %x|", i, i*7919)
+	}
+	return string(b[:size])
+}
+
+// startNghttpd runs the server of the nghttp2 project with these options, and
+// returns its address. It answers a GET of /N with a body of N bytes, and an
+// upload with what was uploaded. The Debian package nghttp2-server is needed.
+func startNghttpd(t testing.TB, options ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeCertificate(t, dir)
+	for _, size := range nghttpdSizes {
+		if err := os.WriteFile(filepath.Join(dir, itoa(size)), []byte(nghttpdBody(size)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := freeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-a", "127.0.0.1", "-d", dir, "--echo-upload"}, options...)
+	args = append(args, port, filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem"))
+	var out bytes.Buffer
+	cmd := exec.Command("nghttpd", args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v; install the Debian package nghttp2-server", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-ended
+	})
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return addr
+		}
+		select {
+		case <-ended:
+			t.Fatalf("nghttpd %v ended: %s", options, &out)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nghttpd does not listen: %v", err)
+		}
+	}
+}
+
+// nghttpdPeers are the ways in which nghttpd can be told to behave that a client
+// may stumble over.
+var nghttpdPeers = []struct {
+	name    string
+	options []string
+}{
+	{"as it is", nil},
+	{"cleartext", []string{"--no-tls"}},
+	{"small windows", []string{"-w", "10"}},                  // 1023 bytes of each upload at a time
+	{"large windows", []string{"-w", "24", "-W", "26"}},      // wider than what a body needs
+	{"padding", []string{"-b", "255"}},                       // of each frame it sends
+	{"no header table", []string{"--header-table-size=0"}},   // for what we send
+	{"its own table", []string{"--header-table-size=65536"}}, // larger than the default
+	{"no table of its own", []string{"--encoder-header-table-size=0"}},
+	{"answers early", []string{"--early-response"}},
+	{"trailers", []string{"--trailer", "x-checksum: abc", "--trailer", "x-second: 2"}},
+	{"no content-length", []string{"--no-content-length"}},
+	{"pushes", []string{"-p", "/1=/16383,/0", "-p", "/0=/1"}}, // which our settings forbid
+	{"two threads", []string{"-n", "2"}},
+	{"padding and small windows", []string{"-b", "100", "-w", "13", "--trailer", "x-checksum: abc"}},
+}
+
+func dialNghttpd(t testing.TB, addr string, cleartext bool) net.Conn {
+	t.Helper()
+	if cleartext {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := dialTLS(t, addr)
+	if got := c.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "h2" {
+		t.Fatalf("nghttpd negotiated %q", got)
+	}
+	return c
+}
+
+// greet has one answer, behind which the peer's settings are known. What of a
+// body is sent before keeps to the first window of RFC 9113, 65 535 bytes; a peer
+// that wants less may reset its stream with FLOW_CONTROL_ERROR (section 6.9.3),
+// and nghttpd does.
+func greet(t *testing.T, conn *Conn) {
+	t.Helper()
+	get("/1").do(conn).wantBody(t, nghttpdBody(1))
+}
+
+// wantNghttpdExchanges runs each method with each size, all at the same time, on
+// conn, and compares each body byte for byte.
+func wantNghttpdExchanges(t *testing.T, conn *Conn, lengths bool) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, size := range nghttpdSizes {
+		target, body := "/"+itoa(size), nghttpdBody(size)
+		for _, r := range []request{get(target), {method: upstream.HEAD, target: target}, post(target, body)} {
+			all.Go(func() {
+				want := body
+				if r.method == upstream.HEAD {
+					want = ""
+				}
+				got := r.do(conn)
+				if got.err != nil || got.status != 200 || got.body != want {
+					t.Errorf("%v %s: %v, status %d, %d bytes %.30q; want 200 and %d bytes %.30q", r.method, target, got.err, got.status, len(got.body), got.body, len(want), want)
+				}
+				if lengths && r.method != upstream.POST && got.length != size {
+					t.Errorf("%v %s: content-length %d, want %d", r.method, target, got.length, size)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if conn.CloseReason() != upstream.NotClosed {
+		t.Errorf("the connection was closed: %v", conn.CloseReason())
+	}
+}
+
+func TestNghttpdTakesAndSendsBodiesOfAnySize(t *testing.T) {
+	for _, peer := range nghttpdPeers {
+		t.Run(peer.name, func(t *testing.T) {
+			t.Parallel()
+			lengths := peer.name != "no content-length"
+			conn, o := open(t, dialNghttpd(t, startNghttpd(t, peer.options...), peer.name == "cleartext"), testOptions())
+			greet(t, conn)
+			for range 2 { // with empty tables, and with full ones
+				wantNghttpdExchanges(t, conn, lengths)
+			}
+			if n, want := int(o.freed.Load()), 1+2*3*len(nghttpdSizes); n != want {
+				t.Errorf("%d places were freed, want %d", n, want)
+			}
+		})
+	}
+}
+
+// What is sent before the settings of a peer with a small window are known costs
+// at most its own exchange: the others, and the connection, go on.
+func TestNghttpdWithSmallWindowsHarmsOnlyUploadsSentBeforeItsSettings(t *testing.T) {
+	addr := startNghttpd(t, "-w", "6")
+	for range 5 {
+		conn, _ := open(t, dialTLS(t, addr), testOptions())
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				if i%2 == 0 {
+					if got := get("/16385").do(conn); got.err != nil || got.body != nghttpdBody(16385) {
+						t.Errorf("a GET beside uploads: %v, %d bytes", got.err, len(got.body))
+					}
+					return
+				}
+				body := nghttpdBody(20000 + i)
+				switch got := post("/", body).do(conn); {
+				case got.err != nil && !strings.Contains(got.err.Error(), "FLOW_CONTROL_ERROR"), got.err == nil && got.body != body:
+					t.Errorf("an upload: %v, %d bytes of %d", got.err, len(got.body), len(body))
+				}
+			})
+		}
+		all.Wait()
+		post("/", nghttpdBody(20000)).do(conn).wantBody(t, nghttpdBody(20000))
+		if conn.CloseReason() != upstream.NotClosed {
+			t.Errorf("the connection was closed: %v", conn.CloseReason())
+		}
+	}
+}
+
+// An answer of nghttpd ends with trailers, which we read and drop: the next
+// answers must still be whole, and our own header table in step with nghttpd's.
+func TestNghttpdsTrailersAreNoFields(t *testing.T) {
+	conn, _ := open(t, dialTLS(t, startNghttpd(t, "--trailer", "x-checksum: abc")), testOptions())
+	for range 50 {
+		res := get("/1").do(conn)
+		res.wantBody(t, nghttpdBody(1))
+		if strings.Contains(res.fields, "x-checksum:") {
+			t.Fatalf("a trailer among the fields %q", res.fields)
+		}
+	}
+}
+
+// Many header fields that change from request to request turn both tables over
+// and over.
+func TestNghttpdTakesHeadersThatFillItsTable(t *testing.T) {
+	for _, table := range []string{"0", "64", "1024", "4096", "65536"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			conn, _ := open(t, dialTLS(t, startNghttpd(t, "--header-table-size="+table, "--encoder-header-table-size="+table)), testOptions())
+			var all sync.WaitGroup
+			for caller := range 8 {
+				all.Go(func() {
+					for i := range 60 {
+						r := post("/1", fmt.Sprintf("body %d of %d", i, caller))
+						for f := range 12 {
+							r.fields += fmt.Sprintf("X-Field-%d: %d-%d-%s\r\n", f, caller, i, strings.Repeat("v", (i*f)%90))
+						}
+						if got := r.do(conn); got.err != nil || got.status != 200 || got.body != r.body {
+							t.Errorf("%v, %d, %q, want %q", got.err, got.status, got.body, r.body)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// nghttpd that allows one stream refuses what comes above it before we have read
+// its settings, which was not processed and goes again; afterwards we keep to it.
+func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
+	conn, _ := open(t, dialTLS(t, startNghttpd(t, "-m", "1")), testOptions())
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+				body := nghttpdBody(1000 + i)
+				got := post("/", body).do(conn)
+				switch {
+				case got.err == nil && got.body == body:
+					return
+				case got.err == nil || upstream.AsError(got.err).Progress == upstream.MaybeProcessed || time.Now().After(end):
+					t.Errorf("%v, %d, %d bytes of %d", got.err, got.status, len(got.body), len(body))
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if conn.Places() != 1 {
+		t.Errorf("%d places, want 1", conn.Places())
+	}
+	// One at a time, none is refused.
+	for _, size := range nghttpdSizes {
+		post("/", nghttpdBody(size)).do(conn).wantBody(t, nghttpdBody(size))
+	}
+}
