@@ -12,15 +12,17 @@ import (
 	"adbuffer/loadtest/internal/peers"
 	"adbuffer/loadtest/internal/report"
 	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/soak"
 )
 
 func newAll(stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
 	var o peers.Options
 	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
-		Long: `Runs the five field reports, sick, cold, churn, burst and peers, and writes report.html
-and report.md beside the results. A test that fails is named at the end and does not keep
-the others from running. The exit status is 1 if one failed or a promise was broken.`,
+		Long: `Runs the five field reports, sick, cold, churn, burst, soak and peers, and writes
+report.html and report.md beside the results. A test that fails is named at the end and
+does not keep the others from running. The exit status is 1 if one failed or a promise
+was broken.`,
 		Example: `  go run ./loadtest all --scale 0.1 --require nginx,haproxy,caddy,fastify`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkPeers(o); err != nil {
@@ -44,7 +46,7 @@ the others from running. The exit status is 1 if one failed or a promise was bro
 
 func (f *suiteFlags) everything(ctx context.Context, e *bench.Env, o peers.Options, stdout *os.File) error {
 	run := append([]test(nil), tests...)
-	run = append(run, test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
+	run = append(run, soakTest(&soak.Options{}), test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
 	var errs []error
 	for _, t := range run {
 		r, err := t.run(ctx, e)

@@ -158,7 +158,7 @@ func TestInterruptStillPrintsResults(t *testing.T) {
 }
 
 func TestWrongUseHasAStatusOfItsOwn(t *testing.T) {
-	for _, args := range [][]string{{"run"}, {"nosuch"}, {"keepalive", "--scale", "0"}, {"peers", "--only", "apache"}, {"peers", "--rounds", "0"}, {"all", "--out", ""}} {
+	for _, args := range [][]string{{"run"}, {"nosuch"}, {"keepalive", "--scale", "0"}, {"peers", "--only", "apache"}, {"peers", "--rounds", "0"}, {"all", "--out", ""}, {"soak", "--requests", "0"}} {
 		if code, _, errs := command(t, t.Context(), args...); code != exitUsage || errs == "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
@@ -188,5 +188,28 @@ func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
 	code, out, errs = command(t, t.Context(), "report", "--results", dir)
 	if code != exitOK || !strings.Contains(out, "report.html") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
+// TestSoakAccountsForEveryRequest runs a small soak against a real nginx.
+func TestSoakAccountsForEveryRequest(t *testing.T) {
+	code, out, errs := command(t, t.Context(), "soak", "--requests", "4000", "--json")
+	if code != exitOK {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	var r results.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Verdicts) != 4 || len(r.Tables[0].Rows) != 4 {
+		t.Fatalf("%+v", r)
+	}
+	for i, row := range r.Tables[0].Rows {
+		if c := row.Cells; !r.Verdicts[i].Held || c[1] != "4 000" || c[2] != "0" || c[3] != "4 000" || c[4] != "0" || c[5] != "0" {
+			t.Errorf("%+v, %v", r.Verdicts[i], c)
+		}
+	}
+	if !strings.Contains(errs, "4 000 requests over HTTP/2 over TLS") {
+		t.Errorf("no word of how it went on: %s", errs)
 	}
 }

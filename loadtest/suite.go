@@ -24,7 +24,8 @@ type test struct {
 	run               func(context.Context, *bench.Env) (*results.Report, error)
 }
 
-// tests in the order in which all runs them, without peers.
+// tests in the order in which all runs them, without soak and peers, which have
+// flags of their own.
 var tests = []test{
 	{"keepalive", "500 sequential requests: a connection each against keep-alive", "Sends 500 requests one after the other, with a connection each and with keep-alive,\nstraight to an SSP and through adbuffer, from curl, Node and the generator.", fieldreports.KeepAlive},
 	{"pipeline", "10 000 requests: pipelined, by workers, at once", "Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all\nat once, straight to an SSP and through adbuffer.", fieldreports.Pipeline},
@@ -42,12 +43,14 @@ type suiteFlags struct {
 	scale    float64
 	adbuffer string
 	out      string
+	json     bool
 }
 
 func (f *suiteFlags) add(cmd *cobra.Command, scale float64) {
 	cmd.Flags().Float64Var(&f.scale, "scale", scale, "size of the test; 1 is that of the original measurement")
 	cmd.Flags().StringVar(&f.adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
 	cmd.Flags().StringVar(&f.out, "out", "", "`folder` for the results as JSON; default: printed only")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the results as JSON")
 }
 
 // with runs fn with an environment.
@@ -79,7 +82,11 @@ func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*bench.E
 
 // publish prints a report and saves it.
 func (f *suiteFlags) publish(stdout *os.File, r *results.Report) error {
-	if err := r.Markdown(stdout, 2); err != nil {
+	show := func() error { return r.Markdown(stdout, 2) }
+	if f.json {
+		show = func() error { return r.JSON(stdout) }
+	}
+	if err := show(); err != nil {
 		return err
 	}
 	if f.out == "" {

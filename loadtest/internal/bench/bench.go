@@ -100,6 +100,11 @@ func (m Measured) PerRequest() float64 {
 // Generate loads addr from a process of its own, and measures pid, unless it is
 // 0, and its children.
 func (e *Env) Generate(ctx context.Context, plan load.Plan, pid int) (Measured, error) {
+	return e.GenerateWatched(ctx, plan, pid, nil)
+}
+
+// GenerateWatched is Generate that tells watch once an interval how it goes on.
+func (e *Env) GenerateWatched(ctx context.Context, plan load.Plan, pid int, watch func(load.Progress)) (Measured, error) {
 	var before procstat.Usage
 	var err error
 	if pid != 0 {
@@ -107,7 +112,7 @@ func (e *Env) Generate(ctx context.Context, plan load.Plan, pid int) (Measured, 
 			return Measured{}, err
 		}
 	}
-	result, err := e.Rig.Generate(ctx, plan, e.LoadCores)
+	result, err := e.Rig.Generate(ctx, plan, e.LoadCores, watch)
 	if ctx.Err() != nil {
 		err = ctx.Err() // a part of a table says nothing
 	}

@@ -1,8 +1,11 @@
 package load
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,45 +34,81 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{Latency: bimodal}, Seed: 3})
-			p := at(s.Addr(), 250, 2*time.Second)
-			p.Protocol, p.Depth, p.Connections = c.protocol, c.depth, 200
-			if c.protocol == HTTP2 {
-				p.Connections = 4
-			}
-			p.TLS = clientTLS(s, c.protocol)
-			r := run(t, p)
-			if r.Whole.Answered != 500 || r.Whole.Failed != 0 {
-				t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
-			}
-			within(t, "p50", r.Whole.Latency.P50, fast)
-			within(t, "p99", r.Whole.Latency.P99, slow)
-			if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes || c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
-				t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections, s.Counters().Handshakes)
-			}
+			try(t, func() []string {
+				s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{Latency: bimodal}, Seed: 3})
+				p := at(s.Addr(), 250, 2*time.Second)
+				p.Protocol, p.Depth, p.Connections = c.protocol, c.depth, 200
+				if c.protocol == HTTP2 {
+					p.Connections = 4
+				}
+				p.TLS = clientTLS(s, c.protocol)
+				r := run(t, p)
+				if r.Whole.Answered != 500 || r.Whole.Failed != 0 {
+					t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+				}
+				if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes || c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
+					t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections, s.Counters().Handshakes)
+				}
+				return append(within("p50", r.Whole.Latency.P50, fast), within("p99", r.Whole.Latency.P99, slow)...)
+			})
 		})
 	}
 }
 
+// Seven bursts that the SSP answers fast, and one, the last, that it answers
+// slowly. A connection's share of a burst is read together, and waits together.
 func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
-	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast), Connections: sspsim.Connections{PipelineOverlap: true}}})
-	// The SSP reads a burst's requests together, and they wait together.
-	p := at(s.Addr(), 0, time.Second)
-	p.Phases[0].BurstEvery, p.Phases[0].BurstSize = 500*time.Millisecond, 100
-	p.Protocol, p.Depth, p.Connections = Pipelined, 64, 4
-	r := run(t, p)
-	within(t, "p50", r.Whole.Latency.P50, fast)
-	if r.Connections.TCP != 4 || r.Connections.Reused != 196 {
-		t.Errorf("%d handshakes and %d reuses for 200 requests on 4 connections", r.Connections.TCP, r.Connections.Reused)
-	}
+	const bursts, size, conns = 8, 100, 4
+	try(t, func() []string {
+		var mu sync.Mutex
+		held := map[uint64]bool{} // connections on which the last burst was held back
+		s := startSSP(t, sspsim.Options{
+			Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast), Connections: sspsim.Connections{PipelineOverlap: true}},
+			OnRequest: func(q *sspsim.Request) {
+				_, number, _ := strings.Cut(q.Target, "cb=")
+				n, err := strconv.Atoi(number)
+				mu.Lock()
+				first := err == nil && n > (bursts-1)*size && !held[q.Conn]
+				held[q.Conn] = held[q.Conn] || first
+				mu.Unlock()
+				if first {
+					time.Sleep(time.Until(q.Time.Add(slow)))
+				}
+			},
+		})
+		// A burst is over before the next: else it would wait behind it.
+		p := at(s.Addr(), 0, bursts*250*time.Millisecond)
+		p.Phases[0].BurstEvery, p.Phases[0].BurstSize = 250*time.Millisecond, size
+		p.Protocol, p.Depth, p.Connections = Pipelined, 64, conns
+		r := run(t, p)
+		if r.Whole.Answered != bursts*size || r.Connections.TCP != conns || r.Connections.Reused != bursts*size-conns {
+			t.Fatalf("%d answers, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered, r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
+		}
+		return append(within("p50", r.Whole.Latency.P50, fast), within("p99", r.Whole.Latency.P99, slow)...)
+	})
 }
 
-func within(t *testing.T, what string, got float64, want time.Duration) {
+// try measures up to four times, since what else the machine does may add to a
+// latency, and fails with what was wrong the last time. A generator that
+// measures wrongly does so each time.
+func try(t *testing.T, measure func() (faults []string)) {
 	t.Helper()
+	var faults []string
+	for range 4 {
+		if faults = measure(); len(faults) == 0 {
+			return
+		}
+		t.Log(faults)
+	}
+	t.Error(faults)
+}
+
+func within(what string, got float64, want time.Duration) []string {
 	ms := float64(want) / 1e6
 	if got < ms*0.95 || got > ms*1.05 {
-		t.Errorf("%s is %.1f ms, want %.0f ms within 5 %%", what, got, ms)
+		return []string{fmt.Sprintf("%s is %.1f ms, want %.0f ms within 5 %%", what, got, ms)}
 	}
+	return nil
 }
 
 // A closed loop stops asking while the server stalls, and so hardly sees it:
@@ -123,9 +162,28 @@ func TestRequestsThatWaitForAConnectionAreTimedFromWhenTheyWereDue(t *testing.T)
 }
 
 func TestAnswersOfOtherRequestsAreFound(t *testing.T) {
-	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}}})
+	for _, c := range []struct {
+		name     string
+		ssp      sspsim.Protocol
+		protocol Protocol
+		look     func(*Plan)
+	}{
+		{"in the head", sspsim.HTTP1, KeepAlive, func(p *Plan) { p.Echo = true }},
+		{"in the body", sspsim.HTTP1, KeepAlive, func(p *Plan) { p.EchoBody = true }},
+		{"in the body, TLS", sspsim.TLSHTTP1, KeepAlive, func(p *Plan) { p.EchoBody = true }},
+		{"in the body, http2", sspsim.TLSHTTP2, HTTP2, func(p *Plan) { p.EchoBody = true }},
+	} {
+		t.Run(c.name, func(t *testing.T) { findsWrongAnswers(t, c.ssp, c.protocol, c.look) })
+	}
+}
+
+func findsWrongAnswers(t *testing.T, ssp sspsim.Protocol, protocol Protocol, look func(*Plan)) {
+	// A raw body starts with the number; some are in chunks.
+	answer := sspsim.Answer{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
+	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Answer: answer}})
 	p := closedPlan(s.Addr(), 200, 4)
-	p.Echo = true
+	p.Protocol, p.TLS = protocol, clientTLS(s, protocol)
+	look(&p)
 	if r := run(t, p); r.Whole.Answered != 200 {
 		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}

@@ -172,6 +172,7 @@ func (c *h2Conn) close() {
 type h2Place struct {
 	conn   *h2Conn
 	answer wire.Answer
+	buf    []byte
 }
 
 func (p *h2Place) connect(deadline time.Time) error {
@@ -210,10 +211,21 @@ func (p *h2Place) do(r *wire.Request, number uint64, deadline time.Time) (*wire.
 		return nil, err
 	}
 	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
-	if err != nil {
-		return nil, &kindError{Cut, err}
+	p.answer = wire.Answer{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
+	if p.buf == nil {
+		p.buf = make([]byte, 16<<10)
 	}
-	p.answer = wire.Answer{Status: resp.StatusCode, Body: n, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
-	return &p.answer, nil
+	for {
+		n, err := resp.Body.Read(p.buf)
+		if p.answer.Body < wire.NumberDigits {
+			copy(p.answer.Start[p.answer.Body:], p.buf[:n])
+		}
+		p.answer.Body += int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return &p.answer, nil
+		case err != nil:
+			return nil, &kindError{Cut, err}
+		}
+	}
 }

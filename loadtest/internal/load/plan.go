@@ -54,7 +54,9 @@ type Plan struct {
 	// Echo wants each answer's X-Echo-Cb to be its request's number: an answer
 	// of another request is an error.
 	Echo bool
-	Seed uint64
+	// EchoBody wants each answer's body to begin with its request's number.
+	EchoBody bool
+	Seed     uint64
 	// Tick is the interval of the timeline; 0 is a second.
 	Tick time.Duration
 }
@@ -130,6 +132,12 @@ func (p *Plan) expects(status int) bool {
 		}
 	}
 	return false
+}
+
+// answers says whether a, which has an expected status, is the answer to the
+// request with number n.
+func (p *Plan) answers(a *wire.Answer, n uint64) bool {
+	return (!p.Echo || isNumber(a.Echo, n)) && (!p.EchoBody || isNumber(a.Start[:], n))
 }
 
 func (p *Plan) length() time.Duration {

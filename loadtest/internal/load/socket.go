@@ -257,7 +257,7 @@ func (l *loop) answered(c *conn, now time.Duration) {
 	switch {
 	case !l.plan.expects(a.Status):
 		l.rec.BadStatus(int(f.phase), int(f.class), a.Status, a.Source, now-f.due)
-	case l.plan.Echo && !isNumber(a.Echo, f.number):
+	case !l.plan.answers(a, f.number):
 		l.rec.Error(int(f.phase), int(f.class), WrongAnswer, now-f.due)
 	default:
 		l.rec.Answer(int(f.phase), int(f.class), a.Status, a.Body, now-f.due)

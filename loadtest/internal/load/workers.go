@@ -202,7 +202,7 @@ func (w *workers) once(p place, a arrival) {
 	switch {
 	case !w.plan.expects(answer.Status):
 		w.rec.BadStatus(int(a.phase), r.Class, answer.Status, answer.Source, took)
-	case w.plan.Echo && !isNumber(answer.Echo, n):
+	case !w.plan.answers(answer, n):
 		w.rec.Error(int(a.phase), r.Class, WrongAnswer, took)
 	default:
 		w.rec.Answer(int(a.phase), r.Class, answer.Status, answer.Body, took)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/bench"
 	"adbuffer/loadtest/internal/rig"
 )
@@ -19,37 +18,13 @@ const startTimeout = 20 * time.Second
 // file writes a configuration and returns its path.
 func file(e *bench.Env, name, text string) (string, error) { return e.Rig.Write(name, text) }
 
-// nginxTemp keeps nginx's files in the rig's folder.
-func nginxTemp(e *bench.Env, prefix string) string {
-	b := &strings.Builder{}
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(b, "%s_temp_path %s/%s_%s; ", kind, e.Rig.Dir, prefix, kind)
-	}
-	return b.String()
-}
-
-// nginxProcess starts nginx with the http block's content.
-func nginxProcess(ctx context.Context, e *bench.Env, name, cores, http, addr string) (*rig.Process, error) {
-	if _, err := rig.Find("nginx"); err != nil {
-		return nil, err
-	}
-	conf, err := file(e, name+".conf", fmt.Sprintf(`worker_processes 1; daemon off; pid %[1]s/%[2]s.pid; error_log %[1]s/%[2]s.err; worker_rlimit_nofile 65536;
-events { worker_connections 20000; }
-http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600; default_type application/json; http2_max_concurrent_streams 256; %[3]s
-%[4]s }
-`, e.Rig.Dir, name, nginxTemp(e, name), http))
-	if err != nil {
-		return nil, err
-	}
-	p, err := e.Rig.Start(rig.Command{Name: name, Argv: []string{"nginx", "-c", conf, "-e", e.Rig.Dir + "/" + name + ".err"}, Cores: cores})
-	if err != nil {
-		return nil, err
-	}
-	return p, p.AwaitPort(ctx, addr, startTimeout)
-}
+// nginxDefaults keep connections for ever, in an http block.
+const nginxDefaults = `access_log off; keepalive_requests 1000000000; keepalive_timeout 600; default_type application/json; http2_max_concurrent_streams 256;
+`
 
 func startNginx(ctx context.Context, e *bench.Env, u *Upstream) ([]Row, error) {
 	http := &strings.Builder{}
+	http.WriteString(nginxDefaults)
 	var rows []Row
 	for _, v := range []struct{ name, url string }{{"h1", u.HTTP}, {"h1tls", u.TLS1}} {
 		if v.url == "" {
@@ -66,7 +41,7 @@ func startNginx(ctx context.Context, e *bench.Env, u *Upstream) ([]Row, error) {
 `, v.name, host, port, scheme)
 		rows = append(rows, Row{"nginx " + v.name, "nginx", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
 	}
-	p, err := nginxProcess(ctx, e, "nginx", e.ProxyCores, http.String(), rows[0].Addr)
+	p, err := e.Rig.StartNginx(ctx, "nginx", e.ProxyCores, http.String(), rows[0].Addr)
 	for i := range rows {
 		rows[i].Process = p
 	}
@@ -76,23 +51,8 @@ func startNginx(ctx context.Context, e *bench.Env, u *Upstream) ([]Row, error) {
 // tlsUpstreams starts nginx as an upstream with TLS, for HTTP/1.1 and HTTP/2,
 // and fills u in.
 func tlsUpstreams(ctx context.Context, e *bench.Env, u *Upstream) error {
-	ca, err := sspsim.NewCA()
+	cert, err := e.Rig.Certificate("up", "localhost", "127.0.0.1")
 	if err != nil {
-		return err
-	}
-	cert, err := ca.ServerCert("localhost", "127.0.0.1")
-	if err != nil {
-		return err
-	}
-	dir := e.Rig.Dir
-	if err := sspsim.WriteKeyPair(cert, dir+"/up.pem", dir+"/up.key"); err != nil {
-		return err
-	}
-	// nginx's worker may be another user, and has its temporary files there.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	if err := ca.WriteFile(dir + "/upca.pem"); err != nil {
 		return err
 	}
 	ports := [2]int{}
@@ -101,15 +61,15 @@ func tlsUpstreams(ctx context.Context, e *bench.Env, u *Upstream) error {
 			return err
 		}
 	}
-	tls := fmt.Sprintf("ssl_certificate %[1]s/up.pem; ssl_certificate_key %[1]s/up.key; ssl_session_cache shared:s:2m;", dir)
+	tls := fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_session_cache shared:s:2m;", cert.Cert, cert.Key)
 	location := fmt.Sprintf("location / { return 200 '%s'; }", u.Body)
-	http := fmt.Sprintf(` server { listen 127.0.0.1:%d ssl backlog=4096; %s %s }
+	http := fmt.Sprintf(nginxDefaults+` server { listen 127.0.0.1:%d ssl backlog=4096; %s %s }
  server { listen 127.0.0.1:%d ssl http2 backlog=4096; %s %s }`, ports[0], tls, location, ports[1], tls, location)
 	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
-	if _, err := nginxProcess(ctx, e, "upstream", e.LoadCores, http, addr); err != nil {
+	if _, err := e.Rig.StartNginx(ctx, "upstream", e.LoadCores, http, addr); err != nil {
 		return err
 	}
-	u.TLS1, u.TLS2, u.CAFile = "https://"+addr, fmt.Sprintf("https://127.0.0.1:%d", ports[1]), dir+"/upca.pem"
+	u.TLS1, u.TLS2, u.CAFile = "https://"+addr, fmt.Sprintf("https://127.0.0.1:%d", ports[1]), cert.CA
 	return nil
 }
 

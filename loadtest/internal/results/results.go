@@ -3,9 +3,11 @@
 package results
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sort"
@@ -128,24 +130,31 @@ func (r *Report) Held() bool {
 	return true
 }
 
+// JSON writes the report as it is saved.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(r)
+}
+
 // Save writes r to DIR/KIND.json.
 func (r *Report) Save(dir string) (string, error) {
-	b, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
+	var b bytes.Buffer
+	if err := r.JSON(&b); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, r.Kind+".json")
-	return path, os.WriteFile(path, append(b, '\n'), 0o644)
+	return path, os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 // ErrNone says that a directory holds no results.
 var ErrNone = errors.New("no results")
 
 // order in which reports are shown; others follow by name.
-var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10}
+var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11}
 
 // LoadAll reads every report in a directory.
 func LoadAll(dir string) ([]*Report, error) {

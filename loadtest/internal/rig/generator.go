@@ -11,16 +11,24 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// generated is what a generator's child answers.
+// generatorOrder tells a generator what to do.
+type generatorOrder struct {
+	Plan  load.Plan `json:"plan"`
+	Watch bool      `json:"watch"` // answer how it goes on, too
+}
+
+// generated is what a generator's child answers: how it goes on, line by line,
+// and at last the result.
 type generated struct {
-	Result *load.Result `json:"result"`
-	Error  string       `json:"error"`
+	Progress *load.Progress `json:"progress,omitempty"`
+	Result   *load.Result   `json:"result,omitempty"`
+	Error    string         `json:"error,omitempty"`
 }
 
 // generate carries a plan out, until the end of in at the latest.
 func generate(line string, answer *json.Encoder, in *bufio.Reader) error {
-	var plan load.Plan
-	if err := json.Unmarshal([]byte(line), &plan); err != nil {
+	var o generatorOrder
+	if err := json.Unmarshal([]byte(line), &o); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -29,7 +37,15 @@ func generate(line string, answer *json.Encoder, in *bufio.Reader) error {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	r, err := load.Run(ctx, plan, nil)
+	var report func(load.Progress)
+	if o.Watch {
+		report = func(p load.Progress) {
+			if answer.Encode(generated{Progress: &p}) != nil {
+				cancel() // the parent has gone
+			}
+		}
+	}
+	r, err := load.Run(ctx, o.Plan, report)
 	out := generated{Result: r}
 	if err != nil {
 		out.Error = err.Error()
@@ -37,12 +53,13 @@ func generate(line string, answer *json.Encoder, in *bufio.Reader) error {
 	return answer.Encode(out)
 }
 
-// Generate carries out a plan without TLS, in a process of its own.
-func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string) (*load.Result, error) {
+// Generate carries out a plan without TLS, in a process of its own. watch, which
+// may be nil, is told once an interval how it goes on.
+func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
 	if plan.TLS != nil {
 		return nil, errors.New("BUG: a TLS configuration cannot be handed to another process")
 	}
-	c, err := r.spawn("generator", "generator", cores, plan)
+	c, err := r.spawn("generator", "generator", cores, generatorOrder{plan, watch != nil})
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +70,18 @@ func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string) (*load
 	for _, p := range plan.Phases {
 		length += p.Duration
 	}
-	var g generated
-	if err := c.readWithin(&g, length); err != nil {
-		return nil, err
+	for end := time.Now().Add(length); ; {
+		var g generated
+		if err := c.readWithin(&g, time.Until(end)); err != nil {
+			return nil, err
+		}
+		switch {
+		case g.Error != "":
+			return g.Result, errors.New(g.Error)
+		case g.Progress == nil:
+			return g.Result, nil
+		case watch != nil:
+			watch(*g.Progress)
+		}
 	}
-	if g.Error != "" {
-		return g.Result, errors.New(g.Error)
-	}
-	return g.Result, nil
 }

@@ -41,7 +41,7 @@ func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := r.Generate(t.Context(), plan(s.Addr), "")
+	result, err := r.Generate(t.Context(), plan(s.Addr), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,26 @@ func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
 	if err := s.Patch([]byte(`{"faults":{"status":{"every":2}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if result, err = r.Generate(t.Context(), plan(s.Addr), ""); err != nil || result.Whole.Errors["status 503"] != 10 {
+	if result, err = r.Generate(t.Context(), plan(s.Addr), "", nil); err != nil || result.Whole.Errors["status 503"] != 10 {
 		t.Errorf("after the change: %v, errors %v", err, result.Whole.Errors)
 	}
 	if err := s.Patch([]byte(`{"nosuch":1}`)); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("a change with an unknown key: %v", err)
+	}
+}
+
+func TestGeneratorInAProcessOfItsOwnSaysHowItGoesOn(t *testing.T) {
+	r := newRig(t)
+	s, err := r.StartSSP(SSPOptions{Name: "one", Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan(s.Addr)
+	p.Tick = 5 * time.Millisecond
+	told := 0
+	result, err := r.Generate(t.Context(), p, "", func(load.Progress) { told++ })
+	if err != nil || result.Whole.Answered != 20 || told == 0 {
+		t.Errorf("%v, %d answers, told %d times", err, result.Whole.Answered, told)
 	}
 }
 

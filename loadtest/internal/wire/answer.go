@@ -17,6 +17,8 @@ type Answer struct {
 	Source []byte // X-Adbuffer-Source
 	Echo   []byte // X-Echo-Cb, as simulated SSPs send it when asked to
 	Body   int64  // bytes, without framing
+	// Start is how the body begins: of a shorter one, the rest is 0.
+	Start [NumberDigits]byte
 }
 
 // Parser reads the answers of one connection, in order. It looks at framing and
@@ -66,7 +68,7 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 		case inBody, inChunk:
 			take := min(p.left, int64(len(b)-n))
 			p.left -= take
-			p.Body += take
+			p.body(b[n : n+int(take)])
 			n += int(take)
 			if p.left > 0 {
 				return n, false, nil
@@ -77,7 +79,7 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 			}
 			p.state = inChunkEnd
 		case inBodyToEOF:
-			p.Body += int64(len(b) - n)
+			p.body(b[n:])
 			return len(b), false, nil
 		default:
 			line, ok := cutLine(b[n:])
@@ -93,6 +95,14 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 			}
 		}
 	}
+}
+
+// body takes a piece of the body.
+func (p *Parser) body(b []byte) {
+	if p.Body < NumberDigits {
+		copy(p.Start[p.Body:], b)
+	}
+	p.Body += int64(len(b))
 }
 
 // EndsWithConnection says that the answer being read ends where the connection
