@@ -9,7 +9,7 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
 PACKAGES   := nginx-light nghttp2-server prometheus chromium buildah busybox-static ca-certificates systemd
-PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium
+PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium python3-venv
 
 .PHONY: all story build image demo test deps lint bench bench-once compare fuzz loadtest clean
 
@@ -51,7 +51,7 @@ fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m
 loadtest: ## all reports and promises, scaled down to about ten minutes, and the page that shows them
 	@scripts/install $(PEERS)
 	npm ci --no-audit --no-fund --prefix loadtest/peers/fastify
-	$(GO) run ./loadtest all --scale $${SCALE:-0.1} --out loadtest/results
+	ENVOY=$$(scripts/envoy) && export ENVOY && $(GO) run ./loadtest all --scale $${SCALE:-0.1} --require nginx,haproxy,caddy,fastify --out loadtest/results
 
 story: ## a pool that gets too small, and what says so: seven minutes
 	$(GO) run ./loadtest/saturation
