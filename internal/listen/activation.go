@@ -1,0 +1,100 @@
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+)
+
+// activated returns the listeners that systemd has passed, or whoever else speaks
+// its protocol, by the names of their options; nil where none were passed. They
+// are told apart by FileDescriptorName, or else by their order: traffic, admin.
+// The environment forgets them, and their addresses stand above the configured
+// ones. man 3 sd_listen_fds.
+func activated(traffic, admin Options) (map[string]*Listener, error) {
+	files := activation.Files(true)
+	if len(files) == 0 {
+		return nil, nil
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close() //nolint:errcheck // a listener has a descriptor of its own
+		}
+	}()
+	given, err := assign(files, traffic, admin)
+	if err != nil {
+		return nil, fmt.Errorf("socket activation: %w", err)
+	}
+	return given, nil
+}
+
+func assign(files []*os.File, options ...Options) (map[string]*Listener, error) {
+	byName, names := false, make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name()
+		for _, o := range options {
+			byName = byName || f.Name() == o.Name
+		}
+	}
+	if !byName && len(files) > len(options) {
+		return nil, fmt.Errorf("%d sockets were passed (%s), and none is named %q; set FileDescriptorName= in their .socket units", len(files), strings.Join(names, ", "), options[0].Name)
+	}
+	given := make(map[string]*Listener)
+	for i, f := range files {
+		o := options[min(i, len(options)-1)]
+		if byName {
+			at := -1
+			for j := range options {
+				if options[j].Name == f.Name() {
+					at = j
+				}
+			}
+			if at < 0 {
+				return nil, fmt.Errorf("the socket %q has neither of the names %q and %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
+			}
+			o = options[at]
+		}
+		if given[o.Name] != nil {
+			return nil, fmt.Errorf("two sockets are named %q; give one ListenStream= to each .socket unit", o.Name)
+		}
+		l, err := fromFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("the socket %q for %s: %w", f.Name(), o.Key, err)
+		}
+		given[o.Name] = &Listener{options: o, socket: l, addr: l.Addr()}
+	}
+	if given[options[0].Name] == nil {
+		return nil, fmt.Errorf("no socket is named %q, for %s; set FileDescriptorName=%[1]s in its .socket unit", options[0].Name, options[0].Key)
+	}
+	return given, nil
+}
+
+// fromFile returns the listener of a descriptor, which stays open.
+func fromFile(f *os.File) (socket, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	listens := 0
+	if err := raw.Control(func(fd uintptr) { listens, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ACCEPTCONN) }); err != nil {
+		return nil, err
+	}
+	if err != nil || listens == 0 {
+		return nil, errors.New("it is no stream socket that listens; use ListenStream= and Accept=no")
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := l.(socket)
+	if !ok {
+		l.Close() //nolint:errcheck // it is not used
+		return nil, errors.New("it is neither TCP nor unix")
+	}
+	return s, nil
+}

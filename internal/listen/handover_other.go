@@ -1,0 +1,19 @@
+//go:build !linux
+
+package listen
+
+import "go.uber.org/zap"
+
+// handover needs abstract unix sockets, which Linux alone has. Elsewhere
+// processes bind beside each other by SO_REUSEPORT.
+type handover struct{}
+
+func takeOver(*zap.Logger, Options, Options) (*handover, map[string]*Listener, error) {
+	return nil, nil, nil
+}
+
+func (*handover) start(*Sockets) {}
+
+func (*handover) serving(func(bool)) {}
+
+func (*handover) leave() (last bool, release func()) { return true, func() {} }

@@ -1,0 +1,56 @@
+package listen
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	descGood = func(listener string) *prometheus.Desc {
+		return prometheus.NewDesc("adbuffer_tls_certificate_reload_successful", "1 if the listener's certificate files were good when they were last read, 0 if what they held before is still in use.", nil, prometheus.Labels{"listener": listener})
+	}
+	descExpiry = func(listener string) *prometheus.Desc {
+		return prometheus.NewDesc("adbuffer_tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires, in seconds since 1970.", nil, prometheus.Labels{"listener": listener})
+	}
+	descLoaded = func(listener string) *prometheus.Desc {
+		return prometheus.NewDesc("adbuffer_tls_certificate_reload_timestamp_seconds", "When the certificate in use was read, in seconds since 1970.", nil, prometheus.Labels{"listener": listener})
+	}
+	descProxyHeaders = prometheus.NewDesc("adbuffer_proxy_protocol_headers_total", "Connections of trusted peers that were to start with a PROXY header, by what they started with; only ok ones are served.", []string{"result"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *Certificates) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descGood(c.name)
+	ch <- descExpiry(c.name)
+	ch <- descLoaded(c.name)
+}
+
+// Collect implements prometheus.Collector.
+func (c *Certificates) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	good, expiry, at := 0.0, c.expiry, c.at
+	if c.good {
+		good = 1
+	}
+	c.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(descGood(c.name), prometheus.GaugeValue, good)
+	ch <- prometheus.MustNewConstMetric(descExpiry(c.name), prometheus.GaugeValue, float64(expiry.Unix()))
+	ch <- prometheus.MustNewConstMetric(descLoaded(c.name), prometheus.GaugeValue, float64(at.Unix()))
+}
+
+// proxyCounts are connections of trusted peers, by their PROXY header.
+type proxyCounts struct{ ok, missing, malformed, timeout atomic.Uint64 }
+
+// Describe implements prometheus.Collector.
+func (c *proxyCounts) Describe(ch chan<- *prometheus.Desc) { ch <- descProxyHeaders }
+
+// Collect implements prometheus.Collector.
+func (c *proxyCounts) Collect(ch chan<- prometheus.Metric) {
+	for _, r := range []struct {
+		result string
+		n      *atomic.Uint64
+	}{{"ok", &c.ok}, {"missing", &c.missing}, {"malformed", &c.malformed}, {"timeout", &c.timeout}} {
+		ch <- prometheus.MustNewConstMetric(descProxyHeaders, prometheus.CounterValue, float64(r.n.Load()), r.result)
+	}
+}
