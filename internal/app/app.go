@@ -17,20 +17,14 @@ import (
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
-	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
-	"adbuffer/internal/tracing"
 )
 
 // App is the whole service. Make one with New, run it once with Run.
 type App struct {
-	cfg       *config.Config
 	log       *zap.Logger
 	registry  *prometheus.Registry
-	ssps      []*ssp.SSP
-	pools     []*pool.Pool
-	dialers   []*dialer
 	proxy     *proxy.Proxy
 	admin     *admin.Server
 	state     atomic.Int32
@@ -38,10 +32,20 @@ type App struct {
 	watch     *watch
 	observers observers
 	hash      hashed
-	tracer    *tracing.Tracer  // nil while off
+	info      *info
 	level     *zap.AtomicLevel // nil where the log's level cannot be changed
 
 	traffic, adminListener net.Listener
+
+	generation atomic.Pointer[generation] // in force; see current
+	seam       sync.RWMutex               // held to write while generations change, to read by who looks at several parts of one
+	reloading  sync.Mutex                 // held by Reload, guards ending
+	ending     bool                       // no other generation comes
+
+	alive      context.Context // ends when the pools are closed
+	die        context.CancelFunc
+	background sync.WaitGroup // what goes on beside, until alive ends: pools that get warm, or drain
+	retiring   atomic.Int64   // pools that drain after a reload
 }
 
 // The states of the service, as /readyz tells them. They are passed in order:
@@ -60,15 +64,12 @@ const (
 // work fails here. Nothing is served before Run; Close undoes New where Run is
 // not called.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{cfg: cfg, log: log, started: time.Now(), watch: newWatch(log)}
+	a := &App{log: log, started: time.Now(), watch: newWatch(log)}
+	a.alive, a.die = context.WithCancel(context.Background())
 	for _, e := range extras {
 		e(a)
 	}
-	if err := a.build(); err != nil {
-		return nil, err
-	}
-	if err := a.startTracing(); err != nil {
-		a.Close()
+	if err := a.build(cfg); err != nil {
 		return nil, err
 	}
 	if err := a.listen(); err != nil {
@@ -78,6 +79,9 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a.admin = admin.New(a.adminOptions(), a.adminListener)
 	return a, nil
 }
+
+// current is the generation in force. It may be another with the next call.
+func (a *App) current() *generation { return a.generation.Load() }
 
 // TrafficAddr is where requests are taken.
 func (a *App) TrafficAddr() net.Addr { return a.traffic.Addr() }
@@ -100,15 +104,16 @@ func (a *App) readiness() error {
 }
 
 func (a *App) listen() error {
-	network, addr := a.cfg.Server.Listen.Split()
-	l, err := listen(network, addr, os.FileMode(a.cfg.Server.SocketMode))
+	cfg := a.current().cfg
+	network, addr := cfg.Server.Listen.Split()
+	l, err := listen(network, addr, os.FileMode(cfg.Server.SocketMode))
 	if err != nil {
-		return fmt.Errorf("server.listen %q: %w", a.cfg.Server.Listen, err)
+		return fmt.Errorf("server.listen %q: %w", cfg.Server.Listen, err)
 	}
 	a.traffic = l
-	network, addr = a.cfg.Admin.Listen.Split()
+	network, addr = cfg.Admin.Listen.Split()
 	if a.adminListener, err = net.Listen(network, addr); err != nil {
-		return fmt.Errorf("admin.listen %q: %w", a.cfg.Admin.Listen, err)
+		return fmt.Errorf("admin.listen %q: %w", cfg.Admin.Listen, err)
 	}
 	return nil
 }
@@ -123,7 +128,6 @@ func (a *App) Close() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	a.closePools(now)
-	a.stopTracing()
 }
 
 // ErrCut is what Run returns where the end of the drain cut requests.
@@ -138,10 +142,10 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	go func() { failed <- a.admin.Serve(a.adminListener) }()
 	go func() { failed <- a.proxy.Serve(a.traffic) }()
 	a.logStart()
-	go a.warm(ctx)
+	a.background.Go(func() { a.warm(ctx) })
 	watching, unwatch := context.WithCancel(context.Background())
 	defer unwatch()
-	go a.watch.run(watching, func() []*ssp.SSP { return a.ssps })
+	go a.watch.run(watching, func() []*ssp.SSP { return a.current().ssps })
 
 	var err error
 	select {
@@ -154,18 +158,8 @@ func (a *App) Run(ctx, hurry context.Context) error {
 
 // warm opens min_idle connections, and makes the service ready.
 func (a *App) warm(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Admin.WarmupTimeout)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i, p := range a.pools {
-		wg.Go(func() {
-			if err := p.Warm(ctx); err != nil {
-				a.log.Warn("not all min_idle connections could be opened in time; see pool.min_idle and admin.warmup_timeout",
-					zap.String("ssp", a.ssps[i].Name()), zap.Duration("warmup_timeout", a.cfg.Admin.WarmupTimeout))
-			}
-		})
-	}
-	wg.Wait()
+	g := a.current()
+	a.warmParts(ctx, g.parts, g.cfg.Admin.WarmupTimeout)
 	if a.state.CompareAndSwap(starting, ready) {
 		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
 	}
@@ -174,7 +168,7 @@ func (a *App) warm(ctx context.Context) {
 // drain is starting in reverse.
 func (a *App) drain(hurry context.Context) error {
 	a.state.Store(draining)
-	d := a.cfg.Server.Drain
+	d := a.current().cfg.Server.Drain
 	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
 	a.proxy.BeginDrain()
 	select {
@@ -185,7 +179,6 @@ func (a *App) drain(hurry context.Context) error {
 	defer cancel()
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
-	a.stopTracing()
 
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -198,13 +191,30 @@ func (a *App) drain(hurry context.Context) error {
 	return nil
 }
 
+// closePools ends the SSPs, those too that drain after a reload, and the tracer.
+// A reload under way comes to its end before.
 func (a *App) closePools(ctx context.Context) {
+	a.reloading.Lock()
+	a.ending = true
+	a.reloading.Unlock()
+	a.die()
+	g := a.current()
+	a.closeParts(ctx, g.parts)
+	a.background.Wait()
+	a.closeTracer(g.tracer)
+}
+
+// closeParts closes pools together, and then what they dial with. It returns how
+// many places were in use when they were cut.
+func (a *App) closeParts(ctx context.Context, parts []*part) (cut int) {
 	var wg sync.WaitGroup
-	for _, p := range a.pools {
-		wg.Go(func() { p.Close(ctx) })
+	var sum atomic.Int64
+	for _, p := range parts {
+		wg.Go(func() { sum.Add(int64(p.ssp.Pool().Close(ctx))) })
 	}
 	wg.Wait()
-	for _, d := range a.dialers {
-		d.dial.Close()
+	for _, p := range parts {
+		p.dialer.dial.Close()
 	}
+	return int(sum.Load())
 }

@@ -1,13 +1,12 @@
 package app
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
@@ -16,63 +15,58 @@ import (
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
 // build makes every part but the listeners.
-func (a *App) build() error {
-	byName := make(map[string]*ssp.SSP)
-	for i := range a.cfg.SSPs {
-		s, d, err := newSSP(&a.cfg.SSPs[i], &a.cfg.Deadline, a.log)
-		if err != nil {
-			a.Close()
-			return fmt.Errorf("ssps[%d] (%s): %w", i, a.cfg.SSPs[i].Name, err)
-		}
-		a.ssps, a.pools, a.dialers = append(a.ssps, s), append(a.pools, s.Pool()), append(a.dialers, d)
-		byName[s.Name()] = s
+func (a *App) build(cfg *config.Config) error {
+	none := &generation{cfg: new(config.Config)}
+	p, err := a.plan(none, cfg)
+	if err != nil {
+		return err
 	}
-	table := newTable(a.cfg.Routes, byName)
-	a.proxy = proxy.New(proxyOptions(a.cfg), table, a.log, a.Ready)
+	g := p.carryOut(none)
+	a.generation.Store(g)
+	a.observers.trace(g)
+	a.proxy = proxy.New(proxyOptions(cfg), g.table, a.log, a.Ready)
+	a.info = newInfo(cfg, a.started, &a.retiring)
 	a.registry = prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		pool.NewCollector(func() []*pool.Pool { return a.pools }),
-		ssp.NewCollector(func() []*ssp.SSP { return a.ssps }),
-		connCollector{func() []*dialer { return a.dialers }},
+		pool.NewCollector(func() []*pool.Pool { return a.current().pools }),
+		ssp.NewCollector(func() []*ssp.SSP { return a.current().ssps }),
+		connCollector{func() []*dialer { return a.current().dialers }},
+		spanCollector{func() *tracing.Tracer { return a.current().tracer }},
 		a.proxy,
-		newInfo(a.cfg, a.started),
+		a.info,
 	} {
 		if err := a.registry.Register(c); err != nil {
+			a.Close()
 			return err
 		}
 	}
 	return nil
 }
 
-// newSSP joins a pool to the protocols that its connections may speak.
-func newSSP(c *config.SSP, deadline *config.Deadline, log *zap.Logger) (*ssp.SSP, *dialer, error) {
-	endpoints, err := dial.ParseEndpoints(c.Endpoints)
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := newDialer(c, endpoints, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := pool.New(poolOptions(c, endpoints.Scheme), d)
-	return ssp.New(ssp.Options{
+// sspOptions are those of an SSP at the given endpoints.
+func sspOptions(c *config.SSP, endpoints *dial.Endpoints, deadline *config.Deadline) ssp.Options {
+	return ssp.Options{
 		Name: c.Name, Scheme: endpoints.Scheme, Path: endpoints.Path, Query: endpoints.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity],
 		}),
-		RequestTimeout: c.Timeouts.Request, Patience: deadline.Default - deadline.Reserve, MaxInFlight: c.MaxInFlight,
+		RequestTimeout: c.Timeouts.Request, Patience: patience(deadline), MaxInFlight: c.MaxInFlight,
 		Adaptive: ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax,
 		QPS: ssp.QPSOptions(c.QPS), RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
 		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
-	}, p), d, nil
+	}
 }
+
+// patience is how long an SSP is given as a rule.
+func patience(d *config.Deadline) time.Duration { return d.Default - d.Reserve }
 
 func poolOptions(c *config.SSP, scheme string) pool.Options {
 	o := pool.Options{

@@ -45,7 +45,11 @@ const maxCapturedBody = 4 << 10
 // ended or ctx has. Nothing is kept, and requests do nothing for it, while
 // nobody asks.
 func (a *App) capture(ctx context.Context, name string, n int) (any, error) {
-	s := a.sspNamed(name)
+	g := a.current()
+	if !g.cfg.Admin.Capture {
+		return nil, admin.ErrCaptureOff
+	}
+	s := g.sspNamed(name)
 	if s == nil {
 		return nil, admin.ErrUnknownSSP
 	}
@@ -57,17 +61,16 @@ func (a *App) capture(ctx context.Context, name string, n int) (any, error) {
 	case <-c.full:
 	case <-ctx.Done():
 	}
-	a.observers.capture(s, nil)
+	a.observers.release(name, s, a.current().sspNamed(name))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return map[string]any{"ssp": name, "exchanges": append([]captured{}, c.got...)}, nil
 }
 
-func (a *App) sspNamed(name string) *ssp.SSP {
-	for _, s := range a.ssps {
-		if s.Name() == name {
-			return s
-		}
+// sspNamed returns the SSP of that name, or nil.
+func (g *generation) sspNamed(name string) *ssp.SSP {
+	if p := g.part(name); p != nil {
+		return p.ssp
 	}
 	return nil
 }

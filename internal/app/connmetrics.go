@@ -41,7 +41,7 @@ func (c connCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), d.ssp, label)
 		}
 		s := d.dial.Stats()
-		ch <- d.http1.HeadWait.Metric(descHeadWait, d.ssp)
+		ch <- d.headWait.Metric(descHeadWait, d.ssp)
 		counter(descHandshakes, s.HandshakesFull, "full")
 		counter(descHandshakes, s.HandshakesResumed, "resumed")
 		counter(descHandshakes, s.HandshakesFailed, "failed")

@@ -4,11 +4,14 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
+	"adbuffer/internal/histogram"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/http2"
 	"adbuffer/internal/pool"
@@ -19,10 +22,10 @@ import (
 type dialer struct {
 	ssp   string
 	dial  *dial.Dialer
-	http1 *http1.Options
-	http2 http2.Options
+	conns atomic.Pointer[connOptions] // of the connections that are opened from now on
 
 	endpoints dial.Endpoints
+	headWait  *histogram.Histogram // of all its pipelined connections
 
 	mu    sync.Mutex // guards the fields below
 	found []dial.Addr
@@ -42,16 +45,45 @@ func newDialer(c *config.SSP, endpoints dial.Endpoints, log *zap.Logger) (*diale
 	if err != nil {
 		return nil, err
 	}
-	return &dialer{
-		ssp: c.Name, dial: d, endpoints: endpoints,
+	all := &dialer{ssp: c.Name, dial: d, endpoints: endpoints, headWait: newHeadWait()}
+	all.set(c)
+	return all, nil
+}
+
+// connOptions are what connections are opened with, and keep.
+type connOptions struct {
+	limits connLimits
+	http1  *http1.Options
+	http2  http2.Options
+}
+
+// connLimits are the settings behind connOptions.
+type connLimits struct {
+	maxResponseBytes, maxResponseHeaderBytes int
+
+	linger         time.Duration
+	depth, streams int
+}
+
+// set changes the settings of what is dialled from now on. It reports whether
+// those changed that open connections keep.
+func (d *dialer) set(c *config.SSP) (changed bool) {
+	d.dial.SetTimeouts(c.Timeouts.Connect, c.Timeouts.TLSHandshake)
+	l := connLimits{c.MaxResponseBytes, c.MaxResponseHeaderBytes, c.Pool.Linger, c.Pool.PipelineDepth, c.Pool.MaxStreamsPerConn}
+	if o := d.conns.Load(); o != nil && o.limits == l {
+		return false
+	}
+	d.conns.Store(&connOptions{
+		limits: l,
 		http1: &http1.Options{
-			MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes, Linger: c.Pool.Linger,
-			Depth: c.Pool.PipelineDepth, HeadWait: newHeadWait(),
+			MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes, Linger: l.linger,
+			Depth: l.depth, HeadWait: d.headWait,
 		},
 		http2: http2.Options{
-			MaxStreams: c.Pool.MaxStreamsPerConn, MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes,
+			MaxStreams: l.streams, MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes,
 		},
-	}, nil
+	})
+	return true
 }
 
 // Addresses implements pool.Dialer.
@@ -80,18 +112,19 @@ func (d *dialer) Dial(ctx context.Context, addr pool.Address, offerHTTP2 bool, o
 	if err != nil {
 		return took, err
 	}
+	o := d.conns.Load()
 	switch r.Protocol {
 	case upstream.HTTP2:
-		c, err := http2.New(r.Conn, owner, d.http2)
+		c, err := http2.New(r.Conn, owner, o.http2)
 		if err != nil {
 			r.Conn.Close() //nolint:errcheck // the error of New matters
 			return took, err
 		}
 		took.Conn = c
 	case upstream.HTTP1Pipelined:
-		took.Conn = http1.NewPipelined(r.Conn, r.Socket, owner, d.http1)
+		took.Conn = http1.NewPipelined(r.Conn, r.Socket, owner, o.http1)
 	default:
-		took.Conn = http1.New(r.Conn, r.Socket, owner, d.http1)
+		took.Conn = http1.New(r.Conn, r.Socket, owner, o.http1)
 	}
 	return took, nil
 }

@@ -36,10 +36,12 @@ type info struct {
 	hash   atomic.Pointer[string]
 	loaded atomic.Int64 // unix seconds of the last good load
 	good   atomic.Bool  // the last load was good
+
+	retiring *atomic.Int64 // pools that drain after a reload
 }
 
-func newInfo(cfg *config.Config, at time.Time) *info {
-	i := new(info)
+func newInfo(cfg *config.Config, at time.Time, retiring *atomic.Int64) *info {
+	i := &info{retiring: retiring}
 	i.load(cfg, at)
 	return i
 }
@@ -55,6 +57,7 @@ var (
 	descBuild  = prometheus.NewDesc("adbuffer_build_info", "1, with what the binary was built from.", []string{"version", "commit", "go"}, nil)
 	descConfig = prometheus.NewDesc("adbuffer_config_info", "1, with a hash of the effective configuration.", []string{"hash"}, nil)
 	descGood   = prometheus.NewDesc("adbuffer_config_last_reload_successful", "1 if the configuration was good when it was last read, 0 if not.", nil, nil)
+	descOld    = prometheus.NewDesc("adbuffer_pools_draining", "Pools that a reload replaced or took away, and whose last requests have not ended yet.", nil, nil)
 	descLoaded = prometheus.NewDesc("adbuffer_config_last_reload_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.", nil, nil)
 )
 
@@ -64,6 +67,7 @@ func (i *info) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descConfig
 	ch <- descGood
 	ch <- descLoaded
+	ch <- descOld
 }
 
 // Collect implements prometheus.Collector.
@@ -76,4 +80,5 @@ func (i *info) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descConfig, prometheus.GaugeValue, 1, *i.hash.Load())
 	ch <- prometheus.MustNewConstMetric(descGood, prometheus.GaugeValue, good)
 	ch <- prometheus.MustNewConstMetric(descLoaded, prometheus.GaugeValue, float64(i.loaded.Load()))
+	ch <- prometheus.MustNewConstMetric(descOld, prometheus.GaugeValue, float64(i.retiring.Load()))
 }

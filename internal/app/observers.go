@@ -4,61 +4,72 @@ import (
 	"sync"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
 // observers is who hears of requests: the tracer, if there is one, all the time,
 // and captures while they run. An SSP without either has none, which is what
 // costs nothing.
+//
+// An SSP and its successors have one observer between them.
 type observers struct {
-	traced func(*ssp.SSP) ssp.Observer // nil without tracing
-
 	mu       sync.Mutex
-	captures map[*ssp.SSP]ssp.Observer
+	tracer   *tracing.Tracer         // nil without tracing
+	captures map[string]ssp.Observer // by SSP
 }
 
-// attach begins to trace s.
-func (o *observers) attach(s *ssp.SSP) {
+// trace makes g's tracer that of all its SSPs. Captures go on.
+func (o *observers) trace(g *generation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.setLocked(s)
+	o.tracer = g.tracer
+	for _, s := range g.ssps {
+		o.setLocked(s)
+	}
 }
 
-// capture begins a capture of s, or, where f is nil, ends it. It reports whether
-// there was no other.
+// capture begins a capture of s, and reports whether there was no other.
 func (o *observers) capture(s *ssp.SSP, f ssp.Observer) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case f == nil:
-		delete(o.captures, s)
-	case o.captures[s] != nil:
+	if o.captures[s.Name()] != nil {
 		return false
-	default:
-		if o.captures == nil {
-			o.captures = make(map[*ssp.SSP]ssp.Observer)
-		}
-		o.captures[s] = f
 	}
+	if o.captures == nil {
+		o.captures = make(map[string]ssp.Observer)
+	}
+	o.captures[s.Name()] = f
 	o.setLocked(s)
 	return true
 }
 
+// release ends the capture of an SSP, which may be several by now: it was taken
+// out of the configuration, and came again.
+func (o *observers) release(name string, ssps ...*ssp.SSP) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.captures, name)
+	for _, s := range ssps {
+		if s != nil {
+			o.setLocked(s)
+		}
+	}
+}
+
 func (o *observers) setLocked(s *ssp.SSP) {
-	var traced ssp.Observer
-	if o.traced != nil {
-		traced = o.traced(s)
-	}
-	captured := o.captures[s]
-	switch {
-	case traced == nil:
+	captured := o.captures[s.Name()]
+	if o.tracer == nil {
 		s.Observe(captured)
-	case captured == nil:
-		s.Observe(traced)
-	default:
-		s.Observe(func(r *ssp.Request, ex *upstream.Exchange, out upstream.Outcome, err *upstream.Error) {
-			traced(r, ex, out, err)
-			captured(r, ex, out, err)
-		})
+		return
 	}
+	traced := traced(o.tracer, s.Name())
+	if captured == nil {
+		s.Observe(traced)
+		return
+	}
+	s.Observe(func(r *ssp.Request, ex *upstream.Exchange, out upstream.Outcome, err *upstream.Error) {
+		traced(r, ex, out, err)
+		captured(r, ex, out, err)
+	})
 }

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
@@ -16,12 +18,16 @@ func WithLogLevel(l zap.AtomicLevel) Extra {
 
 // adminOptions is what operators see and may do.
 func (a *App) adminOptions() admin.Options {
-	o := admin.Options{
-		Token: func() string { return a.cfg.Admin.Token.Reveal() }, Metrics: a.registry, Ready: a.readiness, Level: a.level, Log: a.log,
-		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return configView(a.cfg) },
+	return admin.Options{
+		Token: func() string { return a.current().cfg.Admin.Token.Reveal() }, Metrics: prometheus.GathererFunc(a.gather),
+		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.capture,
+		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return configView(a.current().cfg) },
 	}
-	if a.cfg.Admin.Capture {
-		o.Capture = a.capture
-	}
-	return o
+}
+
+// gather is what a scrape sees: one generation.
+func (a *App) gather() ([]*dto.MetricFamily, error) {
+	a.seam.RLock()
+	defer a.seam.RUnlock()
+	return a.registry.Gather()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/ssp"
@@ -11,23 +12,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// startTracing makes spans of every SSP's requests, where that is configured.
-func (a *App) startTracing() error {
-	if a.cfg.Tracing.Endpoint == "" {
-		return nil
-	}
-	t, err := tracing.New(tracing.Options{Endpoint: a.cfg.Tracing.Endpoint, Sample: a.cfg.Tracing.Sample, Version: Version})
-	if err != nil {
-		return err
-	}
-	a.tracer = t
-	a.observers.traced = func(s *ssp.SSP) ssp.Observer { return traced(t, s.Name()) }
-	for _, s := range a.ssps {
-		a.observers.attach(s)
-	}
-	return a.registry.Register(t)
-}
-
+// traced makes spans of an SSP's requests.
 func traced(t *tracing.Tracer, name string) ssp.Observer {
 	return func(r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
 		e := tracing.Exchange{
@@ -41,14 +26,32 @@ func traced(t *tracing.Tracer, name string) ssp.Observer {
 	}
 }
 
-// stopTracing sends what is left.
-func (a *App) stopTracing() {
-	if a.tracer == nil {
-		return
+// spanCollector exports what the tracer counts, while there is one; of another
+// it starts at 0 again.
+type spanCollector struct{ tracer func() *tracing.Tracer }
+
+// Describe implements prometheus.Collector.
+func (c spanCollector) Describe(ch chan<- *prometheus.Desc) { (*tracing.Tracer)(nil).Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (c spanCollector) Collect(ch chan<- prometheus.Metric) {
+	if t := c.tracer(); t != nil {
+		t.Collect(ch)
+	}
+}
+
+// closeTracer sends what is left of a tracer, nil for none.
+func (a *App) closeTracer(t *tracing.Tracer) {
+	if err := closeTracer(t); err != nil {
+		a.log.Warn("the last spans could not be sent; see tracing.endpoint", zap.Error(err))
+	}
+}
+
+func closeTracer(t *tracing.Tracer) error {
+	if t == nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := a.tracer.Close(ctx); err != nil {
-		a.log.Warn("the last spans could not be sent; see tracing.endpoint", zap.Error(err))
-	}
+	return t.Close(ctx)
 }

@@ -60,8 +60,12 @@ type limitsView struct {
 
 // poolViews is what /pools shows.
 func (a *App) poolViews() any {
-	views := make([]poolView, len(a.ssps))
-	for i, s := range a.ssps {
+	a.seam.RLock()
+	defer a.seam.RUnlock()
+	g := a.current()
+	views := make([]poolView, len(g.parts))
+	for i, p := range g.parts {
+		s := p.ssp
 		snap, o := s.Pool().Snapshot(), s.Pool().Options()
 		views[i] = poolView{
 			Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
@@ -71,7 +75,7 @@ func (a *App) poolViews() any {
 				MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 				MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: s.MaxInFlight(),
 			},
-			Requests: s.Snapshot(), Endpoints: endpointsView(a.cfg.SSPs[i].Endpoints), ReuseRatio: reuseRatio(&snap),
+			Requests: s.Snapshot(), Endpoints: endpointsView(p.cfg.Endpoints), ReuseRatio: reuseRatio(&snap),
 			Advice: advice(&snap, &o), IdleAdvice: idleAdvice(&snap, &o),
 		}
 	}
@@ -79,7 +83,7 @@ func (a *App) poolViews() any {
 	return map[string]any{
 		"service": serviceView{
 			Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
-			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.hash.of(a.cfg),
+			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.hash.of(g.cfg),
 		},
 		"totals": a.proxy.Snapshot(),
 		"pools":  views,
@@ -127,15 +131,16 @@ func connectionsView(s *pool.Snapshot) map[string]map[string]int {
 // logStart writes what is in force, so that nobody meets a limit that was never
 // shown.
 func (a *App) logStart() {
-	s := &a.cfg.Server
+	cfg := a.current().cfg
+	s := &cfg.Server
 	a.log.Info("starting", zap.String("version", Version), zap.String("commit", Commit),
 		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()),
 		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
 		zap.Int("max_header_bytes", s.MaxHeaderBytes), zap.Int("max_body_bytes", s.MaxBodyBytes),
-		zap.Duration("deadline_default", a.cfg.Deadline.Default), zap.Duration("deadline_max", a.cfg.Deadline.Max),
-		zap.Int("routes", len(a.cfg.Routes)))
-	for i := range a.cfg.SSPs {
-		c := &a.cfg.SSPs[i]
+		zap.Duration("deadline_default", cfg.Deadline.Default), zap.Duration("deadline_max", cfg.Deadline.Max),
+		zap.Int("routes", len(cfg.Routes)))
+	for i := range cfg.SSPs {
+		c := &cfg.SSPs[i]
 		a.log.Info("ssp", zap.String("ssp", c.Name), zap.Strings("endpoints", c.Endpoints), zap.String("protocol", string(c.Protocol)),
 			zap.Int("max_conns", c.Pool.MaxConns), zap.Int("max_http2_conns", c.Pool.MaxHTTP2Conns), zap.Int("min_idle", c.Pool.MinIdle),
 			zap.Int("max_pending", c.Pool.MaxPending), zap.Duration("pending_timeout", c.Pool.PendingTimeout), zap.Int("max_dials", c.Pool.MaxDials),
