@@ -161,7 +161,7 @@ func TestManySSPsWithEveryKeyFit(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("ssps:\n")
 	settings := string(mustParse(t, twoSSPs).YAML())
-	_, settings, _ = strings.Cut(settings, "protocol:")
+	_, settings, _ = strings.Cut(settings, "\n    protocol:")
 	settings, _, _ = strings.Cut(settings, "  - name:")
 	for i := range 200 {
 		b.WriteString("  - name: s" + strconv.Itoa(i) + "\n    endpoints: [\"http://127.0.0.1:9000/\"]\n    protocol:" + settings)

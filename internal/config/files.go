@@ -75,36 +75,64 @@ func readToken(name, path string, r *report) Secret {
 // checkTLSFiles reads the files as dialling will, so that what is wrong with
 // them shows at the start and not at the first connection.
 func checkTLSFiles(t *ClientTLS, path string, r *report) {
-	if t.CAFile != "" {
-		p := join(path, "ca_file")
-		if data, err := readFile(t.CAFile, maxPEMBytes); err != nil {
-			r.add(p, t.CAFile, err.Error())
-		} else if !x509.NewCertPool().AppendCertsFromPEM(data) {
-			r.add(p, t.CAFile, "must hold a certificate in PEM")
+	checkCAFile(t.CAFile, join(path, "ca_file"), r)
+	checkCertificate(t.CertFile, t.KeyFile, path, r)
+}
+
+// checkServerTLS does so for both listeners.
+func checkServerTLS(cfg *Config, r *report) {
+	for _, l := range []struct {
+		certFile, keyFile, path, caFile, caPath string
+	}{
+		{cfg.Server.TLS.CertFile, cfg.Server.TLS.KeyFile, "server.tls", cfg.Server.TLS.ClientCAFile, "server.tls.client_ca_file"},
+		{cfg.Admin.TLS.CertFile, cfg.Admin.TLS.KeyFile, "admin.tls", cfg.Admin.ClientCAFile, "admin.client_ca_file"},
+	} {
+		checkCertificate(l.certFile, l.keyFile, l.path, r)
+		if l.caFile != "" && l.certFile == "" {
+			r.add(l.caPath, l.caFile, "needs "+join(l.path, "cert_file")+": without TLS no client shows a certificate", join(l.path, "cert_file"))
+			continue
 		}
+		checkCAFile(l.caFile, l.caPath, r)
 	}
+}
+
+// checkCAFile looks for an authority's certificate in the file, if there is one.
+func checkCAFile(name, path string, r *report) {
+	if name == "" {
+		return
+	}
+	if data, err := readFile(name, maxPEMBytes); err != nil {
+		r.add(path, name, err.Error())
+	} else if !x509.NewCertPool().AppendCertsFromPEM(data) {
+		r.add(path, name, "must hold a certificate in PEM")
+	}
+}
+
+// checkCertificate looks whether a certificate and a key go together, if there
+// are any.
+func checkCertificate(certFile, keyFile, path string, r *report) {
 	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
 	switch {
-	case t.CertFile == "" && t.KeyFile == "":
+	case certFile == "" && keyFile == "":
 		return
-	case t.CertFile == "":
-		r.add(keyPath, t.KeyFile, "needs cert_file beside it")
+	case certFile == "":
+		r.add(keyPath, keyFile, "needs cert_file beside it")
 		return
-	case t.KeyFile == "":
-		r.add(certPath, t.CertFile, "needs key_file beside it")
+	case keyFile == "":
+		r.add(certPath, certFile, "needs key_file beside it")
 		return
 	}
-	cert, certErr := readFile(t.CertFile, maxPEMBytes)
+	cert, certErr := readFile(certFile, maxPEMBytes)
 	if certErr != nil {
-		r.add(certPath, t.CertFile, certErr.Error())
+		r.add(certPath, certFile, certErr.Error())
 	}
-	key, keyErr := readFile(t.KeyFile, maxPEMBytes)
+	key, keyErr := readFile(keyFile, maxPEMBytes)
 	if keyErr != nil {
-		r.add(keyPath, t.KeyFile, keyErr.Error())
+		r.add(keyPath, keyFile, keyErr.Error())
 	}
 	if certErr == nil && keyErr == nil {
 		if _, err := tls.X509KeyPair(cert, key); err != nil {
-			r.add(certPath, t.CertFile, "does not go with key_file: "+err.Error(), keyPath)
+			r.add(certPath, certFile, "does not go with key_file: "+err.Error(), keyPath)
 		}
 	}
 }

@@ -39,16 +39,6 @@ server:
 	}
 }
 
-// Every key that the contract keeps for later must be unknown until it does
-// something.
-func TestKeysWithoutAFeatureAreUnknown(t *testing.T) {
-	for _, section := range []string{"server: {tls: {}}", "admin: {client_ca_file: x}"} {
-		if _, _, err := Parse([]byte(section+twoSSPs), nil); err == nil || !strings.Contains(err.Error(), "unknown key") {
-			t.Errorf("%s: got %v", section, err)
-		}
-	}
-}
-
 func TestLongValuesAndKeysAreCutInMessages(t *testing.T) {
 	value, key := strings.Repeat("é", maxText), strings.Repeat("é", 400)
 	_, _, err := Parse([]byte("server: {listen: "+value+", "+key+": 1}"+twoSSPs), nil)

@@ -37,6 +37,9 @@ type document struct {
 type Server struct {
 	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080"` // host:port, or unix:/path
 	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`      // of the unix socket only
+	ReusePort        bool           `yaml:"reuse_port"`                      // of both listeners: handed to the next process
+	TLS              ServerTLS      `yaml:"tls"`
+	ProxyProtocol    bool           `yaml:"proxy_protocol"` // of TrustedProxies and of unix peers: required
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
 	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
 	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and answers
@@ -52,6 +55,21 @@ type Server struct {
 	Drain            Drain          `yaml:"drain"`
 }
 
+// ServerTLS is what the traffic listener proves itself with. Its files are read
+// again when they change.
+type ServerTLS struct {
+	CertFile     string `yaml:"cert_file"`      // PEM; "" = no TLS
+	KeyFile      string `yaml:"key_file"`       // PEM; set if and only if CertFile is
+	ClientCAFile string `yaml:"client_ca_file"` // PEM; "" = clients need no certificate
+}
+
+// AdminTLS is ServerTLS for the admin listener; who may do without a certificate
+// there is another question, see Admin.ClientCAFile.
+type AdminTLS struct {
+	CertFile string `yaml:"cert_file"` // PEM; "" = no TLS
+	KeyFile  string `yaml:"key_file"`  // PEM; set if and only if CertFile is
+}
+
 // Drain is how the service stops.
 type Drain struct {
 	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, yet still accepting
@@ -62,6 +80,8 @@ type Drain struct {
 type Admin struct {
 	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090"` // host:port
 	TokenFile     string        `yaml:"token_file"`                      // "" = no token
+	TLS           AdminTLS      `yaml:"tls"`
+	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a certificate of it opens what the token opens; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
 

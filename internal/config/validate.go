@@ -22,6 +22,7 @@ func validate(doc *document, r *report) {
 	cfg := &doc.Config
 	checkRanges(reflect.ValueOf(doc).Elem(), "", r)
 	checkServer(cfg, r)
+	checkServerTLS(cfg, r)
 	checkTracing(&cfg.Tracing, r)
 	checkHeaders(&doc.SSPDefaults.Headers, "ssp_defaults.headers", r)
 	checkTLSFiles(&doc.SSPDefaults.TLS, "ssp_defaults.tls", r)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -71,8 +72,11 @@ func (w *warner) server(cfg *Config, openFiles int) {
 	if n := len(cfg.Admin.Token.Reveal()); n > 0 && n < goodTokenBytes {
 		w.add("admin.token_file", "the token has %d bytes and can be guessed; %d random ones cannot", n, goodTokenBytes)
 	}
-	if cfg.Admin.Token.Empty() && !isLoopback(cfg.Admin.Listen) {
-		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file; all but /metrics, /healthz and /readyz will answer 403", cfg.Admin.Listen)
+	if cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" && !isLoopback(cfg.Admin.Listen) {
+		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403", cfg.Admin.Listen)
+	}
+	if _, port, err := net.SplitHostPort(string(cfg.Server.Listen)); cfg.Server.ReusePort && err == nil && port == "0" {
+		w.add("server.reuse_port", "port 0 is another one for each process; no process can take over")
 	}
 	if d := &cfg.Deadline; d.Default < d.Reserve+d.MinBudget {
 		w.add("deadline.default", "%s is below reserve + min_budget, %s; requests that bring no deadline are never sent",

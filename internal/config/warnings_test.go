@@ -83,7 +83,7 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 `
 
 func adminWarning(listen string) string {
-	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file; all but /metrics, /healthz and /readyz will answer 403"
+	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403"
 }
 
 func TestShortTokenWarns(t *testing.T) {
