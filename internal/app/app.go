@@ -34,6 +34,7 @@ type App struct {
 	hash      hashed
 	info      *info
 	level     *zap.AtomicLevel // nil where the log's level cannot be changed
+	reload    admin.Reload     // nil where nobody can read the configuration again
 
 	traffic, adminListener net.Listener
 

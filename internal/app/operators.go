@@ -16,11 +16,17 @@ func WithLogLevel(l zap.AtomicLevel) Extra {
 	return func(a *App) { a.level = &l }
 }
 
+// WithReload is what POST /reload does: it reads the configuration again, calls
+// Reload, and returns what to answer. Without it there is no /reload.
+func WithReload(f admin.Reload) Extra {
+	return func(a *App) { a.reload = f }
+}
+
 // adminOptions is what operators see and may do.
 func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		Token: func() string { return a.current().cfg.Admin.Token.Reveal() }, Metrics: prometheus.GathererFunc(a.gather),
-		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.capture,
+		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.capture, Reload: a.reload,
 		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return configView(a.current().cfg) },
 	}
 }
