@@ -11,6 +11,9 @@ LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/inte
 PACKAGES   := nginx-light nghttp2-server prometheus chromium buildah busybox-static ca-certificates systemd
 PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium python3-venv
 
+# Modules of their own: tests that need what is no part of the product.
+MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
+
 .PHONY: all story build image demo test deps lint bench bench-once compare fuzz loadtest clean
 
 all: build
@@ -27,6 +30,7 @@ demo: ## see it work
 test: deps ## everything, with the race detector; then what the race detector would distort
 	$(GO) test -race -shuffle=on -timeout 14m ./...
 	scripts/test-without-race
+	for m in $(MODULES); do (cd $$m && $(GO) test -race -shuffle=on -timeout 10m ./...) || exit 1; done
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
@@ -35,6 +39,7 @@ lint: ## vet, gofmt and golangci-lint
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
+	for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./...) || exit 1; done
 
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...

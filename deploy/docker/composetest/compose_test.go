@@ -1,0 +1,273 @@
+package composetest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+	"go.yaml.in/yaml/v4"
+)
+
+// parse reads a compose file as docker does, and refuses keys that the
+// specification does not have.
+func parse(t *testing.T, text []byte) (*types.Project, error) {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir:  dir,
+		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml"), Content: text}},
+	})
+}
+
+func composeFile(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func project(t *testing.T) *types.Project {
+	t.Helper()
+	p, err := parse(t, composeFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// adbuffers are the services that run `adbuffer serve`.
+func adbuffers(t *testing.T, p *types.Project) (list []types.ServiceConfig) {
+	t.Helper()
+	for _, name := range []string{"adbuffer-1", "adbuffer-2"} {
+		s, err := p.GetService(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+var built struct {
+	sync.Once
+	file string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "adbuffer-compose-")
+	if err != nil {
+		panic(err)
+	}
+	built.file = filepath.Join(dir, "adbuffer")
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// binary is what the image holds, made once.
+func binary(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		cmd := exec.Command("go", "build", "-trimpath", "-o", built.file, "./cmd/adbuffer")
+		cmd.Dir = "../../.."
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		var out []byte
+		if out, built.err = cmd.CombinedOutput(); built.err != nil {
+			t.Logf("%s", out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.file
+}
+
+func TestUnknownKeysInTheComposeFileAreFaults(t *testing.T) {
+	for _, pair := range [][2]string{{"read_only:", "readonly:"}, {"mem_limit: 256m", "memory: 256m"}, {"interval: 5s", "every: 5s"}} {
+		wrong := bytes.Replace(composeFile(t), []byte(pair[0]), []byte(pair[1]), 1)
+		if _, err := parse(t, wrong); err == nil {
+			t.Errorf("%s is taken", pair[1])
+		}
+	}
+	project(t)
+}
+
+func TestEveryServiceIsConfinedWatchedAndBounded(t *testing.T) {
+	p := project(t)
+	if len(p.Services) != 5 {
+		t.Errorf("%d services: %v", len(p.Services), p.ServiceNames())
+	}
+	for name, s := range p.Services {
+		for claim, ok := range map[string]bool{
+			"its root file system is read-only": s.ReadOnly,
+			"it has no capability":              slices.Equal(s.CapDrop, []string{"ALL"}) && len(s.CapAdd) == 0 && !s.Privileged,
+			"it can gain no privilege":          slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}),
+			"its user is a number, not root's":  s.User != "" && s.User[0] >= '1' && s.User[0] <= '9',
+			"its health is checked":             s.HealthCheck != nil && len(s.HealthCheck.Test) > 1 && s.HealthCheck.Retries != nil && *s.HealthCheck.Retries > 1,
+			"its memory is bounded":             s.MemLimit > 0,
+			"its CPU is bounded":                s.CPUS > 0,
+			"its processes are bounded":         s.PidsLimit > 0,
+			"its logs are bounded":              s.Logging != nil && s.Logging.Options["max-size"] != "" && s.Logging.Options["max-file"] != "",
+			"it comes back":                     s.Restart == "unless-stopped",
+			"it has a time to stop":             s.StopGracePeriod != nil,
+			"its image has a tag":               strings.Contains(s.Image, ":") && !strings.HasSuffix(s.Image, ":latest"),
+			"it shares no namespace":            s.NetworkMode == "" && s.Pid == "" && s.Ipc == "",
+		} {
+			if !ok {
+				t.Errorf("%s: not so: %s", name, claim)
+			}
+		}
+		for _, port := range s.Ports {
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s: port %s is published to every network", name, port.Published)
+			}
+		}
+		for _, v := range s.Volumes {
+			if v.Type != types.VolumeTypeBind {
+				continue
+			}
+			if _, err := os.Stat(v.Source); err != nil {
+				t.Errorf("%s mounts what is not there: %v", name, err)
+			}
+			if !v.ReadOnly {
+				t.Errorf("%s can write to %s", name, v.Source)
+			}
+		}
+		if s.Build == nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(s.Build.Context, "Dockerfile")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAdbuffersConfigurationFitsItsContainer(t *testing.T) {
+	for _, s := range adbuffers(t, project(t)) {
+		nofile := s.Ulimits["nofile"]
+		if nofile == nil {
+			t.Fatalf("%s has no limit of open files of its own", s.Name)
+		}
+		root := newLocal(t, project(t)).root(s)
+		// Under the container's limit, check warns where it is too low.
+		cmd := exec.Command("prlimit", "--nofile="+strconv.Itoa(nofile.Soft)+":"+strconv.Itoa(nofile.Hard), "--",
+			binary(t), "check", "--config", root+"/etc/adbuffer/adbuffer.yaml")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("adbuffer check: %v\n%s", err, out)
+		}
+		if bytes.Contains(out, []byte("# warning: server.")) || bytes.Contains(out, []byte("# warning: ssps")) {
+			t.Errorf("%s: %s", s.Name, out)
+		}
+		var cfg struct {
+			Server struct {
+				MaxBufferedBytes int64 `yaml:"max_buffered_bytes"`
+				Drain            struct{ Delay, Timeout string }
+			}
+		}
+		if err := yaml.Unmarshal(out, &cfg); err != nil {
+			t.Fatal(err)
+		}
+		delay, err1 := time.ParseDuration(cfg.Server.Drain.Delay)
+		timeout, err2 := time.ParseDuration(cfg.Server.Drain.Timeout)
+		if err1 != nil || err2 != nil || time.Duration(*s.StopGracePeriod) < delay+timeout+time.Second {
+			t.Errorf("%s is killed after %v; its drain takes %v and %v", s.Name, s.StopGracePeriod, cfg.Server.Drain.Delay, cfg.Server.Drain.Timeout)
+		}
+		limit := s.Environment["GOMEMLIMIT"]
+		if limit == nil {
+			t.Fatalf("%s: no GOMEMLIMIT", s.Name)
+		}
+		mib, err := strconv.ParseInt(strings.TrimSuffix(*limit, "MiB"), 10, 64)
+		if memory := int64(s.MemLimit); err != nil || mib<<20 > memory*92/100 || mib<<20 < memory*85/100 {
+			t.Errorf("%s: GOMEMLIMIT %s is not nine tenths of %d (%v)", s.Name, *limit, memory, err)
+		}
+		if cfg.Server.MaxBufferedBytes > int64(s.MemLimit)/3 {
+			t.Errorf("%s: server.max_buffered_bytes %d is more than a third of its memory", s.Name, cfg.Server.MaxBufferedBytes)
+		}
+		if s.HealthCheck == nil || !slices.Equal(s.HealthCheck.Test, []string{"CMD", "/adbuffer", "health"}) {
+			t.Errorf("%s: health check %v", s.Name, s.HealthCheck)
+		}
+	}
+}
+
+// Grafana finds its data source and its dashboard.
+func TestGrafanaIsProvisionedWithPrometheusAndTheDashboard(t *testing.T) {
+	p := project(t)
+	grafana, err := p.GetService("grafana")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newLocal(t, p).root(grafana)
+	const provisioning = "/etc/grafana/provisioning" // the image's GF_PATHS_PROVISIONING
+	var sources struct {
+		APIVersion  int `yaml:"apiVersion"`
+		Datasources []struct {
+			Name, UID, Type, Access, URL string
+			IsDefault                    bool `yaml:"isDefault"`
+			Editable                     bool
+			JSONData                     map[string]any `yaml:"jsonData"`
+		}
+	}
+	strictly(t, root+provisioning+"/datasources/prometheus.yaml", &sources)
+	if len(sources.Datasources) != 1 {
+		t.Fatalf("%+v", sources)
+	}
+	if s := sources.Datasources[0]; sources.APIVersion != 1 || s.Type != "prometheus" || s.Access != "proxy" || !s.IsDefault {
+		t.Errorf("%+v", s)
+	}
+	text, err := os.ReadFile("../grafana/datasources/prometheus.yaml")
+	if err != nil || !bytes.Contains(text, []byte("url: http://prometheus:9090\n")) {
+		t.Errorf("the data source is not the service prometheus (%v)", err)
+	}
+	var dashboards struct {
+		APIVersion int `yaml:"apiVersion"`
+		Providers  []struct {
+			Name, Type            string
+			DisableDeletion       bool `yaml:"disableDeletion"`
+			AllowUIUpdates        bool `yaml:"allowUiUpdates"`
+			UpdateIntervalSeconds int  `yaml:"updateIntervalSeconds"`
+			Options               struct{ Path string }
+		}
+	}
+	strictly(t, root+provisioning+"/dashboards/adbuffer.yaml", &dashboards)
+	if len(dashboards.Providers) != 1 {
+		t.Fatalf("%+v", dashboards)
+	}
+	// Paths of the container are folders of root, where mounted.
+	dashboard := dashboards.Providers[0].Options.Path + "/adbuffer.json"
+	if _, err := os.Stat(dashboard); err != nil || !strings.HasPrefix(dashboard, root) {
+		t.Errorf("%s is not mounted (%v)", dashboard, err)
+	}
+	if home := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]; home == nil || root+*home != dashboard {
+		t.Errorf("the home dashboard is %v, the mounted one %s", home, dashboard)
+	}
+}
+
+// strictly decodes a YAML file, and refuses unknown keys.
+func strictly(t *testing.T, file string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(v); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
