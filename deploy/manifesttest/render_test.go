@@ -1,0 +1,150 @@
+package manifesttest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+const (
+	overlaysDir    = "../kubernetes/overlays"
+	chartDir       = "../helm/adbuffer"
+	applicationDir = "../helm/example-application"
+)
+
+// everySet is every set of manifests that is shipped, by what it was made of:
+// the overlays, and the chart with each of testdata's values.
+func everySet(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{"example-application": renderApplication(t)}
+	overlays, err := os.ReadDir(overlaysDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range overlays {
+		all["overlay "+o.Name()] = renderOverlay(t, filepath.Join(overlaysDir, o.Name()))
+	}
+	files, err := filepath.Glob("testdata/values-*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(overlays) < 2 || len(files) < 4 {
+		t.Fatalf("%d overlays and %d values files: some are not where they were", len(overlays), len(files))
+	}
+	for _, f := range files {
+		all[filepath.Base(f)] = mustRenderChart(t, values(t, f))
+	}
+	return all
+}
+
+// renderOverlay is `kustomize build`.
+func renderOverlay(t *testing.T, dir string) string {
+	t.Helper()
+	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	text, err := m.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func values(t *testing.T, file string) map[string]any {
+	t.Helper()
+	v, err := chartutil.ReadValuesFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// renderChart is `helm template`, the schema included.
+func renderChart(v map[string]any) (string, error) {
+	c, err := loader.LoadDir(chartDir)
+	if err != nil {
+		return "", err
+	}
+	return render(c, v)
+}
+
+func mustRenderChart(t *testing.T, v map[string]any) string {
+	t.Helper()
+	text, err := renderChart(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// renderApplication renders the chart that depends on ours, as after `helm
+// dependency update`.
+func renderApplication(t *testing.T) string {
+	t.Helper()
+	c, err := loader.LoadDir(applicationDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.AddDependency(ours)
+	text, err := render(c, map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func render(c *chart.Chart, v map[string]any) (string, error) {
+	if err := chartutil.ProcessDependencies(c, v); err != nil {
+		return "", err
+	}
+	release := chartutil.ReleaseOptions{Name: "ads", Namespace: "edge", Revision: 1, IsInstall: true}
+	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Engine{Strict: true}.Render(c, all)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(files[name]) != "" {
+			fmt.Fprintf(&b, "---\n# %s\n%s\n", name, files[name])
+		}
+	}
+	return b.String(), nil
+}
+
+// notes is what Helm prints after an installation.
+func notes(t *testing.T, v map[string]any) string {
+	t.Helper()
+	c, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "ads", Namespace: "edge"}, chartutil.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Engine{Strict: true}.Render(c, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files["adbuffer/templates/NOTES.txt"]
+}
