@@ -29,6 +29,9 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 
 // left is how long the pause still is, 0 where there is none.
 func (b *backoff) left(now time.Duration) time.Duration {
+	if b.max <= 0 {
+		return 0 // a predecessor, which had a maximum, may still start one
+	}
 	until := time.Duration(b.until.Load())
 	return max(0, until-now)
 }

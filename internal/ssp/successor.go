@@ -77,9 +77,15 @@ func (s *SSP) With(o Options) *SSP {
 // forgotten. What was counted stays, and so do the places that requests which
 // began on s take of max_in_flight.
 func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
+	next := s.movedTo(o, poolLender{p})
+	next.pool = p
+	return next
+}
+
+func (s *SSP) movedTo(o Options, l lender) *SSP {
 	next := s.successor(o)
 	s.adaptive.retire()
-	next.pool, next.lender, next.lessons = p, poolLender{p}, newLessons(&o, s.ledger)
+	next.lender, next.lessons = l, newLessons(&o, s.ledger)
 	next.settle()
 	return next
 }

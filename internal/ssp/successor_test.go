@@ -1,0 +1,314 @@
+package ssp
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// becomes makes c's SSP one with other settings, and returns what it was.
+func (c *client) becomes(with func(o *Options)) *SSP {
+	was := c.ssp
+	c.ssp = was.With(options(with))
+	return was
+}
+
+// on is c with another SSP.
+func (c *client) on(s *SSP) *client {
+	other := *c
+	other.ssp = s
+	return &other
+}
+
+func TestASuccessorCountsOnFromWhereItStands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), answer(204, ""), fill()}}
+		c := newClient(t, p, nil)
+		var seen atomic.Int32
+		c.ssp.Observe(func(*Request, *upstream.Exchange, upstream.Outcome, *upstream.Error) { seen.Add(1) })
+		c.get().want(upstream.Fill)
+		c.get().want(upstream.Fill) // retried
+		was := c.becomes(func(o *Options) { o.MaxInFlight, o.RetryMax, o.Host = 7, 0, "other.example" })
+		c.get().want(upstream.NoBid)
+		c.on(was).get().want(upstream.Fill)
+		got := c.ssp.Snapshot()
+		if got.Sent != 5 || got.Outcomes["fill"] != 3 || got.Outcomes["no_bid"] != 1 || got.Retries["not_sent"] != 1 || got.BreakerRequests != 4 {
+			t.Errorf("%+v, want 5 sent, 3 fills, a no-bid, a retry, and 4 in the breaker's window", got)
+		}
+		if seen.Load() != 4 {
+			t.Errorf("the observer heard of %d requests, want 4", seen.Load())
+		}
+		if c.ssp.MaxInFlight() != 7 || got.ConcurrencyLimit != 7 || was.MaxInFlight() != 0 {
+			t.Errorf("max_in_flight is %d, in force is %d; of the one before it is %d", c.ssp.MaxInFlight(), got.ConcurrencyLimit, was.MaxInFlight())
+		}
+		c.wantIdle()
+	})
+}
+
+func TestARequestUnderWayKeepsItsSettings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{after(10*msec, fail(notSent)), fill()}}
+		c := newClient(t, p, func(o *Options) { o.Host = "old.example" })
+		results, before := make(chan result), c.on(c.ssp)
+		go func() { results <- before.get() }()
+		time.Sleep(5 * msec)
+		was := c.becomes(func(o *Options) { o.Host, o.RetryMax = "new.example", 0 })
+		(<-results).want(upstream.Fill)
+		c.get().want(upstream.Fill)
+		var hosts []string
+		for _, r := range p.requests() {
+			hosts = append(hosts, r.authority)
+		}
+		if got := strings.Join(hosts, " "); got != "old.example old.example new.example" {
+			t.Errorf("asked %s: the retry belongs to the request that began before", got)
+		}
+		if was.Snapshot().Sent != 3 {
+			t.Errorf("%d were counted as sent, want 3", was.Snapshot().Sent)
+		}
+		c.wantIdle()
+	})
+}
+
+func TestWhatIsInFlightCountsForTheSuccessorsLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for name, next := range map[string]func(c *client, p *fakePool) *SSP{
+			"other settings": func(c *client, _ *fakePool) *SSP { return c.ssp.With(options(func(o *Options) { o.MaxInFlight = 2 })) },
+			"another pool": func(c *client, p *fakePool) *SSP {
+				return c.ssp.movedTo(options(func(o *Options) { o.MaxInFlight = 2 }), p)
+			},
+		} {
+			p := &fakePool{steps: []step{after(10*msec, fill())}}
+			c := newClient(t, p, nil)
+			results := make(chan result, 2)
+			for range 2 {
+				go func() { results <- c.get() }()
+			}
+			time.Sleep(msec)
+			n := c.on(next(c, p))
+			n.get().want(upstream.Overloaded).wantDetail("2 of 2", "max_in_flight")
+			for range 2 {
+				(<-results).want(upstream.Fill)
+			}
+			n.get().want(upstream.Fill)
+			if n.ssp.inFlight.Now() != 0 {
+				t.Errorf("%s: %d are in flight", name, n.ssp.inFlight.Now())
+			}
+		}
+	})
+}
+
+func TestTheBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{}, nil)
+		for range 100 {
+			c.ssp.breaker.record(c.ssp.now(), true)
+		}
+		for _, window := range []time.Duration{10 * time.Second, time.Second, 20 * time.Second} {
+			was := c.becomes(func(o *Options) { o.Breaker.Window, o.Breaker.MinProbe = window, 0.2 })
+			if got := c.ssp.Snapshot(); got.BreakerFailures != 100 || got.BreakerShedRatio < 0.79 || got.BreakerShedRatio > 0.81 {
+				t.Fatalf("window %v: %+v, want 100 failures, and 0.8 shed", window, got)
+			}
+			if got := was.breaker.opts.Window; got == window && window != 10*time.Second {
+				t.Fatalf("the settings of the one before became %v", got)
+			}
+		}
+		c.becomes(func(o *Options) { o.Breaker.Window = time.Second })
+		time.Sleep(time.Second + 100*msec)
+		if got := c.ssp.Snapshot(); got.BreakerRequests != 0 {
+			t.Errorf("%d requests are in a window of 1 s after more than that", got.BreakerRequests)
+		}
+		c.becomes(func(o *Options) { o.Breaker.Enabled = false })
+		for range 100 {
+			c.ssp.breaker.record(c.ssp.now(), true)
+		}
+		c.get().want(upstream.Fill)
+	})
+}
+
+// The window as the list of all that it was told, while its length changes: it
+// never forgets too early by either length, and nothing for longer than both.
+func TestAWindowWhoseLengthChangesForgetsWithinTheNewOne(t *testing.T) {
+	var w window
+	w.init(16*time.Second, 0)
+	b := breaker{opts: BreakerOptions{Enabled: true}, window: &w, shedCounts: new(shedCounts)}
+	now := time.Duration(0)
+	for range 160 {
+		now += 100 * msec
+		b.record(now, false)
+	}
+	w.setLength(1600*msec, now)
+	before, _ := w.tally()
+	for range 8 {
+		now += 100 * msec
+		w.advance(now)
+	}
+	if half, _ := w.tally(); half == 0 || half >= before {
+		t.Errorf("%d of %d are left after half of the new length", half, before)
+	}
+	now += 900 * msec
+	w.advance(now)
+	if n, _ := w.tally(); n != 0 {
+		t.Errorf("%d are left after the new length", n)
+	}
+	b.record(now, true)
+	w.setLength(time.Hour, now)
+	now += 59 * time.Minute / 2
+	w.advance(now)
+	if n, failures := w.tally(); n != 1 || failures != 1 {
+		t.Errorf("%d of %d are left within the length that is longer now", failures, n)
+	}
+}
+
+func TestAPauseGoesOnButNoLongerThanItMayNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: 20"), fill()}}, nil)
+		c.get().want(upstream.ServerError)
+		was := c.becomes(func(o *Options) { o.RetryMax = 3 })
+		c.get().want(upstream.SSPBackoff)
+		if got := c.ssp.Snapshot().BackoffSeconds; got != 20 {
+			t.Errorf("%v s are left, want 20", got)
+		}
+		c.becomes(func(o *Options) { o.RetryAfterMax = 2 * time.Second })
+		time.Sleep(2*time.Second - 1)
+		c.get().want(upstream.SSPBackoff)
+		time.Sleep(1)
+		c.get().want(upstream.Fill)
+		was.pause.Store(int64(was.now() + time.Hour))
+		c.becomes(func(o *Options) { o.RetryAfterMax = 0 })
+		c.get().want(upstream.Fill)
+	})
+}
+
+func TestALoweredLimitStaysAsFarAsTheSettingsAllow(t *testing.T) {
+	adaptive := func(floor, ceiling int) func(o *Options) {
+		return func(o *Options) {
+			o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: floor}, ceiling
+		}
+	}
+	c := newClient(t, &fakePool{}, adaptive(4, 100))
+	for i, step := range []struct {
+		with func(o *Options)
+		want int
+	}{
+		{adaptive(4, 80), 80},   // not lowered: it follows max_in_flight
+		{nil, 0},                // set to 20 below
+		{adaptive(4, 200), 20},  // lowered: it stays
+		{adaptive(30, 200), 30}, // but not below the floor
+		{adaptive(4, 10), 10},   // nor above max_in_flight
+		{adaptive(4, 0), 0},     // was no lower than that: no limit any more
+		{func(o *Options) { o.MaxInFlight = 50 }, 50}, // off
+		{adaptive(4, 60), 60},
+	} {
+		if step.with == nil {
+			c.ssp.inFlight.SetLimit(20)
+			continue
+		}
+		was := c.becomes(step.with)
+		if got := c.ssp.inFlight.Limit(); got != step.want {
+			t.Errorf("step %d: the limit is %d, want %d", i, got, step.want)
+		}
+		if i == 6 { // requests that began before have a say no more
+			for range 10 * adaptiveMinSamples {
+				was.adaptive.observe(time.Hour, time.Duration(i+1)*time.Second)
+			}
+			if got := c.ssp.inFlight.Limit(); got != 50 {
+				t.Errorf("the limit is %d, though adaptive is off", got)
+			}
+		}
+	}
+}
+
+func TestAProbeIsGivenUpWhereTheSettingsChange(t *testing.T) {
+	c := newClient(t, &fakePool{}, func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 4}, 100 })
+	a := &c.ssp.adaptive
+	a.probe, a.held = measuring, 40
+	c.ssp.inFlight.SetLimit(20)
+	c.becomes(func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 5}, 100 })
+	if got := c.ssp.inFlight.Limit(); got != 40 || a.probe != noProbe {
+		t.Errorf("the limit is %d, want 40, as before the probe", got)
+	}
+}
+
+func TestHedgingUsesWhatWasLearnedForAnotherQuantile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
+		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.5} })
+		if late := c.ssp.late.get(); late == 0 {
+			t.Fatal("what was learned is forgotten")
+		}
+		for range 300 { // so that the median is 20 ms
+			c.get().want(upstream.Fill)
+		}
+		if late := c.ssp.late.get(); late < 20*msec || late > 22*msec {
+			t.Errorf("late is %v, want the median of 20ms", late)
+		}
+	})
+}
+
+func TestTokensThatWereTakenAreMissingFromTheNextBucketToo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4} })
+		for range 4 {
+			c.get().want(upstream.Fill)
+		}
+		c.get().want(upstream.QPSLimit)
+		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4}; o.RetryMax = 0 })
+		c.get().want(upstream.QPSLimit) // it is the same
+		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 6} })
+		c.get().want(upstream.Fill) // two more at once
+		c.get().want(upstream.Fill)
+		c.get().want(upstream.QPSLimit)
+		time.Sleep(10 * msec)
+		c.get().want(upstream.Fill)
+		if n := c.ssp.Snapshot().QPSLimited; n != 3 {
+			t.Errorf("%d are counted as over the limit, want 3", n)
+		}
+	})
+}
+
+func TestAnotherPoolForgetsWhatItsEndpointsTaughtAndKeepsTheCounts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		with := func(o *Options) {
+			o.Adaptive, o.MaxInFlight, o.QPS = AdaptiveOptions{Enabled: true, Floor: 4}, 100, QPSOptions{Limit: 1, Burst: 3}
+		}
+		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: 20")}}, with)
+		c.get().want(upstream.ServerError)
+		c.get().want(upstream.SSPBackoff)
+		for range 100 {
+			c.ssp.breaker.record(c.ssp.now(), true)
+		}
+		c.ssp.breaker.shed.Add(5)
+		c.ssp.inFlight.SetLimit(10)
+		was := c.ssp
+		c.ssp = was.movedTo(options(with), &fakePool{steps: []step{fill()}, host: "other.example"})
+		c.get().want(upstream.Fill)
+		got := c.ssp.Snapshot()
+		if got.BreakerFailures != 0 || got.BackoffSeconds != 0 || got.ConcurrencyLimit != 100 {
+			t.Errorf("%+v, want nothing of what was learned", got)
+		}
+		if got.Sent != 2 || got.Outcomes["server_error"] != 1 || got.Outcomes["ssp_backoff"] != 1 || got.BreakerShed != 5 {
+			t.Errorf("%+v, want the counts to go on", got)
+		}
+		c.get().want(upstream.Fill)
+		c.get().want(upstream.QPSLimit) // the rate is the SSP's, wherever it lives
+		for range 10 * adaptiveMinSamples {
+			was.adaptive.observe(time.Hour, time.Second)
+		}
+		if got := c.ssp.inFlight.Limit(); got != 100 {
+			t.Errorf("requests on the old pool moved the limit to %d", got)
+		}
+	})
+}
+
+func TestTheNameOfAnSSPCannotChange(t *testing.T) {
+	c := newClient(t, &fakePool{}, nil)
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	c.becomes(func(o *Options) { o.Name = "another" })
+}
