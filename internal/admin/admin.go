@@ -4,6 +4,7 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"net"
@@ -22,6 +23,10 @@ type Options struct {
 	// Token returns what opens everything on a listener beyond loopback: nothing
 	// does while it is empty. It may change.
 	Token func() string
+	// TLS, where not nil, is what the listener speaks. A client certificate that
+	// it has verified opens what the token opens; it must let clients without one
+	// in (tls.VerifyClientCertIfGiven), for what needs neither.
+	TLS *tls.Config
 	// Metrics is what /metrics gathers.
 	Metrics prometheus.Gatherer
 	// Ready answers /readyz: nil, or why not.
@@ -37,7 +42,7 @@ type Options struct {
 	Capture Capture
 	// Reload reads the configuration again; see the type.
 	Reload Reload
-	Log     *zap.Logger
+	Log    *zap.Logger
 }
 
 // Server is the admin listener's server. net/http is fast enough for it.
@@ -66,11 +71,19 @@ func New(opts Options, l net.Listener) *Server {
 
 // Serve answers until Close. It returns nil after that, or why l failed.
 func (s *Server) Serve(l net.Listener) error {
+	if s.opts.TLS != nil {
+		l = tls.NewListener(l, s.opts.TLS)
+	}
 	if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
+
+// StandBy has clients move on to another process that accepts from the same
+// socket: idle connections are closed, and others after their answer. StandBy
+// (false) ends that.
+func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
 
 // Close stops at once where ctx has ended, and else lets answers under way
 // finish.

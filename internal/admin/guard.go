@@ -9,7 +9,7 @@ import (
 )
 
 // guard lets a request through that may see everything: on loopback any, and
-// elsewhere one with the token. What changes something must not come from a
+// elsewhere one with the token or a client certificate. What changes something must not come from a
 // page of somebody else.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameOrigin := http.NewCrossOriginProtection()
@@ -19,8 +19,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !s.loopback && !s.hasToken(r) {
-			text(w, http.StatusForbidden, "this needs the token of admin.token_file (Authorization: Bearer …)")
+		if !s.loopback && !s.hasToken(r) && !hasCertificate(r) {
+			text(w, http.StatusForbidden, "this needs the token of admin.token_file (Authorization: Bearer …) or a client certificate of admin.client_ca_file")
 			return
 		}
 		if err := sameOrigin.Check(r); err != nil {
@@ -45,6 +45,10 @@ func (s *Server) hasToken(r *http.Request) bool {
 	sent, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(now))
 	return subtle.ConstantTimeCompare(sent[:], want[:]) == 1
 }
+
+// hasCertificate reports whether the client has shown a certificate of an
+// authority that we trust. One that we do not trust ends its handshake.
+func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
 // guardHost refuses, on loopback, a Host that is not loopback: a page in an
 // operator's browser must not reach us by a name of its own (DNS rebinding).

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +15,7 @@ import (
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
+	"adbuffer/internal/listen"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
 )
@@ -36,7 +35,9 @@ type App struct {
 	level     *zap.AtomicLevel // nil where the log's level cannot be changed
 	reload    admin.Reload     // nil where nobody can read the configuration again
 
-	traffic, adminListener net.Listener
+	sockets      *listen.Sockets
+	certificates certificates
+	accepting    chan struct{} // closed when no connection of clients is accepted any more
 
 	generation atomic.Pointer[generation] // in force; see current
 	seam       sync.RWMutex               // held to write while generations change, to read by who looks at several parts of one
@@ -65,7 +66,7 @@ const (
 // work fails here. Nothing is served before Run; Close undoes New where Run is
 // not called.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, started: time.Now(), watch: newWatch(log)}
+	a := &App{log: log, started: time.Now(), watch: newWatch(log), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	for _, e := range extras {
 		e(a)
@@ -77,18 +78,12 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 		a.Close()
 		return nil, err
 	}
-	a.admin = admin.New(a.adminOptions(), a.adminListener)
+	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
 	return a, nil
 }
 
 // current is the generation in force. It may be another with the next call.
 func (a *App) current() *generation { return a.generation.Load() }
-
-// TrafficAddr is where requests are taken.
-func (a *App) TrafficAddr() net.Addr { return a.traffic.Addr() }
-
-// AdminAddr is where operators are answered.
-func (a *App) AdminAddr() net.Addr { return a.adminListener.Addr() }
 
 // Ready reports whether the service takes requests and is warm.
 func (a *App) Ready() bool { return a.state.Load() == ready }
@@ -104,27 +99,10 @@ func (a *App) readiness() error {
 	}
 }
 
-func (a *App) listen() error {
-	cfg := a.current().cfg
-	network, addr := cfg.Server.Listen.Split()
-	l, err := listen(network, addr, os.FileMode(cfg.Server.SocketMode))
-	if err != nil {
-		return fmt.Errorf("server.listen %q: %w", cfg.Server.Listen, err)
-	}
-	a.traffic = l
-	network, addr = cfg.Admin.Listen.Split()
-	if a.adminListener, err = net.Listen(network, addr); err != nil {
-		return fmt.Errorf("admin.listen %q: %w", cfg.Admin.Listen, err)
-	}
-	return nil
-}
-
 // Close closes the listeners and pools of a service that does not run.
 func (a *App) Close() {
-	for _, l := range []net.Listener{a.traffic, a.adminListener} {
-		if l != nil {
-			l.Close() //nolint:errcheck // nothing is left to be done about it
-		}
+	if a.sockets != nil {
+		a.sockets.Close()
 	}
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -140,13 +118,18 @@ var ErrCut = errors.New("requests were cut at the end of the drain")
 // cut.
 func (a *App) Run(ctx, hurry context.Context) error {
 	failed := make(chan error, 2)
-	go func() { failed <- a.admin.Serve(a.adminListener) }()
-	go func() { failed <- a.proxy.Serve(a.traffic) }()
+	go func() { failed <- a.admin.Serve(a.sockets.Admin) }()
+	go func() {
+		defer close(a.accepting)
+		failed <- a.proxy.Serve(a.sockets.Traffic)
+	}()
+	a.sockets.Serving(a.admin.StandBy)
 	a.logStart()
 	a.background.Go(func() { a.warm(ctx) })
 	watching, unwatch := context.WithCancel(context.Background())
 	defer unwatch()
 	go a.watch.run(watching, func() []*ssp.SSP { return a.current().ssps })
+	a.watchCertificates(a.alive)
 
 	var err error
 	select {
@@ -162,6 +145,7 @@ func (a *App) warm(ctx context.Context) {
 	g := a.current()
 	a.warmParts(ctx, g.parts, g.cfg.Admin.WarmupTimeout)
 	if a.state.CompareAndSwap(starting, ready) {
+		a.notifyReady()
 		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
 	}
 }
@@ -171,6 +155,7 @@ func (a *App) drain(hurry context.Context) error {
 	a.state.Store(draining)
 	d := a.current().cfg.Server.Drain
 	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
+	a.notifyStopping()
 	a.proxy.BeginDrain()
 	select {
 	case <-time.After(d.Delay):
@@ -178,6 +163,8 @@ func (a *App) drain(hurry context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
 	defer cancel()
+	a.sockets.CloseTraffic()
+	<-a.accepting // with all that was queued
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
 

@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/listen"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
@@ -21,6 +22,9 @@ import (
 
 // build makes every part but the listeners.
 func (a *App) build(cfg *config.Config) error {
+	if err := a.loadCertificates(cfg); err != nil {
+		return err
+	}
 	none := &generation{cfg: new(config.Config)}
 	p, err := a.plan(none, cfg)
 	if err != nil {
@@ -29,10 +33,10 @@ func (a *App) build(cfg *config.Config) error {
 	g := p.carryOut(none)
 	a.generation.Store(g)
 	a.observers.trace(g)
-	a.proxy = proxy.New(proxyOptions(cfg), g.table, a.log, a.Ready)
+	a.proxy = proxy.New(a.proxyOptions(cfg), g.table, a.log, a.Ready)
 	a.info = newInfo(cfg, a.started, &a.retiring)
 	a.registry = prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{
+	all := []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		pool.NewCollector(func() []*pool.Pool { return a.current().pools }),
@@ -41,7 +45,9 @@ func (a *App) build(cfg *config.Config) error {
 		spanCollector{func() *tracing.Tracer { return a.current().tracer }},
 		a.proxy,
 		a.info,
-	} {
+	}
+	a.certificates.each(func(c *listen.Certificates) { all = append(all, c) })
+	for _, c := range all {
 		if err := a.registry.Register(c); err != nil {
 			a.Close()
 			return err
@@ -96,7 +102,7 @@ func poolOptions(c *config.SSP, scheme string) pool.Options {
 	return o
 }
 
-func proxyOptions(c *config.Config) proxy.Options {
+func (a *App) proxyOptions(c *config.Config) proxy.Options {
 	s := &c.Server
 	return proxy.Options{
 		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxBufferedBytes: int64(s.MaxBufferedBytes),

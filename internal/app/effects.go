@@ -31,6 +31,9 @@ const (
 var effects = map[string]Effect{
 	"server.listen":             Restart, // the listener is opened once
 	"server.socket_mode":        Restart,
+	"server.reuse_port":         Restart,
+	"server.tls":                Restart, // the names; the files are reloaded whenever they change
+	"server.proxy_protocol":     Restart,
 	"server.max_connections":    InPlace,
 	"server.max_in_flight":      InPlace,
 	"server.max_buffered_bytes": InPlace,
@@ -47,6 +50,8 @@ var effects = map[string]Effect{
 
 	"admin.listen":         Restart,
 	"admin.token_file":     InPlace,
+	"admin.tls":            Restart, // as server.tls
+	"admin.client_ca_file": Restart,
 	"admin.warmup_timeout": InPlace,
 	"admin.capture":        InPlace,
 

@@ -1,55 +1,86 @@
 package app
 
 import (
-	"errors"
-	"fmt"
+	"context"
+	"crypto/tls"
 	"net"
 	"os"
-	"syscall"
-	"time"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/listen"
 )
 
-// listen opens the traffic listener. A unix socket's file that nobody serves
-// any more is removed first; one that is served is a fault, and what is no
-// socket is left alone.
-func listen(network, addr string, mode os.FileMode) (net.Listener, error) {
-	if network != "unix" {
-		return net.Listen(network, addr)
+// listen opens the listeners.
+func (a *App) listen() error {
+	cfg := a.current().cfg
+	options := func(name, key string, at config.Address) listen.Options {
+		network, address := at.Split()
+		return listen.Options{
+			Name: name, Key: key, Network: network, Address: address,
+			Mode: os.FileMode(cfg.Server.SocketMode), ReusePort: cfg.Server.ReusePort,
+		}
 	}
-	if err := removeStaleSocket(addr); err != nil {
-		return nil, err
-	}
-	// Nobody may connect between bind and chmod.
-	old := syscall.Umask(0o177)
-	l, err := net.Listen(network, addr)
-	syscall.Umask(old)
+	sockets, err := listen.Open(options("traffic", "server.listen", cfg.Server.Listen), options("admin", "admin.listen", cfg.Admin.Listen), a.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.Chmod(addr, mode); err != nil {
-		l.Close() //nolint:errcheck // the chmod's error matters
-		return nil, fmt.Errorf("server.socket_mode: %w", err)
-	}
-	return l, nil
+	a.sockets = sockets
+	a.trustPeers(cfg)
+	return a.registry.Register(sockets)
 }
 
-func removeStaleSocket(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
+// trustPeers says whose PROXY headers are taken.
+func (a *App) trustPeers(cfg *config.Config) {
+	if cfg.Server.ProxyProtocol {
+		a.sockets.Traffic.Trust(cfg.Server.TrustedProxies, cfg.Server.ReadTimeout)
+	}
+}
+
+// TrafficAddr is where requests are taken.
+func (a *App) TrafficAddr() net.Addr { return a.sockets.Traffic.Addr() }
+
+// AdminAddr is where operators are answered.
+func (a *App) AdminAddr() net.Addr { return a.sockets.Admin.Addr() }
+
+// certificates are those of both listeners, each nil where it speaks no TLS.
+type certificates struct{ server, admin *listen.Certificates }
+
+func (a *App) loadCertificates(cfg *config.Config) (err error) {
+	if t := &cfg.Server.TLS; t.CertFile != "" {
+		if a.certificates.server, err = listen.LoadCertificates(listen.Files{
+			Name: "server", CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile, ClientAuth: tls.RequireAndVerifyClientCert,
+		}, a.log); err != nil {
+			return err
+		}
+	}
+	if t := &cfg.Admin.TLS; t.CertFile != "" {
+		if a.certificates.admin, err = listen.LoadCertificates(listen.Files{
+			Name: "admin", CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: cfg.Admin.ClientCAFile, ClientAuth: tls.VerifyClientCertIfGiven,
+		}, a.log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f for the certificates that there are.
+func (c *certificates) each(f func(*listen.Certificates)) {
+	for _, one := range []*listen.Certificates{c.server, c.admin} {
+		if one != nil {
+			f(one)
+		}
+	}
+}
+
+// watchCertificates reloads them when their files change, until ctx ends.
+func (a *App) watchCertificates(ctx context.Context) {
+	a.certificates.each(func(c *listen.Certificates) { a.background.Go(func() { c.Watch(ctx) }) })
+}
+
+// tlsOf is what a listener with these certificates speaks; nil for cleartext.
+func tlsOf(c *listen.Certificates, nextProtos ...string) *tls.Config {
+	if c == nil {
 		return nil
-	case err != nil:
-		return err
-	case info.Mode()&os.ModeSocket == 0:
-		return errors.New("a file that is no socket is in the way")
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		c.Close() //nolint:errcheck // it was opened only to see
-		return errors.New("another process serves this socket")
-	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return err
-	}
-	return os.Remove(path)
+	return c.Config(nextProtos...)
 }

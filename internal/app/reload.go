@@ -37,6 +37,10 @@ func (a *App) Reload(cfg *config.Config) (*Reloaded, error) {
 	if a.ending || a.state.Load() == draining {
 		return nil, ErrStopping
 	}
+	if a.Ready() {
+		a.notifyReloading()
+		defer a.notifyReady()
+	}
 	was := a.current()
 	changes := Compare(was.cfg, cfg)
 	if faults := restartFaults(changes); len(faults) > 0 {
@@ -94,7 +98,8 @@ func (a *App) swap(was *generation, p *plan) *generation {
 	a.seam.Lock()
 	defer a.seam.Unlock()
 	next := p.carryOut(was)
-	a.proxy.Reload(proxyOptions(next.cfg), next.table)
+	a.proxy.Reload(a.proxyOptions(next.cfg), next.table)
+	a.trustPeers(next.cfg)
 	a.generation.Store(next)
 	a.observers.trace(next)
 	a.info.load(next.cfg, time.Now())

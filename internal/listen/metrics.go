@@ -17,6 +17,7 @@ var (
 		return prometheus.NewDesc("adbuffer_tls_certificate_reload_timestamp_seconds", "When the certificate in use was read, in seconds since 1970.", nil, prometheus.Labels{"listener": listener})
 	}
 	descProxyHeaders = prometheus.NewDesc("adbuffer_proxy_protocol_headers_total", "Connections of trusted peers that were to start with a PROXY header, by what they started with; only ok ones are served.", []string{"result"}, nil)
+	descAcceptErrors = prometheus.NewDesc("adbuffer_accept_errors_total", "Connections that could not be accepted at once, for want of file descriptors or memory; they wait in the kernel.", []string{"listener"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -43,14 +44,21 @@ func (c *Certificates) Collect(ch chan<- prometheus.Metric) {
 type proxyCounts struct{ ok, missing, malformed, timeout atomic.Uint64 }
 
 // Describe implements prometheus.Collector.
-func (c *proxyCounts) Describe(ch chan<- *prometheus.Desc) { ch <- descProxyHeaders }
+func (s *Sockets) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descProxyHeaders
+	ch <- descAcceptErrors
+}
 
 // Collect implements prometheus.Collector.
-func (c *proxyCounts) Collect(ch chan<- prometheus.Metric) {
+func (s *Sockets) Collect(ch chan<- prometheus.Metric) {
+	h := &s.Traffic.headers
 	for _, r := range []struct {
 		result string
 		n      *atomic.Uint64
-	}{{"ok", &c.ok}, {"missing", &c.missing}, {"malformed", &c.malformed}, {"timeout", &c.timeout}} {
+	}{{"ok", &h.ok}, {"missing", &h.missing}, {"malformed", &h.malformed}, {"timeout", &h.timeout}} {
 		ch <- prometheus.MustNewConstMetric(descProxyHeaders, prometheus.CounterValue, float64(r.n.Load()), r.result)
+	}
+	for _, l := range []*Listener{s.Traffic, s.Admin} {
+		ch <- prometheus.MustNewConstMetric(descAcceptErrors, prometheus.CounterValue, float64(l.failed.Load()), l.options.Name)
 	}
 }

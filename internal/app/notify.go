@@ -1,0 +1,36 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// What the service manager is told, where it asks for it (Type=notify-reload or
+// notify): systemd by NOTIFY_SOCKET, man 3 sd_notify.
+
+func (a *App) notifyReady() {
+	if a.Ready() {
+		a.notify(daemon.SdNotifyReady + "\nSTATUS=ready")
+	}
+}
+
+func (a *App) notifyStopping() { a.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
+
+// notifyReloading must be followed by notifyReady, also where the reload fails.
+func (a *App) notifyReloading() {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		a.log.Warn("the service manager was not told", zap.Error(err))
+		return
+	}
+	a.notify(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
+}
+
+func (a *App) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		a.log.Warn("the service manager was not told", zap.Error(err))
+	}
+}
