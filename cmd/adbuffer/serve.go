@@ -25,15 +25,28 @@ func newServe(stderr *os.File) *cobra.Command {
 		Long: `Runs the service until SIGTERM or SIGINT, and drains then: /readyz turns to 503 at
 once, requests are accepted for server.drain.delay more, and what is in flight has
 server.drain.timeout to end. A second signal ends the waiting. The exit status is 0
-if no request was cut.`,
+if no request was cut.
+
+The configuration is read again on SIGHUP, on POST /reload of the admin listener, and
+when the file changes, or one that it names (certificates, authorities, tokens), also
+by a rename over it or a swap of symbolic links as in Kubernetes. What changed takes
+effect without a request lost; a file with faults changes nothing, and the log and the
+metric adbuffer_config_last_reload_successful say so. What needs a restart, such as
+another server.listen, is a fault too: see adbuffer check --against.`,
 		Example: `  adbuffer serve --config config/adbuffer.yaml
   ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Before anything else: a hang-up must never end the process.
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP)
+			defer signal.Stop(hangups)
+
 			path, err := configPath(file)
 			if err != nil {
 				return err
 			}
+			reloads := newReloader(path)
 			cfg, warnings, err := config.Load(path, os.LookupEnv)
 			if err != nil {
 				return failed(err)
@@ -43,13 +56,15 @@ if no request was cut.`,
 				return failed(err)
 			}
 			defer log.Sync() //nolint:errcheck // standard error cannot always be synced
-			for _, w := range warnings {
-				log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
-			}
-			a, err := app.New(cfg, log, app.WithLogLevel(level))
+			logWarnings(log, warnings)
+			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithReload(reloads.post))
 			if err != nil {
 				return failed(err)
 			}
+			reloads.start(a, cfg, log)
+			ctx, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			go reloads.run(ctx, hangups)
 			return failed(runUntilSignal(cmd.Context(), a))
 		},
 	}
@@ -69,6 +84,12 @@ func configPath(flag string) (string, error) {
 		return "", errors.New("no configuration: name a file with --config or " + configVariable + ", or run 'adbuffer demo', which needs none")
 	}
 	return flag, nil
+}
+
+func logWarnings(log *zap.Logger, warnings []config.Warning) {
+	for _, w := range warnings {
+		log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
+	}
 }
 
 // runUntilSignal runs a until the first SIGTERM or SIGINT; the second ends the
