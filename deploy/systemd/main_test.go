@@ -1,0 +1,59 @@
+package systemd
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// The tests ask systemd's own tools about the unit files, and run the binary as
+// the service would run it, confined by hand as the unit file says: tests have no
+// systemd that they could start services of.
+
+func TestMain(m *testing.M) {
+	if policy := os.Getenv(policyVariable); policy != "" {
+		fmt.Fprintln(os.Stderr, becomeService(policy, os.Args[1:]))
+		os.Exit(111)
+	}
+	code := m.Run()
+	if dir, err := buildDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// buildDir is open to the service's user.
+var buildDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "adbuffer-systemd-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	return dir, err
+})
+
+// build makes the binary as it is released, once.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := buildDir()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "adbuffer")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", file, "../../cmd/adbuffer")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return file, nil
+})
+
+func binary(t *testing.T) string {
+	t.Helper()
+	file, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

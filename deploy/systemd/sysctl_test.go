@@ -1,0 +1,51 @@
+package systemd
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each setting says why it is there and what shows that it is needed, and the
+// kernel takes it. It is tried in a network namespace of its own, so that nothing
+// of this machine changes.
+func TestEverySysctlHasAReasonAndIsTakenByTheKernel(t *testing.T) {
+	file, err := filepath.Abs("99-adbuffer.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := regexp.MustCompile(`(?m)((?:^#.*\n)*)^([a-z0-9_.]+) = (.+)$`).FindAllStringSubmatch(string(text), -1)
+	if len(settings) < 4 {
+		t.Fatalf("found %q", settings)
+	}
+	script := "/lib/systemd/systemd-sysctl " + file
+	for _, s := range settings {
+		if !strings.Contains(s[1], "Shown by:") {
+			t.Errorf("%s does not say what shows that it is needed", s[2])
+		}
+		if !strings.HasPrefix(s[2], "net.") {
+			t.Errorf("%s is the whole machine's: the test cannot try it", s[2])
+		}
+		script += " && cat /proc/sys/" + strings.ReplaceAll(s[2], ".", "/")
+	}
+	out, err := exec.Command("unshare", "--net", "--map-root-user", "sh", "-c", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(got) != len(settings) {
+		t.Fatalf("%s", out)
+	}
+	for i, s := range settings {
+		if strings.Join(strings.Fields(got[i]), " ") != s[3] {
+			t.Errorf("%s is %q, want %q", s[2], got[i], s[3])
+		}
+	}
+}

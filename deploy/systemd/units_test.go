@@ -1,0 +1,186 @@
+package systemd
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/config"
+)
+
+// maxExposure is the worst that `systemd-analyze security` may say of the unit, of
+// 10. What is left is the network, which is the service's job, and /proc.
+const maxExposure = 1.5
+
+// installed is where the unit files expect the binary.
+const installed = "/usr/local/bin/adbuffer"
+
+// section is what a unit file says in one section, by key, in order. An empty
+// value takes back those before it.
+func section(t *testing.T, file, name string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, in := map[string][]string{}, false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			in = line == "["+name+"]"
+		}
+		if key, value, ok := strings.Cut(line, "="); in && ok && line[0] != '#' {
+			if value == "" {
+				values[key] = []string{}
+			} else {
+				values[key] = append(values[key], value)
+			}
+		}
+	}
+	return values
+}
+
+// one is the value of a key that has one.
+func one(t *testing.T, values map[string][]string, key string) string {
+	t.Helper()
+	if len(values[key]) != 1 {
+		t.Fatalf("%s has the values %q, want one", key, values[key])
+	}
+	return values[key][0]
+}
+
+// install copies the unit files to a folder, as an administrator would, with the
+// drop-in for secrets, and the binary where it really is.
+func install(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	binary := binary(t)
+	for from, to := range map[string]string{
+		"adbuffer.service": "adbuffer.service", "adbuffer.socket": "adbuffer.socket", "adbuffer-admin.socket": "adbuffer-admin.socket",
+		"secrets.conf": "adbuffer.service.d/secrets.conf",
+	} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to = filepath.Join(dir, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte(installed), []byte(binary)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// verify returns what systemd has to say about units.
+func verify(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.Command("systemd-analyze", "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":", "SYSTEMD_LOG_LEVEL=warning")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		out = fmt.Appendf(out, "%v; scripts/install systemd", err)
+	}
+	return string(out)
+}
+
+func TestSystemdFindsNoFaultInTheUnits(t *testing.T) {
+	dir := install(t)
+	if out := verify(t, dir); out != "" {
+		t.Errorf("systemd-analyze verify:\n%s", out)
+	}
+	// It would say so.
+	file := filepath.Join(dir, "adbuffer.service")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range [][2]string{{"UMask=", "Umask="}, {"SystemCallFilter=@system-service", "SystemCallFilter=@system-servce"}, {binary(t) + " serve", "/none/adbuffer serve"}} {
+		if err := os.WriteFile(file, bytes.Replace(text, []byte(pair[0]), []byte(pair[1]), 1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out := verify(t, dir); out == "" {
+			t.Errorf("%s is taken for right", pair[1])
+		}
+	}
+}
+
+func TestTheServiceIsHardened(t *testing.T) {
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", filepath.Join(install(t), "adbuffer.service")).CombinedOutput()
+	found := regexp.MustCompile(`Overall exposure level for adbuffer.service: ([0-9.]+) `).FindSubmatch(out)
+	if err != nil || found == nil {
+		t.Fatalf("systemd-analyze security: %v\n%s", err, out)
+	}
+	exposure, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil || exposure > maxExposure {
+		t.Errorf("exposure %v, want at most %v (%v)\n%s", exposure, maxExposure, err, out)
+	}
+	t.Logf("exposure %v of 10", exposure)
+}
+
+func TestTheSocketsAreNamedAsTheListeners(t *testing.T) {
+	for file, name := range map[string]string{"adbuffer.socket": "traffic", "adbuffer-admin.socket": "admin"} {
+		s := section(t, file, "Socket")
+		if got := one(t, s, "FileDescriptorName"); got != name {
+			t.Errorf("%s: %q, want %q", file, got, name)
+		}
+		one(t, s, "ListenStream") // a second would have the same name
+		if got := one(t, s, "Service"); got != "adbuffer.service" {
+			t.Errorf("%s starts %s", file, got)
+		}
+	}
+}
+
+// The unit's limits are enough for the configuration's defaults, with four SSPs.
+func TestTheLimitsOfTheUnitFitTheDefaults(t *testing.T) {
+	cfg, _, err := config.Parse([]byte(`
+ssps: [{name: a, endpoints: ["http://127.0.0.1:1/"]}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := section(t, "adbuffer.service", "Service")
+	duration := func(key string) time.Duration {
+		d, err := time.ParseDuration(one(t, s, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if got, need := duration("TimeoutStopSec"), cfg.Server.Drain.Delay+cfg.Server.Drain.Timeout+time.Second; got < need {
+		t.Errorf("TimeoutStopSec %v, want at least %v", got, need)
+	}
+	if got, need := duration("TimeoutStartSec"), cfg.Admin.WarmupTimeout+5*time.Second; got < need {
+		t.Errorf("TimeoutStartSec %v, want at least %v", got, need)
+	}
+	files, err := strconv.Atoi(one(t, s, "LimitNOFILE"))
+	if need := cfg.Server.MaxConnections + 4*cfg.SSPs[0].Pool.MaxConns + 128; err != nil || files < need {
+		t.Errorf("LimitNOFILE %d, want at least %d (%v)", files, need, err)
+	}
+	gib, err := strconv.Atoi(strings.TrimSuffix(one(t, s, "MemoryMax"), "G"))
+	const idleClient = 18_500
+	memory := gib << 30
+	if need := cfg.Server.MaxConnections*idleClient + 2*cfg.Server.MaxBufferedBytes; err != nil || memory < need {
+		t.Errorf("MemoryMax %d, want at least %d (%v)", memory, need, err)
+	}
+	at := slices.IndexFunc(s["Environment"], func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
+	if at < 0 {
+		t.Fatal("no GOMEMLIMIT")
+	}
+	mib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(s["Environment"][at], "GOMEMLIMIT="), "MiB"))
+	if limit := mib << 20; err != nil || limit < memory*85/100 || limit > memory*92/100 {
+		t.Errorf("GOMEMLIMIT %d is not nine tenths of %d (%v)", limit, memory, err)
+	}
+}
