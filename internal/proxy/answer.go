@@ -79,7 +79,11 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 	if a.ContentLength >= 0 && (ctx.IsHead() || a.Status == fasthttp.StatusNotModified) {
 		h.SetContentLength(a.ContentLength)
 	}
-	r.conn.keep(res.Exchange)
+	if r.stream != nil {
+		r.stream.sending = res.Exchange
+	} else {
+		r.conn.keep(res.Exchange)
+	}
 	res.Exchange = nil
 }
 
@@ -118,7 +122,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		took = time.Since(r.started)
 	}
 	r.ended(r.route, f.outcome, took)
-	if f.close || !p.skipBody(ctx) {
+	if r.stream == nil && (f.close || !p.skipBody(ctx)) {
 		ctx.SetConnectionClose()
 	}
 	status := f.status
@@ -217,7 +221,9 @@ func (p *Proxy) panicked(v any, stack []byte) {
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
-	r.conn.nextRequest()
+	if r.stream == nil {
+		r.conn.nextRequest()
+	}
 	if p.draining.Load() { // asked last, for those that were in flight when it began
 		ctx.SetConnectionClose()
 	}

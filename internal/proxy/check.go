@@ -19,11 +19,33 @@ type fault struct {
 
 // check looks at the head: what fasthttp lets through and RFC 9112 does not is
 // refused here, before anything is done with it.
-func (p *Proxy) check(ctx *fasthttp.RequestCtx, r *request) *fault {
+func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 	h := &ctx.Request.Header
 	bare := r.conn.headTaken()
-	method := h.Method()
-	switch string(method) {
+	r.source = ctx.RequestBodyStream()
+	switch string(h.Protocol()) {
+	case "HTTP/1.1":
+		r.fields.HTTP10 = false
+	case "HTTP/1.0":
+		r.fields.HTTP10 = true
+	default: // the preface of HTTP/2 too: it is spoken over TLS alone
+		return &fault{outcome: upstream.BadRequest, detail: "the protocol is neither HTTP/1.1 nor HTTP/1.0", close: true}
+	}
+	if f := r.setMethod(string(h.Method())); f != nil {
+		return f
+	}
+	if bare {
+		return &fault{outcome: upstream.BadRequest, detail: "the request line ends in a bare LF", close: true}
+	}
+	if err := r.fields.Scan(h.RawHeaders()); err != nil {
+		return headFault(err)
+	}
+	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
+	return r.splitTarget(h.RequestURI())
+}
+
+func (r *request) setMethod(method string) *fault {
+	switch method {
 	case "GET":
 		r.ssp.Method = upstream.GET
 	case "HEAD":
@@ -35,22 +57,7 @@ func (p *Proxy) check(ctx *fasthttp.RequestCtx, r *request) *fault {
 	default:
 		return &fault{outcome: upstream.MethodNotAllowed, allow: "GET, HEAD, POST", detail: "GET, HEAD and POST are served"}
 	}
-	switch string(h.Protocol()) {
-	case "HTTP/1.1":
-		r.fields.HTTP10 = false
-	case "HTTP/1.0":
-		r.fields.HTTP10 = true
-	default:
-		return &fault{outcome: upstream.BadRequest, detail: "the protocol is neither HTTP/1.1 nor HTTP/1.0", close: true}
-	}
-	if bare {
-		return &fault{outcome: upstream.BadRequest, detail: "the request line ends in a bare LF", close: true}
-	}
-	if err := r.fields.Scan(h.RawHeaders()); err != nil {
-		return headFault(err)
-	}
-	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
-	return r.splitTarget(h.RequestURI())
+	return nil
 }
 
 // splitTarget takes origin-form and absolute-form apart. RFC 9112, section 3.2.

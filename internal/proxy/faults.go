@@ -38,9 +38,15 @@ func isSmallBuffer(err error) bool {
 
 // tooManyConnections is the whole answer to a connection over the limit.
 func (g *generation) tooManyConnections() []byte {
-	var ctx fasthttp.RequestCtx
-	g.writeOwn(&ctx, upstream.Overloaded, fasthttp.StatusServiceUnavailable, "",
+	return g.wholeAnswer(upstream.Overloaded, fasthttp.StatusServiceUnavailable,
 		fmt.Sprintf("%d of %d client connections are open; see server.max_connections", g.opts.MaxConnections, g.opts.MaxConnections))
+}
+
+// wholeAnswer is an answer of ours as it leaves, to a connection that ends with
+// it.
+func (g *generation) wholeAnswer(o upstream.Outcome, status int, detail string) []byte {
+	var ctx fasthttp.RequestCtx
+	g.writeOwn(&ctx, o, status, "", detail)
 	ctx.SetConnectionClose()
 	return []byte(ctx.Response.String())
 }

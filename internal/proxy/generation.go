@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"time"
 
 	"adbuffer/internal/route"
@@ -14,6 +15,7 @@ import (
 type generation struct {
 	opts  Options
 	table *route.Table
+	tls   *tls.Config // nil = cleartext
 	// routes are the counters by Route.Index; behind them those of requests that
 	// match no route.
 	routes []*routeStats
@@ -29,7 +31,7 @@ func newGeneration(opts Options, table *route.Table, old *generation) *generatio
 			kept[rs.name] = rs
 		}
 	}
-	g := &generation{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	g := &generation{opts: opts, table: table, tls: serverTLS(opts.TLS), routes: make([]*routeStats, len(table.Routes)+1)}
 	for i := range g.routes {
 		name := noRoute
 		if i < len(table.Routes) {

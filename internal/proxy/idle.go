@@ -14,6 +14,7 @@ import (
 // long as it serves it, so one on which no request comes for a while is taken
 // away from it, and given back when there is something to read:
 //
+//	greeting ──a PROXY header is read, hands are shaken──▶ serving
 //	serving ──no request comes──▶ leaving ──the server lets go──▶ parked
 //	   ▲                                                            │
 //	   └────────────────────something has come──────────────────────┘
@@ -25,7 +26,8 @@ import (
 type phase uint8
 
 const (
-	serving phase = iota
+	greeting phase = iota
+	serving
 	leaving
 	parked
 	closed
@@ -73,12 +75,23 @@ func (c *clientConn) Close() error {
 }
 
 func (c *clientConn) closeLocked() error {
-	if c.phase != closed {
+	was := c.phase
+	if was != closed {
 		c.phase = closed
 		c.proxy.open.Add(-1)
 		c.proxy.clients.remove(c)
 	}
+	if c.tls != nil && was != greeting && was != closed {
+		return c.closeTLS()
+	}
 	return c.Conn.Close()
+}
+
+// closeTLS says close_notify, where that can be sent without waiting, and closes
+// the socket.
+func (c *clientConn) closeTLS() error {
+	c.closing.Store(true)
+	return c.tls.Close()
 }
 
 // awaitRequest is a parked connection's goroutine. It ends when the connection
@@ -110,12 +123,16 @@ func (c *clientConn) unpark(err error) bool {
 	return true
 }
 
-// closeParked closes what is parked, once nothing is parked any more.
-func (c *clients) closeParked() {
+// endIdle closes what is parked or has not said yet what it wants, once nothing
+// is parked any more, and has those of HTTP/2 end.
+func (c *clients) endIdle() {
 	for _, cc := range c.list() {
 		cc.mu.Lock()
-		if cc.phase == parked {
+		switch {
+		case cc.phase == parked, cc.phase == greeting && cc.greets:
 			cc.closeLocked() //nolint:errcheck // nothing is left to be done about it
+		case cc.http2 != nil:
+			cc.endHTTP2Locked()
 		}
 		cc.mu.Unlock()
 	}

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -36,7 +38,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		g := p.current()
 		if p.open.Add(1) <= int64(g.opts.MaxConnections) {
-			return p.newClient(c), nil
+			return p.newClient(c, g.tls), nil
 		}
 		p.open.Add(-1)
 		p.refuseConnection(c, g)
@@ -48,10 +50,20 @@ func (l *listener) Accept() (net.Conn, error) {
 type clientConn struct {
 	*socket.Conn
 	proxy *Proxy
+	tls   *tls.Conn  // over Conn; nil for cleartext
 	peer  netip.Addr // zero for a unix socket
+	// header is the PROXY header that is to be read first, nil for none.
+	header  proxied
+	greets  bool // there is a header or TLS
+	greeted bool // Handshake was called
 
 	mu    sync.Mutex
-	phase phase // guarded by mu
+	phase phase        // guarded by mu
+	http2 *http.Server // guarded by mu; serves this connection alone, nil over HTTP/1
+
+	spoken  atomic.Bool    // HTTP/2, whose server keeps its own time for reads
+	closing atomic.Bool    // nothing waits to be written any more
+	streams sync.WaitGroup // handlers of HTTP/2; none begins once phase is closed
 
 	// sending holds the answer whose body is being written, nil for none. Once
 	// the server asks for the next request, or closes, it has been written.
@@ -69,11 +81,20 @@ type clientConn struct {
 	goneFunc func() bool // gone, made once, so that it costs no allocation
 }
 
-func (p *Proxy) newClient(c net.Conn) *clientConn {
-	cc := &clientConn{Conn: socket.New(c), proxy: p}
-	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+// newClient does nothing that may wait for the client: it runs within Accept.
+func (p *Proxy) newClient(c net.Conn, config *tls.Config) *clientConn {
+	cc := &clientConn{proxy: p}
+	if header, ok := c.(proxied); ok {
+		cc.header, c = header, header.NetConn()
+	} else if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		cc.peer = a.AddrPort().Addr().Unmap()
 	}
+	cc.Conn = socket.New(c)
+	if config != nil {
+		cc.Records()
+		cc.tls = tls.Server(tlsSocket{cc.Conn}, config)
+	}
+	cc.greets = cc.header != nil || cc.tls != nil
 	cc.goneFunc = cc.gone
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	cc.line.expect()
@@ -95,7 +116,7 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	// The server reads into what is free of its buffer: all, where it holds
 	// nothing of the next request yet.
 	c.idle = c.line.awaited() && len(b) == c.proxy.server.ReadBufferSize
-	n, err := c.Conn.Read(b)
+	n, err := c.read(b)
 	switch {
 	case n > 0:
 		c.idle = false
@@ -106,6 +127,13 @@ func (c *clientConn) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, err
+}
+
+func (c *clientConn) read(b []byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.Read(b)
+	}
+	return c.Conn.Read(b)
 }
 
 // headTaken is called for each request: what is read from now on is its body.
@@ -127,7 +155,13 @@ func (c *clientConn) nextRequest() {
 // request, each with a look at the clock: nearly all requests come in one piece
 // and nearly all answers leave in one.
 func (c *clientConn) waitRead() {
+	if c.spoken.Load() {
+		return
+	}
 	o := &c.proxy.current().opts
+	if c.MidRecord() { // a request has begun, though TLS has nothing of it to show
+		c.idle = false
+	}
 	switch {
 	case c.idle:
 		now := time.Now()
@@ -140,11 +174,20 @@ func (c *clientConn) waitRead() {
 }
 
 func (c *clientConn) waitWrite() {
+	if c.closing.Load() {
+		c.SetWriteDeadline(time.Unix(0, 0)) //nolint:errcheck // a closed socket fails the write
+		return
+	}
 	c.SetWriteDeadline(time.Now().Add(c.proxy.current().opts.WriteTimeout)) //nolint:errcheck // a closed socket fails the write
 }
 
 // Write implements net.Conn.
-func (c *clientConn) Write(b []byte) (int, error) { return c.WriteInBurst(b) }
+func (c *clientConn) Write(b []byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.Write(b)
+	}
+	return c.WriteInBurst(b)
+}
 
 // keep holds ex, whose answer is about to be written, until that is done. An
 // idle client then has no memory for a body.
@@ -164,7 +207,14 @@ func (c *clientConn) release() {
 
 // gone reports whether the client has closed its connection. Clients that close
 // only their sending half are taken to have left, as is usual for HTTP.
-func (c *clientConn) gone() bool { return c.Peek() == socket.Ended }
+// What TLS has sent behind the last request, its close_notify for one, cannot be
+// told from another request without reading it.
+func (c *clientConn) gone() bool {
+	if c.tls != nil {
+		return c.HungUp()
+	}
+	return c.Peek() == socket.Ended
+}
 
 // requestLine finds a bare LF at the end of a request line, which fasthttp takes
 // without a word and does not show. It sees the line of each request that
@@ -209,6 +259,13 @@ func (l *requestLine) see(b []byte) {
 // client has had time to read that: closing with unread bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
 	g.ended(nil, upstream.Overloaded, 0)
+	if g.tls != nil {
+		c.Close() //nolint:errcheck // an answer would cost a handshake
+		return
+	}
+	if header, ok := c.(proxied); ok {
+		c = header.NetConn()
+	}
 	if p.refused.Add(1) > maxRefusing {
 		p.refused.Add(-1)
 		c.Close() //nolint:errcheck // it is refused either way

@@ -17,6 +17,9 @@ var (
 	descBuffered     = prometheus.NewDesc("adbuffer_buffered_bytes", "Bytes of request and answer bodies held.", nil, nil)
 	descBufferedMax  = prometheus.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).", nil, nil)
 	descPanics       = prometheus.NewDesc("adbuffer_panics_total", "Requests that panicked and were answered 500, and legs of requests that panicked and ended as internal.", nil, nil)
+	descHandshakes   = prometheus.NewDesc("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", []string{"resumed"}, nil)
+	descNoHandshakes = prometheus.NewDesc("adbuffer_client_tls_handshake_errors_total", "TLS handshakes with clients that failed: not within server.read_timeout (timeout), the client left (closed), the client said no (refused), or sent what we do not take (invalid).", []string{"reason"}, nil)
+	descHTTP2Errors  = prometheus.NewDesc("adbuffer_client_http2_errors_total", "Streams and connections that clients broke HTTP/2 on, and that were reset or closed for that.", nil, nil)
 	requestsOutcomes = func() (all []upstream.Outcome) {
 		for o := upstream.Fill; o < upstream.Outcomes; o++ {
 			all = append(all, o)
@@ -29,6 +32,7 @@ var (
 func (p *Proxy) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
+		descHandshakes, descNoHandshakes, descHTTP2Errors,
 	} {
 		ch <- d
 	}
@@ -57,4 +61,10 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBuffered, float64(p.budget.Used()))
 	gauge(descBufferedMax, float64(p.budget.Limit()))
 	counter(descPanics, p.panics.Load())
+	counter(descHandshakes, p.handshakes.full.Load(), "false")
+	counter(descHandshakes, p.handshakes.resumed.Load(), "true")
+	for f, name := range handshakeFaultNames {
+		counter(descNoHandshakes, p.handshakes.failed[f].Load(), name)
+	}
+	counter(descHTTP2Errors, p.http2Errors.Load())
 }

@@ -16,7 +16,7 @@ import (
 
 // prepare finds the route, reads the body, and fixes the deadline: all that is
 // to be done once, whatever the number of legs.
-func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
+func (p *Proxy) prepare(r *request) *fault {
 	var fromPath []byte
 	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
 		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
@@ -32,7 +32,7 @@ func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
 		return &fault{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route asks several SSPs at once, and serves " + allow}
 	}
-	if f := p.readBody(ctx, r); f != nil {
+	if f := p.readBody(r); f != nil {
 		return f
 	}
 	r.started = time.Now() // the request is read whole: its clock starts
@@ -43,22 +43,29 @@ func (p *Proxy) prepare(ctx *fasthttp.RequestCtx, r *request) *fault {
 	r.identity.Resolve(&r.fields, r.conn.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Query, r.ssp.Fields, r.ssp.Identity, r.ssp.Body = query, &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
-	r.ssp.Gone = r.conn.goneFunc
+	r.ssp.Gone = r.gone()
 	return nil
 }
 
+// gone returns what tells whether the client still waits for the answer.
+func (r *request) gone() func() bool {
+	if r.stream != nil {
+		return r.stream.goneFunc
+	}
+	return r.conn.goneFunc
+}
+
 // readBody reads the whole body into r.body, under the limit and the budget.
-func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
+func (p *Proxy) readBody(r *request) *fault {
 	r.body = r.body[:0]
 	n := r.fields.ContentLength()
-	if n == 0 || n < 0 && !r.fields.Chunked() {
+	if n == 0 || n < 0 && !r.fields.Chunked() && !r.toTheEnd {
 		return nil
 	}
 	if n > int64(r.opts.MaxBodyBytes) {
 		return r.bodyTooLarge()
 	}
-	stream := ctx.RequestBodyStream()
-	if stream == nil {
+	if r.source == nil {
 		return &fault{outcome: upstream.Internal, detail: "the body cannot be read"}
 	}
 	room := int(n) // how much of r.body is reserved
@@ -69,7 +76,7 @@ func (p *Proxy) readBody(ctx *fasthttp.RequestCtx, r *request) *fault {
 		if f := p.reserveBody(r, room); f != nil {
 			return f
 		}
-		m, err := stream.Read(r.body[len(r.body):room])
+		m, err := r.source.Read(r.body[len(r.body):room])
 		r.body = r.body[:len(r.body)+m]
 		switch {
 		case len(r.body) > r.opts.MaxBodyBytes:

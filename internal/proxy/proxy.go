@@ -2,6 +2,9 @@
 package proxy
 
 import (
+	"crypto/tls"
+	"io"
+	"log"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -32,6 +35,10 @@ type Options struct {
 	TrustedProxies   []netip.Prefix
 	HealthPath       string // "" = none
 	ErrorDetail      bool
+	// TLS is what clients must speak; nil = cleartext. The protocols that are
+	// offered by ALPN are set by New and Reload, also in what its
+	// GetConfigForClient returns, which may change from handshake to handshake.
+	TLS *tls.Config
 
 	Deadline DeadlineOptions
 	Access   AccessOptions
@@ -58,8 +65,11 @@ type Proxy struct {
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
-	generation atomic.Pointer[generation]
-	reloading  sync.Mutex // held by Reload
+	handshakes  handshakes
+	http2Errors atomic.Uint64
+	http2Logger *log.Logger
+	generation  atomic.Pointer[generation]
+	reloading   sync.Mutex // held by Reload
 
 	draining atomic.Bool    // every answer says Connection: close
 	stopping atomic.Bool    // nothing is parked any more
@@ -71,8 +81,8 @@ type Proxy struct {
 
 // New returns a Proxy that routes by table. ready is what HealthPath answers
 // by.
-func New(opts Options, table *route.Table, log *zap.Logger, ready func() bool) *Proxy {
-	p := &Proxy{log: log, budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+func New(opts Options, table *route.Table, logger *zap.Logger, ready func() bool) *Proxy {
+	p := &Proxy{log: logger, http2Logger: quietLogger(logger), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
@@ -94,6 +104,13 @@ type request struct {
 	held        int64  // bytes of the budget that body holds
 	started     time.Time
 	conn        *clientConn
+	stream      *stream   // of HTTP/2, nil for HTTP/1
+	source      io.Reader // the body that is to be read, nil where there is none
+	// toTheEnd: source ends where the body does, and the head need not say where
+	// that is.
+	toTheEnd bool
+	block    []byte   // scratch for the head of a stream
+	names    []string // the same
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -116,18 +133,26 @@ func (p *Proxy) release(r *request) {
 	if cap(r.body) > maxKeptBytes {
 		r.body = nil
 	}
+	clear(r.names)
+	r.stream, r.source, r.toTheEnd = nil, nil, false
 	r.fields.Reset()
 	r.lookup, r.ssp, r.route, r.target, r.conn, r.generation = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)
 }
 
-// handle is the fasthttp handler.
+// handle is the fasthttp handler: requests of HTTP/1.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	conn := clientOf(ctx)
 	r := p.acquire(conn)
 	defer p.done(ctx, r)
-	if f := p.check(ctx, r); f != nil {
+	p.respond(ctx, r, r.check(ctx))
+}
+
+// respond answers a request whose head has been checked, whatever brought it. f
+// is what was found wrong with it, nil for nothing.
+func (p *Proxy) respond(ctx *fasthttp.RequestCtx, r *request, f *fault) {
+	if f != nil {
 		p.refuse(ctx, r, f)
 		return
 	}
@@ -140,7 +165,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	defer p.inFlight.Leave()
-	if f := p.prepare(ctx, r); f != nil {
+	if f := p.prepare(r); f != nil {
 		p.refuse(ctx, r, f)
 		return
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"log"
 	"math"
 	"net"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
-	return &fasthttp.Server{
+	s := &fasthttp.Server{
 		Handler:         p.handle,
 		ErrorHandler:    p.refuseUnread,
 		ExpectHandler:   p.expect,
@@ -40,6 +41,8 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 		SecureErrorLogMessage: true,
 		Logger:                quiet{p.log},
 	}
+	s.NextProto(protoHTTP2, p.serveHTTP2)
+	return s
 }
 
 // writeBuffer holds a whole answer of the usual size, so that it leaves in one
@@ -52,8 +55,18 @@ type quiet struct{ log *zap.Logger }
 
 func (q quiet) Printf(format string, args ...any) { q.log.Sugar().Debugf(format, args...) }
 
+// quietLogger is quiet for the server of HTTP/2.
+func quietLogger(l *zap.Logger) *log.Logger {
+	std, err := zap.NewStdLogAt(l, zap.DebugLevel)
+	if err != nil {
+		panic("BUG: no such level: " + err.Error())
+	}
+	return std
+}
+
 // Serve accepts connections from l until Drain. It returns nil after Drain, or
-// why l failed.
+// why l failed. A connection with the methods of proxied starts with a PROXY
+// header, which is read on the connection's own goroutine.
 func (p *Proxy) Serve(l net.Listener) error {
 	err := p.server.Serve(&listener{Listener: l, proxy: p})
 	if errors.Is(err, net.ErrClosed) || p.draining.Load() {
@@ -63,7 +76,8 @@ func (p *Proxy) Serve(l net.Listener) error {
 }
 
 // BeginDrain makes every answer from now on say Connection: close, so that
-// clients move on, while connections are still accepted.
+// clients move on, while connections are still accepted. Over HTTP/2 the answer
+// comes with a GOAWAY.
 func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 
 // Drain stops accepting, and waits until every request under way is answered,
@@ -71,7 +85,7 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
 	p.stopping.Store(true)
-	p.clients.closeParked()
+	p.clients.endIdle()
 	if err := p.server.ShutdownWithContext(ctx); err == nil && p.awaitWoken(ctx) {
 		return 0
 	}

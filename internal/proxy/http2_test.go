@@ -1,0 +1,395 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// wantProto2 fails unless an answer came over HTTP/2, without fields of HTTP/1's
+// connections.
+func wantProto2(t *testing.T, res *http.Response) {
+	t.Helper()
+	if res.ProtoMajor != 2 {
+		t.Errorf("answered over %s", res.Proto)
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Trailer"} {
+		if v, ok := res.Header[name]; ok {
+			t.Errorf("the answer has %s: %v", name, v)
+		}
+	}
+}
+
+func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
+	var saw sync.Map
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		saw.Store(r.URL.RawQuery, fmt.Sprintf("%s %s %q %v %s", r.Method, r.RequestURI, r.Header["X-Twice"], r.ContentLength, body))
+		w.Header().Add("X-Of-Ssp", "1")
+		w.Header().Add("X-Of-Ssp", "2")
+		w.Header().Set("Keep-Alive", "timeout=5")
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.Contains(r.URL.RawQuery, "s=204"):
+			w.WriteHeader(204)
+		case strings.Contains(r.URL.RawQuery, "s=304"):
+			w.WriteHeader(304)
+		case strings.Contains(r.URL.RawQuery, "s=302"):
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(302)
+		case strings.Contains(r.URL.RawQuery, "early"):
+			w.WriteHeader(103)
+			io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+		default:
+			io.WriteString(w, `{"of":"`+r.URL.RawQuery+`"}`) //nolint:errcheck // as above
+		}
+	}})
+	c := m.client(true)
+	for _, row := range []struct {
+		method, query, body string
+		status              int
+		want, length        string
+	}{
+		{"GET", "q=1", "", 200, `{"of":"q=1"}`, "12"},
+		{"HEAD", "q=2", "", 200, "", "12"},
+		{"POST", "q=3", "0123456789", 200, `{"of":"q=3"}`, "12"},
+		{"POST", "q=4", strings.Repeat("x", 200_000), 200, `{"of":"q=4"}`, "12"},
+		{"GET", "s=204", "", 204, "", ""},
+		{"GET", "s=304", "", 304, "", ""},
+		{"GET", "s=302", "", 302, "", "0"},
+		{"GET", "early", "", 200, "{}", "2"},
+	} {
+		res, body := m.ask(c, row.method, "/fill?"+row.query, row.body, "X-Twice: b", "X-Twice: a")
+		m.want(res, row.status, "ssp/a")
+		wantProto2(t, res)
+		if body != row.want || res.Header.Get("Content-Length") != row.length || strings.Join(res.Header["X-Of-Ssp"], ",") != "1,2" {
+			t.Errorf("%s %s: %q %v, want %q of length %q", row.method, row.query, body, res.Header, row.want, row.length)
+		}
+		want := fmt.Sprintf("%s /bid?%s %q %d %s", row.method, row.query, []string{"b", "a"}, len(row.body), row.body)
+		if got, _ := saw.Load(row.query); got != want {
+			t.Errorf("the SSP saw %.100v, want %.100s", got, want)
+		}
+	}
+	if n := m.series(handshakes, "false"); n != 1 {
+		t.Errorf("%v connections", n)
+	}
+	if n := m.series("adbuffer_client_http2_errors_total", ""); n != 0 {
+		t.Errorf("%v errors of HTTP/2", n)
+	}
+	if n := m.p.Snapshot().BufferedBytes; n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+}
+
+// An answer without Content-Type gets none, whatever its body looks like.
+func TestNothingIsGuessedForAnswersOverHTTP2(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		io.WriteString(w, "<html>") //nolint:errcheck // the proxy tells
+	}})
+	res, body := m.ask(m.client(true), "GET", "/fill", "")
+	m.want(res, 200, "ssp/a")
+	if _, ok := res.Header["Content-Type"]; ok || body != "<html>" {
+		t.Errorf("%q %v", body, res.Header)
+	}
+}
+
+func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes, o.HealthPath = 1000, "/healthy" }),
+		bids("a", "{}"), bidder{name: "dead", addr: "127.0.0.1:1"}, bidder{name: "broken", handler: http.NotFound, broken: true}, stays("slow"))
+	c := m.client(true)
+	for _, row := range []struct {
+		method, path, body string
+		fields             []string
+		status             int
+		source, detail     string
+	}{
+		{"GET", "/fill", "", nil, 200, "ssp/a", "{}"},
+		{"PUT", "/fill", "", nil, 405, "proxy/method_not_allowed", "GET, HEAD and POST are served"},
+		{"GET", "/nowhere", "", nil, 404, "proxy/no_route", "no route matches"},
+		{"GET", "/fill/../fill", "", nil, 404, "proxy/no_route", "no route matches"},
+		{"GET", "/fill/nobody", "", nil, 404, "proxy/unknown_ssp", ""},
+		{"GET", "/fill?ssp=a&ssp=dead", "", nil, 400, "proxy/bad_request", ""},
+		{"GET", "/fill", "", []string{"X-Adbuffer-Timeout-Ms: soon"}, 400, "proxy/bad_request", "X-Adbuffer-Timeout-Ms"},
+		{"POST", "/fill", strings.Repeat("x", 1001), nil, 413, "proxy/too_large", "server.max_body_bytes"},
+		{"GET", "/fill", "", []string{"X-Long: " + strings.Repeat("x", 16<<10)}, 431, "proxy/too_large", "server.max_header_bytes"},
+		{"GET", "/fill/dead", "", nil, 502, "proxy/connect_failed", `"ssp":"dead"`},
+		{"GET", "/fill/slow", "", []string{"X-Adbuffer-Timeout-Ms: 30"}, 504, "proxy/deadline", `"ssp":"slow"`},
+		{"GET", "/fill/broken", "", nil, 500, "proxy/internal", "see its log"},
+		{"GET", "/healthy", "", nil, 200, "", "ready"},
+		{"HEAD", "/nowhere", "", nil, 404, "proxy/no_route", ""},
+	} {
+		res, body := m.ask(c, row.method, row.path, row.body, row.fields...)
+		m.want(res, row.status, row.source)
+		wantProto2(t, res)
+		if !strings.Contains(body, row.detail) {
+			t.Errorf("%s %s: %s, want %s in it", row.method, row.path, body, row.detail)
+		}
+	}
+	if n := m.series(handshakes, "false"); n != 1 {
+		t.Errorf("%v connections: a refused stream ended its connection", n)
+	}
+	if n := m.p.InFlight(); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+}
+
+func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight, o.MaxBufferedBytes = 2, 5000 }),
+		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+			asked <- struct{}{}
+			<-answer
+			io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+		}})
+	c := m.client(true)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			res, _ := m.ask(c, "POST", "/fill", strings.Repeat("x", 2000))
+			m.want(res, 200, "ssp/a")
+		})
+	}
+	<-asked
+	<-asked
+	res, body := m.ask(c, "GET", "/fill", "")
+	m.want(res, 503, "proxy/overloaded")
+	if !strings.Contains(body, "2 of 2 requests are in flight") {
+		t.Errorf("body: %s", body)
+	}
+	o := m.options
+	o.MaxInFlight = 3
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	res, body = m.ask(c, "POST", "/fill", strings.Repeat("x", 2000))
+	m.want(res, 503, "proxy/overloaded")
+	if !strings.Contains(body, "server.max_buffered_bytes") {
+		t.Errorf("body: %s", body)
+	}
+	close(answer)
+	wg.Wait()
+}
+
+// A body over the limit is refused though its length is not stated, and however
+// much of it is still to come.
+func TestBodiesWithoutLengthAreBoundedOverHTTP2(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10_000 }), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	}})
+	c := m.client(true)
+	for _, row := range []struct{ size, status int }{{0, 200}, {1, 200}, {10_000, 200}, {10_001, 413}, {10_000_000, 413}} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", m.https("/fill"), io.LimitReader(zeros{}, int64(row.size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close() //nolint:errcheck // it was read
+		if res.StatusCode != row.status || row.status == 200 && string(body) != fmt.Sprint(row.size) {
+			t.Errorf("%d bytes: %d %s, want %d", row.size, res.StatusCode, body, row.status)
+		}
+	}
+	if n := m.p.Snapshot().BufferedBytes; n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '0'
+	}
+	return len(b), nil
+}
+
+// Each answer is the one to its own request: 1000 streams at once over several
+// connections, of which a part is reset by the client meanwhile.
+func TestAThousandStreamsGetTheirOwnAnswers(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 2000; o.MaxBufferedBytes = 1 << 26 }),
+		bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s %s", r.URL.RawQuery, body)
+		}})
+	const connections, each = 5, 200
+	clients := make([]*http.Client, connections)
+	for i := range clients {
+		clients[i] = m.client(true)
+		m.ask(clients[i], "GET", "/fill", "") // connects
+	}
+	m.await(connections, openClients, "")
+	var wg sync.WaitGroup
+	var reset, full atomic.Int64
+	for i, c := range clients {
+		for j := range each {
+			wg.Go(func() {
+				id := fmt.Sprintf("id=%d-%d", i, j)
+				pad := strings.Repeat("y", j*20)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				req, err := http.NewRequestWithContext(ctx, "POST", m.https("/fill?"+id), strings.NewReader(id+pad))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if j%10 == 9 {
+					time.AfterFunc(time.Duration(j)*50*time.Microsecond, cancel)
+				}
+				res, err := c.Do(req)
+				if err != nil {
+					if j%10 != 9 {
+						t.Errorf("%s: %v", id, err)
+					}
+					reset.Add(1)
+					return
+				}
+				defer res.Body.Close() //nolint:errcheck // it was read
+				body, err := io.ReadAll(res.Body)
+				switch {
+				case err != nil && j%10 == 9:
+					reset.Add(1)
+				case res.StatusCode == 503 && strings.Contains(string(body), `"pending_full"`):
+					full.Add(1) // the pool has fewer places than there are streams, and says so
+				case err != nil || res.StatusCode != 200 || string(body) != id+" "+id+pad:
+					t.Errorf("%s: %v %d %.60s", id, err, res.StatusCode, body)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	t.Logf("%d streams were reset, %d refused by the pool", reset.Load(), full.Load())
+	for began := time.Now(); m.p.InFlight() > 0 && time.Since(began) < 20*time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	if n, held := m.p.InFlight(), m.p.Snapshot().BufferedBytes; n != 0 || held != 0 {
+		t.Errorf("%d in flight, %d bytes held", n, held)
+	}
+	if n := m.series(openClients, ""); n != connections {
+		t.Errorf("%v connections", n)
+	}
+}
+
+// What was sent is answered, the client is told to go elsewhere, and nothing
+// stays behind.
+func TestDrainLosesNoStream(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	asked, answer := make(chan struct{}, 100), make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			asked <- struct{}{}
+			<-answer
+		}
+		io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+	}})
+	busy, idle := m.client(true), m.client(true)
+	m.ask(idle, "GET", "/fill", "")
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			res, body := m.ask(busy, "POST", fmt.Sprintf("/fill?%d", i), "0123456789")
+			m.want(res, 200, "ssp/a")
+			if body != "{}" {
+				t.Errorf("body %s", body)
+			}
+		})
+	}
+	for range 50 {
+		<-asked
+	}
+	drained := make(chan int)
+	go func() { drained <- m.p.Drain(context.Background()) }()
+	m.await(1, openClients, "") // the idle one has gone
+	if n := m.p.InFlight(); n != 50 {
+		t.Errorf("%d in flight", n)
+	}
+	close(answer)
+	wg.Wait()
+	if cut := <-drained; cut != 0 {
+		t.Errorf("%d streams were cut", cut)
+	}
+	m.await(0, openClients, "")
+	busy.CloseIdleConnections()
+	idle.CloseIdleConnections()
+	if err := goleak.Find(leaks, goleak.IgnoreAnyFunction("net/http/httptest.(*Server).goServe.func1"), goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+		goleak.IgnoreAnyFunction("adbuffer/internal/pool.(*Pool).janitor"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")); err != nil {
+		t.Error(err)
+	}
+}
+
+// While the service still takes connections before it stops, an answer brings a
+// GOAWAY with it, and the next request comes over a new connection.
+func TestAnswersOfADrainingServiceSendHTTP2ClientsAway(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
+	c := m.client(true)
+	m.p.BeginDrain()
+	for range 3 {
+		res, _ := m.ask(c, "POST", "/fill", "x")
+		m.want(res, 200, "ssp/a")
+		wantProto2(t, res)
+	}
+	m.await(3, handshakes, "false")
+}
+
+// A Drain whose time is over cuts streams, counts them, and leaves nothing.
+func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // it is empty
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}})
+	failed := make(chan error)
+	go func() {
+		req, _ := http.NewRequestWithContext(t.Context(), "POST", m.https("/fill"), nil)
+		req.Header.Set("X-Adbuffer-Timeout-Ms", "500")
+		res, err := m.client(true).Do(req)
+		if err == nil {
+			err = fmt.Errorf("status %d", res.StatusCode)
+			res.Body.Close() //nolint:errcheck // nothing is read of it
+		}
+		failed <- err
+	}()
+	<-asked
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if cut := m.p.Drain(now); cut != 1 {
+		t.Errorf("%d cut", cut)
+	}
+	if err := <-failed; err == nil || strings.HasPrefix(err.Error(), "status") {
+		t.Errorf("the client saw %v", err)
+	}
+	for m.p.InFlight() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	m.await(0, openClients, "")
+}
+
+// HTTP/2 without TLS is not offered.
+func TestPrefaceOfHTTP2InTheClearIsMalformed(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	exchange(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", 400)
+	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("the connection was not closed")
+	}
+}

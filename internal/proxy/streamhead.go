@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/net/http/httpguts"
+
+	"adbuffer/internal/upstream"
+)
+
+// checkStream is check for a request of HTTP/2. Its fields are written down in
+// HTTP/1.1's form, and checked and classified as those of a request of HTTP/1
+// are. Nothing may read differently afterwards: a CR or LF in a name or value
+// would make fields that the client never sent, or another request. The server
+// of HTTP/2 lets none through; here, where it would matter, it is made sure once
+// more.
+func (r *request) checkStream(req *http.Request) *fault {
+	r.fields.HTTP10 = false
+	if f := r.setMethod(req.Method); f != nil {
+		return f
+	}
+	if len(req.RequestURI) == 0 || req.RequestURI[0] != '/' {
+		return malformed("the path does not begin with a slash")
+	}
+	n, f := r.writeHead(req)
+	if f != nil {
+		return f
+	}
+	if err := r.fields.Scan(r.block); err != nil {
+		return headFault(err)
+	}
+	if len(r.fields.Fields()) != n || r.fields.Chunked() {
+		return malformed("the header fields do not read as they were sent")
+	}
+	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
+	// Without Content-Length the body ends with the stream. The server of HTTP/2
+	// holds one with Content-Length to that.
+	if req.ContentLength != 0 {
+		r.source, r.toTheEnd = req.Body, true
+	}
+	if r.source == nil && r.fields.ContentLength() > 0 {
+		return malformed("the stream ended before the body that Content-Length promises")
+	}
+	return r.splitTarget([]byte(req.RequestURI))
+}
+
+func malformed(detail string) *fault { return &fault{outcome: upstream.BadRequest, detail: detail} }
+
+// writeHead writes the fields to r.block, Host first and the others by name: in
+// which order names came, net/http does not tell, and RFC 9110, section 5.3,
+// does not care. It returns how many there are.
+func (r *request) writeHead(req *http.Request) (n int, f *fault) {
+	r.block, r.names = r.block[:0], r.names[:0]
+	size := len(req.Method) + len(req.RequestURI) + len("  HTTP/1.1\r\n\r\n") // as long as it would be over HTTP/1.1
+	if req.Host != "" {
+		size += len("Host: \r\n") + len(req.Host)
+		n++
+	}
+	for name, values := range req.Header {
+		r.names = append(r.names, name)
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+			n++
+		}
+	}
+	switch {
+	case size > r.opts.MaxHeaderBytes:
+		return 0, &fault{
+			outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge,
+			detail: fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes),
+		}
+	case !isValue(req.Host):
+		return 0, malformed("the authority has a byte that it must not have")
+	}
+	if req.Host != "" {
+		r.block = append(append(append(r.block, "Host: "...), req.Host...), "\r\n"...)
+	}
+	slices.Sort(r.names)
+	for _, name := range r.names {
+		if strings.EqualFold(name, "Host") || !httpguts.ValidHeaderFieldName(name) || isConnectionSpecific(name) {
+			return 0, malformed("a field has a name that it must not have in HTTP/2")
+		}
+		for _, v := range req.Header[name] {
+			if !isValue(v) {
+				return 0, malformed("a field has a value that it must not have in HTTP/2")
+			}
+			r.block = append(append(append(append(r.block, name...), ": "...), v...), "\r\n"...)
+		}
+	}
+	r.block = append(r.block, "\r\n"...)
+	return n, nil
+}
+
+// isConnectionSpecific reports whether a field is about a connection of HTTP/1,
+// and has no place in HTTP/2. RFC 9113, section 8.2.2.
+func isConnectionSpecific(name string) bool {
+	switch len(name) {
+	case len("Upgrade"):
+		return strings.EqualFold(name, "Upgrade")
+	case len("Connection"): // and Keep-Alive
+		return strings.EqualFold(name, "Connection") || strings.EqualFold(name, "Keep-Alive")
+	case len("Proxy-Connection"):
+		return strings.EqualFold(name, "Proxy-Connection")
+	case len("Transfer-Encoding"):
+		return strings.EqualFold(name, "Transfer-Encoding")
+	}
+	return false
+}
+
+// isValue reports whether v is a field's value in HTTP/2: no control byte but
+// TAB, and no blank at either end. RFC 9113, section 8.2.1.
+func isValue(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return v == "" || !isBlank(v[0]) && !isBlank(v[len(v)-1])
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
