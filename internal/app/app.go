@@ -15,6 +15,7 @@ import (
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
+	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
@@ -33,6 +34,7 @@ type App struct {
 	hash      hashed
 	info      *info
 	level     *zap.AtomicLevel // nil where the log's level cannot be changed
+	fleet     *fleet.Fleet     // nil where no Redis is configured
 	reload    admin.Reload     // nil where nobody can read the configuration again
 
 	sockets      *listen.Sockets
@@ -189,6 +191,7 @@ func (a *App) closePools(ctx context.Context) {
 	g := a.current()
 	a.closeParts(ctx, g.parts)
 	a.background.Wait()
+	a.leaveFleet()
 	a.closeTracer(g.tracer)
 }
 

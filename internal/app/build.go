@@ -10,6 +10,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
+	"adbuffer/internal/fleet"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/pool"
@@ -25,13 +26,18 @@ func (a *App) build(cfg *config.Config) error {
 	if err := a.loadCertificates(cfg); err != nil {
 		return err
 	}
+	if err := a.startFleet(&cfg.Fleet); err != nil {
+		return err
+	}
 	none := &generation{cfg: new(config.Config)}
 	p, err := a.plan(none, cfg)
 	if err != nil {
+		a.leaveFleet()
 		return err
 	}
 	g := p.carryOut(none)
 	a.generation.Store(g)
+	a.awaitFirstLease()
 	a.observers.trace(g)
 	a.proxy = proxy.New(a.proxyOptions(cfg), g.table, a.log, a.Ready)
 	a.info = newInfo(cfg, a.started, &a.retiring)
@@ -42,6 +48,7 @@ func (a *App) build(cfg *config.Config) error {
 		pool.NewCollector(func() []*pool.Pool { return a.current().pools }),
 		ssp.NewCollector(func() []*ssp.SSP { return a.current().ssps }),
 		connCollector{func() []*dialer { return a.current().dialers }},
+		fleet.NewCollector(func() *fleet.Fleet { return a.fleet }),
 		spanCollector{func() *tracing.Tracer { return a.current().tracer }},
 		a.proxy,
 		a.info,
@@ -65,7 +72,7 @@ func sspOptions(c *config.SSP, endpoints *dial.Endpoints, deadline *config.Deadl
 		}),
 		RequestTimeout: c.Timeouts.Request, Patience: patience(deadline), MaxInFlight: c.MaxInFlight,
 		Adaptive: ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax,
-		QPS: ssp.QPSOptions(c.QPS), RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
+		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
 		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
 	}

@@ -60,6 +60,7 @@ var effects = map[string]Effect{
 	"log.access": InPlace,
 
 	"tracing":  InPlace,
+	"fleet":    Restart, // what replicas agree on; but the password file's content is read again
 	"deadline": InPlace,
 
 	"ssps[]":                           NewPool, // one that comes; see removedEffect

@@ -3,6 +3,7 @@ package app
 import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
+	"adbuffer/internal/fleet"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -77,6 +78,7 @@ type plannedSSP struct {
 	files     tlsFiles
 	was       *part   // as it is; nil where it is new
 	dialer    *dialer // was's, or one for a new pool
+	fleet     *fleet.Fleet
 }
 
 // carryOut makes the generation that was planned: from now on its settings hold
@@ -96,6 +98,7 @@ func (p *plan) carryOut(was *generation) *generation {
 func (s *plannedSSP) carryOut(before, deadline *config.Deadline) *part {
 	next := &part{cfg: s.cfg, dialer: s.dialer, files: s.files}
 	o, po := sspOptions(s.cfg, &s.endpoints, deadline), poolOptions(s.cfg, s.endpoints.Scheme)
+	o.QPS = qpsOptions(s.cfg, s.fleet)
 	switch {
 	case s.was == nil:
 		next.ssp = ssp.New(o, pool.New(po, s.dialer))

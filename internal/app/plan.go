@@ -51,7 +51,7 @@ func (p *plan) drop(was *generation) {
 
 // planSSP plans for an SSP, which is nil where it is new.
 func (a *App) planSSP(was *part, c *config.SSP) (plannedSSP, error) {
-	s := plannedSSP{cfg: c, was: was}
+	s := plannedSSP{cfg: c, was: was, fleet: a.fleet}
 	var err error
 	if s.endpoints, err = dial.ParseEndpoints(c.Endpoints); err != nil {
 		return s, err

@@ -100,6 +100,7 @@ func (a *App) swap(was *generation, p *plan) *generation {
 	next := p.carryOut(was)
 	a.proxy.Reload(a.proxyOptions(next.cfg), next.table)
 	a.trustPeers(next.cfg)
+	a.shareLimits(next.cfg)
 	a.generation.Store(next)
 	a.observers.trace(next)
 	a.info.load(next.cfg, time.Now())

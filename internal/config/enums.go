@@ -94,6 +94,17 @@ const (
 
 func (RetryStale) words() []string { return words(RetryIdempotent, RetryAll, RetryNever) }
 
+// Scope says whose limit a limit is.
+type Scope string
+
+// The scopes.
+const (
+	ScopeInstance Scope = "instance" // this process's own
+	ScopeFleet    Scope = "fleet"    // of all replicas together
+)
+
+func (Scope) words() []string { return words(ScopeInstance, ScopeFleet) }
+
 // Mode is how a route uses its SSPs.
 type Mode string
 

@@ -22,6 +22,7 @@ type Config struct {
 	Admin    Admin    `yaml:"admin"`
 	Log      Log      `yaml:"log"`
 	Tracing  Tracing  `yaml:"tracing"`
+	Fleet    Fleet    `yaml:"fleet"`
 	Deadline Deadline `yaml:"deadline"`
 	SSPs     []SSP    `yaml:"ssps" jsonschema:"required"`   // at least one; names are unique
 	Routes   []Route  `yaml:"routes" jsonschema:"required"` // at least one; the first match wins
@@ -107,6 +108,35 @@ type AccessLog struct {
 type Tracing struct {
 	Endpoint string  `yaml:"endpoint"`                              // http or https URL of an OTLP receiver; "" = no tracing
 	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of the requests whose sender has not decided
+}
+
+// Fleet is how replicas share the limits of SSPs whose qps.scope is fleet.
+// ReplicaTimeout >= 20 * LeaseInterval.
+type Fleet struct {
+	Redis            Redis         `yaml:"redis"`
+	Prefix           string        `yaml:"prefix" default:"adbuffer"`             // of keys in Redis
+	ExpectedReplicas int           `yaml:"expected_replicas" min:"0" max:"10000"` // at least 1 where an SSP's scope is fleet
+	LeaseInterval    time.Duration `yaml:"lease_interval" default:"20ms" min:"5ms" max:"1s"`
+	ReplicaTimeout   time.Duration `yaml:"replica_timeout" default:"3s" min:"200ms" max:"5m"`
+}
+
+// Redis is where replicas meet.
+type Redis struct {
+	Address      Address  `yaml:"address"`       // host:port, or unix:/path; "" = there is none
+	Username     string   `yaml:"username"`      // "" = the default user
+	PasswordFile string   `yaml:"password_file"` // "" = no password
+	DB           int      `yaml:"db" min:"0" max:"65535"`
+	TLS          RedisTLS `yaml:"tls"`
+
+	// Password is what PasswordFile held when the config was loaded, without the
+	// newline at its end; empty if PasswordFile is.
+	Password Secret `yaml:"-"`
+}
+
+// RedisTLS is how adbuffer proves itself to Redis, and what proof it asks for.
+type RedisTLS struct {
+	Enabled   bool `yaml:"enabled"`
+	ClientTLS `yaml:",inline"`
 }
 
 // Deadline is how long a request may take. Default <= Max.
@@ -216,6 +246,7 @@ type GzipRequest struct {
 type QPS struct {
 	Limit  float64 `yaml:"limit" min:"0" max:"10000000"` // requests a second; 0 = unlimited
 	Burst  int     `yaml:"burst" min:"0" max:"10000000"` // 0 = a tenth of Limit, at least 1
+	Scope  Scope   `yaml:"scope" default:"instance"`     // whose limit it is
 	DryRun bool    `yaml:"dry_run"`                      // count, refuse nothing
 }
 

@@ -24,6 +24,7 @@ func validate(doc *document, r *report) {
 	checkServer(cfg, r)
 	checkServerTLS(cfg, r)
 	checkTracing(&cfg.Tracing, r)
+	checkFleet(cfg, r)
 	checkHeaders(&doc.SSPDefaults.Headers, "ssp_defaults.headers", r)
 	checkTLSFiles(&doc.SSPDefaults.TLS, "ssp_defaults.tls", r)
 	if len(cfg.SSPs) == 0 {

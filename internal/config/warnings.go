@@ -35,6 +35,7 @@ const (
 func warnings(cfg *Config, openFiles int) []Warning {
 	w := &warner{}
 	w.server(cfg, openFiles)
+	w.fleet(cfg)
 	for i := range cfg.SSPs {
 		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
 	}
@@ -122,6 +123,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the answer",
 			formatDuration(dial), formatDuration(deadline.Default))
 	}
+	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
 	if ssp.TLS.InsecureSkipVerify {
 		w.add(join(path, "tls.insecure_skip_verify"), "anybody on the way can read and change what is sent to the SSP")
 	}

@@ -10,6 +10,7 @@ import (
 func TestWarnings(t *testing.T) {
 	const (
 		ssp   = "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"]}]\n"
+		fleet = "fleet: {redis: {address: \"127.0.0.1:6379\"}, expected_replicas: 2}\n"
 		route = "routes: [{name: r, match: {path: /}, ssps: [a]}]\n"
 	)
 	withSSP := func(keys string) string {
@@ -46,6 +47,19 @@ func TestWarnings(t *testing.T) {
 		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: anybody on the way can read and change what is sent to the SSP"}},
 		"secret in a header":      {withSSP("headers: {set: [{name: authorization, value: x}]}"), []string{"ssps[0].headers.set[0]: authorization is usually a secret, yet what is written in a config is printed with it"}},
 		"hedge without retries":   {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
+		"a fleet's limit":         {fleet + withSSP("qps: {limit: 100, scope: fleet}"), nil},
+		"a fleet's limit of 0": {fleet + withSSP("qps: {scope: fleet}"), []string{
+			"ssps[0].qps.scope: fleet has no effect, since limit is 0"}},
+		"a burst that leases cannot keep up with": {fleet + withSSP("qps: {limit: 1000, burst: 20, scope: fleet}"), []string{
+			"ssps[0].qps.burst: 20 is less than the limit gives in four lease intervals, 80; the fleet will send less than limit: raise burst, or lower fleet.lease_interval"}},
+		"a small burst of one process": {fleet + withSSP("qps: {limit: 1000, burst: 20}"), []string{
+			"fleet.redis.address: no SSP has qps.scope fleet, so Redis is not asked"}},
+		"a password in cleartext": {"fleet: {redis: {address: \"redis.internal:6379\", password_file: testdata/redis-password}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
+			"fleet.redis.password_file: the password crosses the network as it is; tls.enabled would encrypt it"}},
+		"TLS keys without TLS": {"fleet: {redis: {address: \"redis.internal:6379\", tls: {server_name: r}}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
+			"fleet.redis.tls.enabled: is false, so the other keys of fleet.redis.tls are not used"}},
+		"unverified Redis": {"fleet: {redis: {address: \"redis.internal:6379\", tls: {enabled: true, insecure_skip_verify: true}}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
+			"fleet.redis.tls.insecure_skip_verify: anybody on the way can read the password and change the limits"}},
 		"unused": {twoSSPsUnused, []string{
 			"ssps[1]: no route uses b"}},
 		"single of two": {strings.Replace(twoSSPsUnused, "[a]", "[a, b]", 1), []string{

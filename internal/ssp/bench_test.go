@@ -103,7 +103,7 @@ func BenchmarkBreaker(b *testing.B) {
 
 func BenchmarkQPS(b *testing.B) {
 	var q qps
-	q.init(QPSOptions{Limit: 1e5})
+	q.init(QPSOptions{Limit: 1e5}, time.Now())
 	b.ReportAllocs()
 	for i := range b.N {
 		q.take(time.Duration(i) * 10 * time.Microsecond)

@@ -152,7 +152,7 @@ func TestAHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 				return nil
 			}
 		},
-		"token": func(p *fakePool, c *client) { c.ssp.qps.init(QPSOptions{Limit: 0.001, Burst: 1}) },
+		"token": func(p *fakePool, c *client) { c.ssp.qps.init(QPSOptions{Limit: 0.001, Burst: 1}, time.Now()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package ssp
 import (
 	"time"
 
+	"adbuffer/internal/fleet"
 	"adbuffer/internal/httpheader"
 )
 
@@ -59,6 +60,17 @@ type QPSOptions struct {
 	Limit  float64 // requests a second, 0 = no limit
 	Burst  int     // 0 = a tenth of Limit, at least 1
 	DryRun bool
+	// Fleet is where the tokens come from where the limit is that of all replicas
+	// together, and has the same Limit and Burst; nil where it is this one's own.
+	Fleet *fleet.Bucket
+}
+
+// BurstInForce is Burst, or what 0 stands for.
+func (o *QPSOptions) BurstInForce() int {
+	if o.Burst > 0 {
+		return o.Burst
+	}
+	return max(1, int(o.Limit/10))
 }
 
 // HedgeOptions are the settings `hedge`.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/fleet"
 	"adbuffer/internal/upstream"
 )
 
@@ -19,29 +20,39 @@ import (
 // Times are since the SSP was made, in nanoseconds. They are floats, so that an
 // interval of 142.86 ns is not cut to 142. It is safe for concurrent use. The
 // zero value has no limit.
+//
+// Where the limit is the fleet's, the tokens are those that this replica has
+// leased, and the number is not used.
 type qps struct {
 	opts     QPSOptions
 	interval float64       // between requests; 0 = no limit
 	ahead    float64       // burst * interval
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
 
+	fleet *fleet.Bucket // nil where the limit is this replica's own
+	older time.Duration // how much longer than the SSP fleet has been there, by which its times differ
+
 	limited atomic.Uint64   // refused, or, in a dry run, what would have been
 	refusal *upstream.Error // made once, so that refusing costs no allocation
 }
 
-func (q *qps) init(o QPSOptions) {
+// init sets the limit of an SSP that was made at the given time.
+func (q *qps) init(o QPSOptions, made time.Time) {
 	q.opts = o
 	if o.Limit <= 0 {
 		return
 	}
-	if q.opts.Burst <= 0 {
-		q.opts.Burst = max(1, int(o.Limit/10))
-	}
+	q.opts.Burst = o.BurstInForce()
 	q.interval = 1e9 / o.Limit
 	q.ahead = float64(q.opts.Burst) * q.interval
+	whose := ""
+	if o.Fleet != nil {
+		q.fleet, q.older = o.Fleet, o.Fleet.Since(made)
+		whose = " for all replicas"
+	}
 	q.refusal = &upstream.Error{
 		Outcome: upstream.QPSLimit, Progress: upstream.NotSent,
-		Detail: fmt.Sprintf("over %v requests a second, %d at once; see ssps[].qps", o.Limit, q.opts.Burst),
+		Detail: fmt.Sprintf("over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose),
 	}
 }
 
@@ -51,7 +62,11 @@ func (q *qps) admit(now time.Duration) *upstream.Error {
 	if q.interval == 0 || q.opts.DryRun {
 		return nil
 	}
-	if _, _, ok := q.next(now); ok {
+	if q.fleet != nil {
+		if q.fleet.Has(now + q.older) {
+			return nil
+		}
+	} else if _, _, ok := q.next(now); ok {
 		return nil
 	}
 	q.limited.Add(1)
@@ -61,20 +76,28 @@ func (q *qps) admit(now time.Duration) *upstream.Error {
 // take takes the token of a request that is about to be sent, or refuses and
 // counts it where there is none; in a dry run it only counts.
 func (q *qps) take(now time.Duration) *upstream.Error {
-	if q.interval == 0 {
+	if q.interval == 0 || q.taken(now) {
 		return nil
+	}
+	q.limited.Add(1)
+	if q.opts.DryRun {
+		return nil
+	}
+	return q.refusal
+}
+
+// taken takes a token, where there is one.
+func (q *qps) taken(now time.Duration) bool {
+	if q.fleet != nil {
+		return q.fleet.Take(now + q.older)
 	}
 	for {
 		was, next, ok := q.next(now)
 		if !ok {
-			q.limited.Add(1)
-			if q.opts.DryRun {
-				return nil
-			}
-			return q.refusal
+			return false
 		}
 		if q.full.CompareAndSwap(was, next) {
-			return nil
+			return true
 		}
 	}
 }

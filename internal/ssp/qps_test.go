@@ -2,11 +2,15 @@ package ssp
 
 import (
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"adbuffer/internal/fleet"
 	"adbuffer/internal/upstream"
 )
 
@@ -23,7 +27,7 @@ func TestTheRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 		{QPSOptions{Limit: 7e6, Burst: 100}, 5 * msec}, // 142.86 ns apart: rounded, it would be 0.6 % off
 	} {
 		var q qps
-		q.init(c.o)
+		q.init(c.o, time.Now())
 		rnd := rand.New(rand.NewPCG(1, uint64(c.o.Limit)))
 		sent := 0
 		for now := time.Duration(0); now < c.span; now += time.Duration(rnd.ExpFloat64() * 1e9 / (2 * c.o.Limit)) {
@@ -45,7 +49,7 @@ func TestNoSpanOfTimeHasMoreThanBurstAndRate(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		o := QPSOptions{Limit: 1 + 1000*rnd.Float64(), Burst: rnd.IntN(20)}
 		var q qps
-		q.init(o)
+		q.init(o, time.Now())
 		burst := float64(q.opts.Burst)
 		var sent []time.Duration
 		now := time.Duration(0)
@@ -80,7 +84,7 @@ func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 		{QPSOptions{Limit: 3, Burst: 100}, 100},
 	} {
 		var q qps
-		q.init(c.o)
+		q.init(c.o, time.Now())
 		for _, at := range []time.Duration{0, 365 * 24 * time.Hour} { // full at start, and full again
 			n := 0
 			for q.take(at) == nil {
@@ -95,7 +99,7 @@ func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 
 func TestNoLimitLetsEverythingThrough(t *testing.T) {
 	var q qps
-	q.init(QPSOptions{})
+	q.init(QPSOptions{}, time.Now())
 	for range 1000 {
 		if q.admit(0) != nil || q.take(0) != nil {
 			t.Fatal("refused")
@@ -105,7 +109,7 @@ func TestNoLimitLetsEverythingThrough(t *testing.T) {
 
 func TestTheLimitHoldsForManyAtOnce(t *testing.T) {
 	var q qps
-	q.init(QPSOptions{Limit: 1000, Burst: 10})
+	q.init(QPSOptions{Limit: 1000, Burst: 10}, time.Now())
 	var sent atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
@@ -188,6 +192,72 @@ func TestADryRunOfTheLimitSendsAllAndCounts(t *testing.T) {
 		c.get().want(upstream.Fill)
 	}
 	if n := c.ssp.qps.limited.Load(); n != 3 {
+		t.Errorf("%d were counted, want 3", n)
+	}
+}
+
+// fleetOf returns the bucket of a fleet of one, whose Redis is not there: it may
+// send limit divided by expected a second.
+func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
+	t.Helper()
+	f := fleet.New(fleet.Options{
+		Redis: fleet.Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "nobody.sock")}, Prefix: "test", ExpectedReplicas: expected,
+		LeaseInterval: 100 * msec, ReplicaTimeout: 2 * time.Second, Log: zap.NewNop(),
+	})
+	t.Cleanup(func() { f.Close(t.Context()) })
+	return f.Bucket("openx", limit, burst)
+}
+
+// An SSP that was made before or after its bucket counts time as that does.
+func TestAFleetsTokensAreTakenBySentRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := fleetOf(t, 40, 8, 4) // alone: 10 a second, 2 at once, none at first
+		time.Sleep(time.Hour)
+		p := &fakePool{steps: []step{fail(notSent), fill(), fill()}}
+		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 40, Burst: 8, Fleet: b} })
+		c.get().want(upstream.Fill) // and its retry
+		c.wantSent(p, 2)
+		c.get().want(upstream.QPSLimit).wantDetail("40 requests a second", "8 at once for all replicas", "ssps[].qps")
+		c.wantSent(p, 2)
+		time.Sleep(101 * msec)
+		c.get().want(upstream.Fill)
+		if n := c.ssp.Snapshot().QPSLimited; n != 1 {
+			t.Errorf("%d were counted, want 1", n)
+		}
+		c.wantIdle()
+	})
+}
+
+func TestADryRunOfAFleetsLimitSendsAllAndCounts(t *testing.T) {
+	p := &fakePool{}
+	b := fleetOf(t, 0.001, 1, 1)
+	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Fleet: b, DryRun: true} })
+	for range 5 {
+		c.get().want(upstream.Fill)
+	}
+	if n := c.ssp.qps.limited.Load(); n != 5 {
+		t.Errorf("%d were counted, want 5", n)
+	}
+}
+
+// A reload that changes other settings keeps the bucket; one that changes the
+// scope takes another at once.
+func TestASuccessorTakesTokensWhereItsSettingsSay(t *testing.T) {
+	b := fleetOf(t, 0.001, 1, 1)
+	p := &fakePool{}
+	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Fleet: b} })
+	c.get().want(upstream.QPSLimit)
+	o := c.ssp.opts
+	o.RequestTimeout = time.Hour
+	c.ssp = c.ssp.With(o)
+	c.get().want(upstream.QPSLimit)
+	o.QPS.Fleet = nil
+	c.ssp = c.ssp.With(o)
+	c.get().want(upstream.Fill)
+	o.QPS.Fleet = b
+	c.ssp = c.ssp.With(o)
+	c.get().want(upstream.QPSLimit)
+	if n := c.ssp.Snapshot().QPSLimited; n != 3 {
 		t.Errorf("%d were counted, want 3", n)
 	}
 }

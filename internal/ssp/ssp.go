@@ -45,7 +45,7 @@ func New(opts Options, p *pool.Pool) *SSP {
 
 func newSSP(opts Options, l lender) *SSP {
 	s := &SSP{opts: opts, lender: l, qps: new(qps), ledger: newLedger()}
-	s.qps.init(opts.QPS)
+	s.qps.init(opts.QPS, s.made)
 	s.lessons = newLessons(&opts, s.ledger)
 	s.settle()
 	return s

@@ -96,16 +96,16 @@ func (s *SSP) successor(o Options) *SSP {
 	}
 	next := &SSP{opts: o, ledger: s.ledger, qps: s.qps}
 	if o.QPS != s.opts.QPS {
-		next.qps = s.qps.successor(o.QPS, s.now())
+		next.qps = s.qps.successor(o.QPS, s.ledger)
 	}
 	return next
 }
 
 // successor returns a bucket with other settings, from which as many tokens are
 // missing.
-func (q *qps) successor(o QPSOptions, now time.Duration) *qps {
-	next := new(qps)
-	next.init(o)
+func (q *qps) successor(o QPSOptions, k *ledger) *qps {
+	next, now := new(qps), k.now()
+	next.init(o, k.made)
 	next.limited.Store(q.limited.Load())
 	if q.interval > 0 && next.interval > 0 {
 		missing := max(0, math.Float64frombits(q.full.Load())-float64(now)) / q.interval

@@ -1,0 +1,121 @@
+-- One replica's call for tokens of one SSP. Runs in Redis, by whose clock alone
+-- time is counted, and which runs one call after the other.
+--
+-- KEYS[1] is a hash: the field "bucket", and a field for each replica.
+--   bucket   tokens, when it was last filled, the share of replicas that are
+--            unknown yet, and until when that is kept for them
+--   replica  number of its last call, when that was, until when its lease holds,
+--            tokens it was left with, tokens it wanted for its traffic and did
+--            not get, the rate it sends at, its share
+-- Times are milliseconds, rates are tokens a millisecond.
+--
+-- Three rules bound what all replicas send together:
+--   1. The bucket and all that was leased from it and not reported as spent hold
+--      no more than the burst: then nothing flows in.
+--   2. A replica whose lease has run out is taken to send at its share, on its
+--      own: so much less flows in, until it is given up (ARGV[11]).
+--   3. Where nobody is known and somebody comes who has been here before, Redis
+--      was away or has lost its data: the others go on with their shares too.
+local limit, burst = ARGV[1] / 1000, tonumber(ARGV[2])
+local me, call = ARGV[3], tonumber(ARGV[4])
+local keep, back = tonumber(ARGV[5]), tonumber(ARGV[6]) -- of the tokens it has: what it goes on with, and gives back
+local need, want = tonumber(ARGV[7]), tonumber(ARGV[8]) -- to have after this: for its traffic, and in reserve too
+local used, share = ARGV[9] / 1000, ARGV[10] / 1000     -- share: as it was told last, 0 where it never was
+local timeout, valid, lot = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+
+local function numbers(text)
+  local all = {}
+  for n in string.gmatch(text, '%S+') do all[#all + 1] = tonumber(n) end
+  return all
+end
+
+local function put(field, format, ...)
+  redis.call('HSET', KEYS[1], field, string.format(format, ...))
+end
+local replica = '%.0f %.3f %.3f %.9g %.9g %.12g %.12g'
+
+local state = redis.call('HGET', KEYS[1], 'bucket')
+local bucket = state and numbers(state)
+local tokens, at, others, gone = burst, now, 0, 0
+if bucket then
+  tokens, at, others, gone = bucket[1], math.min(bucket[2], now), bucket[3], math.min(bucket[4], now + timeout)
+end
+
+-- Who else is there?
+local mine
+local alive, leased = 1, 1                    -- replicas, and those of them whose lease holds; with me
+local out, alone, sent = 0, 0, used           -- tokens leased; tokens sent without; rate of those whose lease holds
+local kept, short = 0, {}                     -- shares of those whose lease has run out; what the others lack
+local records = redis.call('HGETALL', KEYS[1])
+for i = 1, #records, 2 do
+  local id = records[i]
+  if id ~= 'bucket' then
+    local r = numbers(records[i + 1])
+    if r[2] > now then -- Redis' clock was put back
+      r[2], r[3] = now, now + valid
+      put(id, replica, unpack(r))
+    end
+    alone = alone + r[7] * math.max(0, math.min(now, r[2] + timeout) - math.max(at, r[3]))
+    if now >= r[2] + timeout then
+      redis.call('HDEL', KEYS[1], id)
+    elseif id == me then
+      if call <= r[1] then return redis.error_reply('STALE a later call was here first') end
+      mine, out = r, out + r[4]
+    else
+      alive, out = alive + 1, out + r[4]
+      if now > r[3] then
+        kept = kept + r[7]
+      else
+        leased, sent = leased + 1, sent + r[6]
+        if r[5] > 0 then short[#short + 1] = r[5] end
+      end
+    end
+  end
+end
+alone = alone + others * math.max(0, math.min(now, gone) - at)
+burst = math.max(burst, 2 * alive) -- or some could hold none
+
+-- What has flowed in since the last call.
+local room = math.max(0, burst - tokens - out)
+tokens = tokens + math.min(room, math.max(0, limit * (now - at) - alone))
+tokens = math.max(0, math.min(tokens, burst - out)) -- where the burst was lowered
+if not mine then
+  back = 0
+  if share > 0 and alive == 1 then
+    tokens, others, gone = 0, math.max(0, limit - share), now + timeout
+  elseif share > 0 and now < gone then
+    others = math.max(0, others - share) -- it was one of them
+  end
+else
+  tokens = tokens + math.max(0, math.min(back, mine[4] - keep))
+end
+if now < gone then kept = kept + others end
+
+-- Who lacks less than an even part gets it whole, and the rest is divided evenly.
+-- A part of a token is drawn by lot.
+table.sort(short)
+local left, parts = tokens, #short + 1
+for _, s in ipairs(short) do
+  if s > left / parts then break end
+  left, parts = left - s, parts - 1
+end
+local granted = math.max(0, math.min(want - keep, math.floor(left / parts + lot), math.floor(tokens)))
+tokens = tokens - granted
+
+-- Its share is what it sends and an even part of what nobody does. A tenth of the
+-- limit is divided evenly, so that one without traffic has something to go on with.
+local free = math.max(0, limit - kept)
+if sent > free then
+  share = free * used / sent
+else
+  share = used + (free - sent) / leased
+end
+share = 0.9 * share + 0.1 * free / leased
+
+put('bucket', '%.9g %.3f %.12g %.3f', tokens, now, others, gone)
+put(me, replica, call, now, now + valid, keep + granted, math.max(0, need - keep - granted), used, share)
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.min(2 * timeout + burst / limit, 86400000)))
+return {granted, string.format('%.12g', share * 1000), alive, burst}

@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/tls"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+//go:embed lease.lua
+var leaseScript string
+
+// leaseSHA is how Redis names a script that it has seen.
+var leaseSHA = func() string { sum := sha1.Sum([]byte(leaseScript)); return hex.EncodeToString(sum[:]) }()
+
+// Redis is where it is, and how to be let in.
+type Redis struct {
+	Network  string // "tcp" or "unix"
+	Address  string // host:port, or a path
+	Username string // "" = the default user
+	DB       int
+	TLS      *tls.Config // nil = cleartext; needs a ServerName
+}
+
+// session is one connection to Redis, for one goroutine. Nothing opens another.
+type session struct {
+	redis.Conn
+	replies *replies
+}
+
+// open connects and logs in, at most until ctx ends.
+func (r *Redis) open(ctx context.Context, password string) (*session, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, r.Network, r.Address)
+	if err != nil {
+		return nil, err
+	}
+	if r.TLS != nil {
+		t := tls.Client(c, r.TLS)
+		if err := t.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("TLS: %w", err)
+		}
+		c = t
+	}
+	s := &session{replies: &replies{Conn: c}}
+	s.Conn = redis.NewConn(s.replies, 0, 0) // ctx bounds
+	err = s.until(ctx, func() error {
+		if password != "" {
+			login := []any{password}
+			if r.Username != "" {
+				login = []any{r.Username, password}
+			}
+			if _, err := s.Do("AUTH", login...); err != nil {
+				return fmt.Errorf("AUTH: %w", err)
+			}
+		}
+		if r.DB != 0 {
+			if _, err := s.Do("SELECT", r.DB); err != nil {
+				return fmt.Errorf("SELECT %d: %w", r.DB, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// until runs one exchange of the connection, and closes that where ctx ends
+// before.
+func (s *session) until(ctx context.Context, exchange func() error) error {
+	s.replies.reset()
+	stop := context.AfterFunc(ctx, func() { s.replies.Close() }) //nolint:errcheck // what waits for it is told
+	err := exchange()
+	if !stop() {
+		return fmt.Errorf("no answer in time: %w", ctx.Err())
+	}
+	return err
+}
+
+func (s *session) close() { s.Conn.Close() } //nolint:errcheck // nothing is left to be done about it
+
+// command is one command of an exchange.
+type command struct {
+	name string
+	args []any
+}
+
+// pipeline sends commands in one go, and returns a reply or an error for each.
+// err is set where the connection is of no more use.
+func (s *session) pipeline(ctx context.Context, commands []command) (replies []any, errs []error, err error) {
+	replies, errs = make([]any, len(commands)), make([]error, len(commands))
+	err = s.until(ctx, func() error {
+		for _, c := range commands {
+			if err := s.Send(c.name, c.args...); err != nil {
+				return err
+			}
+		}
+		if err := s.Flush(); err != nil {
+			return err
+		}
+		for i := range commands {
+			if replies[i], errs[i] = s.Receive(); s.Err() != nil {
+				return s.Err()
+			}
+		}
+		return nil
+	})
+	return replies, errs, err
+}
+
+// unknownScript reports whether Redis has forgotten the script, or never saw it.
+func unknownScript(err error) bool {
+	var e redis.Error
+	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
+}

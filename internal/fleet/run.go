@@ -1,0 +1,257 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/zap"
+)
+
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = time.Second
+	// steady is how long all calls must succeed before the log says that Redis is
+	// back.
+	steady = time.Second
+)
+
+// line is what run knows of Redis.
+type line struct {
+	session *session      // nil while there is none
+	backoff time.Duration // after the last failure; 0 = none
+	away    bool          // as the log said last
+	good    time.Time     // since when calls succeed
+}
+
+// run calls Redis until ctx ends. It is started by New; Close waits for it.
+func (f *Fleet) run(ctx context.Context) {
+	defer close(f.stopped)
+	var l line
+	defer func() {
+		if l.session != nil {
+			l.session.close()
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-f.wake:
+			if l.backoff > 0 {
+				continue // the timer is set
+			}
+		}
+		err := f.round(ctx, &l)
+		if ctx.Err() != nil {
+			return
+		}
+		f.note(&l, err)
+		wait := f.opts.LeaseInterval
+		if l.backoff > 0 {
+			wait = l.backoff
+		}
+		timer.Reset(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
+	}
+}
+
+// note logs what changed, and sets the back-off.
+func (f *Fleet) note(l *line, err error) {
+	now := time.Now()
+	if err != nil {
+		if l.session != nil {
+			l.session.close() // the next may reach another server
+			l.session = nil
+		}
+		l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
+		if !l.away {
+			l.away = true
+			f.opts.Log.Warn("Redis is away: this replica goes on with its last share of qps.limit; see fleet.redis",
+				zap.String("address", f.opts.Redis.Address), zap.Error(err))
+		}
+		return
+	}
+	if l.backoff > 0 || l.good.IsZero() {
+		l.good = now
+	}
+	l.backoff = 0
+	if l.away && now.Sub(l.good) >= steady {
+		l.away = false
+		f.opts.Log.Info("Redis is back: replicas share qps.limit again", zap.String("address", f.opts.Redis.Address))
+	}
+}
+
+// round calls for all buckets that are due. It returns the first error.
+func (f *Fleet) round(ctx context.Context, l *line) error {
+	f.mu.Lock()
+	gone := f.gone
+	f.gone = nil
+	f.mu.Unlock()
+	var due []*Bucket
+	for _, b := range f.all() {
+		if b.due(b.Since(time.Now()), &f.opts) || l.backoff > 0 {
+			due = append(due, b)
+		}
+	}
+	if len(due) == 0 && len(gone) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.opts.callTimeout())
+	defer cancel()
+	if l.session == nil {
+		s, err := f.open(ctx)
+		if err != nil {
+			f.forgetLater(gone)
+			for _, b := range due {
+				b.failed()
+			}
+			return err
+		}
+		l.session = s
+	}
+	err := f.lease(ctx, l.session, due)
+	if len(gone) > 0 && err == nil {
+		err = f.forget(ctx, l.session, gone)
+	}
+	if err != nil {
+		f.forgetLater(gone)
+	}
+	return err
+}
+
+// lease makes one call for each bucket, all in one exchange; and another for
+// those for whom Redis did not know the script.
+func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) (first error) {
+	asks := make([]ask, len(due))
+	for i, b := range due {
+		asks[i] = b.ask(b.Since(time.Now()), &f.opts)
+	}
+	left := make([]int, len(due)) // of due
+	for i := range left {
+		left[i] = i
+	}
+	for _, how := range []command{{"EVALSHA", []any{leaseSHA}}, {"EVAL", []any{leaseScript}}} {
+		if len(left) == 0 {
+			break
+		}
+		commands := make([]command, len(left))
+		for j, i := range left {
+			commands[j] = command{how.name, append(how.args[:1:1], f.arguments(due[i].name, &asks[i])...)}
+		}
+		results, errs, err := s.pipeline(ctx, commands)
+		var unknown []int
+		for j, i := range left {
+			b := due[i]
+			switch {
+			case err == nil && how.name == "EVALSHA" && unknownScript(errs[j]):
+				unknown = append(unknown, i)
+				continue
+			case err == nil && errs[j] == nil:
+				var r answer
+				if r, errs[j] = parseAnswer(results[j], &asks[i]); errs[j] == nil {
+					b.settle(&asks[i], r, b.Since(time.Now()))
+					b.markTried()
+					continue
+				}
+			case err != nil:
+				errs[j] = err
+			}
+			b.failed()
+			if first == nil {
+				first = fmt.Errorf("ssp %q: %w", b.name, errs[j])
+			}
+		}
+		if err != nil {
+			break
+		}
+		left = unknown
+	}
+	return first
+}
+
+// arguments are what follows the script: the key, and ARGV as lease.lua says.
+func (f *Fleet) arguments(name string, a *ask) []any {
+	return []any{
+		1, f.key(name),
+		a.limit, a.burst, f.id, a.call, a.keep, a.back, a.need, a.want, a.used, a.share,
+		millis(f.opts.ReplicaTimeout), millis(a.valid), rand.Float64(),
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (f *Fleet) key(name string) string { return f.opts.Prefix + ":qps:" + name }
+
+// parseAnswer reads what lease.lua returns, and believes nothing that no such
+// script would say.
+func parseAnswer(reply any, a *ask) (answer, error) {
+	v, err := redis.Values(reply, nil)
+	var r answer
+	var share string
+	if err == nil {
+		_, err = redis.Scan(v, &r.granted, &share, &r.alive, &r.burst)
+	}
+	if err == nil {
+		r.share, err = strconv.ParseFloat(share, 64)
+	}
+	if err != nil || r.granted < 0 || r.granted > max(0, a.want-a.keep) || !(r.share >= 0 && r.share <= a.limit*1.001) || r.alive < 1 || r.burst < 1 {
+		return answer{}, fmt.Errorf("an answer that no lease has: %.200v", v)
+	}
+	return r, nil
+}
+
+// forget removes this replica's records of SSPs that are no more.
+func (f *Fleet) forget(ctx context.Context, s *session, names []string) error {
+	commands := make([]command, len(names))
+	for i, name := range names {
+		commands[i] = command{"HDEL", []any{f.key(name), f.id}}
+	}
+	_, errs, err := s.pipeline(ctx, commands)
+	for _, e := range errs {
+		if err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// forgetLater keeps names for the next round.
+func (f *Fleet) forgetLater(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range names {
+		if f.buckets[name] == nil && len(f.gone) < 10000 {
+			f.gone = append(f.gone, name)
+		}
+	}
+}
+
+// leave removes all of this replica's records. Where that fails, they time out.
+func (f *Fleet) leave(ctx context.Context) {
+	var names []string
+	for _, b := range f.all() {
+		if b.alive > 0 {
+			names = append(names, b.name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	s, err := f.open(ctx)
+	if err == nil {
+		err = f.forget(ctx, s, names)
+		s.close()
+	}
+	if err != nil {
+		f.opts.Log.Info("this replica's share of qps.limit is given to others after fleet.replica_timeout, since Redis is away", zap.Error(err))
+	}
+}
