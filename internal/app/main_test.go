@@ -1,0 +1,282 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/sspsim"
+)
+
+func TestMain(m *testing.M) {
+	var h fasthttp.ResponseHeader
+	_ = h.Header() // starts fasthttp's date goroutine, which never ends
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
+		// sleeps for 10 s before it sees that its server has ended
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// patient bounds every wait; it passes only when something is broken.
+const patient = 30 * time.Second
+
+// service is a running App.
+type service struct {
+	t      *testing.T
+	app    *App
+	client *http.Client
+	logs   *observer.ObservedLogs
+	level  zap.AtomicLevel
+	stop   context.CancelFunc
+	ended  chan error // what Run returned
+}
+
+// setup is a configuration in parts.
+type setup struct {
+	server, admin, log, more string // within the section's braces; more is whole sections
+	ssps, routes             []string
+	drain                    string // server.drain.timeout; "" is 10 s
+}
+
+// yaml is the whole, with listeners on free ports and short times.
+func (s setup) yaml() string {
+	var b strings.Builder
+	drain := cmp.Or(s.drain, "10s")
+	fmt.Fprintf(&b, "server: {listen: \"127.0.0.1:0\", drain: {delay: 0s, timeout: %s}, read_timeout: 2s%s}\n", drain, after(s.server))
+	fmt.Fprintf(&b, "admin: {listen: \"127.0.0.1:0\"%s}\n", after(s.admin))
+	if s.log != "" {
+		fmt.Fprintf(&b, "log: {%s}\n", s.log)
+	}
+	if !strings.Contains(s.more, "deadline:") {
+		b.WriteString("deadline: {default: 2s, max: 2s}\n")
+	}
+	b.WriteString(s.more + "\nssps:\n")
+	for _, c := range s.ssps {
+		b.WriteString("  - {" + c + "}\n")
+	}
+	b.WriteString("routes:\n")
+	for _, r := range s.routes {
+		b.WriteString("  - {" + r + "}\n")
+	}
+	return b.String()
+}
+
+func after(settings string) string {
+	if settings == "" {
+		return ""
+	}
+	return ", " + settings
+}
+
+func (s setup) load(t testing.TB) *config.Config {
+	t.Helper()
+	cfg, _, err := config.Parse([]byte(s.yaml()), nil)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, s.yaml())
+	}
+	return cfg
+}
+
+// run starts a service and waits until it is ready. It is drained at the end of
+// the test, without cutting anything.
+func run(t *testing.T, s setup) *service {
+	t.Helper()
+	t.Parallel()
+	return runAlone(t, s)
+}
+
+// runAlone is run for a test that looks at the whole process.
+func runAlone(t *testing.T, s setup) *service {
+	t.Helper()
+	level := zap.NewAtomicLevelAt(zap.InfoLevel)
+	core, logs := observer.New(level)
+	a, err := New(s.load(t), zap.New(core), WithLogLevel(level))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	v := &service{
+		t: t, app: a, logs: logs, level: level, stop: stop, ended: make(chan error, 1),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: patient},
+	}
+	go func() { v.ended <- a.Run(ctx, context.Background()) }()
+	t.Cleanup(func() {
+		v.client.CloseIdleConnections()
+		stop()
+		if err := <-v.ended; err != nil {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
+	v.await("the service is ready", a.Ready)
+	return v
+}
+
+func (v *service) await(what string, ok func() bool) {
+	v.t.Helper()
+	for end := time.Now().Add(patient); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			v.t.Fatalf("not within %v: %s", patient, what)
+		}
+	}
+}
+
+// reload brings s into force.
+func (v *service) reload(s setup) *Reloaded {
+	v.t.Helper()
+	r, err := v.app.Reload(s.load(v.t))
+	if err != nil {
+		v.t.Fatalf("the reload failed: %v", err)
+	}
+	return r
+}
+
+// answer is what a request got.
+type answer struct {
+	status       int
+	body, source string
+	err          error
+}
+
+func (v *service) send(method, path, body string) answer {
+	req, err := http.NewRequest(method, "http://"+v.app.TrafficAddr().String()+path, strings.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	res, err := v.client.Do(req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, string(b), res.Header.Get("X-Adbuffer-Source"), err}
+}
+
+func (v *service) get(path string) answer { return v.send("GET", path, "") }
+
+// want checks that path is answered 200 by an SSP.
+func (v *service) want(path, ssp string) {
+	v.t.Helper()
+	if a := v.get(path); a.status != 200 || a.source != "ssp/"+ssp {
+		v.t.Errorf("%s got %+v, want 200 from %s", path, a, ssp)
+	}
+}
+
+// admin asks the admin listener.
+func (v *service) admin(path string) string {
+	v.t.Helper()
+	res, err := v.client.Get("http://" + v.app.AdminAddr().String() + path)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// metric returns the value of a series as /metrics writes it, "" for none.
+func (v *service) metric(series string) string {
+	v.t.Helper()
+	for line := range strings.Lines(v.admin("/metrics")) {
+		if value, ok := strings.CutPrefix(line, "adbuffer_"+series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func (v *service) wantMetric(series, value string) {
+	v.t.Helper()
+	if got := v.metric(series); got != value {
+		v.t.Errorf("%s is %q, want %q", series, got, value)
+	}
+}
+
+// logged returns the lines of that message or above that level.
+func (v *service) logged(level zapcore.Level) string {
+	var b bytes.Buffer
+	for _, e := range v.logs.All() {
+		if e.Level >= level {
+			fmt.Fprintln(&b, e.Message, e.ContextMap())
+		}
+	}
+	return b.String()
+}
+
+// drained waits until nothing of an earlier generation is left.
+func (v *service) drained() {
+	v.t.Helper()
+	v.await("pools of earlier generations are drained", func() bool { return v.app.retiring.Load() == 0 })
+}
+
+// sim starts a simulated SSP that is closed at the end of the test.
+func sim(t testing.TB, o sspsim.Options) *sspsim.SSP {
+	t.Helper()
+	s, err := sspsim.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// gate holds requests back at a simulated SSP.
+type gate struct{ arrived, open chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{}, 1000), make(chan struct{})} }
+
+func (g *gate) hold(*sspsim.Request) {
+	g.arrived <- struct{}{}
+	<-g.open
+}
+
+// rawConn is a client's connection, byte by byte.
+type rawConn struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+func (v *service) dial() *rawConn {
+	v.t.Helper()
+	c, err := net.Dial("tcp", v.app.TrafficAddr().String())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(patient))
+	return &rawConn{v.t, c}
+}
+
+func (c *rawConn) write(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.conn, s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// read returns what comes first, which is the head at least.
+func (c *rawConn) read() string {
+	c.t.Helper()
+	b := make([]byte, 4096)
+	n, err := c.conn.Read(b)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(b[:n])
+}

@@ -1,0 +1,400 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/upstream"
+)
+
+// at is an SSP of a configuration.
+func at(name string, s *sspsim.SSP, settings ...string) string {
+	return strings.Join(append([]string{"name: " + name, `endpoints: ["` + s.URL() + `"]`}, settings...), ", ")
+}
+
+// to is a route /path to SSPs.
+func to(path, ssps string, settings ...string) string {
+	return strings.Join(append([]string{"name: " + path, "match: {path: /" + path + "}", "ssps: [" + ssps + "]"}, settings...), ", ")
+}
+
+func TestAReloadThatChangesNothingKeepsPoolsSocketsAndCounters(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	before := v.app.current().parts[0].ssp
+	for range 3 {
+		if r := v.reload(s); len(r.Changes) != 0 || r.Hash != v.app.current().cfg.Hash() {
+			t.Errorf("the reload says %+v, want no change", r)
+		}
+	}
+	v.want("/x", "a")
+	if v.app.current().parts[0].ssp != before {
+		t.Error("the SSP is another, though nothing changed")
+	}
+	if n := a.Counters().Connections; n != 1 {
+		t.Errorf("%d connections were opened, want 1", n)
+	}
+	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "2")
+	v.wantMetric(`requests_total{outcome="fill",route="x"}`, "2")
+}
+
+func TestChangedSettingsApplyInPlace(t *testing.T) {
+	a := sim(t, sspsim.Options{Record: 10})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	was := v.app.current().parts[0]
+	s.ssps[0] = at("a", a, "max_in_flight: 7", "pool: {max_conns: 9, max_pending: 3}", `headers: {set: [{name: X-New, value: "1"}]}`,
+		"timeouts: {connect: 111ms, request: 1s}", "host: other.example", "breaker: {window: 1s}", "qps: {limit: 1000}", "retry: {max: 0}")
+	if r := v.reload(s); len(r.Changes) == 0 {
+		t.Error("the reload names no change")
+	}
+	v.want("/x", "a")
+	is := v.app.current().parts[0]
+	if is.ssp.Pool() != was.ssp.Pool() || is.dialer != was.dialer || a.Counters().Connections != 1 {
+		t.Errorf("the pool is another, or %d connections were opened", a.Counters().Connections)
+	}
+	if o := is.ssp.Pool().Options(); o.MaxConns != 9 || o.MaxPending != 3 || o.ConnectTimeout != 111*time.Millisecond {
+		t.Errorf("the pool's options are %+v", o)
+	}
+	last := a.Requests()[1]
+	if last.Get("X-New") != "1" || last.Get("Host") != "other.example" {
+		t.Errorf("the request was sent as %s", last.Head)
+	}
+	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "2")
+	v.wantMetric(`concurrency_limit{ssp="a"}`, "7")
+	v.wantMetric(`pool_connections_limit{ssp="a"}`, "9")
+	v.wantMetric(`pool_connections_opened_total{protocol="http1",ssp="a"}`, "1")
+}
+
+func TestAnotherPathAtTheSameHostNeedsNoNewPool(t *testing.T) {
+	a := sim(t, sspsim.Options{Record: 2})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	s.ssps[0] = strings.Replace(s.ssps[0], "/bid", "/other?v=3", 1)
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != InPlace {
+		t.Errorf("the reload says %v", r.Changes)
+	}
+	v.want("/x", "a")
+	if got := a.Requests()[1].Target; got != "/other?v=3" || a.Counters().Connections != 1 {
+		t.Errorf("asked for %s, over %d connections", got, a.Counters().Connections)
+	}
+}
+
+// A connection keeps the limits that it was opened with, for up to max_age: a
+// raised max_response_bytes would mend nothing for ten minutes.
+func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
+	for _, protocol := range []sspsim.Protocol{sspsim.HTTP1, sspsim.H2C} {
+		t.Run(string(protocol), func(t *testing.T) {
+			a := sim(t, sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 5000}}}})
+			speak := map[sspsim.Protocol]string{sspsim.HTTP1: "protocol: http1", sspsim.H2C: "protocol: h2c"}[protocol]
+			s := setup{ssps: []string{at("a", a, speak, "max_response_bytes: 4999", "breaker: {enabled: false}")}, routes: []string{to("x", "a")}}
+			v := run(t, s)
+			if got := v.get("/x"); got.source != "proxy/response_too_large" {
+				t.Errorf("answered %+v", got)
+			}
+			was := v.app.current().parts[0].ssp.Pool()
+			s.ssps[0] = at("a", a, speak, "max_response_bytes: 5000", "breaker: {enabled: false}")
+			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != NewConnections {
+				t.Errorf("the reload says %v", r.Changes)
+			}
+			v.await("the answer is not too large any more", func() bool { return v.get("/x").status == 200 })
+			if v.app.current().parts[0].ssp.Pool() != was {
+				t.Error("the pool is another")
+			}
+		})
+	}
+}
+
+func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
+	g := newGate()
+	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a, "max_in_flight: 10", "pool: {min_idle: 2}")}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	answers := make(chan answer, 3)
+	for range 3 {
+		go func() { answers <- v.get("/x") }()
+	}
+	for range 3 {
+		<-g.arrived
+	}
+	s.ssps[0] = at("a", b, "max_in_flight: 10", "pool: {min_idle: 2}")
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != NewPool {
+		t.Errorf("the reload says %v", r.Changes)
+	}
+	v.want("/x", "a")
+	if n := b.Counters().Requests; n != 1 {
+		t.Errorf("the new endpoint was asked %d times, want once", n)
+	}
+	v.wantMetric("pools_draining", "1")
+	v.wantMetric(`ssp_in_flight_requests{ssp="a"}`, "3")
+	close(g.open)
+	for range 3 {
+		if got := <-answers; got.status != 200 || got.source != "ssp/a" {
+			t.Errorf("a request in flight was answered %+v", got)
+		}
+	}
+	v.drained()
+	v.wantMetric("pools_draining", "0")
+	if !a.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
+		t.Errorf("%d connections to the old endpoint are open", a.Counters().OpenConnections)
+	}
+	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "4")
+	v.await("min_idle connections to the new endpoint", func() bool { return b.Counters().OpenConnections == 2 })
+}
+
+func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
+	g := newGate()
+	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{OnRequest: g.hold})
+	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}
+	v := run(t, s)
+	answers := make(chan answer, 1)
+	go func() { answers <- v.get("/y") }()
+	<-g.arrived
+	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
+	v.reload(s)
+	if got := v.get("/y"); got.source != "proxy/no_route" {
+		t.Errorf("the route that is gone answers %+v", got)
+	}
+	if m := v.admin("/metrics"); strings.Contains(m, `ssp="b"`) || strings.Contains(m, `route="y"`) {
+		t.Error("series of what is gone are there")
+	}
+	if p := v.admin("/pools"); strings.Contains(p, `"ssp": "b"`) || !strings.Contains(p, `"ssp": "a"`) {
+		t.Errorf("/pools shows %s", p)
+	}
+	if c := v.admin("/config"); strings.Contains(c, "name: \"b\"") || !strings.Contains(c, "name: \"a\"") {
+		t.Errorf("/config shows %s", c)
+	}
+	close(g.open)
+	if got := <-answers; got.status != 200 || got.source != "ssp/b" {
+		t.Errorf("the request in flight was answered %+v", got)
+	}
+	v.drained()
+	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
+		t.Errorf("%d connections to the SSP that is gone are open", b.Counters().OpenConnections)
+	}
+}
+
+func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
+	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	s.ssps, s.routes = append(s.ssps, at("b", b, "pool: {min_idle: 3}")), append(s.routes, to("y", "b"))
+	v.reload(s)
+	if !v.app.Ready() {
+		t.Error("the reload made the service unready")
+	}
+	v.await("three connections are kept warm", func() bool { return b.Counters().OpenConnections == 3 })
+	v.want("/y", "b")
+	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="b"}`, "1")
+	v.wantMetric(`requests_total{outcome="fill",route="y"}`, "1")
+}
+
+// The request has found its route, and has not asked its SSP yet.
+func TestARequestWhoseBodyComesAfterTheReloadIsAnsweredByItsSSP(t *testing.T) {
+	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}
+	v := run(t, s)
+	c := v.dial()
+	c.write("POST /y HTTP/1.1\r\nHost: ads.example\r\nContent-Length: 10\r\n\r\n12345")
+	v.await("the request is in flight", func() bool { return v.app.proxy.InFlight() == 1 })
+	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
+	v.reload(s)
+	time.Sleep(aboutToAsk + 100*time.Millisecond) // until idle connections are closed
+	c.write("67890")
+	if head := c.read(); !strings.HasPrefix(head, "HTTP/1.1 200") || !strings.Contains(head, "ssp/b") {
+		t.Errorf("answered %q", head)
+	}
+	v.drained()
+}
+
+func TestALaterTierOfAWaterfallIsAskedThoughItIsGone(t *testing.T) {
+	g := newGate()
+	a := sim(t, sspsim.Options{OnRequest: g.hold, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}}})
+	b := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a, b", "mode: waterfall")}}
+	v := run(t, s)
+	answers := make(chan answer, 1)
+	go func() { answers <- v.get("/x") }()
+	<-g.arrived
+	s.ssps, s.routes = s.ssps[:1], []string{to("x", "a")}
+	v.reload(s)
+	close(g.open)
+	if got := <-answers; got.status != 200 || got.source != "ssp/b" {
+		t.Errorf("answered %+v, want the second tier's answer", got)
+	}
+	v.drained()
+}
+
+func TestWhatNeedsARestartChangesNothing(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	hash := v.app.current().cfg.Hash()
+	s.ssps[0] = at("a", a, "max_in_flight: 7")
+	s.log = "format: console"
+	s.server = "max_header_bytes: 9000"
+	_, err := v.app.Reload(s.load(t))
+	var faults config.Faults
+	if !errors.As(err, &faults) || len(faults) != 2 {
+		t.Fatalf("the reload says %v, want two faults", err)
+	}
+	for i, want := range []string{"server.max_header_bytes", "log.format"} {
+		if faults[i].Path != want || !strings.Contains(faults[i].Rule, "restart") {
+			t.Errorf("fault %d is %v, want it to name %s and to say what to do", i, faults[i], want)
+		}
+	}
+	if v.app.current().cfg.Hash() != hash || v.app.current().parts[0].ssp.MaxInFlight() != 0 {
+		t.Error("something of it was applied")
+	}
+	v.wantMetric("config_last_reload_successful", "0")
+	v.wantMetric(`config_info{hash="`+hash+`"}`, "1")
+	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "log.format") || !strings.Contains(l, "server.max_header_bytes") {
+		t.Errorf("the log says %s", l)
+	}
+	s.log, s.server = "", ""
+	v.reload(s)
+	v.wantMetric("config_last_reload_successful", "1")
+	v.wantMetric(`concurrency_limit{ssp="a"}`, "7")
+}
+
+func TestAFileThatDoesNotLoadShowsAndChangesNothing(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	_, _, err := config.Parse([]byte("ssps: [{name: A, endpoints: [nowhere]}]\nroutes: []\nnonsense: 1\n"), nil)
+	var faults config.Faults
+	if !errors.As(err, &faults) || len(faults) < 4 {
+		t.Fatalf("%v", err)
+	}
+	v.app.ReloadFailed(err)
+	v.wantMetric("config_last_reload_successful", "0")
+	for _, f := range faults {
+		if !strings.Contains(v.logged(zap.ErrorLevel), f.String()) {
+			t.Errorf("the log lacks %v", f)
+		}
+	}
+	v.app.ReloadFailed(errors.New("no such file"))
+	if !strings.Contains(v.logged(zap.ErrorLevel), "no such file") {
+		t.Error("the log lacks what is no fault of a setting")
+	}
+	v.want("/x", "a")
+}
+
+// The file was good when the configuration was checked, and is not any more.
+func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
+	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
+	b := sim(t, sspsim.Options{})
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, a.CAPEM())
+	s := setup{ssps: []string{at("b", b), at("a", a, "tls: {ca_file: \""+ca+"\"}")}, routes: []string{to("x", "a"), to("y", "b")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	was := v.app.current()
+	s.ssps = append(s.ssps, at("c", b)) // planned for before the fault is found
+	s.ssps[0] = at("b", b, "max_in_flight: 7")
+	cfg := s.load(t)
+	write(t, ca, []byte("-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n"))
+	_, err := v.app.Reload(cfg)
+	var faults config.Faults
+	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
+		t.Fatalf("the reload says %v, want a fault of the file", err)
+	}
+	if v.app.current() != was || was.parts[0].ssp.MaxInFlight() != 0 {
+		t.Error("something of it was applied")
+	}
+	v.wantMetric("config_last_reload_successful", "0")
+	v.want("/x", "a")
+	write(t, ca, a.CAPEM())
+	v.reload(s)
+	v.wantMetric("config_last_reload_successful", "1")
+	if v.app.current().parts[1].ssp != was.parts[1].ssp {
+		t.Error("the SSP is another, though its file holds what it held before")
+	}
+}
+
+func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
+	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto, RequireClientCert: true})
+	dir := t.TempDir()
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	issue := func() {
+		pair, err := a.CA().ClientCert("adbuffer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sspsim.WriteKeyPair(pair, cert, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue()
+	write(t, ca, a.CAPEM())
+	s := setup{
+		ssps:   []string{at("a", a, "tls: {ca_file: \""+ca+"\", cert_file: \""+cert+"\", key_file: \""+key+"\"}")},
+		routes: []string{to("x", "a")},
+	}
+	v := run(t, s)
+	v.want("/x", "a")
+	pool := v.app.current().parts[0].ssp.Pool()
+	write(t, ca, a.CAPEM()) // the same again
+	v.reload(s)
+	if v.app.current().parts[0].ssp.Pool() != pool {
+		t.Error("the pool is another, though the file holds the same")
+	}
+	for _, c := range []struct {
+		change func()
+		paths  string
+	}{
+		{func() { write(t, ca, append(a.CAPEM(), '\n')) }, "ssps[a].tls.ca_file"},
+		{issue, "ssps[a].tls.cert_file ssps[a].tls.key_file"},
+	} {
+		c.change()
+		var paths []string
+		for _, ch := range v.reload(s).Changes {
+			paths = append(paths, ch.Path)
+			if ch.Effect != NewPool {
+				t.Errorf("%v, want a new pool", ch)
+			}
+		}
+		if got := strings.Join(paths, " "); got != c.paths {
+			t.Errorf("the changes are %s, want %s", got, c.paths)
+		}
+		if v.app.current().parts[0].ssp.Pool() == pool {
+			t.Error("the pool is the same")
+		}
+		pool = v.app.current().parts[0].ssp.Pool()
+		v.want("/x", "a")
+	}
+	v.drained()
+	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "3")
+}
+
+func write(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenBreakerStaysOpenAcrossAReload(t *testing.T) {
+	a := sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}})
+	s := setup{ssps: []string{at("a", a, "breaker: {min_requests: 5, min_probe: 0.001, window: 10m}")}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.await("the breaker is open", func() bool { return v.get("/x").source == "proxy/"+upstream.BreakerOpen.String() })
+	shed := v.metric(`breaker_shed_ratio{ssp="a"}`)
+	s.ssps[0] = at("a", a, "breaker: {min_requests: 5, min_probe: 0.001, window: 10m}", "retry: {max: 3}")
+	v.reload(s)
+	v.wantMetric(`breaker_shed_ratio{ssp="a"}`, shed)
+	if v.metric(`breaker_shed_total{dry_run="false",ssp="a"}`) == "0" {
+		t.Error("what was shed is forgotten")
+	}
+}

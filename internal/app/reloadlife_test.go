@@ -1,0 +1,283 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/sspsim"
+)
+
+func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
+	g := newGate()
+	a := sim(t, sspsim.Options{OnRequest: g.hold})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	answers := make(chan answer, 1)
+	go func() { answers <- v.get("/x") }()
+	<-g.arrived
+	v.stop()
+	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
+	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, ErrStopping) {
+		t.Errorf("the reload says %v", err)
+	}
+	close(g.open)
+	if got := <-answers; got.status != 200 {
+		t.Errorf("the request in flight was answered %+v", got)
+	}
+	err := <-v.ended
+	if v.ended <- err; err != nil {
+		t.Error(err)
+	}
+	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, ErrStopping) {
+		t.Errorf("after the end, the reload says %v", err)
+	}
+}
+
+func TestTheDrainEndsPoolsOfEarlierGenerationsToo(t *testing.T) {
+	g := newGate()
+	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	answers := make(chan answer, 1)
+	go func() { answers <- v.get("/x") }()
+	<-g.arrived
+	s.ssps[0] = at("a", b)
+	v.reload(s)
+	v.want("/x", "a")
+	v.stop()
+	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
+	close(g.open)
+	if got := <-answers; got.status != 200 {
+		t.Errorf("the request on the old pool was answered %+v", got)
+	}
+	err := <-v.ended
+	if v.ended <- err; err != nil {
+		t.Error(err)
+	}
+	if n := v.app.retiring.Load(); n != 0 {
+		t.Errorf("%d pools of earlier generations are left", n)
+	}
+	for _, one := range []*sspsim.SSP{a, b} {
+		if !one.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
+			t.Errorf("%d connections are open", one.Counters().OpenConnections)
+		}
+	}
+}
+
+func TestAnOldPoolIsCutAtTheEndOfTheDrainsTimeout(t *testing.T) {
+	g := newGate()
+	defer close(g.open)
+	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, more: "deadline: {default: 1m, max: 1m}"}
+	v := run(t, s)
+	answers := make(chan answer, 1)
+	go func() { answers <- v.get("/x") }()
+	<-g.arrived
+	s.ssps[0] = at("a", b)
+	s.drain = "50ms"
+	v.reload(s)
+	if got := <-answers; got.source != "proxy/conn_lost" {
+		t.Errorf("the request that was cut was answered %+v", got)
+	}
+	v.drained()
+	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "server.drain.timeout") {
+		t.Errorf("the log says %s", l)
+	}
+	s.drain = ""
+	v.reload(s)
+}
+
+func TestReloadsAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
+	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
+	setups := []setup{
+		{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}},
+		{ssps: []string{at("b", b), at("a", b)}, routes: []string{to("x", "a"), to("y", "b")}},
+	}
+	v := run(t, setups[0])
+	var wg sync.WaitGroup
+	for i := range 10 {
+		cfg := setups[i%2].load(t)
+		wg.Go(func() {
+			if _, err := v.app.Reload(cfg); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	v.want("/x", "a")
+	v.want("/y", "b")
+	if g := v.app.current(); len(g.ssps) != 2 || g.ssps[0].Name() != g.cfg.SSPs[0].Name {
+		t.Errorf("the generation in force is %+v", g)
+	}
+	v.drained()
+}
+
+func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("one\n"))
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, admin: "token_file: \"" + file + "\""}
+	v := run(t, s)
+	if got := v.app.adminOptions().Token(); got != "one" {
+		t.Errorf("the token is %q", got)
+	}
+	if got := v.admin("/capture?ssp=a"); !strings.Contains(got, "admin.capture") {
+		t.Errorf("captures that are off answer %s", got)
+	}
+	write(t, file, []byte("another\n"))
+	s.admin += ", capture: true"
+	s.log = "level: warn, access: {enabled: true, sample: 1}"
+	v.reload(s)
+	if got := v.app.adminOptions().Token(); got != "another" {
+		t.Errorf("the token is %q after the reload", got)
+	}
+	if v.level.Level() != zap.WarnLevel {
+		t.Errorf("the log's level is %v", v.level.Level())
+	}
+	s.log = "level: info, access: {enabled: true, sample: 1}"
+	v.level.SetLevel(zap.ErrorLevel) // by an operator: it lasts until the next reload
+	v.reload(s)
+	if v.level.Level() != zap.InfoLevel {
+		t.Errorf("the log's level is %v", v.level.Level())
+	}
+	got := make(chan string, 1)
+	go func() { got <- v.admin("/capture?ssp=a&wait=30s") }()
+	v.await("the capture has begun", func() bool {
+		v.app.observers.mu.Lock()
+		defer v.app.observers.mu.Unlock()
+		return len(v.app.observers.captures) == 1
+	})
+	s.ssps[0] = at("a", a, "max_in_flight: 9")
+	v.reload(s) // a capture goes on
+	v.want("/x", "a")
+	if c := <-got; !strings.Contains(c, `"outcome": "fill"`) {
+		t.Errorf("the capture shows %s", c)
+	}
+	if v.logs.FilterMessage("request").Len() == 0 {
+		t.Error("no request is in the access log")
+	}
+}
+
+// The capture's SSP leaves the configuration, and comes again, while it waits.
+func TestACaptureLeavesNothingBehindOnAnSSPThatCameAgain(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	with := setup{ssps: []string{at("a", a), at("b", a)}, routes: []string{to("x", "a")}, admin: "capture: true"}
+	without := with
+	without.ssps = []string{at("b", a)}
+	without.routes = []string{to("x", "b")}
+	v := run(t, with)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := v.app.capture(ctx, "a", 1)
+		ended <- err
+	}()
+	captures := func() int {
+		v.app.observers.mu.Lock()
+		defer v.app.observers.mu.Unlock()
+		return len(v.app.observers.captures)
+	}
+	v.await("the capture has begun", func() bool { return captures() == 1 })
+	v.reload(without)
+	v.reload(with)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := captures(); n != 0 {
+		t.Errorf("%d captures are left", n)
+	}
+	again, cancelAgain := context.WithCancel(t.Context())
+	cancelAgain()
+	if _, err := v.app.capture(again, "a", 1); err != nil {
+		t.Errorf("another capture: %v", err)
+	}
+	v.want("/x", "a")
+	v.drained()
+}
+
+// receiver takes spans and counts the requests that brought them.
+func receiver(t *testing.T) (url string, got *atomic.Int64) {
+	got = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
+	t.Cleanup(s.Close)
+	return s.URL, got
+}
+
+func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	one, atOne := receiver(t)
+	two, atTwo := receiver(t)
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	if strings.Contains(v.admin("/metrics"), "adbuffer_spans_total") {
+		t.Error("spans are counted though tracing is off")
+	}
+	s.more = "tracing: {endpoint: \"" + one + "\", sample: 1}"
+	s.ssps = append(s.ssps, at("b", a))
+	s.routes = append(s.routes, to("y", "b"))
+	v.reload(s)
+	v.want("/x", "a")
+	v.want("/y", "b")
+	v.await("spans come to the first receiver", func() bool { return atOne.Load() > 0 })
+	s.more = "tracing: {endpoint: \"" + two + "\", sample: 1}"
+	v.reload(s)
+	v.want("/x", "a")
+	v.await("spans come to the second receiver", func() bool { return atTwo.Load() > 0 })
+	s.more = ""
+	v.reload(s)
+	if v.app.current().tracer != nil {
+		t.Error("there is a tracer")
+	}
+	v.app.background.Wait() // the tracers are closed
+	v.want("/x", "a")
+}
+
+func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
+	a := sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Always}}})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, more: "deadline: {default: 20s, max: 20s}"}
+	v := run(t, s)
+	pool := v.app.current().parts[0].ssp.Pool()
+	s.more = "deadline: {default: 30ms, max: 40ms}"
+	v.reload(s)
+	if got := v.get("/x"); got.source != "proxy/deadline" {
+		t.Errorf("answered %+v, want deadline", got)
+	}
+	if v.app.current().parts[0].ssp.Pool() != pool {
+		t.Error("the pool is another")
+	}
+	// A timeout counts against the SSP where it was given deadline.default.
+	if n := v.app.current().parts[0].ssp.Snapshot().BreakerFailures; n != 1 {
+		t.Errorf("%d failures are in the breaker's window, want the timeout", n)
+	}
+}
+
+func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
+	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a, "pool: {min_idle: 2}")}, routes: []string{to("x", "a")}}
+	app, err := New(s.load(t), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ssps[0] = at("a", b, "pool: {min_idle: 2}")
+	if _, err := app.Reload(s.load(t)); err != nil {
+		t.Error(err)
+	}
+	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 2 }) {
+		t.Error("min_idle connections were not opened")
+	}
+	app.Close()
+	if _, err := app.Reload(s.load(t)); !errors.Is(err, ErrStopping) {
+		t.Errorf("after Close, a reload says %v", err)
+	}
+}

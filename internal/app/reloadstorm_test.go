@@ -1,0 +1,294 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/sspsim"
+)
+
+// storm makes configurations at random, of up to four SSPs behind three routes.
+type storm struct {
+	t    *testing.T
+	rnd  *rand.Rand
+	sims []*sspsim.SSP
+	ca   string // a file that is a good authority, until it is spoilt
+
+	mu    sync.Mutex
+	names map[string]string // of the SSPs, by the hash of every configuration that may be in force
+}
+
+// next returns the configuration of the n-th reload.
+func (s *storm) next() setup {
+	var names []string
+	var all setup
+	for i, name := range []string{"a", "b", "c", "d"} {
+		if i > 0 && s.rnd.IntN(2) == 0 {
+			continue
+		}
+		settings := []string{fmt.Sprintf("max_in_flight: %d", 1000+s.rnd.IntN(2)), "qps: {limit: " + s.pick("0", "1000000", "900000") + "}"}
+		settings = append(settings, fmt.Sprintf("pool: {max_conns: %d, max_idle: %d, min_idle: %d, linger: %s}",
+			40+s.rnd.IntN(20), 10+s.rnd.IntN(30), s.rnd.IntN(4), s.pick("200ms", "300ms")))
+		settings = append(settings, "breaker: {window: "+s.pick("1s", "10s")+"}", "adaptive: {enabled: "+s.pick("true", "false")+"}",
+			"hedge: {enabled: "+s.pick("true", "false")+"}", "retry: {max: "+s.pick("0", "1")+"}")
+		all.ssps = append(all.ssps, at(name, s.sims[s.rnd.IntN(len(s.sims))], settings...))
+		names = append(names, name)
+	}
+	list := strings.Join(names, ", ")
+	all.routes = []string{to("x", "a"), to("w", list, "mode: waterfall"), to("p", list, "mode: parallel-first")}
+	all.more = "deadline: {default: 10s, max: " + s.pick("10s", "11s") + "}"
+	return all
+}
+
+func (s *storm) pick(of ...string) string { return of[s.rnd.IntN(len(of))] }
+
+// load notes which SSPs a configuration has that may be in force soon.
+func (s *storm) load(c setup) *config.Config {
+	cfg := c.load(s.t)
+	var names []string
+	for i := range cfg.SSPs {
+		names = append(names, cfg.SSPs[i].Name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names[cfg.Hash()] = strings.Join(names, " ")
+	return cfg
+}
+
+// wantOneGeneration checks that what an operator was shown belongs together.
+func (s *storm) wantOneGeneration(what, hash string, names []string) {
+	s.mu.Lock()
+	want, known := s.names[hash]
+	s.mu.Unlock()
+	if got := strings.Join(names, " "); !known || got != want {
+		s.t.Errorf("%s shows SSPs %q beside configuration %s, which has %q", what, got, hash, want)
+	}
+}
+
+var (
+	poolSeries = regexp.MustCompile(`(?m)^adbuffer_pool_warm\{ssp="(\w+)"\}`)
+	sspSeries  = regexp.MustCompile(`(?m)^adbuffer_qps_limit\{ssp="(\w+)"\}`)
+	dialSeries = regexp.MustCompile(`(?m)^adbuffer_dns_lookups_total\{result="good",ssp="(\w+)"\}`)
+	hashSeries = regexp.MustCompile(`(?m)^adbuffer_config_info\{hash="(\w+)"\}`)
+)
+
+// look is what monitoring and an operator see at one moment.
+func (s *storm) look(v *service) {
+	m := v.admin("/metrics")
+	hash := hashSeries.FindStringSubmatch(m)[1]
+	for _, series := range []*regexp.Regexp{poolSeries, sspSeries, dialSeries} {
+		var names []string
+		for _, found := range series.FindAllStringSubmatch(m, -1) {
+			names = append(names, found[1])
+		}
+		s.wantOneGeneration("/metrics", hash, names)
+	}
+	var shown struct {
+		Service struct {
+			Hash string `json:"config_hash"`
+		} `json:"service"`
+		Pools []struct {
+			SSP string `json:"ssp"`
+		} `json:"pools"`
+	}
+	if err := json.Unmarshal([]byte(v.admin("/pools")), &shown); err != nil {
+		s.t.Error(err)
+	}
+	var names []string
+	for _, p := range shown.Pools {
+		names = append(names, p.SSP)
+	}
+	s.wantOneGeneration("/pools", shown.Service.Hash, names)
+}
+
+// series are the names of all series, without their values.
+func series(metrics string) []string {
+	names := map[string]bool{}
+	for line := range strings.Lines(metrics) {
+		if name, _, ok := strings.Cut(line, " "); ok && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "adbuffer_config_info") {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// goroutines counts those that run a function of the given name.
+func goroutines(function string) int {
+	for size := 1 << 20; ; size *= 2 {
+		b := make([]byte, size)
+		if n := runtime.Stack(b, true); n < size {
+			return strings.Count(string(b[:n]), function+"(")
+		}
+	}
+}
+
+func TestAHundredReloadsUnderTrafficFailNoRequestAndLeaveNothing(t *testing.T) {
+	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), names: map[string]string{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
+	for range 3 {
+		s.sims = append(s.sims, sim(t, sspsim.Options{}))
+	}
+	secure := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
+	first := s.next()
+	first.ssps = append(first.ssps, at("e", s.sims[0]))
+	firstCfg := s.load(first)
+	v := runAlone(t, first)
+	atFirst := series(v.admin("/metrics"))
+
+	stop := make(chan struct{})
+	var traffic sync.WaitGroup
+	var sent, failed atomic.Int64
+	for i := range 6 {
+		traffic.Go(func() {
+			for n := i; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				path, body := []string{"/x", "/w", "/p"}[n%3], ""
+				if n%2 == 0 {
+					body = strings.Repeat("x", n%3000)
+				}
+				a := v.send("POST", path, body)
+				if sent.Add(1); a.status != 200 || !strings.HasPrefix(a.source, "ssp/") {
+					if failed.Add(1) < 5 {
+						t.Errorf("%s got %+v", path, a)
+					}
+				}
+			}
+		})
+	}
+	traffic.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				s.look(v)
+			}
+		}
+	})
+	for n := range 100 {
+		c := s.next()
+		switch n % 20 {
+		case 9: // a file turns bad after it was checked
+			write(t, s.ca, secure.CAPEM())
+			c.ssps = append(c.ssps, at("e", secure, "tls: {ca_file: \""+s.ca+"\"}"))
+			cfg := c.load(t)
+			write(t, s.ca, []byte("nonsense"))
+			if _, err := v.app.Reload(cfg); err == nil {
+				t.Error("a configuration with a broken file was taken")
+			}
+		case 19:
+			c.log = "format: console"
+			if _, err := v.app.Reload(c.load(t)); err == nil {
+				t.Error("a configuration that needs a restart was taken")
+			}
+		default:
+			if _, err := v.app.Reload(s.load(c)); err != nil {
+				t.Errorf("reload %d: %v", n, err)
+			}
+		}
+		for mark := sent.Load() + 20; sent.Load() < mark && failed.Load() == 0; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	close(stop)
+	traffic.Wait()
+	t.Logf("%d requests", sent.Load())
+
+	if _, err := v.app.Reload(firstCfg); err != nil {
+		t.Fatal(err)
+	}
+	v.drained()
+	if now := series(v.admin("/metrics")); !slices.Equal(now, atFirst) {
+		t.Errorf("%d series were there at first, %d are now: %s", len(atFirst), len(now), difference(atFirst, now))
+	}
+	pools := len(v.app.current().pools)
+	v.await("one janitor a pool", func() bool { return goroutines("pool.(*Pool).janitor") == pools })
+	v.await("no connection but those of the pools in force", func() bool {
+		var open, atSSPs int64
+		for _, p := range v.app.current().pools {
+			snap := p.Snapshot()
+			for i := range snap.Idle {
+				open += int64(snap.Idle[i] + snap.Active[i] + snap.Draining[i])
+			}
+		}
+		for _, one := range append(s.sims, secure) {
+			atSSPs += one.Counters().OpenConnections
+		}
+		return open == atSSPs
+	})
+	for _, one := range s.sims {
+		if c := one.Counters(); c.BadRequests > 0 {
+			t.Errorf("an SSP was sent %d malformed requests: %s", c.BadRequests, c.LastBadRequest)
+		}
+	}
+}
+
+func difference(a, b []string) string {
+	var only []string
+	for _, s := range a {
+		if !slices.Contains(b, s) {
+			only = append(only, "-"+s)
+		}
+	}
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			only = append(only, "+"+s)
+		}
+	}
+	return strings.Join(only[:min(len(only), 20)], " ")
+}
+
+// There is always something in flight; all that began before has ended all the
+// same once the longest time of a request has passed.
+func TestAnOldPoolIsClosedThoughRequestsNeverPause(t *testing.T) {
+	g := newGate()
+	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
+	s := setup{
+		ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")},
+		more: "deadline: {default: 500ms, max: 500ms}", server: "write_timeout: 3s",
+	}
+	v := run(t, s)
+	v.want("/y", "b")
+	c := sim(t, sspsim.Options{})
+	s.ssps[1] = at("b", c)
+	v.reload(s)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					v.get("/x") // until its deadline
+				}
+			}
+		})
+	}
+	v.drained()
+	if v.app.proxy.InFlight() == 0 {
+		t.Error("nothing was in flight")
+	}
+	close(stop)
+	close(g.open)
+	wg.Wait()
+	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
+		t.Errorf("%d connections to the old endpoint are open", b.Counters().OpenConnections)
+	}
+}
