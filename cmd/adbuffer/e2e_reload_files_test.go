@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"adbuffer/internal/sspsim"
@@ -82,6 +83,23 @@ func TestAConfigMapIsNoticedToSwap(t *testing.T) {
 		ab.awaitLimit(float64(20 + i))
 	}
 	ab.wantLogged(msgAsked, "by=file")
+}
+
+func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := healthy(t).URL()
+	go os.WriteFile(pipe, []byte(conns(url, 10)), 0o600) // once
+	ab := &reloadable{launch(t, patient, "serve", "--config", pipe), pipe}
+	ab.awaitReady()
+	if status, res := ab.post(); status != 422 || !strings.Contains(res.Error, "no regular file") {
+		t.Errorf("POST /reload answers %d %+v", status, res)
+	}
+	ab.awaitLimit(10)
+	ab.get("/fillbuffer").wantFill("openx")
 }
 
 func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {

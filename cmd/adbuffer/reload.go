@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -146,7 +147,7 @@ func (r *reloader) attemptLocked(a *attempt) {
 	a.by = slices.Compact(a.by)
 	by := zap.String("by", strings.Join(a.by, ", "))
 	r.content = configwatch.Read(r.filesLocked())
-	cfg, warnings, err := config.Load(r.path, os.LookupEnv)
+	cfg, warnings, err := r.load()
 	if err != nil {
 		a.report.refused(err)
 		if !slices.Equal(a.by, []string{byFile}) || err.Error() != r.unread {
@@ -172,4 +173,13 @@ func (r *reloader) attemptLocked(a *attempt) {
 	if a.report.Result == reloadApplied {
 		logWarnings(r.log, warnings)
 	}
+}
+
+func (r *reloader) load() (*config.Config, []config.Warning, error) {
+	// The process may have been started with a pipe, which has nothing more to say
+	// and could hold up every reload to come.
+	if info, err := os.Stat(r.path); err == nil && !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("config: %s is no regular file and cannot be read again", r.path)
+	}
+	return config.Load(r.path, os.LookupEnv)
 }

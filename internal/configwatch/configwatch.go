@@ -32,6 +32,7 @@ type Options struct {
 // symbolic links of which any is changed, such as Kubernetes' ..data.
 type Watcher struct {
 	opts  Options
+	open  func() (*fsnotify.Watcher, error)
 	moved chan struct{} // Watch was called; holds one
 
 	mu    sync.Mutex // guards files
@@ -39,7 +40,9 @@ type Watcher struct {
 }
 
 // New returns a Watcher of no files; Run runs it.
-func New(o Options) *Watcher { return &Watcher{opts: o, moved: make(chan struct{}, 1)} }
+func New(o Options) *Watcher {
+	return &Watcher{opts: o, open: fsnotify.NewWatcher, moved: make(chan struct{}, 1)}
+}
 
 // Watch replaces the files that are watched. It may be called at any time.
 func (w *Watcher) Watch(files []string) {
@@ -61,7 +64,7 @@ func (w *Watcher) watched() []string {
 // Run calls look when the files may have changed, and once at first, until ctx
 // ends. look has to find out whether they did; see Read.
 func (w *Watcher) Run(ctx context.Context, look func()) {
-	events, err := fsnotify.NewWatcher()
+	events, err := w.open()
 	if err != nil {
 		w.opts.Warn(fmt.Errorf("files are looked at every %v only: %w", w.opts.Every, err))
 		events = &fsnotify.Watcher{} // its channels are nil, and stay silent

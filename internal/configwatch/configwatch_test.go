@@ -1,6 +1,8 @@
 package configwatch
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 )
 
@@ -208,6 +211,38 @@ func TestALookNowAndThenFindsWhatIsNotHeard(t *testing.T) {
 	copy(mapped, "after!")
 	defer syscall.Munmap(mapped)
 	w.wantSeen("memory that is mapped to the file is written")
+}
+
+// A system allows few inotify instances to each user.
+func TestWithoutEventsFilesAreLookedAtNowAndThen(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
+	write(t, file, "1")
+	var warned error
+	seen := make(chan Content, 1000)
+	w := New(Options{Settle: time.Hour, Every: 10 * time.Millisecond, Warn: func(err error) { warned = err }})
+	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	w.Watch([]string{file})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx, func() { seen <- Read([]string{file}) })
+	}()
+	<-seen
+	write(t, file, "2")
+	for now := Read([]string{file}); !maps.Equal(<-seen, now); {
+	}
+	stop()
+	go func() { // room for what is seen until it ends
+		for range seen {
+		}
+	}()
+	<-ended
+	close(seen)
+	if !errors.Is(warned, syscall.EMFILE) || !strings.Contains(warned.Error(), "looked at every 10ms only") {
+		t.Errorf("it warned of %v", warned)
+	}
 }
 
 func TestTheWayToAFileIsTraced(t *testing.T) {
