@@ -32,13 +32,16 @@ type qps struct {
 	fleet *fleet.Bucket // nil where the limit is this replica's own
 	older time.Duration // how much longer than the SSP fleet has been there, by which its times differ
 
-	limited atomic.Uint64   // refused, or, in a dry run, what would have been
+	limited *atomic.Uint64  // refused, or, in a dry run, what would have been; its successors' too
 	refusal *upstream.Error // made once, so that refusing costs no allocation
 }
 
 // init sets the limit of an SSP that was made at the given time.
 func (q *qps) init(o QPSOptions, made time.Time) {
 	q.opts = o
+	if q.limited == nil {
+		q.limited = new(atomic.Uint64)
+	}
 	if o.Limit <= 0 {
 		return
 	}

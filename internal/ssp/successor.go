@@ -104,9 +104,8 @@ func (s *SSP) successor(o Options) *SSP {
 // successor returns a bucket with other settings, from which as many tokens are
 // missing.
 func (q *qps) successor(o QPSOptions, k *ledger) *qps {
-	next, now := new(qps), k.now()
+	next, now := &qps{limited: q.limited}, k.now()
 	next.init(o, k.made)
-	next.limited.Store(q.limited.Load())
 	if q.interval > 0 && next.interval > 0 {
 		missing := max(0, math.Float64frombits(q.full.Load())-float64(now)) / q.interval
 		missing = min(missing, float64(next.opts.Burst))

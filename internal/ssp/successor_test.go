@@ -174,7 +174,7 @@ func TestAPauseGoesOnButNoLongerThanItMayNow(t *testing.T) {
 		c.becomes(func(o *Options) { o.RetryAfterMax = 2 * time.Second })
 		time.Sleep(2*time.Second - 1)
 		c.get().want(upstream.SSPBackoff)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c.get().want(upstream.Fill)
 		was.pause.Store(int64(was.now() + time.Hour))
 		c.becomes(func(o *Options) { o.RetryAfterMax = 0 })
