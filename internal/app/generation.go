@@ -103,6 +103,9 @@ func (s *plannedSSP) carryOut(before, deadline *config.Deadline) *part {
 	case s.was == nil:
 		next.ssp = ssp.New(o, pool.New(po, s.dialer))
 	case s.was.dialer != s.dialer:
+		// What the SSP counted goes on; what the pool and the dialer did begins at
+		// 0, as counters may: it is about connections that the new pool never had,
+		// and opened less closed stays what is open.
 		next.ssp = s.was.ssp.MovedTo(o, pool.New(po, s.dialer))
 	case sameSettings(s.was.cfg, s.cfg) && patience(before) == patience(deadline):
 		next.ssp = s.was.ssp
