@@ -3,10 +3,15 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
+	"encoding/binary"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
@@ -47,8 +52,13 @@ func answers(tb testing.TB, body string) net.Listener {
 }
 
 // forwarder is a proxy in front of one SSP that answers 1 KB.
-func forwarder(tb testing.TB) *modeProxy {
-	return newModeProxy(tb, route.Single, func(o *proxy.Options, _ *route.Route) { o.Access.Enabled = false }, bidder{name: "a", addr: answers(tb, strings.Repeat("x", 1024)).Addr().String()})
+func forwarder(tb testing.TB, change func(*proxy.Options, *route.Route)) *modeProxy {
+	return newModeProxy(tb, route.Single, func(o *proxy.Options, rt *route.Route) {
+		o.Access.Enabled, o.MaxBufferedBytes = false, 1<<26
+		if change != nil {
+			change(o, rt)
+		}
+	}, bidder{name: "a", addr: answers(tb, strings.Repeat("x", 1024)).Addr().String()})
 }
 
 var benchmarkRequest = []byte("GET /fill?pub=1&slot=top&cb=12345678 HTTP/1.1\r\nHost: adbuffer.test\r\n" +
@@ -86,11 +96,18 @@ func exchangeOn(tb testing.TB, c net.Conn, r *bufio.Reader) {
 
 // What a forwarded request costs, with the client's and the SSP's share of it.
 func BenchmarkForward(b *testing.B) {
-	m := forwarder(b)
+	benchmarkHTTP1(b, forwarder(b, nil), func(m *modeProxy) (net.Conn, error) { return net.Dial("tcp", m.addr()) })
+}
+
+func BenchmarkForwardTLS(b *testing.B) {
+	benchmarkHTTP1(b, forwarder(b, overTLS), func(m *modeProxy) (net.Conn, error) { return m.dialTLS("http/1.1"), nil })
+}
+
+func benchmarkHTTP1(b *testing.B, m *modeProxy, dial func(m *modeProxy) (net.Conn, error)) {
 	b.ReportAllocs()
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
-		c, err := net.Dial("tcp", strings.TrimPrefix(m.url, "http://"))
+		c, err := dial(m)
 		if err != nil {
 			b.Error(err)
 			return
@@ -101,4 +118,109 @@ func BenchmarkForward(b *testing.B) {
 			exchangeOn(b, c, r)
 		}
 	})
+}
+
+// One stream at a time on each connection, as BenchmarkForwardTLS has one
+// request, and then several.
+func BenchmarkForwardH2(b *testing.B) {
+	for _, streams := range []int{1, 8} {
+		b.Run(strconv.Itoa(streams)+" streams", func(b *testing.B) {
+			m := forwarder(b, overTLS)
+			b.ReportAllocs()
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				c := m.newStreamClient()
+				for more := true; more; {
+					n := 0
+					for more = pb.Next(); more; more = n < streams && pb.Next() {
+						c.request()
+						n++
+					}
+					more = n == streams
+					c.answers(b, n)
+				}
+			})
+		})
+	}
+}
+
+// streamClient is a client of HTTP/2 that costs little: it sends the same head
+// each time, and does not look at what it gets but for the ends of streams.
+type streamClient struct {
+	conn  *tls.Conn
+	r     *bufio.Reader
+	out   []byte
+	block []byte // the head
+	id    uint32
+	taken uint32 // bytes of bodies since the last WINDOW_UPDATE
+}
+
+func (m *modeProxy) newStreamClient() *streamClient {
+	c := &streamClient{conn: m.dialTLS("h2"), id: 1}
+	c.r = bufio.NewReaderSize(c.conn, 32<<10)
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{
+		{":method", "GET"}, {":scheme", "https"}, {":authority", "adbuffer.test"}, {":path", "/fill?pub=1&slot=top&cb=12345678"},
+		{"user-agent", "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36"}, {"accept", "*/*"}, {"accept-language", "en-US,en;q=0.9"},
+		{"referer", "https://publisher.example/article/1"}, {"x-forwarded-for", "203.0.113.77"},
+	} {
+		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}) //nolint:errcheck // a buffer; never indexed, so it can be sent again
+	}
+	c.block = block.Bytes()
+	c.out = append(c.out, http2.ClientPreface...)
+	c.frame(http2.FrameSettings, 0, 0, nil)
+	c.frame(http2.FrameSettings, http2.FlagSettingsAck, 0, nil)
+	return c
+}
+
+func (c *streamClient) frame(t http2.FrameType, flags http2.Flags, id uint32, payload []byte) {
+	n := len(payload)
+	c.out = append(c.out, byte(n>>16), byte(n>>8), byte(n), byte(t), byte(flags), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	c.out = append(c.out, payload...)
+}
+
+func (c *streamClient) request() {
+	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, c.id, c.block)
+	c.id += 2
+}
+
+// answers sends what was requested and reads until n streams have ended.
+func (c *streamClient) answers(tb testing.TB, n int) {
+	if c.taken > 30_000 {
+		c.frame(http2.FrameWindowUpdate, 0, 0, binary.BigEndian.AppendUint32(nil, c.taken))
+		c.taken = 0
+	}
+	if _, err := c.conn.Write(c.out); err != nil {
+		tb.Error(err)
+		return
+	}
+	c.out = c.out[:0]
+	for n > 0 {
+		head, err := c.r.Peek(9)
+		if err != nil {
+			tb.Error(err)
+			return
+		}
+		length := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
+		t, flags := http2.FrameType(head[3]), http2.Flags(head[4])
+		c.r.Discard(9) //nolint:errcheck // it was seen
+		if _, err := c.r.Discard(length); err != nil {
+			tb.Error(err)
+			return
+		}
+		switch t {
+		case http2.FrameData:
+			c.taken += uint32(length)
+		case http2.FrameRSTStream, http2.FrameGoAway:
+			tb.Errorf("a frame %v", t)
+			return
+		case http2.FrameHeaders:
+		default:
+			continue
+		}
+		if flags.Has(http2.FlagDataEndStream) {
+			n--
+		}
+	}
 }

@@ -31,7 +31,12 @@ func newGeneration(opts Options, table *route.Table, old *generation) *generatio
 			kept[rs.name] = rs
 		}
 	}
-	g := &generation{opts: opts, table: table, tls: serverTLS(opts.TLS), routes: make([]*routeStats, len(table.Routes)+1)}
+	g := &generation{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	if old != nil && old.opts.TLS == opts.TLS {
+		g.tls = old.tls // with the keys of the session tickets that clients hold
+	} else {
+		g.tls = serverTLS(opts.TLS)
+	}
 	for i := range g.routes {
 		name := noRoute
 		if i < len(table.Routes) {

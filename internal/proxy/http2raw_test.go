@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -307,9 +308,10 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 // A client that does not read at all is closed when its socket has been full
 // for write_timeout.
 func TestClientThatReadsNothingIsClosed(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = 100*time.Millisecond, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
-	f.framer.WriteWindowUpdate(0, 1<<30) //nolint:errcheck // the gauge tells
+	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // it is full the sooner
+	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge tells
 	for i := range uint32(30) {
 		f.request(2*i+1, true)
 	}

@@ -56,6 +56,8 @@ type clientConn struct {
 	header  proxied
 	greets  bool // there is a header or TLS
 	greeted bool // Handshake was called
+	shaking bool // its TLS handshake is under way
+	hasTurn bool // and has one of the turns
 
 	mu    sync.Mutex
 	phase phase        // guarded by mu
@@ -92,7 +94,7 @@ func (p *Proxy) newClient(c net.Conn, config *tls.Config) *clientConn {
 	cc.Conn = socket.New(c)
 	if config != nil {
 		cc.Records()
-		cc.tls = tls.Server(tlsSocket{cc.Conn}, config)
+		cc.tls = tls.Server(tlsSocket{cc.Conn, cc}, config)
 	}
 	cc.greets = cc.header != nil || cc.tls != nil
 	cc.goneFunc = cc.gone

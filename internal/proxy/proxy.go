@@ -38,6 +38,7 @@ type Options struct {
 	// TLS is what clients must speak; nil = cleartext. The protocols that are
 	// offered by ALPN are set by New and Reload, also in what its
 	// GetConfigForClient returns, which may change from handshake to handshake.
+	// The same pointer after a Reload keeps the keys of session tickets.
 	TLS *tls.Config
 
 	Deadline DeadlineOptions
@@ -66,6 +67,7 @@ type Proxy struct {
 	panics   atomic.Uint64
 
 	handshakes  handshakes
+	turns       turns
 	http2Errors atomic.Uint64
 	http2Logger *log.Logger
 	generation  atomic.Pointer[generation]
@@ -82,7 +84,7 @@ type Proxy struct {
 // New returns a Proxy that routes by table. ready is what HealthPath answers
 // by.
 func New(opts Options, table *route.Table, logger *zap.Logger, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, http2Logger: quietLogger(logger), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p := &Proxy{log: logger, http2Logger: quietLogger(logger), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}

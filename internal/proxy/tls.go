@@ -3,17 +3,13 @@ package proxy
 import (
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
-	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
 
@@ -56,12 +52,6 @@ func serverTLS(c *tls.Config) *tls.Config {
 	return c
 }
 
-// tlsSocket is what TLS reads and writes.
-type tlsSocket struct{ *socket.Conn }
-
-// Write implements net.Conn.
-func (s tlsSocket) Write(b []byte) (int, error) { return s.WriteInBurst(b) }
-
 // proxied is a connection that says in its first bytes whose it is (the PROXY
 // protocol). ReadHeader reads them, and returns the client's address, which is
 // zero for one of a unix socket; NetConn is the connection behind them.
@@ -101,20 +91,6 @@ func (c *clientConn) Handshake() error {
 	return nil
 }
 
-// shakeHands gives the client read_timeout for all of its handshake.
-func (c *clientConn) shakeHands() error {
-	c.by = time.Now().Add(c.proxy.current().opts.ReadTimeout)
-	c.SetReadDeadline(c.by) //nolint:errcheck // a closed socket fails the handshake
-	err := c.tls.Handshake()
-	c.proxy.handshakes.count(c.tls, err)
-	if err != nil {
-		c.answerPlaintext(err)
-		return err
-	}
-	c.by = time.Time{}
-	return c.SetReadDeadline(time.Time{})
-}
-
 // answerPlaintext tells a client that speaks HTTP where TLS is spoken.
 func (c *clientConn) answerPlaintext(err error) {
 	var head tls.RecordHeaderError
@@ -134,50 +110,4 @@ func (c *clientConn) ConnectionState() tls.ConnectionState {
 		return tls.ConnectionState{}
 	}
 	return c.tls.ConnectionState()
-}
-
-// handshakeFault is why a TLS handshake failed: the label `reason`.
-type handshakeFault uint8
-
-const (
-	handshakeTimeout handshakeFault = iota // not within read_timeout
-	handshakeClosed                        // the client left
-	handshakeRefused                       // the client said no: it does not trust our certificate, say
-	handshakeInvalid                       // we said no: no version in common, no client certificate that we trust, no TLS at all
-	handshakeFaults
-)
-
-var handshakeFaultNames = [handshakeFaults]string{"timeout", "closed", "refused", "invalid"}
-
-// handshakes counts TLS handshakes with clients.
-type handshakes struct {
-	full, resumed atomic.Uint64
-	failed        [handshakeFaults]atomic.Uint64
-}
-
-func (h *handshakes) count(c *tls.Conn, err error) {
-	switch {
-	case err != nil:
-		h.failed[handshakeFaultOf(err)].Add(1)
-	case c.ConnectionState().DidResume:
-		h.resumed.Add(1)
-	default:
-		h.full.Add(1)
-	}
-}
-
-func handshakeFaultOf(err error) handshakeFault {
-	var op *net.OpError
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return handshakeTimeout
-	case errors.As(err, &op) && op.Op == "remote error": // so crypto/tls marks an alert that came
-		return handshakeRefused
-	case op != nil && op.Op == "local error": // and one that was sent
-		return handshakeInvalid
-	case op != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
-		return handshakeClosed
-	default:
-		return handshakeInvalid
-	}
 }

@@ -189,7 +189,7 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 	}
 }
 
-func TestTLSSessionsAreResumed(t *testing.T) {
+func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	config := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for range 3 {
@@ -199,6 +199,7 @@ func TestTLSSessionsAreResumed(t *testing.T) {
 		}
 		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
 		c.Close() //nolint:errcheck // it was read
+		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	}
 	m.await(1, handshakes, "false")
 	m.await(2, handshakes, "true")

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"math/big"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/route"
+)
+
+// countingKey tells how many signatures are made at once.
+type countingKey struct {
+	crypto.Signer
+	now, most atomic.Int64
+}
+
+func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts) ([]byte, error) {
+	n := k.now.Add(1)
+	defer k.now.Add(-1)
+	for m := k.most.Load(); n > m && !k.most.CompareAndSwap(m, n); m = k.most.Load() {
+	}
+	time.Sleep(time.Millisecond) // others come meanwhile
+	return k.Signer.Sign(random, digest, o)
+}
+
+func TestHandshakesComputeInTurnsAndWaitForNobody(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := &countingKey{Signer: private}
+	p := New(Options{
+		MaxConnections: 1000, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+	}, route.NewTable(nil), zap.NewNop(), func() bool { return true })
+	p.turns = make(turns, 2)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(l) }()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	// Clients that stall where the server waits for them: more than there are turns.
+	for range 5 {
+		stalled := dial()
+		defer stalled.Close()
+		halfway := tls.Client(stallsAfter{stalled}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+		if err := halfway.Handshake(); err == nil {
+			t.Fatal("it did not stall")
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as above
+			switch i % 3 {
+			case 1: // the server asks for another key share
+				config.CurvePreferences = []tls.CurveID{tls.CurveP521, tls.CurveP256}
+			case 2:
+				config.MaxVersion = tls.VersionTLS12
+			}
+			c := tls.Client(dial(), config)
+			defer c.Close()
+			if err := c.Handshake(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := key.most.Load(); n > 2 {
+		t.Errorf("%d handshakes signed at once, want 2 at the most", n)
+	}
+	if cut := p.Drain(t.Context()); cut != 0 {
+		t.Errorf("%d cut", cut)
+	}
+	if n := len(p.turns); n != 0 {
+		t.Errorf("%d turns were not given back", n)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// stallsAfter is a connection whose client says hello and no more.
+type stallsAfter struct{ net.Conn }
+
+func (c stallsAfter) Read(b []byte) (int, error) {
+	if n, err := c.Conn.Read(b); err != nil { // the server has answered
+		return n, err
+	}
+	return 0, io.ErrClosedPipe
+}
+
+func TestHandshakeWaitsForItsTurnUntilItsTimeIsOver(t *testing.T) {
+	p := &Proxy{turns: make(turns, 1)}
+	p.turns <- struct{}{}
+	c := &clientConn{proxy: p, by: time.Now().Add(10 * time.Millisecond)}
+	if err := c.takeTurn(); handshakeFaultOf(err) != handshakeTimeout || c.hasTurn {
+		t.Errorf("%v, has a turn: %v", err, c.hasTurn)
+	}
+	<-p.turns
+	if err := c.takeTurn(); err != nil || !c.hasTurn {
+		t.Errorf("%v, has a turn: %v", err, c.hasTurn)
+	}
+	c.endTurn()
+	c.endTurn()
+	if len(p.turns) != 0 {
+		t.Error("it was not given back")
+	}
+}
