@@ -196,6 +196,9 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
 	r := &ex.Request
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Known before any error: who is told that a kept connection was closed may
+	// ask for another as often as there are such.
+	ex.Reused = p.queued > 0
 	switch {
 	case p.CloseReason() == upstream.ClosedByPeer:
 		return toWait, errBehindClose
@@ -221,7 +224,6 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
 	if start == 0 {
 		p.first = size
 	}
-	ex.Reused = start > 0
 	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queued, lent: ex.Times.Lent, deadline: ex.Deadline})
 	if p.latest.Before(ex.Deadline) {
 		p.latest = ex.Deadline

@@ -69,6 +69,9 @@ func (c *Conn) leave(ex *upstream.Exchange, err error) error {
 // openLocked gives ex a stream and puts its request into the buffer, of a body
 // as much as may be sent now.
 func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
+	// Known before any error: who is told that a kept connection was closed may
+	// ask for another as often as there are such.
+	ex.Reused = c.streams.next > 1
 	switch {
 	case c.closed:
 		return nil, errClosed
@@ -80,7 +83,6 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, errRequestHeadTooLarge
 	}
 	ex.Answer.Reset()
-	ex.Reused = c.streams.next > 1
 	s := c.newStreamLocked()
 	if !c.streams.add(s) {
 		c.recycleLocked(s)

@@ -1,0 +1,23 @@
+package http1
+
+import (
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+// Whether a connection that closed in the moment in which it was lent was a kept
+// one decides how often the request may be sent again.
+func TestRequestThatFindsItsKeptPipelineClosedSaysThatItWasKept(t *testing.T) {
+	used, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	prove(t, used, p, owner)
+	fresh, _, _ := dialPipelined(t, plain, testOptions(), nil)
+	for conn, kept := range map[*Pipelined]bool{used: true, fresh: false} {
+		conn.Close(upstream.ClosedDrain)
+		late := get(t, "late")
+		wantError(t, conn.Do(late), upstream.ConnLost, upstream.NotSent, false)
+		if late.Reused != kept {
+			t.Errorf("reused is %t, want %t", late.Reused, kept)
+		}
+	}
+}
