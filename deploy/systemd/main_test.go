@@ -9,14 +9,17 @@ import (
 	"testing"
 )
 
-// The tests ask systemd's own tools about the unit files, and run the binary as
-// the service would run it, confined by hand as the unit file says: tests have no
-// systemd that they could start services of.
+// The tests ask systemd's own tools about the unit files, run the binary under the
+// unit's seccomp rules made stricter, and boot a systemd in a container that
+// installs and runs the service.
 
 func TestMain(m *testing.M) {
 	if policy := os.Getenv(policyVariable); policy != "" {
 		fmt.Fprintln(os.Stderr, becomeService(policy, os.Args[1:]))
 		os.Exit(111)
+	}
+	if os.Getenv(insideVariable) != "" {
+		os.Exit(inside())
 	}
 	code := m.Run()
 	if dir, err := buildDir(); err == nil {

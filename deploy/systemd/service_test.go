@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -144,7 +145,9 @@ func (s *service) stop() {
 func (s *service) get(network, addr, path string) string {
 	s.t.Helper()
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
-		Dial: func(string, string) (net.Conn, error) { return net.Dial(network, addr) }}}
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}}
 	res, err := client.Get("http://127.0.0.1" + path)
 	if err != nil {
 		s.t.Fatal(err)
