@@ -424,8 +424,8 @@ func TestAnswerOverTheBudgetFailsAlone(t *testing.T) {
 			f.wantAnswer(1, "B")
 			owner.awaitFreed(t, 3)
 			wantReason(t, conn, upstream.NotClosed)
-			f.ex[0].Release()
-			f.ex[1].Release()
+			f.ex[0].ReleaseBody()
+			f.ex[1].ReleaseBody()
 			if budget.Used() != 0 {
 				t.Fatalf("%d bytes of the budget are still taken", budget.Used())
 			}
