@@ -1,0 +1,237 @@
+package manifesttest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+)
+
+// effective is the part of what `adbuffer check` prints that has to fit the pod.
+type effective struct {
+	Server struct {
+		Listen           string `json:"listen"`
+		MaxConnections   int64  `json:"max_connections"`
+		MaxBufferedBytes int64  `json:"max_buffered_bytes"`
+		Drain            struct {
+			Delay   metav1.Duration `json:"delay"`
+			Timeout metav1.Duration `json:"timeout"`
+		} `json:"drain"`
+	} `json:"server"`
+	Admin struct {
+		Listen        string          `json:"listen"`
+		WarmupTimeout metav1.Duration `json:"warmup_timeout"`
+	} `json:"admin"`
+}
+
+// check runs `adbuffer check` with a container's files, variables and arguments.
+func check(t *testing.T, p *pod, c *corev1.Container) effective {
+	t.Helper()
+	args := p.args(c)
+	if args[0] == "serve" {
+		args[0] = "check"
+	}
+	out, status := command(t, p.env(t, c), args...)
+	if status != 0 {
+		t.Fatalf("adbuffer %s: exit status %d:\n%s", strings.Join(args, " "), status, out)
+	}
+	var e effective
+	if slices.Contains(args, "--quiet") {
+		return e
+	}
+	must(t, yaml.Unmarshal([]byte(out), &e))
+	if e.Server.Listen == "" || e.Admin.Listen == "" {
+		t.Fatalf("check printed no configuration:\n%s", out)
+	}
+	return e
+}
+
+func TestEveryConfigurationPassesCheck(t *testing.T) {
+	for name, text := range everySet(t) {
+		o := mustDecode(t, text)
+		checked := 0
+		for _, a := range o.adbuffers() {
+			check(t, layOut(t, o, a.spec), a.container)
+			checked++
+		}
+		for _, j := range o.jobs {
+			spec := &j.Spec.Template.Spec
+			check(t, layOut(t, o, spec), &spec.Containers[0])
+			checked++
+		}
+		if checked == 0 {
+			t.Errorf("%s: no configuration was checked", name)
+		}
+	}
+}
+
+// The hook stops an upgrade whose configuration the schema of the values cannot
+// judge.
+func TestCheckHookFailsForAFault(t *testing.T) {
+	v := values(t, "testdata/values-default.yaml")
+	v["config"] = map[string]any{"ssp_defaults": map[string]any{"pool": map[string]any{"max_con": 7}}}
+	o := mustDecode(t, mustRenderChart(t, v))
+	spec := &o.jobs[0].Spec.Template.Spec
+	p := layOut(t, o, spec)
+	out, status := command(t, p.env(t, &spec.Containers[0]), p.args(&spec.Containers[0])...)
+	if status != 1 || !strings.Contains(out, "ssp_defaults.pool.max_con") {
+		t.Errorf("exit status %d:\n%s", status, out)
+	}
+}
+
+// misfits says, a line each, where the configuration in force does not fit the
+// pod that it runs in.
+func misfits(a *adbufferPod, e effective, applicationStop time.Duration) []string {
+	var all []string
+	fault := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	c := a.container
+
+	// Ports.
+	for _, p := range []struct{ listen, name string }{{e.Server.Listen, "http"}, {e.Admin.Listen, c.ReadinessProbe.HTTPGet.Port.StrVal}} {
+		if dir, ok := strings.CutPrefix(p.listen, "unix:"); ok {
+			if !sharesSocket(a, dir) {
+				fault("no other container mounts the directory of %s", dir)
+			}
+			continue
+		}
+		host, port, _ := strings.Cut(p.listen, ":")
+		n, _ := strconv.Atoi(port)
+		if host != "" || !hasPort(intstr.FromInt32(int32(n)), []corev1.Container{*c}) || portNamed(c, p.name) != int32(n) {
+			fault("adbuffer listens on %s, port %s is %d", p.listen, p.name, portNamed(c, p.name))
+		}
+	}
+
+	// Probes.
+	for _, p := range []struct {
+		name, path string
+		probe      *corev1.Probe
+	}{{"startup", "/readyz", c.StartupProbe}, {"readiness", "/readyz", c.ReadinessProbe}, {"liveness", "/healthz", c.LivenessProbe}} {
+		if p.probe.HTTPGet.Path != p.path || p.probe.HTTPGet.Port.StrVal != c.ReadinessProbe.HTTPGet.Port.StrVal {
+			fault("%s probe asks %s of port %s", p.name, p.probe.HTTPGet.Path, p.probe.HTTPGet.Port.StrVal)
+		}
+	}
+	if starts := seconds(int64(c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold)); starts <= e.Admin.WarmupTimeout.Duration {
+		fault("startupProbe gives up after %v, warmup_timeout is %v", starts, e.Admin.WarmupTimeout)
+	}
+	notices := seconds(int64(c.ReadinessProbe.PeriodSeconds * c.ReadinessProbe.FailureThreshold))
+	if !a.sidecar && notices > e.Server.Drain.Delay.Duration {
+		fault("readinessProbe says no after %v, drain.delay is %v", notices, e.Server.Drain.Delay)
+	}
+
+	// Stopping.
+	stop := e.Server.Drain.Delay.Duration + e.Server.Drain.Timeout.Duration
+	if c.Lifecycle != nil {
+		stop += seconds(c.Lifecycle.PreStop.Sleep.Seconds)
+	} else if !a.sidecar {
+		fault("no preStop: nodes send requests to a pod that has stopped")
+	}
+	if a.sidecar { // it is told to stop when the application has ended
+		stop += seconds(a.spec.Containers[0].Lifecycle.PreStop.Sleep.Seconds) + applicationStop
+	}
+	if grace := seconds(*a.spec.TerminationGracePeriodSeconds); stop+5*time.Second > grace {
+		fault("stopping takes up to %v, and 5s to spare; terminationGracePeriodSeconds is %v", stop, grace)
+	}
+
+	// Memory.
+	limit := c.Resources.Limits.Memory().Value()
+	if bound := e.Server.MaxBufferedBytes + 20<<10*e.Server.MaxConnections; bound > limit*3/4 {
+		fault("bodies and connections may take %d MiB of %d MiB", bound>>20, limit>>20)
+	}
+	return all
+}
+
+func sharesSocket(a *adbufferPod, socket string) bool {
+	mounts := func(c *corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return strings.HasPrefix(socket, m.MountPath+"/") && !m.ReadOnly &&
+				slices.ContainsFunc(a.spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.EmptyDir != nil })
+		})
+	}
+	return mounts(a.container) && mounts(&a.spec.Containers[0])
+}
+
+func portNamed(c *corev1.Container, name string) int32 {
+	for _, p := range c.Ports {
+		if p.Name == name {
+			return p.ContainerPort
+		}
+	}
+	return 0
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+var shutdownTimeout = regexp.MustCompile(`worker_shutdown_timeout (\d+)s;`)
+
+// applicationStop is how long an example's application may take after preStop.
+func applicationStop(t *testing.T, o *objects, a *adbufferPod) time.Duration {
+	t.Helper()
+	for _, c := range o.configMaps {
+		if m := shutdownTimeout.FindStringSubmatch(c.Data["nginx.conf"]); m != nil && a.sidecar {
+			n, err := strconv.ParseInt(m[1], 10, 64)
+			must(t, err)
+			return seconds(n)
+		}
+	}
+	return 0
+}
+
+// unmapped is the configuration in force with the pod's own paths.
+func unmapped(p *pod, e effective) effective {
+	e.Server.Listen = strings.ReplaceAll(e.Server.Listen, p.root, "")
+	return e
+}
+
+func TestEveryConfigurationFitsItsPod(t *testing.T) {
+	pods := 0
+	for name, text := range everySet(t) {
+		o := mustDecode(t, text)
+		for _, a := range o.adbuffers() {
+			p := layOut(t, o, a.spec)
+			for _, m := range misfits(a, unmapped(p, check(t, p, a.container)), applicationStop(t, o, a)) {
+				t.Errorf("%s: %s", name, m)
+			}
+			pods++
+		}
+	}
+	if pods < 6 {
+		t.Errorf("%d pods: not all were looked at", pods)
+	}
+}
+
+func TestMisfitsAreFound(t *testing.T) {
+	edge, sidecar := renderOverlay(t, overlaysDir+"/edge"), renderOverlay(t, overlaysDir+"/sidecar")
+	for _, c := range []struct{ in, old, new, want string }{
+		{edge, "terminationGracePeriodSeconds: 35", "terminationGracePeriodSeconds: 30", "stopping takes up to 30s"},
+		{edge, "value: 20s", "value: 21s", "stopping takes up to 31s"},
+		{edge, "seconds: 5", "seconds: 6", "stopping takes up to 31s"},
+		{sidecar, "worker_shutdown_timeout 10s", "worker_shutdown_timeout 16s", "stopping takes up to 26s"},
+		{edge, `value: :8080`, `value: :8081`, "listens on :8081, port http is 8080"},
+		{edge, `value: :9090`, `value: 127.0.0.1:9090`, "listens on 127.0.0.1:9090"},
+		{edge, "failureThreshold: 30", "failureThreshold: 10", "startupProbe gives up after 10s"},
+		{edge, "failureThreshold: 2\n", "failureThreshold: 4\n", "readinessProbe says no after 8s"},
+		{edge, `value: "16384"`, `value: "65536"`, "bodies and connections may take 1536 MiB of 1024 MiB"},
+		{sidecar, "unix:/run/adbuffer/", "unix:/run/other/", "no other container mounts"},
+	} {
+		if !strings.Contains(c.in, c.old) {
+			t.Errorf("%q is not there to be broken", c.old)
+			continue
+		}
+		o := mustDecode(t, strings.ReplaceAll(c.in, c.old, c.new))
+		for _, a := range o.adbuffers() {
+			p := layOut(t, o, a.spec)
+			found := strings.Join(misfits(a, unmapped(p, check(t, p, a.container)), applicationStop(t, o, a)), "\n")
+			if !strings.Contains(found, c.want) {
+				t.Errorf("%q: found %q, want %q", c.new, found, c.want)
+			}
+		}
+	}
+}

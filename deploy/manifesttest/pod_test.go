@@ -1,0 +1,209 @@
+package manifesttest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// adminToken is what the test's Secrets hold.
+const adminToken = "0123456789abcdef0123456789abcdef"
+
+// fsGroup is the group of the pods' volumes.
+const fsGroup = 65532
+
+// pod is a pod as far as a machine without Kubernetes can have one: its volumes
+// are directories below root, at the paths where the containers mount them.
+type pod struct {
+	root string
+	dirs []string // mount paths
+}
+
+// layOut makes the directories of the volumes that the containers mount, as the
+// kubelet does: files of a ConfigMap or Secret behind a symlink, which it swaps
+// to change them all at once; an emptyDir writable for the pod's group.
+func layOut(t *testing.T, o *objects, spec *corev1.PodSpec) *pod {
+	t.Helper()
+	root, err := os.MkdirTemp("", "pod") // short: a unix socket's path has 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	must(t, os.Chmod(root, 0o755))
+	p := &pod{root: root}
+	for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
+		for _, m := range c.VolumeMounts {
+			p.dirs = append(p.dirs, m.MountPath)
+		}
+	}
+	for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
+		for _, m := range c.VolumeMounts {
+			i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+			switch v := spec.Volumes[i]; {
+			case v.ConfigMap != nil:
+				p.project(t, m.MountPath, o.configMap(v.ConfigMap.Name).Data, 0o644)
+			case v.Secret != nil:
+				p.project(t, m.MountPath, secret(t), 0o440)
+			case v.EmptyDir != nil:
+				must(t, os.MkdirAll(p.path(m.MountPath), 0o755))
+				p.own(t, p.path(m.MountPath), 0o2770)
+			default:
+				t.Fatalf("volume %s is of a kind that is not known here", v.Name)
+			}
+		}
+	}
+	return p
+}
+
+func (p *pod) path(mounted string) string { return p.root + mounted }
+
+// project writes the files of a volume.
+func (p *pod) project(t *testing.T, dir string, files map[string]string, mode os.FileMode) {
+	t.Helper()
+	if _, err := os.Lstat(p.path(dir)); err == nil {
+		return // another container mounts it too
+	}
+	data := filepath.Join(p.path(dir), "..2026_11_21_12_00_00.1")
+	must(t, os.MkdirAll(data, 0o755))
+	must(t, os.Symlink(filepath.Base(data), filepath.Join(p.path(dir), "..data")))
+	for name, text := range files {
+		must(t, os.WriteFile(filepath.Join(data, name), []byte(p.remap(text)), 0o600))
+		p.own(t, filepath.Join(data, name), mode)
+		must(t, os.Symlink(filepath.Join("..data", name), filepath.Join(p.path(dir), name)))
+	}
+}
+
+// own gives a path to the pod's group, where the test may do so, and is as open
+// as that group needs elsewhere.
+func (p *pod) own(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(path, 0, fsGroup))
+	}
+	special := os.FileMode(0)
+	if mode&0o2000 != 0 {
+		special = os.ModeSetgid
+	}
+	must(t, os.Chmod(path, mode.Perm()|special))
+}
+
+// remap moves paths within the volumes to where they are now, in one pass: a
+// path that was moved may begin with another volume's.
+func (p *pod) remap(text string) string {
+	var pairs []string
+	for _, dir := range p.dirs {
+		pairs = append(pairs, dir+"/", p.path(dir)+"/")
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// env resolves a container's variables as the kubelet does.
+func (p *pod) env(t *testing.T, c *corev1.Container) []string {
+	t.Helper()
+	known := map[string]string{}
+	var all []string
+	for _, e := range c.Env {
+		value := e.Value
+		switch from := e.ValueFrom; {
+		case from == nil:
+		case from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory":
+			limit := c.Resources.Limits[corev1.ResourceMemory]
+			value = fmt.Sprint(ceilDiv(limit, from.ResourceFieldRef.Divisor))
+		default:
+			t.Fatalf("variable %s comes from where nothing here looks", e.Name)
+		}
+		value = reference.ReplaceAllStringFunc(value, func(r string) string {
+			v, ok := known[r[2:len(r)-1]]
+			if !ok {
+				t.Errorf("variable %s refers to %s, which is not set before it", e.Name, r)
+			}
+			return v
+		})
+		known[e.Name] = value
+		all = append(all, e.Name+"="+p.remap(value))
+	}
+	return all
+}
+
+var reference = regexp.MustCompile(`\$\([A-Za-z_][A-Za-z0-9_]*\)`)
+
+func ceilDiv(q, divisor resource.Quantity) int64 {
+	return (q.Value() + divisor.Value() - 1) / divisor.Value()
+}
+
+func (p *pod) args(c *corev1.Container) []string {
+	var all []string
+	for _, a := range append(slices.Clone(c.Command), c.Args...) {
+		all = append(all, p.remap(a))
+	}
+	return all
+}
+
+// as returns the identity that the pod gives the container. Only root can take
+// it on; anybody else runs it as themselves.
+func as(spec *corev1.PodSpec, c *corev1.Container) *syscall.Credential {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	id := &syscall.Credential{Groups: []uint32{uint32(*spec.SecurityContext.FSGroup)}}
+	for _, s := range []*int64{spec.SecurityContext.RunAsUser, c.SecurityContext.RunAsUser} {
+		if s != nil {
+			id.Uid = uint32(*s)
+		}
+	}
+	for _, s := range []*int64{spec.SecurityContext.RunAsGroup, c.SecurityContext.RunAsGroup} {
+		if s != nil {
+			id.Gid = uint32(*s)
+		}
+	}
+	return id
+}
+
+// adbuffers returns adbuffer's container of each pod, by the pod's name.
+func (o *objects) adbuffers() map[string]*adbufferPod {
+	all := map[string]*adbufferPod{}
+	for _, d := range o.deployments {
+		spec := &d.Spec.Template.Spec
+		for i := range spec.Containers {
+			if spec.Containers[i].Name == "adbuffer" {
+				all[d.Name] = &adbufferPod{spec: spec, container: &spec.Containers[i]}
+			}
+		}
+		for i := range spec.InitContainers {
+			if spec.InitContainers[i].Name == "adbuffer" {
+				all[d.Name] = &adbufferPod{spec: spec, container: &spec.InitContainers[i], sidecar: true}
+			}
+		}
+	}
+	return all
+}
+
+type adbufferPod struct {
+	spec      *corev1.PodSpec
+	container *corev1.Container
+	sidecar   bool
+}
+
+func (o *objects) configMap(name string) *corev1.ConfigMap {
+	for _, c := range o.configMaps {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

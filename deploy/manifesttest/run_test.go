@@ -1,0 +1,202 @@
+package manifesttest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+var (
+	simListens = regexp.MustCompile(`simulated SSP, listening on (http://\S+)`)
+	listens    = regexp.MustCompile(`"msg":"starting".*"listen":"([^"]+)"`)
+	admins     = regexp.MustCompile(`"msg":"starting".*"admin":"([^"]+)"`)
+	drains     = regexp.MustCompile(`"msg":"(draining)"`)
+	stopped    = regexp.MustCompile(`"msg":"(stopped)"`)
+)
+
+// running is a pod's adbuffer, run as the kubelet would with the container's own
+// arguments and variables, but that the SSPs are a simulated one and the ports any.
+type running struct {
+	*process
+	pod     *pod
+	traffic string // host:port, or a unix socket's path
+	admin   string // URL
+}
+
+func run(t *testing.T, o *objects, a *adbufferPod, env ...string) *running {
+	t.Helper()
+	sim := start(t, nil, nil, binary(t), "sim", "--listen", "127.0.0.1:0").await(simListens)
+	p := layOut(t, o, a.spec)
+	all := append(p.env(t, a.container), "ADBUFFER_SSPS_0_ENDPOINTS_0="+sim+"/bid", "ADBUFFER_SSPS_1_ENDPOINTS_0="+sim+"/bid", "ADBUFFER_ADMIN_LISTEN=:0")
+	r := &running{pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
+	r.traffic = r.await(listens)
+	_, port, err := net.SplitHostPort(r.await(admins))
+	must(t, err)
+	r.admin = "http://127.0.0.1:" + port
+	eventually(t, "startupProbe succeeds", func() bool {
+		return get(t, "", r.admin+a.container.StartupProbe.HTTPGet.Path).status == http.StatusOK
+	})
+	for _, probe := range []string{a.container.ReadinessProbe.HTTPGet.Path, a.container.LivenessProbe.HTTPGet.Path} {
+		if got := get(t, "", r.admin+probe); got.status != http.StatusOK {
+			t.Fatalf("probe of %s: %d %s", probe, got.status, got.body)
+		}
+	}
+	return r
+}
+
+func the(t *testing.T, o *objects, name string) *adbufferPod {
+	t.Helper()
+	a := o.adbuffers()[name]
+	if a == nil {
+		t.Fatalf("no adbuffer in Deployment %s", name)
+	}
+	return a
+}
+
+func wantAd(t *testing.T, got answer) {
+	t.Helper()
+	if got.status != http.StatusOK || got.header.Get("X-Adbuffer-Source") != "ssp/openx" || !strings.Contains(got.body, "seatbid") {
+		t.Errorf("no ad of openx: %d %v\n%s", got.status, got.header, got.body)
+	}
+}
+
+func TestEdgePodServesAdsAndDrains(t *testing.T) {
+	t.Parallel()
+	o := mustDecode(t, renderOverlay(t, overlaysDir+"/edge"))
+	a := the(t, o, "adbuffer")
+	r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0")
+	wantAd(t, get(t, "", "http://"+r.traffic+"/fillbuffer?pub=1"))
+
+	// The token opens what Prometheus and the kubelet need none for.
+	for _, c := range []struct {
+		path, token string
+		want        int
+	}{{"/pools", "", 403}, {"/pools", "wrong", 403}, {"/pools", adminToken, 200}, {"/metrics", "", 200}} {
+		if got := get(t, "", r.admin+c.path, "Authorization", "Bearer "+c.token); got.status != c.want {
+			t.Errorf("%s with token %q: %d, want %d", c.path, c.token, got.status, c.want)
+		}
+	}
+
+	// What the adapter's rule reads is there, and GOMEMLIMIT is 95 % of the limit.
+	metrics := get(t, "", r.admin+"/metrics").body
+	for _, series := range []string{adapterMetric + `{ssp="openx"} `, adapterMetric + `{ssp="backup"} `, `adbuffer_breaker_shed_ratio{ssp="openx"} `} {
+		if !strings.Contains(metrics, "\n"+series) {
+			t.Errorf("no series %s", series)
+		}
+	}
+	limit := float64(a.container.Resources.Limits.Memory().Value())
+	if got := gauge(t, metrics, "go_gc_gomemlimit_bytes"); got < 0.9*limit || got > 0.97*limit {
+		t.Errorf("GOMEMLIMIT is %.0f of %.0f bytes", got, limit)
+	}
+
+	// SIGTERM, as after preStop: not ready at once, requests served meanwhile, exit
+	// status 0 in the end.
+	must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	r.await(drains)
+	if got := get(t, "", r.admin+"/readyz"); got.status != http.StatusServiceUnavailable {
+		t.Errorf("ready while draining: %d", got.status)
+	}
+	wantAd(t, get(t, "", "http://"+r.traffic+"/fillbuffer?pub=1"))
+	r.wantExit(0)
+	r.await(stopped)
+}
+
+// The application of the example, a real nginx with the ConfigMap's own
+// configuration, gets ads over the socket that both mount; as root, each as the
+// user that its container runs as.
+func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
+	t.Parallel()
+	o := mustDecode(t, renderOverlay(t, overlaysDir+"/sidecar"))
+	a := the(t, o, "application")
+	r := run(t, o, a)
+	if info, err := os.Stat(r.traffic); err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm() != 0o660 {
+		t.Fatalf("%s: %v, %v", r.traffic, info, err)
+	}
+	wantAd(t, get(t, r.traffic, "http://adbuffer/fillbuffer?pub=1"))
+
+	url := runApplication(t, r.pod, a)
+	wantAd(t, get(t, "", url+"/ad?pub=1&slot=top"))
+
+	// The application first, then adbuffer, with nothing to wait for.
+	must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	r.wantExit(0)
+	if got := get(t, "", url+"/ad"); got.status != http.StatusBadGateway {
+		t.Errorf("an ad without adbuffer: %d", got.status)
+	}
+	if got := get(t, "", url+"/alive"); got.status != http.StatusOK {
+		t.Errorf("the application is alive without adbuffer: %d", got.status)
+	}
+}
+
+// runApplication runs the example's application on a port that is free.
+func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
+	t.Helper()
+	c := &a.spec.Containers[0]
+	nginx, err := exec.LookPath(c.Command[0])
+	must(t, err)
+	file := p.path("/etc/application/nginx.conf")
+	text, err := os.ReadFile(file)
+	must(t, err)
+	port := freePort(t)
+	listen := fmt.Sprintf("listen %d;", portNamed(c, "http"))
+	if !strings.Contains(string(text), listen) {
+		t.Fatalf("nginx.conf has no %q", listen)
+	}
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen 127.0.0.1:"+port+";", 1)), 0o644))
+	start(t, os.Environ(), as(a.spec, c), nginx, p.args(c)[1:]...)
+	url = "http://127.0.0.1:" + port
+	eventually(t, "the application is alive", func() bool {
+		return get(t, "", url+c.ReadinessProbe.HTTPGet.Path).status == http.StatusOK
+	})
+	return url
+}
+
+// A configuration that came out of a chart's values serves too.
+func TestChartsPodsServeAds(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"ads-adbuffer": mustRenderChart(t, values(t, "testdata/values-default.yaml")),
+		"ads":          renderApplication(t),
+	} {
+		o := mustDecode(t, text)
+		a := the(t, o, name)
+		if a.sidecar {
+			r := run(t, o, a)
+			wantAd(t, get(t, r.traffic, "http://adbuffer/fillbuffer?pub=1"))
+			continue
+		}
+		r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0")
+		wantAd(t, get(t, "", "http://"+r.traffic+"/fillbuffer?pub=1"))
+		if got := get(t, "", r.admin+"/pools"); got.status != http.StatusForbidden {
+			t.Errorf("%s: /pools without a tokenSecret: %d", name, got.status)
+		}
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+func gauge(t *testing.T, metrics, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(metrics) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			must(t, err)
+			return v
+		}
+	}
+	t.Errorf("no metric %s", name)
+	return 0
+}
