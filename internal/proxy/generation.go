@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"time"
 
 	"adbuffer/internal/route"
@@ -15,7 +14,6 @@ import (
 type generation struct {
 	opts  Options
 	table *route.Table
-	tls   *tls.Config // nil = cleartext
 	// routes are the counters by Route.Index; behind them those of requests that
 	// match no route.
 	routes []*routeStats
@@ -32,11 +30,6 @@ func newGeneration(opts Options, table *route.Table, old *generation) *generatio
 		}
 	}
 	g := &generation{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
-	if old != nil && old.opts.TLS == opts.TLS {
-		g.tls = old.tls // with the keys of the session tickets that clients hold
-	} else {
-		g.tls = serverTLS(opts.TLS)
-	}
 	for i := range g.routes {
 		name := noRoute
 		if i < len(table.Routes) {

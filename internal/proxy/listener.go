@@ -38,7 +38,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		g := p.current()
 		if p.open.Add(1) <= int64(g.opts.MaxConnections) {
-			return p.newClient(c, g.tls), nil
+			return p.newClient(c, g.opts.TLS != nil), nil
 		}
 		p.open.Add(-1)
 		p.refuseConnection(c, g)
@@ -84,7 +84,7 @@ type clientConn struct {
 }
 
 // newClient does nothing that may wait for the client: it runs within Accept.
-func (p *Proxy) newClient(c net.Conn, config *tls.Config) *clientConn {
+func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	cc := &clientConn{proxy: p}
 	if header, ok := c.(proxied); ok {
 		cc.header, c = header, header.NetConn()
@@ -92,9 +92,9 @@ func (p *Proxy) newClient(c net.Conn, config *tls.Config) *clientConn {
 		cc.peer = a.AddrPort().Addr().Unmap()
 	}
 	cc.Conn = socket.New(c)
-	if config != nil {
+	if overTLS {
 		cc.Records()
-		cc.tls = tls.Server(tlsSocket{cc.Conn, cc}, config)
+		cc.tls = tls.Server(tlsSocket{cc.Conn, cc}, p.tls)
 	}
 	cc.greets = cc.header != nil || cc.tls != nil
 	cc.goneFunc = cc.gone
@@ -261,7 +261,7 @@ func (l *requestLine) see(b []byte) {
 // client has had time to read that: closing with unread bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
 	g.ended(nil, upstream.Overloaded, 0)
-	if g.tls != nil {
+	if g.opts.TLS != nil {
 		c.Close() //nolint:errcheck // an answer would cost a handshake
 		return
 	}

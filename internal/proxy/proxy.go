@@ -35,10 +35,10 @@ type Options struct {
 	TrustedProxies   []netip.Prefix
 	HealthPath       string // "" = none
 	ErrorDetail      bool
-	// TLS is what clients must speak; nil = cleartext. The protocols that are
-	// offered by ALPN are set by New and Reload, also in what its
-	// GetConfigForClient returns, which may change from handshake to handshake.
-	// The same pointer after a Reload keeps the keys of session tickets.
+	// TLS is what clients must speak; nil = cleartext. It, or what its
+	// GetConfigForClient returns, gives certificates and asks for clients'; the
+	// protocols that are offered by ALPN are the proxy's own. Session tickets stay
+	// good when it changes, unless it sets keys for them.
 	TLS *tls.Config
 
 	Deadline DeadlineOptions
@@ -68,6 +68,7 @@ type Proxy struct {
 
 	handshakes  handshakes
 	turns       turns
+	tls         *tls.Config // of all handshakes; see serverTLS
 	http2Errors atomic.Uint64
 	http2Logger *log.Logger
 	generation  atomic.Pointer[generation]
@@ -88,6 +89,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, ready func() bool
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
+	p.tls = p.serverTLS()
 	p.server = p.newServer(opts.MaxHeaderBytes)
 	return p
 }

@@ -20,36 +20,50 @@ const (
 	protoHTTP1 = "http/1.1"
 )
 
-// serverTLS returns c, nil for cleartext, as the traffic side needs it,
-// whatever c itself and its GetConfigForClient say: with the protocols above,
-// and with records as long as a write. crypto/tls begins with records of one
-// packet, each a write of its own: an answer of 4 KB would take four system
-// calls.
-func serverTLS(c *tls.Config) *tls.Config {
-	if c == nil {
-		return nil
-	}
-	c = c.Clone()
-	c.NextProtos = []string{protoHTTP2, protoHTTP1}
-	c.DynamicRecordSizingDisabled = true
-	if forClient := c.GetConfigForClient; forClient != nil {
-		type adapted struct{ from, to *tls.Config }
-		var last atomic.Pointer[adapted] // it seldom changes
-		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			from, err := forClient(hello)
-			if err != nil || from == nil {
-				return from, err
+// serverTLS returns the one configuration with which TLS is spoken to clients. It
+// stays for good, with the keys of the session tickets that clients hold; what
+// a handshake uses is Options.TLS of its moment, or what the GetConfigForClient of
+// that says.
+func (p *Proxy) serverTLS() *tls.Config {
+	var last atomic.Pointer[adaptedTLS] // it seldom changes
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, // of no account
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			from := p.current().opts.TLS
+			if from == nil {
+				return nil, errors.New("TLS was turned off meanwhile")
+			}
+			if from.GetConfigForClient != nil {
+				chosen, err := from.GetConfigForClient(hello)
+				if err != nil {
+					return nil, err
+				}
+				if chosen != nil {
+					from = chosen
+				}
 			}
 			a := last.Load()
 			if a == nil || a.from != from {
-				a = &adapted{from, from.Clone()}
-				a.to.NextProtos, a.to.DynamicRecordSizingDisabled = c.NextProtos, true
+				a = adaptTLS(from)
 				last.Store(a)
 			}
 			return a.to, nil
-		}
+		},
 	}
-	return c
+}
+
+// adaptedTLS is a configuration as the traffic side needs it, and what it was
+// made of.
+type adaptedTLS struct{ from, to *tls.Config }
+
+// adaptTLS offers the protocols above, and has records as long as a write.
+// crypto/tls begins with records of one packet, each a write of its own: an
+// answer of 4 KB would take four system calls.
+func adaptTLS(from *tls.Config) *adaptedTLS {
+	to := from.Clone()
+	to.NextProtos = []string{protoHTTP2, protoHTTP1}
+	to.DynamicRecordSizingDisabled = true
+	return &adaptedTLS{from, to}
 }
 
 // proxied is a connection that says in its first bytes whose it is (the PROXY

@@ -199,7 +199,9 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 		}
 		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
 		c.Close() //nolint:errcheck // it was read
-		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
+		o := m.options
+		o.TLS = o.TLS.Clone()
+		m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	}
 	m.await(1, handshakes, "false")
 	m.await(2, handshakes, "true")
