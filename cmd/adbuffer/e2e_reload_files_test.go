@@ -14,19 +14,11 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	url := healthy(t).URL()
 	ab := startReloadable(t, conns(url, 10))
-	ab.write(conns(url, 20)) // truncated and written
+	ab.overwrite(conns(url, 20)) // truncated, then written
 	ab.awaitLimit(20)
 	ab.wantLogged(msgAsked, "by=file")
-	swap := func(n int) { // as editors do
-		if err := os.WriteFile(ab.file+".new", []byte(conns(url, n)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(ab.file+".new", ab.file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := 30; n <= 50; n += 10 {
-		swap(n)
+	for n := 30; n <= 50; n += 10 { // another is renamed over it, as editors do
+		ab.write(conns(url, n))
 		ab.awaitLimit(float64(n))
 	}
 	if err := os.Rename(ab.file, ab.file+"~"); err != nil {
@@ -34,15 +26,15 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	}
 	ab.wantLogged(msgRefused, "error=no such file")
 	ab.write(conns(url, 60))
-	ab.awaitLimit(60)
-	ab.awaitMetric(1, "adbuffer_config_last_reload_successful")
+	ab.wantChange("ssps[openx].pool.max_conns", "50", "60", "in place")
+	ab.wantMetric(1, "adbuffer_config_last_reload_successful")
 	reloads := len(ab.log.lines(msgReloaded))
 	ab.write(conns(url, 60)) // the same again
 	if err := os.Chmod(ab.file, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	swap(70)
-	ab.awaitLimit(70)
+	ab.write(conns(url, 70))
+	ab.wantChange("ssps[openx].pool.max_conns", "60", "70", "in place")
 	if n := len(ab.log.lines(msgReloaded)); n != reloads+1 {
 		t.Errorf("%d reloads, of which one had something to do", n-reloads)
 	}

@@ -39,8 +39,19 @@ func startReloadable(t testing.TB, config string, env ...string) *reloadable {
 	return &reloadable{ab, file}
 }
 
-// write replaces the file's content in place: it is empty for a moment.
+// write replaces the file by another, at once.
 func (r *reloadable) write(config string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file+".new", []byte(config), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(r.file+".new", r.file); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// overwrite replaces the file's content in place: it is empty for a moment.
+func (r *reloadable) overwrite(config string) {
 	r.t.Helper()
 	if err := os.WriteFile(r.file, []byte(config), 0o600); err != nil {
 		r.t.Fatal(err)
@@ -174,7 +185,7 @@ func TestManyMayAskAtOnce(t *testing.T) {
 	ab := startReloadable(t, conns(url, 10))
 	var wg sync.WaitGroup
 	for i := range 30 {
-		ab.write(conns(url, 11+i))
+		ab.overwrite(conns(url, 11+i))
 		ab.signal(syscall.SIGHUP)
 		wg.Go(func() {
 			if status, res := ab.post(); status != 200 && status != 422 { // 422: the file is just being written
