@@ -51,9 +51,10 @@ func newMachine(ctx context.Context, dir, ssp string) (*machine, error) {
 
 func (m *machine) trafficURL() string { return "http://" + m.traffic + "/fillbuffer" }
 
-func (m *machine) startAdbuffer(ctx context.Context, conns int) error {
-	file := filepath.Join(m.dir, "adbuffer.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `
+func (m *machine) config() string { return filepath.Join(m.dir, "adbuffer.yaml") }
+
+func (m *machine) writeConfig(conns int) error {
+	return os.WriteFile(m.config(), fmt.Appendf(nil, `
 server: {listen: %q, drain: {delay: 0s}}
 admin: {listen: %q}
 log: {level: warn}
@@ -62,15 +63,40 @@ ssps:
   - {name: slowing, endpoints: [%q], pool: {max_conns: %d, max_pending: 100, pending_timeout: 250ms}}
 routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [slowing]}
-`, m.traffic, m.admin, m.ssp, conns), 0o600); err != nil {
+`, m.traffic, m.admin, m.ssp, conns), 0o600)
+}
+
+func (m *machine) startAdbuffer(ctx context.Context, conns int) error {
+	if err := m.writeConfig(conns); err != nil {
 		return err
 	}
-	m.adbuffer = exec.CommandContext(ctx, m.binary, "serve", "--config", file)
+	m.adbuffer = exec.CommandContext(ctx, m.binary, "serve", "--config", m.config())
 	m.adbuffer.Stderr = os.Stderr
 	if err := m.adbuffer.Start(); err != nil {
 		return err
 	}
 	return m.await(ctx, "http://"+m.admin+"/readyz")
+}
+
+// resize sets the pool's max_conns in the running process.
+func (m *machine) resize(ctx context.Context, conns int) error {
+	if err := m.writeConfig(conns); err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+m.admin+"/reload", http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := m.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("POST /reload answered %s: %s", res.Status, body)
+	}
+	return err
 }
 
 func (m *machine) startPrometheus(ctx context.Context) error {
@@ -110,8 +136,6 @@ func (m *machine) await(ctx context.Context, url string) error {
 	}
 	return fmt.Errorf("%s does not answer", url)
 }
-
-func (m *machine) stopAdbuffer() { end(&m.adbuffer) }
 
 func (m *machine) close() {
 	end(&m.adbuffer)

@@ -29,8 +29,8 @@ const (
 	rate       = 100 // requests per second
 	fast, slow = 80 * time.Millisecond, 200 * time.Millisecond
 	poolSize   = 17
-	// warmUp is how long a new adbuffer is given to open its connections, which
-	// requests wait for; that is not the waiting that this is about.
+	// warmUp is how long the pool is given to open the connections that it may
+	// have now; the waiting until then is not what this is about.
 	warmUp = 10 * time.Second
 )
 
@@ -101,17 +101,16 @@ func tell(ctx context.Context, calm, ramp, after time.Duration) (*story, error) 
 	if err := s.watch(ctx, load, 65*time.Second, nil); err != nil {
 		return nil, err
 	}
-	load.stop()
-	s.before = load.counts()
 	s.advised = s.last.advised
 	if s.advised <= poolSize {
 		return nil, errors.New("no larger pool was advised: the story did not come off")
 	}
-	s.note("the pool is set to the advised %d connections", s.advised)
-	m.stopAdbuffer()
-	if err := m.startAdbuffer(ctx, s.advised); err != nil {
+	s.note("the pool is set to the advised %d connections, in the running process", s.advised)
+	if err := m.resize(ctx, s.advised); err != nil {
 		return nil, err
 	}
+	load.stop()
+	s.before = load.counts()
 	warming := startLoad(ctx, m.trafficURL(), rate)
 	defer warming.stop()
 	if err := s.watch(ctx, warming, warmUp, nil); err != nil {
