@@ -125,7 +125,7 @@ func (b *Bucket) settle(a *ask, r answer, received time.Duration) {
 	b.held += r.granted
 	b.replicas.Store(int64(r.alive))
 	b.leased.Add(uint64(r.granted))
-	until := received + a.valid
+	until := newLease(received+a.valid, 0).end()
 	b.setShare(until, r.share, &a.settings)
 	for {
 		was := b.lease.Load()

@@ -9,42 +9,159 @@ import (
 
 const limit, burst = 2000.0, 200
 
-// most is how many all replicas may send in a span: the promise of the package.
-func most(limit float64, burst, replicas int, span time.Duration) float64 {
-	return limit*span.Seconds() + float64(max(burst, 2*replicas))
-}
-
-func sum(all []*member) (sent float64) {
-	for _, m := range all {
-		sent += float64(m.sent.Load())
+func three(t *testing.T, s *redistest.Server, change ...func(*Options)) []*member {
+	t.Helper()
+	var all []*member
+	for range 3 {
+		all = append(all, join(t, socket(s), limit, burst, change...))
 	}
-	return sent
+	for _, m := range all {
+		eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 && m.connected() })
+	}
+	return all
 }
 
 func TestReplicasUnderOverloadShareTheLimitEvenlyAndKeepToIt(t *testing.T) {
-	s := redistest.Start(t)
+	t.Parallel()
+	all := three(t, redistest.Start(t))
 	began := time.Now()
-	var all []*member
-	for range 3 {
-		all = append(all, join(t, socket(s), limit, burst))
-	}
 	for _, m := range all {
-		m.awaitConnected(t, true)
 		m.startLoad(t, 2*limit)
 	}
 	time.Sleep(2 * time.Second)
-	sent, took := sum(all), time.Since(began)
-	t.Logf("%v sent in %v, of %v", sent, took, most(limit, burst, 3, took))
-	if sent > most(limit, burst, 3, took) {
-		t.Errorf("%v sent in %v, want at most %v", sent, took, most(limit, burst, 3, took))
+	n, took := sent(all), time.Since(began)
+	t.Logf("%v sent in %v, of %v", n, took, limit*took.Seconds()+burst)
+	if n > limit*took.Seconds()+burst {
+		t.Errorf("%v sent in %v", n, took)
 	}
+	wantBound(t, limit, burst, all...)
 	for i, m := range all {
 		// Even would be a third; a machine that stalls may take some from one.
-		if got := float64(m.sent.Load()) / sent; got < 0.2 || got > 0.5 {
-			t.Errorf("replica %d has sent %.2f of all", i, got)
+		if part := float64(m.sent.Load()) / n; part < 0.2 || part > 0.5 {
+			t.Errorf("replica %d has sent %.2f of all", i, part)
 		}
-		if m.replicas.Load() != 3 {
-			t.Errorf("replica %d knows of %d", i, m.replicas.Load())
+	}
+}
+
+func TestAGreedyReplicaDoesNotStarveTheOthers(t *testing.T) {
+	t.Parallel()
+	all := three(t, redistest.Start(t))
+	all[0].startLoad(t, 10*limit)
+	for _, m := range all[1:] {
+		m.startLoad(t, limit/10)
+	}
+	time.Sleep(2 * time.Second)
+	wantBound(t, limit, burst, all...)
+	for i, m := range all[1:] {
+		asked := float64(m.sent.Load()) + float64(m.refused.Load())
+		if part := float64(m.sent.Load()) / asked; part < 0.8 {
+			t.Errorf("replica %d, with a tenth of the limit, was given %.2f of it", i+1, part)
 		}
+	}
+	// What they leave is the greedy one's: more than a third.
+	if n := sent(all); float64(all[0].sent.Load()) < 0.4*n {
+		t.Errorf("the greedy one has sent %d of %v", all[0].sent.Load(), n)
+	}
+}
+
+// With fewer tokens than replicas want, each still gets some.
+func TestALimitOfAFewASecondIsForEverybody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var all []*member
+	for range 3 {
+		all = append(all, join(t, socket(s), 20, 1))
+	}
+	for _, m := range all {
+		eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
+	}
+	all[0].startLoad(t, 400)
+	for _, m := range all[1:] {
+		m.startLoad(t, 4)
+	}
+	eventually(t, "each has sent five", func() bool {
+		return all[0].sent.Load() >= 5 && all[1].sent.Load() >= 5 && all[2].sent.Load() >= 5
+	})
+	wantBound(t, 20, 6, all...) // two for each
+}
+
+func TestAReplicaWithoutTrafficHoldsLittle(t *testing.T) {
+	t.Parallel()
+	all := three(t, redistest.Start(t))
+	for _, m := range all {
+		eventually(t, "only the reserve is held", func() bool { return lease(m.Bucket.lease.Load()).tokens() <= burst/12+1 })
+	}
+	all[0].startLoad(t, 2*limit)
+	eventually(t, "one has sent more than two thirds of two seconds", func() bool { return float64(all[0].sent.Load()) > 1.3*limit })
+	for _, m := range all[1:] {
+		if n := m.leased.Load(); n > burst {
+			t.Errorf("a replica without traffic has leased %d", n)
+		}
+	}
+	wantBound(t, limit, burst, all...)
+}
+
+func TestAKilledReplicasShareGoesToTheOthers(t *testing.T) {
+	t.Parallel()
+	all := three(t, redistest.Start(t), func(o *Options) { o.ReplicaTimeout = time.Second })
+	for _, m := range all {
+		m.startLoad(t, 2*limit)
+	}
+	eventually(t, "all have sent", func() bool {
+		return all[0].sent.Load() > 100 && all[1].sent.Load() > 100 && all[2].sent.Load() > 100
+	})
+	all[2].crash()
+	for _, m := range all[:2] {
+		eventually(t, "two are known, and share all", func() bool {
+			return m.replicas.Load() == 2 && all[0].Share()+all[1].Share() > 0.95*limit
+		})
+	}
+	// It is known to be dead only now: what it was given is the others' from here on.
+	before, began := sent(all[:2]), time.Now()
+	time.Sleep(time.Second)
+	if rate := (sent(all[:2]) - before) / time.Since(began).Seconds(); rate < 0.75*limit {
+		t.Errorf("two send %.0f a second, want %v", rate, limit)
+	}
+	wantBound(t, limit, burst, all[:2]...)
+}
+
+func TestAReplicaThatEndsGivesItsShareBackAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var all []*member
+	for range 3 {
+		// Nobody times out within the test.
+		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
+		m.startLoad(t, 100)
+		all = append(all, m)
+	}
+	for _, m := range all {
+		eventually(t, "three are known", func() bool { return m.replicas.Load() == 3 })
+	}
+	all[2].Close(t.Context())
+	for _, m := range all[:2] {
+		eventually(t, "two are known", func() bool { return m.replicas.Load() == 2 })
+	}
+}
+
+func TestAChangedLimitHoldsInPlaceAndARemovedSSPIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := join(t, socket(s), limit, burst)
+	m.awaitConnected(t, true)
+	if b := m.Fleet.Bucket("openx", limit/2, burst/2); b != m.Bucket {
+		t.Fatal("another bucket")
+	}
+	eventually(t, "its share is the new limit", func() bool { return m.Share() == limit/2 })
+	if n, _ := s.Do("EXISTS", "adbuffer:qps:openx").(int64); n != 1 {
+		t.Fatal("there is no such key")
+	}
+	m.Keep(map[string]bool{"other": true})
+	eventually(t, "its record is gone", func() bool {
+		n, _ := s.Do("HLEN", "adbuffer:qps:openx").(int64)
+		return n == 1 // the bucket itself, which expires
+	})
+	if ttl, _ := s.Do("PTTL", "adbuffer:qps:openx").(int64); ttl <= 0 || ttl > 10_000 {
+		t.Errorf("the key expires in %d ms", ttl)
 	}
 }

@@ -2,6 +2,9 @@ package fleet
 
 import (
 	"context"
+	"math"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,7 +37,13 @@ type member struct {
 	*Bucket
 	log  *observer.ObservedLogs
 	sent atomic.Int64
+
+	mu    sync.Mutex // guards taken
+	taken []token
 }
+
+// token is when one was taken: not before, and not after.
+type token struct{ before, after time.Time }
 
 // join starts a replica of a fleet with one SSP, on r.
 func join(t testing.TB, r Redis, limit float64, burst int, change ...func(*Options)) *member {
@@ -65,11 +74,73 @@ func (m *member) awaitConnected(t testing.TB, want bool) {
 
 // take takes one token now.
 func (m *member) take() bool {
-	ok := m.Take(m.Since(time.Now()))
+	before := time.Now()
+	ok := m.Take(m.Since(before))
 	if ok {
+		after := time.Now()
 		m.sent.Add(1)
+		m.mu.Lock()
+		m.taken = append(m.taken, token{before, after})
+		m.mu.Unlock()
 	}
 	return ok
+}
+
+// wantBound checks that no span of time has more tokens than it may have: rate a
+// second, and burst.
+func wantBound(t testing.TB, rate, burst float64, all ...*member) {
+	t.Helper()
+	var taken []token
+	for _, m := range all {
+		m.mu.Lock()
+		taken = append(taken, m.taken...)
+		m.mu.Unlock()
+	}
+	if len(taken) == 0 {
+		t.Fatal("nothing was sent")
+	}
+	slices.SortFunc(taken, func(a, b token) int { return a.before.Compare(b.before) })
+	began, end := taken[0].before, taken[0].after
+	low, worst := math.Inf(1), 0.0 // of tokens so far less what the rate allows
+	for i, k := range taken {
+		if k.after.After(end) {
+			end = k.after
+		}
+		low = min(low, float64(i)-rate*k.before.Sub(began).Seconds())
+		worst = max(worst, float64(i+1)-rate*end.Sub(began).Seconds()-low)
+	}
+	t.Logf("%d tokens in %v; at most %.1f beyond the rate", len(taken), end.Sub(began), worst)
+	if worst > burst+0.01 { // floats
+		t.Errorf("a span of time has %.1f tokens beyond the rate of %v, want at most %v", worst, rate, burst)
+	}
+}
+
+// sent returns how many tokens all have taken.
+func sent(all []*member) (n float64) {
+	for _, m := range all {
+		n += float64(m.sent.Load())
+	}
+	return n
+}
+
+// crash ends a replica as a kill would: Redis is told nothing.
+func (m *member) crash() {
+	m.Fleet.mu.Lock()
+	m.closed = true
+	m.Fleet.mu.Unlock()
+	m.stop()
+	<-m.stopped
+}
+
+// logged counts the log's lines with this message.
+func (m *member) logged(message string) int {
+	n := 0
+	for _, e := range m.log.All() {
+		if strings.Contains(e.Message, message) {
+			n++
+		}
+	}
+	return n
 }
 
 // load is requests of a replica that go on beside a test.

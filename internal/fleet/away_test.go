@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"crypto/x509"
+
+	"adbuffer/internal/redistest"
+	"adbuffer/internal/sspsim"
+)
+
+// awaitAway waits until all go on alone, checks that they do at their last shares,
+// and that the log says so once.
+func awaitAway(t *testing.T, all []*member) {
+	t.Helper()
+	for _, m := range all {
+		m.awaitConnected(t, false)
+	}
+	before, began := sent(all), time.Now()
+	shares := 0.0
+	for _, m := range all {
+		shares += m.Share()
+	}
+	time.Sleep(time.Second)
+	n, took := sent(all)-before, time.Since(began).Seconds()
+	if n < 0.5*shares*took || n > shares*took+burst+3 {
+		t.Errorf("%v sent in %.2f s, at shares of %.0f a second", n, took, shares)
+	}
+	if shares < 0.9*limit || shares > 1.1*limit {
+		t.Errorf("shares of %.0f a second together, want %v", shares, limit)
+	}
+	for i, m := range all {
+		if n := m.logged("Redis is away"); n != 1 {
+			t.Errorf("replica %d has logged %d times that Redis is away: %v", i, n, m.log.All())
+		}
+	}
+}
+
+func awaitBack(t *testing.T, all []*member) {
+	t.Helper()
+	for i, m := range all {
+		m.awaitConnected(t, true)
+		eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == 1 })
+		eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
+		if m.failures.Load() == 0 {
+			t.Errorf("replica %d has counted no failure", i)
+		}
+	}
+}
+
+func busyThree(t *testing.T, s *redistest.Server) []*member {
+	t.Helper()
+	all := three(t, s)
+	for _, m := range all {
+		m.startLoad(t, 2*limit)
+	}
+	time.Sleep(500 * time.Millisecond) // of traffic, from which shares come
+	return all
+}
+
+func TestWhileRedisIsAwayReplicasGoOnAtTheirLastShares(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ leave, comeBack func(s *redistest.Server) }{
+		"killed, and started again with no data": {(*redistest.Server).Kill, (*redistest.Server).Restart},
+		"accepts and answers nobody":             {(*redistest.Server).Pause, (*redistest.Server).Resume},
+		"takes no writes": {
+			func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			all := busyThree(t, s)
+			c.leave(s)
+			awaitAway(t, all)
+			c.comeBack(s)
+			awaitBack(t, all)
+			time.Sleep(200 * time.Millisecond)
+			wantBound(t, limit, 2*burst, all...)
+		})
+	}
+}
+
+// Calls that waited in a Redis that hung are answered late and out of order; what
+// they grant is nobody's, and takes nothing from what holds.
+func TestLateCallsAreNotTakenForNewOnes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := join(t, socket(s), limit, burst)
+	m.awaitConnected(t, true)
+	m.crash() // from here on the test calls
+	conn, err := m.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.close()
+	a := m.ask(m.Since(time.Now()), &m.opts)
+	call := func() error {
+		_, errs, err := conn.pipeline(t.Context(), []command{{"EVALSHA", append([]any{leaseSHA}, m.arguments("openx", &a)...)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return errs[0]
+	}
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	if err := call(); err == nil || err.Error() != "STALE a later call was here first" {
+		t.Errorf("the same call again: %v", err)
+	}
+}
+
+func TestWhatRedisForgetsIsSaidAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	all := busyThree(t, s)
+	for range 20 {
+		s.Do("SCRIPT", "FLUSH")
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, m := range all {
+		if n := m.failures.Load(); n > 0 {
+			t.Errorf("%d calls failed since the script was not known: %v", n, m.log.All())
+		}
+	}
+	for range 5 { // the data too: replicas known before reserve their shares until all are back
+		s.Do("FLUSHALL")
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, m := range all {
+		eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
+	}
+	wantBound(t, limit, 2*burst, all...)
+}
+
+// A clock of Redis that was put back, or a key that somebody else wrote, heals.
+func TestTimesInTheFutureHeal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := join(t, socket(s), limit, burst)
+	m.awaitConnected(t, true)
+	future := "99999999999999.000"
+	s.Do("HSET", "adbuffer:qps:openx", "bucket", "5 "+future+" 1000000 "+future, "feedfeedfeedfeed", "7 "+future+" "+future+" 3 0 1 1")
+	m.startLoad(t, 2*limit)
+	eventually(t, "the other is known", func() bool { return m.replicas.Load() == 2 })
+	eventually(t, "and has timed out", func() bool { return m.replicas.Load() == 1 })
+	n := m.sent.Load()
+	eventually(t, "tokens flow", func() bool { return m.sent.Load() > n+limit })
+}
+
+func TestAnotherTypeUnderTheKeyIsAFailureUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "adbuffer:qps:openx", "somebody else's")
+	m := join(t, socket(s), limit, burst)
+	eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
+	if n := m.logged("Redis is away"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	s.Do("DEL", "adbuffer:qps:openx")
+	m.awaitConnected(t, true)
+}
+
+// Before it has ever reached Redis a replica sends limit / ExpectedReplicas.
+func TestAReplicaThatHasNeverReachedRedisExpectsOthers(t *testing.T) {
+	t.Parallel()
+	m := join(t, Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "nobody.sock")}, limit, burst)
+	m.AwaitFirst(t.Context())
+	if m.failures.Load() == 0 || m.connected() {
+		t.Error("it is connected to nobody")
+	}
+	if m.Share() != limit/4 {
+		t.Errorf("its share is %v, want a fourth of %v", m.Share(), limit)
+	}
+	m.startLoad(t, 2*limit)
+	eventually(t, "it sends", func() bool { return m.sent.Load() > 2*burst })
+	wantBound(t, limit/4, burst/4, m)
+}
+
+// A server that accepts and never says a word holds up nobody: neither requests,
+// nor the start, nor the end.
+func TestAServerThatHangsHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "hung.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	m := join(t, Redis{Network: "unix", Address: l.Addr().String()}, limit, burst)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	m.AwaitFirst(ctx) // returns, or the test hangs
+	m.startLoad(t, 2*limit)
+	eventually(t, "requests are served meanwhile", func() bool { return m.sent.Load() > 10 })
+	eventually(t, "the call is given up", func() bool { return m.failures.Load() > 0 })
+	m.Close(t.Context())
+}
+
+func TestLoginIsAsConfiguredAndMayChange(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--user", "default", "off", "--user", "adbuffer", "on", ">secret", "~adbuffer:*", "+@all")
+	r := socket(s)
+	r.Username, r.DB = "adbuffer", 3
+	m := join(t, r, limit, burst)
+	m.SetPassword("wrong")
+	eventually(t, "it is refused", func() bool { return m.failures.Load() > 1 })
+	if m.connected() {
+		t.Error("connected with a wrong password")
+	}
+	m.SetPassword("secret")
+	m.awaitConnected(t, true)
+}
+
+func TestTLSWithBothCertificates(t *testing.T) {
+	t.Parallel()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	server, err := ca.ServerCert("redis.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ca.ClientCert("adbuffer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	caFile := filepath.Join(dir, "ca.pem")
+	if err := ca.WriteFile(caFile); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	redistest.Start(t, "--tls-port", port, "--tls-cert-file", write("cert.pem", "CERTIFICATE", server.Certificate[0]),
+		"--tls-key-file", write("key.pem", "PRIVATE KEY", key), "--tls-ca-cert-file", caFile)
+	r := Redis{Network: "tcp", Address: addr, TLS: &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}}
+	nobody := join(t, r, limit, burst)
+	eventually(t, "who has no certificate is refused", func() bool { return nobody.failures.Load() > 0 })
+	r.TLS = r.TLS.Clone()
+	r.TLS.Certificates = []tls.Certificate{client}
+	join(t, r, limit, burst).awaitConnected(t, true)
+}

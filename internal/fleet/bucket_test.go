@@ -1,0 +1,191 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+func options() *Options {
+	return &Options{ExpectedReplicas: 4, LeaseInterval: 20 * ms, ReplicaTimeout: 2 * time.Second}
+}
+
+// grant makes one call that is answered with so many tokens.
+func (b *Bucket) grant(now time.Duration, tokens int, share float64) ask {
+	a := b.ask(now, options())
+	b.settle(&a, answer{granted: tokens, share: share, alive: 2, burst: a.burst}, now)
+	return a
+}
+
+func takeAll(b *Bucket, now time.Duration) (n int) {
+	for b.Take(now) {
+		n++
+	}
+	return n
+}
+
+func TestLeasedTokensEndWithTheirLease(t *testing.T) {
+	b := newBucket("openx", settings{100, 10}, 4)
+	a := b.grant(time.Second, 5, 50)
+	end := lease(b.lease.Load()).end()
+	if end > time.Second+a.valid || end < time.Second+a.valid-2*ms {
+		t.Errorf("the lease holds until %v, want %v", end, time.Second+a.valid)
+	}
+	if !b.Has(end-1) || !b.Take(end-1) {
+		t.Error("no token while the lease holds")
+	}
+	if b.Has(end) || b.Take(end) {
+		t.Error("a token of a lease that has run out")
+	}
+	// From then on its own share flows, from nothing on.
+	if n := takeAll(b, end+19*ms); n != 0 {
+		t.Errorf("%d tokens after 19 ms at 50 a second", n)
+	}
+	if n := takeAll(b, end+100*ms); n != 5 {
+		t.Errorf("%d tokens after 100 ms at 50 a second, want 5", n)
+	}
+	if n := takeAll(b, end+time.Hour); n != 5 {
+		t.Errorf("%d tokens after an hour, want half of the burst", n)
+	}
+}
+
+func TestTokensGivenBackAreTakenByNobody(t *testing.T) {
+	b := newBucket("openx", settings{1000, 100}, 4)
+	b.grant(time.Second, 60, 500)
+	a := b.ask(time.Second+20*ms, options()) // without traffic: the reserve is enough
+	if a.keep+a.back != 60 || a.back == 0 {
+		t.Fatalf("%d kept and %d given back of 60", a.keep, a.back)
+	}
+	if n := takeAll(b, time.Second+21*ms); n != a.keep {
+		t.Errorf("%d were taken, want the %d kept", n, a.keep)
+	}
+}
+
+func TestDemandIsAskedForAndForgotten(t *testing.T) {
+	b := newBucket("openx", settings{1000, 100}, 4)
+	b.grant(time.Second, 10, 500)
+	now := time.Second
+	for range 20 {
+		b.Take(now) // the last ten in vain
+	}
+	if !b.due(now, options()) {
+		t.Error("demand is not reported")
+	}
+	a := b.ask(now+20*ms, options())
+	if a.need < 20 || a.want <= a.need || a.want > 100 {
+		t.Errorf("it asks for %d, and %d with the reserve, after 20 requests", a.need, a.want)
+	}
+	b.settle(&a, answer{granted: a.want, share: 500, alive: 2, burst: 100}, now+20*ms)
+	calls := 0
+	for now += 20 * ms; b.due(now, options()); now += 20 * ms {
+		a := b.ask(now, options())
+		b.settle(&a, answer{share: 500, alive: 2, burst: 100}, now)
+		if calls++; calls > 100 {
+			t.Fatal("it goes on calling without traffic")
+		}
+	}
+	if n := lease(b.lease.Load()).tokens(); n > 100/8+1 {
+		t.Errorf("%d tokens are held without traffic", n)
+	}
+	if !b.due(now+options().heartbeat(), options()) {
+		t.Error("it does not say that it is alive")
+	}
+}
+
+// What many requests at once and the caller do to one word adds up.
+func TestTokensAreTakenOnceByMany(t *testing.T) {
+	b := newBucket("openx", settings{1e6, 1e5}, 1)
+	var taken atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if b.Take(time.Second) {
+					taken.Add(1)
+				}
+			}
+		})
+	}
+	granted, back := 0, 0
+	for i := range 2000 {
+		a := b.ask(time.Second, options())
+		back += a.back
+		b.settle(&a, answer{granted: i % 7, share: 1, alive: 1, burst: 1e5}, time.Second)
+		granted += i % 7
+	}
+	stop.Store(true)
+	wg.Wait()
+	if left := lease(b.lease.Load()).tokens(); int(taken.Load()) != granted-back-left {
+		t.Errorf("%d taken of %d granted, %d given back and %d left", taken.Load(), granted, back, left)
+	}
+	if n := b.Share(); n != 1 {
+		t.Errorf("share %v", n)
+	}
+}
+
+// A bucket that time, requests, answers and lost answers come upon in any order
+// lets through what was granted and what flowed at its share, and no more.
+func FuzzBucket(f *testing.F) {
+	f.Add([]byte{0, 3, 1, 2, 2, 9, 4, 1, 1, 1, 8, 200, 0, 5}, uint16(100), uint8(10))
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 5 {
+		b := make([]byte, 200)
+		for i := range b {
+			b[i] = byte(rnd.UintN(256))
+		}
+		f.Add(b, uint16(rnd.UintN(65536)), uint8(rnd.UintN(256)))
+	}
+	f.Fuzz(func(t *testing.T, steps []byte, limit uint16, burst uint8) {
+		s := settings{float64(limit) + 1, int(burst) + 1}
+		b := newBucket("openx", s, 4)
+		now := time.Duration(0)
+		granted, taken, alone, calls := 0, 0, 0.0, 0
+		share, last := s.limit/4, now // of its own pace, and since when it counts
+		for i := 0; i+1 < len(steps); i += 2 {
+			n := int(steps[i+1])
+			if !b.Connected(now) {
+				alone += share * (now - last).Seconds()
+			}
+			last = now
+			switch steps[i] % 4 {
+			case 0:
+				step := time.Duration(n*n) * 50 * time.Microsecond
+				if end := lease(b.lease.Load()).end(); now < end && now+step > end {
+					alone += share * (now + step - end).Seconds()
+					last = now + step
+				}
+				now += step
+			case 1:
+				for range n {
+					has := b.Has(now)
+					if took := b.Take(now); took != has {
+						t.Fatalf("Has says %v, and Take %v", has, took)
+					} else if took {
+						taken++
+					}
+				}
+			default:
+				a := b.ask(now, options())
+				if a.keep < 0 || a.back < 0 || a.want < a.need || a.want < 1 || a.keep > a.want {
+					t.Fatalf("%+v", a)
+				}
+				if steps[i]%4 == 3 {
+					continue // the answer is lost
+				}
+				g := min(n, max(0, a.want-a.keep))
+				share = s.limit * float64(n) / 255
+				b.settle(&a, answer{granted: g, share: share, alive: 1 + n%3, burst: s.burst}, now)
+				granted, calls = granted+g, calls+1
+			}
+		}
+		// Each time the lease runs out the pace starts from nothing.
+		if most := float64(granted) + alone + 1; float64(taken) > most+1e-6*most {
+			t.Errorf("%d taken, with %d granted and %.2f at its own pace", taken, granted, alone)
+		}
+	})
+}

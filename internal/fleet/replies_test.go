@@ -1,0 +1,82 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// canned is a connection on which these bytes come, whatever is sent.
+type canned struct {
+	net.Conn
+	r *bytes.Reader
+}
+
+func (c canned) Read(b []byte) (int, error)    { return c.r.Read(b) }
+func (canned) Write(b []byte) (int, error)     { return len(b), nil }
+func (canned) SetReadDeadline(time.Time) error { return nil }
+func (canned) Close() error                    { return nil }
+
+// answered is what a call makes of these bytes.
+func answered(text []byte) (answer, ask, error) {
+	s := &session{replies: &replies{Conn: canned{r: bytes.NewReader(text)}}}
+	s.Conn = redis.NewConn(s.replies, 0, 0)
+	a := ask{settings: settings{100, 10}, keep: 1, want: 6}
+	got, errs, err := s.pipeline(context.Background(), []command{{"EVALSHA", nil}})
+	if err == nil {
+		err = errs[0]
+	}
+	if err != nil {
+		return answer{}, a, err
+	}
+	r, err := parseAnswer(got[0], &a)
+	return r, a, err
+}
+
+func TestAnAnswerIsRead(t *testing.T) {
+	r, _, err := answered([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
+	if err != nil || r != (answer{granted: 5, share: 33.3, alive: 3, burst: 10}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestWhoeverAnswersIsNotBelieved(t *testing.T) {
+	for _, text := range []string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n",
+		"*999999999999\r\n",
+		"*9223372036854775807\r\n",
+		"$99999999999999999999\r\n",
+		"*4\r\n:6\r\n$4\r\n33.3\r\n:3\r\n:10\r\n", // more than was asked for
+		"*4\r\n:-1\r\n$4\r\n33.3\r\n:3\r\n:10\r\n",
+		"*4\r\n:5\r\n$3\r\n101\r\n:3\r\n:10\r\n", // more than the limit
+		"*4\r\n:5\r\n$3\r\nNaN\r\n:3\r\n:10\r\n",
+		"*4\r\n:5\r\n$3\r\n1e9\r\n:3\r\n:10\r\n",
+		"*4\r\n:5\r\n$2\r\n33\r\n:0\r\n:10\r\n",
+		"*3\r\n:5\r\n$2\r\n33\r\n:1\r\n",
+		"*-1\r\n", "+OK\r\n", ":1\r\n", "", "\r\n", "-ERR no\r\n",
+		strings.Repeat("*1\r\n", maxReplies/4+1),
+	} {
+		if r, _, err := answered([]byte(text)); err == nil {
+			t.Errorf("%.40q is taken for %+v", text, r)
+		}
+	}
+}
+
+// Whatever comes: an error, or an answer that a lease may have. Memory is bounded
+// by maxReplies and maxDigits, or the fuzzer would find what ends it.
+func FuzzReplies(f *testing.F) {
+	f.Add([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
+	f.Add([]byte("-NOSCRIPT No matching script\r\n"))
+	f.Add([]byte("*4\r\n*9999\r\n$9999\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, a, err := answered(text)
+		if err == nil && (r.granted < 0 || r.granted > a.want-a.keep || !(r.share >= 0 && r.share <= 100.1) || r.alive < 1 || r.burst < 1) {
+			t.Errorf("%q: %+v", text, r)
+		}
+	})
+}
