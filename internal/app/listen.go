@@ -45,6 +45,11 @@ func (a *App) AdminAddr() net.Addr { return a.sockets.Admin.Addr() }
 // certificates are those of both listeners, each nil where it speaks no TLS.
 type certificates struct{ server, admin *listen.Certificates }
 
+// reload reads their files now. What is wrong with them is logged and counted.
+func (c *certificates) reload() {
+	c.each(func(one *listen.Certificates) { one.Reload() }) //nolint:errcheck // see above
+}
+
 func (a *App) loadCertificates(cfg *config.Config) (err error) {
 	if t := &cfg.Server.TLS; t.CertFile != "" {
 		if a.certificates.server, err = listen.LoadCertificates(listen.Files{

@@ -33,7 +33,13 @@ func activated(traffic, admin Options) (map[string]*Listener, error) {
 	return given, nil
 }
 
-func assign(files []*os.File, options ...Options) (map[string]*Listener, error) {
+func assign(files []*os.File, options ...Options) (given map[string]*Listener, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(given)
+			given = nil
+		}
+	}()
 	byName, names := false, make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name()
@@ -44,7 +50,7 @@ func assign(files []*os.File, options ...Options) (map[string]*Listener, error) 
 	if !byName && len(files) > len(options) {
 		return nil, fmt.Errorf("%d sockets were passed (%s), and none is named %q; set FileDescriptorName= in their .socket units", len(files), strings.Join(names, ", "), options[0].Name)
 	}
-	given := make(map[string]*Listener)
+	given = make(map[string]*Listener)
 	for i, f := range files {
 		o := options[min(i, len(options)-1)]
 		if byName {
@@ -55,23 +61,29 @@ func assign(files []*os.File, options ...Options) (map[string]*Listener, error) 
 				}
 			}
 			if at < 0 {
-				return nil, fmt.Errorf("the socket %q has neither of the names %q and %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
+				return given, fmt.Errorf("the socket %q has neither of the names %q and %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
 			}
 			o = options[at]
 		}
 		if given[o.Name] != nil {
-			return nil, fmt.Errorf("two sockets are named %q; give one ListenStream= to each .socket unit", o.Name)
+			return given, fmt.Errorf("two sockets are named %q; give one ListenStream= to each .socket unit", o.Name)
 		}
 		l, err := fromFile(f)
 		if err != nil {
-			return nil, fmt.Errorf("the socket %q for %s: %w", f.Name(), o.Key, err)
+			return given, fmt.Errorf("the socket %q for %s: %w", f.Name(), o.Key, err)
 		}
 		given[o.Name] = &Listener{options: o, socket: l, addr: l.Addr()}
 	}
 	if given[options[0].Name] == nil {
-		return nil, fmt.Errorf("no socket is named %q, for %s; set FileDescriptorName=%[1]s in its .socket unit", options[0].Name, options[0].Key)
+		return given, fmt.Errorf("no socket is named %q, for %s; set FileDescriptorName=%[1]s in its .socket unit", options[0].Name, options[0].Key)
 	}
 	return given, nil
+}
+
+func closeAll(given map[string]*Listener) {
+	for _, l := range given {
+		l.Close() //nolint:errcheck // they are not used
+	}
 }
 
 // fromFile returns the listener of a descriptor, which stays open.

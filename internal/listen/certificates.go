@@ -31,11 +31,10 @@ type Files struct {
 // log. Run Watch for changes to be seen without Reload.
 type Certificates struct {
 	log     *zap.Logger
-	name    string                     // Files.Name
+	files   Files
 	current atomic.Pointer[tls.Config] // what handshakes use; never changed once stored
 
-	mu     sync.Mutex // guards the fields below; held while files are read
-	files  Files
+	mu     sync.Mutex        // guards the fields below; held while files are read
 	loaded [sha256.Size]byte // digest of what current was made of
 	good   bool              // the files as last read are those in use
 	expiry time.Time         // of the certificate in use
@@ -44,12 +43,12 @@ type Certificates struct {
 
 // LoadCertificates reads the files, all of which must be good.
 func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
-	c := &Certificates{log: log, name: files.Name}
+	c := &Certificates{log: log, files: files}
 	pem, err := files.read()
 	if err != nil {
 		return nil, err
 	}
-	if err := c.useLocked(files, pem); err != nil { // nobody else has it yet
+	if err := c.useLocked(pem); err != nil { // nobody else has it yet
 		return nil, err
 	}
 	return c, nil
@@ -83,25 +82,18 @@ func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 func (c *Certificates) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reloadLocked(c.files)
+	return c.reloadLocked()
 }
 
-// Use is Reload with other files, which are watched from then on if they are
-// good.
-func (c *Certificates) Use(files Files) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.reloadLocked(files)
-}
-
-func (c *Certificates) reloadLocked(files Files) error {
+func (c *Certificates) reloadLocked() error {
+	files := c.files
 	pem, err := files.read()
-	if err == nil && files == c.files && pem.digest() == c.loaded {
+	if err == nil && pem.digest() == c.loaded {
 		c.good = true
 		return nil
 	}
 	if err == nil {
-		err = c.useLocked(files, pem)
+		err = c.useLocked(pem)
 	}
 	if err != nil {
 		c.good = false
@@ -113,15 +105,15 @@ func (c *Certificates) reloadLocked(files Files) error {
 }
 
 // useLocked makes what was read what handshakes use.
-func (c *Certificates) useLocked(files Files, pem *pems) error {
-	config, expiry, err := files.parse(pem)
+func (c *Certificates) useLocked(pem *pems) error {
+	config, expiry, err := c.files.parse(pem)
 	if err != nil {
 		return err
 	}
 	c.current.Store(config)
-	c.files, c.loaded, c.expiry, c.at, c.good = files, pem.digest(), expiry, time.Now(), true
+	c.loaded, c.expiry, c.at, c.good = pem.digest(), expiry, time.Now(), true
 	if now := time.Now(); now.After(expiry) {
-		c.log.Warn("the certificate has expired", zap.String("listener", files.Name), zap.String("cert_file", files.CertFile), zap.Time("expired", expiry))
+		c.log.Warn("the certificate has expired", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.CertFile), zap.Time("expired", expiry))
 	}
 	return nil
 }
@@ -148,7 +140,7 @@ func (c *Certificates) Watch(ctx context.Context) {
 		now := c.files.look()
 		if now != done && now == before {
 			done = now
-			c.reloadLocked(c.files) //nolint:errcheck // it has been logged
+			c.reloadLocked() //nolint:errcheck // it has been logged
 		}
 		c.mu.Unlock()
 		before = now

@@ -22,9 +22,9 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *Certificates) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descGood(c.name)
-	ch <- descExpiry(c.name)
-	ch <- descLoaded(c.name)
+	ch <- descGood(c.files.Name)
+	ch <- descExpiry(c.files.Name)
+	ch <- descLoaded(c.files.Name)
 }
 
 // Collect implements prometheus.Collector.
@@ -35,9 +35,9 @@ func (c *Certificates) Collect(ch chan<- prometheus.Metric) {
 		good = 1
 	}
 	c.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(descGood(c.name), prometheus.GaugeValue, good)
-	ch <- prometheus.MustNewConstMetric(descExpiry(c.name), prometheus.GaugeValue, float64(expiry.Unix()))
-	ch <- prometheus.MustNewConstMetric(descLoaded(c.name), prometheus.GaugeValue, float64(at.Unix()))
+	ch <- prometheus.MustNewConstMetric(descGood(c.files.Name), prometheus.GaugeValue, good)
+	ch <- prometheus.MustNewConstMetric(descExpiry(c.files.Name), prometheus.GaugeValue, float64(expiry.Unix()))
+	ch <- prometheus.MustNewConstMetric(descLoaded(c.files.Name), prometheus.GaugeValue, float64(at.Unix()))
 }
 
 // proxyCounts are connections of trusted peers, by their PROXY header.

@@ -120,7 +120,7 @@ func readV1(r io.Reader, buf []byte) ([]byte, error) {
 			return nil, proxyproto.ErrVersion1HeaderTooLong
 		}
 		buf = append(buf, 0)
-		if _, err := io.ReadFull(r, buf[len(buf)-1:]); err != nil {
+		if err := readRest(r, buf[len(buf)-1:]); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +129,7 @@ func readV1(r io.Reader, buf []byte) ([]byte, error) {
 
 func readV2(r io.Reader, buf []byte) ([]byte, error) {
 	buf = append(buf, 0)
-	if _, err := io.ReadFull(r, buf[v2Fixed-1:]); err != nil {
+	if err := readRest(r, buf[v2Fixed-1:]); err != nil {
 		return nil, err
 	}
 	length := int(binary.BigEndian.Uint16(buf[v2Fixed-2:]))
@@ -137,6 +137,14 @@ func readV2(r io.Reader, buf []byte) ([]byte, error) {
 		return nil, fmt.Errorf("it says to have %d bytes, and may have %d", length, proxyproto.MaxV2HeaderSize)
 	}
 	buf = append(buf, make([]byte, length)...)
-	_, err := io.ReadFull(r, buf[v2Fixed:])
-	return buf, err
+	return buf, readRest(r, buf[v2Fixed:])
+}
+
+// readRest fills b; the header must not end here.
+func readRest(r io.Reader, b []byte) error {
+	_, err := io.ReadFull(r, b)
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

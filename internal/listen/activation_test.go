@@ -1,0 +1,120 @@
+package listen
+
+import (
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// passed returns files as systemd passes them, by their names; a name may say
+// what the socket is: "traffic:udp".
+func passed(t *testing.T, names ...string) (files []*os.File) {
+	t.Helper()
+	for _, n := range names {
+		name, kind, _ := strings.Cut(n, ":")
+		var fd int
+		switch kind {
+		case "udp":
+			var err error
+			fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+			must(t, err)
+		case "connected":
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			must(t, err)
+			unix.Close(pair[1]) //nolint:errcheck // it is not used
+			fd = pair[0]
+		case "file":
+			f, err := os.Open(os.DevNull)
+			must(t, err)
+			t.Cleanup(func() { f.Close() }) //nolint:errcheck // the test is over
+			fd, err = unix.Dup(int(f.Fd()))
+			must(t, err)
+		default:
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			f, err := l.(*net.TCPListener).File()
+			must(t, err)
+			fd, err = unix.Dup(int(f.Fd()))
+			must(t, err)
+			must(t, f.Close())
+			must(t, l.Close())
+			must(t, syscall.SetNonblock(fd, false)) // as systemd does
+		}
+		f := os.NewFile(uintptr(fd), name)
+		t.Cleanup(func() { f.Close() }) //nolint:errcheck // as above
+		files = append(files, f)
+	}
+	return files
+}
+
+func TestSocketsOfSystemdAreToldByNameOrElseByOrder(t *testing.T) {
+	traffic, admin := trafficAt("tcp", "127.0.0.1:1"), adminAt("127.0.0.1:2")
+	for _, row := range []struct {
+		names          []string
+		traffic, admin int // which of them
+	}{
+		{[]string{"adbuffer.socket"}, 0, -1}, {[]string{"adbuffer.socket", "adbuffer.socket"}, 0, 1},
+		{[]string{"LISTEN_FD_3", "LISTEN_FD_4"}, 0, 1},
+		{[]string{"traffic"}, 0, -1}, {[]string{"traffic", "admin"}, 0, 1}, {[]string{"admin", "traffic"}, 1, 0},
+	} {
+		files := passed(t, row.names...)
+		given, err := assign(files, traffic, admin)
+		if err != nil {
+			t.Errorf("%v: %v", row.names, err)
+			continue
+		}
+		for name, at := range map[string]int{"traffic": row.traffic, "admin": row.admin} {
+			l := given[name]
+			if (l != nil) != (at >= 0) {
+				t.Errorf("%v: %s is %v", row.names, name, l)
+			}
+			if l == nil {
+				continue
+			}
+			want, err := net.FileListener(files[at])
+			must(t, err)
+			if l.Addr().String() != want.Addr().String() {
+				t.Errorf("%v: %s is at %v, want %v", row.names, name, l.Addr(), want.Addr())
+			}
+			must(t, want.Close())
+			dial(t, l.Addr())
+			wantAccepted(t, l, 1)
+			must(t, l.Close())
+			wantClosed(t, l) // and does not hang, though systemd's sockets block
+		}
+	}
+}
+
+func TestSocketsOfSystemdThatDoNotFitSayWhatToSet(t *testing.T) {
+	traffic, admin := trafficAt("tcp", "127.0.0.1:1"), adminAt("127.0.0.1:2")
+	for _, row := range []struct {
+		names []string
+		says  []string
+	}{
+		{[]string{"admin"}, []string{`no socket is named "traffic", for server.listen`, "FileDescriptorName=traffic"}},
+		{[]string{"a", "b", "c"}, []string{"3 sockets were passed (a, b, c)", `"traffic"`, "FileDescriptorName="}},
+		{[]string{"traffic", "operators"}, []string{`the socket "operators" has neither of the names "traffic" and "admin"`}},
+		{[]string{"traffic", "traffic"}, []string{`two sockets are named "traffic"`}},
+		{[]string{"traffic:udp"}, []string{`the socket "traffic" for server.listen`, "ListenStream="}},
+		{[]string{"traffic", "admin:connected"}, []string{`the socket "admin" for admin.listen`, "Accept=no"}},
+		{[]string{"traffic:file"}, []string{`the socket "traffic" for server.listen`}},
+	} {
+		given, err := assign(passed(t, row.names...), traffic, admin)
+		if err == nil {
+			t.Errorf("%v fit", row.names)
+			continue
+		}
+		for _, says := range row.says {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: %v\ndoes not say %q", row.names, err, says)
+			}
+		}
+		if given != nil {
+			t.Errorf("%v: %v is left open", row.names, given)
+		}
+	}
+}

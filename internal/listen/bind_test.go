@@ -1,0 +1,119 @@
+package listen
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/zap"
+)
+
+// wantRefused opens at o, which must fail and say all of that.
+func wantRefused(t *testing.T, traffic, admin Options, words ...string) {
+	t.Helper()
+	s, err := Open(traffic, admin, zap.NewNop())
+	if err == nil {
+		s.Close()
+		t.Errorf("%s %s can be listened on", traffic.Network, traffic.Address)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%v\ndoes not say %q", err, w)
+		}
+	}
+}
+
+func TestAnAddressThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close() //nolint:errcheck // the test is over
+	at := taken.Addr().String()
+	free := adminAt("127.0.0.1:0")
+	wantRefused(t, trafficAt("tcp", at), free, `server.listen "`+at+`"`, "address already in use", "server.reuse_port")
+	shared := trafficAt("tcp", at)
+	shared.ReusePort = true
+	wantRefused(t, shared, free, `server.listen "`+at+`"`, "without server.reuse_port, or of another user")
+	wantRefused(t, trafficAt("tcp", "127.0.0.1:0"), adminAt(at), `admin.listen "`+at+`"`, "another process listens there")
+	wantRefused(t, trafficAt("tcp", "192.0.2.77:8080"), free, `server.listen "192.0.2.77:8080"`, "no interface of this machine has the address")
+}
+
+func TestAUnixPathThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
+	dir, free := t.TempDir(), adminAt("127.0.0.1:0")
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, []byte("precious"), 0o600))
+	wantRefused(t, trafficAt("unix", file), free, `server.listen "`+file+`"`, "a file that is no socket is in the way")
+	if b, _ := os.ReadFile(file); string(b) != "precious" {
+		t.Error("the file in the way was touched")
+	}
+	wantRefused(t, trafficAt("unix", dir+"/none/ad.sock"), free, "the folder "+dir+"/none does not exist")
+	wantRefused(t, trafficAt("unix", file+"/ad.sock"), free, file+" is no folder")
+	long := filepath.Join(dir, strings.Repeat("x", 106-len(dir)-2))
+	must(t, os.Mkdir(long, 0o700))
+	wantRefused(t, trafficAt("unix", long+"/a"), free, "too long by")
+	served := openAt(t, trafficAt("unix", dir+"/ad.sock"))
+	wantRefused(t, trafficAt("unix", dir+"/ad.sock"), free, "another process serves this socket", "server.reuse_port")
+	served.CloseTraffic()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	if len(entries) != 2 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestAUnixSocketHasItsModeAndGoesWithItsProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ad.sock")
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	for _, mode := range []os.FileMode{0o600, 0o620, 0o666} {
+		o := trafficAt("unix", path)
+		o.Mode = mode
+		s := openAt(t, o)
+		info, err := os.Stat(path)
+		must(t, err)
+		if info.Mode().Perm() != mode || s.Traffic.Addr().String() != path {
+			t.Errorf("%v at %v, want %v at %s", info.Mode(), s.Traffic.Addr(), mode, path)
+		}
+		s.CloseTraffic()
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			t.Errorf("the socket is still there: %v", err)
+		}
+	}
+}
+
+func TestAUnixSocketLeftBehindIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ad.sock")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	must(t, err)
+	dead.SetUnlinkOnClose(false)
+	must(t, dead.Close())
+	s := openAt(t, trafficAt("unix", path))
+	dial(t, s.Traffic.Addr())
+	wantAccepted(t, s.Traffic, 1)
+}
+
+// A process that does not hand over (an older one, say) loses its path, yet
+// nothing of what it has queued; and it leaves the new file alone.
+func TestAUnixSocketThatIsServedIsReplacedInOneStep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ad.sock")
+	old := openAt(t, trafficAt("unix", path))
+	dial(t, old.Traffic.Addr())
+	o := trafficAt("unix", path)
+	o.ReusePort = true
+	next := openAt(t, o)
+	dial(t, next.Traffic.Addr())
+	dial(t, next.Traffic.Addr())
+	old.CloseTraffic()
+	wantAccepted(t, old.Traffic, 2) // with the look whether somebody serves it
+	wantClosed(t, old.Traffic)
+	wantAccepted(t, next.Traffic, 2)
+	dial(t, next.Traffic.Addr())
+	wantAccepted(t, next.Traffic, 1)
+	next.CloseTraffic()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the last process left its socket behind: %v", err)
+	}
+}

@@ -1,0 +1,339 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// certs are certificates of a folder, and what they log.
+type certs struct {
+	*Certificates
+	t     *testing.T
+	dir   string
+	files Files
+	logs  *observer.ObservedLogs
+}
+
+func loadCerts(t *testing.T, a *authority, change func(*Files)) *certs {
+	t.Helper()
+	c := &certs{t: t, dir: t.TempDir()}
+	c.files = a.write(c.dir)
+	if change != nil {
+		change(&c.files)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	c.logs = logs
+	var err error
+	c.Certificates, err = LoadCertificates(c.files, zap.New(core))
+	must(t, err)
+	return c
+}
+
+// handshake shakes hands, and returns what both ends know then.
+func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState, _ error) {
+	c.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(c.t, err)
+	y := dial(c.t, l.Addr())
+	x, err := l.Accept()
+	must(c.t, err)
+	must(c.t, l.Close())
+	defer x.Close() //nolint:errcheck // nothing is left to be done about it
+	served := make(chan error, 1)
+	tlsServer, tlsClient := tls.Server(x, server), tls.Client(y, client)
+	go func() {
+		err := tlsServer.Handshake()
+		if err == nil {
+			_, err = tlsServer.Write([]byte("hello")) // with session tickets before
+		}
+		if err != nil {
+			x.Close() //nolint:errcheck // as above
+		}
+		served <- err
+	}()
+	err = tlsClient.Handshake()
+	if err == nil {
+		var b [5]byte
+		_, err = tlsClient.Read(b[:])
+	}
+	if err != nil {
+		y.Close() //nolint:errcheck // as above
+	}
+	if serveErr := <-served; serveErr != nil {
+		err = serveErr
+	}
+	return tlsServer.ConnectionState(), tlsClient.ConnectionState(), err
+}
+
+// serial is that of the certificate which a client sees.
+func (c *certs) serial(server *tls.Config, a *authority) string {
+	c.t.Helper()
+	_, k, err := c.handshake(server, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
+	must(c.t, err)
+	return k.PeerCertificates[0].SerialNumber.String()
+}
+
+func (c *certs) wantMetric(want string) {
+	c.t.Helper()
+	if err := testutil.CollectAndCompare(c, strings.NewReader(`
+# HELP adbuffer_tls_certificate_reload_successful 1 if the listener's certificate files were good when they were last read, 0 if what they held before is still in use.
+# TYPE adbuffer_tls_certificate_reload_successful gauge
+adbuffer_tls_certificate_reload_successful{listener="server"} `+want+"\n"), "adbuffer_tls_certificate_reload_successful"); err != nil {
+		c.t.Error(err)
+	}
+}
+
+func TestAReloadServesTheNewCertificateToNewHandshakes(t *testing.T) {
+	a := newAuthority(t)
+	c := loadCerts(t, a, nil)
+	config := c.Config("h2", "http/1.1")
+	before := c.serial(config, a)
+	must(t, c.Reload()) // nothing has changed
+	if c.logs.Len() != 0 {
+		t.Errorf("logged: %v", c.logs.All())
+	}
+	a.write(c.dir)
+	if now := c.serial(config, a); now != before {
+		t.Error("the certificate changed without a reload")
+	}
+	must(t, c.Reload())
+	if now := c.serial(config, a); now == before {
+		t.Error("the certificate is the old one")
+	}
+	c.wantMetric("1")
+	_, k, err := c.handshake(config, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}})
+	if err != nil || k.NegotiatedProtocol != "h2" {
+		t.Errorf("negotiated %q, %v", k.NegotiatedProtocol, err)
+	}
+}
+
+func TestBrokenFilesKeepWhatIsInUseAndSayWhichAndWhy(t *testing.T) {
+	a := newAuthority(t)
+	c := loadCerts(t, a, func(f *Files) {
+		f.ClientCAFile, f.ClientAuth = filepath.Join(filepath.Dir(f.CertFile), "ca.pem"), tls.VerifyClientCertIfGiven
+	})
+	config := c.Config()
+	before := c.serial(config, a)
+	good := map[string]string{}
+	for _, name := range []string{c.files.CertFile, c.files.KeyFile, c.files.ClientCAFile} {
+		b, err := os.ReadFile(name)
+		must(t, err)
+		good[name] = string(b)
+	}
+	other := newAuthority(t).write(t.TempDir())
+	otherCert, err := os.ReadFile(other.CertFile)
+	must(t, err)
+	for _, row := range []struct {
+		name, file string
+		breakIt    func(file string)
+		says       string
+	}{
+		{"another certificate", c.files.CertFile, func(f string) { replace(t, f, string(otherCert)) }, "does not match"},
+		{"no PEM", c.files.CertFile, func(f string) { replace(t, f, "certificate") }, "PEM"},
+		{"empty", c.files.KeyFile, func(f string) { replace(t, f, "") }, "is empty"},
+		{"half", c.files.KeyFile, func(f string) { replace(t, f, good[f][:len(good[f])/2]) }, "PEM"},
+		{"gone", c.files.KeyFile, func(f string) { must(t, os.Remove(f)) }, "no such file"},
+		{"a folder", c.files.CertFile, func(f string) { must(t, os.Remove(f)); must(t, os.Mkdir(f, 0o700)) }, "no regular file"},
+		{"huge", c.files.CertFile, func(f string) { replace(t, f, strings.Repeat("x", maxPEMBytes+1)) }, "larger than"},
+		{"no authority", c.files.ClientCAFile, func(f string) { replace(t, f, "nobody") }, "no certificate in PEM"},
+	} {
+		row.breakIt(row.file)
+		err := c.Reload()
+		if err == nil || !strings.Contains(err.Error(), row.file) || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, want %q and %q", row.name, err, row.file, row.says)
+		}
+		if c.serial(config, a) != before {
+			t.Errorf("%s: the certificate is another", row.name)
+		}
+		c.wantMetric("0")
+		if n := c.logs.FilterMessageSnippet("their files are not good").Len(); n != 1 {
+			t.Errorf("%s: logged %v", row.name, c.logs.All())
+		}
+		os.RemoveAll(row.file) //nolint:errcheck // replace says
+		replace(t, row.file, good[row.file])
+		must(t, c.Reload())
+		c.wantMetric("1")
+		c.logs.TakeAll()
+	}
+	if _, err := LoadCertificates(Files{Name: "server", CertFile: other.CertFile, KeyFile: c.files.KeyFile}, zap.NewNop()); err == nil {
+		t.Error("files that do not match can be started with")
+	}
+}
+
+// The files' own clock is the real one, so what is compared is made of Chtimes.
+func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
+	a := newAuthority(t)
+	c := loadCerts(t, a, nil)
+	config := c.Config()
+	before := c.serial(config, a)
+	next := a.write(t.TempDir())
+	cert, err := os.ReadFile(next.CertFile)
+	must(t, err)
+	key, err := os.ReadFile(next.KeyFile)
+	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		watching := make(chan struct{})
+		go func() {
+			defer close(watching)
+			c.Watch(ctx)
+		}()
+		look := func() { time.Sleep(watchEvery); synctest.Wait() }
+		time.Sleep(watchEvery / 2)
+		look()
+		look()
+		look()
+		replace(t, c.files.CertFile, string(cert)) // and the key not yet
+		look()
+		replace(t, c.files.KeyFile, string(key))
+		look()
+		if c.logs.Len() != 0 {
+			t.Errorf("half a change was loaded: %v", c.logs.All())
+		}
+		look()
+		if c.logs.FilterMessage("certificates reloaded").Len() != 1 {
+			t.Errorf("the change was not loaded: %v", c.logs.All())
+		}
+		// A broken file is told of once, not with every look.
+		replace(t, c.files.KeyFile, "broken")
+		for range 10 {
+			look()
+		}
+		replace(t, c.files.KeyFile, string(key))
+		look()
+		look()
+		if n := c.logs.FilterMessageSnippet("not good").Len(); n != 1 || c.logs.Len() != 2 {
+			t.Errorf("logged %v", c.logs.All())
+		}
+		cancel()
+		<-watching
+	})
+	c.wantMetric("1")
+	if c.serial(config, a) == before {
+		t.Error("the certificate is the old one")
+	}
+}
+
+// Kubernetes swaps a symbolic link to a folder.
+func TestAChangeBehindASymbolicLinkIsSeen(t *testing.T) {
+	a, dir := newAuthority(t), t.TempDir()
+	for _, name := range []string{"1", "2"} {
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		a.write(filepath.Join(dir, name))
+	}
+	must(t, os.Symlink("1", filepath.Join(dir, "data")))
+	f := Files{Name: "server", CertFile: filepath.Join(dir, "data/cert.pem"), KeyFile: filepath.Join(dir, "data/key.pem")}
+	before := f.look()
+	must(t, os.Symlink("2", filepath.Join(dir, "data.new")))
+	must(t, os.Rename(filepath.Join(dir, "data.new"), filepath.Join(dir, "data")))
+	if f.look() == before {
+		t.Error("the change is not seen")
+	}
+}
+
+func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	mine, err := a.ClientCert("ops")
+	must(t, err)
+	foreign, err := stranger.ClientCert("ops")
+	must(t, err)
+	for _, row := range []struct {
+		auth   tls.ClientAuthType
+		client []tls.Certificate
+		ok     bool
+		chains int
+	}{
+		{tls.RequireAndVerifyClientCert, []tls.Certificate{mine}, true, 1},
+		{tls.RequireAndVerifyClientCert, []tls.Certificate{foreign}, false, 0},
+		{tls.RequireAndVerifyClientCert, nil, false, 0},
+		{tls.VerifyClientCertIfGiven, []tls.Certificate{mine}, true, 1},
+		{tls.VerifyClientCertIfGiven, []tls.Certificate{foreign}, false, 0},
+		{tls.VerifyClientCertIfGiven, nil, true, 0},
+	} {
+		c := loadCerts(t, a, func(f *Files) {
+			f.ClientCAFile, f.ClientAuth = filepath.Join(filepath.Dir(f.CertFile), "ca.pem"), row.auth
+		})
+		client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if len(row.client) == 0 {
+				return new(tls.Certificate), nil
+			}
+			return &row.client[0], nil // also where the server did not ask for this authority
+		}}
+		s, _, err := c.handshake(c.Config(), client)
+		if (err == nil) != row.ok || len(s.VerifiedChains) != row.chains {
+			t.Errorf("%+v: %v, %d chains", row.auth, err, len(s.VerifiedChains))
+		}
+	}
+}
+
+func TestOldTLSIsRefused(t *testing.T) {
+	a := newAuthority(t)
+	c := loadCerts(t, a, nil)
+	for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		if _, _, err := c.handshake(c.Config(), &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: version, MaxVersion: version}); (err == nil) != ok {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
+
+// Sessions outlive a new certificate, but not the authority that vouched for
+// the client.
+func TestSessionsResumeAcrossReloadsUnlessTheAuthorityIsGone(t *testing.T) {
+	a := newAuthority(t)
+	c := loadCerts(t, a, func(f *Files) {
+		f.ClientCAFile, f.ClientAuth = filepath.Join(filepath.Dir(f.CertFile), "ca.pem"), tls.VerifyClientCertIfGiven
+	})
+	mine, err := a.ClientCert("ops")
+	must(t, err)
+	config := c.Config("http/1.1")
+	client := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", Certificates: []tls.Certificate{mine}, ClientSessionCache: tls.NewLRUClientSessionCache(10)}
+	client.RootCAs.AppendCertsFromPEM(a.PEM())
+	shake := func(resumed bool, chains int) {
+		t.Helper()
+		s, _, err := c.handshake(config, client)
+		must(t, err)
+		if s.DidResume != resumed || len(s.VerifiedChains) != chains {
+			t.Errorf("resumed: %v, %d chains; want %v, %d", s.DidResume, len(s.VerifiedChains), resumed, chains)
+		}
+	}
+	shake(false, 1)
+	shake(true, 1)
+	a.write(c.dir)
+	must(t, c.Reload())
+	shake(true, 1)
+	replace(t, c.files.ClientCAFile, string(newAuthority(t).PEM()))
+	must(t, c.Reload())
+	if s, _, err := c.handshake(config, client); err == nil {
+		t.Errorf("a client of the authority before is let in; resumed: %v", s.DidResume)
+	}
+}
+
+func TestCertificatesShowWhenTheyExpire(t *testing.T) {
+	c := loadCerts(t, newAuthority(t), nil)
+	reg := prometheus.NewPedanticRegistry()
+	must(t, reg.Register(c))
+	all, err := reg.Gather()
+	must(t, err)
+	for _, f := range all {
+		if f.GetName() == "adbuffer_tls_certificate_expiry_timestamp_seconds" {
+			if at := f.Metric[0].Gauge.GetValue(); at != float64(c.expiry.Unix()) || time.Until(time.Unix(int64(at), 0)) < time.Hour {
+				t.Errorf("expires at %v", at)
+			}
+			return
+		}
+	}
+	t.Error("there is no such metric")
+}

@@ -1,0 +1,256 @@
+//go:build linux
+
+package listen
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+)
+
+// process stands for a process that shares its sockets.
+type process struct {
+	*Sockets
+	t    *testing.T
+	logs *observer.ObservedLogs
+	away chan bool // what onSuccession was told
+}
+
+// startProcess opens both sockets with server.reuse_port.
+func startProcess(t *testing.T, network, address, admin string) *process {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	traffic, operators := trafficAt(network, address), adminAt(admin)
+	traffic.ReusePort, operators.ReusePort = true, true
+	s, err := Open(traffic, operators, zap.New(core))
+	must(t, err)
+	t.Cleanup(s.Close)
+	return &process{s, t, logs, make(chan bool, 10)}
+}
+
+func (p *process) serve() { p.Serving(func(away bool) { p.away <- away }) }
+
+func (p *process) wantAway(away bool) {
+	p.t.Helper()
+	select {
+	case got := <-p.away:
+		if got != away {
+			p.t.Errorf("another process serves: %v, want %v", got, away)
+		}
+	case <-time.After(patience):
+		p.t.Fatalf("not told that another process serves: %v", away)
+	}
+}
+
+func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			address := reserve(t)
+			if network == "unix" {
+				address = filepath.Join(t.TempDir(), "ad.sock")
+			}
+			admin := reserve(t)
+			first := startProcess(t, network, address, admin)
+			first.serve()
+			for range 5 {
+				dial(t, first.Traffic.Addr())
+			}
+			second := startProcess(t, network, address, admin)
+			second.serve()
+			first.wantAway(true)
+			wantAccepted(t, second.Traffic, 2) // which came to the first
+			first.CloseTraffic()
+			wantClosed(t, first.Traffic)
+			dial(t, second.Traffic.Addr())
+			wantAccepted(t, second.Traffic, 4)
+
+			third := startProcess(t, network, address, admin)
+			third.serve()
+			second.wantAway(true)
+			dial(t, third.Traffic.Addr())
+			wantAccepted(t, second.Traffic, 1) // until it is stopped
+			// Whoever goes, the others still listen.
+			third.Close()
+			second.wantAway(false)
+			dial(t, second.Traffic.Addr())
+			wantAccepted(t, second.Traffic, 1)
+			second.CloseTraffic()
+			wantClosed(t, second.Traffic)
+			if _, err := net.Dial(network, address); err == nil {
+				t.Error("somebody still listens")
+			}
+			if _, err := os.Lstat(address); network == "unix" && !os.IsNotExist(err) {
+				t.Errorf("the last process left its socket behind: %v", err)
+			}
+			startProcess(t, network, address, admin) // a first one again
+		})
+	}
+}
+
+// One process answers operators: the last that serves.
+func TestOperatorsAreAnsweredByTheNewestProcess(t *testing.T) {
+	address, admin := reserve(t), reserve(t)
+	first := startProcess(t, "tcp", address, admin)
+	first.serve()
+	second := startProcess(t, "tcp", address, admin)
+	dial(t, first.Admin.Addr())
+	wantAccepted(t, first.Admin, 1) // the second does not serve yet
+	second.serve()
+	first.wantAway(true)
+	dial(t, first.Admin.Addr())
+	wantAccepted(t, second.Admin, 1)
+	dial(t, first.Admin.Addr())
+	second.Close()
+	first.wantAway(false)
+	wantAccepted(t, first.Admin, 1) // what the second did not live to accept
+	if n := first.logs.FilterMessageSnippet("has gone; this one goes on").Len(); n != 1 {
+		t.Errorf("%d lines about that: %v", n, first.logs.All())
+	}
+}
+
+func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
+	address := reserve(t)
+	first := startProcess(t, "tcp", address, "127.0.0.1:0")
+	second := startProcess(t, "tcp", address, "127.0.0.1:0")
+	if first.Admin.Addr().String() == second.Admin.Addr().String() {
+		t.Error("port 0 is to be another one for each process")
+	}
+	first.CloseTraffic()
+	dial(t, second.Traffic.Addr())
+	wantAccepted(t, second.Traffic, 1)
+}
+
+// Processes that start at once must not each bind a socket of their own.
+func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
+	address := reserve(t)
+	all := make(chan *Sockets)
+	const n = 6
+	for range n {
+		go func() {
+			traffic := trafficAt("tcp", address)
+			traffic.ReusePort = true
+			s, err := Open(traffic, adminAt("127.0.0.1:0"), zap.NewNop())
+			if err != nil {
+				t.Error(err)
+			}
+			all <- s
+		}()
+	}
+	var sockets []*Sockets
+	for range n {
+		s := <-all
+		t.Cleanup(s.Close)
+		sockets = append(sockets, s)
+	}
+	for i, s := range sockets[:n-1] {
+		dial(t, s.Traffic.Addr())
+		s.CloseTraffic()
+		wantClosed(t, s.Traffic)
+		wantAccepted(t, sockets[i+1].Traffic, 1)
+	}
+}
+
+func TestAddressesThatAreOneHaveOneDoor(t *testing.T) {
+	name := func(address string) string {
+		n, ok := doorName(trafficAt("tcp", address))
+		if !ok {
+			t.Errorf("%s has no door", address)
+		}
+		return n
+	}
+	if name(":8080") != name("0.0.0.0:8080") || name(":8080") != name("[::]:8080") || name("127.0.0.1:80") != name("127.0.0.1:http") {
+		t.Error("one address has several doors")
+	}
+	if name(":8080") == name(":8081") || name(":8080") == name("127.0.0.1:8080") {
+		t.Error("several addresses have one door")
+	}
+	for _, address := range []string{"127.0.0.1:0", "127.0.0.1:none", "x"} {
+		if n, ok := doorName(trafficAt("tcp", address)); ok {
+			t.Errorf("%s has a door: %s", address, n)
+		}
+	}
+}
+
+// doorkeeper is a foreign process that has the door of an address.
+func doorkeeper(t *testing.T, address string, answer func(*net.UnixConn)) {
+	t.Helper()
+	name, _ := doorName(trafficAt("tcp", address))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	must(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			answer(c)
+			c.Close() //nolint:errcheck // it has its answer
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close() //nolint:errcheck // the test is over
+		<-ended
+	})
+}
+
+func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer other.Close() //nolint:errcheck // the test is over
+	connected := dial(t, other.Addr())
+	handed := func(c *net.UnixConn, from []syscall.Conn, sockets ...handedSocket) {
+		text, _ := json.Marshal(sockets)
+		withFDs(from, nil, func(fds []int) error { //nolint:errcheck // the other end says what it thinks
+			_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
+			return err
+		})
+	}
+	for name, answer := range map[string]func(*net.UnixConn){
+		"nothing":    func(*net.UnixConn) {},
+		"no JSON":    func(c *net.UnixConn) { c.Write([]byte("sockets!")) },                   //nolint:errcheck // as above
+		"no sockets": func(c *net.UnixConn) { c.Write([]byte(`[{"Name":"traffic"}]`)) },       //nolint:errcheck // as above
+		"too much":   func(c *net.UnixConn) { c.Write([]byte(strings.Repeat("[", 100_000))) }, //nolint:errcheck // as above
+		"another port": func(c *net.UnixConn) {
+			handed(c, []syscall.Conn{other.(socket)}, handedSocket{"traffic", "tcp", "127.0.0.1:1"})
+		},
+		"a connection": func(c *net.UnixConn) {
+			handed(c, []syscall.Conn{connected.(syscall.Conn)}, handedSocket{"traffic", "tcp", "127.0.0.1:1"})
+		},
+		"more names": func(c *net.UnixConn) { handed(c, []syscall.Conn{other.(socket)}, handedSocket{}, handedSocket{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := reserve(t)
+			doorkeeper(t, address, answer)
+			p := startProcess(t, "tcp", address, "127.0.0.1:0")
+			dial(t, p.Traffic.Addr())
+			wantAccepted(t, p.Traffic, 1)
+			if n := p.logs.FilterMessageSnippet("gave no answer").Len(); n != 1 {
+				t.Errorf("%d lines about that: %v", n, p.logs.All())
+			}
+		})
+	}
+}
+
+func TestAHangingProcessDelaysTheNextOnlySoLong(t *testing.T) {
+	t.Parallel()
+	address := reserve(t)
+	released := make(chan struct{})
+	doorkeeper(t, address, func(*net.UnixConn) { <-released })
+	p := startProcess(t, "tcp", address, "127.0.0.1:0")
+	close(released)
+	dial(t, p.Traffic.Addr())
+	wantAccepted(t, p.Traffic, 1)
+}

@@ -1,0 +1,127 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/sspsim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait; it passes only when something is broken.
+const patience = 30 * time.Second
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+func trafficAt(network, address string) Options {
+	return Options{Name: "traffic", Key: "server.listen", Network: network, Address: address, Mode: 0o660}
+}
+
+func adminAt(address string) Options {
+	return Options{Name: "admin", Key: "admin.listen", Network: "tcp", Address: address}
+}
+
+// openAt opens both, the admin listener at any free port, until the end of the
+// test.
+func openAt(t *testing.T, traffic Options) *Sockets {
+	t.Helper()
+	s, err := Open(traffic, adminAt("127.0.0.1:0"), zap.NewNop())
+	must(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// reserve returns an address whose port is this user's until the end of the test:
+// others cannot bind it, and sockets with SO_REUSEPORT can.
+func reserve(t testing.TB) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	must(t, err)
+	t.Cleanup(func() { unix.Close(fd) }) //nolint:errcheck // the test is over
+	must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := unix.Getsockname(fd)
+	must(t, err)
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.(*unix.SockaddrInet4).Port}).String()
+}
+
+// dial connects until the end of the test.
+func dial(t *testing.T, at net.Addr) net.Conn {
+	t.Helper()
+	c, err := net.DialTimeout(at.Network(), at.String(), patience)
+	must(t, err)
+	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	must(t, c.SetDeadline(time.Now().Add(patience)))
+	return c
+}
+
+// wantAccepted accepts n connections.
+func wantAccepted(t *testing.T, l *Listener, n int) {
+	t.Helper()
+	for range n {
+		c, err := l.Accept()
+		must(t, err)
+		must(t, c.Close())
+	}
+}
+
+func wantClosed(t *testing.T, l *Listener) {
+	t.Helper()
+	if c, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed listener accepts %v, %v", c, err)
+	}
+}
+
+// authority issues certificates into files of a folder.
+type authority struct {
+	*sspsim.CA
+	t *testing.T
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	ca, err := sspsim.NewCA()
+	must(t, err)
+	return &authority{ca, t}
+}
+
+// write writes a new server certificate and its key into dir, and the authority.
+func (a *authority) write(dir string) Files {
+	a.t.Helper()
+	f := Files{Name: "server", CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	cert, err := a.ServerCert("localhost", "127.0.0.1")
+	must(a.t, err)
+	must(a.t, sspsim.WriteKeyPair(cert, f.CertFile, f.KeyFile))
+	must(a.t, a.WriteFile(filepath.Join(dir, "ca.pem")))
+	return f
+}
+
+func replace(t *testing.T, name, text string) {
+	t.Helper()
+	must(t, os.WriteFile(name+".new", []byte(text), 0o600))
+	must(t, os.Rename(name+".new", name))
+}

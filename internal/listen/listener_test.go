@@ -1,0 +1,168 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What the kernel has shaken hands with would be reset with the socket.
+func TestTheLastProcessAcceptsWhatIsQueuedBeforeItStops(t *testing.T) {
+	for _, o := range []Options{trafficAt("tcp", "127.0.0.1:0"), trafficAt("unix", t.TempDir()+"/ad.sock")} {
+		s := openAt(t, o)
+		var clients []net.Conn
+		for range 50 {
+			c := dial(t, s.Traffic.Addr())
+			_, err := c.Write([]byte("hello"))
+			must(t, err)
+			clients = append(clients, c)
+		}
+		s.CloseTraffic()
+		for range clients {
+			c, err := s.Traffic.Accept()
+			must(t, err)
+			_, err = c.Write([]byte("!"))
+			must(t, err)
+			var b [5]byte
+			if n, err := c.Read(b[:]); string(b[:n]) != "hello" {
+				t.Fatalf("read %q, %v", b[:n], err)
+			}
+			must(t, c.Close())
+		}
+		wantClosed(t, s.Traffic)
+		for _, c := range clients {
+			var b [1]byte
+			if n, err := c.Read(b[:]); n != 1 {
+				t.Fatalf("%s: a client that was queued read %v", o.Network, err)
+			}
+		}
+		if c, err := net.Dial(s.Traffic.Addr().Network(), s.Traffic.Addr().String()); err == nil {
+			t.Errorf("%s: somebody still listens", o.Network)
+			c.Close()
+		}
+		s.CloseTraffic() // again
+	}
+}
+
+func TestCloseEndsAnAcceptThatWaitsPausedOrNot(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
+		if paused {
+			s.Traffic.Pause()
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := s.Traffic.Accept()
+			ended <- err
+		}()
+		must(t, s.Traffic.Close())
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept ended with %v", err)
+		}
+	}
+}
+
+func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
+	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
+	accepted := make(chan net.Conn, 10)
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := s.Traffic.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	dial(t, s.Traffic.Addr())
+	(<-accepted).Close() //nolint:errcheck // the client does not care
+	s.Traffic.Pause()
+	s.Traffic.Pause()
+	dial(t, s.Traffic.Addr())
+	time.Sleep(20 * time.Millisecond)
+	if len(accepted) != 0 {
+		t.Error("a paused listener accepted")
+	}
+	s.Traffic.Resume()
+	s.Traffic.Resume()
+	(<-accepted).Close() //nolint:errcheck // as above
+	must(t, s.Traffic.Close())
+	for c := range accepted {
+		t.Errorf("%v was accepted twice", c.RemoteAddr())
+	}
+}
+
+// shortSocket fails its first calls of Accept.
+type shortSocket struct {
+	socket
+	errs []error
+}
+
+func (s *shortSocket) Accept() (net.Conn, error) {
+	if len(s.errs) > 0 {
+		err := s.errs[0]
+		s.errs = s.errs[1:]
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
+	}
+	return s.socket.Accept()
+}
+
+// A server that stops for good when files run out is worse than one that is slow.
+func TestAcceptGoesOnAfterAShortageAndCountsIt(t *testing.T) {
+	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
+	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}}
+	dial(t, s.Traffic.Addr())
+	wantAccepted(t, s.Traffic, 1)
+	if n := s.Traffic.failed.Load(); n != 3 {
+		t.Errorf("%d failures were counted", n)
+	}
+	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EINVAL}}
+	if _, err := s.Traffic.Accept(); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("an error that will not pass is hidden: %v", err)
+	}
+}
+
+// socket.New has a fast path for these types.
+func TestConnectionsAreWrappedOnlyForThePROXYProtocol(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	other := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	for _, row := range []struct {
+		network string
+		peers   []netip.Prefix
+		on      bool
+		proxied bool
+	}{
+		{"tcp", nil, false, false}, {"tcp", trusted, true, true}, {"tcp", other, true, false}, {"tcp", nil, true, false},
+		{"unix", nil, false, false}, {"unix", other, true, true}, {"unix", nil, true, true},
+	} {
+		address := "127.0.0.1:0"
+		if row.network == "unix" {
+			address = t.TempDir() + "/s"
+		}
+		s := openAt(t, trafficAt(row.network, address))
+		if row.on {
+			s.Traffic.Trust(row.peers, time.Second)
+		}
+		dial(t, s.Traffic.Addr())
+		c, err := s.Traffic.Accept()
+		must(t, err)
+		p, proxied := c.(*Proxied)
+		if proxied != row.proxied {
+			t.Errorf("%+v: accepted a %T", row, c)
+		}
+		if proxied {
+			c = p.NetConn()
+		}
+		switch c.(type) {
+		case *net.TCPConn, *net.UnixConn:
+		default:
+			t.Errorf("%+v: accepted a %T", row, c)
+		}
+		must(t, c.Close())
+	}
+}

@@ -1,0 +1,213 @@
+//go:build linux
+
+package listen
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// takeOverWithin bounds the wait for the process before; it needs to do
+	// nothing but send.
+	takeOverWithin = 3 * time.Second
+	// takeOverAgain is the pause between tries, where that process is starting
+	// or ending.
+	takeOverAgain  = 10 * time.Millisecond
+	maxHandedBytes = 4096
+	maxHandedFiles = 8
+	doorSocket     = "door"
+)
+
+// takeOver takes the sockets from the process that has the door, or takes the
+// door where none has. It returns neither where the address needs no door.
+func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*Listener, error) {
+	name, ok := doorName(traffic)
+	if !ok {
+		return nil, nil, nil
+	}
+	h := &handover{log: log, name: name}
+	var last error
+	for by := time.Now().Add(takeOverWithin); time.Now().Before(by); time.Sleep(takeOverAgain) {
+		var err error
+		if h.door, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
+			return h, nil, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, nil, err
+		}
+		given, err := h.ask(by, traffic, admin)
+		if err == nil {
+			log.Info("taking over from the process that listens", zap.Int("sockets", len(given)))
+			return h, given, nil
+		}
+		if last = err; !errors.Is(err, errEnding) && !errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	return nil, nil, last
+}
+
+// errEnding is what a process hears that comes while the one before closes.
+var errEnding = errors.New("the process that listens is ending")
+
+// doorName is the door's name; false for a port that nobody can know before.
+func doorName(o Options) (string, bool) {
+	address := o.Address
+	if o.Network != "unix" {
+		a, err := net.ResolveTCPAddr(o.Network, o.Address)
+		if err != nil || a.Port == 0 {
+			return "", false // Listen will say what is wrong
+		}
+		address = canonical(a)
+	}
+	sum := sha256.Sum256([]byte(o.Network + " " + address))
+	return "@adbuffer-" + hex.EncodeToString(sum[:16]), true
+}
+
+// canonical writes every wildcard address in the same way; Go listens on all
+// interfaces for each of them.
+func canonical(a *net.TCPAddr) string {
+	if len(a.IP) == 0 || a.IP.IsUnspecified() {
+		return (&net.TCPAddr{Port: a.Port}).String()
+	}
+	return a.String()
+}
+
+// ask has the process at the door send its sockets.
+func (h *handover) ask(by time.Time, traffic, admin Options) (map[string]*Listener, error) {
+	d := net.Dialer{Deadline: by}
+	c, err := d.Dial("unix", h.name)
+	if err != nil {
+		return nil, err
+	}
+	conn := c.(*net.UnixConn)
+	given, err := h.receive(conn, by, traffic, admin)
+	if err != nil {
+		conn.Close() //nolint:errcheck // the error above matters
+		return nil, err
+	}
+	conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the write
+	h.before = conn
+	return given, nil
+}
+
+func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (given map[string]*Listener, err error) {
+	if err := sameUser(c); err != nil {
+		return nil, err
+	}
+	c.SetDeadline(by) //nolint:errcheck // as above
+	text, rights := make([]byte, maxHandedBytes), make([]byte, unix.CmsgSpace(4*maxHandedFiles))
+	n, rn, _, _, err := c.ReadMsgUnix(text, rights)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
+		return nil, errEnding
+	case err != nil:
+		return nil, err
+	}
+	files, err := filesOf(rights[:rn])
+	var door *net.UnixListener
+	defer func() {
+		for _, f := range files {
+			f.Close() //nolint:errcheck // listeners have descriptors of their own
+		}
+		if h.door = door; err != nil {
+			closeAll(given)
+			if door != nil {
+				door.Close() //nolint:errcheck // as above
+			}
+		}
+	}()
+	var sockets []handedSocket
+	switch {
+	case err != nil:
+		return nil, err
+	case json.Unmarshal(text[:n], &sockets) != nil || len(sockets) != len(files):
+		return nil, errors.New("the process that listens sent something else than its sockets")
+	}
+	given = make(map[string]*Listener)
+	for i, s := range sockets {
+		l, err := fromFile(files[i])
+		if err != nil {
+			return given, fmt.Errorf("socket %q of the process that listens: %w", s.Name, err)
+		}
+		if u, ok := l.(*net.UnixListener); ok && s.Name == doorSocket && door == nil {
+			door = u
+			continue
+		}
+		if err := keep(given, s, l, wanted); err != nil {
+			return given, err
+		}
+	}
+	if door == nil || given[wanted[0].Name] == nil {
+		return given, errors.New("the process that listens sent another socket than that of " + wanted[0].Key)
+	}
+	return given, nil
+}
+
+// keep puts l into given where it is what was wanted, and closes it otherwise:
+// the process before may have an admin listener elsewhere.
+func keep(given map[string]*Listener, s handedSocket, l socket, wanted []Options) error {
+	for _, o := range wanted {
+		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
+			continue
+		}
+		if o.Network == "unix" && s.Address == o.Address {
+			given[o.Name] = newUnix(o, l)
+			return nil
+		}
+		want, err := net.ResolveTCPAddr("tcp", o.Address)
+		if is, ok := l.Addr().(*net.TCPAddr); ok && err == nil && canonical(is) == canonical(want) {
+			given[o.Name] = &Listener{options: o, socket: l, addr: l.Addr()}
+			return nil
+		}
+	}
+	return l.Close()
+}
+
+func filesOf(rights []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue // something else than descriptors
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), ""))
+		}
+	}
+	return files, nil
+}
+
+// sameUser refuses a process of another user at the other end.
+func sameUser(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	if controlErr := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); controlErr != nil {
+		return controlErr
+	}
+	if err != nil {
+		return err
+	}
+	if int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("the process at the other end belongs to user %d, this one to %d", peer.Uid, os.Geteuid())
+	}
+	return nil
+}
