@@ -114,6 +114,7 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 	return proxy.Options{
 		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxBufferedBytes: int64(s.MaxBufferedBytes),
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
+		TLS:            tlsOf(a.certificates.server),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail,
 		Deadline: proxy.DeadlineOptions{
