@@ -32,12 +32,18 @@ const (
 	byAdmin  = "POST /reload"
 )
 
+// inForce is what has the configuration in force: an *app.App.
+type inForce interface {
+	Reload(cfg *config.Config) (*app.Reloaded, error)
+	ReloadFailed(err error)
+}
+
 // reloader brings the file of --config into force again, whoever asks for it.
 type reloader struct {
 	path string
 
 	// Set by start, before anybody can ask.
-	app   *app.App
+	app   inForce
 	log   *zap.Logger
 	watch *configwatch.Watcher
 
@@ -63,7 +69,7 @@ func newReloader(path string) *reloader {
 }
 
 // start is called once a has been made of cfg, and before it runs.
-func (r *reloader) start(a *app.App, cfg *config.Config, log *zap.Logger) {
+func (r *reloader) start(a inForce, cfg *config.Config, log *zap.Logger) {
 	r.app, r.log = a, log
 	r.watch = configwatch.New(configwatch.Options{
 		Settle: settle, Every: lookEvery,
