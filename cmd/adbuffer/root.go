@@ -16,6 +16,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 		Example: `  adbuffer demo                                  see it work, with no set-up
   adbuffer check --config config/adbuffer.yaml   validate a configuration
   adbuffer serve --config config/adbuffer.yaml   run the service
+  adbuffer check --config new.yaml --against http://127.0.0.1:9090   what a reload would change
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
