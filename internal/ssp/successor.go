@@ -106,9 +106,10 @@ func (s *SSP) successor(o Options) *SSP {
 func (q *qps) successor(o QPSOptions, k *ledger) *qps {
 	next, now := &qps{limited: q.limited}, k.now()
 	next.init(o, k.made)
-	if q.interval > 0 && next.interval > 0 {
-		missing := max(0, math.Float64frombits(q.full.Load())-float64(now)) / q.interval
-		missing = min(missing, float64(next.opts.Burst))
+	// A bucket that is full stays at 0: no request that was delayed may find that
+	// it became full only just now.
+	if wait := math.Float64frombits(q.full.Load()) - float64(now); wait > 0 && q.interval > 0 && next.interval > 0 {
+		missing := min(wait/q.interval, float64(next.opts.Burst))
 		next.full.Store(math.Float64bits(float64(now) + missing*next.interval))
 	}
 	return next

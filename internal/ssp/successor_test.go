@@ -269,6 +269,18 @@ func TestTokensThatWereTakenAreMissingFromTheNextBucketToo(t *testing.T) {
 	})
 }
 
+// A request may have begun long before it comes to the bucket.
+func TestAFullBucketIsFullForRequestsThatBeganBeforeItToo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 1e6} })
+		c.get().want(upstream.Fill)
+		r := c.request(upstream.GET)
+		time.Sleep(200 * msec) // twice as long as the next bucket takes to fill
+		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 9e5} })
+		c.do(r).want(upstream.Fill)
+	})
+}
+
 func TestAnotherPoolForgetsWhatItsEndpointsTaughtAndKeepsTheCounts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		with := func(o *Options) {
