@@ -46,6 +46,8 @@ type App struct {
 	reloading  sync.Mutex                 // held by Reload, guards ending
 	ending     bool                       // no other generation comes
 
+	serving    context.Context // ends when the drain begins
+	stop       context.CancelFunc
 	alive      context.Context // ends when the pools are closed
 	die        context.CancelFunc
 	background sync.WaitGroup // what goes on beside, until alive ends: pools that get warm, or drain
@@ -70,6 +72,7 @@ const (
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a := &App{log: log, started: time.Now(), watch: newWatch(log), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
+	a.serving, a.stop = context.WithCancel(a.alive)
 	for _, e := range extras {
 		e(a)
 	}
@@ -155,6 +158,7 @@ func (a *App) warm(ctx context.Context) {
 // drain is starting in reverse.
 func (a *App) drain(hurry context.Context) error {
 	a.state.Store(draining)
+	a.stop()
 	d := a.current().cfg.Server.Drain
 	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
 	a.notifyStopping()
@@ -184,6 +188,7 @@ func (a *App) drain(hurry context.Context) error {
 // closePools ends the SSPs, those too that drain after a reload, and the tracer.
 // A reload under way comes to its end before.
 func (a *App) closePools(ctx context.Context) {
+	a.stop()
 	a.reloading.Lock()
 	a.ending = true
 	a.reloading.Unlock()

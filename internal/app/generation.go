@@ -76,8 +76,9 @@ type plannedSSP struct {
 	cfg       *config.SSP
 	endpoints dial.Endpoints
 	files     tlsFiles
-	was       *part   // as it is; nil where it is new
-	dialer    *dialer // was's, or one for a new pool
+	was       *part      // as it is; nil where it is new
+	dialer    *dialer    // was's, or one for a new pool
+	pool      *pool.Pool // that new pool, where it replaces another; see prewarm
 	fleet     *fleet.Fleet
 }
 
@@ -106,7 +107,8 @@ func (s *plannedSSP) carryOut(before, deadline *config.Deadline) *part {
 		// What the SSP counted goes on; what the pool and the dialer did begins at
 		// 0, as counters may: it is about connections that the new pool never had,
 		// and opened less closed stays what is open.
-		next.ssp = s.was.ssp.MovedTo(o, pool.New(po, s.dialer))
+		s.pool.SetOptions(po)
+		next.ssp = s.was.ssp.MovedTo(o, s.pool)
 	case sameSettings(s.was.cfg, s.cfg) && patience(before) == patience(deadline):
 		next.ssp = s.was.ssp
 	default:

@@ -29,8 +29,8 @@ var ErrStopping = errors.New("adbuffer is stopping, and takes no other configura
 // needs a restart, nothing changes; the error is config.Faults then, and has been
 // logged and counted.
 //
-// Calls wait for one another. A call does not wait for pools to drain or to get
-// warm.
+// Calls wait for one another. A call waits a little for pools that replace others
+// to have connections, and for nothing else: not for old pools to drain.
 func (a *App) Reload(cfg *config.Config) (*Reloaded, error) {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -53,9 +53,11 @@ func (a *App) Reload(cfg *config.Config) (*Reloaded, error) {
 		return nil, err
 	}
 	changes = append(changes, p.contentChanges()...)
+	p.prewarm(a.serving)
 	next := a.swap(was, p)
 	a.warmAdded(was, next)
 	a.retire(was, next)
+	a.certificates.reload()
 	if a.level != nil {
 		a.level.SetLevel(logLevels[cfg.Log.Level])
 	}
@@ -131,9 +133,16 @@ func (a *App) warmParts(ctx context.Context, parts []*part, limit time.Duration)
 	wg.Wait()
 }
 
+// maxLoggedChanges is of one reload. A change of ssp_defaults is one of every SSP.
+const maxLoggedChanges = 100
+
 func (a *App) logReload(r *Reloaded) {
 	a.log.Info("configuration reloaded", zap.String("hash", r.Hash), zap.Int("changes", len(r.Changes)))
-	for _, c := range r.Changes {
+	for i, c := range r.Changes {
+		if i == maxLoggedChanges {
+			a.log.Info("more of the configuration changed", zap.Int("changes", len(r.Changes)-i))
+			return
+		}
 		a.log.Info("configuration changed", zap.String("path", c.Path), zap.String("old", c.Old), zap.String("new", c.New), zap.String("effect", string(c.Effect)))
 	}
 }

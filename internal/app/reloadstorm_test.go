@@ -201,7 +201,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeaveNothing(t *testing.T) {
 				t.Errorf("reload %d: %v", n, err)
 			}
 		}
-		for mark := sent.Load() + 20; sent.Load() < mark && failed.Load() == 0; {
+		for mark := sent.Load() + 10; sent.Load() < mark && failed.Load() == 0; {
 			time.Sleep(time.Millisecond)
 		}
 	}

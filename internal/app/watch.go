@@ -25,7 +25,8 @@ type history struct {
 	HoldMillis []float64 `json:"hold_ms"`    // mean of the places given back; 0 where none was
 	Waiting    []int     `json:"waiting"`    // at the moment
 
-	before *pool.Snapshot
+	pool   *pool.Pool     // what is looked at
+	before *pool.Snapshot // nil before the first look at it
 	at     time.Time
 }
 
@@ -63,7 +64,12 @@ func (w *watch) look(now time.Time, ssps []*ssp.SSP) {
 	for _, s := range ssps {
 		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
 		there[s.Name()] = true
-		w.historyLocked(s.Name()).note(now, &snap)
+		h := w.historyLocked(s.Name())
+		if h.pool != s.Pool() { // another begins to count at 0, and has learned nothing
+			h.pool, h.before = s.Pool(), nil
+			delete(w.advised, s.Name())
+		}
+		h.note(now, &snap)
 		w.adviseLocked(s.Name(), &snap, &opts)
 	}
 	for name := range w.bySSP { // taken out of the configuration
@@ -84,8 +90,7 @@ func (w *watch) historyLocked(name string) *history {
 }
 
 func (h *history) note(now time.Time, s *pool.Snapshot) {
-	// A pool that took another's place starts at 0 again.
-	if b := h.before; b != nil && s.Arrivals >= b.Arrivals && s.Holds >= b.Holds {
+	if b := h.before; b != nil {
 		hold := 0.0
 		if n := s.Holds - b.Holds; n > 0 {
 			hold = 1000 * (s.HoldSeconds - b.HoldSeconds) / float64(n)

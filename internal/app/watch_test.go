@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/sspsim"
 )
 
 func TestHistoryIsRatesBetweenLooks(t *testing.T) {
@@ -21,10 +22,36 @@ func TestHistoryIsRatesBetweenLooks(t *testing.T) {
 	if h.Rate[0] != 150 || h.HoldMillis[0] != 50 || h.Saturation[0] != 0.25 || h.Waiting[0] != 3 || h.Rate[1] != 0 || h.HoldMillis[1] != 0 {
 		t.Errorf("history %+v", h)
 	}
-	h.note(now.Add(6*time.Second), &pool.Snapshot{}) // another pool of that name
-	h.note(now.Add(8*time.Second), &pool.Snapshot{Arrivals: 10})
-	if n := len(h.Rate); n != 3 || h.Rate[2] != 5 {
-		t.Errorf("after a pool took another's place the rates are %v", h.Rate)
+}
+
+func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	w, now := newWatch(zap.NewNop()), time.Now()
+	look := func() {
+		w.look(now, v.app.current().ssps)
+		now = now.Add(historyStep)
+	}
+	look()
+	v.want("/x", "a")
+	look()
+	s.ssps[0] = at("a", a, "protocol: http1")
+	v.reload(s)
+	for range 7 { // more than the old pool ever had
+		v.want("/x", "a")
+	}
+	look()
+	v.want("/x", "a")
+	look()
+	if got := w.bySSP["a"].Rate; len(got) != 2 || got[0] != 0.5 || got[1] != 0.5 {
+		t.Errorf("the rates are %v, want one request in each of the two spaces between looks at the same pool", got)
+	}
+	s.ssps, s.routes = []string{at("b", a)}, []string{to("x", "b")}
+	v.reload(s)
+	look()
+	if w.bySSP["a"] != nil || w.bySSP["b"] == nil {
+		t.Errorf("the history is %v", w.bySSP)
 	}
 }
 
