@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/redistest"
 	"adbuffer/internal/sspsim"
 )
 
@@ -55,8 +56,8 @@ func dashboardQueries(t *testing.T) map[string]string {
 
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
-	// Metrics that only a change of configuration or binary moves.
-	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^up$`)
+	// Metrics that only a change of configuration, binary or machines moves.
+	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^up$`)
 	// What an alert compares with: all from the first comparison on.
 	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
 	inSelector = regexp.MustCompile(`\{[^}]*\}`)
@@ -107,12 +108,13 @@ func startBusy(t *testing.T) *adbuffer {
 	dead := refusing.URL()
 	refusing.Close() //nolint:errcheck // so that its port refuses
 	return start(t, fmt.Sprintf(`
+fleet: {redis: {address: %q}, expected_replicas: 1}
 ssps:
   - {name: tight, endpoints: [%q], pool: {max_conns: 4, max_pending: 2, pending_timeout: 15ms}}
   - {name: h2, endpoints: [%q], tls: {ca_file: %q}, hedge: {enabled: true, quantile: 0.7}}
   - {name: piped, endpoints: [%q], protocol: http1-pipelined, pool: {max_conns: 1, pipeline_methods: all}}
   - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 2s}}
-  - {name: quits, endpoints: [%q], qps: {limit: 20}}
+  - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
   - {name: nobid, endpoints: [%q], adaptive: {enabled: true}}
   - {name: dead, endpoints: [%q], retry: {max: 3}, breaker: {enabled: false}}
 routes:
@@ -124,7 +126,7 @@ routes:
     match: {path: /fillbuffer}
     ssps: [tight, h2, piped, broken, quits, nobid, dead]
     client_choice: true
-`, tight.URL(), h2.URL(), caFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), dead))
+`, redistest.Start(t).Addr, tight.URL(), h2.URL(), caFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), dead))
 }
 
 // Every query of the dashboard and the rules answers something that moves under
