@@ -43,7 +43,7 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 		MaxHeaderBytes: maxHeaderList(o.MaxHeaderBytes), IdleTimeout: o.IdleTimeout, ErrorLog: p.http2Logger,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
-			CountError: func(string) { p.http2Errors.Add(1) },
+			CountError: p.countHTTP2Error,
 		},
 	}
 	h2 := new(http2.Server)                               //nolint:staticcheck // net/http's can only be given whole listeners
@@ -63,6 +63,13 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	c.Close()                                                                                                         //nolint:errcheck // it has been closed
 	c.streams.Wait()
 	return nil
+}
+
+// countHTTP2Error is told what a client broke.
+func (p *Proxy) countHTTP2Error(kind string) {
+	if kind != "closed" { // bytes of a body that came when it had been refused
+		p.http2Errors.Add(1)
+	}
 }
 
 // http2Conn is what the server of HTTP/2 reads, writes and closes.

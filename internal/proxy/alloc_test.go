@@ -1,0 +1,58 @@
+//go:build !race
+
+package proxy_test
+
+import (
+	"bufio"
+	"net"
+	"testing"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// What the whole process allocates for a forwarded request, with its client and
+// its SSP, which allocate next to nothing: cleartext nothing, TLS what
+// crypto/tls does in both ends, HTTP/2 what net/http's types cost.
+func TestAllocationsOfForwardingByProtocol(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		change  func(*proxy.Options, *route.Route)
+		client  func(m *modeProxy) func()
+		ceiling float64
+	}{
+		{"cleartext", nil, func(m *modeProxy) func() {
+			c, err := net.Dial("tcp", m.addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+			r := bufio.NewReader(c)
+			return func() { exchangeOn(t, c, r) }
+		}, 0},
+		{"TLS", overTLS, func(m *modeProxy) func() {
+			c := m.dialTLS("http/1.1")
+			r := bufio.NewReader(c)
+			return func() { exchangeOn(t, c, r) }
+		}, 4},
+		{"HTTP/2", overTLS, func(m *modeProxy) func() {
+			c := m.newStreamClient()
+			return func() {
+				c.request()
+				c.answers(t, 1)
+			}
+		}, 80},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			send := row.client(forwarder(t, row.change))
+			for range 500 { // pools
+				send()
+			}
+			got := testing.AllocsPerRun(2000, send)
+			t.Logf("%.1f allocations", got)
+			if got > row.ceiling {
+				t.Errorf("%.1f allocations for each request, want at most %v", got, row.ceiling)
+			}
+		})
+	}
+}
