@@ -40,7 +40,7 @@ func (a *App) build(cfg *config.Config) error {
 	a.awaitFirstLease()
 	a.observers.trace(g)
 	a.proxy = proxy.New(a.proxyOptions(cfg), g.table, a.log, a.Ready)
-	a.info = newInfo(cfg, a.started, &a.retiring)
+	a.info = newInfo(a.hash.of(cfg), a.started, &a.retiring)
 	a.registry = prometheus.NewRegistry()
 	all := []prometheus.Collector{
 		collectors.NewGoCollector(),

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"adbuffer/internal/config"
 )
 
 // Version is the release, set by the linker (-X adbuffer/internal/app.Version).
@@ -40,14 +38,13 @@ type info struct {
 	retiring *atomic.Int64 // pools that drain after a reload
 }
 
-func newInfo(cfg *config.Config, at time.Time, retiring *atomic.Int64) *info {
+func newInfo(hash string, at time.Time, retiring *atomic.Int64) *info {
 	i := &info{retiring: retiring}
-	i.load(cfg, at)
+	i.load(hash, at)
 	return i
 }
 
-func (i *info) load(cfg *config.Config, at time.Time) {
-	hash := cfg.Hash()
+func (i *info) load(hash string, at time.Time) {
 	i.hash.Store(&hash)
 	i.loaded.Store(at.Unix())
 	i.good.Store(true)

@@ -54,14 +54,15 @@ func (a *App) Reload(cfg *config.Config) (*Reloaded, error) {
 	}
 	changes = append(changes, p.contentChanges()...)
 	p.prewarm(a.serving)
-	next := a.swap(was, p)
+	hash := a.hash.of(cfg)
+	next := a.swap(was, p, hash)
 	a.warmAdded(was, next)
 	a.retire(was, next)
 	a.certificates.reload()
 	if a.level != nil {
 		a.level.SetLevel(logLevels[cfg.Log.Level])
 	}
-	res := &Reloaded{Hash: a.hash.of(cfg), Changes: changes}
+	res := &Reloaded{Hash: hash, Changes: changes}
 	a.logReload(res)
 	return res, nil
 }
@@ -96,7 +97,7 @@ func restartFaults(changes []Change) config.Faults {
 
 // swap makes the next generation the current one. Who looks at several parts at
 // once, such as a scrape, sees either all of the one or all of the other.
-func (a *App) swap(was *generation, p *plan) *generation {
+func (a *App) swap(was *generation, p *plan, hash string) *generation {
 	a.seam.Lock()
 	defer a.seam.Unlock()
 	next := p.carryOut(was)
@@ -105,7 +106,7 @@ func (a *App) swap(was *generation, p *plan) *generation {
 	a.shareLimits(next.cfg)
 	a.generation.Store(next)
 	a.observers.trace(next)
-	a.info.load(next.cfg, time.Now())
+	a.info.load(hash, time.Now())
 	return next
 }
 

@@ -81,3 +81,15 @@ func TestAScrapeHasEverySSP(t *testing.T) {
 		t.Errorf("50 SSPs make %d lines", lines)
 	}
 }
+
+// BenchmarkReloadOf50SSPs is what a reload costs that changes nothing: reading
+// both configurations setting by setting is nearly all of it.
+func BenchmarkReloadOf50SSPs(b *testing.B) {
+	a := newOf(b, 50)
+	cfg := a.current().cfg
+	for b.Loop() {
+		if _, err := a.Reload(cfg); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
