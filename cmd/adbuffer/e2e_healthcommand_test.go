@@ -1,9 +1,12 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"adbuffer/internal/sspsim"
 )
 
 func TestHealthTellsReadyFromDrainingAndGone(t *testing.T) {
@@ -58,4 +61,34 @@ func TestHealthWithWrongUsageExitsWith2(t *testing.T) {
 			t.Errorf("%q: exit status %d, want 2: %s", args, code, stderr)
 		}
 	}
+}
+
+// On this machine nobody else can answer at admin's address, and certificates
+// seldom name it: what they say is not looked at.
+func TestHealthAsksAnAdminListenerWithTLS(t *testing.T) {
+	t.Parallel()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.ServerCert("adbuffer.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "admin.pem"), filepath.Join(dir, "admin.key")
+	if err := sspsim.WriteKeyPair(cert, certFile, keyFile); err != nil {
+		t.Fatal(err)
+	}
+	s := healthy(t)
+	file := writeConfig(t, sprintf("admin: {listen: %q, tls: {cert_file: %q, key_file: %q}}\n", freeAddr(t), certFile, keyFile)+single(s.URL()))
+	env := []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s"}
+	ab := launch(t, env, "serve", "--config", file)
+	ab.exitIsTested = true // what looks at the metrics afterwards speaks no TLS
+	eventually(t, "health says that it is ready", func() bool {
+		stdout, _, code := command(t, nil, "health", "--config", file)
+		return code == 0 && stdout == "ready\n"
+	})
+	ab.signal(syscall.SIGTERM)
+	ab.wantExit(0)
 }
