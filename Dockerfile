@@ -12,15 +12,19 @@
 ARG BUILD_IMAGE=golang:1.26
 ARG RUN_IMAGE=scratch
 
-FROM ${BUILD_IMAGE} AS build
+# Built on the builder's own platform for the one that is asked for (--platform
+# linux/arm64): Go compiles for others, which is quicker than to emulate them.
+FROM --platform=$BUILDPLATFORM ${BUILD_IMAGE} AS build
 WORKDIR /src
 COPY . .
 ARG VERSION=dev
 ARG COMMIT=""
+ARG TARGETOS
+ARG TARGETARCH
 # CGO_ENABLED=0: an empty image has no C library; names are resolved by Go's own resolver.
 # -trimpath: the same sources give the same binary, wherever it is built.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath \
+    CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath \
       -ldflags "-s -w -X adbuffer/internal/app.Version=${VERSION} -X adbuffer/internal/app.Commit=${COMMIT}" \
       -o /out/adbuffer ./cmd/adbuffer
 # All that the binary needs of a file system: the authorities that SSPs' certificates are
