@@ -1,0 +1,227 @@
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/sspsim"
+)
+
+// reservePort returns an address of loopback whose port nobody else gets until the
+// end of the test: a socket with SO_REUSEPORT holds it, and does not listen.
+func reservePort(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		t.Cleanup(func() { unix.Close(fd) }) //nolint:errcheck // the test is over
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.(*unix.SockaddrInet4).Port}).String()
+}
+
+// shared is the environment of processes that hand over to each other.
+func shared(t *testing.T, listen string) []string {
+	t.Helper()
+	return []string{
+		"ADBUFFER_SERVER_REUSE_PORT=true", "ADBUFFER_SERVER_LISTEN=" + listen, "ADBUFFER_ADMIN_LISTEN=" + reservePort(t),
+		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // in which every client that is not idle hears "Connection: close"
+	}
+}
+
+// load sends requests until stopped: half of its clients keep their connections
+// as long as they may, the others open one for each request.
+type load struct {
+	stopped atomic.Bool
+	answers tally
+	done    chan struct{}
+}
+
+func startLoad(ab *adbuffer) *load {
+	l := &load{done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		ab.concurrently(16, func(w *worker) error {
+			for !l.stopped.Load() {
+				a, err := w.exchange("GET", "/fillbuffer", "")
+				if err != nil {
+					return err
+				}
+				l.answers.add(a)
+				if w.id%2 == 0 {
+					w.close()
+				}
+			}
+			return nil
+		})
+	}()
+	return l
+}
+
+// wantNothingLost ends the load, all of which the SSP must have answered.
+func (l *load) wantNothingLost(t *testing.T) {
+	t.Helper()
+	l.stopped.Store(true)
+	<-l.done
+	l.answers.log(t, "answers")
+	if n := l.answers.total(); l.answers.of("ssp/openx 200") != n || n < 100 {
+		t.Errorf("of %d requests the SSP answered %d", n, l.answers.of("ssp/openx 200"))
+	}
+}
+
+func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			s := sspWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
+			address := reservePort(t)
+			if network == "unix" {
+				address = "unix:" + filepath.Join(t.TempDir(), "ad.sock")
+			}
+			env, config := shared(t, address), single(s.URL(), "pool: {min_idle: 2}")
+			now := start(t, config, env...)
+			l := startLoad(now)
+			for range 3 {
+				next := start(t, config, env...)
+				if _, ok := next.log.line("taking over from the process that listens"); !ok {
+					t.Error("the sockets were not taken over")
+				}
+				now.signal(syscall.SIGTERM)
+				now.wantExit(0)
+				// The new one alone accepts now.
+				if n := next.scrape().sum("adbuffer_ssp_requests_total"); n == 0 {
+					t.Error("the new process has served nothing")
+				}
+				now = next
+			}
+			l.wantNothingLost(t)
+			now.signal(syscall.SIGTERM)
+			now.wantExit(0)
+			if path, ok := strings.CutPrefix(address, "unix:"); ok {
+				if _, err := os.Lstat(path); !os.IsNotExist(err) {
+					t.Errorf("the last process left its socket behind: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// Whatever becomes of the new process, and whenever: what the old one has
+// accepted it serves, and it goes on.
+func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
+	t.Parallel()
+	s := startGated(t, sspsim.Options{})
+	env := append(shared(t, reservePort(t)), "ADBUFFER_SERVER_DRAIN_DELAY=0s", "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
+	file, config := filepath.Join(t.TempDir(), "adbuffer.yaml"), single(s.URL())
+	binary(t)
+	began := time.Now()
+	old := start(t, config, env...)
+	startTakes := time.Since(began)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inFlight := old.dial() // accepted by the old one, unanswered through it all
+	inFlight.send(request("GET", "/fillbuffer?n=held", ""))
+	awaitInFlight(t, s.SSP, 1)
+	var kept []*client
+	for range 8 {
+		c := old.dial()
+		c.get("/nowhere").wantStatus("no route", 404)
+		kept = append(kept, c)
+	}
+	for i := range 15 {
+		next := exec.Command(binary(t), "serve", "--config", file)
+		next.Env = append(append(os.Environ(), patient...), env...)
+		log := new(logBuffer)
+		next.Stdout, next.Stderr = io.Discard, log
+		if err := next.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// From before it listens until after it serves.
+		moment := startTakes * time.Duration(i) / 9
+		if i >= 12 {
+			eventually(t, "it serves", func() bool { _, ok := log.line("ready"); return ok })
+			moment = 0
+		}
+		time.Sleep(moment)
+		how := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGHUP}[i%3]
+		next.Process.Signal(how) //nolint:errcheck // it may have ended
+		for _, c := range kept {
+			c.get("/nowhere").wantStatus("no route", 404)
+		}
+		if how == syscall.SIGHUP {
+			next.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by the first
+		}
+		next.Wait() //nolint:errcheck // however it ended
+		for range 4 {
+			old.get("/nowhere").wantStatus("no route", 404) // it alone listens again
+		}
+		if status, _ := old.ask("/readyz"); status != 200 {
+			t.Errorf("after %v to the new one the old one answers /readyz with %d", how, status)
+		}
+		if t.Failed() {
+			t.Fatalf("%v after %v:\n%s", how, moment, log)
+		}
+	}
+	s.open()
+	inFlight.read("GET").wantFill("openx")
+	old.awaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+}
+
+func TestTheNewProcessAnswersOperators(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	env := shared(t, reservePort(t))
+	old := start(t, single(s.URL()), env...)
+	old.get("/fillbuffer").wantFill("openx")
+	old.wantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	next := start(t, single(s.URL()), env...)
+	for range 10 {
+		next.wantMetric(0, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	}
+	next.exitIsTested = true
+	next.signal(syscall.SIGKILL)
+	next.wantExit(-1)
+	old.awaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	if _, ok := old.log.line("the process that had taken over has gone; this one goes on"); !ok {
+		t.Errorf("the log does not say that the new one has gone:\n%s", old.log)
+	}
+}
+
+// Without the key a second process is told what to set.
+func TestAPortInUseNamesTheKeysThatMatter(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	ab := start(t, single(s.URL()))
+	file := filepath.Join(t.TempDir(), "second.yaml")
+	if err := os.WriteFile(file, []byte(single(s.URL())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, reuse := range []string{"false", "true"} {
+		_, stderr, code := command(t, append(patient[:len(patient):len(patient)], "ADBUFFER_SERVER_LISTEN="+ab.traffic, "ADBUFFER_SERVER_REUSE_PORT="+reuse), "serve", "--config", file)
+		if code != 1 || !strings.Contains(stderr, "server.listen \""+ab.traffic+"\"") || !strings.Contains(stderr, "server.reuse_port") {
+			t.Errorf("exit status %d: %s", code, stderr)
+		}
+	}
+	ab.get("/fillbuffer").wantFill("openx")
+}
