@@ -101,6 +101,7 @@ func TestLateCallsAreNotTakenForNewOnes(t *testing.T) {
 	}
 	defer conn.close()
 	a := m.ask(m.Since(time.Now()), &m.opts)
+	a.number = m.calls + 1
 	call := func() error {
 		_, errs, err := conn.pipeline(t.Context(), []command{{"EVALSHA", append([]any{leaseSHA}, m.arguments("openx", &a)...)}})
 		if err != nil {

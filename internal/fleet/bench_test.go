@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"adbuffer/internal/redistest"
 )
 
 func BenchmarkTake(b *testing.B) {
@@ -29,6 +32,39 @@ func BenchmarkTake(b *testing.B) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A call, with so many replicas known.
+func BenchmarkCall(b *testing.B) {
+	for _, replicas := range []int{1, 10, 100} {
+		b.Run(fmt.Sprintf("replicas=%d", replicas), func(b *testing.B) {
+			s := redistest.Start(b)
+			m := join(b, socket(s), limit, burst)
+			m.awaitConnected(b, true)
+			m.crash() // from here on the benchmark calls
+			const never = 99999999999999.0
+			for i := 1; i < replicas; i++ {
+				s.Do("HSET", "adbuffer:qps:openx", fmt.Sprint("r", i), fmt.Sprintf("1 %f %f 1 3 10 10", never, never))
+			}
+			m.opts.ReplicaTimeout = time.Hour
+			conn, err := m.open(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer conn.close()
+			all := []*Bucket{m.Bucket}
+			used := s.CPU()
+			for b.Loop() {
+				if err := m.Fleet.lease(b.Context(), conn, all); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((s.CPU()-used).Microseconds())/float64(b.N), "redis-µs/op")
+			if n := int(m.replicas.Load()); n != replicas {
+				b.Errorf("%d replicas are known", n)
+			}
 		})
 	}
 }

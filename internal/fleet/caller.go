@@ -7,7 +7,7 @@ import (
 
 // caller is what a Bucket knows from one call of Redis to the next.
 type caller struct {
-	calls   uint64        // made
+	called  bool          // ever
 	last    time.Duration // when
 	asked   *settings     // with these
 	held    int           // tokens after the last call; less are left since then
@@ -33,7 +33,7 @@ const (
 // due reports whether Redis should be called: there is demand, or was of late, or
 // it is time to say that this replica is alive.
 func (b *Bucket) due(now time.Duration, o *Options) bool {
-	return b.calls == 0 || b.asked != b.settings.Load() || b.lacking || b.peak >= quiet ||
+	return !b.called || b.asked != b.settings.Load() || b.lacking || b.peak >= quiet ||
 		b.attempts(lease(b.lease.Load())) > 0 || now-b.last >= o.heartbeat()
 }
 
@@ -45,7 +45,7 @@ func (b *Bucket) attempts(l lease) int {
 // ask is one call; see lease.lua.
 type ask struct {
 	settings
-	call       uint64
+	number     uint64 // of the call, higher than of any before; set by the Fleet
 	keep, back int
 	need, want int
 	used       float64 // requests a second
@@ -57,8 +57,7 @@ type ask struct {
 // the call fails nobody has that: the SSP gets less, never more.
 func (b *Bucket) ask(now time.Duration, o *Options) ask {
 	s := b.settings.Load()
-	b.calls++
-	a := ask{settings: *s, call: b.calls}
+	a := ask{settings: *s}
 	if b.alive > 0 {
 		a.share = b.Share()
 	}
@@ -90,7 +89,7 @@ func (b *Bucket) ask(now time.Duration, o *Options) ask {
 	if b.peak < quiet {
 		a.valid += o.heartbeat()
 	}
-	b.last, b.asked, b.held, b.alones, b.refuses = now, s, a.keep, alone, refused
+	b.called, b.last, b.asked, b.held, b.alones, b.refuses = true, now, s, a.keep, alone, refused
 	b.lacking = false // unless the answer says so; without one, back-off says when to call
 	return a
 }

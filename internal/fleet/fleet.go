@@ -59,6 +59,8 @@ type Fleet struct {
 	opts Options
 	id   string // of this replica, for as long as it runs
 
+	calls uint64 // made; for run
+
 	mu      sync.Mutex // guards the fields below; never held across I/O
 	buckets map[string]*Bucket
 	gone    []string // names of SSPs whose records are still to be removed

@@ -161,6 +161,15 @@ func TestAChangedLimitHoldsInPlaceAndARemovedSSPIsForgotten(t *testing.T) {
 		n, _ := s.Do("HLEN", "adbuffer:qps:openx").(int64)
 		return n == 1 // the bucket itself, which expires
 	})
+	// It comes back, as another: its calls are newer than those of the one before.
+	for range 20 {
+		m.Keep(nil)
+		m.Bucket = m.Fleet.Bucket("openx", limit, burst)
+		m.awaitConnected(t, true)
+	}
+	if n := m.failures.Load(); n != 0 {
+		t.Errorf("%d calls failed: %v", n, m.log.All())
+	}
 	if ttl, _ := s.Do("PTTL", "adbuffer:qps:openx").(int64); ttl <= 0 || ttl > 10_000 {
 		t.Errorf("the key expires in %d ms", ttl)
 	}

@@ -26,10 +26,10 @@ local timeout, valid, lot = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARG
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 
+-- The four numbers of the bucket, or the seven of a replica.
 local function numbers(text)
-  local all = {}
-  for n in string.gmatch(text, '%S+') do all[#all + 1] = tonumber(n) end
-  return all
+  local a, b, c, d, e, f, g = string.match(text, '(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*)')
+  return {a + 0, b + 0, c + 0, d + 0, tonumber(e), tonumber(f), tonumber(g)}
 end
 
 local function put(field, format, ...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -90,7 +91,7 @@ func (f *Fleet) note(l *line, err error) {
 // round calls for all buckets that are due. It returns the first error.
 func (f *Fleet) round(ctx context.Context, l *line) error {
 	f.mu.Lock()
-	gone := f.gone
+	gone := slices.DeleteFunc(f.gone, func(name string) bool { return f.buckets[name] != nil }) // back by now
 	f.gone = nil
 	f.mu.Unlock()
 	var due []*Bucket
@@ -131,6 +132,8 @@ func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) (first err
 	asks := make([]ask, len(due))
 	for i, b := range due {
 		asks[i] = b.ask(b.Since(time.Now()), &f.opts)
+		f.calls++
+		asks[i].number = f.calls
 	}
 	left := make([]int, len(due)) // of due
 	for i := range left {
@@ -179,7 +182,7 @@ func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) (first err
 func (f *Fleet) arguments(name string, a *ask) []any {
 	return []any{
 		1, f.key(name),
-		a.limit, a.burst, f.id, a.call, a.keep, a.back, a.need, a.want, a.used, a.share,
+		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
 		millis(f.opts.ReplicaTimeout), millis(a.valid), rand.Float64(),
 	}
 }

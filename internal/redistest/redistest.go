@@ -6,6 +6,8 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -135,4 +137,26 @@ func (s *Server) Do(name string, args ...any) any {
 		s.t.Fatalf("%s: %v", name, err)
 	}
 	return reply
+}
+
+// CPU is how much processor time the server has used.
+func (s *Server) CPU() time.Duration {
+	s.t.Helper()
+	info, err := redis.String(s.Do("INFO", "cpu"), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var used time.Duration
+	for line := range strings.Lines(info) {
+		for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok {
+				seconds, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				used += time.Duration(seconds * float64(time.Second))
+			}
+		}
+	}
+	return used
 }
