@@ -113,7 +113,12 @@ func settingsOf(doc []byte) (*settings, error) {
 	return s, nil
 }
 
+// add takes a setting in; of those that are there twice, which no effective
+// configuration has, the first counts.
 func (s *settings) add(leaf setting) {
+	if _, twice := s.byPath[leaf.path]; twice {
+		return
+	}
 	s.list = append(s.list, leaf)
 	s.byPath[leaf.path] = leaf
 }

@@ -167,3 +167,25 @@ func TestWhatTheProxyCannotChangeNeedsARestart(t *testing.T) {
 		}
 	}
 }
+
+// What another process sends must not harm this one, and is equal to itself.
+func FuzzCompareYAML(f *testing.F) {
+	f.Add([]byte(comparedYAML), []byte("server: {listen: a}"))
+	f.Add([]byte("ssps: {a: b}\nroutes: [1, [2], {name: [x]}, {name: y, match: 3}]"), []byte("a: &x {b: *x}\nssps: *x"))
+	f.Add([]byte("a: 1\na: 2\nssps: [{name: a}, {name: a, host: b}, {}]"), []byte("[]"))
+	f.Add([]byte("ssps: [{name: \"a].b[\", endpoints: x, headers: {set: [{value: 1}]}}]"), []byte("? {a: b}\n: c"))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		if same, err := CompareYAML(a, a); err == nil && len(same) != 0 {
+			t.Errorf("differs from itself: %v", same)
+		}
+		changes, err := CompareYAML(a, b)
+		if err != nil {
+			return
+		}
+		for _, c := range changes {
+			if c.Effect == "" || c.Old == c.New && c.Old != "" {
+				t.Errorf("%+v says nothing", c)
+			}
+		}
+	})
+}

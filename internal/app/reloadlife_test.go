@@ -281,3 +281,36 @@ func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
 		t.Errorf("after Close, a reload says %v", err)
 	}
 }
+
+func TestADrainDuringAReloadEndsBoth(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	away := sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{BlackHole: true}}})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	s.ssps[0] = at("a", away, "timeouts: {connect: 10s}")
+	cfg := s.load(t)
+	reloaded := make(chan error, 1)
+	go func() {
+		_, err := v.app.Reload(cfg)
+		reloaded <- err
+	}()
+	v.await("the reload is under way", func() bool {
+		if v.app.reloading.TryLock() {
+			v.app.reloading.Unlock()
+			return false
+		}
+		return true
+	})
+	v.stop()
+	if err := <-reloaded; err != nil && !errors.Is(err, ErrStopping) {
+		t.Errorf("the reload says %v", err)
+	}
+	err := <-v.ended
+	if v.ended <- err; err != nil {
+		t.Error(err)
+	}
+	if !a.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
+		t.Errorf("%d connections are open", a.Counters().OpenConnections)
+	}
+}
