@@ -63,12 +63,25 @@ func commentAbove(lines []string, line int) string {
 	return strings.Join(words, " ")
 }
 
-func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(configDir, "*.yaml"))
+// shipped returns the files of the config folder, in a working directory that has
+// the certificate which edge.yaml names.
+func shipped(t *testing.T) []string {
+	t.Helper()
+	dir, err := filepath.Abs(configDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(files) < 2 {
 		t.Fatalf("found %v (%v), want adbuffer.yaml and minimal.yaml at least", files, err)
 	}
-	for _, file := range files {
+	t.Chdir(t.TempDir())
+	writeCert(t, ".", "cert")
+	return files
+}
+
+func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
+	for _, file := range shipped(t) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
