@@ -34,7 +34,11 @@ const (
 
 // retire ends, in the background, what is in was and not in next.
 func (a *App) retire(was, next *generation) {
-	r := &retirement{parts: was.without(next), longest: was.cfg.Server.ReadTimeout + was.cfg.Deadline.Max}
+	// A wait for a body that begins only now is as long as the timeout is now.
+	r := &retirement{
+		parts:   was.without(next),
+		longest: max(was.cfg.Server.ReadTimeout, next.cfg.Server.ReadTimeout) + was.cfg.Deadline.Max,
+	}
 	if was.tracer != next.tracer {
 		r.tracer = was.tracer
 	}
