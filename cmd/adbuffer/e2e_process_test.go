@@ -62,21 +62,30 @@ func start(t testing.TB, config string, env ...string) *adbuffer {
 // are open.
 func launch(t testing.TB, env []string, args ...string) *adbuffer {
 	t.Helper()
-	return launchWith(t, env, func(ab *adbuffer) bool {
-		line, ok := ab.log.line("starting")
-		if ok {
-			ab.traffic, ab.admin = line["listen"].(string), line["admin"].(string)
-		}
-		return ok
-	}, args...)
+	return launchWith(t, env, (*adbuffer).findListeners, args...)
+}
+
+// findListeners finds the addresses of the listeners in the log.
+func (ab *adbuffer) findListeners() bool {
+	line, ok := ab.log.line("starting")
+	if ok {
+		ab.traffic, ab.admin = line["listen"].(string), line["admin"].(string)
+	}
+	return ok
 }
 
 // launchWith is launch where find finds the listeners' addresses in the log.
 func launchWith(t testing.TB, env []string, find func(ab *adbuffer) bool, args ...string) *adbuffer {
 	t.Helper()
-	ab := &adbuffer{t: t, log: new(logBuffer), ended: make(chan struct{}), network: "tcp"}
-	ab.process = exec.Command(binary(t), args...)
-	ab.process.Env = append(os.Environ(), env...)
+	cmd := exec.Command(binary(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	return launchCommand(t, cmd, find)
+}
+
+// launchCommand is launchWith where cmd becomes the binary.
+func launchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *adbuffer) bool) *adbuffer {
+	t.Helper()
+	ab := &adbuffer{t: t, process: cmd, log: new(logBuffer), ended: make(chan struct{}), network: "tcp"}
 	ab.process.Stdout, ab.process.Stderr = io.Discard, ab.log
 	if err := ab.process.Start(); err != nil {
 		t.Fatal(err)
