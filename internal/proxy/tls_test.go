@@ -2,167 +2,20 @@ package proxy_test
 
 import (
 	"bufio"
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 )
-
-// identity is a certificate for the proxy, and who trusts it.
-type identity struct {
-	server *tls.Config
-	roots  *x509.CertPool
-}
-
-// newIdentity is made once: keys take time.
-var newIdentity = sync.OnceValue(func() identity {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "adbuffer.test"}, DNSNames: []string{"adbuffer.test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(leaf)
-	return identity{
-		server: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}},
-		roots:  roots,
-	}
-})
-
-// overTLS makes a proxy speak TLS, with its certificate given by handshake, as
-// where certificates are reloaded.
-func overTLS(o *proxy.Options, _ *route.Route) {
-	server := newIdentity().server
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return server, nil }}
-}
-
-func overTLSAnd(more func(o *proxy.Options)) func(*proxy.Options, *route.Route) {
-	return func(o *proxy.Options, rt *route.Route) {
-		overTLS(o, rt)
-		more(o)
-	}
-}
-
-func (m *modeProxy) addr() string { return strings.TrimPrefix(m.url, "http://") }
-
-// dialTLS connects, offering protocols by ALPN.
-func (m *modeProxy) dialTLS(protocols ...string) *tls.Conn {
-	m.t.Helper()
-	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: protocols})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
-	return c
-}
-
-// client is net/http's, over TLS, with HTTP/2 or without. It waits as long as
-// the test does.
-func (m *modeProxy) client(http2 bool) *http.Client {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(!http2)
-	protocols.SetHTTP2(http2)
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test"}, Protocols: protocols,
-		MaxIdleConnsPerHost: 100, DisableCompression: true,
-	}
-	m.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-}
-
-func (m *modeProxy) https(path string) string { return "https://" + m.addr() + path }
-
-// ask sends a request and reads the whole answer.
-func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...string) (*http.Response, string) {
-	m.t.Helper()
-	var r io.Reader
-	if body != "" {
-		r = strings.NewReader(body)
-	}
-	req, err := http.NewRequestWithContext(m.t.Context(), method, m.https(path), r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	for _, f := range fields {
-		name, value, _ := strings.Cut(f, ": ")
-		req.Header.Add(name, value)
-	}
-	res, err := c.Do(req)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	defer res.Body.Close() //nolint:errcheck // it was read
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return res, string(b)
-}
-
-// series returns the value of a counter or gauge, by its name and one label's
-// value, "" for none.
-func (m *modeProxy) series(name, label string) float64 {
-	m.t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(m.p)
-	families, err := reg.Gather()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, s := range f.GetMetric() {
-			if l := s.GetLabel(); len(l) == 0 && label == "" || len(l) == 1 && l[0].GetValue() == label {
-				return s.GetCounter().GetValue() + s.GetGauge().GetValue()
-			}
-		}
-	}
-	m.t.Fatalf("no series %s of %q", name, label)
-	return 0
-}
-
-// await waits for a series to have a value.
-func (m *modeProxy) await(want float64, name, label string) {
-	m.t.Helper()
-	for began := time.Now(); m.series(name, label) != want; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			m.t.Fatalf("%s %s is %v, want %v", name, label, m.series(name, label), want)
-		}
-	}
-}
 
 const (
 	failedHandshakes = "adbuffer_client_tls_handshake_errors_total"
@@ -441,91 +294,6 @@ func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 	}
 }
 
-// handedOn is a connection as a PROXY-protocol listener hands it on.
-type handedOn struct {
-	net.Conn
-	client netip.Addr
-	err    error
-	wait   <-chan struct{}
-}
-
-func (h handedOn) NetConn() net.Conn { return h.Conn }
-func (h handedOn) ReadHeader() (netip.Addr, error) {
-	<-h.wait
-	return h.client, h.err
-}
-
-// handingOn is a listener whose connections begin with a header.
-type handingOn struct {
-	net.Listener
-	next chan handedOn
-}
-
-func (l handingOn) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	h := <-l.next
-	h.Conn = c
-	return h, nil
-}
-
-func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
-	for _, change := range []func(*proxy.Options, *route.Route){nil, overTLS} {
-		m := newModeProxy(t, route.Single, change, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy tells
-		}})
-		inner, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := handingOn{inner, make(chan handedOn, 3)}
-		served := make(chan error, 1)
-		go func() { served <- m.p.Serve(l) }()
-		m.url = "http://" + inner.Addr().String()
-
-		stalled, now := make(chan struct{}), make(chan struct{})
-		close(now)
-		l.next <- handedOn{wait: stalled}
-		l.next <- handedOn{wait: now, client: netip.MustParseAddr("203.0.113.9")}
-		l.next <- handedOn{wait: now, err: os.ErrInvalid}
-		first, err := net.Dial("tcp", m.addr()) // whose header does not come, and holds nobody up
-		if err != nil {
-			t.Fatal(err)
-		}
-		dial := func() net.Conn {
-			if change != nil {
-				return m.dialTLS()
-			}
-			c, err := net.Dial("tcp", m.addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-		c := dial()
-		if got := exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200); got != "203.0.113.9" {
-			t.Errorf("the SSP is told of %q", got)
-		}
-		bad, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := bad.Read(make([]byte, 1)); n > 0 || err == nil {
-			t.Error("served with a bad header")
-		}
-		close(stalled)
-		for _, c := range []net.Conn{c, bad, first} {
-			c.Close() //nolint:errcheck // the test is over
-		}
-		m.p.Drain(context.Background())
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestReloadTurnsTLSOnForTheNextConnection(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	before, err := net.Dial("tcp", m.addr())
@@ -561,5 +329,26 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	m.await(0, openClients, "")
 	if _, err := parked.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify it is another
 		t.Errorf("the parked connection ended with %v", err)
+	}
+}
+
+// Whoever takes a long answer in drops has write_timeout for all of it, and not
+// for each TLS record.
+func TestSlowReaderOverTLSHasOneWriteTimeoutForAnAnswer(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))
+	c := m.dialTLS("http/1.1")
+	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)                                  //nolint:errcheck // it is full the sooner
+	io.WriteString(c, strings.Repeat("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 100)) //nolint:errcheck // the gauge tells
+	buf := make([]byte, 16<<10)
+	for m.series(openClients, "") > 0 && m.routesCounted()["r"] < 20 {
+		if _, err := c.Read(buf); err != nil { // a record or so at a time, well within the timeout
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	m.await(0, openClients, "")
+	m.await(0, "adbuffer_buffered_bytes", "")
+	if n := m.routesCounted()["r"]; n >= 20 {
+		t.Errorf("%v requests were answered: it may go on for ever", n)
 	}
 }

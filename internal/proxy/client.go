@@ -1,0 +1,200 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// clientConn is a client's connection. fasthttp's server reads and writes it on
+// one goroutine, and so do those that park it; see idle.go.
+type clientConn struct {
+	*socket.Conn
+	proxy *Proxy
+	tls   *tls.Conn  // over Conn; nil for cleartext
+	peer  netip.Addr // zero for a unix socket
+	// header is the PROXY header that is to be read first, nil for none.
+	header  proxied
+	greets  bool // there is a header or TLS
+	greeted bool // Handshake was called
+	shaking bool // its TLS handshake is under way
+	hasTurn bool // and has one of the turns
+
+	mu    sync.Mutex
+	phase phase        // guarded by mu
+	http2 *http.Server // guarded by mu; serves this connection alone, nil over HTTP/1
+
+	spoken  atomic.Bool    // HTTP/2, whose server keeps its own time for reads
+	closing atomic.Bool    // nothing waits to be written any more
+	streams sync.WaitGroup // handlers of HTTP/2; none begins once phase is closed
+
+	// sending holds the answer whose body is being written, nil for none. Once
+	// the server asks for the next request, or closes, it has been written.
+	sending atomic.Pointer[upstream.Exchange]
+
+	line requestLine
+	// idle: the last Read was for a request of which nothing had come, and
+	// nothing came.
+	idle      bool
+	idleUntil time.Time // when idle_timeout is over
+	// by is when the request in hand must have been read; zero until a read of
+	// it has had to wait.
+	by time.Time
+	// writeBy is when the Write under way must have ended; zero until it has had
+	// to wait.
+	writeBy time.Time
+
+	goneFunc func() bool // gone, made once, so that it costs no allocation
+}
+
+// newClient does nothing that may wait for the client: it runs within Accept.
+func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
+	cc := &clientConn{proxy: p}
+	if header, ok := c.(proxied); ok {
+		cc.header, c = header, header.NetConn()
+	} else if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		cc.peer = a.AddrPort().Addr().Unmap()
+	}
+	cc.Conn = socket.New(c)
+	if overTLS {
+		cc.Records()
+		cc.tls = tls.Server(tlsSocket{cc.Conn, cc}, p.tls)
+	}
+	cc.greets = cc.header != nil || cc.tls != nil
+	cc.goneFunc = cc.gone
+	cc.OnWait(cc.waitRead, cc.waitWrite)
+	cc.line.expect()
+	p.clients.add(cc)
+	return cc
+}
+
+// clientOf returns the connection of a request.
+func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*clientConn) }
+
+// Read implements net.Conn.
+func (c *clientConn) Read(b []byte) (int, error) {
+	c.release()
+	// Others that are ready go first. Meanwhile the client's next request may
+	// come, and the read need not be tried twice (EAGAIN, park, wake).
+	// BenchmarkForward shows what that is worth; it costs nothing when nobody
+	// else is ready.
+	runtime.Gosched()
+	// The server reads into what is free of its buffer: all, where it holds
+	// nothing of the next request yet.
+	c.idle = c.line.awaited() && len(b) == c.proxy.server.ReadBufferSize
+	n, err := c.read(b)
+	switch {
+	case n > 0:
+		c.idle = false
+		if c.line.open {
+			c.line.see(b[:n])
+		}
+	case c.idle && c.leave(err):
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+func (c *clientConn) read(b []byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.Read(b)
+	}
+	return c.Conn.Read(b)
+}
+
+// headTaken is called for each request: what is read from now on is its body.
+// It reports whether the request line ended in a bare LF.
+func (c *clientConn) headTaken() (bareLF bool) {
+	bareLF = c.line.bare
+	c.line.open = false
+	return bareLF
+}
+
+// nextRequest is called when a request has been handled.
+func (c *clientConn) nextRequest() {
+	c.line.expect()
+	c.by = time.Time{}
+}
+
+// waitRead and waitWrite are called before a Read or Write waits. The timeouts
+// of the server are set here and not in fasthttp, which sets three deadlines a
+// request, each with a look at the clock: nearly all requests come in one piece
+// and nearly all answers leave in one.
+func (c *clientConn) waitRead() {
+	if c.spoken.Load() {
+		return
+	}
+	o := &c.proxy.current().opts
+	if c.MidRecord() { // a request has begun, though TLS has nothing of it to show
+		c.idle = false
+	}
+	switch {
+	case c.idle:
+		now := time.Now()
+		c.idleUntil = now.Add(o.IdleTimeout)
+		c.SetReadDeadline(now.Add(min(o.parkAfter(), o.IdleTimeout))) //nolint:errcheck // a closed socket fails the read
+	case c.by.IsZero():
+		c.by = time.Now().Add(o.ReadTimeout)
+		c.SetReadDeadline(c.by) //nolint:errcheck // as above
+	}
+}
+
+func (c *clientConn) waitWrite() {
+	if c.closing.Load() {
+		c.SetWriteDeadline(time.Unix(0, 0)) //nolint:errcheck // a closed socket fails the write
+		return
+	}
+	// TLS writes a long answer in many records, each of which may have to wait.
+	// HTTP/2 bounds its answers by itself: each of these is a frame or a few.
+	if c.writeBy.IsZero() || c.spoken.Load() {
+		c.writeBy = time.Now().Add(c.proxy.current().opts.WriteTimeout)
+	}
+	c.SetWriteDeadline(c.writeBy) //nolint:errcheck // a closed socket fails the write
+}
+
+// Write implements net.Conn.
+func (c *clientConn) Write(b []byte) (int, error) {
+	c.writeBy = time.Time{}
+	if c.tls != nil {
+		return c.tls.Write(b)
+	}
+	return c.WriteInBurst(b)
+}
+
+// keep holds ex, whose answer is about to be written, until that is done. An
+// idle client then has no memory for a body.
+func (c *clientConn) keep(ex *upstream.Exchange) {
+	c.release() // the answer to a pipelined request before it stands in the server's buffer
+	c.sending.Store(ex)
+}
+
+func (c *clientConn) release() {
+	if c.sending.Load() == nil {
+		return
+	}
+	if ex := c.sending.Swap(nil); ex != nil {
+		ex.Release()
+	}
+}
+
+// gone reports whether the client has closed its connection. Clients that close
+// only their sending half are taken to have left, as is usual for HTTP.
+// What TLS has sent behind the last request, its close_notify for one, cannot be
+// told from another request without reading it.
+func (c *clientConn) gone() bool {
+	if c.tls != nil {
+		return c.HungUp()
+	}
+	return c.Peek() == socket.Ended
+}

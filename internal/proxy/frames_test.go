@@ -1,0 +1,121 @@
+package proxy_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// frames is a client of HTTP/2 that says what the test wants, allowed or not.
+type frames struct {
+	t      *testing.T
+	conn   *tls.Conn
+	framer *http2.Framer
+	block  bytes.Buffer
+	hpack  *hpack.Encoder
+}
+
+func (m *modeProxy) frames(t *testing.T, settings ...http2.Setting) *frames {
+	t.Helper()
+	f := &frames{t: t, conn: m.dialTLS("h2")}
+	if got := f.conn.ConnectionState().NegotiatedProtocol; got != "h2" {
+		t.Fatalf("ALPN: %q", got)
+	}
+	f.framer = http2.NewFramer(f.conn, f.conn)
+	f.framer.AllowIllegalWrites = true
+	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f.hpack = hpack.NewEncoder(&f.block)
+	io.WriteString(f.conn, http2.ClientPreface) //nolint:errcheck // reads tell
+	f.framer.WriteSettings(settings...)         //nolint:errcheck // as above
+	return f
+}
+
+// request opens a stream. fields are name, value, name, value; the first ones
+// may be pseudo-fields. A method, scheme, authority and path that are not among
+// them are added.
+func (f *frames) request(id uint32, end bool, fields ...string) {
+	f.t.Helper()
+	f.block.Reset()
+	given := strings.Join(fields, "\x00")
+	for _, d := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "adbuffer.test"}, {":path", "/fill"}} {
+		if !strings.Contains(given, d[0]) {
+			fields = append([]string{d[0], d[1]}, fields...)
+		}
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i+1] != "absent" {
+			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
+		}
+	}
+	block := f.block.Bytes()
+	first := block[:min(len(block), 16<<10)]
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)}) //nolint:errcheck // reads tell
+	for block = block[len(first):]; len(block) > 0; {
+		n := min(len(block), 16<<10)
+		f.framer.WriteContinuation(id, n == len(block), block[:n]) //nolint:errcheck // as above
+		block = block[n:]
+	}
+}
+
+// answer is how a stream ended.
+type answer struct {
+	status, source string
+	body           string
+	reset          bool // instead, or GOAWAY, or the end of the connection
+}
+
+// answerTo reads until a stream has ended.
+func (f *frames) answerTo(id uint32) (a answer) {
+	f.t.Helper()
+	f.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read tells
+	for {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			a.reset = true
+			return a
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				f.framer.WriteSettingsAck() //nolint:errcheck // the next read tells
+			}
+			continue
+		case *http2.GoAwayFrame:
+			if frame.ErrCode != http2.ErrCodeNo {
+				a.reset = true
+				return a
+			}
+		}
+		if frame.Header().StreamID != id {
+			continue
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			a.status = frame.PseudoValue("status")
+			for _, field := range frame.RegularFields() {
+				if field.Name == "x-adbuffer-source" {
+					a.source = field.Value
+				}
+			}
+			if frame.StreamEnded() {
+				return a
+			}
+		case *http2.DataFrame:
+			a.body += string(frame.Data())
+			if frame.StreamEnded() {
+				return a
+			}
+		case *http2.RSTStreamFrame:
+			if a.status == "" || frame.ErrCode != http2.ErrCodeNo {
+				a.reset = true
+			}
+			return a
+		}
+	}
+}

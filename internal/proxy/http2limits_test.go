@@ -1,0 +1,248 @@
+package proxy_test
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// Whoever opens no window holds memory that is bounded, and only for so long:
+// the answer counts against max_buffered_bytes until write_timeout resets the
+// stream.
+func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
+	big := strings.Repeat("x", 100_000)
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
+		o.WriteTimeout, o.MaxBufferedBytes = time.Second, 350_000
+	}), bids("a", big))
+	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+	const n = 20
+	for i := range uint32(n) {
+		f.request(2*i+1, true)
+	}
+	m.await(100_000*3, "adbuffer_buffered_bytes", "") // the others were refused
+	m.await(0, "adbuffer_buffered_bytes", "")
+	if got := m.counted("adbuffer_requests_total", "overloaded"); got < 1 || got > n-3 {
+		t.Errorf("%v requests were refused", got)
+	}
+	fills := 0
+	for range n {
+		for {
+			frame, err := f.framer.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, ok := frame.(*http2.RSTStreamFrame); ok && r.ErrCode != http2.ErrCodeNo {
+				fills++
+				break
+			}
+		}
+	}
+	if fills != n {
+		t.Errorf("%d streams were reset", fills)
+	}
+	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) //nolint:errcheck // the answer tells
+	f.framer.WriteWindowUpdate(0, 1<<20)                                                    //nolint:errcheck // as above
+	f.request(2*n+1, true)
+	if a := f.answerTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
+		t.Errorf("afterwards: %s of %d bytes", a.status, len(a.body))
+	}
+}
+
+// A client that does not read at all is closed when its socket has been full
+// for write_timeout.
+func TestClientThatReadsNothingIsClosed(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
+	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // it is full the sooner
+	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge tells
+	for i := range uint32(30) {
+		f.request(2*i+1, true)
+	}
+	m.await(0, openClients, "")
+	m.await(0, "adbuffer_buffered_bytes", "")
+}
+
+// A body that stops coming is given up after read_timeout.
+func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = 50 * time.Millisecond }), bids("a", "{}"))
+	f := m.frames(t)
+	f.request(1, false, ":method", "POST", "content-length", "10")
+	f.framer.WriteData(1, false, []byte("half")) //nolint:errcheck // the answer tells
+	if a := f.answerTo(1); a.status != "408" || a.source != "proxy/bad_request" {
+		t.Errorf("%+v, want 408", a)
+	}
+	f.request(3, true)
+	if a := f.answerTo(3); a.status != "200" {
+		t.Errorf("the next stream: %+v", a)
+	}
+}
+
+// Streams that are reset as soon as they are opened (CVE-2023-44487) neither
+// start more handlers than there may be streams, nor go on for ever.
+func TestRapidResetIsEnded(t *testing.T) {
+	release := make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 10_000 }),
+		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { <-release }})
+	defer close(release)
+	before := runtime.NumGoroutine()
+	f := m.frames(t)
+	f.framer.ReadFrame() //nolint:errcheck // their settings
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if frame, err := f.framer.ReadFrame(); err != nil {
+				return
+			} else if g, ok := frame.(*http2.GoAwayFrame); ok && g.ErrCode == http2.ErrCodeEnhanceYourCalm {
+				return
+			}
+		}
+	}()
+	most := 0
+	for i := uint32(1); ; i += 2 {
+		f.request(i, true)
+		if err := f.framer.WriteRSTStream(i, http2.ErrCodeCancel); err != nil {
+			break
+		}
+		most = max(most, runtime.NumGoroutine()-before)
+		select {
+		case <-ended:
+		default:
+			if i < 100_000 {
+				continue
+			}
+			t.Error("it may go on for ever")
+		}
+		break
+	}
+	if most > 1000 {
+		t.Errorf("%d goroutines", most)
+	}
+}
+
+// Over the limit of concurrent streams a stream is refused, not the connection.
+func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
+	release := make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 10_000 }),
+		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) { <-release }})
+	f := m.frames(t)
+	var limit uint32
+	for limit == 0 {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := frame.(*http2.SettingsFrame); ok && !s.IsAck() {
+			limit, _ = s.Value(http2.SettingMaxConcurrentStreams)
+		}
+	}
+	f.framer.WriteSettingsAck() //nolint:errcheck // reads tell
+	for i := range limit + 1 {
+		f.request(2*i+1, true)
+	}
+	a := f.answerTo(2*limit + 1)
+	if limit != 250 || !a.reset {
+		t.Errorf("of %d streams one more: %+v", limit, a)
+	}
+	close(release)
+	for m.p.InFlight() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	m.await(1, openClients, "")
+}
+
+// A head of any size ends: by our answer, the server's, or the connection's end.
+func TestHeadsOverHTTP2AreBounded(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
+	for _, row := range []struct {
+		name   string
+		value  int
+		times  int
+		status string
+		source string
+	}{
+		{"just fits", 16<<10 - 200, 1, "200", "ssp/a"},
+		{"over max_header_bytes", 16 << 10, 1, "431", "proxy/too_large"},
+		{"many fields", 1, 200, "431", "proxy/too_large"},
+		{"over what HTTP/2's server takes", 1500, 30, "431", ""},
+		{"one field over that", 50 << 10, 1, "", ""},
+	} {
+		f := m.frames(t)
+		var fields []string
+		for range row.times {
+			fields = append(fields, "x-long", strings.Repeat("x", row.value))
+		}
+		f.request(1, true, fields...)
+		if a := f.answerTo(1); a.status != row.status || a.source != row.source {
+			t.Errorf("%s: %+v, want %s of %s", row.name, a, row.status, row.source)
+		}
+	}
+	// CONTINUATION without end.
+	f := m.frames(t)
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}) //nolint:errcheck // the loop tells
+	block := bytes.Repeat([]byte{0x00, 1, 'a', 1, 'b'}, 3000)                    // literals
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if _, err := f.framer.ReadFrame(); err != nil {
+				return
+			}
+		}
+	}()
+	for sent := 0; ; sent += len(block) {
+		if err := f.framer.WriteContinuation(1, false, block); err != nil {
+			break
+		}
+		select {
+		case <-ended:
+		default:
+			if sent < 10<<20 {
+				continue
+			}
+			t.Error("CONTINUATION may go on for ever")
+		}
+		break
+	}
+}
+
+func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 20 * time.Millisecond }), bids("a", "{}"))
+	f := m.frames(t)
+	f.request(1, true)
+	if a := f.answerTo(1); a.status != "200" {
+		t.Errorf("%+v", a)
+	}
+	for {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("no GOAWAY: %v", err)
+		}
+		if g, ok := frame.(*http2.GoAwayFrame); ok {
+			if g.ErrCode != http2.ErrCodeNo {
+				t.Errorf("GOAWAY: %v", g.ErrCode)
+			}
+			break
+		}
+	}
+	m.await(0, openClients, "")
+}
+
+// A head whose end does not come holds a connection no longer than one on which
+// nothing comes.
+func TestHeadThatStopsComingOverHTTP2IsEnded(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 20 * time.Millisecond }), bids("a", "{}"))
+	f := m.frames(t)
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge tells
+	m.await(1, openClients, "")
+	m.await(0, openClients, "")
+}

@@ -1,0 +1,99 @@
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"testing"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// handedOn is a connection as a PROXY-protocol listener hands it on.
+type handedOn struct {
+	net.Conn
+	client netip.Addr
+	err    error
+	wait   <-chan struct{}
+}
+
+func (h handedOn) NetConn() net.Conn { return h.Conn }
+func (h handedOn) ReadHeader() (netip.Addr, error) {
+	<-h.wait
+	return h.client, h.err
+}
+
+// handingOn is a listener whose connections begin with a header.
+type handingOn struct {
+	net.Listener
+	next chan handedOn
+}
+
+func (l handingOn) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	h := <-l.next
+	h.Conn = c
+	return h, nil
+}
+
+func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
+	for _, change := range []func(*proxy.Options, *route.Route){nil, overTLS} {
+		m := newModeProxy(t, route.Single, change, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy tells
+		}})
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := handingOn{inner, make(chan handedOn, 3)}
+		served := make(chan error, 1)
+		go func() { served <- m.p.Serve(l) }()
+		m.url = "http://" + inner.Addr().String()
+
+		stalled, now := make(chan struct{}), make(chan struct{})
+		close(now)
+		l.next <- handedOn{wait: stalled}
+		l.next <- handedOn{wait: now, client: netip.MustParseAddr("203.0.113.9")}
+		l.next <- handedOn{wait: now, err: os.ErrInvalid}
+		first, err := net.Dial("tcp", m.addr()) // whose header does not come, and holds nobody up
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial := func() net.Conn {
+			if change != nil {
+				return m.dialTLS()
+			}
+			c, err := net.Dial("tcp", m.addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		c := dial()
+		if got := exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200); got != "203.0.113.9" {
+			t.Errorf("the SSP is told of %q", got)
+		}
+		bad, err := net.Dial("tcp", m.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := bad.Read(make([]byte, 1)); n > 0 || err == nil {
+			t.Error("served with a bad header")
+		}
+		close(stalled)
+		for _, c := range []net.Conn{c, bad, first} {
+			c.Close() //nolint:errcheck // the test is over
+		}
+		m.p.Drain(context.Background())
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package proxy_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// identity is a certificate for the proxy, and who trusts it.
+type identity struct {
+	server *tls.Config
+	roots  *x509.CertPool
+}
+
+// newIdentity is made once: keys take time.
+var newIdentity = sync.OnceValue(func() identity {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "adbuffer.test"}, DNSNames: []string{"adbuffer.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return identity{
+		server: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}},
+		roots:  roots,
+	}
+})
+
+// overTLS makes a proxy speak TLS, with its certificate given by handshake, as
+// where certificates are reloaded.
+func overTLS(o *proxy.Options, _ *route.Route) {
+	server := newIdentity().server
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return server, nil }}
+}
+
+func overTLSAnd(more func(o *proxy.Options)) func(*proxy.Options, *route.Route) {
+	return func(o *proxy.Options, rt *route.Route) {
+		overTLS(o, rt)
+		more(o)
+	}
+}
+
+func (m *modeProxy) addr() string { return strings.TrimPrefix(m.url, "http://") }
+
+// dialTLS connects, offering protocols by ALPN.
+func (m *modeProxy) dialTLS(protocols ...string) *tls.Conn {
+	m.t.Helper()
+	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: protocols})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	return c
+}
+
+// client is net/http's, over TLS, with HTTP/2 or without. It waits as long as
+// the test does.
+func (m *modeProxy) client(http2 bool) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetHTTP2(http2)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test"}, Protocols: protocols,
+		MaxIdleConnsPerHost: 100, DisableCompression: true,
+	}
+	m.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func (m *modeProxy) https(path string) string { return "https://" + m.addr() + path }
+
+// ask sends a request and reads the whole answer.
+func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...string) (*http.Response, string) {
+	m.t.Helper()
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(m.t.Context(), method, m.https(path), r)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		req.Header.Add(name, value)
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return res, string(b)
+}
+
+// series returns the value of a counter or gauge, by its name and one label's
+// value, "" for none.
+func (m *modeProxy) series(name, label string) float64 {
+	m.t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(m.p)
+	families, err := reg.Gather()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			if l := s.GetLabel(); len(l) == 0 && label == "" || len(l) == 1 && l[0].GetValue() == label {
+				return s.GetCounter().GetValue() + s.GetGauge().GetValue()
+			}
+		}
+	}
+	m.t.Fatalf("no series %s of %q", name, label)
+	return 0
+}
+
+// await waits for a series to have a value.
+func (m *modeProxy) await(want float64, name, label string) {
+	m.t.Helper()
+	for began := time.Now(); m.series(name, label) != want; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			m.t.Fatalf("%s %s is %v, want %v", name, label, m.series(name, label), want)
+		}
+	}
+}
