@@ -99,6 +99,7 @@ func TestDemandIsAskedForAndForgotten(t *testing.T) {
 // What many requests at once and the caller do to one word adds up.
 func TestTokensAreTakenOnceByMany(t *testing.T) {
 	b := newBucket("openx", settings{1e6, 1e5}, 1)
+	b.grant(time.Second, 0, 1) // from here on a lease holds
 	var taken atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
