@@ -11,10 +11,12 @@ LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/inte
 PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl
 PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium python3-venv
 
-# Modules of their own: tests that need what is no part of the product.
+# Modules of their own: tests that need what is no part of the product. They run
+# processes and read documents; the race detector would only have their libraries
+# compiled twice.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
-.PHONY: all story build image demo test deps lint bench bench-once compare fuzz loadtest clean
+.PHONY: all story build image demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
 
 all: build
 
@@ -30,7 +32,7 @@ demo: ## see it work
 test: deps ## everything, with the race detector; then what the race detector would distort
 	$(GO) test -race -shuffle=on -timeout 14m ./...
 	scripts/test-without-race
-	for m in $(MODULES); do (cd $$m && $(GO) test -race -shuffle=on -timeout 10m ./...) || exit 1; done
+	for m in $(MODULES); do (cd $$m && $(GO) test -shuffle=on -timeout 10m ./...) || exit 1; done
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
@@ -46,6 +48,9 @@ bench: ## the benchmarks
 
 bench-once: ## every benchmark once, so that none rots
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+bench-cores: ## what more cores cost acquire and release, counters and the in-flight limit
+	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/pool ./internal/histogram ./internal/ssp
 
 compare: ## benchmarks of this tree against main: make compare PKG=./internal/http2
 	scripts/compare "$(PKG)" "$(BENCHSTAT)"

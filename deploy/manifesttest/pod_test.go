@@ -71,14 +71,26 @@ func (p *pod) project(t *testing.T, dir string, files map[string]string, mode os
 	if _, err := os.Lstat(p.path(dir)); err == nil {
 		return // another container mounts it too
 	}
-	data := filepath.Join(p.path(dir), "..2026_11_21_12_00_00.1")
-	must(t, os.MkdirAll(data, 0o755))
-	must(t, os.Symlink(filepath.Base(data), filepath.Join(p.path(dir), "..data")))
+	must(t, os.MkdirAll(p.path(dir), 0o755))
+	p.swap(t, dir, files, mode)
+	for name := range files {
+		must(t, os.Symlink(filepath.Join("..data", name), filepath.Join(p.path(dir), name)))
+	}
+}
+
+// swap changes all files of a volume at once: a new directory, and a symlink
+// renamed over the old one.
+func (p *pod) swap(t *testing.T, dir string, files map[string]string, mode os.FileMode) {
+	t.Helper()
+	data, err := os.MkdirTemp(p.path(dir), "..")
+	must(t, err)
+	must(t, os.Chmod(data, 0o755))
 	for name, text := range files {
 		must(t, os.WriteFile(filepath.Join(data, name), []byte(p.remap(text)), 0o600))
 		p.own(t, filepath.Join(data, name), mode)
-		must(t, os.Symlink(filepath.Join("..data", name), filepath.Join(p.path(dir), name)))
 	}
+	must(t, os.Symlink(filepath.Base(data), filepath.Join(p.path(dir), "..data_tmp")))
+	must(t, os.Rename(filepath.Join(p.path(dir), "..data_tmp"), filepath.Join(p.path(dir), "..data")))
 }
 
 // own gives a path to the pod's group, where the test may do so, and is as open

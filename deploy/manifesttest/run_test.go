@@ -67,7 +67,7 @@ func wantAd(t *testing.T, got answer) {
 	}
 }
 
-func TestEdgePodServesAdsAndDrains(t *testing.T) {
+func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	t.Parallel()
 	o := mustDecode(t, renderOverlay(t, overlaysDir+"/edge"))
 	a := the(t, o, "adbuffer")
@@ -94,6 +94,16 @@ func TestEdgePodServesAdsAndDrains(t *testing.T) {
 	limit := float64(a.container.Resources.Limits.Memory().Value())
 	if got := gauge(t, metrics, "go_gc_gomemlimit_bytes"); got < 0.9*limit || got > 0.97*limit {
 		t.Errorf("GOMEMLIMIT is %.0f of %.0f bytes", got, limit)
+	}
+
+	// The kubelet brings a change of the ConfigMap, and adbuffer takes it over.
+	changed := strings.Replace(o.configMap("adbuffer").Data["adbuffer.yaml"], "max_conns: 64", "max_conns: 65", 1)
+	r.pod.swap(t, "/etc/adbuffer", map[string]string{"adbuffer.yaml": changed}, 0o644)
+	eventually(t, "the change is in force", func() bool {
+		return strings.Contains(get(t, "", r.admin+"/config", "Authorization", "Bearer "+adminToken).body, "max_conns: 65")
+	})
+	if got := gauge(t, get(t, "", r.admin+"/metrics").body, "adbuffer_config_last_reload_successful"); got != 1 {
+		t.Errorf("adbuffer_config_last_reload_successful is %v", got)
 	}
 
 	// SIGTERM, as after preStop: not ready at once, requests served meanwhile, exit
