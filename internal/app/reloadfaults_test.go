@@ -1,0 +1,163 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/sspsim"
+)
+
+func TestWhatNeedsARestartChangesNothing(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	hash := v.app.current().cfg.Hash()
+	s.ssps[0] = at("a", a, "max_in_flight: 7")
+	s.log = "format: console"
+	s.server = "max_header_bytes: 9000"
+	_, err := v.app.Reload(s.load(t))
+	var faults config.Faults
+	if !errors.As(err, &faults) || len(faults) != 2 {
+		t.Fatalf("the reload says %v, want two faults", err)
+	}
+	for i, want := range []string{"server.max_header_bytes", "log.format"} {
+		if faults[i].Path != want || !strings.Contains(faults[i].Rule, "restart") {
+			t.Errorf("fault %d is %v, want it to name %s and to say what to do", i, faults[i], want)
+		}
+	}
+	if v.app.current().cfg.Hash() != hash || v.app.current().parts[0].ssp.MaxInFlight() != 0 {
+		t.Error("something of it was applied")
+	}
+	v.wantMetric("config_last_reload_successful", "0")
+	v.wantMetric(`config_info{hash="`+hash+`"}`, "1")
+	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "log.format") || !strings.Contains(l, "server.max_header_bytes") {
+		t.Errorf("the log says %s", l)
+	}
+	s.log, s.server = "", ""
+	v.reload(s)
+	v.wantMetric("config_last_reload_successful", "1")
+	v.wantMetric(`concurrency_limit{ssp="a"}`, "7")
+}
+
+func TestAFileThatDoesNotLoadShowsAndChangesNothing(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	_, _, err := config.Parse([]byte("ssps: [{name: A, endpoints: [nowhere]}]\nroutes: []\nnonsense: 1\n"), nil)
+	var faults config.Faults
+	if !errors.As(err, &faults) || len(faults) < 4 {
+		t.Fatalf("%v", err)
+	}
+	v.app.ReloadFailed(err)
+	v.wantMetric("config_last_reload_successful", "0")
+	for _, f := range faults {
+		if !strings.Contains(v.logged(zap.ErrorLevel), f.String()) {
+			t.Errorf("the log lacks %v", f)
+		}
+	}
+	v.app.ReloadFailed(errors.New("no such file"))
+	if !strings.Contains(v.logged(zap.ErrorLevel), "no such file") {
+		t.Error("the log lacks what is no fault of a setting")
+	}
+	v.want("/x", "a")
+}
+
+// The file was good when the configuration was checked, and is not any more.
+func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
+	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
+	b := sim(t, sspsim.Options{})
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, a.CAPEM())
+	s := setup{ssps: []string{at("b", b), at("a", a, "tls: {ca_file: \""+ca+"\"}")}, routes: []string{to("x", "a"), to("y", "b")}}
+	v := run(t, s)
+	v.want("/x", "a")
+	was := v.app.current()
+	s.ssps = append(s.ssps, at("c", b)) // planned for before the fault is found
+	s.ssps[0] = at("b", b, "max_in_flight: 7")
+	cfg := s.load(t)
+	write(t, ca, []byte("-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n"))
+	_, err := v.app.Reload(cfg)
+	var faults config.Faults
+	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
+		t.Fatalf("the reload says %v, want a fault of the file", err)
+	}
+	if v.app.current() != was || was.parts[0].ssp.MaxInFlight() != 0 {
+		t.Error("something of it was applied")
+	}
+	v.wantMetric("config_last_reload_successful", "0")
+	v.want("/x", "a")
+	write(t, ca, a.CAPEM())
+	v.reload(s)
+	v.wantMetric("config_last_reload_successful", "1")
+	if v.app.current().parts[1].ssp != was.parts[1].ssp {
+		t.Error("the SSP is another, though its file holds what it held before")
+	}
+}
+
+func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
+	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto, RequireClientCert: true})
+	dir := t.TempDir()
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	issue := func() {
+		pair, err := a.CA().ClientCert("adbuffer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sspsim.WriteKeyPair(pair, cert, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue()
+	write(t, ca, a.CAPEM())
+	s := setup{
+		ssps:   []string{at("a", a, "tls: {ca_file: \""+ca+"\", cert_file: \""+cert+"\", key_file: \""+key+"\"}")},
+		routes: []string{to("x", "a")},
+	}
+	v := run(t, s)
+	v.want("/x", "a")
+	pool := v.app.current().parts[0].ssp.Pool()
+	write(t, ca, a.CAPEM()) // the same again
+	v.reload(s)
+	if v.app.current().parts[0].ssp.Pool() != pool {
+		t.Error("the pool is another, though the file holds the same")
+	}
+	for _, c := range []struct {
+		change func()
+		paths  string
+	}{
+		{func() { write(t, ca, append(a.CAPEM(), '\n')) }, "ssps[a].tls.ca_file"},
+		{issue, "ssps[a].tls.cert_file ssps[a].tls.key_file"},
+	} {
+		c.change()
+		var paths []string
+		for _, ch := range v.reload(s).Changes {
+			paths = append(paths, ch.Path)
+			if ch.Effect != NewPool {
+				t.Errorf("%v, want a new pool", ch)
+			}
+		}
+		if got := strings.Join(paths, " "); got != c.paths {
+			t.Errorf("the changes are %s, want %s", got, c.paths)
+		}
+		if v.app.current().parts[0].ssp.Pool() == pool {
+			t.Error("the pool is the same")
+		}
+		pool = v.app.current().parts[0].ssp.Pool()
+		v.want("/x", "a")
+	}
+	v.drained()
+	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "3")
+}
+
+func write(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
