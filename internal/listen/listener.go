@@ -108,7 +108,8 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 	return &Proxied{Conn: c, by: time.Now().Add(p.timeout), counts: &l.headers}
 }
 
-// Pause leaves what comes to the other processes that have this socket.
+// Pause leaves what comes to the other processes that have this socket, but for one
+// connection that may be being accepted.
 func (l *Listener) Pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -83,14 +83,18 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 	(<-accepted).Close() //nolint:errcheck // the client does not care
 	s.Traffic.Pause()
 	s.Traffic.Pause()
-	dial(t, s.Traffic.Addr())
+	for range 3 {
+		dial(t, s.Traffic.Addr())
+	}
 	time.Sleep(20 * time.Millisecond)
-	if len(accepted) != 0 {
-		t.Error("a paused listener accepted")
+	if n := len(accepted); n > 1 { // an accept that was under way
+		t.Errorf("a paused listener accepted %d", n)
 	}
 	s.Traffic.Resume()
 	s.Traffic.Resume()
-	(<-accepted).Close() //nolint:errcheck // as above
+	for range 3 {
+		(<-accepted).Close() //nolint:errcheck // as above
+	}
 	must(t, s.Traffic.Close())
 	for c := range accepted {
 		t.Errorf("%v was accepted twice", c.RemoteAddr())

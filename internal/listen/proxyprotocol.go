@@ -31,10 +31,16 @@ func (c *Proxied) NetConn() net.Conn { return c.Conn }
 // ReadHeader reads the PROXY header, and no byte more. client is whose requests
 // these are: the header's source, or the peer itself where the header names none
 // (LOCAL, as in health checks, and UNKNOWN); zero for the peer of a unix socket.
-// A connection for which it fails can only be closed; that has been counted.
+// Where it fails, that has been counted, and the connection is closed, so that
+// nobody takes what follows for a request.
 //
 // https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt
 func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
+	defer func() {
+		if err != nil {
+			c.Conn.Close() //nolint:errcheck // it is refused either way
+		}
+	}()
 	c.Conn.SetReadDeadline(c.by) //nolint:errcheck // a closed socket fails the read
 	header, err := readHeader(c.Conn)
 	switch {

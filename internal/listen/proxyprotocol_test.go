@@ -110,6 +110,9 @@ func TestWhatIsNoHeaderIsRefusedAndCounted(t *testing.T) {
 			if client, err := c.ReadHeader(); err == nil {
 				t.Errorf("read %v", client)
 			}
+			if n, err := c.NetConn().Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the connection is still there: %d, %v", n, err)
+			}
 			if n := row.counter(&l.headers); n != 1 {
 				t.Errorf("counted as %+v", counted(&l.headers))
 			}
