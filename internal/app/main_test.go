@@ -49,21 +49,23 @@ type service struct {
 type setup struct {
 	server, admin, log, more string // within the section's braces; more is whole sections
 	ssps, routes             []string
-	drain                    string // server.drain.timeout; "" is 10 s
+	drain, read              string // server.drain.timeout and read_timeout; "" is 10 s
 }
 
-// yaml is the whole, with listeners on free ports and short times.
+// yaml is the whole, with listeners on free ports, and times that a slow machine
+// keeps too.
 func (s setup) yaml() string {
 	var b strings.Builder
-	drain := cmp.Or(s.drain, "10s")
-	fmt.Fprintf(&b, "server: {listen: \"127.0.0.1:0\", drain: {delay: 0s, timeout: %s}, read_timeout: 2s%s}\n", drain, after(s.server))
+	fmt.Fprintf(&b, "server: {listen: \"127.0.0.1:0\", drain: {delay: 0s, timeout: %s}, read_timeout: %s%s}\n",
+		cmp.Or(s.drain, "10s"), cmp.Or(s.read, "10s"), after(s.server))
 	fmt.Fprintf(&b, "admin: {listen: \"127.0.0.1:0\"%s}\n", after(s.admin))
 	if s.log != "" {
 		fmt.Fprintf(&b, "log: {%s}\n", s.log)
 	}
 	if !strings.Contains(s.more, "deadline:") {
-		b.WriteString("deadline: {default: 2s, max: 2s}\n")
+		b.WriteString("deadline: {default: 10s, max: 10s}\n")
 	}
+	b.WriteString("ssp_defaults: {timeouts: {connect: 10s, tls_handshake: 10s}, pool: {pending_timeout: 10s}}\n")
 	b.WriteString(s.more + "\nssps:\n")
 	for _, c := range s.ssps {
 		b.WriteString("  - {" + c + "}\n")
