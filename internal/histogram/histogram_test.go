@@ -2,8 +2,10 @@ package histogram
 
 import (
 	"math"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +120,48 @@ func TestNothingIsLostUnderConcurrency(t *testing.T) {
 	}
 }
 
+func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
+	h, c := New(1, 1, 2, 3), NewCounter()
+	if n := len(h.stripes.words) / h.stripes.width; n != 8 || h.stripes.mask != 7 {
+		t.Fatalf("%d stripes, mask %d, for 6 cores", n, h.stripes.mask)
+	}
+	i := 0
+	for own := range h.stripes.all() {
+		i++
+		own[sumLow].Add(uint64(i))
+		own[sumHigh].Add(1)
+		own[firstCount+i%4].Add(1)
+		c.stripes.words[(i-1)*c.stripes.width].Add(1)
+	}
+	if h.Count() != 8 || h.Sum() != 36+8*float64(sumCarry) || h.count(0) != 2 || c.Load() != 8 {
+		t.Errorf("count %d, sum %v, in the first bucket %d, counter %d", h.Count(), h.Sum(), h.count(0), c.Load())
+	}
+	// More cores than when it was made share stripes.
+	runtime.GOMAXPROCS(32)
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			for range 100 {
+				c.Inc()
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	if c.Load() != 8+6400 {
+		t.Errorf("counter %d, want 6408", c.Load())
+	}
+}
+
+func TestStripesAreACacheLineApart(t *testing.T) {
+	for used := 1; used < 40; used++ {
+		if s := newStripes(used); s.width-used < lineWords || len(s.words) != (s.mask+1)*s.width {
+			t.Errorf("%d words are %d apart, %d in all", used, s.width, len(s.words))
+		}
+	}
+}
+
 func TestBoundsMustAscend(t *testing.T) {
 	for _, bounds := range [][]int64{nil, {2, 1}, {1, 1}} {
 		func() {
@@ -161,4 +205,25 @@ func BenchmarkObserve(b *testing.B) {
 			}
 		})
 	})
+}
+
+// BenchmarkCores is what more cores cost an observation and a count: make
+// bench-cores.
+func BenchmarkCores(b *testing.B) {
+	parallel := func(observe func()) func(*testing.B) {
+		return func(b *testing.B) {
+			b.SetParallelism(4)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					observe()
+				}
+			})
+		}
+	}
+	h, c := Durations(bounds...), NewCounter()
+	b.Run("histogram", parallel(func() { h.ObserveDuration(30 * ms) }))
+	b.Run("counter", parallel(c.Inc))
+	var shared struct{ sum, count atomic.Uint64 }
+	b.Run("shared words", parallel(func() { shared.sum.Add(1); shared.count.Add(1) }))
 }

@@ -33,10 +33,10 @@ type member struct {
 	broken   bool // broke HTTP/2 and closed, which is known; see breached
 	draining bool
 	why      upstream.CloseReason // it drains
+	used     time.Time            // last lent or freed
+	idleFor  time.Duration        // before it was lent last; means little where multiplexed
 	opened   time.Time
-	used     time.Time     // last lent or freed
-	idleFor  time.Duration // before it was lent last; means little where multiplexed
-	retireAt time.Time     // zero = never
+	retireAt time.Time // zero = never
 }
 
 // exclusive reports whether m carries one exchange at a time.
@@ -151,9 +151,10 @@ func (p *Pool) recountLocked(m *member) {
 			m.places = min(m.places, 1)
 		}
 	}
-	p.places -= m.counted
-	m.counted = max(m.places, m.inUse)
-	p.places += m.counted
+	if n := max(m.places, m.inUse); n != m.counted {
+		p.places += n - m.counted
+		m.counted = n
+	}
 }
 
 // endedLocked gives m up, whose connection takes no more requests.

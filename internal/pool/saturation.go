@@ -8,12 +8,25 @@ import "time"
 // more, what is still in use counts.
 func (p *Pool) possibleLocked() int { return p.places + p.roomLocked()*p.perConnLocked() }
 
-// arrivedLocked observes the pool as a request finds it (PASTA: Poisson
-// arrivals see time averages), which catches the peaks between two scrapes.
-func (p *Pool) arrivedLocked(now time.Time) {
-	p.stats.arrivals.Add(1)
-	if possible := p.possibleLocked(); possible > 0 {
-		p.stats.atArrival.Observe(int64(p.inUse) * 1000 / int64(possible))
+// found is the pool as a request finds it (PASTA: Poisson arrivals see time
+// averages), which catches the peaks between two scrapes.
+type found struct {
+	inUse    int // -1: by nobody
+	possible int
+}
+
+var nobody = found{inUse: -1}
+
+func (p *Pool) foundLocked() found { return found{p.inUse, p.possibleLocked()} }
+
+// arrived counts a request that found the pool so.
+func (s *stats) arrived(f found) {
+	if f.inUse < 0 {
+		return
+	}
+	s.arrivals.Inc()
+	if f.possible > 0 {
+		s.atArrival.Observe(int64(f.inUse) * 1000 / int64(f.possible))
 	}
 }
 

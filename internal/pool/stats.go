@@ -82,7 +82,7 @@ type stats struct {
 	closedBy [upstream.CloseReasons]atomic.Uint64
 	failed   [dialErrors]atomic.Uint64
 
-	arrivals  atomic.Uint64
+	arrivals  *histogram.Counter
 	stale     atomic.Uint64
 	demotions atomic.Uint64
 }
@@ -98,6 +98,7 @@ func newStats() *stats {
 		idleAge:         histogram.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
 		atArrival:       histogram.New(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
 		requestsPerConn: histogram.New(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
+		arrivals:        histogram.NewCounter(),
 		dns:             dialHistogram(),
 		tcp:             dialHistogram(),
 		tls:             dialHistogram(),

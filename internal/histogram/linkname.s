@@ -1,0 +1,1 @@
+// Empty: it lets stripes.go declare functions that the runtime has the body of.

@@ -1,0 +1,103 @@
+package histogram
+
+import (
+	"iter"
+	"runtime"
+	"sync/atomic"
+	_ "unsafe" // for go:linkname
+)
+
+// stripes are the same few words for each core, so that cores that count do not
+// take each other's cache lines; a reader adds them up. The four observations
+// of acquire and release take 230 ns of CPU less of a request on two cores
+// (BenchmarkCores in internal/pool), and 6 ns more on one.
+type stripes struct {
+	words []atomic.Uint64
+	width int // words from one stripe to the next
+	used  int // of width
+	mask  int // stripes are a power of two; this is one less
+}
+
+const (
+	// lineWords is a cache line, of 64 bytes. The last word of a stripe and the
+	// first of the next are at least that far apart.
+	lineWords = 8
+	// maxStripes bounds the memory: 16 stripes of a usual histogram are 3 KB.
+	maxStripes = 16
+)
+
+// The words of a histogram's stripe. The sum is sumHigh·sumCarry + sumLow, which
+// is an int64: nanoseconds alone would overflow within weeks where thousands of
+// places are held at once. It stands beside the low buckets, which most values
+// fall into, so that one observation is one line.
+const (
+	sumLow = iota
+	sumHigh
+	firstCount
+)
+
+const sumCarry = 1 << 62
+
+// newStripes returns stripes for the cores that the process uses now.
+func newStripes(used int) stripes {
+	n := 1
+	for n < min(runtime.GOMAXPROCS(0), maxStripes) {
+		n *= 2
+	}
+	width := used + lineWords
+	return stripes{words: make([]atomic.Uint64, n*width), width: width, used: used, mask: n - 1}
+}
+
+// own returns the stripe of the core that the caller is on. It may be on another
+// as soon as this returns: what is counted is right all the same.
+func (s *stripes) own() []atomic.Uint64 {
+	at := 0
+	if s.mask > 0 {
+		at = (procPin() & s.mask) * s.width
+		procUnpin()
+	}
+	return s.words[at : at+s.used : at+s.used]
+}
+
+// sum adds word i of all stripes up.
+func (s *stripes) sum(i int) (n uint64) {
+	for at := i; at < len(s.words); at += s.width {
+		n += s.words[at].Load()
+	}
+	return n
+}
+
+// all yields each stripe.
+func (s *stripes) all() iter.Seq[[]atomic.Uint64] {
+	return func(yield func([]atomic.Uint64) bool) {
+		for at := 0; at < len(s.words); at += s.width {
+			if !yield(s.words[at : at+s.used]) {
+				return
+			}
+		}
+	}
+}
+
+// Counter counts, on each core apart. It is safe for concurrent use. Make one
+// with NewCounter.
+type Counter struct{ stripes stripes }
+
+// NewCounter returns a counter that stands at 0.
+func NewCounter() *Counter { return &Counter{newStripes(1)} }
+
+// Inc adds one.
+func (c *Counter) Inc() { c.stripes.own()[0].Add(1) }
+
+// Load returns the count.
+func (c *Counter) Load() uint64 { return c.stripes.sum(0) }
+
+// procPin keeps the goroutine on its P, and returns the number of that, below
+// GOMAXPROCS. It takes 1 ns; a sync.Pool of numbers, which would do without the
+// runtime's own function, takes 10. Go keeps its name and signature for those
+// who use it so (go.dev/issue/67401).
+//
+//go:linkname procPin runtime.procPin
+func procPin() int
+
+//go:linkname procUnpin runtime.procUnpin
+func procUnpin()
