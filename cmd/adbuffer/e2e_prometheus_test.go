@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -22,8 +23,9 @@ type prometheusServer struct {
 	url string
 }
 
-// startPrometheus runs it for the length of the test.
-func startPrometheus(t testing.TB, ab *adbuffer) *prometheusServer {
+// startPrometheus runs it for the length of the test. settings are more of the
+// scrape's.
+func startPrometheus(t testing.TB, ab *adbuffer, settings ...string) *prometheusServer {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus")
 	if err != nil {
@@ -35,8 +37,8 @@ func startPrometheus(t testing.TB, ab *adbuffer) *prometheusServer {
 global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
-  - {job_name: adbuffer, static_configs: [{targets: [%q]}]}
-`, rules+"/*.rules.yml", ab.admin), 0o600); err != nil {
+  - {job_name: adbuffer, static_configs: [{targets: [%q]}]%s}
+`, rules+"/*.rules.yml", ab.admin, strings.Join(append([]string{""}, settings...), ", ")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -119,6 +121,35 @@ func TestBeyondLoopbackEverythingElseNeedsTheToken(t *testing.T) {
 	}
 	c.want(403, "PUT", "/log/level", "debug")
 	c.want(403, "GET", "/pools?token="+token, "")
+}
+
+// crypto/tls fills VerifiedChains only with what it has verified.
+func TestBeyondLoopbackAVerifiedClientCertificateOpensWhatTheTokenOpens(t *testing.T) {
+	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return "" } })
+	for name, row := range map[string]struct {
+		state *tls.ConnectionState
+		want  int
+	}{
+		"cleartext": {nil, 403}, "no certificate": {&tls.ConnectionState{}, 403},
+		"not verified": {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, 403},
+		"verified":     {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}, VerifiedChains: [][]*x509.Certificate{{{}, {}}}}, 200},
+	} {
+		for _, path := range guardedPaths[:7] {
+			r := httptest.NewRequest("GET", path, nil)
+			r.Host, r.TLS = "adbuffer-0.example:9090", row.state
+			w := httptest.NewRecorder()
+			c.server.Handler.ServeHTTP(w, r)
+			if w.Code != row.want {
+				t.Errorf("%s: %s answers %d, want %d", name, path, w.Code, row.want)
+			}
+		}
+	}
+	got := c.want(403, "GET", "/pools", "")
+	for _, setting := range []string{"admin.token_file", "admin.client_ca_file"} {
+		if !strings.Contains(got, setting) {
+			t.Errorf("the answer does not name %s: %s", setting, got)
+		}
+	}
 }
 
 func TestBeyondLoopbackNothingOpensWithoutATokenToAskFor(t *testing.T) {
