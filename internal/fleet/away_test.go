@@ -161,11 +161,31 @@ func TestAnotherTypeUnderTheKeyIsAFailureUntilItIsGone(t *testing.T) {
 	s.Do("SET", "adbuffer:qps:openx", "somebody else's")
 	m := join(t, socket(s), limit, burst)
 	eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
-	if n := m.logged("Redis is away"); n != 1 {
+	if n := m.logged("no lease for an SSP"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	s.Do("DEL", "adbuffer:qps:openx")
 	m.awaitConnected(t, true)
+}
+
+// An SSP whose key is of no use costs the others nothing.
+func TestAnSSPWithoutALeaseDoesNotHarmTheOthers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := join(t, socket(s), limit, burst)
+	m.awaitConnected(t, true)
+	s.Do("SET", "adbuffer:qps:broken", "somebody else's")
+	broken := m.Fleet.Bucket("broken", limit, burst)
+	m.startLoad(t, limit/10)
+	eventually(t, "its calls fail", func() bool { broken.Has(0); return broken.failures.Load() > 5 })
+	if n := m.failures.Load(); n > 0 || !m.connected() || broken.Connected(broken.Since(time.Now())) {
+		t.Errorf("%d calls for the other failed", n)
+	}
+	if a, b := m.logged("no lease for an SSP"), m.logged("Redis is away"); a != 1 || b != 0 {
+		t.Errorf("logged %d and %d times: %v", a, b, m.log.All())
+	}
+	s.Do("DEL", "adbuffer:qps:broken")
+	eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
 }
 
 // Before it has ever reached Redis a replica sends limit / ExpectedReplicas.

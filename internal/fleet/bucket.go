@@ -84,12 +84,6 @@ func (b *Bucket) change(s settings) {
 	b.setShare(end, b.Share()*s.limit/old.limit, &s)
 }
 
-// failed counts a call that brought no lease.
-func (b *Bucket) failed() {
-	b.failures.Add(1)
-	b.markTried()
-}
-
 func (b *Bucket) markTried() {
 	select {
 	case <-b.tried:

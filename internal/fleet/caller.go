@@ -13,6 +13,7 @@ type caller struct {
 	held    int           // tokens after the last call; less are left since then
 	alones  uint64        // alone, as it was then
 	refuses uint64        // refused, as it was then
+	failing bool          // its key is of no use, as the log said
 	lacking bool          // it got fewer tokens than its traffic needs
 	alive   int           // replicas, by the last answer; 0 before the first
 	burst   int           // in force, by the last answer

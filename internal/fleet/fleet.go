@@ -16,6 +16,10 @@
 // what it sends comes on top. So does what is sent by one that has never reached
 // Redis, limit / ExpectedReplicas.
 //
+// A replica whose lease has run out goes on alone eight LeaseIntervals after its
+// last call; after a pause of its traffic, when it calls less often, up to a third
+// of ReplicaTimeout more. Until then it has the tokens it holds.
+//
 // Clocks of replicas are never compared: Redis' own counts, and what a replica
 // measures are spans from the arrival of an answer on, which came after Redis had
 // begun to count them.

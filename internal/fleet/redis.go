@@ -124,3 +124,13 @@ func unknownScript(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
 }
+
+// ofKey reports whether an error is one that other keys need not have.
+func ofKey(err error) bool {
+	var e redis.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	kind, _, _ := strings.Cut(string(e), " ")
+	return kind == "WRONGTYPE" || kind == "STALE" || kind == "ERR"
+}

@@ -2,13 +2,10 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"go.uber.org/zap"
 )
 
@@ -110,7 +107,8 @@ func (f *Fleet) round(ctx context.Context, l *line) error {
 		if err != nil {
 			f.forgetLater(gone)
 			for _, b := range due {
-				b.failed()
+				b.failures.Add(1)
+				b.markTried()
 			}
 			return err
 		}
@@ -124,89 +122,6 @@ func (f *Fleet) round(ctx context.Context, l *line) error {
 		f.forgetLater(gone)
 	}
 	return err
-}
-
-// lease makes one call for each bucket, all in one exchange; and another for
-// those for whom Redis did not know the script.
-func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) (first error) {
-	asks := make([]ask, len(due))
-	for i, b := range due {
-		asks[i] = b.ask(b.Since(time.Now()), &f.opts)
-		f.calls++
-		asks[i].number = f.calls
-	}
-	left := make([]int, len(due)) // of due
-	for i := range left {
-		left[i] = i
-	}
-	for _, how := range []command{{"EVALSHA", []any{leaseSHA}}, {"EVAL", []any{leaseScript}}} {
-		if len(left) == 0 {
-			break
-		}
-		commands := make([]command, len(left))
-		for j, i := range left {
-			commands[j] = command{how.name, append(how.args[:1:1], f.arguments(due[i].name, &asks[i])...)}
-		}
-		results, errs, err := s.pipeline(ctx, commands)
-		var unknown []int
-		for j, i := range left {
-			b := due[i]
-			switch {
-			case err == nil && how.name == "EVALSHA" && unknownScript(errs[j]):
-				unknown = append(unknown, i)
-				continue
-			case err == nil && errs[j] == nil:
-				var r answer
-				if r, errs[j] = parseAnswer(results[j], &asks[i]); errs[j] == nil {
-					b.settle(&asks[i], r, b.Since(time.Now()))
-					b.markTried()
-					continue
-				}
-			case err != nil:
-				errs[j] = err
-			}
-			b.failed()
-			if first == nil {
-				first = fmt.Errorf("ssp %q: %w", b.name, errs[j])
-			}
-		}
-		if err != nil {
-			break
-		}
-		left = unknown
-	}
-	return first
-}
-
-// arguments are what follows the script: the key, and ARGV as lease.lua says.
-func (f *Fleet) arguments(name string, a *ask) []any {
-	return []any{
-		1, f.key(name),
-		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
-		millis(f.opts.ReplicaTimeout), millis(a.valid), rand.Float64(),
-	}
-}
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func (f *Fleet) key(name string) string { return f.opts.Prefix + ":qps:" + name }
-
-// parseAnswer reads what lease.lua returns, and believes nothing that no such
-// script would say.
-func parseAnswer(reply any, a *ask) (answer, error) {
-	v, err := redis.Values(reply, nil)
-	var r answer
-	var share string
-	if err == nil {
-		_, err = redis.Scan(v, &r.granted, &share, &r.alive, &r.burst)
-	}
-	if err == nil {
-		r.share, err = strconv.ParseFloat(share, 64)
-	}
-	if err != nil || r.granted < 0 || r.granted > max(0, a.want-a.keep) || !(r.share >= 0 && r.share <= a.limit*1.001) || r.alive < 1 || r.burst < 1 {
-		return answer{}, fmt.Errorf("an answer that no lease has: %.200v", v)
-	}
-	return r, nil
 }
 
 // forget removes this replica's records of SSPs that are no more.

@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/zap"
+)
+
+// lease makes one call for each bucket, all in one exchange; and another for
+// those for whom Redis did not know the script. The error is Redis' own; what is
+// wrong with one bucket is logged, and harms no other.
+func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
+	asks := make([]ask, len(due))
+	for i, b := range due {
+		asks[i] = b.ask(b.Since(time.Now()), &f.opts)
+		f.calls++
+		asks[i].number = f.calls
+	}
+	left := make([]int, len(due)) // of due
+	for i := range left {
+		left[i] = i
+	}
+	var first error
+	for _, how := range []command{{"EVALSHA", []any{leaseSHA}}, {"EVAL", []any{leaseScript}}} {
+		if len(left) == 0 {
+			break
+		}
+		commands := make([]command, len(left))
+		for j, i := range left {
+			commands[j] = command{how.name, append(how.args[:1:1], f.arguments(due[i].name, &asks[i])...)}
+		}
+		results, errs, err := s.pipeline(ctx, commands)
+		var unknown []int
+		for j, i := range left {
+			failed := err
+			if err == nil {
+				failed = errs[j]
+			}
+			if how.name == "EVALSHA" && unknownScript(failed) {
+				unknown = append(unknown, i)
+				continue
+			}
+			if failed = f.conclude(due[i], &asks[i], results[j], failed); failed != nil && first == nil {
+				first = failed
+			}
+		}
+		left = unknown
+	}
+	return first
+}
+
+// conclude ends a bucket's call. It returns err where that is Redis' own.
+func (f *Fleet) conclude(b *Bucket, a *ask, result any, err error) error {
+	defer b.markTried()
+	own := err != nil && !ofKey(err)
+	if err == nil {
+		var r answer
+		if r, err = parseAnswer(result, a); err == nil {
+			b.settle(a, r, b.Since(time.Now()))
+			b.failing = false
+			return nil
+		}
+	}
+	b.failures.Add(1)
+	if own {
+		return err
+	}
+	if !b.failing {
+		b.failing = true
+		f.opts.Log.Warn("Redis gives no lease for an SSP: this replica goes on with its last share of its qps.limit",
+			zap.String("ssp", b.name), zap.String("key", f.key(b.name)), zap.Error(err))
+	}
+	return nil
+}
+
+// arguments are what follows the script: the key, and ARGV as lease.lua says.
+func (f *Fleet) arguments(name string, a *ask) []any {
+	return []any{
+		1, f.key(name),
+		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
+		millis(f.opts.ReplicaTimeout), millis(a.valid), rand.Float64(),
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (f *Fleet) key(name string) string { return f.opts.Prefix + ":qps:" + name }
+
+// parseAnswer reads what lease.lua returns, and believes nothing that no such
+// script would say.
+func parseAnswer(reply any, a *ask) (answer, error) {
+	v, err := redis.Values(reply, nil)
+	var r answer
+	var share string
+	if err == nil {
+		_, err = redis.Scan(v, &r.granted, &share, &r.alive, &r.burst)
+	}
+	if err == nil {
+		r.share, err = strconv.ParseFloat(share, 64)
+	}
+	if err != nil || r.granted < 0 || r.granted > max(0, a.want-a.keep) || !(r.share >= 0 && r.share <= a.limit*1.001) || r.alive < 1 || r.burst < 1 {
+		return answer{}, fmt.Errorf("an answer that no lease has: %.200v", v)
+	}
+	return r, nil
+}
