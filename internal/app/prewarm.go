@@ -15,7 +15,8 @@ const prewarmLimit = 2 * time.Second
 // prewarm makes the pools that replace others, and opens as many connections as
 // those have: else all requests of a busy SSP would wait for dials at once. An
 // SSP that cannot be reached holds up the reload for prewarmLimit, and the drain
-// not at all.
+// not at all. Until the old pool's idle connections go (aboutToAsk), the SSP may
+// have twice max_conns, where both pools lead to the same one.
 func (p *plan) prewarm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, prewarmLimit)
 	defer cancel()
