@@ -63,10 +63,12 @@ func work(steps int) {
 // The idle connections are not split among cores. At the worst, acquire and
 // release hold others up for 0.6 us, so one pool lends 1.6 million places a
 // second, however many cores ask: what 18 cores ask of one and the same SSP at
-// 11 us a request. To split would save 2 to 4 % at most, and cost what one list
-// gives: the most recently used connection first, first come first served, and
-// max_conns held exactly, without a look at the lists of all cores. A machine
-// that sends more than that to one SSP runs two adbuffers.
+// 11 us a request. To split would save 2 to 4 % at most, less the word that all
+// cores had to share still, since pool_saturation_at_arrival and its high-water
+// mark are exact; and it would cost what one list gives: the most recently used
+// connection first, first come first served, and max_conns held exactly, without
+// a look at the lists of all cores. A machine that sends more than that to one
+// SSP runs two adbuffers.
 func BenchmarkCores(b *testing.B) {
 	for _, kind := range []struct {
 		name  string
