@@ -17,14 +17,19 @@ import (
 	"adbuffer/internal/route"
 )
 
-// answers is an SSP that allocates nothing for an answer, so that benchmarks
-// show what the proxy does.
+// answers is an SSP that answers 200 with a body.
 func answers(tb testing.TB, body string) net.Listener {
+	return answersRaw(tb, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
+}
+
+// answersRaw is an SSP that answers each GET with these bytes, and allocates nothing
+// for that, so that benchmarks show what the proxy does.
+func answersRaw(tb testing.TB, text string) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
+	answer := []byte(text)
 	go func() {
 		for {
 			c, err := l.Accept()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,6 +92,37 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 	}
 	if n := m.p.Snapshot().BufferedBytes; n != 0 {
 		t.Errorf("%d bytes are held", n)
+	}
+}
+
+// What an answer says about a body that it does not have, and fields that stand
+// in it more than once, cross as over HTTP/1.
+func TestFieldsOfAnswersCrossOverHTTP2AsTheyAre(t *testing.T) {
+	head := "ETag: \"a\"\r\nset-cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nServer: s\r\nX-Empty:\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Adbuffer-Source: forged\r\nContent-Length: 17\r\n\r\n"
+	for _, row := range []struct {
+		method, status, body string
+		length               []string
+	}{
+		{"GET", "304 Not Modified", "", nil}, // which may say it, but the server of HTTP/2 does not
+		{"HEAD", "200 OK", "", []string{"17"}},
+		{"GET", "200 OK", "0123456789abcdefg", []string{"17"}},
+		{"GET", "404 Not Found", "0123456789abcdefg", []string{"17"}},
+	} {
+		l := answersRaw(t, "HTTP/1.1 "+row.status+"\r\n"+head+row.body)
+		m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", addr: l.Addr().String()})
+		res, body := m.ask(m.client(true), row.method, "/fill", "")
+		wantProto2(t, res)
+		res.Header.Del("Date")
+		want := http.Header{
+			"Etag": {`"a"`}, "Set-Cookie": {"a=1; Path=/", "b=2"}, "Server": {"s"}, "X-Empty": {""},
+			"X-Adbuffer-Source": {"ssp/a"},
+		}
+		if row.length != nil {
+			want["Content-Length"] = row.length
+		}
+		if res.Status[:3] != row.status[:3] || body != row.body || !maps.EqualFunc(res.Header, want, slices.Equal) {
+			t.Errorf("%s %s: %s %v %q, want %v", row.method, row.status, res.Status, res.Header, body, want)
+		}
 	}
 }
 

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// said is what a client makes of an answer.
+type said struct {
+	status        int
+	source, allow string
+	body          string
+}
+
+// digits differ from request to request: milliseconds that are left, for one.
+var digits = regexp.MustCompile(`[0-9.]+(µs|ms|s)\b`)
+
+func ask(t *testing.T, client *http.Client, method, url, body string, fields []string) said {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		req.Header.Set(name, value)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return said{res.StatusCode, res.Header.Get("X-Adbuffer-Source"), res.Header.Get("Allow"), digits.ReplaceAllString(string(b), "N")}
+}
+
+// Every reason is told over HTTP/2 as it is over HTTP/1.1: the same status,
+// source, fields and body, and the same counters.
+func TestReasonsReadTheSameOverHTTP2(t *testing.T) {
+	t.Parallel()
+	e, ok := newEdge(t), healthy(t)
+	full, late := startGated(t, sspsim.Options{}), startGated(t, sspsim.Options{})
+	untrusted := startSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
+	failed := func(f sspsim.Faults) string { return failing(t, f).URL() }
+	ab := start(t, e.server(", max_body_bytes: 2000, max_header_bytes: 4096")+sprintf(`
+ssps:
+  - {name: ok, endpoints: [%q]}
+  - {name: refused, endpoints: [%q]}
+  - {name: untrusted, endpoints: [%q], retry: {max: 0}, pool: {dial_backoff: {min: 1ms, max: 1ms}}}
+  - {name: reset, endpoints: [%q]}
+  - {name: malformed, endpoints: [%q]}
+  - {name: oversized, endpoints: [%q]}
+  - {name: full, endpoints: [%q], pool: {max_conns: 1, max_pending: 0}}
+  - {name: late, endpoints: [%q], pool: {max_conns: 1, pending_timeout: 30ms}}
+  - {name: limited, endpoints: [%q], qps: {limit: 0.001, burst: 1}}
+  - {name: paused, endpoints: [%q]}
+  - {name: busy, endpoints: [%q], max_in_flight: 1}
+  - {name: broken, endpoints: [%q], breaker: {window: 10m, min_requests: 1, min_probe: 0.001}}
+routes:
+  - {name: default, match: {path: /fillbuffer}, client_choice: true, ssps: [ok, refused, untrusted, reset, malformed, oversized, full, late, limited, paused, busy, broken]}
+  - {name: all, match: {path: /all}, mode: parallel-all, ssps: [ok]}
+`, ok.URL(), failed(sspsim.Faults{Refuse: true}), untrusted.URL(), failed(sspsim.Faults{Reset: sspsim.Always}),
+		failed(malformed(sspsim.BadChunk)), failed(sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always}}),
+		full.URL(), late.URL(), ok.URL(), failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: time.Hour}}), full.URL(),
+		failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}})))
+
+	http1 := &http.Client{Transport: &http.Transport{TLSClientConfig: e.config("http/1.1")}, Timeout: patience}
+	t.Cleanup(http1.CloseIdleConnections)
+	http2 := e.http2(t)
+	url := "https://" + ab.traffic
+	// What some of the reasons take to come about.
+	for i, name := range []string{"full", "late", "busy"} {
+		c := ab.dialTLS(e.config())
+		c.send(request("GET", "/fillbuffer/"+name, ""))
+		eventually(t, name+" is asked", func() bool { return ab.metric("adbuffer_in_flight_requests") == float64(i+1) })
+	}
+	awaitInFlight(t, full.SSP, 2)
+	awaitInFlight(t, late.SSP, 1)
+	ask(t, http2, "GET", url+"/fillbuffer/limited", "", nil)
+	ask(t, http2, "GET", url+"/fillbuffer/paused", "", nil)
+	eventually(t, "the breaker sheds", func() bool {
+		return ask(t, http2, "GET", url+"/fillbuffer/broken", "", nil).source == "proxy/breaker_open"
+	})
+
+	for _, row := range []struct {
+		outcome, method, path, body string
+		fields                      []string
+		status                      int
+	}{
+		{"bad_request", "GET", "/fillbuffer?ssp=ok&ssp=full", "", nil, 400},
+		{"bad_request", "POST", "/fillbuffer", "{}", []string{"X-Adbuffer-Timeout-Ms: 0"}, 400},
+		{"method_not_allowed", "DELETE", "/fillbuffer", "", nil, 405},
+		{"no_route", "GET", "/nowhere", "", nil, 404},
+		{"unknown_ssp", "GET", "/fillbuffer/nobody", "", nil, 404},
+		{"too_large", "POST", "/fillbuffer", strings.Repeat("x", 2001), nil, 413},
+		{"too_large", "GET", "/fillbuffer", "", []string{"X-Long: " + strings.Repeat("x", 4096)}, 431},
+		{"connect_failed", "GET", "/fillbuffer/refused", "", nil, 502},
+		{"tls_failed", "GET", "/fillbuffer/untrusted", "", nil, 502},
+		{"conn_lost", "POST", "/fillbuffer/reset", "{}", nil, 502},
+		{"bad_response", "POST", "/fillbuffer/malformed", "{}", nil, 502},
+		{"response_too_large", "POST", "/fillbuffer/oversized", "{}", nil, 502},
+		{"pending_full", "GET", "/fillbuffer/full", "", nil, 503},
+		{"pending_timeout", "GET", "/fillbuffer/late", "", nil, 503},
+		{"qps_limit", "GET", "/fillbuffer/limited", "", nil, 503},
+		{"ssp_backoff", "GET", "/fillbuffer/paused", "", nil, 503},
+		{"overloaded", "GET", "/fillbuffer/busy", "", nil, 503},
+		{"breaker_open", "GET", "/fillbuffer/broken", "", nil, 503},
+		{"deadline", "GET", "/fillbuffer", "", []string{"X-Adbuffer-Timeout-Ms: 2"}, 504},
+		{"merged", "POST", "/all", "{}", nil, 200},
+		{"fill", "POST", "/fillbuffer/ok", "{}", nil, 200},
+	} {
+		before := ab.outcome(row.outcome)
+		one := ask(t, http1, row.method, url+row.path, row.body, row.fields)
+		time.Sleep(20 * time.Millisecond) // the back-off after a failed dial is over
+		two := ask(t, http2, row.method, url+row.path, row.body, row.fields)
+		// The words of a failed exchange depend on where it failed.
+		switch row.outcome {
+		case "tls_failed", "conn_lost", "bad_response", "connect_failed", "merged", "fill":
+			one.body, two.body = "", ""
+		case "breaker_open", "ssp_backoff":
+			one.body, two.body = errorOf(one.body), errorOf(two.body)
+		}
+		source := "proxy/" + row.outcome
+		if row.outcome == "fill" {
+			source = "ssp/ok"
+		}
+		if one != two || two.status != row.status || two.source != source {
+			t.Errorf("%s %s: over HTTP/1.1 %+v, over HTTP/2 %+v, want %d of %s", row.method, row.path, one, two, row.status, source)
+		}
+		if n := ab.outcome(row.outcome) - before; n != 2 {
+			t.Errorf("%s %s: %v requests counted as %s, want both", row.method, row.path, n, row.outcome)
+		}
+	}
+	full.open()
+	late.open()
+}
+
+// errorOf is the reason in a body of ours.
+func errorOf(body string) string {
+	var own struct{ Error string }
+	json.Unmarshal([]byte(body), &own) //nolint:errcheck // it stays empty then
+	return own.Error
+}
+
+// outcome is how many requests have ended so, on all routes.
+func (ab *adbuffer) outcome(outcome string) (n float64) {
+	ab.t.Helper()
+	m := ab.scrape()
+	for _, route := range []string{"default", "all", "none"} {
+		n += m.value("adbuffer_requests_total", "route="+route, "outcome="+outcome)
+	}
+	return n
+}
+
+// A balancer in front that passes TLS through and says whose it is.
+func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
+	t.Parallel()
+	s, e := healthy(t), newEdge(t)
+	ab := start(t, e.server(", proxy_protocol: true")+single(s.URL()))
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	transport := &http.Transport{Protocols: protocols, DialTLS: func(string, string) (net.Conn, error) {
+		c, err := net.Dial(ab.network, ab.traffic)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(c, proxyV1); err != nil {
+			return nil, err
+		}
+		tc := tls.Client(c, e.config("h2"))
+		return tc, tc.Handshake()
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport, Timeout: patience}
+	for i := range 2 {
+		if got := ask(t, client, "GET", "https://"+edgeName+"/fillbuffer?"+strconv.Itoa(i), "", nil); got.source != "ssp/openx" {
+			t.Fatalf("%+v", got)
+		}
+		if got := identityFields(lastRequest(t, s)); len(got) != 1 || got[0] != "X-Forwarded-For: 203.0.113.7" {
+			t.Errorf("the SSP was told %q", got)
+		}
+	}
+}
