@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -172,8 +173,8 @@ func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 	ab := start(t, e.server(", proxy_protocol: true")+single(s.URL()))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
-	transport := &http.Transport{Protocols: protocols, DialTLS: func(string, string) (net.Conn, error) {
-		c, err := net.Dial(ab.network, ab.traffic)
+	transport := &http.Transport{Protocols: protocols, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, ab.network, ab.traffic)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +182,7 @@ func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 			return nil, err
 		}
 		tc := tls.Client(c, e.config("h2"))
-		return tc, tc.Handshake()
+		return tc, tc.HandshakeContext(ctx)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport, Timeout: patience}
