@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,6 +125,60 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The same at the edge: over TLS, with HTTP/2, and with POSTs, which no client
+// sends twice of its own accord.
+func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
+	t.Parallel()
+	s, a := sspWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)}), newAuthority(t)
+	env, config := shared(t, reservePort(t)), tlsSection(a, "")+single(s.URL())
+	now := start(t, config, env...)
+	traffic := now.traffic // of all of them
+	transport := &http.Transport{TLSClientConfig: a.client(nil), ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: patience}
+	var stopped atomic.Bool
+	var sent atomic.Int64
+	clients := make(chan error)
+	const n = 8
+	for range n {
+		go func() {
+			for !stopped.Load() {
+				res, err := client.Post("https://"+traffic+"/fillbuffer", "application/json", strings.NewReader(`{"id":"1"}`))
+				if err == nil {
+					_, err = io.Copy(io.Discard, res.Body)
+					res.Body.Close() //nolint:errcheck // it was read
+					if err == nil && (res.StatusCode != 200 || res.ProtoMajor != 2) {
+						err = fmt.Errorf("answered %s over %s", res.Status, res.Proto)
+					}
+				}
+				if err != nil {
+					clients <- err
+					return
+				}
+				sent.Add(1)
+			}
+			clients <- nil
+		}()
+	}
+	for range 2 {
+		next := start(t, config, env...)
+		before := sent.Load()
+		now.signal(syscall.SIGTERM)
+		now.wantExit(0)
+		eventually(t, "requests go on", func() bool { return sent.Load() > before+100 })
+		now = next
+	}
+	stopped.Store(true)
+	for range n {
+		if err := <-clients; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := s.Counters().Requests; got != uint64(sent.Load()) {
+		t.Errorf("%d requests were answered, and the SSP was sent %d", sent.Load(), got)
 	}
 }
 
