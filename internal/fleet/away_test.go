@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,28 +18,30 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// awaitAway waits until all go on alone, checks that they do at their last shares,
-// and that the log says so once.
-func awaitAway(t *testing.T, all []*member) {
+// awaitAway waits until all go on alone, and checks that they do at their last
+// shares, and that the log says so once; before is what it had said.
+func awaitAway(t *testing.T, all []*member, before []int) {
 	t.Helper()
 	for _, m := range all {
 		m.awaitConnected(t, false)
 	}
-	before, began := sent(all), time.Now()
+	had, began := sent(all), time.Now()
 	shares := 0.0
 	for _, m := range all {
 		shares += m.Share()
+		n := m.sent.Load()
+		eventually(t, "it goes on", func() bool { return m.sent.Load() > n+100 })
 	}
-	time.Sleep(time.Second)
-	n, took := sent(all)-before, time.Since(began).Seconds()
-	if n < 0.5*shares*took || n > shares*took+burst+3 {
+	time.Sleep(500 * time.Millisecond)
+	n, took := sent(all)-had, time.Since(began).Seconds()
+	if n > shares*took+burst+3 {
 		t.Errorf("%v sent in %.2f s, at shares of %.0f a second", n, took, shares)
 	}
 	if shares < 0.9*limit || shares > 1.1*limit {
 		t.Errorf("shares of %.0f a second together, want %v", shares, limit)
 	}
 	for i, m := range all {
-		if n := m.logged("Redis is away"); n != 1 {
+		if n := m.logged("Redis is away"); n < 1 || n > before[i]+1 {
 			t.Errorf("replica %d has logged %d times that Redis is away: %v", i, n, m.log.All())
 		}
 	}
@@ -47,7 +51,7 @@ func awaitBack(t *testing.T, all []*member) {
 	t.Helper()
 	for i, m := range all {
 		m.awaitConnected(t, true)
-		eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == 1 })
+		eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == m.logged("Redis is away") })
 		eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
 		if m.failures.Load() == 0 {
 			t.Errorf("replica %d has counted no failure", i)
@@ -77,12 +81,16 @@ func TestWhileRedisIsAwayReplicasGoOnAtTheirLastShares(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			all := busyThree(t, s)
+			var before []int
+			for _, m := range all {
+				before = append(before, m.logged("Redis is away")) // a machine that stalls
+			}
 			c.leave(s)
-			awaitAway(t, all)
+			awaitAway(t, all, before)
 			c.comeBack(s)
 			awaitBack(t, all)
 			time.Sleep(200 * time.Millisecond)
-			wantBound(t, limit, 2*burst, all...)
+			wantBound(t, limit, burst, all...)
 		})
 	}
 }
@@ -126,8 +134,10 @@ func TestWhatRedisForgetsIsSaidAgain(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, m := range all {
-		if n := m.failures.Load(); n > 0 {
-			t.Errorf("%d calls failed since the script was not known: %v", n, m.log.All())
+		for _, e := range m.log.All() {
+			if strings.Contains(fmt.Sprint(e.ContextMap()), "NOSCRIPT") {
+				t.Errorf("a call failed since the script was not known: %v", e)
+			}
 		}
 	}
 	for range 5 { // the data too: replicas known before reserve their shares until all are back
@@ -137,7 +147,7 @@ func TestWhatRedisForgetsIsSaidAgain(t *testing.T) {
 	for _, m := range all {
 		eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
 	}
-	wantBound(t, limit, 2*burst, all...)
+	wantBound(t, limit, 2*burst, all...) // with what they held
 }
 
 // A clock of Redis that was put back, or a key that somebody else wrote, heals.
@@ -201,7 +211,7 @@ func TestAReplicaThatHasNeverReachedRedisExpectsOthers(t *testing.T) {
 	}
 	m.startLoad(t, 2*limit)
 	eventually(t, "it sends", func() bool { return m.sent.Load() > 2*burst })
-	wantBound(t, limit/4, burst/4, m)
+	wantBound(t, limit/4, burst/8, m) // twice, since it is alone
 }
 
 // A server that accepts and never says a word holds up nobody: neither requests,
