@@ -43,7 +43,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	t.Parallel()
 	// Every fourth request on a used connection is lost with it, and is sent again.
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 4}}})
-	const limit, burst = 200.0, 100.0
+	const limit, burst = 200.0, 25.0
 	all := startFleet(t, 3, sharing(redistest.Start(t), s.URL(), sprintf("limit: %v, burst: %v", limit, burst)))
 	before, began := s.Counters().Requests, time.Now()
 	traffics := map[*adbuffer]*traffic{}
@@ -53,7 +53,8 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	sent, took := float64(s.Counters().Requests-before), time.Since(began).Seconds()
 	t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, limit*took+burst)
-	if most := limit*took + burst; sent > most || sent < 0.7*most {
+	// A machine that stalls cuts replicas off for a moment, with a burst of their own.
+	if most := limit*took + 2*burst; sent > most || sent < 0.7*most {
 		t.Errorf("%.0f requests sent in %.2f s, want at most %.0f and not much less", sent, took, most)
 	}
 	for _, ab := range all {

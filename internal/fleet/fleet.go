@@ -11,7 +11,8 @@
 //
 // where burst is at least two tokens for each replica. While replicas are cut off
 // from Redis, each may have saved up its part of the burst besides, and a Redis
-// that has lost its data does not know what they hold: at most another burst. A replica that is cut off for longer than ReplicaTimeout, while
+// that has lost its data does not know what they hold: at most another burst.
+// Beyond that, a replica that is cut off for longer than ReplicaTimeout, while
 // others are not, cannot be told from a dead one: they are given its share, and
 // what it sends comes on top. So does what is sent by one that has never reached
 // Redis, limit / ExpectedReplicas.
