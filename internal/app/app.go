@@ -163,14 +163,13 @@ func (a *App) drain(hurry context.Context) error {
 	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
 	a.notifyStopping()
 	a.proxy.BeginDrain()
-	select {
-	case <-time.After(d.Delay):
-	case <-hurry.Done():
-	}
+	a.sockets.BeginDrain()
+	await(d.Delay, hurry)
 	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
 	defer cancel()
 	a.sockets.CloseTraffic()
 	<-a.accepting // with all that was queued
+	await(min(d.Delay, hearLast), ctx)
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
 
@@ -183,6 +182,18 @@ func (a *App) drain(hurry context.Context) error {
 	}
 	a.log.Info("stopped")
 	return nil
+}
+
+// hearLast is how long those that were accepted last may take to shake hands and
+// send a request, before idle clients are closed. Without a drain.delay they have
+// no time.
+const hearLast = 250 * time.Millisecond
+
+func await(d time.Duration, sooner context.Context) {
+	select {
+	case <-time.After(d):
+	case <-sooner.Done():
+	}
 }
 
 // closePools ends the SSPs, those too that drain after a reload, and the tracer.

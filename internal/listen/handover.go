@@ -22,7 +22,10 @@ import (
 //	first process        binds the door, and the sockets
 //	next process         finds the door taken, connects, is sent the sockets and the door
 //	                     keeps the connection: its end says that this process has gone
-//	                     writes a byte once it serves; the one before pauses its admin listener
+//	                     writes a byte once it serves
+//	process before it    leaves operators to the next one, if that has its admin socket;
+//	                     once it drains, leaves new connections to it too;
+//	                     takes all that back where the next one dies
 //
 // A process does not open the door while the one after it lives, so that a third
 // meets the second. Only processes of one user hand over to each other.
@@ -31,15 +34,23 @@ type handover struct {
 	name   string
 	door   *net.UnixListener
 	before *net.UnixConn // to the process before this one; nil for the first
+	admin  bool          // that one's admin socket was taken over, too
 
 	mu         sync.Mutex // guards the fields below
 	sockets    *Sockets
 	after      *net.UnixConn // to the process after this one
-	serves     bool          // the process after this one serves
+	serves     byte          // what the process after this one serves; 0 for nothing
 	succession func(bool)    // nil until this process serves
+	draining   bool
 	left       bool
 	ended      chan struct{} // closed when the goroutine of start has ended; nil before
 }
+
+// What a process writes to the one before it.
+const (
+	servesTraffic byte = 1 + iota
+	servesBoth
+)
 
 // handedSocket says which socket a descriptor of the message is; they come in the
 // same order.
@@ -76,7 +87,10 @@ func (h *handover) attend(c *net.UnixConn) {
 	var b [1]byte
 	for {
 		_, err := c.Read(b[:])
-		h.succeeded(err == nil)
+		if err != nil {
+			b[0] = 0
+		}
+		h.succeeded(b[0])
 		if err != nil {
 			return
 		}
@@ -123,39 +137,57 @@ func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
 	return errors.Join(controlErr, err)
 }
 
-// succeeded is told whether the process after this one serves.
-func (h *handover) succeeded(serves bool) {
+// succeeded is told what the process after this one serves; 0 when it has gone.
+func (h *handover) succeeded(serves byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !serves {
+	was := h.serves
+	if serves == 0 {
 		h.after = nil
 	}
-	if serves == h.serves || h.left {
+	if serves == was || h.left {
 		return
 	}
 	h.serves = serves
-	if serves {
-		h.log.Info("another process has taken over; this one accepts on until it is stopped, and answers no operators")
-		h.sockets.Admin.Pause()
+	if serves != 0 {
+		h.log.Info("another process has taken over; this one accepts on until it is stopped")
 	} else {
 		h.log.Warn("the process that had taken over has gone; this one goes on")
-		h.sockets.Admin.Resume()
 	}
-	if h.succession != nil {
-		h.succession(serves)
+	h.pauseLocked()
+	if h.succession != nil && (serves == servesBoth || was == servesBoth) {
+		h.succession(serves == servesBoth)
 	}
+}
+
+// pauseLocked leaves to the process after this one what that is to accept.
+func (h *handover) pauseLocked() {
+	h.sockets.Admin.pause(h.serves == servesBoth)
+	h.sockets.Traffic.pause(h.serves != 0 && h.draining)
 }
 
 func (h *handover) serving(onSuccession func(bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.succession = onSuccession
-	if h.serves {
+	if h.serves == servesBoth {
 		onSuccession(true)
 	}
-	if h.before != nil {
-		h.before.Write([]byte{1}) //nolint:errcheck // then that process has gone
+	if h.before == nil {
+		return
 	}
+	serves := servesTraffic
+	if h.admin {
+		serves = servesBoth
+	}
+	h.before.Write([]byte{serves}) //nolint:errcheck // then that process has gone
+}
+
+func (h *handover) drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draining = true
+	h.pauseLocked()
 }
 
 // leave closes the door on this process's side. last says that no other process

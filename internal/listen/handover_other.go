@@ -16,4 +16,6 @@ func (*handover) start(*Sockets) {}
 
 func (*handover) serving(func(bool)) {}
 
+func (*handover) drain() {}
+
 func (*handover) leave() (last bool, release func()) { return true, func() {} }

@@ -68,8 +68,9 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			second.serve()
 			first.wantAway(true)
 			wantAccepted(t, second.Traffic, 2) // which came to the first
+			first.BeginDrain()
 			first.CloseTraffic()
-			wantClosed(t, first.Traffic)
+			wantClosed(t, first.Traffic) // and leaves three to the second
 			dial(t, second.Traffic.Addr())
 			wantAccepted(t, second.Traffic, 4)
 
@@ -124,9 +125,48 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 	if first.Admin.Addr().String() == second.Admin.Addr().String() {
 		t.Error("port 0 is to be another one for each process")
 	}
+	first.serve()
+	second.serve()
+	eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
+	for _, p := range []*process{first, second} { // each answers its own operators
+		dial(t, p.Admin.Addr())
+		wantAccepted(t, p.Admin, 1)
+		if len(p.away) > 0 {
+			t.Error("it was told that another process answers operators")
+		}
+	}
 	first.CloseTraffic()
 	dial(t, second.Traffic.Addr())
 	wantAccepted(t, second.Traffic, 1)
+}
+
+// A process that drains takes no more connections, unless the one after it dies.
+func TestADrainingProcessAcceptsOnlyWhatNobodyElseDoes(t *testing.T) {
+	address := reserve(t)
+	first := startProcess(t, "tcp", address, "127.0.0.1:0")
+	first.serve()
+	first.BeginDrain()
+	dial(t, first.Traffic.Addr())
+	wantAccepted(t, first.Traffic, 1) // there is nobody else
+	second := startProcess(t, "tcp", address, "127.0.0.1:0")
+	second.serve()
+	eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
+	accepted := make(chan error)
+	go func() {
+		c, err := first.Traffic.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	for range 5 {
+		dial(t, second.Traffic.Addr())
+	}
+	wantAccepted(t, second.Traffic, 5)
+	second.Close()
+	dial(t, first.Traffic.Addr())
+	must(t, <-accepted)
+	first.CloseTraffic()
 }
 
 // Processes that start at once must not each bind a socket of their own.
@@ -153,9 +193,9 @@ func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
 	}
 	for i, s := range sockets[:n-1] {
 		dial(t, s.Traffic.Addr())
+		wantAccepted(t, sockets[i+1].Traffic, 1)
 		s.CloseTraffic()
 		wantClosed(t, s.Traffic)
-		wantAccepted(t, sockets[i+1].Traffic, 1)
 	}
 }
 

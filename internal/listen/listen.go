@@ -89,17 +89,26 @@ func open(o Options, given map[string]*Listener, log *zap.Logger) (l *Listener, 
 }
 
 // Serving says that connections are accepted from now on. The process before
-// this one leaves operators to it then. onSuccession is called when there is a
-// process after this one that serves (true), and when that one has gone (false);
-// the admin listener is paused meanwhile.
+// this one leaves operators to it then, if they share the admin socket.
+// onSuccession is called when the process after this one does so (true), and when
+// that has gone (false).
 func (s *Sockets) Serving(onSuccession func(bool)) {
 	if s.handover != nil {
 		s.handover.serving(onSuccession)
 	}
 }
 
+// BeginDrain leaves new connections to the process after this one, as long as
+// there is one that serves.
+func (s *Sockets) BeginDrain() {
+	if s.handover != nil {
+		s.handover.drain()
+	}
+}
+
 // CloseTraffic ends accepting requests' connections, once Accept has returned
-// those that are queued. The sockets are handed to no other process any more.
+// those that are queued and that no other process is there for. The sockets are
+// handed to no other process any more.
 func (s *Sockets) CloseTraffic() {
 	last, release := true, func() {}
 	if s.handover != nil {
@@ -107,7 +116,7 @@ func (s *Sockets) CloseTraffic() {
 	}
 	defer release()
 	if s.Traffic != nil {
-		s.Traffic.close(last)
+		s.Traffic.end(last)
 	}
 }
 
@@ -141,7 +150,7 @@ func bindTCP(o Options) (*Listener, error) {
 
 // explain says what to do about a socket that cannot be bound.
 func explain(err error, o Options) error {
-	advice := ""
+	var advice string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && o.ReusePort:
 		advice = "a process without server.reuse_port, or of another user, listens there"

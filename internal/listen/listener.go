@@ -108,22 +108,17 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 	return &Proxied{Conn: c, by: time.Now().Add(p.timeout), counts: &l.headers}
 }
 
-// Pause leaves what comes to the other processes that have this socket, but for one
-// connection that may be being accepted.
-func (l *Listener) Pause() {
+// pause leaves what comes to the other processes that have this socket, but for
+// one connection that may be being accepted; pause(false) ends that.
+func (l *Listener) pause(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paused == nil && !l.closed {
+	if !on {
+		l.resumeLocked()
+	} else if l.paused == nil && !l.closed {
 		l.paused = make(chan struct{})
 		l.socket.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // it fails only where it is closed
 	}
-}
-
-// Resume ends Pause.
-func (l *Listener) Resume() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.resumeLocked()
 }
 
 func (l *Listener) resumeLocked() {
@@ -146,27 +141,40 @@ func (l *Listener) awaitResume() {
 // Close implements net.Listener. What the kernel has queued stays for the other
 // processes that have this socket, and the file of a unix socket stays too; see
 // Sockets.CloseTraffic. It may be called more than once.
-func (l *Listener) Close() error { return l.close(false) }
-
-// close closes. Where last says that no other process has the socket, connections
-// whose handshake the kernel has finished are not reset with it: Accept returns
-// them before it fails.
-func (l *Listener) close(last bool) error {
+func (l *Listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.closeLocked()
+}
+
+func (l *Listener) closeLocked() error {
 	if l.closed {
 		return nil
 	}
 	l.closed = true
-	if last {
-		l.queued = acceptQueued(l.socket)
-	}
 	err := l.socket.Close()
 	l.resumeLocked()
+	return err
+}
+
+// end closes the socket. Connections whose handshake the kernel has finished
+// would be reset with it, unless another process has it: Accept returns them before
+// it fails. Where they are not left to the process after this one they are taken in
+// any case, since one that was started beside this one has a queue of its own. last
+// says that no other process has the socket: its file goes.
+func (l *Listener) end(last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	if l.paused == nil {
+		l.queued = acceptQueued(l.socket)
+	}
+	l.closeLocked() //nolint:errcheck // nothing is left to be done about it
 	if last && l.file != nil {
 		l.file.remove()
 	}
-	return err
 }
 
 func (l *Listener) takeQueued() net.Conn {

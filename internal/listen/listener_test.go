@@ -52,7 +52,7 @@ func TestCloseEndsAnAcceptThatWaitsPausedOrNot(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
 		if paused {
-			s.Traffic.Pause()
+			s.Traffic.pause(true)
 		}
 		ended := make(chan error)
 		go func() {
@@ -81,8 +81,8 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 	}()
 	dial(t, s.Traffic.Addr())
 	(<-accepted).Close() //nolint:errcheck // the client does not care
-	s.Traffic.Pause()
-	s.Traffic.Pause()
+	s.Traffic.pause(true)
+	s.Traffic.pause(true)
 	for range 3 {
 		dial(t, s.Traffic.Addr())
 	}
@@ -90,8 +90,8 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 	if n := len(accepted); n > 1 { // an accept that was under way
 		t.Errorf("a paused listener accepted %d", n)
 	}
-	s.Traffic.Resume()
-	s.Traffic.Resume()
+	s.Traffic.pause(false)
+	s.Traffic.pause(false)
 	for range 3 {
 		(<-accepted).Close() //nolint:errcheck // as above
 	}

@@ -99,7 +99,7 @@ func (h *handover) ask(by time.Time, traffic, admin Options) (map[string]*Listen
 		return nil, err
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the write
-	h.before = conn
+	h.before, h.admin = conn, given[admin.Name] != nil
 	return given, nil
 }
 
