@@ -51,12 +51,23 @@ func (f *Fleet) run(ctx context.Context) {
 			return
 		}
 		f.note(&l, err)
+		if f.idle() {
+			l.backoff = 0
+			continue // until there is something to wake for
+		}
 		wait := f.opts.LeaseInterval
 		if l.backoff > 0 {
 			wait = l.backoff
 		}
 		timer.Reset(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
 	}
+}
+
+// idle reports whether there is no SSP to call for.
+func (f *Fleet) idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.buckets) == 0 && len(f.gone) == 0
 }
 
 // note logs what changed, and sets the back-off.
