@@ -25,6 +25,7 @@ import (
 // leased, and the number is not used.
 type qps struct {
 	opts     QPSOptions
+	made     time.Time     // the SSP was; what times count from
 	interval float64       // between requests; 0 = no limit
 	ahead    float64       // burst * interval
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
@@ -38,7 +39,7 @@ type qps struct {
 
 // init sets the limit of an SSP that was made at the given time.
 func (q *qps) init(o QPSOptions, made time.Time) {
-	q.opts = o
+	q.opts, q.made = o, made
 	if q.limited == nil {
 		q.limited = new(atomic.Uint64)
 	}
@@ -69,7 +70,7 @@ func (q *qps) admit(now time.Duration) *upstream.Error {
 		if q.fleet.Has(now + q.older) {
 			return nil
 		}
-	} else if _, _, ok := q.next(now); ok {
+	} else if _, _, _, ok := q.next(now); ok {
 		return nil
 	}
 	q.limited.Add(1)
@@ -95,10 +96,11 @@ func (q *qps) taken(now time.Duration) bool {
 		return q.fleet.Take(now + q.older)
 	}
 	for {
-		was, next, ok := q.next(now)
+		was, next, at, ok := q.next(now)
 		if !ok {
 			return false
 		}
+		now = at
 		if q.full.CompareAndSwap(was, next) {
 			return true
 		}
@@ -106,11 +108,25 @@ func (q *qps) taken(now time.Duration) bool {
 }
 
 // next returns q.full as it is, and as it is with one token less, and whether
-// there is one.
-func (q *qps) next(now time.Duration) (was, next uint64, ok bool) {
+// there is one, at the time at: now, or later.
+//
+// now is when a request began, and others may have taken tokens since: for one
+// that was held up for longer than the bucket takes to fill, an empty bucket and
+// a full one look the same. So before it is refused, the clock is asked.
+func (q *qps) next(now time.Duration) (was, next uint64, at time.Duration, ok bool) {
 	was = q.full.Load()
-	full := max(math.Float64frombits(was), float64(now)) + q.interval
+	if full, ok := q.less(was, now); ok {
+		return was, math.Float64bits(full), now, true
+	}
+	at = max(now, time.Since(q.made))
+	full, ok := q.less(was, at)
+	return was, math.Float64bits(full), at, ok
+}
+
+// less is when the bucket is full with one token less, and whether there is one.
+func (q *qps) less(was uint64, now time.Duration) (full float64, ok bool) {
+	full = max(math.Float64frombits(was), float64(now)) + q.interval
 	// A thousandth of an interval for what floats round away, or the last token
 	// of a full bucket could be missing.
-	return was, math.Float64bits(full), full-float64(now) <= q.ahead+q.interval/1000
+	return full, full-float64(now) <= q.ahead+q.interval/1000
 }

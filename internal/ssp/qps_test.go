@@ -14,6 +14,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// behind makes the clock of a bucket whose times are made up go behind all of
+// them.
+var behind = time.Now().Add(24 * time.Hour)
+
 // Over five seconds of more than it lets through, the rate is within 5 % of the
 // limit, whatever the arrivals look like.
 func TestTheRateIsWithinFivePercentOfTheLimit(t *testing.T) {
@@ -27,7 +31,7 @@ func TestTheRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 		{QPSOptions{Limit: 7e6, Burst: 100}, 5 * msec}, // 142.86 ns apart: rounded, it would be 0.6 % off
 	} {
 		var q qps
-		q.init(c.o, time.Now())
+		q.init(c.o, behind)
 		rnd := rand.New(rand.NewPCG(1, uint64(c.o.Limit)))
 		sent := 0
 		for now := time.Duration(0); now < c.span; now += time.Duration(rnd.ExpFloat64() * 1e9 / (2 * c.o.Limit)) {
@@ -49,7 +53,7 @@ func TestNoSpanOfTimeHasMoreThanBurstAndRate(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		o := QPSOptions{Limit: 1 + 1000*rnd.Float64(), Burst: rnd.IntN(20)}
 		var q qps
-		q.init(o, time.Now())
+		q.init(o, behind)
 		burst := float64(q.opts.Burst)
 		var sent []time.Duration
 		now := time.Duration(0)
@@ -84,7 +88,7 @@ func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 		{QPSOptions{Limit: 3, Burst: 100}, 100},
 	} {
 		var q qps
-		q.init(c.o, time.Now())
+		q.init(c.o, behind)
 		for _, at := range []time.Duration{0, 365 * 24 * time.Hour} { // full at start, and full again
 			n := 0
 			for q.take(at) == nil {
@@ -99,7 +103,7 @@ func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 
 func TestNoLimitLetsEverythingThrough(t *testing.T) {
 	var q qps
-	q.init(QPSOptions{}, time.Now())
+	q.init(QPSOptions{}, behind)
 	for range 1000 {
 		if q.admit(0) != nil || q.take(0) != nil {
 			t.Fatal("refused")
@@ -109,7 +113,7 @@ func TestNoLimitLetsEverythingThrough(t *testing.T) {
 
 func TestTheLimitHoldsForManyAtOnce(t *testing.T) {
 	var q qps
-	q.init(QPSOptions{Limit: 1000, Burst: 10}, time.Now())
+	q.init(QPSOptions{Limit: 1000, Burst: 10}, behind)
 	var sent atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
@@ -146,6 +150,23 @@ func TestOverTheLimitNothingIsSentAndNobodyWaits(t *testing.T) {
 			t.Errorf("%d were counted, want 1", n)
 		}
 		c.wantIdle()
+	})
+}
+
+// A process that was not run for a while has requests that began long before
+// others, which took tokens as of now: the bucket is as good as full all the same.
+func TestARequestThatWasHeldUpIsNotOverTheLimitOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 2} })
+		late := c.request(upstream.GET)
+		late.Deadline = late.Received.Add(10 * time.Second)
+		time.Sleep(time.Second)
+		c.get().want(upstream.Fill)
+		c.do(late).want(upstream.Fill)
+		c.do(late).want(upstream.QPSLimit) // and there are no more than two
+		if n := c.ssp.qps.limited.Load(); n != 1 {
+			t.Errorf("%d were counted, want 1", n)
+		}
 	})
 }
 
