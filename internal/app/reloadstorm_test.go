@@ -24,7 +24,8 @@ type storm struct {
 	t    *testing.T
 	rnd  *rand.Rand
 	sims []*sspsim.SSP
-	ca   string // a file that is a good authority, until it is spoilt
+	how  []func() string // how each of sims is spoken to
+	ca   string          // a file that is a good authority, until it is spoilt
 
 	mu    sync.Mutex
 	names map[string]string // of the SSPs, by the hash of every configuration that may be in force
@@ -43,7 +44,8 @@ func (s *storm) next() setup {
 			40+s.rnd.IntN(20), 10+s.rnd.IntN(30), s.rnd.IntN(4), s.pick("200ms", "300ms")))
 		settings = append(settings, "breaker: {window: "+s.pick("1s", "10s")+"}", "adaptive: {enabled: "+s.pick("true", "false")+"}",
 			"hedge: {enabled: "+s.pick("true", "false")+"}", "retry: {max: "+s.pick("0", "1")+"}")
-		all.ssps = append(all.ssps, at(name, s.sims[s.rnd.IntN(len(s.sims))], settings...))
+		which := s.rnd.IntN(len(s.sims))
+		all.ssps = append(all.ssps, at(name, s.sims[which], append(settings, s.how[which]())...))
 		names = append(names, name)
 	}
 	list := strings.Join(names, ", ")
@@ -136,10 +138,13 @@ func goroutines(function string) int {
 
 func TestAHundredReloadsUnderTrafficFailNoRequestAndLeaveNothing(t *testing.T) {
 	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), names: map[string]string{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
-	for range 3 {
-		s.sims = append(s.sims, sim(t, sspsim.Options{}))
-	}
-	secure := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
+	secure, authority := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto}), filepath.Join(t.TempDir(), "good.pem")
+	write(t, authority, secure.CAPEM())
+	s.sims = []*sspsim.SSP{sim(t, sspsim.Options{}), sim(t, sspsim.Options{}), sim(t, sspsim.Options{Protocol: sspsim.H2C}), secure}
+	http1 := func() string { return "protocol: " + s.pick("http1", "http1-pipelined", "auto") }
+	s.how = []func() string{http1, http1, func() string { return "protocol: h2c" }, func() string {
+		return "protocol: " + s.pick("http1", "http2", "auto") + ", tls: {ca_file: \"" + authority + "\"}"
+	}}
 	first := s.next()
 	first.ssps = append(first.ssps, at("e", s.sims[0]))
 	firstCfg := s.load(first)
@@ -226,7 +231,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeaveNothing(t *testing.T) {
 				open += int64(snap.Idle[i] + snap.Active[i] + snap.Draining[i])
 			}
 		}
-		for _, one := range append(s.sims, secure) {
+		for _, one := range s.sims {
 			atSSPs += one.Counters().OpenConnections
 		}
 		return open == atSSPs
