@@ -136,14 +136,16 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	env, config := shared(t, reservePort(t)), tlsSection(a, "")+single(s.URL())
 	now := start(t, config, env...)
 	traffic := now.traffic // of all of them
-	transport := &http.Transport{TLSClientConfig: a.client(nil), ForceAttemptHTTP2: true}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
+	keeping := &http.Transport{TLSClientConfig: a.client(nil), ForceAttemptHTTP2: true}
+	defer keeping.CloseIdleConnections()
+	// The other half of the clients shakes hands for every request.
+	leaving := &http.Transport{TLSClientConfig: a.client(nil), ForceAttemptHTTP2: true, DisableKeepAlives: true}
 	var stopped atomic.Bool
 	var sent atomic.Int64
 	clients := make(chan error)
 	const n = 8
-	for range n {
+	for i := range n {
+		client := &http.Client{Transport: []*http.Transport{keeping, leaving}[i%2], Timeout: patience}
 		go func() {
 			for !stopped.Load() {
 				res, err := client.Post("https://"+traffic+"/fillbuffer", "application/json", strings.NewReader(`{"id":"1"}`))
