@@ -20,6 +20,11 @@ import (
 // compute at once, and on half the cores at the most. A turn is held from where
 // a client's bytes have come to where its next ones are awaited or ours are
 // sent, never while somebody waits for a client.
+//
+// While 300 clients shake hands as fast as they can, on two cores and with a key
+// of RSA, a request on a kept connection takes 0.3 ms (p99 2.3 ms) so, instead of
+// 197 ms (p99 505 ms), and handshakes are 0.7 as many a second
+// (BenchmarkRequestDuringHandshakes).
 
 // turns bounds the handshakes that compute at once.
 type turns chan struct{}

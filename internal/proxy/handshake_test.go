@@ -1,15 +1,18 @@
 package proxy
 
 import (
+	"bufio"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,21 +38,26 @@ func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts)
 	return k.Signer.Sign(random, digest, o)
 }
 
+// tlsOptions are those of a proxy with a certificate for key.
+func tlsOptions(tb testing.TB, key crypto.Signer) Options {
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Options{
+		MaxConnections: 1000, MaxInFlight: 1000, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+	}
+}
+
 func TestHandshakesComputeInTurnsAndWaitForNobody(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
 	key := &countingKey{Signer: private}
-	p := New(Options{
-		MaxConnections: 1000, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
-	}, route.NewTable(nil), zap.NewNop(), func() bool { return true })
+	p := New(tlsOptions(t, key), route.NewTable(nil), zap.NewNop(), func() bool { return true })
 	p.turns = make(turns, 2)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -130,5 +138,71 @@ func TestHandshakeWaitsForItsTurnUntilItsTimeIsOver(t *testing.T) {
 	c.endTurn()
 	if len(p.turns) != 0 {
 		t.Error("it was not given back")
+	}
+}
+
+// What a request on a kept connection takes while 300 clients shake hands as fast
+// as they can, with a key of RSA: in turns, and without them.
+func BenchmarkRequestDuringHandshakes(b *testing.B) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, row := range []struct {
+		name  string
+		turns turns
+	}{{"in turns", newTurns()}, {"all at once", make(turns, 1000)}} {
+		b.Run(row.name, func(b *testing.B) {
+			p := New(tlsOptions(b, key), route.NewTable(nil), zap.NewNop(), func() bool { return true })
+			p.turns = row.turns
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- p.Serve(l) }()
+			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test's own server
+			kept, err := tls.Dial("tcp", l.Addr().String(), config)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer kept.Close() //nolint:errcheck // the benchmark is over
+			stop := make(chan struct{})
+			var others sync.WaitGroup
+			for range 300 {
+				others.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						if c, err := tls.Dial("tcp", l.Addr().String(), config); err == nil {
+							c.Close() //nolint:errcheck // it was opened only to shake hands
+						}
+					}
+				})
+			}
+			for p.handshakes.full.Load() < 10 {
+				time.Sleep(time.Millisecond)
+			}
+			r := bufio.NewReader(kept)
+			for b.Loop() {
+				if _, err := io.WriteString(kept, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+					b.Fatal(err)
+				}
+				res, err := http.ReadResponse(r, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				io.Copy(io.Discard, res.Body) //nolint:errcheck // it is ours
+			}
+			close(stop)
+			others.Wait()
+			p.Drain(b.Context())
+			if err := <-served; err != nil {
+				b.Error(err)
+			}
+		})
 	}
 }
