@@ -95,6 +95,31 @@ func TestWhileRedisIsAwayReplicasGoOnAtTheirLastShares(t *testing.T) {
 	}
 }
 
+// One that Redis no longer hears of may be alive, and go on at its share: until it
+// has timed out the others leave it that.
+func TestACutOffReplicaIsPartOfTheLimitUntilItTimesOut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var all []*member
+	for range 3 {
+		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
+		m.startLoad(t, 2*limit) // so that it calls often
+		all = append(all, m)
+	}
+	for _, m := range all {
+		eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
+	}
+	time.Sleep(500 * time.Millisecond)
+	all[2].crash() // its calls end, and its requests go on
+	all[2].awaitConnected(t, false)
+	n := all[2].sent.Load()
+	eventually(t, "it goes on", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })
+	if all[0].replicas.Load() != 3 {
+		t.Errorf("%d replicas are known", all[0].replicas.Load())
+	}
+	wantBound(t, limit, burst, all...)
+}
+
 // Calls that waited in a Redis that hung are answered late and out of order; what
 // they grant is nobody's, and takes nothing from what holds.
 func TestLateCallsAreNotTakenForNewOnes(t *testing.T) {
