@@ -12,7 +12,7 @@ import (
 func TestHealthTellsReadyFromDrainingAndGone(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
-	ab := start(t, single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=2s")
+	ab := start(t, single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=1m")
 	file := writeConfig(t, "admin: {listen: '"+ab.admin+"'}\n"+single(s.URL()))
 	broken := writeConfig(t, "admin: {listen: '"+ab.admin+"'}\nssps: none\nroute: {}\n")
 	everywhere := writeConfig(t, "admin: {listen: ':"+ab.admin[strings.LastIndexByte(ab.admin, ':')+1:]+"'}\n")
@@ -45,6 +45,7 @@ func TestHealthTellsReadyFromDrainingAndGone(t *testing.T) {
 	if stdout, _, code := command(t, nil, "health", "--url", "http://"+ab.admin+"/healthz"); code != 0 || stdout != "alive\n" {
 		t.Errorf("/healthz while draining: exit status %d, want 0: %s", code, stdout)
 	}
+	ab.signal(syscall.SIGTERM) // the second one ends the waiting
 	ab.wantExit(0)
 	want("gone", 1, "connection refused")
 }
