@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// A page that asks for fifty ads at once gets each its own, over HTTP/2 and one
+// connection.
+func TestABrowserAsksOverHTTP2(t *testing.T) {
+	t.Parallel()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("%v; scripts/install chromium", err)
+	}
+	s, e := healthy(t), newEdge(t)
+	ab := start(t, e.server("")+single(s.URL()))
+	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir())},
+		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience), chromedp.IgnoreCertErrors,
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true))
+	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	limited, cancelLimit := context.WithTimeout(allocator, 2*patience)
+	ctx, cancel := chromedp.NewContext(limited)
+	t.Cleanup(func() {
+		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
+		cancel()
+		cancelLimit()
+		cancelAllocator()
+		chromedp.FromContext(ctx).Allocator.Wait()
+	})
+	const script = `(async () => {
+  const one = async i => {
+    const body = "id=" + i + "x".repeat(i * 100);
+    const res = await fetch("/fillbuffer?i=" + i, i % 2 ? {} : {method: "POST", body});
+    await res.text();
+    return res.status + " " + res.headers.get("X-Adbuffer-Source");
+  };
+  const answers = await Promise.all([...Array(50).keys()].map(one));
+  const protocols = performance.getEntries().filter(e => e.nextHopProtocol).map(e => e.nextHopProtocol);
+  return [...new Set(answers), ...new Set(protocols), protocols.length].join("; ");
+})()`
+	var got string
+	err = chromedp.Run(ctx, chromedp.Navigate("https://"+ab.traffic+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return p.WithAwaitPromise(true)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(got, "200 ssp/openx; h2; 5") { // 51, and the page's icon where it was asked for
+		t.Errorf("the page saw %s", got)
+	}
+	ab.wantMetric(51, "adbuffer_requests_total", "route=default", "outcome=fill")
+	ab.wantMetric(0, "adbuffer_client_http2_errors_total")
+}
