@@ -206,6 +206,29 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	}
 }
 
+// A balancer in front of us that does not terminate TLS.
+func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
+	t.Parallel()
+	s, a := healthy(t), newAuthority(t)
+	ab := start(t, strings.Replace(tlsSection(a, ""), "server: {", "server: {proxy_protocol: true, ", 1)+single(s.URL()))
+	for _, header := range []string{proxyV1, proxyV2} {
+		raw := ab.dial()
+		raw.send(header)
+		c := tls.Client(raw.c, a.client(nil))
+		k := &client{t: t, c: c, r: bufio.NewReader(c)}
+		k.get("/fillbuffer", "X-Forwarded-For: 198.51.100.1").wantFill("openx")
+		if got := identityFields(lastRequest(t, s)); len(got) != 1 || got[0] != "X-Forwarded-For: 203.0.113.7" {
+			t.Errorf("the SSP was told %q", got)
+		}
+		raw.close()
+	}
+	// Without one there is no handshake.
+	if _, _, err := ab.tryTLS(a.client(nil)); err == nil {
+		t.Error("a trusted peer was served without a PROXY header")
+	}
+	ab.awaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=missing")
+}
+
 // What cannot be read or made for want of permission says which it is.
 func TestPermissionsThatFailSayWhich(t *testing.T) {
 	t.Parallel()

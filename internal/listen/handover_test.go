@@ -213,6 +213,17 @@ func TestAddressesThatAreOneHaveOneDoor(t *testing.T) {
 	if name(":8080") == name(":8081") || name(":8080") == name("127.0.0.1:8080") {
 		t.Error("several addresses have one door")
 	}
+	dir := t.TempDir()
+	must(t, os.Mkdir(dir+"/a", 0o700))
+	must(t, os.Mkdir(dir+"/b", 0o700))
+	must(t, os.Symlink("a", dir+"/link"))
+	a, _ := doorName(trafficAt("unix", dir+"/a/ad.sock"))
+	link, _ := doorName(trafficAt("unix", dir+"/link/ad.sock"))
+	b, _ := doorName(trafficAt("unix", dir+"/b/ad.sock"))
+	other, _ := doorName(trafficAt("unix", dir+"/a/other.sock"))
+	if a != link || a == b || a == other {
+		t.Errorf("the doors of unix sockets: %q, %q, %q, %q", a, link, b, other)
+	}
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.1:none", "x"} {
 		if n, ok := doorName(trafficAt("tcp", address)); ok {
 			t.Errorf("%s has a door: %s", address, n)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -62,17 +63,26 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 // errEnding is what a process hears that comes while the one before closes.
 var errEnding = errors.New("the process that listens is ending")
 
-// doorName is the door's name; false for a port that nobody can know before.
+// doorName is the door's name; false for a port that nobody can know before, and
+// for what cannot be listened on. Containers may share a network namespace and
+// have different folders of one name: a unix socket's folder stands for itself.
 func doorName(o Options) (string, bool) {
-	address := o.Address
-	if o.Network != "unix" {
+	var place string
+	if o.Network == "unix" {
+		info, err := os.Stat(filepath.Dir(o.Address))
+		if err != nil {
+			return "", false // bindUnix will say what is wrong
+		}
+		id := idOf(info)
+		place = fmt.Sprintf("unix %d %d %s", id.device, id.inode, filepath.Base(o.Address))
+	} else {
 		a, err := net.ResolveTCPAddr(o.Network, o.Address)
 		if err != nil || a.Port == 0 {
-			return "", false // Listen will say what is wrong
+			return "", false // as above
 		}
-		address = canonical(a)
+		place = "tcp " + canonical(a)
 	}
-	sum := sha256.Sum256([]byte(o.Network + " " + address))
+	sum := sha256.Sum256([]byte(place))
 	return "@adbuffer-" + hex.EncodeToString(sum[:16]), true
 }
 
@@ -163,7 +173,7 @@ func keep(given map[string]*Listener, s handedSocket, l socket, wanted []Options
 		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
 			continue
 		}
-		if o.Network == "unix" && s.Address == o.Address {
+		if o.Network == "unix" { // it is there, or another door would have been asked
 			given[o.Name] = newUnix(o, l)
 			return nil
 		}
