@@ -56,6 +56,7 @@ var promisedMetrics = []struct {
 	{"pool_headroom_ratio", "gauge", bySSP},
 	{"pool_learned_idle_seconds", "gauge", bySSP},
 	{"pool_warm", "gauge", bySSP},
+	{"pools_draining", "gauge", nil},
 	{"pipeline_head_wait_seconds", "histogram", bySSP},
 	{"breaker_shed_ratio", "gauge", bySSP},
 	{"qps_limited_total", "counter", bySSP},
