@@ -28,12 +28,17 @@ type manager struct {
 
 func newManager(t *testing.T, config, names string, env ...string) *manager {
 	t.Helper()
+	return newManagerAt(t, "127.0.0.1", config, names, env...)
+}
+
+func newManagerAt(t *testing.T, host, config, names string, env ...string) *manager {
+	t.Helper()
 	m := &manager{t: t, names: names, config: filepath.Join(t.TempDir(), "adbuffer.yaml"), env: env}
 	if err := os.WriteFile(m.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range strings.Count(names, ":") + 1 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", host+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,6 +140,21 @@ func TestSocketsOfSystemdThatDoNotFitAreFaults(t *testing.T) {
 			t.Errorf("%s: %v\n%s\nwant %q", names, err, out, says)
 		}
 	}
+}
+
+// The configured address does not count then, for who may see what neither.
+func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
+	t.Parallel()
+	m := newManagerAt(t, "0.0.0.0", single("http://127.0.0.1:1/"), "traffic:admin", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0")
+	ab := m.start()
+	if status, _ := ab.ask("/pools"); status != 403 {
+		t.Errorf("/pools answers %d without a token", status)
+	}
+	if !strings.Contains(ab.log.String(), "the admin socket that was passed is reachable from other machines") {
+		t.Error("there is no warning")
+	}
+	ab.signal(syscall.SIGTERM)
+	ab.wantExit(0)
 }
 
 func TestTheServiceManagerIsToldOfEachState(t *testing.T) {

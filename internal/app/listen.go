@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 
+	"go.uber.org/zap"
+
 	"adbuffer/internal/config"
 	"adbuffer/internal/listen"
 )
@@ -26,6 +28,9 @@ func (a *App) listen() error {
 	}
 	a.sockets = sockets
 	a.trustPeers(cfg)
+	if t, ok := a.AdminAddr().(*net.TCPAddr); ok && sockets.Passed && !t.IP.IsLoopback() && cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" {
+		a.log.Warn("the admin socket that was passed is reachable from other machines, and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403", zap.Stringer("admin", t))
+	}
 	return a.registry.Register(sockets)
 }
 

@@ -43,6 +43,7 @@ type Options struct {
 // Sockets are what the process listens on.
 type Sockets struct {
 	Traffic, Admin *Listener
+	Passed         bool      // by systemd: the configured addresses do not count
 	handover       *handover // nil where sockets are not handed over
 }
 
@@ -53,7 +54,7 @@ func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sockets{}
+	s := &Sockets{Passed: given != nil}
 	if given == nil && traffic.ReusePort {
 		if s.handover, given, err = takeOver(log, traffic, admin); err != nil {
 			log.Warn("the process that listens there gave no answer; this one binds beside it, and connections may be lost when that one stops", zap.Error(err))
