@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 
+	"go.uber.org/zap"
 	"golang.org/x/net/http2"
 )
 
@@ -67,9 +68,11 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 
 // countHTTP2Error is told what a client broke.
 func (p *Proxy) countHTTP2Error(kind string) {
-	if kind != "closed" { // bytes of a body that came when it had been refused
-		p.http2Errors.Add(1)
+	if kind == "stream_STREAM_CLOSED_closed" { // bytes of a body that came when it had been refused
+		return
 	}
+	p.http2Errors.Add(1)
+	p.log.Debug("a client broke HTTP/2", zap.String("kind", kind))
 }
 
 // http2Conn is what the server of HTTP/2 reads, writes and closes.

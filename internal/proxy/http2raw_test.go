@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 )
 
@@ -147,4 +148,25 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	m.await(1, openClients, "") // the connection goes on
+}
+
+// A client sends on what it has begun to send, when the answer comes early. That
+// is no fault of its.
+func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10 }), bids("a", "{}"))
+	f := m.frames(t)
+	f.request(1, false, ":method", "POST", "content-length", "1000")
+	if a := f.answerTo(1); a.status != "413" {
+		t.Errorf("%+v, want 413", a)
+	}
+	f.framer.WriteData(1, false, make([]byte, 500)) //nolint:errcheck // the counter tells
+	f.request(3, true)
+	if a := f.answerTo(3); a.status != "200" {
+		t.Errorf("the next stream: %+v", a)
+	}
+	if n := m.series("adbuffer_client_http2_errors_total", ""); n != 0 {
+		t.Errorf("%v errors of HTTP/2", n)
+	}
+	f.framer.WriteWindowUpdate(5, 0) //nolint:errcheck // an error indeed
+	m.await(1, "adbuffer_client_http2_errors_total", "")
 }
