@@ -182,7 +182,7 @@ func TestTimesInTheFutureHeal(t *testing.T) {
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
 	future := "99999999999999.000"
-	s.Do("HSET", "adbuffer:qps:openx", "bucket", "5 "+future+" 1000000 "+future, "feedfeedfeedfeed", "7 "+future+" "+future+" 3 0 1 1")
+	s.Do("HSET", "adbuffer:qps:openx", "bucket", "5 "+future+" 1000000 "+future+" 0", "feedfeedfeedfeed", "7 "+future+" "+future+" 3 0 1 1 0")
 	m.startLoad(t, 2*limit)
 	eventually(t, "the other is known", func() bool { return m.replicas.Load() == 2 })
 	eventually(t, "and has timed out", func() bool { return m.replicas.Load() == 1 })

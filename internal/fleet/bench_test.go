@@ -46,7 +46,7 @@ func BenchmarkCall(b *testing.B) {
 			m.crash() // from here on the benchmark calls
 			const never = 99999999999999.0
 			for i := 1; i < replicas; i++ {
-				s.Do("HSET", "adbuffer:qps:openx", fmt.Sprint("r", i), fmt.Sprintf("1 %f %f 1 3 10 10", never, never))
+				s.Do("HSET", "adbuffer:qps:openx", fmt.Sprint("r", i), fmt.Sprintf("1 %f %f 1 3 10 10 0", never, never))
 			}
 			m.opts.ReplicaTimeout = time.Hour
 			conn, err := m.open(b.Context())

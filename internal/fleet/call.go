@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -83,7 +82,7 @@ func (f *Fleet) arguments(name string, a *ask) []any {
 	return []any{
 		1, f.key(name),
 		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
-		millis(f.opts.ReplicaTimeout), millis(a.valid), rand.Float64(),
+		millis(f.opts.ReplicaTimeout), millis(a.valid),
 	}
 }
 

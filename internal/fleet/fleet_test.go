@@ -51,6 +51,7 @@ func TestAGreedyReplicaDoesNotStarveTheOthers(t *testing.T) {
 	wantBound(t, limit, burst, all...)
 	for i, m := range all[1:] {
 		asked := float64(m.sent.Load()) + float64(m.refused.Load())
+		t.Logf("replica %d was given %.3f of what it asked for", i+1, float64(m.sent.Load())/asked)
 		if part := float64(m.sent.Load()) / asked; part < 0.5 {
 			t.Errorf("replica %d, with a tenth of the limit, was given %.2f of it", i+1, part)
 		}
@@ -58,6 +59,25 @@ func TestAGreedyReplicaDoesNotStarveTheOthers(t *testing.T) {
 	// What they leave is the greedy one's: more than a third.
 	if n := sent(all); float64(all[0].sent.Load()) < 0.4*n {
 		t.Errorf("the greedy one has sent %d of %v", all[0].sent.Load(), n)
+	}
+}
+
+// One that calls more often than others does not get more.
+func TestWhoCallsMoreOftenIsGivenNoMore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	often := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 5 * time.Millisecond })
+	seldom := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 30 * time.Millisecond })
+	all := []*member{often, seldom}
+	for _, m := range all {
+		m.startLoad(t, 4*limit)
+	}
+	time.Sleep(2 * time.Second)
+	wantBound(t, limit, burst, all...)
+	if part := float64(seldom.sent.Load()) / sent(all); part < 0.25 {
+		t.Errorf("who calls a sixth as often is given %.2f of all", part)
+	} else {
+		t.Logf("who calls a sixth as often is given %.2f of all", part)
 	}
 }
 

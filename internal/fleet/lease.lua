@@ -3,10 +3,11 @@
 --
 -- KEYS[1] is a hash: the field "bucket", and a field for each replica.
 --   bucket   tokens, when it was last filled, the share of replicas that are
---            unknown yet, and until when that is kept for them
+--            unknown yet, until when that is kept for them, and the even part: how
+--            many tokens one that always lacked some would have been given so far
 --   replica  number of its last call, when that was, until when its lease holds,
 --            tokens it was left with, tokens it wanted for its traffic and did
---            not get, the rate it sends at, its share
+--            not get, the rate it sends at, its share, and the even part then
 -- Times are milliseconds, rates are tokens a millisecond.
 --
 -- Three rules bound what all replicas send together:
@@ -21,27 +22,28 @@ local me, call = ARGV[3], tonumber(ARGV[4])
 local keep, back = tonumber(ARGV[5]), tonumber(ARGV[6]) -- of the tokens it has: what it goes on with, and gives back
 local need, want = tonumber(ARGV[7]), tonumber(ARGV[8]) -- to have after this: for its traffic, and in reserve too
 local used, share = ARGV[9] / 1000, ARGV[10] / 1000     -- share: as it was told last, 0 where it never was
-local timeout, valid, lot = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+local timeout, valid = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 
--- The four numbers of the bucket, or the seven of a replica.
+-- The five numbers of the bucket, or the eight of a replica.
 local function numbers(text)
-  local a, b, c, d, e, f, g = string.match(text, '(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*)')
-  return {a + 0, b + 0, c + 0, d + 0, tonumber(e), tonumber(f), tonumber(g)}
+  local a, b, c, d, e, f, g, h = string.match(text, '(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*)')
+  return {a + 0, b + 0, c + 0, d + 0, e + 0, tonumber(f), tonumber(g), tonumber(h)}
 end
 
 local function put(field, format, ...)
   redis.call('HSET', KEYS[1], field, string.format(format, ...))
 end
-local replica = '%.0f %.3f %.3f %.9g %.9g %.12g %.12g'
+local replica = '%.0f %.3f %.3f %.9g %.9g %.12g %.12g %.15g'
 
 local state = redis.call('HGET', KEYS[1], 'bucket')
 local bucket = state and numbers(state)
-local tokens, at, others, gone = burst, now, 0, 0
+local tokens, at, others, gone, even = burst, now, 0, 0, 0
 if bucket then
   tokens, at, others, gone = bucket[1], math.min(bucket[2], now), bucket[3], math.min(bucket[4], now + timeout)
+  even = bucket[5]
 end
 
 -- Who else is there?
@@ -70,7 +72,7 @@ for i = 1, #records, 2 do
         kept = kept + r[7]
       else
         leased, sent = leased + 1, sent + r[6]
-        if r[5] > 0 then short[#short + 1] = r[5] end
+        if r[5] > 0 then short[#short + 1] = r end
       end
     end
   end
@@ -78,10 +80,14 @@ end
 alone = alone + others * math.max(0, math.min(now, gone) - at)
 burst = math.max(burst, 2 * alive) -- or some could hold none
 
--- What has flowed in since the last call.
-local room = math.max(0, burst - tokens - out)
-tokens = tokens + math.min(room, math.max(0, limit * (now - at) - alone))
-tokens = math.max(0, math.min(tokens, burst - out)) -- where the burst was lowered
+-- What has flowed in since the last call, and an even part of it for each who
+-- lacks tokens: those of others are left to them until they call.
+local before = tokens
+tokens = tokens + math.max(0, limit * (now - at) - alone)
+tokens = math.max(0, math.min(tokens, burst - out))
+even = even + math.max(0, tokens - before) / (#short + 1)
+local left = 0
+for _, r in ipairs(short) do left = left + math.min(r[5], even - r[8]) end
 if not mine then
   back = 0
   if share > 0 and alive == 1 then
@@ -94,15 +100,13 @@ else
 end
 if now < gone then kept = kept + others end
 
--- Who lacks less than an even part gets it whole, and the rest is divided evenly.
--- A part of a token is drawn by lot.
-table.sort(short)
-local left, parts = tokens, #short + 1
-for _, s in ipairs(short) do
-  if s > left / parts then break end
-  left, parts = left - s, parts - 1
+local ask = math.max(0, want - keep)
+local granted = math.min(ask, math.floor(tokens - left))
+local part = mine and math.min(ask, even - mine[8]) or 0
+if left + part > tokens then -- there are fewer than were left to all
+  granted = math.min(ask, math.floor(tokens * part / (left + part)))
 end
-local granted = math.max(0, math.min(want - keep, math.floor(left / parts + lot), math.floor(tokens)))
+granted = math.max(0, granted)
 tokens = tokens - granted
 
 -- Its share is what it sends and an even part of what nobody does. A tenth of the
@@ -115,7 +119,7 @@ else
 end
 share = 0.9 * share + 0.1 * free / leased
 
-put('bucket', '%.9g %.3f %.12g %.3f', tokens, now, others, gone)
-put(me, replica, call, now, now + valid, keep + granted, math.max(0, need - keep - granted), used, share)
+put('bucket', '%.9g %.3f %.12g %.3f %.15g', tokens, now, others, gone, even)
+put(me, replica, call, now, now + valid, keep + granted, math.max(0, need - keep - granted), used, share, even)
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.min(2 * timeout + burst / limit, 86400000)))
 return {granted, string.format('%.12g', share * 1000), alive, burst}
