@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
 	// Metrics that only a change of configuration, binary or machines moves.
-	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^up$`)
+	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$`)
 	// What an alert compares with: all from the first comparison on.
 	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
 	inSelector = regexp.MustCompile(`\{[^}]*\}`)
@@ -129,15 +130,26 @@ routes:
 `, redistest.Start(t).Addr, tight.URL(), h2.URL(), caFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), dead))
 }
 
+// beside has Prometheus scrape another adbuffer too, for what the first has not.
+func beside(t *testing.T, other *adbuffer) (setting string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "targets.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `[{"targets": [%q]}]`, other.admin), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("file_sd_configs: [{files: [%q]}]", file)
+}
+
 // Every query of the dashboard and the rules answers something that moves under
 // load, with the label ssp or route where its metric has one.
 func TestEveryQueryOfDashboardAndRulesAnswersAndMoves(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
-	p := promQL{t, startPrometheus(t, ab).url}
+	withTLS := start(t, tlsSection(newAuthority(t), "")+single(healthy(t).URL()))
+	p := promQL{t, startPrometheus(t, ab, beside(t, withTLS)).url}
 	eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
-		return len(got) == 7
+		return len(got) == 8
 	})
 	queries := queriesOf(t, p)
 	labelled := map[string]map[string]bool{}
