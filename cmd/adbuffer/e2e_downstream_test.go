@@ -271,7 +271,7 @@ func TestADrainAnswersAllStreamsAndExitsWith0(t *testing.T) {
 func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	t.Parallel()
 	s, e := healthy(t), newEdge(t)
-	ab := start(t, e.server("")+single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=2s")
+	ab := start(t, e.server("")+single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=5s")
 	client := e.http2(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

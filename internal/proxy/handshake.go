@@ -86,10 +86,12 @@ func (c *clientConn) endTurn() {
 func (c *clientConn) shakeHands() error {
 	c.by = time.Now().Add(c.proxy.current().opts.ReadTimeout)
 	c.SetReadDeadline(c.by) //nolint:errcheck // a closed socket fails the handshake
+	c.proxy.handshakes.now.Add(1)
 	c.shaking = true
 	err := c.tls.Handshake()
 	c.shaking = false
 	c.endTurn()
+	c.proxy.handshakes.now.Add(-1)
 	c.proxy.handshakes.count(c.tls, err)
 	if err != nil {
 		c.answerPlaintext(err)
@@ -114,6 +116,7 @@ var handshakeFaultNames = [handshakeFaults]string{"timeout", "closed", "refused"
 
 // handshakes counts TLS handshakes with clients.
 type handshakes struct {
+	now           atomic.Int64 // under way
 	full, resumed atomic.Uint64
 	failed        [handshakeFaults]atomic.Uint64
 }

@@ -18,6 +18,7 @@ var (
 	descBufferedMax  = prometheus.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).", nil, nil)
 	descPanics       = prometheus.NewDesc("adbuffer_panics_total", "Requests that panicked and were answered 500, and legs of requests that panicked and ended as internal.", nil, nil)
 	descHandshakes   = prometheus.NewDesc("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", []string{"resumed"}, nil)
+	descShaking      = prometheus.NewDesc("adbuffer_client_tls_handshakes_in_progress", "Clients whose TLS handshake has begun and not ended: many wait for their turn to compute, or do not answer.", nil, nil)
 	descNoHandshakes = prometheus.NewDesc("adbuffer_client_tls_handshake_errors_total", "TLS handshakes with clients that failed: not within server.read_timeout (timeout), the client left (closed), the client said no (refused), or sent what we do not take (invalid).", []string{"reason"}, nil)
 	descHTTP2Errors  = prometheus.NewDesc("adbuffer_client_http2_errors_total", "Streams and connections that clients broke HTTP/2 on, and that were reset or closed for that.", nil, nil)
 	requestsOutcomes = func() (all []upstream.Outcome) {
@@ -32,7 +33,7 @@ var (
 func (p *Proxy) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
-		descHandshakes, descNoHandshakes, descHTTP2Errors,
+		descHandshakes, descNoHandshakes, descShaking, descHTTP2Errors,
 	} {
 		ch <- d
 	}
@@ -66,5 +67,6 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
 	for f, name := range handshakeFaultNames {
 		counter(descNoHandshakes, p.handshakes.failed[f].Load(), name)
 	}
+	gauge(descShaking, float64(p.handshakes.now.Load()))
 	counter(descHTTP2Errors, p.http2Errors.Load())
 }

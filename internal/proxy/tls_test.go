@@ -187,6 +187,7 @@ func TestStalledHandshakesHoldNobodyUpButCount(t *testing.T) {
 		defer c.Close()
 	}
 	m.await(10, openClients, "")
+	m.await(10, "adbuffer_client_tls_handshakes_in_progress", "")
 	c := m.dialTLS()
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	over, err := net.Dial("tcp", m.addr())
