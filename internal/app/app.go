@@ -169,7 +169,6 @@ func (a *App) drain(hurry context.Context) error {
 	defer cancel()
 	a.sockets.CloseTraffic()
 	<-a.accepting // with all that was queued
-	await(min(d.Delay, hearLast), ctx)
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
 
@@ -183,11 +182,6 @@ func (a *App) drain(hurry context.Context) error {
 	a.log.Info("stopped")
 	return nil
 }
-
-// hearLast is how long those that were accepted last may take to shake hands and
-// send a request, before idle clients are closed. Without a drain.delay they have
-// no time.
-const hearLast = 250 * time.Millisecond
 
 func await(d time.Duration, sooner context.Context) {
 	select {

@@ -35,6 +35,9 @@ type clientConn struct {
 	phase phase        // guarded by mu
 	http2 *http.Server // guarded by mu; serves this connection alone, nil over HTTP/1
 
+	opened time.Time   // when it was accepted
+	heard  atomic.Bool // the client has asked for something
+
 	spoken  atomic.Bool    // HTTP/2, whose server keeps its own time for reads
 	closing atomic.Bool    // nothing waits to be written any more
 	streams sync.WaitGroup // handlers of HTTP/2; none begins once phase is closed
@@ -60,7 +63,7 @@ type clientConn struct {
 
 // newClient does nothing that may wait for the client: it runs within Accept.
 func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
-	cc := &clientConn{proxy: p}
+	cc := &clientConn{proxy: p, opened: time.Now()}
 	if header, ok := c.(proxied); ok {
 		cc.header, c = header, header.NetConn()
 	} else if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
@@ -97,6 +100,9 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	switch {
 	case n > 0:
 		c.idle = false
+		if !c.heard.Load() {
+			c.heard.Store(true)
+		}
 		if c.line.open {
 			c.line.see(b[:n])
 		}

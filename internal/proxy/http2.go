@@ -60,6 +60,7 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	c.mu.Unlock()
 
 	c.spoken.Store(true)
+	c.heard.Store(true)                                                                                               // a GOAWAY says which of its requests are served
 	h2.ServeConn(http2Conn{c.tls, c}, &http2.ServeConnOpts{BaseConfig: hs, Handler: http.HandlerFunc(c.serveStream)}) //nolint:staticcheck // as above
 	c.Close()                                                                                                         //nolint:errcheck // it has been closed
 	c.streams.Wait()

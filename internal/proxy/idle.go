@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"adbuffer/internal/socket"
@@ -19,6 +21,9 @@ import (
 //	   ▲                                                            │
 //	   └────────────────────something has come──────────────────────┘
 //
+// At the end of a drain those for which something has come are waking, on that
+// same way, and all other parked ones are closed.
+//
 // Each of them ends in closed. To leave, Read tells the server that the stream
 // has ended; it gives its buffers up then, and calls Close, which parks the
 // connection instead. That costs a request nothing, unless the client had been
@@ -30,6 +35,7 @@ const (
 	serving
 	leaving
 	parked
+	waking
 	closed
 )
 
@@ -114,21 +120,31 @@ func (c *clientConn) awaitRequest() {
 func (c *clientConn) unpark(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase != parked || err != nil {
+	wasWaking := c.phase == waking // and is counted
+	if c.phase != parked && !wasWaking || err != nil {
 		c.closeLocked() //nolint:errcheck // nothing is left to be done about it
+		if wasWaking {
+			c.proxy.woken.Done()
+		}
 		return false
 	}
 	c.phase = serving
-	c.proxy.woken.Add(1)
+	if !wasWaking {
+		c.proxy.woken.Add(1)
+	}
 	return true
 }
 
 // endIdle closes what is parked or has not said yet what it wants, once nothing
-// is parked any more, and has those of HTTP/2 end.
+// is parked any more, and has those of HTTP/2 end. A parked connection on which a
+// request has come meanwhile is served first.
 func (c *clients) endIdle() {
 	for _, cc := range c.list() {
 		cc.mu.Lock()
 		switch {
+		case cc.phase == parked && cc.HasCome():
+			cc.phase = waking // as its goroutine is about to find
+			cc.proxy.woken.Add(1)
 		case cc.phase == parked, cc.phase == greeting && cc.greets:
 			cc.closeLocked() //nolint:errcheck // nothing is left to be done about it
 		case cc.http2 != nil:
@@ -136,4 +152,31 @@ func (c *clients) endIdle() {
 		}
 		cc.mu.Unlock()
 	}
+}
+
+// hearOut waits until everybody who was accepted within the last hearWithin has
+// asked for something, or left, or ctx ends: a client that has just connected is
+// about to, and cannot know that the connection will be closed. Nothing is
+// accepted any more.
+func (p *Proxy) hearOut(ctx context.Context) {
+	tick := time.NewTicker(hearEvery)
+	defer tick.Stop()
+	for p.clients.unheard(time.Now().Add(-hearWithin)) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	hearWithin = time.Second
+	hearEvery  = 5 * time.Millisecond
+)
+
+// unheard reports whether a client that was accepted after since has asked for
+// nothing yet.
+func (c *clients) unheard(since time.Time) bool {
+	return slices.ContainsFunc(c.list(), func(cc *clientConn) bool { return !cc.heard.Load() && cc.opened.After(since) })
 }

@@ -80,10 +80,16 @@ func (p *Proxy) Serve(l net.Listener) error {
 // comes with a GOAWAY.
 func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 
-// Drain stops accepting, and waits until every request under way is answered,
-// or ctx ends. It returns how many requests it cut then.
+// Drain waits until every request under way is answered, or ctx ends, and closes
+// all connections. It returns how many requests it cut then. Who calls it has
+// closed the listeners, so that Serve has returned; others are closed here.
+//
+// A client that has just connected has a second to ask. One that was idle loses
+// its connection, and HTTP/1.1 has no way to tell it beforehand, other than the
+// answers since BeginDrain.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
+	p.hearOut(ctx)
 	p.stopping.Store(true)
 	p.clients.endIdle()
 	if err := p.server.ShutdownWithContext(ctx); err == nil && p.awaitWoken(ctx) {

@@ -1,0 +1,83 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+const getFill = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
+
+func parksSoon(o *proxy.Options, _ *route.Route) { o.ReduceIdleMemory = true }
+
+func TestDrainHearsOutWhoHasJustConnected(t *testing.T) {
+	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m.await(1, openClients, "")
+	for m.p.Serving() > 0 { // as on a machine where it takes long to ask
+		time.Sleep(time.Millisecond)
+	}
+	drained := make(chan int)
+	go func() { drained <- m.p.Drain(t.Context()) }()
+	time.Sleep(20 * time.Millisecond) // it would have closed the connection by now
+	exchange(t, c, getFill, http.StatusOK)
+	if cut := <-drained; cut != 0 {
+		t.Errorf("%d cut", cut)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // nothing else is a clean end
+		t.Errorf("the connection ended with %v", err)
+	}
+}
+
+func TestDrainDoesNotWaitForWhoNeverAsks(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m.await(1, openClients, "")
+	if cut := m.p.Drain(t.Context()); cut != 0 {
+		t.Errorf("%d cut", cut)
+	}
+	m.await(0, openClients, "")
+}
+
+// Of parked connections those on which a request has come before they are closed
+// are served, however late their goroutines hear of it.
+func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
+	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
+	var clients []net.Conn
+	for range 64 {
+		c, err := net.Dial("tcp", m.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		exchange(t, c, getFill, http.StatusOK)
+		clients = append(clients, c)
+	}
+	for m.p.Serving() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for _, c := range clients {
+		if _, err := io.WriteString(c, getFill); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cut := m.p.Drain(t.Context()); cut != 0 {
+		t.Errorf("%d cut", cut)
+	}
+	for _, c := range clients {
+		exchange(t, c, "", http.StatusOK)
+	}
+}
