@@ -110,7 +110,7 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 }
 
 func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = 50 * time.Millisecond }), bids("a", "{}"))
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond }), bids("a", "{}"))
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", m.addr())
 		if err != nil {
@@ -127,6 +127,9 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	trickle.Write([]byte{22, 3, 1, 0, 200, 1}) //nolint:errcheck // the counter tells
 	m.await(2, failedHandshakes, "timeout")
 
+	o := m.options
+	o.ReadTimeout = time.Minute
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	gone := dial()
 	gone.Close() //nolint:errcheck // that is the test
 	m.await(1, failedHandshakes, "closed")
@@ -224,7 +227,7 @@ func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
 // Half a TLS record is no idle client, whatever time it takes to come.
 func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
-		o.ReadTimeout, o.IdleTimeout, o.ReduceIdleMemory = 50*time.Millisecond, time.Hour, true
+		o.IdleTimeout, o.ReduceIdleMemory = time.Hour, true
 	}), bids("a", "{}"))
 	raw, err := net.Dial("tcp", m.addr())
 	if err != nil {
@@ -235,6 +238,9 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	c := tls.Client(&cut, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test"})
 	defer c.Close()
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
+	o := m.options
+	o.ReadTimeout = 20 * time.Millisecond
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	cut.after = 20
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read tells
 	// It is told so (408) only where the server had begun to wait anew for it.
@@ -260,7 +266,7 @@ func (c *cutWriter) Write(b []byte) (int, error) {
 }
 
 func TestServerSaysCloseNotify(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 20 * time.Millisecond }), bids("a", "{}"))
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = time.Second }), bids("a", "{}"))
 	for _, raw := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"} {
 		c := m.dialTLS()
 		exchange(t, c, raw, 200)
