@@ -76,7 +76,9 @@ routes:
 `, ok.URL(), failed(sspsim.Faults{Refuse: true}), untrusted.URL(), failed(sspsim.Faults{Reset: sspsim.Always}),
 		failed(malformed(sspsim.BadChunk)), failed(sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always}}),
 		full.URL(), late.URL(), ok.URL(), failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: time.Hour}}), full.URL(),
-		failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}})))
+		failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}})),
+		// Those that wait at full, late and busy must not come to their deadline meanwhile.
+		"ADBUFFER_DEADLINE_DEFAULT=5m", "ADBUFFER_DEADLINE_MAX=10m")
 
 	http1 := &http.Client{Transport: &http.Transport{TLSClientConfig: e.config("http/1.1")}, Timeout: patience}
 	t.Cleanup(http1.CloseIdleConnections)

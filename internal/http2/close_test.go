@@ -7,16 +7,31 @@ import (
 	"net/http"
 	"syscall"
 	"testing"
+	"time"
 
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
 
+// awaitWritten waits until nobody writes to the peer.
+func (p *peer) awaitWritten() {
+	for {
+		p.conn.mu.Lock()
+		busy := p.conn.out.busy
+		p.conn.mu.Unlock()
+		if !busy {
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
 func TestCloseSaysGoodbyeAndFailsWhatIsOpen(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	p.request()
+	p.awaitWritten() // Close does not wait for who writes
 	p.conn.Close(upstream.ClosedMaxAge)
 	wait(t, done).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"})
 	p.wantGoAway(h2.ErrCodeNo)

@@ -2,10 +2,8 @@ package sspsim
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -190,8 +188,9 @@ func TestHTTP2PeerThatDoesNotReadIsNotReadEither(t *testing.T) {
 			_ = h.c.SetWriteDeadline(time.Now().Add(time.Second))
 			_, err = h.c.Write(pings.Bytes())
 		}
-		if held := errors.Is(err, os.ErrDeadlineExceeded); !held && (!busy || err == nil) {
-			t.Errorf("busy %v: 256 MiB of pings: %v, want them held back or, if busy, the connection cut", busy, err)
+		// They are held back; or, once that has lasted for a while, the connection is cut.
+		if err == nil {
+			t.Errorf("busy %v: 256 MiB of pings were taken", busy)
 		}
 		h.c.Close()
 		s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
