@@ -46,22 +46,33 @@ routes:
   - {name: single, match: {path: /single}, ssps: [openx]}
   - {name: legs, match: {path: /legs}, mode: parallel-all, ssps: [openx, other]}
 `, s.URL(), limit, burst, other.URL()))
-	began := time.Now()
-	ab.concurrently(8, func(w *worker) error {
-		for i := 0; time.Since(began).Seconds() < seconds; i++ {
-			if _, err := w.exchange("GET", []string{"/single", "/legs"}[i%2], ""); err != nil {
-				return err
+	for attempt := 1; ; attempt++ {
+		before := s.Counters().Requests
+		began := time.Now()
+		ab.concurrently(8, func(w *worker) error {
+			for i := 0; time.Since(began).Seconds() < seconds; i++ {
+				if _, err := w.exchange("GET", []string{"/single", "/legs"}[i%2], ""); err != nil {
+					return err
+				}
+				time.Sleep(5 * time.Millisecond)
 			}
-			time.Sleep(5 * time.Millisecond)
+			return nil
+		})
+		took := time.Since(began).Seconds()
+		// The burst lets a machine that stalls for less than a second catch up.
+		sent, want := float64(s.Counters().Requests-before), limit*took+burst
+		t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, want)
+		if sent > want*1.05 {
+			t.Errorf("%.0f requests sent in %.2f s, want %.0f within 5 %%", sent, took, want)
 		}
-		return nil
-	})
-	took := time.Since(began).Seconds()
-	// The burst lets a machine that stalls for less than a second catch up.
-	sent, want := float64(s.Counters().Requests), limit*took+burst
-	t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, want)
-	if sent > want*1.05 || sent < want*0.95 {
-		t.Errorf("%.0f requests sent in %.2f s, want %.0f within 5 %%", sent, took, want)
+		if sent >= want*0.95 {
+			break
+		}
+		if attempt == 3 { // a machine that stalls for longer has no such luck three times
+			t.Errorf("%.0f requests sent in %.2f s, want %.0f within 5 %%", sent, took, want)
+			break
+		}
+		time.Sleep(time.Duration(burst / limit * float64(time.Second))) // the bucket is full again
 	}
 	if n := ab.metric("adbuffer_qps_limited_total", "ssp=openx"); n == 0 {
 		t.Error("the limit was never met")
