@@ -20,7 +20,7 @@ func TestABrowserAsksOverHTTP2(t *testing.T) {
 	}
 	s, e := healthy(t), newEdge(t)
 	ab := start(t, e.server("")+single(s.URL()))
-	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir())},
+	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile(t))},
 		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience), chromedp.IgnoreCertErrors,
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true))

@@ -34,7 +34,7 @@ func openPage(t *testing.T, url string) *browser {
 	if err != nil {
 		t.Fatalf("%v; scripts/install chromium", err)
 	}
-	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir())},
+	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile(t))},
 		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true))
@@ -61,6 +61,29 @@ func openPage(t *testing.T, url string) *browser {
 	})
 	b.run(log.Enable(), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url), chromedp.WaitVisible("article .charts"))
 	return b
+}
+
+// profile returns a fresh folder for Chromium, whose last processes may still
+// write to it when the first has ended.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			err := os.RemoveAll(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(end) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return dir
 }
 
 func (b *browser) problem(text string) {

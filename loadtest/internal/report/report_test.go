@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -59,7 +60,7 @@ func browser(t *testing.T) context.Context {
 		t.Fatalf("%v: apt-get install chromium", err)
 	}
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 1000), chromedp.WSURLReadTimeout(time.Minute))
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WindowSize(1280, 1000), chromedp.WSURLReadTimeout(time.Minute))
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync"} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
@@ -68,8 +69,34 @@ func browser(t *testing.T) context.Context {
 	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancelAllocator)
 	ctx, cancelBrowser := chromedp.NewContext(ctx)
-	t.Cleanup(cancelBrowser)
+	t.Cleanup(func() {
+		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
+		cancelBrowser()
+	})
 	return ctx
+}
+
+// profile returns a fresh folder for Chromium, whose last processes may still
+// write to it when the first has ended.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			err := os.RemoveAll(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(end) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return dir
 }
 
 // drawn is what the page says about each canvas: whether there is a chart, and
