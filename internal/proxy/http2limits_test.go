@@ -36,7 +36,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	m.await(3*100_000, "adbuffer_buffered_bytes", "") // and what the last one that was refused had begun to hold is given back
-	f.conn.Close() //nolint:errcheck // that ends it, too
+	f.conn.Close()                                    //nolint:errcheck // that ends it, too
 	m.await(0, "adbuffer_buffered_bytes", "")
 
 	o := m.options
