@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,42 +164,20 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 			n := startNginx(t)
 			ab := start(t, single(row.url(n), append(row.settings, "tls: {ca_file: "+n.ca+"}")...))
 			for _, method := range []string{"GET", "POST"} {
-				var all tally
-				began := time.Now()
-				ab.concurrently(16, func(w *worker) error {
-					body := ""
-					if method == "POST" {
-						body = `{"id":"1","imp":[{"id":"1"}]}`
+				for attempt := 1; ; attempt++ {
+					lost := exchangeAll(t, ab, method, attempt)
+					// Between the last look at a connection and the request's arrival
+					// nginx may close it. A GET is sent again; a POST, which may have
+					// been processed, is not. A machine that stalls draws that out, but
+					// not three times.
+					if lost == 0 || method == "POST" && lost <= nginxRequests/1000 {
+						break
 					}
-					for i := w.id; i < nginxRequests; i += 16 {
-						if i%1600 < 16 {
-							time.Sleep(300 * time.Millisecond) // nginx closes what is idle meanwhile
-						}
-						id := method + strconv.Itoa(i)
-						a, err := w.exchange(method, "/fillbuffer?cb="+id, body)
-						if err != nil {
-							return err
-						}
-						all.add(a)
-						if method == "POST" && a.status == 502 && strings.Contains(a.body, "before the first byte of the answer") {
-							continue // see below
-						}
-						if want := `{"id":"` + id + `","method":"` + method + `"}`; a.body != want || a.header("X-Echo") != id {
-							return fmt.Errorf("request %s was given the answer %s with %v", id, a.body, a.fields)
-						}
+					if method == "GET" || attempt == 3 {
+						t.Errorf("%s: %d of %d were lost", method, lost, nginxRequests)
+						break
 					}
-					return nil
-				})
-				all.log(t, method)
-				// Between the last look at a connection and the request's arrival
-				// nginx may close it. A GET is sent again; a POST, which may have
-				// been processed, is not. On a machine that stalls there are dozens.
-				if lost := nginxRequests - all.of("ssp/openx 200"); lost > 0 && method == "GET" || lost > nginxRequests/100 {
-					t.Errorf("%s: %d of %d were lost", method, lost, nginxRequests)
 				}
-				m := ab.scrape()
-				t.Logf("%s in %v: %v connections opened, retries %v, stale %v", method, time.Since(began).Round(time.Millisecond),
-					m.sum("adbuffer_pool_connections_opened_total"), m.all("adbuffer_retries_total"), m.value("adbuffer_pool_stale_connections_total"))
 			}
 			if twice := processedTwice(t, n, "POST"); len(twice) > 0 {
 				t.Errorf("nginx processed these POSTs twice: %v", twice)
@@ -211,4 +188,41 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 			}
 		})
 	}
+}
+
+// exchangeAll sends nginxRequests over 16 connections, each with a number of its
+// own that its answer must have, and returns how many came to nothing.
+func exchangeAll(t *testing.T, ab *adbuffer, method string, attempt int) (lost int) {
+	t.Helper()
+	var all tally
+	began := time.Now()
+	ab.concurrently(16, func(w *worker) error {
+		body := ""
+		if method == "POST" {
+			body = `{"id":"1","imp":[{"id":"1"}]}`
+		}
+		for i := w.id; i < nginxRequests; i += 16 {
+			if i%1600 < 16 {
+				time.Sleep(300 * time.Millisecond) // nginx closes what is idle meanwhile
+			}
+			id := fmt.Sprintf("%s%d-%d", method, attempt, i)
+			a, err := w.exchange(method, "/fillbuffer?cb="+id, body)
+			if err != nil {
+				return err
+			}
+			all.add(a)
+			if method == "POST" && a.status == 502 && strings.Contains(a.body, "before the first byte of the answer") {
+				continue // it is counted as lost
+			}
+			if want := `{"id":"` + id + `","method":"` + method + `"}`; a.body != want || a.header("X-Echo") != id {
+				return fmt.Errorf("request %s was given the answer %s with %v", id, a.body, a.fields)
+			}
+		}
+		return nil
+	})
+	all.log(t, method)
+	m := ab.scrape()
+	t.Logf("%s in %v: %v connections opened, retries %v, stale %v", method, time.Since(began).Round(time.Millisecond),
+		m.sum("adbuffer_pool_connections_opened_total"), m.all("adbuffer_retries_total"), m.value("adbuffer_pool_stale_connections_total"))
+	return nginxRequests - all.of("ssp/openx 200")
 }
