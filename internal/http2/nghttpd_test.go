@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -49,36 +48,8 @@ func startNghttpd(t testing.TB, options ...string) string {
 	}
 	args := append([]string{"-a", "127.0.0.1", "-d", dir, "--echo-upload"}, options...)
 	args = append(args, port, filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem"))
-	var out bytes.Buffer
-	cmd := exec.Command("nghttpd", args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; install the Debian package nghttp2-server", err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-ended
-	})
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-			return addr
-		}
-		select {
-		case <-ended:
-			t.Fatalf("nghttpd %v ended: %s", options, &out)
-		default:
-		}
-		if time.Now().After(end) {
-			t.Fatalf("nghttpd does not listen: %v", err)
-		}
-	}
+	listening(t, addr, "nghttp2-server", exec.Command("nghttpd", args...))
+	return addr
 }
 
 // nghttpdPeers are the ways in which nghttpd can be told to behave that a client

@@ -60,11 +60,18 @@ http {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	listening(t, addr, "nginx", exec.Command("/usr/sbin/nginx", "-p", dir, "-c", file, "-e", filepath.Join(dir, "start.log")))
+	return addr
+}
+
+// listening runs a server, of this Debian package, for the length of the test,
+// and returns when it listens at addr.
+func listening(t testing.TB, addr, debianPackage string, cmd *exec.Cmd) {
+	t.Helper()
 	var out bytes.Buffer
-	cmd := exec.Command("/usr/sbin/nginx", "-p", dir, "-c", file, "-e", filepath.Join(dir, "start.log"))
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; install the Debian package nginx", err)
+		t.Fatalf("%v; install the Debian package %s", err, debianPackage)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -72,22 +79,22 @@ http {
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		cmd.Process.Kill() // without a master, SIGTERM may come just before a wait without end
+		cmd.Process.Kill() // nginx without a master may take SIGTERM just before a wait without end
 		<-ended
 	})
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
-			return addr
+			return
 		}
 		select {
 		case <-ended:
-			t.Fatalf("nginx ended: %s", &out)
+			t.Fatalf("%v ended: %s", cmd.Args, &out)
 		default:
 		}
 		if time.Now().After(end) {
-			t.Fatalf("nginx does not listen: %v, %s", err, &out)
+			t.Fatalf("%v does not listen: %v", cmd.Args, err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	}
 	f := ask()
 	m.await(3*100_000, "adbuffer_buffered_bytes", "")
-	for m.counted("adbuffer_requests_total", "overloaded") != n-3 {
+	for m.series("adbuffer_requests_total", "overloaded") != n-3 {
 		time.Sleep(time.Millisecond)
 	}
 	m.await(3*100_000, "adbuffer_buffered_bytes", "") // and what the last one that was refused had begun to hold is given back

@@ -141,8 +141,8 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 		}
 	}
 	close(second)
-	for m.counted("adbuffer_requests_total", "client_gone") != 1 {
-		if m.counted("adbuffer_requests_total", "fill") > 0 {
+	for m.series("adbuffer_requests_total", "client_gone") != 1 {
+		if m.series("adbuffer_requests_total", "fill") > 0 {
 			t.Fatal("the second SSP was asked for a stream that was reset")
 		}
 		time.Sleep(time.Millisecond)

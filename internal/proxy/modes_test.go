@@ -180,8 +180,10 @@ func (m *modeProxy) want(res *http.Response, status int, source string) {
 	}
 }
 
-// counted returns a counter with a label of the given value.
-func (m *modeProxy) counted(name, label string) float64 {
+// series returns the value of a counter or gauge, by its name and a label's
+// value, "" where it has no labels. Of those that have the route as well it is
+// the one of the route r.
+func (m *modeProxy) series(name, label string) float64 {
 	m.t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m.p)
@@ -190,20 +192,17 @@ func (m *modeProxy) counted(name, label string) float64 {
 		m.t.Fatal(err)
 	}
 	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
 		for _, s := range f.GetMetric() {
-			if f.GetName() != name {
-				continue
-			}
-			labels := s.GetLabel()
-			if len(labels) == 0 && label == "" {
-				return s.GetCounter().GetValue()
-			}
-			if len(labels) == 2 && labels[1].GetValue() == "r" && labels[0].GetValue() == label {
-				return s.GetCounter().GetValue()
+			l := s.GetLabel()
+			if len(l) == 0 && label == "" || len(l) > 0 && l[0].GetValue() == label && (len(l) == 1 || l[1].GetValue() == "r") {
+				return s.GetCounter().GetValue() + s.GetGauge().GetValue()
 			}
 		}
 	}
-	m.t.Fatalf("no series %s of %s", name, label)
+	m.t.Fatalf("no series %s of %q", name, label)
 	return 0
 }
 
@@ -227,10 +226,10 @@ func TestParallelAllAnswersWithAnEnvelope(t *testing.T) {
 	if len(got.Results) != 3 || got.Results[0].SSP != "a" || string(got.Results[0].Body) != `{"id":"1"}` || got.Results[1].Status != 204 || got.Results[2].Status != 503 {
 		t.Errorf("envelope: %s", body)
 	}
-	if n := m.counted("adbuffer_requests_total", "merged"); n != 1 {
+	if n := m.series("adbuffer_requests_total", "merged"); n != 1 {
 		t.Errorf("%v requests are merged", n)
 	}
-	if n := m.counted("adbuffer_no_ad_total", "ssp") + m.counted("adbuffer_no_ad_total", "proxy"); n != 0 {
+	if n := m.series("adbuffer_no_ad_total", "ssp") + m.series("adbuffer_no_ad_total", "proxy"); n != 0 {
 		t.Errorf("%v answers without an ad: that is for who reads the envelope", n)
 	}
 	if n := m.p.InFlight(); n != 0 {
@@ -256,7 +255,7 @@ func TestHEADIsRefusedWhereSeveralAnswer(t *testing.T) {
 		if got := res.Header.Get("Allow"); got != "GET, POST" {
 			t.Errorf("Allow: %s", got)
 		}
-		if n := m.counted("adbuffer_requests_total", "method_not_allowed"); n != 1 {
+		if n := m.series("adbuffer_requests_total", "method_not_allowed"); n != 1 {
 			t.Errorf("%v requests are refused", n)
 		}
 		res, _ = m.do("HEAD", "/fill/b") // one SSP answers
@@ -281,13 +280,13 @@ func TestNobodyFilledIsNoAd(t *testing.T) {
 		m := newModeProxy(t, mode, nil, says("a", 500), says("b", 204))
 		res, body := m.do("GET", "/fill")
 		m.want(res, 204, "ssp/b")
-		if body != "" || m.counted("adbuffer_requests_total", "no_bid") != 1 || m.counted("adbuffer_no_ad_total", "ssp") != 1 {
+		if body != "" || m.series("adbuffer_requests_total", "no_bid") != 1 || m.series("adbuffer_no_ad_total", "ssp") != 1 {
 			t.Errorf("mode %d: body %q, and not counted as the SSP's no_bid", mode, body)
 		}
 		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) { rt.NoAdOnError = true }, says("a", 500), says("b", 404))
 		res, _ = m.do("GET", "/fill")
 		m.want(res, 204, "ssp/a")
-		if m.counted("adbuffer_requests_total", "server_error") != 1 || m.counted("adbuffer_no_ad_total", "proxy") != 1 {
+		if m.series("adbuffer_requests_total", "server_error") != 1 || m.series("adbuffer_no_ad_total", "proxy") != 1 {
 			t.Errorf("mode %d: not counted as a replaced error", mode)
 		}
 	}
@@ -313,7 +312,7 @@ func TestEnvelopeOverTheBudgetIsOverloaded(t *testing.T) {
 	if !strings.Contains(body, "server.max_buffered_bytes") {
 		t.Errorf("body: %s", body)
 	}
-	if n := m.counted("adbuffer_requests_total", "overloaded"); n != 1 {
+	if n := m.series("adbuffer_requests_total", "overloaded"); n != 1 {
 		t.Errorf("%v requests are overloaded", n)
 	}
 }
@@ -326,7 +325,7 @@ func TestLegThatPanicsIsCounted(t *testing.T) {
 	if !strings.HasPrefix(body, `{"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,`) {
 		t.Errorf("envelope: %s", body)
 	}
-	if n := m.counted("adbuffer_panics_total", ""); n != 1 {
+	if n := m.series("adbuffer_panics_total", ""); n != 1 {
 		t.Errorf("%v panics are counted", n)
 	}
 	if n := m.logs.FilterMessage("a leg of a request panicked").Len(); n != 1 {

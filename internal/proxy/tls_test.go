@@ -293,8 +293,8 @@ func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 	c.Close() //nolint:errcheck // close_notify, and then FIN
 	time.Sleep(20 * time.Millisecond)
 	close(second)
-	for m.counted("adbuffer_requests_total", "client_gone") != 1 {
-		if m.counted("adbuffer_requests_total", "fill") > 0 {
+	for m.series("adbuffer_requests_total", "client_gone") != 1 {
+		if m.series("adbuffer_requests_total", "fill") > 0 {
 			t.Fatal("the second SSP was asked for a client that had left")
 		}
 		time.Sleep(time.Millisecond)

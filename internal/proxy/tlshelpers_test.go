@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 )
@@ -121,30 +119,6 @@ func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...str
 		m.t.Fatal(err)
 	}
 	return res, string(b)
-}
-
-// series returns the value of a counter or gauge, by its name and one label's
-// value, "" for none.
-func (m *modeProxy) series(name, label string) float64 {
-	m.t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(m.p)
-	families, err := reg.Gather()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, s := range f.GetMetric() {
-			if l := s.GetLabel(); len(l) == 0 && label == "" || len(l) == 1 && l[0].GetValue() == label {
-				return s.GetCounter().GetValue() + s.GetGauge().GetValue()
-			}
-		}
-	}
-	m.t.Fatalf("no series %s of %q", name, label)
-	return 0
 }
 
 // await waits for a series to have a value.

@@ -55,11 +55,6 @@ const (
 	oneFailure = 1 << 32
 )
 
-func (b *breaker) init(o BreakerOptions) {
-	*b = breaker{opts: o, window: new(window), shedCounts: new(shedCounts)}
-	b.window.init(o.Window, 0)
-}
-
 func (w *window) init(length, now time.Duration) {
 	w.step = stepOf(length)
 	w.until.Store(int64(now + w.step))

@@ -10,6 +10,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// init makes b a breaker by itself, with a window of its own.
+func (b *breaker) init(o BreakerOptions) {
+	*b = breaker{opts: o, window: new(window), shedCounts: new(shedCounts)}
+	b.window.init(o.Window, 0)
+}
+
 // The breaker against a list of all that it was told, over random settings and
 // times: what it takes for the window is all of the last 15/16 of it, and
 // nothing older than it.
