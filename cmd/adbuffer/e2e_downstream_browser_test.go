@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/chromiumtest"
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -14,26 +14,9 @@ import (
 // connection.
 func TestABrowserAsksOverHTTP2(t *testing.T) {
 	t.Parallel()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v; scripts/install chromium", err)
-	}
 	s, e := healthy(t), newEdge(t)
 	ab := start(t, e.server("")+single(s.URL()))
-	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile(t))},
-		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience), chromedp.IgnoreCertErrors,
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true))
-	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	limited, cancelLimit := context.WithTimeout(allocator, 2*patience)
-	ctx, cancel := chromedp.NewContext(limited)
-	t.Cleanup(func() {
-		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
-		cancel()
-		cancelLimit()
-		cancelAllocator()
-		chromedp.FromContext(ctx).Allocator.Wait()
-	})
+	ctx := chromiumtest.Start(t, chromedp.IgnoreCertErrors)
 	const script = `(async () => {
   const one = async i => {
     const body = "id=" + i + "x".repeat(i * 100);
@@ -46,7 +29,7 @@ func TestABrowserAsksOverHTTP2(t *testing.T) {
   return [...new Set(answers), ...new Set(protocols), protocols.length].join("; ");
 })()`
 	var got string
-	err = chromedp.Run(ctx, chromedp.Navigate("https://"+ab.traffic+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+	err := chromedp.Run(ctx, chromedp.Navigate("https://"+ab.traffic+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
 		return p.WithAwaitPromise(true)
 	}))
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"adbuffer/internal/chromiumtest"
 	"adbuffer/internal/sspsim"
 )
 
@@ -30,25 +30,8 @@ type browser struct {
 // openPage starts Chromium, which must be there: scripts/install chromium.
 func openPage(t *testing.T, url string) *browser {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v; scripts/install chromium", err)
-	}
-	options := append([]chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(profile(t))},
-		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true))
-	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	limited, cancelLimit := context.WithTimeout(allocator, 2*patience)
-	ctx, cancel := chromedp.NewContext(limited)
+	ctx := chromiumtest.Start(t)
 	b := &browser{t: t, ctx: ctx, problems: make(chan string, 100)}
-	t.Cleanup(func() {
-		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
-		cancel()
-		cancelLimit()
-		cancelAllocator()
-		chromedp.FromContext(ctx).Allocator.Wait()
-	})
 	chromedp.ListenTarget(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
@@ -61,29 +44,6 @@ func openPage(t *testing.T, url string) *browser {
 	})
 	b.run(log.Enable(), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url), chromedp.WaitVisible("article .charts"))
 	return b
-}
-
-// profile returns a fresh folder for Chromium, whose last processes may still
-// write to it when the first has ended.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			err := os.RemoveAll(dir)
-			if err == nil {
-				return
-			}
-			if time.Now().After(end) {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	return dir
 }
 
 func (b *browser) problem(text string) {

@@ -1,11 +1,8 @@
 package report
 
 import (
-	"context"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"adbuffer/internal/chromiumtest"
 	"adbuffer/loadtest/internal/results"
 )
 
@@ -52,53 +50,6 @@ func written(t *testing.T) string {
 	return html
 }
 
-// browser returns a headless Chromium with a fresh profile.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v: apt-get install chromium", err)
-	}
-	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WindowSize(1280, 1000), chromedp.WSURLReadTimeout(time.Minute))
-	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync"} {
-		options = append(options, chromedp.Flag(flag, true))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancelAllocator)
-	ctx, cancelBrowser := chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
-		cancelBrowser()
-	})
-	return ctx
-}
-
-// profile returns a fresh folder for Chromium, whose last processes may still
-// write to it when the first has ended.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			err := os.RemoveAll(dir)
-			if err == nil {
-				return
-			}
-			if time.Now().After(end) {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	return dir
-}
-
 // drawn is what the page says about each canvas: whether there is a chart, and
 // how many of its pixels have a colour that is no grey.
 const drawnScript = `[...document.querySelectorAll('canvas')].map(c => {
@@ -118,7 +69,7 @@ func TestBrowserDrawsEveryChartWithoutNetwork(t *testing.T) {
 	}
 	var requests []string
 	var alerts, broken int
-	err := chromedp.Run(browser(t),
+	err := chromedp.Run(chromiumtest.Start(t, chromedp.WindowSize(1280, 1000)),
 		chromedp.Navigate((&url.URL{Scheme: "file", Path: filepath.ToSlash(html)}).String()),
 		chromedp.WaitReady("main section:last-child"),
 		chromedp.Evaluate(drawnScript, &got),

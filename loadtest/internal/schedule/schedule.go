@@ -76,15 +76,6 @@ func New(o Options) *Schedule {
 	return s
 }
 
-// Length returns how long all phases take.
-func (s *Schedule) Length() time.Duration {
-	var sum time.Duration
-	for _, p := range s.phases {
-		sum += p.Duration
-	}
-	return sum
-}
-
 // Next returns the next arrival; ok is false after the last.
 func (s *Schedule) Next() (a Arrival, ok bool) {
 	for s.index < len(s.phases) {

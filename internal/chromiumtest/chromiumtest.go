@@ -1,0 +1,69 @@
+// Package chromiumtest runs a real Chromium for tests.
+package chromiumtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// patience bounds every wait; it passes only when something is broken.
+const patience = time.Minute
+
+// Start runs Debian's chromium, headless, with a fresh profile and no network use
+// of its own, for the length of the test, but two minutes at most. The context is
+// what chromedp.Run takes. options are added to those that every test needs.
+func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("%v; scripts/install chromium", err)
+	}
+	all := append([]chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(patience),
+		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
+	}, options...)
+	for _, flag := range []string{
+		"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
+	} {
+		all = append(all, chromedp.Flag(flag, true))
+	}
+	limited, cancelLimit := context.WithTimeout(context.Background(), 2*patience)
+	allocator, cancelAllocator := chromedp.NewExecAllocator(limited, all...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
+		cancel()
+		cancelAllocator()
+		cancelLimit()
+		chromedp.FromContext(ctx).Allocator.Wait()
+	})
+	return ctx
+}
+
+// profile returns a fresh folder. Chromium's last processes may still write to it
+// when the first has ended.
+func profile(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			err := os.RemoveAll(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(end) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return dir
+}
