@@ -166,16 +166,7 @@ func TestNotesSayHowToGoOn(t *testing.T) {
 }
 
 func TestAnApplicationMustAskForTheSidecarMode(t *testing.T) {
-	c, err := loader.LoadDir(applicationDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := loader.LoadDir(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.AddDependency(ours)
-	_, err = render(c, map[string]any{"adbuffer": map[string]any{"mode": "edge"}})
+	_, err := render(loadApplication(t), map[string]any{"adbuffer": map[string]any{"mode": "edge"}})
 	if err == nil || !strings.Contains(err.Error(), "set mode: sidecar for the adbuffer subchart") {
 		t.Errorf("got %v", err)
 	}

@@ -89,9 +89,9 @@ func mustRenderChart(t *testing.T, v map[string]any) string {
 	return text
 }
 
-// renderApplication renders the chart that depends on ours, as after `helm
+// loadApplication loads the chart that depends on ours, as it is after `helm
 // dependency update`.
-func renderApplication(t *testing.T) string {
+func loadApplication(t *testing.T) *chart.Chart {
 	t.Helper()
 	c, err := loader.LoadDir(applicationDir)
 	if err != nil {
@@ -102,7 +102,13 @@ func renderApplication(t *testing.T) string {
 		t.Fatal(err)
 	}
 	c.AddDependency(ours)
-	text, err := render(c, map[string]any{})
+	return c
+}
+
+// renderApplication renders that chart with its own values.
+func renderApplication(t *testing.T) string {
+	t.Helper()
+	text, err := render(loadApplication(t), map[string]any{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -309,26 +309,12 @@ func TestWhatIsLateDoesNotCreepDownByHedging(t *testing.T) {
 	})
 }
 
-func TestABodyOfAHedgedGETIsSentWholeBothTimes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
-		c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
-		r := c.request(upstream.GET)
-		r.Body = []byte(strings.Repeat(`{"imp":1}`, 100))
-		c.do(r).want(upstream.Fill)
-		for i, s := range p.requests() {
-			if got := gunzip(t, s.body); got != string(r.Body) {
-				t.Errorf("attempt %d sent %q", i, got)
-			}
-		}
-		c.wantSent(p, 3)
-		c.wantIdle()
-	})
-}
-
 // Each attempt has the body in the exchange that it is sent on.
 func TestABodyIsSentWholeWhateverIsHedged(t *testing.T) {
 	for name, steps := range map[string]func(c *client) []step{
+		"resent, then hedged": func(*client) []step {
+			return []step{fail(stale), never(), fill()}
+		},
 		"hedged, then not": func(*client) []step {
 			return []step{after(20*msec, fail(stale)), fail(cutMidAnswer), fill()}
 		},
