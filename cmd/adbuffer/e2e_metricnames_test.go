@@ -52,6 +52,7 @@ var promisedMetrics = []struct {
 	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}}},
 	{"pool_stale_connections_total", "counter", bySSP},
 	{"retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "not_processed", "stale", "hedge"}}},
+	{"ssp_retry_after_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "effect": {"paused", "ignored"}}},
 	{"pool_advised_connections", "gauge", bySSP},
 	{"pool_headroom_ratio", "gauge", bySSP},
 	{"pool_learned_idle_seconds", "gauge", bySSP},

@@ -88,6 +88,7 @@ var effects = map[string]Effect{
 	"ssps[].adaptive":                  InPlace,
 	"ssps[].breaker":                   InPlace,
 	"ssps[].retry_after_max":           InPlace,
+	"ssps[].retry_after_share":         InPlace,
 
 	"routes":   InPlace, // their order
 	"routes[]": InPlace,

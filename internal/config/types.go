@@ -177,6 +177,7 @@ type Settings struct {
 	Adaptive               Adaptive      `yaml:"adaptive"`
 	Breaker                Breaker       `yaml:"breaker"`
 	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
+	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single 429 pauses
 }
 
 // Pool is the connections to one SSP, over all its endpoints, and who may wait

@@ -13,8 +13,23 @@ import (
 // the SSP was made. It is safe for concurrent use.
 type backoff struct {
 	max   time.Duration // retry_after_max; 0 = no pause ever
-	until *atomic.Int64 // ns
+	share float64       // retry_after_share; 0 = a single 429 pauses
+	*pause
+	heeded *retryAfters
 }
+
+// pause is what a backoff remembers.
+type pause struct {
+	until    atomic.Int64 // ns
+	throttle throttle
+}
+
+// retryAfters count the responses that asked for a pause with Retry-After.
+type retryAfters struct{ paused, ignored atomic.Uint64 }
+
+// minThrottled is how many responses of the last second must have been 429
+// before one of them pauses the SSP, where share is not 0.
+const minThrottled = 3
 
 func (b *backoff) admit(now time.Duration) *upstream.Error {
 	left := b.left(now)
@@ -23,7 +38,7 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 	}
 	return &upstream.Error{
 		Outcome: upstream.SSPBackoff, Progress: upstream.NotSent,
-		Detail: fmt.Sprintf("it asked for a pause with Retry-After, of which %v are left; see ssps[].retry_after_max (%v)", left.Round(time.Millisecond), b.max),
+		Detail: fmt.Sprintf("it asked for a pause with Retry-After, of which %v are left; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left.Round(time.Millisecond), b.max, b.share),
 	}
 }
 
@@ -36,12 +51,21 @@ func (b *backoff) left(now time.Duration) time.Duration {
 	return max(0, until-now)
 }
 
-// heed starts a pause where the answer asks for one, and reports whether it
-// does. at is when the answer came, by the wall clock, and now the same since
-// the SSP was made. Of answers that ask for several, the longest pause counts:
-// all were sent before it began.
+// heed counts a response, starts a pause where the response asks for one and
+// may have it, and reports whether it does. at is when the response came, by the
+// wall clock, and now the same since the SSP was made. Of responses that ask for
+// several pauses, the longest counts: all were sent before it began.
+//
+// A 429 tells one client to slow down as often as it tells all of them. So it
+// pauses the SSP for all clients only where the SSP says it to many requests.
 func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool {
-	if b.max <= 0 || a.Status != 429 && a.Status != 503 {
+	if b.max <= 0 {
+		return false
+	}
+	if b.share > 0 {
+		b.throttle.record(now, a.Status == 429)
+	}
+	if a.Status != 429 && a.Status != 503 {
 		return false
 	}
 	v, ok := httpheader.Find(a.Fields, "Retry-After")
@@ -52,6 +76,11 @@ func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool
 	if !ok {
 		return false
 	}
+	if a.Status == 429 && !b.throttled(now) {
+		b.heeded.ignored.Add(1)
+		return false
+	}
+	b.heeded.paused.Add(1)
 	until := int64(now + min(wait, b.max))
 	for {
 		was := b.until.Load()
@@ -59,6 +88,16 @@ func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool
 			return true
 		}
 	}
+}
+
+// throttled reports whether enough of the SSP's responses in the last second
+// were 429.
+func (b *backoff) throttled(now time.Duration) bool {
+	if b.share <= 0 {
+		return true
+	}
+	responses, throttled := b.throttle.tally(now)
+	return throttled >= minThrottled && float64(throttled) >= b.share*float64(responses)
 }
 
 // shorten ends a pause that is longer than may be now.

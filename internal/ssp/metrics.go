@@ -23,6 +23,7 @@ var (
 	descQPSLimit         = desc("qps_limit", "Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.")
 	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
 	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, or what the adaptive limit is now. 0 for no limit.")
+	descRetryAfter       = desc("ssp_retry_after_responses_total", "Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few of the last second's responses were 429, see retry_after_share.", "effect")
 	descBackoff          = desc("ssp_backoff_remaining_seconds", "How long requests are still kept from an SSP that asked for a pause, in seconds.")
 )
 
@@ -38,7 +39,7 @@ func NewCollector(ssps func() []*SSP) *Collector { return &Collector{ssps: ssps}
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
-		descInFlight, descConcurrencyLimit, descBackoff,
+		descInFlight, descConcurrencyLimit, descRetryAfter, descBackoff,
 	} {
 		ch <- d
 	}
@@ -74,5 +75,7 @@ func (s *SSP) collect(ch chan<- prometheus.Metric) {
 	gauge(descQPSLimit, s.opts.QPS.Limit)
 	gauge(descInFlight, float64(s.inFlight.Now()))
 	gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
+	counter(descRetryAfter, s.heeded.paused.Load(), "paused")
+	counter(descRetryAfter, s.heeded.ignored.Load(), "ignored")
 	gauge(descBackoff, s.backoff.left(now).Seconds())
 }

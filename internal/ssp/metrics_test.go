@@ -32,9 +32,9 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	a := newSSP(options(nil), &fakePool{})
 	b := newSSP(options(func(o *Options) { o.Name = "backup"; o.MaxInFlight = 7; o.QPS.Limit = 2.5 }), &fakePool{})
 	reg := registry(t, a, b)
-	// An outcome, a kind of retry and both values of dry_run each, and eight
-	// without a label of their own.
-	perSSP := int(upstream.Outcomes) + int(againKinds) + 2 + 8
+	// An outcome, a kind of retry, both values of dry_run and both effects of
+	// Retry-After each, and eight without a label of their own.
+	perSSP := int(upstream.Outcomes) + int(againKinds) + 2 + 2 + 8
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP)
 	}
@@ -74,7 +74,13 @@ adbuffer_retries_total{kind="not_sent",ssp="backup"} 0
 adbuffer_retries_total{kind="not_sent",ssp="openx"} 0
 adbuffer_retries_total{kind="stale",ssp="backup"} 0
 adbuffer_retries_total{kind="stale",ssp="openx"} 0
-`, "adbuffer_breaker_shed_ratio", "adbuffer_breaker_shed_total", "adbuffer_concurrency_limit", "adbuffer_qps_limit", "adbuffer_qps_limited_total", "adbuffer_retries_total")
+# HELP adbuffer_ssp_retry_after_responses_total Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few of the last second's responses were 429, see retry_after_share.
+# TYPE adbuffer_ssp_retry_after_responses_total counter
+adbuffer_ssp_retry_after_responses_total{effect="ignored",ssp="backup"} 0
+adbuffer_ssp_retry_after_responses_total{effect="ignored",ssp="openx"} 0
+adbuffer_ssp_retry_after_responses_total{effect="paused",ssp="backup"} 0
+adbuffer_ssp_retry_after_responses_total{effect="paused",ssp="openx"} 0
+`, "adbuffer_breaker_shed_ratio", "adbuffer_breaker_shed_total", "adbuffer_concurrency_limit", "adbuffer_qps_limit", "adbuffer_qps_limited_total", "adbuffer_retries_total", "adbuffer_ssp_retry_after_responses_total")
 }
 
 func TestWhatHappenedIsInMetricsAndSnapshot(t *testing.T) {
@@ -102,7 +108,7 @@ func TestWhatHappenedIsInMetricsAndSnapshot(t *testing.T) {
 			Outcomes: map[string]uint64{"fill": 1, "no_bid": 1, "server_error": 1, "ssp_backoff": 1},
 			Sent:     4, Retries: map[string]uint64{"not_sent": 1, "not_processed": 0, "stale": 0, "hedge": 0},
 			P50Seconds: 0.001, P99Seconds: 0.035, ConcurrencyLimit: 9,
-			BreakerFailures: 2, BreakerRequests: 4, BackoffSeconds: 2,
+			BreakerFailures: 2, BreakerRequests: 4, BackoffSeconds: 2, RetryAfterPaused: 1,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-want +got\n%s", diff)

@@ -28,13 +28,16 @@ type Options struct {
 	Adaptive      AdaptiveOptions
 	Breaker       BreakerOptions
 	RetryAfterMax time.Duration // 0 = Retry-After pauses nothing
-	QPS           QPSOptions
-	RetryMax      int
-	RetryStale    RetryStale
-	Hedge         HedgeOptions
-	RewriteTmax   bool
-	Gzip          GzipOptions
-	NoBidBody     NoBidBody
+	// RetryAfterShare is which share of the responses must be 429 before one of
+	// them pauses the SSP, 0 to 1; 0 = a single 429 pauses.
+	RetryAfterShare float64
+	QPS             QPSOptions
+	RetryMax        int
+	RetryStale      RetryStale
+	Hedge           HedgeOptions
+	RewriteTmax     bool
+	Gzip            GzipOptions
+	NoBidBody       NoBidBody
 	// PipelineAll lets POST share a pipelined connection with others.
 	PipelineAll bool
 }

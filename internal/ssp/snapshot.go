@@ -30,6 +30,10 @@ type Snapshot struct {
 	QPSLimited uint64  `json:"qps_limited"`
 
 	BackoffSeconds float64 `json:"backoff_seconds"` // left of the pause that the SSP asked for
+	// RetryAfterPaused and RetryAfterIgnored count the responses that asked for a
+	// pause, by whether it followed.
+	RetryAfterPaused  uint64 `json:"retry_after_paused"`
+	RetryAfterIgnored uint64 `json:"retry_after_ignored"`
 	// HedgeAfterSeconds is when a request is late; 0 where hedging is off, or
 	// has not seen enough.
 	HedgeAfterSeconds float64 `json:"hedge_after_seconds"`
@@ -44,7 +48,7 @@ func (s *SSP) Snapshot() Snapshot {
 		InFlight: s.inFlight.Now(), ConcurrencyLimit: s.inFlight.Limit(),
 		BreakerShedRatio: s.breaker.shedRatio(now), BreakerShed: s.breaker.shed.Load(), BreakerWouldShed: s.breaker.wouldShed.Load(),
 		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(),
-		BackoffSeconds: s.backoff.left(now).Seconds(),
+		BackoffSeconds: s.backoff.left(now).Seconds(), RetryAfterPaused: s.heeded.paused.Load(), RetryAfterIgnored: s.heeded.ignored.Load(),
 	}
 	snap.BreakerRequests, snap.BreakerFailures = s.breaker.tally()
 	if s.opts.Hedge.Enabled {

@@ -17,14 +17,15 @@ type ledger struct {
 	inFlight InFlight
 	observer atomic.Pointer[Observer]
 	shed     shedCounts
+	heeded   retryAfters
 }
 
 func newLedger() *ledger { return &ledger{made: time.Now(), stats: newStats()} }
 
 // lessons are what an SSP's endpoints have taught: it stays while they do.
 type lessons struct {
-	pause    atomic.Int64 // of backoff
-	window   window       // of breaker
+	pause    pause  // of backoff
+	window   window // of breaker
 	adaptive adaptive
 	budget   retryBudget
 	late     quantile // of latency; from there on a request is hedged
@@ -50,7 +51,7 @@ func (s *SSP) settle() {
 		s.patience = min(s.patience, t)
 	}
 	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
-	s.backoff = backoff{max: s.opts.RetryAfterMax, until: &s.pause}
+	s.backoff = backoff{max: s.opts.RetryAfterMax, share: s.opts.RetryAfterShare, pause: &s.pause, heeded: &s.heeded}
 	s.breaker = breaker{opts: s.opts.Breaker, window: &s.window, shedCounts: &s.shed}
 }
 

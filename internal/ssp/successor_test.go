@@ -176,7 +176,7 @@ func TestAPauseGoesOnButNoLongerThanItMayNow(t *testing.T) {
 		c.get().want(upstream.SSPBackoff)
 		time.Sleep(time.Nanosecond)
 		c.get().want(upstream.Fill)
-		was.pause.Store(int64(was.now() + time.Hour))
+		was.pause.until.Store(int64(was.now() + time.Hour))
 		c.becomes(func(o *Options) { o.RetryAfterMax = 0 })
 		c.get().want(upstream.Fill)
 	})

@@ -1,0 +1,189 @@
+package ssp
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// A client that provokes 429s must not stop the SSP for all others.
+func TestA429PausesOnlyAnSSPThatSaysItToMany(t *testing.T) {
+	busy := answer(429, "", "Retry-After: 30")
+	for _, c := range []struct {
+		name           string
+		share          float64
+		fills, busy    int // responses before the last 429, in this order
+		paused         bool
+		waitBeforeLast time.Duration
+	}{
+		{name: "the first 429", share: 0.5},
+		{name: "the second of two", share: 0.5, busy: 1},
+		{name: "the third of three", share: 0.5, busy: 2, paused: true},
+		{name: "one of 1000", share: 0.5, fills: 999},
+		{name: "three of seven", share: 0.5, fills: 4, busy: 2},
+		{name: "three of six", share: 0.5, fills: 3, busy: 2, paused: true},
+		{name: "three of 300 where 0.01 is enough", share: 0.01, fills: 297, busy: 2, paused: true},
+		{name: "three of 301 where 0.01 is enough", share: 0.01, fills: 298, busy: 2},
+		{name: "all but one where all must be", share: 1, fills: 1, busy: 50},
+		{name: "all of three where all must be", share: 1, busy: 2, paused: true},
+		{name: "a single one where share is 0", share: 0, fills: 999, paused: true},
+		{name: "the third, a second after two", share: 0.5, busy: 2, waitBeforeLast: time.Second},
+		{name: "the third, 0.9 s after two", share: 0.5, busy: 2, waitBeforeLast: 900 * msec, paused: true},
+		{name: "the fills are older than a second", share: 0.5, fills: 100, waitBeforeLast: time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var steps []step
+				for range c.fills {
+					steps = append(steps, fill())
+				}
+				for range c.busy + 1 {
+					steps = append(steps, busy)
+				}
+				p := &fakePool{steps: append(steps, fill())}
+				cl := newClient(t, p, func(o *Options) { o.RetryAfterShare = c.share })
+				for range c.fills {
+					cl.get().want(upstream.Fill)
+				}
+				for range c.busy {
+					cl.get().want(upstream.ClientError)
+				}
+				time.Sleep(c.waitBeforeLast)
+				cl.get().want(upstream.ClientError)
+				paused, ignored := uint64(0), uint64(c.busy+1)
+				if c.paused {
+					cl.get().want(upstream.SSPBackoff).wantDetail("retry_after_share", "retry_after_max")
+					paused, ignored = 1, uint64(c.busy)
+				} else {
+					cl.get().want(upstream.Fill)
+				}
+				if s := cl.ssp.Snapshot(); s.RetryAfterPaused != paused || s.RetryAfterIgnored != ignored {
+					t.Errorf("%d responses paused the SSP and %d did not, want %d and %d", s.RetryAfterPaused, s.RetryAfterIgnored, paused, ignored)
+				}
+			})
+		})
+	}
+}
+
+func TestA503PausesAtOnceWhateverTheShare(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var steps []step
+		for range 100 {
+			steps = append(steps, fill())
+		}
+		c := newClient(t, &fakePool{steps: append(steps, answer(503, "", "Retry-After: 1"), fill())}, func(o *Options) { o.RetryAfterShare = 1 })
+		for range 100 {
+			c.get().want(upstream.Fill)
+		}
+		c.get().want(upstream.ServerError)
+		c.get().want(upstream.SSPBackoff)
+		time.Sleep(time.Second)
+		c.get().want(upstream.Fill)
+	})
+}
+
+// A 429 that pauses nothing still counts as what it is.
+func TestA429ThatDoesNotPauseCountsForTheBreaker(t *testing.T) {
+	c := newClient(t, &fakePool{steps: []step{answer(429, "", "Retry-After: 30"), fill()}}, func(o *Options) {
+		o.RetryAfterShare = 0.5
+		o.Breaker = BreakerOptions{Enabled: true, Window: time.Minute, MinRequests: 1, FailureRatio: 0.5, MinProbe: 0.1}
+	})
+	c.get().want(upstream.ClientError)
+	if s := c.ssp.Snapshot(); s.BreakerRequests != 1 || s.BreakerFailures != 0 {
+		t.Errorf("%d requests and %d failures, want 1 and 0", s.BreakerRequests, s.BreakerFailures)
+	}
+}
+
+func TestRetryAfterShareChangesInPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{answer(429, "", "Retry-After: 1")}}, func(o *Options) { o.RetryAfterShare = 1 })
+		c.get().want(upstream.ClientError)
+		c.becomes(func(o *Options) { o.RetryAfterShare = 0 })
+		c.get().want(upstream.ClientError)
+		c.get().want(upstream.SSPBackoff)
+		time.Sleep(time.Second)
+		c.becomes(func(o *Options) { o.RetryAfterShare = 1 })
+		c.get().want(upstream.ClientError)
+		c.get().want(upstream.ClientError)
+		if s := c.ssp.Snapshot(); s.RetryAfterPaused != 1 || s.RetryAfterIgnored != 3 {
+			t.Errorf("%d and %d, want 1 and 3", s.RetryAfterPaused, s.RetryAfterIgnored)
+		}
+	})
+}
+
+// The window holds what came in the last 15/16 of a second, and nothing that is
+// older than a second.
+func TestTheThrottleWindowSpansASecond(t *testing.T) {
+	for seed := range uint64(200) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			var w throttle
+			type event struct {
+				at        time.Duration
+				throttled bool
+			}
+			var events []event
+			now := time.Duration(rnd.Int64N(int64(20 * 24 * time.Hour))) // steps repeat after 12 days
+			for range 300 {
+				switch rnd.IntN(20) {
+				case 0:
+					now += time.Duration(rnd.Int64N(int64(3 * time.Second)))
+				default:
+					now += time.Duration(rnd.Int64N(int64(20 * msec)))
+				}
+				// Responses are recorded a little out of order.
+				e := event{max(0, now-time.Duration(rnd.Int64N(int64(30*msec)))), rnd.IntN(3) == 0}
+				events = append(events, e)
+				w.record(e.at, e.throttled)
+
+				var least, most, leastThrottled, mostThrottled uint64
+				for _, e := range events {
+					switch age := now - e.at; {
+					case age <= time.Second*15/16-30*msec:
+						least++
+						if e.throttled {
+							leastThrottled++
+						}
+						fallthrough
+					case age <= time.Second:
+						most++
+						if e.throttled {
+							mostThrottled++
+						}
+					}
+				}
+				if responses, throttled := w.tally(now); responses < least || responses > most || throttled < leastThrottled || throttled > mostThrottled {
+					t.Fatalf("%d responses of which %d were 429; want %d to %d, and %d to %d", responses, throttled, least, most, leastThrottled, mostThrottled)
+				}
+			}
+		})
+	}
+}
+
+func TestTheThrottleWindowCountsFromManyGoroutines(t *testing.T) {
+	var w throttle
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 10_000 {
+				w.record(5*time.Second+time.Duration(i%100)*msec, g == 0)
+			}
+		})
+	}
+	wg.Wait()
+	if responses, throttled := w.tally(5*time.Second + 100*msec); responses != 80_000 || throttled != 10_000 {
+		t.Errorf("%d and %d, want 80000 and 10000", responses, throttled)
+	}
+}
+
+func BenchmarkThrottle(b *testing.B) {
+	var w throttle
+	b.ReportAllocs()
+	for i := range b.N {
+		w.record(time.Duration(i)*time.Microsecond, false)
+	}
+}
