@@ -29,6 +29,8 @@ var promisedMetrics = []struct {
 	{"ssp_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "outcome": outcomes}},
 	{"ssp_request_duration_seconds", "histogram", bySSP},
 	{"ssp_first_byte_seconds", "histogram", bySSP},
+	{"ssp_buffered_bytes", "gauge", bySSP},
+	{"ssp_buffered_bytes_limit", "gauge", bySSP},
 	{"no_ad_total", "counter", map[string][]string{"route": {"default"}, "origin": {"proxy", "ssp"}}},
 	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "protocol": {"http1", "http1-pipelined", "http2"}, "state": {"idle", "active", "draining"}}},
 	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "state": {"dialing"}}},

@@ -93,7 +93,7 @@ func TestMaxBufferedBytesBoundsAnswers(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			o := sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 20000}}}}
-			var settings []string
+			settings := []string{"max_buffered_bytes: 20000"} // so that the server's limit is met
 			if protocol == "http2" {
 				o.Protocol = sspsim.TLSAuto
 			}

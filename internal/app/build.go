@@ -64,14 +64,15 @@ func (a *App) build(cfg *config.Config) error {
 }
 
 // sspOptions are those of an SSP at the given endpoints.
-func sspOptions(c *config.SSP, endpoints *dial.Endpoints, deadline *config.Deadline) ssp.Options {
+func sspOptions(c *config.SSP, endpoints *dial.Endpoints, whole *config.Config) ssp.Options {
 	return ssp.Options{
 		Name: c.Name, Scheme: endpoints.Scheme, Path: endpoints.Path, Query: endpoints.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity],
 		}),
-		RequestTimeout: c.Timeouts.Request, Patience: patience(deadline), MaxInFlight: c.MaxInFlight,
-		Adaptive: ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
+		RequestTimeout: c.Timeouts.Request, Patience: patience(&whole.Deadline), MaxInFlight: c.MaxInFlight,
+		MaxBufferedBytes: int64(c.BufferedBytesLimit(&whole.Server)),
+		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
 		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,

@@ -59,7 +59,7 @@ type connOptions struct {
 
 // connLimits are the settings behind connOptions.
 type connLimits struct {
-	maxResponseBytes, maxResponseHeaderBytes int
+	maxResponseBytes, maxResponseHeaderBytes, maxResponseFields int
 
 	linger         time.Duration
 	depth, streams int
@@ -69,18 +69,19 @@ type connLimits struct {
 // those changed that open connections keep.
 func (d *dialer) set(c *config.SSP) (changed bool) {
 	d.dial.SetTimeouts(c.Timeouts.Connect, c.Timeouts.TLSHandshake)
-	l := connLimits{c.MaxResponseBytes, c.MaxResponseHeaderBytes, c.Pool.Linger, c.Pool.PipelineDepth, c.Pool.MaxStreamsPerConn}
+	l := connLimits{c.MaxResponseBytes, c.MaxResponseHeaderBytes, c.MaxResponseFields, c.Pool.Linger, c.Pool.PipelineDepth, c.Pool.MaxStreamsPerConn}
 	if o := d.conns.Load(); o != nil && o.limits == l {
 		return false
 	}
 	d.conns.Store(&connOptions{
 		limits: l,
 		http1: &http1.Options{
-			MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes, Linger: l.linger,
-			Depth: l.depth, HeadWait: d.headWait,
+			MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes, MaxResponseFields: l.maxResponseFields,
+			Linger: l.linger, Depth: l.depth, HeadWait: d.headWait,
 		},
 		http2: http2.Options{
 			MaxStreams: l.streams, MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes,
+			MaxResponseFields: l.maxResponseFields,
 		},
 	})
 	return true

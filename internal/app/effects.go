@@ -79,6 +79,8 @@ var effects = map[string]Effect{
 	"ssps[].identity":                  InPlace,
 	"ssps[].max_response_bytes":        NewConnections,
 	"ssps[].max_response_header_bytes": NewConnections,
+	"ssps[].max_response_fields":       NewConnections,
+	"ssps[].max_buffered_bytes":        InPlace,
 	"ssps[].no_bid_body":               InPlace,
 	"ssps[].rewrite_tmax":              InPlace,
 	"ssps[].gzip_request":              InPlace,

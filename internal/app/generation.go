@@ -88,7 +88,7 @@ func (p *plan) carryOut(was *generation) *generation {
 	g := &generation{cfg: p.cfg, tracer: p.tracer}
 	byName := make(map[string]*ssp.SSP, len(p.ssps))
 	for i := range p.ssps {
-		next := p.ssps[i].carryOut(&was.cfg.Deadline, &p.cfg.Deadline)
+		next := p.ssps[i].carryOut(was.cfg, p.cfg)
 		g.add(next)
 		byName[next.cfg.Name] = next.ssp
 	}
@@ -96,9 +96,9 @@ func (p *plan) carryOut(was *generation) *generation {
 	return g
 }
 
-func (s *plannedSSP) carryOut(before, deadline *config.Deadline) *part {
+func (s *plannedSSP) carryOut(before, whole *config.Config) *part {
 	next := &part{cfg: s.cfg, dialer: s.dialer, files: s.files}
-	o, po := sspOptions(s.cfg, &s.endpoints, deadline), poolOptions(s.cfg, s.endpoints.Scheme)
+	o, po := sspOptions(s.cfg, &s.endpoints, whole), poolOptions(s.cfg, s.endpoints.Scheme)
 	o.QPS = qpsOptions(s.cfg, s.fleet)
 	switch {
 	case s.was == nil:
@@ -109,7 +109,8 @@ func (s *plannedSSP) carryOut(before, deadline *config.Deadline) *part {
 		// and opened less closed stays what is open.
 		s.pool.SetOptions(po)
 		next.ssp = s.was.ssp.MovedTo(o, s.pool)
-	case sameSettings(s.was.cfg, s.cfg) && patience(before) == patience(deadline):
+	case sameSettings(s.was.cfg, s.cfg) && patience(&before.Deadline) == patience(&whole.Deadline) &&
+		s.cfg.BufferedBytesLimit(&before.Server) == s.cfg.BufferedBytesLimit(&whole.Server):
 		next.ssp = s.was.ssp
 	default:
 		// The dialer first: the pool takes what it dials from then on for new.

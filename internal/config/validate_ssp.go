@@ -7,6 +7,15 @@ import (
 	"strings"
 )
 
+// BufferedBytesLimit is how many bytes of the SSP's responses may be held at once:
+// max_buffered_bytes, or a quarter of the server's where that is 0.
+func (s *SSP) BufferedBytesLimit(server *Server) int {
+	if s.MaxBufferedBytes > 0 {
+		return s.MaxBufferedBytes
+	}
+	return max(1, server.MaxBufferedBytes/4)
+}
+
 func checkSSP(ssp *SSP, path string, r *report) {
 	scheme := checkEndpoints(ssp.Endpoints, join(path, "endpoints"), r)
 	checkProtocol(ssp.Protocol, scheme, path, r)

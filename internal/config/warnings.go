@@ -116,6 +116,12 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
 		}
 	}
+	switch limit := ssp.BufferedBytesLimit(&cfg.Server); {
+	case limit < ssp.MaxResponseBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
+	case limit > cfg.Server.MaxBufferedBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, cfg.Server.MaxBufferedBytes)
+	}
 	if limit := ssp.Timeouts.Request; limit > deadline.Max {
 		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and never comes", formatDuration(limit), formatDuration(deadline.Max))
 	}

@@ -25,7 +25,11 @@ func TestWarnings(t *testing.T) {
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
 			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
-			"server.max_buffered_bytes: 1000000 is less than one request and its answer may hold, 1310720; the largest would be refused as overloaded"}},
+			"server.max_buffered_bytes: 1000000 is less than one request and its answer may hold, 1310720; the largest would be refused as overloaded",
+			"ssps[0].max_buffered_bytes: 250000 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
+		"an SSP's largest response does not fit": {withSSP("max_buffered_bytes: 1048575"), []string{"ssps[0].max_buffered_bytes: 1048575 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
+		"an SSP's largest response just fits":    {withSSP("max_buffered_bytes: 1048576"), nil},
+		"an SSP may hold more than all together": {withSSP("max_buffered_bytes: 268435457"), []string{"ssps[0].max_buffered_bytes: 268435457 is above server.max_buffered_bytes, 268435456, and never reached"}},
 		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{
 			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests that bring no deadline are never sent"}},
 		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},

@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -13,19 +14,21 @@ import (
 // byte and go on later: an abandoned answer is read to its end that way, and
 // discarded, so that its connection can be used again.
 type answerReader struct {
-	maxHead int // bytes of a head; also the size of the bufio.Reader
-	maxBody int
+	maxHead   int // bytes of a head; also the size of the bufio.Reader
+	maxBody   int
+	maxFields int
 
 	toHEAD  bool
 	discard bool // nobody wants the answer any more: keep nothing of it
 
-	phase   phase
-	head    head
-	interim int // 1xx answers so far
-	left    int // bytes of the body, or of the chunk, that are still to come
-	size    int // bytes of the body so far
-	trailer int // bytes of the trailer section so far
-	waits   int // reads that had to wait for the network
+	phase    phase
+	head     headParser
+	interim  int // 1xx answers so far
+	left     int // bytes of the body, or of the chunk, that are still to come
+	size     int // bytes of the body so far
+	searched int // no LF stands in so much of what is buffered; see line
+	trailer  int // bytes of the trailer section so far
+	waits    int // reads that had to wait for the network
 }
 
 type phase uint8
@@ -41,12 +44,22 @@ const (
 	atEnd
 )
 
+// answerReader returns one under the limits of o.
+func (o *Options) answerReader() answerReader {
+	a := answerReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, maxFields: o.MaxResponseFields}
+	if a.maxFields <= 0 {
+		a.maxFields = 256
+	}
+	return a
+}
+
 // maxInterim is how many 1xx answers may precede the final one.
 const maxInterim = 16
 
 // start prepares a for the answer to a request with method m.
 func (a *answerReader) start(m upstream.Method) {
-	*a = answerReader{maxHead: a.maxHead, maxBody: a.maxBody, toHEAD: m == upstream.HEAD}
+	*a = answerReader{maxHead: a.maxHead, maxBody: a.maxBody, maxFields: a.maxFields, toHEAD: m == upstream.HEAD}
+	a.head.maxFields = a.maxFields
 }
 
 // began reports whether a byte of the answer has come, as far as a has seen.
@@ -71,7 +84,7 @@ func (a *answerReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 		case inFixed, inChunk:
 			err = a.readBody(br, ex)
 		case inChunkSize:
-			err = a.readChunkSize(br, ex)
+			err = a.readChunkSize(br)
 		case inChunkEnd:
 			err = a.readChunkEnd(br)
 		case inTrailer:
@@ -96,22 +109,21 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 	if !a.discard && ex.Times.FirstByte.IsZero() {
 		ex.Times.FirstByte = time.Now()
 	}
-	var scratch []byte
-	fields := scratch
+	var lines []byte
 	if !a.discard {
-		fields = ex.Answer.Fields[:0]
+		lines = ex.Answer.Fields
 	}
 	// No more than a head may take: what lies behind must not decide anything.
 	b, _ := br.Peek(min(br.Buffered(), a.maxHead))
-	n, fields, err := parseHead(b, &a.head, fields)
+	n, lines, err := a.head.parse(b, lines, !a.discard)
+	if !a.discard {
+		ex.Answer.Fields = lines
+	}
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
 		return a.more(br)
-	}
-	if !a.discard {
-		ex.Answer.Fields = fields
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
 	if a.head.status < 200 {
@@ -124,6 +136,10 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 		if a.interim++; a.interim > maxInterim {
 			return errInterimFlood
 		}
+		a.head = headParser{maxFields: a.maxFields}
+		if !a.discard {
+			ex.Answer.Fields = ex.Answer.Fields[:0]
+		}
 		return nil
 	}
 	if !a.discard {
@@ -133,11 +149,8 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 	case noBody:
 		a.phase = atEnd
 	case fixedLength:
-		if a.head.contentLength > a.maxBody {
-			return errBodyTooLarge
-		}
 		a.phase, a.left = inFixed, a.head.contentLength
-		return a.grow(ex, a.left)
+		return a.claim(a.left)
 	case chunked:
 		a.phase = inChunkSize
 	case untilClose:
@@ -146,46 +159,36 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 	return nil
 }
 
-// grow makes room for n more bytes of the body: under the limit, in the budget,
-// and in ex's buffer. After ErrOverBudget a can go on, if it discards.
-func (a *answerReader) grow(ex *upstream.Exchange, n int) error {
+// claim counts n more bytes that the SSP says are part of the body. A claim is
+// held against the limit of a body, and takes no memory.
+func (a *answerReader) claim(n int) error {
 	if n > a.maxBody-a.size {
 		return errBodyTooLarge
 	}
 	a.size += n
-	if a.discard {
-		return nil
-	}
-	if !ex.Reserve(n) {
-		return upstream.ErrOverBudget
-	}
-	if body := ex.Answer.Body; cap(body)-len(body) < n {
-		ex.Answer.Body = append(make([]byte, 0, max(len(body)+n, 2*cap(body))), body...)
-	}
 	return nil
 }
 
-// readBody takes what there is of left bytes, waiting for the first of them.
+// readBody takes left bytes as they come. If they do not fit into the budget, it
+// returns an error of upstream's, after which a can go on if it discards.
 func (a *answerReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error {
 	for a.left > 0 {
-		if a.discard {
-			if br.Buffered() == 0 {
-				if err := a.more(br); err != nil {
-					return err
-				}
-			}
-			n, _ := br.Discard(min(a.left, br.Buffered()))
-			a.left -= n
-			continue
-		}
-		if br.Buffered() == 0 {
+		var n int
+		var err error
+		switch {
+		case br.Buffered() > 0:
+			n, err = a.takeBuffered(br, ex, a.left)
+		case a.discard:
+			err = a.more(br)
+		default:
 			a.waits++
+			n, err = br.Read(ex.BodyRoom(a.left))
+			if n > 0 {
+				err = ex.TakeBody(n)
+			}
 		}
-		body := ex.Answer.Body
-		n, err := br.Read(body[len(body) : len(body)+a.left])
-		ex.Answer.Body = body[:len(body)+n]
 		a.left -= n
-		if n == 0 && err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -208,14 +211,47 @@ func (a *answerReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange) e
 			return err
 		}
 	}
-	n := br.Buffered()
-	err := a.grow(ex, n)
-	if err == nil && !a.discard {
+	if err := a.claim(br.Buffered()); err != nil {
+		return err
+	}
+	_, err := a.takeBuffered(br, ex, br.Buffered())
+	return err
+}
+
+// takeBuffered takes what is buffered of the next n bytes of the body, and
+// returns how many these were, also where they did not fit into the budget.
+func (a *answerReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n int) (int, error) {
+	n = min(n, br.Buffered())
+	var err error
+	if !a.discard {
 		b, _ := br.Peek(n)
-		ex.Answer.Body = append(ex.Answer.Body, b...)
+		err = ex.AppendBody(b)
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
-	return err
+	return n, err
+}
+
+// typed says what ended the reading of an answer. began: a byte of it had come.
+func (a *answerReader) typed(err error, began, reused bool) error {
+	var typed *upstream.Error
+	e := &upstream.Error{Progress: upstream.MaybeProcessed, Err: err}
+	switch {
+	case errors.As(err, &typed):
+		return typed
+	case errors.Is(err, errHeadTooLarge):
+		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_header_bytes", a.maxHead)
+	case errors.Is(err, errBodyTooLarge):
+		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_bytes", a.maxBody)
+	case errors.Is(err, errTooManyFields):
+		e.Outcome, e.Detail = upstream.BadResponse, fmt.Sprintf("over %d fields; see max_response_fields", a.maxFields)
+	case !isConnError(err):
+		e.Outcome = upstream.BadResponse
+	case began:
+		e.Outcome, e.Detail = upstream.ConnLost, "in the middle of the answer"
+	default:
+		e.Outcome, e.Detail, e.Stale = upstream.ConnLost, "before the first byte of the answer", reused
+	}
+	return e
 }
 
 // more waits for at least one byte beyond what is buffered.

@@ -65,7 +65,7 @@ type how struct {
 func readAnswer(input []byte, method upstream.Method, h how) outcome {
 	src := &broken{input: input, next: h.next, interrupt: h.interrupt}
 	br := bufio.NewReaderSize(src, h.buffer)
-	a := answerReader{maxHead: testMaxHead, maxBody: testMaxBody}
+	a := (&Options{MaxResponseHeaderBytes: testMaxHead, MaxResponseBytes: testMaxBody}).answerReader()
 	a.start(method)
 	ex := upstream.AcquireExchange()
 	for n := 0; ; n++ {

@@ -3,8 +3,6 @@ package http1
 import (
 	"bufio"
 	"bytes"
-
-	"adbuffer/internal/upstream"
 )
 
 // The chunked transfer coding, RFC 9112, section 7.1. Strict: sizes are plain
@@ -18,7 +16,7 @@ const maxChunkLine = 256
 // every limit that we have.
 const maxChunkSize = 1 << 30
 
-func (a *answerReader) readChunkSize(br *bufio.Reader, ex *upstream.Exchange) error {
+func (a *answerReader) readChunkSize(br *bufio.Reader) error {
 	line, n, err := a.line(br, min(maxChunkLine, a.maxHead), errChunk)
 	if n == 0 || err != nil {
 		return err
@@ -44,7 +42,7 @@ func (a *answerReader) readChunkSize(br *bufio.Reader, ex *upstream.Exchange) er
 		return nil
 	}
 	a.phase, a.left = inChunk, size
-	return a.grow(ex, size)
+	return a.claim(size)
 }
 
 func (a *answerReader) readChunkEnd(br *bufio.Reader) error {
@@ -70,6 +68,8 @@ func (a *answerReader) readTrailer(br *bufio.Reader) error {
 		a.phase = atEnd
 	} else if _, _, err := cutField(line); err != nil {
 		return errTrailer
+	} else if a.head.fields++; a.head.fields > a.maxFields {
+		return errTooManyFields
 	}
 	a.trailer += n
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
@@ -81,11 +81,13 @@ func (a *answerReader) readTrailer(br *bufio.Reader) error {
 // to be called again. A line over limit bytes, or one with a bare LF, is tooBad.
 func (a *answerReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
 	b, _ := br.Peek(br.Buffered())
-	line, n, bare, ok := cutLine(b, 0)
+	line, n, bare, ok := cutLine(b, 0, a.searched)
+	a.searched = 0
 	switch {
 	case !ok && len(b) >= limit, n > limit, bare:
 		return nil, 0, tooBad
 	case !ok:
+		a.searched = len(b)
 		return nil, 0, a.more(br)
 	}
 	return line, n, nil

@@ -33,6 +33,9 @@ type Options struct {
 	// MaxResponseHeaderBytes bounds an answer's head, and its trailer section.
 	// It must be at least 16.
 	MaxResponseHeaderBytes int
+	// MaxResponseFields bounds the fields of an answer's header and trailers
+	// together. Zero is 256.
+	MaxResponseFields int
 	// Linger is for how long an abandoned answer may still be read to its end,
 	// so that the connection can be used again. Zero closes it at once.
 	Linger time.Duration
@@ -74,7 +77,7 @@ var _ upstream.Conn = (*Conn)(nil)
 func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Conn {
 	conn := &Conn{
 		net: c, sock: sock, owner: owner, opts: opts,
-		answer: answerReader{maxHead: opts.MaxResponseHeaderBytes, maxBody: opts.MaxResponseBytes},
+		answer: opts.answerReader(),
 	}
 	if c != net.Conn(sock) {
 		conn.tls = &plaintext{from: c}
@@ -189,7 +192,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errAbandoned
 	default:
-		return answerError(err, c.answer.began(c.br), c.reused)
+		return c.answer.typed(err, c.answer.began(c.br), c.reused)
 	}
 }
 
@@ -243,28 +246,6 @@ func (c *Conn) writeHead(b []byte) (int, error) {
 	n, err := c.net.Write(b)
 	runtime.Gosched()
 	return n, err
-}
-
-// answerError types what ended the reading of an answer. began: a byte of it
-// had come.
-func answerError(err error, began, reused bool) error {
-	var typed *upstream.Error
-	e := &upstream.Error{Progress: upstream.MaybeProcessed, Err: err}
-	switch {
-	case errors.As(err, &typed):
-		return typed
-	case errors.Is(err, errHeadTooLarge):
-		e.Outcome, e.Detail = upstream.ResponseTooLarge, "see max_response_header_bytes"
-	case errors.Is(err, errBodyTooLarge):
-		e.Outcome, e.Detail = upstream.ResponseTooLarge, "see max_response_bytes"
-	case !isConnError(err):
-		e.Outcome = upstream.BadResponse
-	case began:
-		e.Outcome, e.Detail = upstream.ConnLost, "in the middle of the answer"
-	default:
-		e.Outcome, e.Detail, e.Stale = upstream.ConnLost, "before the first byte of the answer", reused
-	}
-	return e
 }
 
 // isConnError reports whether err came from the connection, and not from what

@@ -14,6 +14,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// parseHead parses what has come of a head at once.
+func parseHead(b []byte, h *head, lines []byte) (int, []byte, error) {
+	p := headParser{maxFields: 1 << 20}
+	n, lines, err := p.parse(b, lines, true)
+	*h = p.head
+	return n, lines, err
+}
+
 // checkFields checks that lines are what upstream.Answer promises.
 func checkFields(tb testing.TB, fields string) {
 	tb.Helper()

@@ -69,92 +69,110 @@ var (
 	errChunk          = errors.New("malformed chunk")
 	errTrailer        = errors.New("malformed or overlong trailer section")
 	errHeadTooLarge   = errors.New("header section over its limit")
+	errTooManyFields  = errors.New("too many header fields")
 	errBodyTooLarge   = errors.New("body over its limit")
 )
 
-// parseHead reads one status line with its fields from the start of b. It
-// returns how many bytes they take, 0 where the end has not come yet, and
-// appends the fields' lines to fields.
+// headParser reads a head line by line, as it comes. Each byte is looked at once,
+// however many reads bring it. The zero headParser with maxFields set is at the
+// start of a head.
 //
 // It is strict about all that could make two readers see two messages. What
 // RFC 9112 lets a proxy mend (obs-fold, a bare LF as line end) it mends, and
 // sets odd, so that the connection is not used again.
-func parseHead(b []byte, h *head, fields []byte) (int, []byte, error) {
-	line, next, odd, ok := cutLine(b, 0)
-	if !ok {
-		return 0, fields, nil
-	}
-	*h = head{contentLength: -1, odd: odd}
-	if err := h.parseStatusLine(line); err != nil {
-		return 0, fields, err
-	}
-	first, mended := next, odd
-	keep := len(fields)
-	framingField := false // the last field decided framing
+type headParser struct {
+	head
+	maxFields int // of the header; more are errTooManyFields
+
+	fields       int  // field lines so far
+	first        int  // where the first field line begins; 0 until the status line is read
+	next         int  // where the next line begins
+	searched     int  // no LF stands between next and here
+	mended       bool // the lines are written one by one, and not copied in one block at the end
+	framingField bool // the last field decided framing
+}
+
+// parse goes on reading the head, which begins at b[0] and of which b may hold
+// more than it did at the call before. It returns how many bytes the head takes,
+// 0 as long as its end has not come. It appends the fields' lines to lines, which
+// must be what the call before returned. If keep is false it writes no lines.
+func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 	for {
-		line, end, odd, ok := cutLine(b, next)
+		line, end, bare, ok := cutLine(b, p.next, p.searched)
 		if !ok {
-			return 0, fields[:keep], nil
+			p.searched = len(b)
+			return 0, lines, nil
 		}
-		if odd {
-			h.odd = true
-			if !mended { // from here on the lines are written one by one
-				mended = true
-				fields = append(fields[:keep], b[first:next]...)
+		start := p.next
+		p.next, p.searched = end, end
+		if p.first == 0 {
+			p.head = head{contentLength: -1, odd: bare}
+			if err := p.parseStatusLine(line); err != nil {
+				return 0, lines, err
+			}
+			p.first, p.mended = end, bare
+			continue
+		}
+		folded := len(line) > 0 && (line[0] == ' ' || line[0] == '\t') // obs-fold, RFC 9112, section 5.2
+		if bare || folded {
+			p.odd = true
+			if !p.mended { // from here on the lines are written one by one
+				p.mended = true
+				if keep {
+					lines = append(lines, b[p.first:start]...)
+				}
 			}
 		}
-		if len(line) == 0 {
-			if !mended {
-				fields = append(fields[:keep], b[first:next]...)
+		switch {
+		case len(line) == 0:
+			if !p.mended && keep {
+				lines = append(lines, b[p.first:start]...)
 			}
-			h.odd = h.odd || h.status == 204 && (h.hasTE || h.contentLength > 0)
-			return end, fields, nil
-		}
-		if line[0] == ' ' || line[0] == '\t' { // obs-fold, RFC 9112, section 5.2
-			h.odd = true
-			if next == first {
-				return 0, fields, errField
-			}
-			if framingField {
-				return 0, fields, errFoldedFraming
-			}
-			if !mended {
-				mended = true
-				fields = append(fields[:keep], b[first:next]...)
-			}
+			p.odd = p.odd || p.status == 204 && (p.hasTE || p.contentLength > 0)
+			return end, lines, nil
+		case folded:
 			value := bytes.Trim(line, " \t")
-			if !validValue(value) {
-				return 0, fields, errFieldValue
+			switch {
+			case p.fields == 0:
+				return 0, lines, errField
+			case p.framingField:
+				return 0, lines, errFoldedFraming
+			case !validValue(value):
+				return 0, lines, errFieldValue
 			}
-			fields = append(fields[:len(fields)-2], ' ')
-			fields = append(append(fields, value...), '\r', '\n')
-			next = end
+			if keep {
+				lines = append(lines[:len(lines)-2], ' ')
+				lines = append(append(lines, value...), '\r', '\n')
+			}
 			continue
 		}
 		name, value, err := cutField(line)
 		if err != nil {
-			return 0, fields, err
+			return 0, lines, err
 		}
-		if framingField, err = h.note(name, value); err != nil {
-			return 0, fields, err
+		if p.fields++; p.fields > p.maxFields {
+			return 0, lines, errTooManyFields
 		}
-		if mended {
-			fields = append(append(fields, line...), '\r', '\n')
+		if p.framingField, err = p.note(name, value); err != nil {
+			return 0, lines, err
 		}
-		next = end
+		if p.mended && keep {
+			lines = append(append(lines, line...), '\r', '\n')
+		}
 	}
 }
 
 // cutLine returns the line that starts at b[from:], without its end, where the
 // next one starts, and whether it ended in a bare LF. ok is false while the
-// line's end has not come.
-func cutLine(b []byte, from int) (line []byte, next int, bare, ok bool) {
-	i := bytes.IndexByte(b[from:], '\n')
+// line's end has not come. No LF stands between from and searched.
+func cutLine(b []byte, from, searched int) (line []byte, next int, bare, ok bool) {
+	searched = max(from, searched)
+	i := bytes.IndexByte(b[searched:], '\n')
 	if i < 0 {
 		return nil, 0, false, false
 	}
-	end := from + i
-	if i > 0 && b[end-1] == '\r' {
+	end := searched + i
+	if end > from && b[end-1] == '\r' {
 		return b[from : end-1], end + 1, false, true
 	}
 	return b[from:end], end + 1, true, true

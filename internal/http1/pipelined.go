@@ -93,7 +93,7 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 	p.reader = reader{
 		Pipelined: p,
 		queue:     make([]entry, opts.Depth),
-		answer:    answerReader{maxHead: opts.MaxResponseHeaderBytes, maxBody: opts.MaxResponseBytes},
+		answer:    opts.answerReader(),
 	}
 	p.reader.br = bufio.NewReaderSize((*source)(&p.reader), opts.pipelineBuffer())
 	go p.reader.run()

@@ -84,7 +84,7 @@ func (r *reader) end(cause error) {
 func (r *reader) failure(i int, e *entry, cause error) error {
 	switch {
 	case i == 0 && r.started:
-		return answerError(cause, true, e.ex.Reused)
+		return r.answer.typed(cause, true, e.ex.Reused)
 	case e.start >= r.taken.Load():
 		return notSent(cause)
 	default:
@@ -110,4 +110,11 @@ func endReason(cause error, started bool) upstream.CloseReason {
 func notSent(cause error) error {
 	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
 		Detail: "the pipelined connection failed before the request was sent", Err: cause}
+}
+
+// isOverBudget reports whether a response was read as far as it fitted into the
+// budget. The rest can still be read, and dropped.
+func isOverBudget(err error) bool {
+	var e *upstream.Error
+	return errors.As(err, &e) && e.Outcome == upstream.Overloaded
 }

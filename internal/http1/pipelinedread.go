@@ -70,9 +70,9 @@ func (r *reader) serve() error {
 			err = errHopeless
 		case errors.Is(err, errNothing):
 			err = r.fill()
-		case errors.Is(err, upstream.ErrOverBudget) && e.ex != nil:
+		case e.ex != nil && isOverBudget(err):
+			r.leave(e, err)
 			err = nil
-			r.leave(e, upstream.ErrOverBudget)
 		}
 		if err != nil {
 			return err

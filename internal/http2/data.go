@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"slices"
-
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -48,22 +46,13 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 		c.malformedLocked(s, "the body is longer than its content-length", false)
 	case s.received > c.opts.MaxResponseBytes:
 		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
-	case !ex.Reserve(len(p)):
-		c.resetLocked(s, h2.ErrCodeCancel, upstream.ErrOverBudget)
 	default:
-		appendBody(&ex.Answer, p)
+		if err := ex.AppendBody(p); err != nil {
+			c.resetLocked(s, h2.ErrCodeCancel, upstream.AsError(err))
+			return
+		}
 		if last {
 			c.completeLocked(s)
 		}
 	}
-}
-
-// appendBody makes room for all of a body whose length is known at once, but
-// never far ahead of what has come: a length is only a claim.
-func appendBody(a *upstream.Answer, p []byte) {
-	if cap(a.Body)-len(a.Body) < len(p) {
-		ahead := max(len(p), len(a.Body), maxFrameSize)
-		a.Body = slices.Grow(a.Body, max(len(p), min(a.ContentLength-len(a.Body), ahead)))
-	}
-	a.Body = append(a.Body, p...)
 }

@@ -16,6 +16,9 @@ type Options struct {
 	// trailers: names and values, and 32 bytes for each field, as RFC 9113,
 	// section 6.5.2, counts. `max_response_header_bytes`.
 	MaxResponseHeaderBytes int
+	// MaxResponseFields bounds the fields of an answer's header and trailers
+	// together. Zero and below are 256. `max_response_fields`.
+	MaxResponseFields int
 	// WriteTimeout is for how long one write may be stuck before the connection
 	// is closed. Zero is 5 s. It does not hold up callers, who leave at their
 	// deadlines.

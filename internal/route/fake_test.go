@@ -174,8 +174,8 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	if r.err != nil {
 		return r.err
 	}
-	if !ex.Reserve(len(r.body)) {
-		return upstream.ErrOverBudget
+	if err := ex.Reserve(len(r.body)); err != nil {
+		return err
 	}
 	a := &ex.Answer
 	a.Status, a.ContentLength = r.status, len(r.body)

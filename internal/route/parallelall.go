@@ -81,7 +81,7 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 	}
 	ex := upstream.AcquireExchange()
 	ex.Budget = b
-	if !ex.Reserve(n) {
+	if ex.Reserve(n) != nil {
 		return Result{Exchange: ex, Outcome: upstream.Overloaded, Err: noRoom("the envelope", int64(n), b), legs: log}
 	}
 	body := ex.Answer.Body

@@ -214,10 +214,6 @@ func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 		if held < size || held > size+2*200 {
 			t.Errorf("%d bytes are held for an envelope of %d", held, size)
 		}
-		if n := res.Exchange.TakeReserved(); n != held {
-			t.Errorf("%d of %d bytes can be taken over", n, held)
-		}
-		r.Budget.Release(held)
 		res.Release()
 		wantEmpty(t, r.Budget)
 	})

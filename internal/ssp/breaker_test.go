@@ -214,7 +214,7 @@ func TestWhatCountsForTheBreaker(t *testing.T) {
 		{"connection lost", later(&cutMidAnswer), nil, 0, failed},
 		{"malformed answer", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed},
 		{"answer over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked},
-		{"answer over our budget", later(upstream.ErrOverBudget), nil, 0, neither},
+		{"answer over our budget", later(&upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.MaybeProcessed}), nil, 0, neither},
 		{"queue full", nil, &upstream.Error{Outcome: upstream.PendingFull}, 0, neither},
 		{"queue slow", nil, &upstream.Error{Outcome: upstream.PendingTimeout}, 0, neither},
 		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither},

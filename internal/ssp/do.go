@@ -30,7 +30,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		ex.Times.Queued = start
 	}
 	ex.Deadline = s.deadline(r, start, timeout)
-	ex.Budget = r.Budget
+	ex.Budget, ex.Share = r.Budget, s.buffered
 	if err := s.admit(s.since(start)); err != nil {
 		ex.Times.Done = time.Now()
 		s.Refused(err.Outcome)

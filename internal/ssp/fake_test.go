@@ -115,8 +115,8 @@ func (p *fakePool) requests() []sentRequest {
 // answer answers at once. fields are lines without their ends.
 func answer(status int, body string, fields ...string) step {
 	return func(ex *upstream.Exchange) error {
-		if !ex.Reserve(len(body)) {
-			return upstream.ErrOverBudget
+		if err := ex.Reserve(len(body)); err != nil {
+			return err
 		}
 		a := &ex.Answer
 		a.Status, a.ContentLength = status, len(body)
@@ -182,7 +182,7 @@ func options(with func(o *Options)) Options {
 	o := Options{
 		Name: "openx", Scheme: "https", Path: "/bid", Query: "v=2",
 		Policy:   httpheader.NewPolicy(httpheader.PolicyOptions{Identity: httpheader.None}),
-		Patience: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second,
+		Patience: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second, MaxBufferedBytes: 1 << 20,
 		Adaptive: AdaptiveOptions{Floor: 8},
 		Breaker:  BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
 		Hedge:    HedgeOptions{Quantile: 0.95},

@@ -103,7 +103,7 @@ func (h *hedge) end() {
 // exchange returns a new one with the terms of the caller's.
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
-	ex.Deadline, ex.Budget, ex.Context = h.caller.Deadline, h.caller.Budget, ctx
+	ex.Deadline, ex.Budget, ex.Share, ex.Context = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx
 	return ex
 }
 

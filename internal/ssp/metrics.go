@@ -24,6 +24,8 @@ var (
 	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
 	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, or what the adaptive limit is now. 0 for no limit.")
 	descRetryAfter       = desc("ssp_retry_after_responses_total", "Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few of the last second's responses were 429, see retry_after_share.", "effect")
+	descBuffered         = desc("ssp_buffered_bytes", "Bytes of an SSP's responses that are held.")
+	descBufferedLimit    = desc("ssp_buffered_bytes_limit", "Bytes of an SSP's responses that may be held (ssps[].max_buffered_bytes). Further responses end as overloaded.")
 	descBackoff          = desc("ssp_backoff_remaining_seconds", "How long requests are still kept from an SSP that asked for a pause, in seconds.")
 )
 
@@ -39,7 +41,7 @@ func NewCollector(ssps func() []*SSP) *Collector { return &Collector{ssps: ssps}
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
-		descInFlight, descConcurrencyLimit, descRetryAfter, descBackoff,
+		descInFlight, descConcurrencyLimit, descBuffered, descBufferedLimit, descRetryAfter, descBackoff,
 	} {
 		ch <- d
 	}
@@ -77,5 +79,7 @@ func (s *SSP) collect(ch chan<- prometheus.Metric) {
 	gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
 	counter(descRetryAfter, s.heeded.paused.Load(), "paused")
 	counter(descRetryAfter, s.heeded.ignored.Load(), "ignored")
+	gauge(descBuffered, float64(s.buffered.Used()))
+	gauge(descBufferedLimit, float64(s.buffered.Limit()))
 	gauge(descBackoff, s.backoff.left(now).Seconds())
 }

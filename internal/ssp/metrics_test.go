@@ -33,8 +33,8 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	b := newSSP(options(func(o *Options) { o.Name = "backup"; o.MaxInFlight = 7; o.QPS.Limit = 2.5 }), &fakePool{})
 	reg := registry(t, a, b)
 	// An outcome, a kind of retry, both values of dry_run and both effects of
-	// Retry-After each, and eight without a label of their own.
-	perSSP := int(upstream.Outcomes) + int(againKinds) + 2 + 2 + 8
+	// Retry-After each, and ten without a label of their own.
+	perSSP := int(upstream.Outcomes) + int(againKinds) + 2 + 2 + 10
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP)
 	}
@@ -107,7 +107,7 @@ func TestWhatHappenedIsInMetricsAndSnapshot(t *testing.T) {
 		want := Snapshot{
 			Outcomes: map[string]uint64{"fill": 1, "no_bid": 1, "server_error": 1, "ssp_backoff": 1},
 			Sent:     4, Retries: map[string]uint64{"not_sent": 1, "not_processed": 0, "stale": 0, "hedge": 0},
-			P50Seconds: 0.001, P99Seconds: 0.035, ConcurrencyLimit: 9,
+			P50Seconds: 0.001, P99Seconds: 0.035, ConcurrencyLimit: 9, BufferedBytesLimit: 1 << 20,
 			BreakerFailures: 2, BreakerRequests: 4, BackoffSeconds: 2, RetryAfterPaused: 1,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -23,11 +23,14 @@ type Options struct {
 	// Patience is deadline.default less deadline.reserve: who gave the SSP so
 	// long, or RequestTimeout where that is shorter, has a timeout held against
 	// it. 0 = every timeout is.
-	Patience      time.Duration
-	MaxInFlight   int // 0 = no limit but the global one
-	Adaptive      AdaptiveOptions
-	Breaker       BreakerOptions
-	RetryAfterMax time.Duration // 0 = Retry-After pauses nothing
+	Patience    time.Duration
+	MaxInFlight int // 0 = no limit but the global one
+	// MaxBufferedBytes bounds the bodies of responses that are held at once. 0 = no
+	// bound but Request.Budget.
+	MaxBufferedBytes int64
+	Adaptive         AdaptiveOptions
+	Breaker          BreakerOptions
+	RetryAfterMax    time.Duration // 0 = Retry-After pauses nothing
 	// RetryAfterShare is which share of the responses must be 429 before one of
 	// them pauses the SSP, 0 to 1; 0 = a single 429 pauses.
 	RetryAfterShare float64

@@ -20,6 +20,9 @@ type Snapshot struct {
 	InFlight         int `json:"in_flight"`
 	ConcurrencyLimit int `json:"concurrency_limit"` // in force; 0 = none
 
+	BufferedBytes      int64 `json:"buffered_bytes"` // of responses
+	BufferedBytesLimit int64 `json:"buffered_bytes_limit"`
+
 	BreakerFailures  uint64  `json:"breaker_failures"` // in the window
 	BreakerRequests  uint64  `json:"breaker_requests"`
 	BreakerShedRatio float64 `json:"breaker_shed_ratio"`
@@ -46,6 +49,7 @@ func (s *SSP) Snapshot() Snapshot {
 		Outcomes: make(map[string]uint64), Sent: s.stats.sent.Load(), Retries: make(map[string]uint64),
 		P50Seconds: s.stats.duration.Quantile(0.5), P99Seconds: s.stats.duration.Quantile(0.99),
 		InFlight: s.inFlight.Now(), ConcurrencyLimit: s.inFlight.Limit(),
+		BufferedBytes: s.buffered.Used(), BufferedBytesLimit: s.buffered.Limit(),
 		BreakerShedRatio: s.breaker.shedRatio(now), BreakerShed: s.breaker.shed.Load(), BreakerWouldShed: s.breaker.wouldShed.Load(),
 		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(),
 		BackoffSeconds: s.backoff.left(now).Seconds(), RetryAfterPaused: s.heeded.paused.Load(), RetryAfterIgnored: s.heeded.ignored.Load(),

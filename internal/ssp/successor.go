@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/upstream"
 )
 
 // ledger is what stays with an SSP's name, whatever its settings and endpoints
@@ -15,12 +16,15 @@ type ledger struct {
 	made     time.Time // what times within an SSP count from
 	stats    *stats
 	inFlight InFlight
+	buffered *upstream.Budget // of responses; see Options.MaxBufferedBytes
 	observer atomic.Pointer[Observer]
 	shed     shedCounts
 	heeded   retryAfters
 }
 
-func newLedger() *ledger { return &ledger{made: time.Now(), stats: newStats()} }
+func newLedger() *ledger {
+	return &ledger{made: time.Now(), stats: newStats(), buffered: new(upstream.Budget)}
+}
 
 // lessons are what an SSP's endpoints have taught: it stays while they do.
 type lessons struct {
@@ -45,6 +49,11 @@ func newLessons(o *Options, k *ledger) *lessons {
 
 // settle works out what follows from the settings.
 func (s *SSP) settle() {
+	limit := s.opts.MaxBufferedBytes
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	s.buffered.SetLimit(limit)
 	s.source = []byte("ssp/" + s.opts.Name)
 	s.patience = s.opts.Patience
 	if t := s.opts.RequestTimeout; t > 0 {
@@ -58,7 +67,8 @@ func (s *SSP) settle() {
 // With returns the SSP with other settings, on the same pool. Counters, breaker,
 // pause, adaptive limit, rate and what else it knows go on. Requests that have
 // begun on s end with its settings, and count all the same; but for limits: those
-// on what is in flight, and on the length of a pause, hold for all from now on.
+// on what is in flight or buffered, and on the length of a pause, hold for all
+// from now on.
 //
 // An SSP has one successor, made by With or MovedTo; the name stays.
 func (s *SSP) With(o Options) *SSP {

@@ -2,8 +2,9 @@ package upstream
 
 import "sync/atomic"
 
-// Budget bounds the bytes of bodies that are held at once, over all requests
-// and answers. It is safe for concurrent use. The zero Budget allows nothing.
+// Budget bounds bytes of bodies that are held at once: those of all requests and
+// responses, or an SSP's share, which its responses take as well. It is safe for
+// concurrent use. The zero Budget allows nothing.
 type Budget struct {
 	limit atomic.Int64
 	used  atomic.Int64

@@ -80,6 +80,4 @@ var (
 	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline and pool.max_conns"}
 	// ErrCancelled: the exchange's context ended, since another leg answered.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
-	// ErrOverBudget: the answer's body did not fit into max_buffered_bytes.
-	ErrOverBudget = &Error{Outcome: Overloaded, Progress: MaybeProcessed, Detail: "the answer does not fit into what may be buffered; see server.max_buffered_bytes"}
 )

@@ -103,8 +103,10 @@ type Exchange struct {
 	// Context, where not nil, ends the exchange early (ErrCancelled). It has no
 	// deadline of its own. Nil on the single path.
 	Context context.Context
-	// Budget bounds Answer.Body. Nil means no bound but the connection's.
-	Budget *Budget
+	// Budget bounds the bodies of all requests and responses, and Share those of
+	// the SSP's responses; Answer.Body is part of both. Nil means no bound.
+	// Neither may change while Answer.Body is not empty.
+	Budget, Share *Budget
 
 	// Written by Do.
 
@@ -123,7 +125,7 @@ type Exchange struct {
 
 	done     chan error  // see Done
 	timer    *time.Timer // see Wait
-	reserved int64       // bytes taken from Budget for Answer.Body
+	reserved int64       // bytes taken from Share and Budget for Answer.Body
 	refs     atomic.Int32
 }
 
@@ -162,7 +164,7 @@ func (ex *Exchange) Release() {
 	default:
 	}
 	ex.Request = Request{}
-	ex.Deadline, ex.Context, ex.Budget = time.Time{}, nil, nil
+	ex.Deadline, ex.Context, ex.Budget, ex.Share = time.Time{}, nil, nil, nil
 	ex.Times = Times{}
 	ex.Alone, ex.Reused, ex.Protocol = false, false, Unknown
 	if cap(ex.Block) > maxKeptBytes {
@@ -173,36 +175,6 @@ func (ex *Exchange) Release() {
 	}
 	ex.Answer.Reset()
 	exchanges.Put(ex)
-}
-
-// Reserve takes n more bytes of the budget for Answer.Body, and reports
-// whether they fit. Connections call it before they read the bytes.
-func (ex *Exchange) Reserve(n int) bool {
-	if ex.Budget == nil || n <= 0 {
-		return true
-	}
-	if !ex.Budget.Reserve(int64(n)) {
-		return false
-	}
-	ex.reserved += int64(n)
-	return true
-}
-
-// TakeReserved returns how many bytes of Budget the answer holds, and leaves
-// their release to the caller.
-func (ex *Exchange) TakeReserved() int64 {
-	n := ex.reserved
-	ex.reserved = 0
-	return n
-}
-
-// ReleaseBody empties Answer.Body and gives its bytes back to the budget.
-func (ex *Exchange) ReleaseBody() {
-	if ex.reserved > 0 {
-		ex.Budget.Release(ex.reserved)
-		ex.reserved = 0
-	}
-	ex.Answer.Body = ex.Answer.Body[:0]
 }
 
 // Finish tells the caller that waits in Wait that the exchange ended, with err
@@ -240,7 +212,7 @@ func (ex *Exchange) Wait() error {
 
 // TakeAnswer moves the answer of from, on which Do has returned nil, to ex, on
 // which no Do is under way: with its times, what brought it, and what it holds
-// of the budget that both have. from is left with ex's memory.
+// of the Budget and the Share that both have. from is left with ex's memory.
 func (ex *Exchange) TakeAnswer(from *Exchange) {
 	ex.Answer, from.Answer = from.Answer, ex.Answer
 	ex.reserved, from.reserved = from.reserved, ex.reserved

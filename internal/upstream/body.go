@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"fmt"
+	"math"
+)
+
+// firstRoom is the least memory that an exchange takes for a body of unknown or
+// larger size. From there on its memory at most doubles.
+const firstRoom = 4 << 10
+
+// BodyRoom returns free memory behind Answer.Body, of 1 to n bytes, for a
+// connection to read into. n is at least 1, and may be what the SSP claims is
+// still to come. A claim takes no memory: the room is firstRoom at first, and
+// later no larger than what has come.
+func (ex *Exchange) BodyRoom(n int) []byte {
+	body := ex.Answer.Body
+	if len(body) == cap(body) {
+		ex.growBody(1, n)
+		body = ex.Answer.Body
+	}
+	return body[len(body):min(cap(body), len(body)+n)]
+}
+
+// TakeBody adds to Answer.Body the first n bytes of what BodyRoom returned. If
+// they do not fit into Share or Budget, it returns an *Error whose Outcome is
+// Overloaded, and the body stays as it was.
+func (ex *Exchange) TakeBody(n int) error {
+	if err := ex.Reserve(n); err != nil {
+		return err
+	}
+	ex.Answer.Body = ex.Answer.Body[:len(ex.Answer.Body)+n]
+	return nil
+}
+
+// AppendBody copies p to the end of Answer.Body. If it does not fit into Share
+// or Budget, it returns an *Error whose Outcome is Overloaded, and the body
+// stays as it was.
+func (ex *Exchange) AppendBody(p []byte) error {
+	if err := ex.Reserve(len(p)); err != nil {
+		return err
+	}
+	if body := ex.Answer.Body; cap(body)-len(body) < len(p) {
+		most := math.MaxInt
+		if n := ex.Answer.ContentLength; n >= 0 {
+			most = n - len(body)
+		}
+		ex.growBody(len(p), most)
+	}
+	ex.Answer.Body = append(ex.Answer.Body, p...)
+	return nil
+}
+
+// growBody makes room for at least n bytes and at most most.
+func (ex *Exchange) growBody(n, most int) {
+	body := ex.Answer.Body
+	size := len(body) + max(n, min(most, max(len(body), firstRoom-len(body))))
+	ex.Answer.Body = append(make([]byte, 0, size), body...)
+}
+
+// Reserve takes n more bytes of Share and of Budget for Answer.Body, or of
+// neither. It returns nil, or an *Error whose Outcome is Overloaded and which
+// names the limit that was reached. It is called for bytes that have come, and
+// never for what an SSP only claims.
+func (ex *Exchange) Reserve(n int) error {
+	if n <= 0 {
+		return nil
+	}
+	if ex.Share != nil && !ex.Share.Reserve(int64(n)) {
+		return overBudget(ex.Share, "the SSP's responses", "ssps[].max_buffered_bytes")
+	}
+	if ex.Budget != nil && !ex.Budget.Reserve(int64(n)) {
+		if ex.Share != nil {
+			ex.Share.Release(int64(n))
+		}
+		return overBudget(ex.Budget, "all requests and responses", "server.max_buffered_bytes")
+	}
+	ex.reserved += int64(n)
+	return nil
+}
+
+func overBudget(b *Budget, holder, setting string) *Error {
+	return &Error{
+		Outcome: Overloaded, Progress: MaybeProcessed,
+		Detail: fmt.Sprintf("no room for the response: %d of %d bytes are held for %s; see %s", b.Used(), b.Limit(), holder, setting),
+	}
+}
+
+// ReleaseBody empties Answer.Body and gives its bytes back to Share and Budget.
+func (ex *Exchange) ReleaseBody() {
+	if n := ex.reserved; n > 0 {
+		if ex.Share != nil {
+			ex.Share.Release(n)
+		}
+		if ex.Budget != nil {
+			ex.Budget.Release(n)
+		}
+		ex.reserved = 0
+	}
+	ex.Answer.Body = ex.Answer.Body[:0]
+}

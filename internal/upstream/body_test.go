@@ -1,0 +1,99 @@
+package upstream
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func wantUsed(t *testing.T, b *Budget, want int64) {
+	t.Helper()
+	if got := b.Used(); got != want {
+		t.Fatalf("%d bytes are reserved, want %d", got, want)
+	}
+}
+
+func TestResponseTakesOfTheShareAndOfTheBudgetOrOfNeither(t *testing.T) {
+	for _, c := range []struct {
+		share, budget int64
+		names         string
+	}{
+		{100, 100, ""},
+		{99, 100, "90 of 99 bytes are held for the SSP's responses; see ssps[].max_buffered_bytes"},
+		{100, 99, "90 of 99 bytes are held for all requests and responses; see server.max_buffered_bytes"},
+	} {
+		ex := AcquireExchange()
+		ex.Share, ex.Budget = NewBudget(c.share), NewBudget(c.budget)
+		share, budget := ex.Share, ex.Budget
+		if err := ex.AppendBody(make([]byte, 90)); err != nil {
+			t.Fatal(err)
+		}
+		held, err := int64(100), ex.AppendBody(make([]byte, 10))
+		if c.names != "" {
+			held = 90
+			if e := AsError(err); e.Outcome != Overloaded || e.Progress != MaybeProcessed || !strings.Contains(e.Detail, c.names) {
+				t.Errorf("error %v, want one that says %q", err, c.names)
+			}
+		} else if err != nil {
+			t.Error(err)
+		}
+		wantUsed(t, share, held)
+		wantUsed(t, budget, held)
+		if len(ex.Answer.Body) != int(held) {
+			t.Errorf("a body of %d bytes, want %d", len(ex.Answer.Body), held)
+		}
+		ex.Release()
+		wantUsed(t, share, 0)
+		wantUsed(t, budget, 0)
+	}
+}
+
+// However a body comes, and whatever is claimed of it: what is reserved is what
+// has come, and memory is at most twice that and 4 KB.
+func TestMemoryForABodyFollowsWhatHasCome(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	for range 300 {
+		ex := AcquireExchange()
+		ex.Answer.Body = nil
+		ex.Budget = NewBudget(1 << 30)
+		claim := r.IntN(1 << 20)
+		if r.IntN(3) > 0 {
+			ex.Answer.ContentLength = claim
+		}
+		largest := 1 + r.IntN(1<<uint(r.IntN(17)))
+		var want []byte
+		for len(want) < claim && len(want) < 1+100*largest {
+			n := min(1+r.IntN(largest), claim-len(want))
+			p := make([]byte, n)
+			for i := range p {
+				p[i] = byte(r.Uint32())
+			}
+			if r.IntN(2) == 0 {
+				if err := ex.AppendBody(p); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				room := ex.BodyRoom(claim - len(want))
+				if len(room) == 0 || len(room) > claim-len(want) {
+					t.Fatalf("room for %d bytes, of %d that are claimed to come", len(room), claim-len(want))
+				}
+				p = p[:copy(room, p)]
+				if err := ex.TakeBody(len(p)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want = append(want, p...)
+			wantUsed(t, ex.Budget, int64(len(want)))
+			if c := cap(ex.Answer.Body); c > 2*len(want)+4<<10 {
+				t.Fatalf("memory of %d bytes for %d that have come, of %d", c, len(want), claim)
+			}
+		}
+		if !slices.Equal(ex.Answer.Body, want) {
+			t.Fatal("the body is another than what came")
+		}
+		b := ex.Budget
+		ex.Release()
+		wantUsed(t, b, 0)
+	}
+}
