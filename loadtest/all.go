@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"adbuffer/loadtest/internal/bench"
+	"adbuffer/loadtest/internal/chaos"
 	"adbuffer/loadtest/internal/peers"
 	"adbuffer/loadtest/internal/report"
 	"adbuffer/loadtest/internal/results"
@@ -19,7 +20,7 @@ func newAll(stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
 	var o peers.Options
 	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
-		Long: `Runs the five field reports, sick, cold, churn, burst, soak and peers, and writes
+		Long: `Runs the five field reports, sick, cold, churn, burst, soak, chaos and peers, and writes
 report.html and report.md beside the results. A test that fails is named at the end and
 does not keep the others from running. The exit status is 1 if one failed or a promise
 was broken.`,
@@ -46,7 +47,7 @@ was broken.`,
 
 func (f *suiteFlags) everything(ctx context.Context, e *bench.Env, o peers.Options, stdout *os.File) error {
 	run := append([]test(nil), tests...)
-	run = append(run, soakTest(&soak.Options{}), test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
+	run = append(run, soakTest(&soak.Options{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
 	var errs []error
 	for _, t := range run {
 		r, err := t.run(ctx, e)

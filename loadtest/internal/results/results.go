@@ -154,7 +154,7 @@ func (r *Report) Save(dir string) (string, error) {
 var ErrNone = errors.New("no results")
 
 // order in which reports are shown; others follow by name.
-var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11}
+var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "chaos": 13}
 
 // LoadAll reads every report in a directory.
 func LoadAll(dir string) ([]*Report, error) {

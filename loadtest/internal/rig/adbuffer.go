@@ -21,6 +21,7 @@ type Adbuffer struct {
 	*Process
 	Addr  string // of the traffic side, host:port
 	Admin string // host:port
+	File  string // of the configuration
 }
 
 // ModuleRoot returns the folder of this module, which the working directory
@@ -79,11 +80,17 @@ func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env 
 	if err := firstError(err, file.Close()); err != nil {
 		return nil, err
 	}
-	p, err := r.Start(Command{Name: "adbuffer", Argv: []string{bin, "serve", "--config", file.Name()}, Cores: cores, Env: env})
+	return r.StartAdbufferOn(ctx, bin, file.Name(), cores, env...)
+}
+
+// StartAdbufferOn is StartAdbuffer with the file of a configuration, which the
+// caller may change later.
+func (r *Rig) StartAdbufferOn(ctx context.Context, bin, file, cores string, env ...string) (*Adbuffer, error) {
+	p, err := r.Start(Command{Name: "adbuffer", Argv: []string{bin, "serve", "--config", file}, Cores: cores, Env: env})
 	if err != nil {
 		return nil, err
 	}
-	a := &Adbuffer{Process: p}
+	a := &Adbuffer{Process: p, File: file}
 	err = p.await(ctx, 40*time.Second, "get ready", func() bool {
 		lines := bufio.NewScanner(bytes.NewReader(p.Log()))
 		for lines.Scan() {
@@ -109,20 +116,29 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// Metric adds up the series of a metric whose labels contain all of want, each
-// written as name="value".
-func (a *Adbuffer) Metric(name string, want ...string) (float64, error) {
-	resp, err := controlClient.Get("http://" + a.Admin + "/metrics")
+// Ask returns what the admin listener responds to a GET of path.
+func (a *Adbuffer) Ask(path string) (string, error) {
+	resp, err := controlClient.Get("http://" + a.Admin + path)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("/metrics: %s: %w", resp.Status, err)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, bytes.TrimSpace(text))
+	}
+	return string(text), err
+}
+
+// Metric adds up the series of a metric whose labels contain all of want, each
+// written as name="value".
+func (a *Adbuffer) Metric(name string, want ...string) (float64, error) {
+	text, err := a.Ask("/metrics")
+	if err != nil {
+		return 0, err
 	}
 	sum, found := 0.0, false
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		metric, labels, _ := strings.Cut(series, "{")
 		if !ok || metric != name || !containsAll(labels, want) {

@@ -138,6 +138,19 @@ func (p *Process) Stop() {
 	<-p.ended
 }
 
+// Signal sends a signal to the process.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Await waits for the process to end by itself, and returns its exit status.
+func (p *Process) Await(timeout time.Duration) (status int, err error) {
+	select {
+	case <-p.ended:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(timeout):
+		return 0, fmt.Errorf("%s did not end within %v", p.Name, timeout)
+	}
+}
+
 // Log returns what the process has written.
 func (p *Process) Log() []byte {
 	b, _ := os.ReadFile(p.log)

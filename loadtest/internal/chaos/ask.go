@@ -1,0 +1,121 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// ask is one request and what must become of it.
+type ask struct {
+	token    uint64
+	client   string // who sends it
+	method   string
+	path     string // the route's, with the client's choice
+	body     []byte
+	deadline time.Duration
+	inHeader bool   // the deadline is in the header, not the default
+	calm     string // the healthy SSP that must answer it; "" for none
+	fields   []string
+	chunked  bool
+	refuse   string // why adbuffer must refuse it; "" for a correct request
+}
+
+// mode is a route of the configuration.
+type mode struct {
+	path  string
+	share int
+	heads bool // HEAD is allowed
+}
+
+var modes = []mode{
+	{path: "/single", share: 8, heads: true},
+	{path: "/split", share: 3, heads: true},
+	{path: "/waterfall", share: 3, heads: true},
+	{path: "/first", share: 2},
+	{path: "/all", share: 2},
+}
+
+// The deadlines of requests: the default of the configuration, or in the header.
+const (
+	defaultDeadline = 400 * time.Millisecond
+	leastDeadline   = 60 * time.Millisecond
+	mostDeadline    = 1500 * time.Millisecond
+)
+
+// draw returns a correct request.
+func (r *run) draw(client string, rnd *rand.Rand) *ask {
+	a := &ask{client: client, token: r.ledger.token(), method: "GET", deadline: defaultDeadline}
+	m := modes[weighted(rnd, len(modes), func(i int) int { return modes[i].share })]
+	a.path = m.path
+	if m.path == "/single" {
+		s := r.ssps[rnd.IntN(len(r.ssps))]
+		a.path += "/" + s.name
+		if s.calm {
+			a.calm = s.name
+		}
+	}
+	switch n := rnd.IntN(100); {
+	case n < 40:
+		a.method = "POST"
+	case n < 44 && m.heads:
+		a.method = "HEAD"
+	}
+	if a.method == "POST" {
+		a.body = requestBody(a.token, bodyLength(rnd))
+		a.chunked = rnd.IntN(6) == 0
+	}
+	if rnd.IntN(3) == 0 {
+		a.inHeader = true
+		a.deadline = leastDeadline + time.Duration(rnd.Int64N(int64(mostDeadline-leastDeadline)))
+		a.deadline = a.deadline.Truncate(time.Millisecond)
+	}
+	if a.calm != "" {
+		// The healthy SSPs are judged by success, so a request must have time.
+		a.inHeader, a.deadline = true, mostDeadline
+	}
+	for range rnd.IntN(4) {
+		a.fields = append(a.fields, fmt.Sprintf("X-Extra-%d: %s", rnd.IntN(100), strings.Repeat("v", rnd.IntN(200))))
+	}
+	return a
+}
+
+// bodyLength is mostly that of an OpenRTB request, now and then near the limit.
+func bodyLength(rnd *rand.Rand) int {
+	switch n := rnd.IntN(100); {
+	case n < 85:
+		return 200 + rnd.IntN(3000)
+	case n < 98:
+		return 4000 + rnd.IntN(60_000)
+	}
+	return 262_144 - rnd.IntN(4)
+}
+
+// query is what SSPs check the request against.
+func (a *ask) query() string {
+	q := fmt.Sprintf("cb=%d&m=%s&len=%d", a.token, a.method, len(a.body))
+	if a.refuse != "" {
+		q += "&refuse=" + a.refuse
+	}
+	return q
+}
+
+func (a *ask) String() string {
+	return fmt.Sprintf("%s: %s %s?%s with %v", a.client, a.method, a.path, a.query(), a.deadline)
+}
+
+// weighted draws an index by the weights.
+func weighted(rnd *rand.Rand, n int, weight func(int) int) int {
+	sum := 0
+	for i := range n {
+		sum += weight(i)
+	}
+	at := rnd.IntN(sum)
+	for i := range n {
+		if at -= weight(i); at < 0 {
+			return i
+		}
+	}
+	panic("BUG: weights changed")
+}

@@ -1,0 +1,79 @@
+package chaos
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// promise is one thing that must hold through a run.
+type promise int
+
+const (
+	mixed    promise = iota // no response reaches another request
+	altered                 // an SSP is sent what clients sent, and nothing else
+	twice                   // no SSP processes a POST twice
+	late                    // each request is answered within its deadline and the allowance
+	lost                    // a request that an SSP was given is answered
+	unread                  // a request on a new connection is answered
+	refused                 // a correct request is not refused, and a broken one is
+	spared                  // sick SSPs cost the healthy ones nothing
+	returned                // requests give everything back
+	flat                    // memory, descriptors, goroutines and series do not grow
+	orderly                 // processes end with status 0, and report no bug of theirs
+	promises
+)
+
+var promiseText = [promises]string{
+	mixed:    "no response reaches another request, and each is whole",
+	altered:  "SSPs are sent what clients sent, and nothing else",
+	twice:    "no SSP processes a POST twice",
+	late:     "each request is answered within its deadline and the allowance",
+	lost:     "a request that an SSP was given is answered, through reloads and hand-overs too",
+	unread:   "the first request on a connection is answered, through reloads and hand-overs too",
+	refused:  "correct requests are not refused, and broken ones are",
+	spared:   "sick SSPs cost the healthy ones nothing: at least 99.9 % of their requests succeed",
+	returned: "when clients pause, nothing is in use: places, buffers, connections, requests",
+	flat:     "memory, descriptors, goroutines and series are flat: last third against second third",
+	orderly:  "processes end with status 0, and their logs report no bug",
+}
+
+// breaches counts how often each promise was broken.
+type breaches struct {
+	say func(format string, args ...any)
+
+	mu       sync.Mutex // guards the fields below
+	count    [promises]int
+	examples [promises][]string
+}
+
+// mostExamples of a broken promise are kept and said at once.
+const mostExamples = 5
+
+func (b *breaches) add(p promise, format string, args ...any) {
+	text := time.Now().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count[p]++
+	if len(b.examples[p]) < mostExamples {
+		b.examples[p] = append(b.examples[p], text)
+		b.say("BROKEN: %s: %s", promiseText[p], text)
+	}
+}
+
+// of returns how often a promise was broken, and examples.
+func (b *breaches) of(p promise) (n int, examples []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.count[p], b.examples[p]
+}
+
+// total returns how often any promise was broken.
+func (b *breaches) total() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.count {
+		n += c
+	}
+	return n
+}

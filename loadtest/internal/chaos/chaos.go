@@ -1,0 +1,252 @@
+// Package chaos sends mixed traffic through adbuffer while everything around it
+// changes: SSPs that fail in every way, hostile clients, reloads and hand-overs.
+// At the end it says which promises held.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/loadtest/internal/bench"
+	"adbuffer/loadtest/internal/results"
+)
+
+// Options of a run.
+type Options struct {
+	// For is how long it takes; 0 is fullLength, scaled.
+	For time.Duration
+	// Seed of everything that is drawn; 0 draws one.
+	Seed uint64
+	// Allowance is how much later than its deadline a response may come, on
+	// this machine, which is shared.
+	Allowance time.Duration
+	// Think is the mean pause of a client between two requests.
+	Think time.Duration
+}
+
+// fullLength is how long a run takes at scale 1.
+const fullLength = 20 * time.Minute
+
+// Defaults of the options.
+const (
+	DefaultAllowance = time.Second
+	DefaultThink     = 60 * time.Millisecond
+)
+
+// LeastLength gives each third of a run one pause, and traffic before it.
+const LeastLength = 20 * time.Second
+
+// run is one run of chaos.
+type run struct {
+	env      *bench.Env
+	options  Options
+	began    time.Time
+	ledger   *ledger
+	breaches *breaches
+	ssps     []*ssp
+	stations []*station
+
+	certFile, keyFile string // of the encrypted stations
+
+	tally, moodsSeen, nuisances tally
+	overrun                     overrun
+	stalls                      stalls
+	calm                        calmly
+	logBytes                    atomic.Uint64
+
+	openMu sync.Mutex
+	open   []*ask // requests that were not answered
+
+	// Clients and changes hold gate for reading while they have something in
+	// flight; a pause takes it for writing. pausing asks clients to end early.
+	gate    sync.RWMutex
+	pausing atomic.Bool
+
+	stop context.CancelCauseFunc // ends the run early
+}
+
+// Run carries a run out.
+func Run(ctx context.Context, e *bench.Env, o Options) (*results.Report, error) {
+	if o.For == 0 {
+		o.For = e.Time(fullLength, time.Minute)
+	}
+	for o.Seed == 0 {
+		o.Seed = rand.Uint64() >> 32
+	}
+	rep := e.Report("chaos", "Everything at once",
+		"Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?")
+	e.Say("chaos: seed %d, for %v", o.Seed, o.For)
+	r := &run{env: e, options: o, began: time.Now(), breaches: &breaches{say: e.Say}}
+	r.ledger = newLedger(len(sspKinds), r.breaches)
+	for _, t := range []*tally{&r.tally, &r.moodsSeen, &r.nuisances} {
+		t.count = map[string]uint64{}
+	}
+	defer func() {
+		for _, s := range r.ssps {
+			s.Close()
+		}
+	}()
+	if err := r.startSSPs(); err != nil {
+		return nil, err
+	}
+	if err := r.startStations(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.all(ctx); err != nil {
+		return nil, err
+	}
+	for _, st := range r.stations {
+		r.end(st)
+	}
+	r.settle()
+	r.report(rep)
+	return e.Done(rep), nil
+}
+
+// all runs clients, SSPs and changes to the end.
+func (r *run) all(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r.stop = stop
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop(nil)
+	source := rand.New(rand.NewPCG(r.options.Seed, 1))
+	start := func(task func(rnd *rand.Rand)) {
+		rnd := rand.New(rand.NewPCG(source.Uint64(), source.Uint64()))
+		tasks.Go(func() { task(rnd) })
+	}
+	idle, err := r.env.Rig.StartConstant(10, "")
+	if err != nil {
+		return err
+	}
+	tasks.Go(func() {
+		if err := r.stalls.watch(ctx, idle); err != nil {
+			r.fail(err)
+		}
+	})
+	tasks.Go(func() { r.watch(ctx) })
+	r.began = time.Now()
+	for _, s := range r.ssps {
+		start(func(rnd *rand.Rand) { r.swing(ctx, s, rnd) })
+	}
+	for _, st := range r.stations {
+		start(func(rnd *rand.Rand) { r.change(ctx, st, rnd) })
+		start(func(rnd *rand.Rand) { r.annoy(ctx, st, rnd) })
+		for _, m := range manners {
+			for range m.clients {
+				start(func(rnd *rand.Rand) { r.talk1(ctx, st, m, rnd) })
+			}
+		}
+		for range http2Clients {
+			if st.encrypted {
+				start(func(rnd *rand.Rand) { r.talk2(ctx, st, rnd) })
+			}
+		}
+	}
+	return r.pauses(ctx)
+}
+
+// pauses lets all clients pause, again and again, and samples the processes
+// meanwhile. It returns at the end of the run.
+func (r *run) pauses(ctx context.Context) error {
+	n := min(max(3, int(r.options.For/(20*time.Second))), 30)
+	for i := 1; i <= n; i++ {
+		r.sleep(ctx, time.Until(r.began.Add(r.options.For*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
+		if err := r.pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause samples all stations while clients pause.
+func (r *run) pause(ctx context.Context) error {
+	r.pausing.Store(true)
+	r.gate.Lock()
+	defer func() {
+		r.pausing.Store(false)
+		r.gate.Unlock()
+	}()
+	r.sleep(ctx, settleTime)
+	for _, st := range r.stations {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := r.rest(ctx, st); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%s: %w: %s", st.name, err, tail(st.process().Log()))
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// watch samples the stations each second, and says how the run goes on.
+func (r *run) watch(ctx context.Context) {
+	const sayEvery = 10
+	var before uint64
+	for n := 1; ; n++ {
+		r.sleep(ctx, time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		for _, st := range r.stations {
+			// A process that is being replaced may not answer; the pauses judge.
+			if s, _, err := st.take(r.began); err == nil {
+				st.busy = append(st.busy, s)
+			}
+		}
+		if n%sayEvery == 0 {
+			_, _, sum := r.tally.all()
+			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d breaches  %s", time.Since(r.began).Seconds(), r.options.For.Seconds(), sum, sum-before, sayEvery, r.breaches.total(), r.holds())
+			before = sum
+		}
+	}
+}
+
+// holds says what the processes hold now.
+func (r *run) holds() string {
+	var parts []string
+	for _, st := range r.stations {
+		if len(st.busy) > 0 {
+			s := st.busy[len(st.busy)-1]
+			parts = append(parts, fmt.Sprintf("%.0f MiB %.0f files", s.rss/(1<<20), s.files))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *run) paused() bool { return r.pausing.Load() }
+
+// whileRunning calls fn while no pause is going on.
+func (r *run) whileRunning(fn func() error) error {
+	r.gate.RLock()
+	defer r.gate.RUnlock()
+	return fn()
+}
+
+// think is a client's pause between two requests.
+func (r *run) think(ctx context.Context, rnd *rand.Rand) {
+	r.sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
+}
+
+// sleep ends early with the context.
+func (r *run) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// fail ends the run, which has met something that is no promise of adbuffer's.
+func (r *run) fail(err error) { r.stop(errors.Join(errors.New("chaos: cannot go on"), err)) }
+
+func (r *run) say(format string, args ...any) { r.env.Say("chaos: "+format, args...) }

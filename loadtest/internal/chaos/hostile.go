@@ -1,0 +1,151 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// nuisance is a client of HTTP/1 that breaks rules or goes away.
+type nuisance struct {
+	name string
+	do   func(r *run, c net.Conn, rnd *rand.Rand)
+}
+
+// nuisances are what a hostile client does, one after the other at random.
+var nuisances = []nuisance{
+	{"goes away while it waits", func(r *run, c net.Conn, rnd *rand.Rand) {
+		_, _ = c.Write(r.draw("a hostile client", rnd).appendHTTP1(nil, false))
+		time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
+		end(c, rnd)
+	}},
+	{"goes away in a pipeline", func(r *run, c net.Conn, rnd *rand.Rand) {
+		var text []byte
+		for range 6 {
+			text = r.draw("a hostile client", rnd).appendHTTP1(text, false)
+		}
+		_, _ = c.Write(text)
+		_, _ = c.Read(make([]byte, 1+rnd.IntN(2000)))
+		end(c, rnd)
+	}},
+	{"goes away in its upload", func(r *run, c net.Conn, rnd *rand.Rand) {
+		a := r.draw("a hostile client", rnd)
+		a.method, a.body, a.refuse = "POST", requestBody(a.token, 5000), "a-part-of-a-body"
+		a.chunked = rnd.IntN(2) == 0
+		text := a.appendHTTP1(nil, false)
+		_, _ = c.Write(text[:len(text)-1-rnd.IntN(4000)])
+		time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+		end(c, rnd)
+	}},
+	{"claims a body and is silent", func(r *run, c net.Conn, rnd *rand.Rand) {
+		a := r.draw("a hostile client", rnd)
+		a.method, a.body, a.chunked, a.refuse = "POST", requestBody(a.token, 200_000), false, "a-part-of-a-body"
+		text := a.appendHTTP1(nil, false)
+		_, _ = c.Write(text[:len(text)-len(a.body)+rnd.IntN(100)])
+		r.wantRefused(c, a)
+	}},
+	{"does not read its responses", func(r *run, c net.Conn, rnd *rand.Rand) {
+		_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
+		for range 40 {
+			if _, err := c.Write(r.draw("a hostile client", rnd).appendHTTP1(nil, false)); err != nil {
+				break
+			}
+		}
+		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
+		end(c, rnd)
+	}},
+	{"sends a broken head", func(r *run, c net.Conn, rnd *rand.Rand) {
+		a := r.draw("a hostile client", rnd)
+		a.refuse = "a-broken-head"
+		b := brokenHeads[rnd.IntN(len(brokenHeads))]
+		_, _ = c.Write([]byte(b(a)))
+		r.wantRefused(c, a)
+	}},
+	{"connects and is silent", func(_ *run, c net.Conn, rnd *rand.Rand) {
+		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
+		end(c, rnd)
+	}},
+	{"sends what is not HTTP", func(_ *run, c net.Conn, rnd *rand.Rand) {
+		b := make([]byte, 1+rnd.IntN(3000))
+		for i := range b {
+			b[i] = byte(rnd.Uint32())
+		}
+		_, _ = c.Write(b)
+		_ = c.SetReadDeadline(time.Now().Add(2 * readTimeout))
+		_, _ = io.Copy(io.Discard, c)
+	}},
+}
+
+// brokenHeads are requests that adbuffer must refuse.
+var brokenHeads = []func(*ask) string{
+	func(a *ask) string {
+		return fmt.Sprintf("GET /single?%s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde", a.query())
+	},
+	broken("Host: a\r\nX-A: b\r\n c\r\n"),
+	broken("Host: a\nX-A: b\r\n"),
+	broken("Host: a\r\nX-A : b\r\n"),
+	broken("Host: a\r\nX-A: b\x00\r\n"),
+	broken("Host: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"),
+	broken("Host: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n"),
+	broken("Host: a\r\nTransfer-Encoding: gzip, chunked\r\n"),
+	broken("Host: a\r\nContent-Length: +1\r\n"),
+	broken("Host: a\r\nX-A: " + strings.Repeat("v", 20_000) + "\r\n"),
+	broken("Host: a\r\nContent-Length: 300000\r\n"),
+}
+
+func broken(fields string) func(*ask) string {
+	return func(a *ask) string {
+		return fmt.Sprintf("POST /single?%s HTTP/1.1\r\n%s\r\n", a.query(), fields)
+	}
+}
+
+// wantRefused reads the response to a request that must be refused.
+func (r *run) wantRefused(c net.Conn, a *ask) {
+	const wait = readTimeout + 10*time.Second
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: "POST"})
+	if err != nil {
+		// Closing without a word is a refusal too; silence is not.
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			r.breaches.add(refused, "a request with %s was not answered within %v", a.refuse, wait)
+		}
+		r.unanswered(a, 1, err)
+		return
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	r.judge(a, &reply{status: res.StatusCode, header: res.Header, body: body}, 0)
+}
+
+// end closes a connection, by FIN or by RST.
+func end(c net.Conn, rnd *rand.Rand) {
+	if t, ok := c.(*net.TCPConn); ok && rnd.IntN(2) == 0 {
+		_ = t.SetLinger(0)
+	}
+	c.Close()
+}
+
+// annoy is a hostile client, until the context ends.
+func (r *run) annoy(ctx context.Context, st *station, rnd *rand.Rand) {
+	for ctx.Err() == nil {
+		r.gate.RLock()
+		if conn, err := r.dial(ctx, st, "http/1.1"); err == nil {
+			n := nuisances[rnd.IntN(len(nuisances))]
+			r.nuisances.add(0, n.name)
+			n.do(r, conn, rnd)
+			conn.Close()
+		} else if ctx.Err() == nil {
+			r.breaches.add(unread, "%s, hostile: connecting: %v", st.name, err)
+		}
+		r.gate.RUnlock()
+		r.think(ctx, rnd)
+	}
+}

@@ -1,0 +1,207 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+)
+
+// manner is how a client of HTTP/1 uses its connections.
+type manner struct {
+	name    string
+	clients int // at each station
+	// requests on a connection before the client closes it; 0 is 1 to 60.
+	requests int
+	depth    int           // requests that are sent before a response is read; 0 is 1
+	pieces   int           // most pieces of a request; 0 is 1
+	pause    time.Duration // longest pause between two pieces
+	reading  time.Duration // pause between two reads of a response
+	http10   bool
+}
+
+// The pauses stay below server.read_timeout and server.write_timeout.
+var manners = []manner{
+	{name: "keep-alive", clients: 6},
+	{name: "a connection for each request", clients: 2, requests: 1},
+	{name: "HTTP/1.0", clients: 1, http10: true},
+	{name: "pipelined", clients: 3, depth: 8},
+	{name: "in pieces", clients: 2, pieces: 6, pause: 15 * time.Millisecond},
+	{name: "pipelined in pieces", clients: 2, depth: 4, pieces: 9, pause: 12 * time.Millisecond},
+	{name: "uploads with pauses", clients: 1, pieces: 4, pause: 300 * time.Millisecond},
+	{name: "reads slowly", clients: 1, reading: 40 * time.Millisecond},
+}
+
+// http1Conn is a client's connection.
+type http1Conn struct {
+	net.Conn
+	client string // whose it is
+	in     *bufio.Reader
+	served int // responses on it so far
+}
+
+// dial opens a connection to a station.
+func (r *run) dial(ctx context.Context, st *station, protocol string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 5 * time.Second}
+	if !st.encrypted {
+		return d.DialContext(ctx, "tcp", st.addr)
+	}
+	config := st.tls.Clone()
+	config.NextProtos = []string{protocol}
+	return (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", st.addr)
+}
+
+// talk1 is a client of HTTP/1, until the context ends.
+func (r *run) talk1(ctx context.Context, st *station, m manner, rnd *rand.Rand) {
+	for ctx.Err() == nil {
+		r.gate.RLock()
+		err := r.converse(ctx, st, m, rnd)
+		r.gate.RUnlock()
+		if err != nil && ctx.Err() == nil {
+			r.breaches.add(unread, "%s, %s: %v", st.name, m.name, err)
+			r.sleep(ctx, time.Second)
+		}
+		r.think(ctx, rnd)
+	}
+}
+
+// converse opens a connection and sends requests on it until one side closes
+// it, or clients pause.
+func (r *run) converse(ctx context.Context, st *station, m manner, rnd *rand.Rand) error {
+	conn, err := r.dial(ctx, st, "http/1.1")
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Close()
+	c := &http1Conn{Conn: conn, client: st.name + ", " + m.name, in: bufio.NewReaderSize(conn, 4096)}
+	requests := m.requests
+	if requests == 0 {
+		requests = 1 + rnd.IntN(60)
+	}
+	for n := 0; n < requests && !r.paused() && ctx.Err() == nil; {
+		asks := make([]*ask, 1)
+		if m.depth > 0 {
+			asks = make([]*ask, 1+rnd.IntN(m.depth))
+		}
+		for i := range asks {
+			asks[i] = r.draw(c.client, rnd)
+		}
+		n += len(asks)
+		if !r.exchange(c, m, rnd, asks) {
+			return nil
+		}
+		r.think(ctx, rnd)
+	}
+	return nil
+}
+
+// exchange sends requests and judges their responses. It says whether the
+// connection can be used again.
+func (r *run) exchange(c *http1Conn, m manner, rnd *rand.Rand, asks []*ask) bool {
+	w := newWriting(asks, m.http10)
+	go w.write(c, m, rand.New(rand.NewPCG(rnd.Uint64(), 0)))
+	defer func() { <-w.done }() // the next request must not cross this one
+	var last time.Time          // when the response before was read
+	for i, a := range asks {
+		stalled := r.stalls.total()
+		first, p, closes, err := r.read(c, m, a)
+		if err != nil {
+			r.ended(asks[i:], c.served, err)
+			c.Close()
+			return false
+		}
+		c.served++
+		// The clock of a request starts when adbuffer has read it, and the
+		// response before it has been sent.
+		if from := later(w.wholeAt(i), last); first.After(from) {
+			p.took = first.Sub(from)
+		}
+		r.judge(a, p, r.stalls.total()-stalled)
+		last = time.Now()
+		if closes {
+			for _, rest := range asks[i+1:] {
+				r.unanswered(rest, c.served, errors.New("behind Connection: close"))
+			}
+			c.Close()
+			return false
+		}
+	}
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// ended judges requests whose connection ended with err after so many responses.
+func (r *run) ended(asks []*ask, served int, err error) {
+	var cut *cutError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &cut):
+		r.breaches.add(mixed, "%v: the response was cut: %v", asks[0], err)
+		asks, served = asks[1:], served+1
+	case errors.As(err, &timeout) && timeout.Timeout():
+		r.breaches.add(late, "%v: no response: %v", asks[0], err)
+		asks, served = asks[1:], served+1
+	}
+	for i, a := range asks {
+		r.unanswered(a, served+i, err)
+	}
+}
+
+// cutError says that a response began and did not end.
+type cutError struct{ err error }
+
+func (e *cutError) Error() string { return e.err.Error() }
+func (e *cutError) Unwrap() error { return e.err }
+
+// read reads the response to a, whose first byte came at first.
+func (r *run) read(c *http1Conn, m manner, a *ask) (first time.Time, p *reply, closes bool, err error) {
+	wait := a.deadline + r.options.Allowance + 5*time.Second
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	if _, err := c.in.Peek(1); err != nil {
+		return first, nil, false, err
+	}
+	first = time.Now()
+	_ = c.SetReadDeadline(time.Now().Add(wait + 20*time.Second))
+	in := c.in
+	if m.reading > 0 {
+		in = bufio.NewReaderSize(&pausing{in, m.reading}, 16<<10)
+	}
+	for {
+		res, err := http.ReadResponse(in, &http.Request{Method: a.method})
+		if err != nil {
+			return first, nil, false, &cutError{err}
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil {
+			return first, nil, false, &cutError{fmt.Errorf("%d bytes of %d: %w", len(body), res.ContentLength, err)}
+		}
+		if res.StatusCode < 200 {
+			continue
+		}
+		return first, &reply{status: res.StatusCode, header: res.Header, body: body}, res.Close, nil
+	}
+}
+
+// pausing reads with a pause before each read.
+type pausing struct {
+	r     io.Reader
+	pause time.Duration
+}
+
+func (p *pausing) Read(b []byte) (int, error) {
+	time.Sleep(p.pause)
+	return p.r.Read(b)
+}

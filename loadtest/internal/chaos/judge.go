@@ -1,0 +1,210 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// reply is a response as a client received it.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+	took   time.Duration // from the request's last byte, or from the response before it
+}
+
+func (p *reply) String() string {
+	return fmt.Sprintf("%d, %s, %s: %s", p.status, p.header.Get("X-Adbuffer-Source"), p.header.Get("Content-Type"), shorten(p.body))
+}
+
+// ownStatus is the status of each of adbuffer's own responses that a correct
+// request may get.
+var ownStatus = map[string]int{
+	"connect_failed": 502, "tls_failed": 502, "conn_lost": 502, "bad_response": 502, "response_too_large": 502,
+	"pending_full": 503, "pending_timeout": 503, "breaker_open": 503, "ssp_backoff": 503,
+	"deadline": 504,
+}
+
+// refusals is how a broken request is refused.
+var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: true}
+
+// calmly counts what became of requests to healthy SSPs.
+type calmly struct{ asked, answered atomic.Uint64 }
+
+// judge compares a response with what must become of its request. slack is the
+// time that the machine or the client itself took.
+func (r *run) judge(a *ask, p *reply, slack time.Duration) {
+	source := p.header.Get("X-Adbuffer-Source")
+	ssp, bySSP := strings.CutPrefix(source, "ssp/")
+	r.tally.add(p.status, source)
+	if a.refuse != "" {
+		if bySSP || !refusals[p.status] {
+			r.breaches.add(refused, "a request with %s was answered: %v", a.refuse, p)
+		}
+		return
+	}
+	if over := p.took - slack - a.deadline; over > r.options.Allowance {
+		r.breaches.add(late, "%v was answered after %v: %v", a, p.took.Round(time.Millisecond), p)
+	} else {
+		r.overrun.observe(over)
+	}
+	switch {
+	case bySSP:
+		if err := r.ofThis(a, p); err != nil {
+			r.breaches.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
+		}
+	case source == "proxy/merged":
+		if err := r.merged(a, p); err != nil {
+			r.breaches.add(mixed, "%v: %v: %v", a, err, p)
+		}
+	default:
+		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
+			r.breaches.add(refused, "%v: %v", a, p)
+		}
+	}
+	if a.calm != "" {
+		r.calm.asked.Add(1)
+		if ssp == a.calm && (p.status == 200 || p.status == 204) {
+			r.calm.answered.Add(1)
+		} else {
+			r.say("the healthy SSP did not answer: %v: %v", a, p)
+		}
+	}
+}
+
+// ofThis says why a response of an SSP cannot be that to the request a.
+func (r *run) ofThis(a *ask, p *reply) error {
+	if bytes.Contains(p.body, []byte(sspsim.Poison)) {
+		return errors.New("a response to no request")
+	}
+	token := strconv.FormatUint(a.token, 10)
+	if got := p.header.Get("X-Echo-Cb"); got != token {
+		return fmt.Errorf("a response to request %q", got)
+	}
+	if a.method == "HEAD" || p.status != 200 || len(p.body) == 0 {
+		return nil
+	}
+	return wholeBody(p.header.Get("Content-Type"), token, p.body)
+}
+
+// wholeBody says why a body is not the whole body that sspsim made for the
+// request with this token.
+func wholeBody(contentType, token string, body []byte) error {
+	switch contentType {
+	case "application/json":
+		if !json.Valid(body) || !bytes.HasPrefix(body, []byte(`{"id":"`+token+`"`)) {
+			return errors.New("another request's JSON, or a part of it")
+		}
+	case "application/xml":
+		noAd := bytes.HasSuffix(body, []byte(`<VAST version="4.2"></VAST>`))
+		if !noAd && !bytes.Contains(body, []byte(`<Ad id="`+token+`"`)) || !bytes.HasSuffix(body, []byte("</VAST>")) {
+			return errors.New("another request's VAST, or a part of it")
+		}
+	case "application/octet-stream":
+		// The SSP's size may be less than the token's.
+		start := token[:min(len(token), len(body))]
+		if rest, ok := bytes.CutPrefix(body, []byte(start)); !ok || len(bytes.Trim(rest, "x")) > 0 {
+			return errors.New("another request's bytes")
+		}
+	default:
+		return fmt.Errorf("the type %q, which no SSP sends", contentType)
+	}
+	return nil
+}
+
+// merged says why an envelope of parallel-all cannot be the response to a.
+func (r *run) merged(a *ask, p *reply) error {
+	var envelope struct {
+		Results []struct {
+			SSP         string          `json:"ssp"`
+			Status      int             `json:"status"`
+			Error       string          `json:"error"`
+			ContentType string          `json:"content_type"`
+			Body        json.RawMessage `json:"body"`
+			Base64      []byte          `json:"body_base64"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(p.body, &envelope); err != nil {
+		return err
+	}
+	if p.status != 200 || len(envelope.Results) != len(r.ssps) {
+		return fmt.Errorf("%d results for %d SSPs", len(envelope.Results), len(r.ssps))
+	}
+	token := strconv.FormatUint(a.token, 10)
+	for i, res := range envelope.Results {
+		if res.SSP != r.ssps[i].name {
+			return fmt.Errorf("result %d is of %s, not of %s", i, res.SSP, r.ssps[i].name)
+		}
+		if res.Status != 200 {
+			if res.Status == 0 && ownStatus[res.Error] == 0 {
+				return fmt.Errorf("the result of %s is %q", res.SSP, res.Error)
+			}
+			continue
+		}
+		body := []byte(res.Body)
+		var text string
+		if json.Unmarshal(body, &text) == nil {
+			body = []byte(text)
+		}
+		if len(res.Base64) > 0 {
+			body = res.Base64
+		}
+		if len(body) == 0 {
+			continue
+		}
+		if err := wholeBody(res.ContentType, token, body); err != nil {
+			return fmt.Errorf("%s: %w", res.SSP, err)
+		}
+	}
+	return nil
+}
+
+// unanswered judges a request whose connection ended without a byte of its
+// response. The client had used the connection for fresh requests before it.
+// That no SSP was given the request is looked up at the end of the run.
+func (r *run) unanswered(a *ask, before int, err error) {
+	if a.refuse != "" {
+		r.tally.add(0, "closed, refused")
+		return
+	}
+	r.tally.add(0, "closed, unread: "+reason(err))
+	if before == 0 {
+		r.breaches.add(unread, "%v: the new connection ended: %v", a, err)
+	}
+	r.openMu.Lock()
+	r.open = append(r.open, a)
+	r.openMu.Unlock()
+}
+
+// reason names an error without what differs from one connection to the next.
+func reason(err error) string {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, io.EOF):
+		return "EOF"
+	}
+	text, _, _ := strings.Cut(err.Error(), "; ")
+	return text
+}
+
+// settle looks up the requests that were not answered.
+func (r *run) settle() {
+	for _, a := range r.open {
+		if i := r.ledger.seenBy(a.token); i >= 0 {
+			r.breaches.add(lost, "SSP %s was given %v, and the client's connection ended", r.ssps[i].name, a)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// quiet is a run without processes.
+func quiet(ssps ...string) *run {
+	b := &breaches{say: func(string, ...any) {}}
+	r := &run{breaches: b, ledger: newLedger(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
+	r.tally.count = map[string]uint64{}
+	for _, name := range ssps {
+		r.ssps = append(r.ssps, &ssp{name: name})
+	}
+	return r
+}
+
+// wantBroken checks that exactly this promise was broken, or none for promises.
+func wantBroken(t *testing.T, r *run, want promise) {
+	t.Helper()
+	for p := range promises {
+		n, examples := r.breaches.of(p)
+		if broken := n > 0; broken != (p == want) {
+			t.Errorf("%q: broken %d times: %v", promiseText[p], n, examples)
+		}
+	}
+}
+
+func TestSSPsAreSentWhatClientsSent(t *testing.T) {
+	const length = 300
+	body := string(requestBody(1, length))
+	if len(body) != length {
+		t.Fatalf("the body has %d bytes", len(body))
+	}
+	target := fmt.Sprintf("/bid?cb=1&m=POST&len=%d", length)
+	for _, row := range []struct {
+		name   string
+		target string
+		method string
+		body   string
+		want   promise
+	}{
+		{"as sent", target, "POST", body, promises},
+		{"another method", target, "GET", body, altered},
+		{"a shorter body", target, "POST", body[:length-1], altered},
+		{"a byte of another request", target, "POST", strings.Replace(body, body[200:201], "0", 1), altered},
+		{"no such request", strings.Replace(target, "cb=1", "cb=2", 1), "POST", body, altered},
+		{"another path", "/x" + target, "POST", body, altered},
+		{"to be refused", target + "&refuse=a-broken-head", "POST", body, altered},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := quiet("a")
+			r.ledger.token()
+			r.ledger.receive(0, "a", &sspsim.Request{Method: row.method, Target: row.target, Body: []byte(row.body)})
+			wantBroken(t, r, row.want)
+		})
+	}
+}
+
+func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
+	r := quiet("a", "b")
+	for range 200 {
+		r.ledger.token()
+	}
+	give := func(i int, method string) {
+		t.Helper()
+		r.ledger.receive(i, "", &sspsim.Request{Method: method, Target: "/bid?cb=130&len=0&m=" + method})
+	}
+	give(0, "POST")
+	give(1, "POST") // as parallel-all does
+	wantBroken(t, r, promises)
+	give(1, "POST")
+	wantBroken(t, r, twice)
+	r = quiet("a")
+	r.ledger.issued.Store(200)
+	give(0, "GET")
+	give(0, "GET") // may be sent again
+	wantBroken(t, r, promises)
+	if r.ledger.seenBy(130) != 0 || r.ledger.seenBy(131) != -1 || r.ledger.seenBy(100_000) != -1 {
+		t.Error("the ledger does not know who was given what")
+	}
+}
+
+func TestResponsesAreJudged(t *testing.T) {
+	const calm = 5
+	merged := func(a, b string) string {
+		return `{"results":[{"ssp":"a","status":200,"content_type":"application/json","body":` + a + `},` + b + `]}`
+	}
+	const bid, other = `{"id":"7","seatbid":[]}`, `{"id":"8","seatbid":[]}`
+	for _, row := range []struct {
+		name   string
+		change func(a *ask, p *reply)
+		want   promise
+	}{
+		{"a bid", func(*ask, *reply) {}, promises},
+		{"another request's number", func(_ *ask, p *reply) { p.header.Set("X-Echo-Cb", "8") }, mixed},
+		{"another request's bid", func(_ *ask, p *reply) { p.body = []byte(other) }, mixed},
+		{"half a bid", func(_ *ask, p *reply) { p.body = p.body[:10] }, mixed},
+		{"a response to no request", func(_ *ask, p *reply) { p.body = []byte(sspsim.Poison) }, mixed},
+		{"bytes", func(_ *ask, p *reply) {
+			p.header.Set("Content-Type", "application/octet-stream")
+			p.body = []byte("7xxx")
+		}, promises},
+		{"another request's bytes", func(_ *ask, p *reply) {
+			p.header.Set("Content-Type", "application/octet-stream")
+			p.body = []byte("8xxx")
+		}, mixed},
+		{"half a VAST document", func(_ *ask, p *reply) {
+			p.header.Set("Content-Type", "application/xml")
+			p.body = []byte(`<VAST><Ad id="7">`)
+		}, mixed},
+		{"in the allowance", func(a *ask, p *reply) { p.took = a.deadline + time.Second }, promises},
+		{"too late", func(a *ask, p *reply) { p.took = a.deadline + time.Second + 2 }, late},
+		{"a reason of adbuffer's own", func(_ *ask, p *reply) { p.status, p.header = 504, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}} }, promises},
+		{"with another status", func(_ *ask, p *reply) { p.status, p.header = 502, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}} }, refused},
+		{"refused", func(_ *ask, p *reply) {
+			p.status, p.header = 400, http.Header{"X-Adbuffer-Source": {"proxy/bad_request"}}
+		}, refused},
+		{"a broken request that is refused", func(a *ask, p *reply) { a.refuse, p.status, p.header = "x", 400, http.Header{} }, promises},
+		{"a broken request that is forwarded", func(a *ask, _ *reply) { a.refuse = "x" }, refused},
+		{"merged", func(_ *ask, p *reply) {
+			p.header.Set("X-Adbuffer-Source", "proxy/merged")
+			p.body = []byte(merged(bid, `{"ssp":"b","error":"deadline"}`))
+		}, promises},
+		{"merged with another request's bid", func(_ *ask, p *reply) {
+			p.header.Set("X-Adbuffer-Source", "proxy/merged")
+			p.body = []byte(merged(other, `{"ssp":"b","status":204}`))
+		}, mixed},
+		{"merged without an SSP", func(_ *ask, p *reply) {
+			p.header.Set("X-Adbuffer-Source", "proxy/merged")
+			p.body = []byte(`{"results":[]}`)
+		}, mixed},
+		{"merged that cannot be parsed", func(_ *ask, p *reply) {
+			p.header.Set("X-Adbuffer-Source", "proxy/merged")
+			p.body = []byte(`{"results":[`)
+		}, mixed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := quiet("a", "b")
+			a := &ask{token: 7, method: "GET", deadline: calm * time.Millisecond}
+			p := &reply{status: 200, body: []byte(bid), header: http.Header{"X-Adbuffer-Source": {"ssp/a"}, "X-Echo-Cb": {"7"}, "Content-Type": {"application/json"}}}
+			row.change(a, p)
+			r.judge(a, p, 0)
+			wantBroken(t, r, row.want)
+		})
+	}
+}
+
+func TestARequestThatAnSSPWasGivenIsAnswered(t *testing.T) {
+	r := quiet("a")
+	for range 3 {
+		r.ledger.token()
+	}
+	r.ledger.receive(0, "a", &sspsim.Request{Method: "GET", Target: "/bid?cb=2&m=GET&len=0"})
+	r.unanswered(&ask{token: 1}, 1, fmt.Errorf("closed"))
+	r.settle()
+	wantBroken(t, r, promises)
+	r.unanswered(&ask{token: 2}, 1, fmt.Errorf("closed"))
+	r.settle()
+	wantBroken(t, r, lost)
+	r = quiet("a")
+	r.unanswered(&ask{token: 3}, 0, fmt.Errorf("closed")) // the first on its connection
+	wantBroken(t, r, unread)
+}
+
+func TestGrowthIsSeen(t *testing.T) {
+	var steady, growing []sample
+	for i := range 9 {
+		steady = append(steady, sample{goroutines: 40, heap: 3 << 20})
+		growing = append(growing, sample{goroutines: 40 + float64(2*i), heap: 3 << 20})
+	}
+	r := quiet("a")
+	rep := r.changes()
+	r.compare(&station{name: "steady", samples: steady}, &rep)
+	wantBroken(t, r, promises)
+	r.compare(&station{name: "growing", samples: growing}, &rep)
+	wantBroken(t, r, flat)
+}
+
+// Each SSP has moods that its protocol can show, and the healthy ones have one.
+func TestMoodsFitTheirSSPs(t *testing.T) {
+	for _, k := range sspKinds {
+		moods := moodsFor(k)
+		if k.calm != (len(moods) == 1) {
+			t.Errorf("%s has %d moods", k.name, len(moods))
+		}
+		for _, m := range moods {
+			if err := m.behaviour.Validate(); err != nil {
+				t.Errorf("%s: %s: %v", k.name, m.name, err)
+			}
+			if m.behaviour.Faults.Unsolicited.Chance != (sspsim.Chance{}) || k.protocol == "http1-pipelined" && m.behaviour.Faults.Leftover != (sspsim.Chance{}) {
+				t.Errorf("%s: %s: HTTP/1.1 has no means against it", k.name, m.name)
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"adbuffer/internal/sspsim"
+)
+
+// ledger knows every request of a run by its token, a number that the request
+// carries in its query, and which SSP was given it. Each SSP checks in it what
+// it receives.
+type ledger struct {
+	issued   atomic.Uint64
+	breaches *breaches
+
+	mu   sync.Mutex // guards the field below
+	seen []bits     // by SSP: the tokens of the requests that it has processed
+}
+
+func newLedger(ssps int, b *breaches) *ledger {
+	return &ledger{breaches: b, seen: make([]bits, ssps)}
+}
+
+// token returns a number that no other request has.
+func (l *ledger) token() uint64 { return l.issued.Add(1) }
+
+// seenBy returns the index of an SSP that was given the request, -1 for none.
+func (l *ledger) seenBy(token uint64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.seen {
+		if l.seen[i].has(token) {
+			return i
+		}
+	}
+	return -1
+}
+
+// receive checks a request that an SSP has read whole and is about to process.
+func (l *ledger) receive(ssp int, name string, q *sspsim.Request) {
+	token, err := l.check(q)
+	if err != nil {
+		l.breaches.add(altered, "SSP %s was sent a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
+		return
+	}
+	l.mu.Lock()
+	again := l.seen[ssp].set(token)
+	l.mu.Unlock()
+	if again && q.Method == "POST" {
+		l.breaches.add(twice, "SSP %s processed POST %d twice, the second time on its connection %d, stream %d", name, token, q.Conn, q.Stream)
+	}
+}
+
+// check compares a request with what its query says about it.
+func (l *ledger) check(q *sspsim.Request) (token uint64, err error) {
+	query, ok := strings.CutPrefix(q.Target, "/bid?")
+	if !ok {
+		return 0, fmt.Errorf("the path is not /bid")
+	}
+	v, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, err
+	}
+	token, err = strconv.ParseUint(v.Get("cb"), 10, 64)
+	if err != nil || token == 0 || token > l.issued.Load() {
+		return 0, fmt.Errorf("cb %q was not issued", v.Get("cb"))
+	}
+	length, err := strconv.Atoi(v.Get("len"))
+	switch {
+	case err != nil:
+		return 0, err
+	case v.Get("refuse") != "":
+		return 0, fmt.Errorf("it had to be refused: %s", v.Get("refuse"))
+	case q.Method != v.Get("m"):
+		return 0, fmt.Errorf("the method was %s", v.Get("m"))
+	case len(q.Body) != length:
+		return 0, fmt.Errorf("the body has %d bytes and not %d", len(q.Body), length)
+	case length > 0 && !bytes.Equal(q.Body, requestBody(token, length)):
+		return 0, fmt.Errorf("the body is not the client's")
+	}
+	return token, nil
+}
+
+// requestBody returns the body of the POST with this token: an OpenRTB request
+// of this length, whose padding differs from one token to the next.
+func requestBody(token uint64, length int) []byte {
+	b := fmt.Appendf(nil, `{"id":"%d","imp":[{"id":"1"}],"ext":{"pad":"`, token)
+	const end = `"}}`
+	for len(b)+len(end) < length {
+		b = append(b, 'a'+byte((token+uint64(len(b))/64)%26))
+	}
+	return append(b, end...)
+}
+
+// bits is a set of small numbers.
+type bits []uint64
+
+func (b bits) has(n uint64) bool {
+	return n/64 < uint64(len(b)) && b[n/64]&(1<<(n%64)) != 0
+}
+
+// set adds n, and says whether it was there.
+func (b *bits) set(n uint64) (was bool) {
+	for n/64 >= uint64(len(*b)) {
+		*b = append(*b, 0)
+	}
+	was = b.has(n)
+	(*b)[n/64] |= 1 << (n % 64)
+	return was
+}
+
+func shorten[T string | []byte](s T) string {
+	const most = 160
+	if len(s) > most {
+		return fmt.Sprintf("%.*s… (%d bytes)", most, s, len(s))
+	}
+	return string(s)
+}

@@ -1,0 +1,149 @@
+package chaos
+
+import (
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// mood is a behaviour that an SSP has for a while.
+type mood struct {
+	name      string
+	behaviour sspsim.Behaviour
+	// only names what the SSP must speak; "" is everything.
+	only string
+}
+
+const (
+	onHTTP1     = "HTTP/1"
+	onExclusive = "HTTP/1, one request at a time"
+	onHTTP2     = "HTTP/2"
+	onlyHTTP2   = "HTTP/2 and never HTTP/1"
+)
+
+// answering is what all behaviours have in common: most responses are small,
+// some are large, and each names its request.
+var answering = sspsim.Answer{Echo: true, NoBid: sspsim.Share(0.3), Size: sspsim.Size{P50: 1500, P95: 60_000, Max: 900_000}}
+
+var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*time.Millisecond), Answer: answering}
+
+// some is how often most faults hit: often, and not always.
+var some = sspsim.Share(0.4)
+
+// faults makes a mood of faults.
+func faults(name, only string, f sspsim.Faults) mood {
+	b := healthy
+	b.Faults = f
+	return mood{name, b, only}
+}
+
+// answers makes a mood of the way responses are written.
+func answers(name, only string, change func(*sspsim.Answer)) mood {
+	b := healthy
+	change(&b.Answer)
+	return mood{name, b, only}
+}
+
+// connections makes a mood of the rules for connections.
+func connections(name, only string, c sspsim.Connections) mood {
+	b := healthy
+	b.Connections = c
+	return mood{name, b, only}
+}
+
+// slow makes a mood of a latency.
+func slow(name string, l sspsim.Latency) mood {
+	b := healthy
+	b.Latency = l
+	return mood{name: name, behaviour: b}
+}
+
+// A response that no request asked for is no mood of a pipelined SSP: HTTP/1.1
+// gives its client no means to tell it from the next one. Nor is one that comes
+// later than the response before it, which may cross the next request.
+var allMoods = []mood{
+	slow("slow", sspsim.Lognormal(250*time.Millisecond, 900*time.Millisecond)),
+	slow("slow now and then", sspsim.Bimodal(sspsim.Distribution{Constant: 5 * time.Millisecond}, sspsim.Distribution{Constant: 2 * time.Second}, 0.1)),
+	slow("at once", sspsim.Latency{}),
+	faults("hangs", "", sspsim.Faults{Hang: some}),
+	faults("stalls", "", sspsim.Faults{Stall: some}),
+	faults("refuses connections", "", sspsim.Faults{Refuse: true, Reset: some}),
+	faults("drops SYNs", "", sspsim.Faults{BlackHole: true, Reset: some}),
+	faults("resets", "", sspsim.Faults{Reset: some}),
+	faults("cuts heads", "", sspsim.Faults{CutHead: some}),
+	faults("cuts bodies", "", sspsim.Faults{CutBody: some}),
+	faults("drips", "", sspsim.Faults{Drip: sspsim.Drip{Chance: some, Bytes: 100, Pause: 5 * time.Millisecond}}),
+	faults("429", "", sspsim.Faults{Status: sspsim.Status{Chance: some, Code: 429}}),
+	faults("429 with Retry-After", "", sspsim.Faults{Status: sspsim.Status{Chance: some, Code: 429, RetryAfter: time.Second}}),
+	faults("503", "", sspsim.Faults{Status: sspsim.Status{Chance: some}}),
+	faults("503 with Retry-After", "", sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Share(0.02), RetryAfter: time.Second, RetryAfterDate: true}}),
+	faults("malformed", "", sspsim.Faults{Malformed: sspsim.Malformed{Chance: some}}),
+	faults("huge heads", "", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: some}}),
+	faults("huge bodies", "", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: some, Bytes: 3 << 20}}),
+	leftover,
+	faults("DATA behind the end", onlyHTTP2, sspsim.Faults{Leftover: some}),
+	faults("refuses streams", onHTTP2, sspsim.Faults{RefuseStream: some}),
+	faults("resets streams", onHTTP2, sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: some}}),
+	faults("cancels streams after the head", onHTTP2, sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: some, Code: "CANCEL", AfterHead: true}}),
+	faults("refuses streams after the head", onHTTP2, sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: some, Code: "REFUSED_STREAM", AfterHead: true}}),
+	faults("wants HTTP/1.1 after the head", onHTTP2, sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: some, Code: "HTTP_1_1_REQUIRED", AfterHead: true}}),
+	faults("GOAWAY", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1)}}),
+	faults("GOAWAY before the request", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1), Exclude: true}}),
+	faults("GOAWAY, calm down", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1), Code: "ENHANCE_YOUR_CALM", Exclude: true}}),
+	answers("HTTP/1.0", onHTTP1, func(a *sspsim.Answer) { a.HTTP10 = some }),
+	answers("bodies that end with the connection", onHTTP1, func(a *sspsim.Answer) { a.ReadToEOF = some }),
+	answers("chunks", onHTTP1, func(a *sspsim.Answer) { a.Chunked = some }),
+	answers("trailers", "", func(a *sspsim.Answer) { a.Trailers = some }),
+	answers("103 first", "", func(a *sspsim.Answer) { a.Interim = some }),
+	answers("cookies", "", func(a *sspsim.Answer) { a.Cookies = some }),
+	answers("no bids", "", func(a *sspsim.Answer) { a.NoBid, a.NoBidForm = sspsim.Always, sspsim.NoBidDocument }),
+	answers("empty bodies", "", func(a *sspsim.Answer) { a.NoBid, a.NoBidForm = some, sspsim.NoBidEmpty }),
+	answers("large bodies", "", func(a *sspsim.Answer) { a.Size = sspsim.Size{Constant: 700_000} }),
+	connections("closes after 3 requests, announced", "", sspsim.Connections{MaxRequests: 3, Announce: true}),
+	connections("closes after 5 requests", "", sspsim.Connections{MaxRequests: 5}),
+	connections("closes after 30 ms", "", sspsim.Connections{IdleTimeout: 30 * time.Millisecond}),
+	connections("two streams at once", onHTTP2, sspsim.Connections{MaxStreams: 2}),
+	connections("no streams", onHTTP2, sspsim.Connections{MaxStreams: -1}),
+	connections("behind mixed load balancers", onHTTP2, sspsim.Connections{HTTP1Only: some}),
+}
+
+// leftover has small bodies, so that both responses arrive at once.
+var leftover = func() mood {
+	m := faults("a second response behind the first", onExclusive, sspsim.Faults{Leftover: sspsim.Share(0.1)})
+	m.behaviour.Answer.Size.P95, m.behaviour.Answer.Size.Max = 5000, 15_000
+	return m
+}()
+
+// moodsFor returns the moods that an SSP of this kind may have.
+func moodsFor(k sspKind) []mood {
+	if k.calm {
+		return []mood{{name: "healthy", behaviour: healthy}}
+	}
+	http1 := k.speaks == sspsim.HTTP1 || k.speaks == sspsim.TLSHTTP1
+	var out []mood
+	for _, m := range allMoods {
+		switch m.only {
+		case onHTTP1:
+			if !http1 {
+				continue
+			}
+		case onExclusive:
+			if k.protocol != "http1" {
+				continue
+			}
+		case onlyHTTP2:
+			if http1 || k.speaks == sspsim.TLSAuto {
+				continue
+			}
+		case onHTTP2:
+			if http1 {
+				continue
+			}
+		}
+		if m.behaviour.Connections.HTTP1Only != (sspsim.Chance{}) && k.speaks != sspsim.TLSAuto {
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}

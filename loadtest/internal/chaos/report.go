@@ -1,0 +1,79 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/results"
+)
+
+// report writes what was seen, and which promises held.
+func (r *run) report(rep *results.Report) {
+	keys, counts, sum := r.tally.all()
+	responses := results.Table{Title: fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.For, r.options.Seed), Columns: []string{"response", "requests"}}
+	for _, key := range keys {
+		responses.Add(nil, key, counts[key])
+	}
+	grown := results.Table{Title: "what each process holds while clients pause, medians of the second and the last third, and the most while they are busy",
+		Columns: []string{"adbuffer", "quantity", "second third", "last third", "most, busy"}}
+	for _, st := range r.stations {
+		r.compare(st, &grown)
+	}
+	for _, s := range r.ssps {
+		if c := s.Counters(); c.BadRequests > 0 {
+			r.breaches.add(altered, "SSP %s refused %d requests of adbuffer, such as: %s", s.name, c.BadRequests, c.LastBadRequest)
+		}
+	}
+	asked, answered := r.calm.asked.Load(), r.calm.answered.Load()
+	const least = 0.999
+	if float64(answered) < least*float64(asked) || asked == 0 {
+		r.breaches.add(spared, "%d of %d succeeded", answered, asked)
+	}
+	for p := range promises {
+		v := results.Verdict{Promise: promiseText[p], Held: true, Words: r.words(p)}
+		if n, examples := r.breaches.of(p); n > 0 {
+			v.Held = false
+			v.Words = fmt.Sprintf("%d times: %s", n, strings.Join(examples, "; "))
+		}
+		rep.Verdicts = append(rep.Verdicts, v)
+	}
+	rep.Tables = []results.Table{responses, r.changes(), grown}
+	rep.Notes = []string{
+		fmt.Sprintf("Clients were late by the machine's own stalls %v in all, which do not count. Responses: %v.", r.stalls.total().Round(time.Millisecond), &r.overrun),
+		fmt.Sprintf("adbuffer's processes wrote %s of log.", results.MiB(int64(r.logBytes.Load()))),
+		"What the seed decides is what is drawn, not the order in which it happens.",
+	}
+}
+
+// words say how a promise was kept.
+func (r *run) words(p promise) string {
+	switch p {
+	case late:
+		return fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun)
+	case lost:
+		return fmt.Sprintf("%d requests ended without a response, and no SSP had been given one of them.", len(r.open))
+	case spared:
+		return fmt.Sprintf("%d of %d.", r.calm.answered.Load(), r.calm.asked.Load())
+	}
+	return ""
+}
+
+// changes is a table of what happened around the traffic.
+func (r *run) changes() results.Table {
+	t := results.Table{Title: "what happened meanwhile", Columns: []string{"event", "times"}}
+	for _, st := range r.stations {
+		t.Add(nil, st.name+": reloads", st.reloads)
+		t.Add(nil, st.name+": hand-overs", st.handovers)
+	}
+	for _, each := range []struct {
+		who string
+		*tally
+	}{{"an SSP: ", &r.moodsSeen}, {"a hostile client: ", &r.nuisances}} {
+		keys, counts, _ := each.all()
+		for _, key := range keys {
+			t.Add(nil, each.who+key, counts[key])
+		}
+	}
+	return t
+}

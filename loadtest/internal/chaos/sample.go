@@ -1,0 +1,158 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/procstat"
+	"adbuffer/loadtest/internal/results"
+)
+
+// sample is what a process holds.
+type sample struct {
+	at         time.Duration // since the start of the run
+	rss        float64       // bytes
+	heap       float64       // bytes; at a pause after a garbage collection
+	files      float64
+	goroutines float64
+	series     float64
+}
+
+// quantities are what a sample is made of, and by how much each may grow from
+// the second third of a run to the last: a share, and something for small numbers.
+var quantities = []struct {
+	name  string
+	of    func(sample) float64
+	share float64
+	slack float64
+	mib   bool
+}{
+	{"resident memory", func(s sample) float64 { return s.rss }, 0.15, 8 << 20, true},
+	{"heap after a collection", func(s sample) float64 { return s.heap }, 0.10, 2 << 20, true},
+	{"descriptors", func(s sample) float64 { return s.files }, 0, 4, false},
+	{"goroutines", func(s sample) float64 { return s.goroutines }, 0, 4, false},
+	{"series", func(s sample) float64 { return s.series }, 0, 0, false},
+}
+
+// nothing must be in use while clients pause.
+var nothing = []string{
+	"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_buffered_bytes",
+	"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests", "adbuffer_uploads",
+}
+
+// scrape reads a process's metrics, and adds up the series of each name.
+func (st *station) scrape() (sums map[string]float64, series int, err error) {
+	text, err := st.process().Ask("/metrics")
+	if err != nil {
+		return nil, 0, err
+	}
+	sums = map[string]float64{}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		series++
+		id, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, _, _ := strings.Cut(id, "{")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, 0, fmt.Errorf("/metrics: %q: %w", line, err)
+		}
+		sums[name] += v
+	}
+	return sums, series, nil
+}
+
+// take samples the process that serves the station.
+func (st *station) take(since time.Time) (sample, map[string]float64, error) {
+	sums, series, err := st.scrape()
+	if err != nil {
+		return sample{}, nil, err
+	}
+	u, err := procstat.Read(st.process().PID)
+	if err != nil {
+		return sample{}, nil, err
+	}
+	return sample{at: time.Since(since), rss: float64(u.RSS), files: float64(u.Files), series: float64(series),
+		heap: sums["go_memstats_heap_alloc_bytes"], goroutines: sums["go_goroutines"]}, sums, nil
+}
+
+// settleTime is how long pools keep idle connections, and a little more for the
+// janitor, which looks once a second.
+const settleTime = 3500 * time.Millisecond
+
+// rest samples a station while clients pause. It waits until the process has
+// given everything back.
+func (r *run) rest(ctx context.Context, st *station) error {
+	var left []string
+	for end := time.Now().Add(15 * time.Second); ; {
+		_, sums, err := st.take(r.began)
+		if err != nil {
+			return err
+		}
+		left = left[:0]
+		for _, name := range nothing {
+			if sums[name] != 0 {
+				left = append(left, fmt.Sprintf("%s %v", name, sums[name]))
+			}
+		}
+		if len(left) == 0 || ctx.Err() != nil {
+			break
+		}
+		if time.Now().After(end) {
+			r.breaches.add(returned, "%s, %v after the last request: %s", st.name, 15*time.Second, strings.Join(left, ", "))
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	// Profiles are of a heap without garbage: asking for one collects it.
+	for range 2 {
+		if _, err := st.process().Ask("/debug/pprof/heap?gc=1&debug=0"); err != nil {
+			return err
+		}
+	}
+	s, _, err := st.take(r.began)
+	st.samples = append(st.samples, s)
+	return err
+}
+
+// thirds returns the median of a quantity in the second and in the last third
+// of the pauses, of which there are at least three.
+func thirds(samples []sample, of func(sample) float64) (second, last float64) {
+	var parts [3][]float64
+	for i, s := range samples {
+		third := i * 3 / len(samples)
+		parts[third] = append(parts[third], of(s))
+	}
+	return median(parts[1]), median(parts[2])
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// compare judges the samples of a station, and adds its rows to the table.
+func (r *run) compare(st *station, t *results.Table) {
+	for _, q := range quantities {
+		write := func(v float64) string {
+			if q.mib {
+				return results.MiB(int64(v))
+			}
+			return fmt.Sprintf("%.0f", v)
+		}
+		second, last := thirds(st.samples, q.of)
+		most := 0.0
+		for _, s := range st.busy {
+			most = max(most, q.of(s))
+		}
+		if last > second*(1+q.share)+q.slack {
+			r.breaches.add(flat, "%s: %s went from %s to %s", st.name, q.name, write(second), write(last))
+		}
+		t.Add(nil, st.name, q.name, write(second), write(last), write(most))
+	}
+}

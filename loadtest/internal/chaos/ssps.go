@@ -1,0 +1,88 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/bench"
+)
+
+// ssp is one simulated SSP of this process.
+type ssp struct {
+	*sspsim.SSP
+	name   string
+	calm   bool // it stays healthy
+	config bench.SSPConfig
+	moods  []mood // that it may have
+}
+
+// sspKind is how adbuffer and an SSP speak to each other.
+type sspKind struct {
+	name      string
+	speaks    sspsim.Protocol
+	protocol  string // in adbuffer's configuration
+	pool      string
+	calm      bool
+	behaviour sspsim.Behaviour
+}
+
+const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64, max_pending: 256"
+
+var sspKinds = []sspKind{
+	{name: "calm1", speaks: sspsim.HTTP1, protocol: "http1", calm: true},
+	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "http2", calm: true},
+	{name: "plain", speaks: sspsim.HTTP1, protocol: "http1"},
+	{name: "pipelined", speaks: sspsim.HTTP1, protocol: "http1-pipelined", pool: ", pipeline_depth: 8, pipeline_methods: all"},
+	{name: "tls", speaks: sspsim.TLSHTTP1, protocol: "http1"},
+	{name: "h2", speaks: sspsim.TLSHTTP2, protocol: "http2"},
+	{name: "h2c", speaks: sspsim.H2C, protocol: "h2c"},
+	{name: "auto", speaks: sspsim.TLSAuto, protocol: "auto"},
+}
+
+// startSSPs starts all of them.
+func (r *run) startSSPs() error {
+	for i, k := range sspKinds {
+		s := &ssp{name: k.name, calm: k.calm, moods: moodsFor(k)}
+		var err error
+		s.SSP, err = sspsim.Start(sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
+			OnRequest: func(q *sspsim.Request) { r.ledger.receive(i, k.name, q) }})
+		if err != nil {
+			return err
+		}
+		r.ssps = append(r.ssps, s)
+		s.config = bench.SSPConfig{Name: k.name, URL: s.URL(), Protocol: k.protocol, Pool: poolLimits + k.pool}
+		if s.CA() != nil {
+			s.config.CAFile = filepath.Join(r.env.Rig.Dir, "chaos-ca-"+k.name+".pem")
+			if err := s.CA().WriteFile(s.config.CAFile); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// swing changes the behaviour of one SSP until the context ends. While clients
+// pause it is healthy.
+func (r *run) swing(ctx context.Context, s *ssp, rnd *rand.Rand) {
+	for ctx.Err() == nil {
+		m := mood{name: "healthy", behaviour: healthy}
+		if !r.paused() && rnd.IntN(5) < 3 {
+			m = s.moods[rnd.IntN(len(s.moods))]
+		}
+		b := m.behaviour
+		b.Answer.Kind = []sspsim.Kind{sspsim.OpenRTB, sspsim.OpenRTB, sspsim.VAST, sspsim.Raw}[rnd.IntN(4)]
+		if err := s.Set(b); err != nil {
+			r.fail(fmt.Errorf("SSP %s, %s: %w", s.name, m.name, err))
+			return
+		}
+		r.moodsSeen.add(0, m.name)
+		if !s.calm && rnd.IntN(8) == 0 {
+			s.CloseConnections()
+		}
+		r.sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
+	}
+}

@@ -1,0 +1,220 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/bench"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// station is an address at which an adbuffer serves clients. Its configuration
+// is reloaded all the time; where it hands over, the process is replaced too.
+type station struct {
+	name      string
+	encrypted bool
+	handsOver bool
+	addr      string
+	admin     string
+	file      string
+	tls       *tls.Config // of clients
+
+	mu  sync.Mutex // guards the field below
+	now *rig.Adbuffer
+
+	reloads, handovers int      // counted by change
+	samples            []sample // at the pauses; by pauses
+	busy               []sample // each second; by watch
+}
+
+// readTimeout bounds how long hostile clients keep a pause waiting.
+const readTimeout = 2 * time.Second
+
+// Processes are handed over in this time, which leaves each request its own.
+const (
+	drainDelay   = time.Second
+	drainTimeout = 10 * time.Second
+)
+
+// startStations starts an adbuffer at each station.
+func (r *run) startStations(ctx context.Context) error {
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		return err
+	}
+	cert, err := ca.ServerCert("127.0.0.1")
+	if err != nil {
+		return err
+	}
+	r.certFile, r.keyFile = filepath.Join(r.env.Rig.Dir, "chaos-cert.pem"), filepath.Join(r.env.Rig.Dir, "chaos-key.pem")
+	if err := sspsim.WriteKeyPair(cert, r.certFile, r.keyFile); err != nil {
+		return err
+	}
+	for _, st := range []*station{
+		{name: "cleartext", addr: ""},
+		{name: "TLS", encrypted: true},
+		{name: "cleartext, handed over", handsOver: true},
+		{name: "TLS, handed over", encrypted: true, handsOver: true},
+	} {
+		st.tls = &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"}
+		for _, addr := range []*string{&st.addr, &st.admin} {
+			port, err := rig.FreePort()
+			if err != nil {
+				return err
+			}
+			*addr = fmt.Sprintf("127.0.0.1:%d", port)
+		}
+		if st.file, err = r.env.Rig.Write(fmt.Sprintf("chaos-%d.yaml", len(r.stations)), r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
+			return err
+		}
+		if st.now, err = r.startProcess(ctx, st); err != nil {
+			return err
+		}
+		r.stations = append(r.stations, st)
+	}
+	return nil
+}
+
+// process is the one that serves the station now.
+func (st *station) process() *rig.Adbuffer {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.now
+}
+
+func (r *run) startProcess(ctx context.Context, st *station) (*rig.Adbuffer, error) {
+	return r.env.Rig.StartAdbufferOn(ctx, r.env.Adbuffer, st.file, "",
+		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
+		"ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
+}
+
+// config writes a station's configuration; rnd chooses what reloads change.
+func (r *run) config(st *station, rnd *rand.Rand) string {
+	c := bench.Config{Deadline: defaultDeadline.String()}
+	if st.encrypted {
+		c.Server = append(c.Server, fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", r.certFile, r.keyFile))
+	}
+	c.Server = append(c.Server, "read_timeout: "+readTimeout.String(), fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
+	var names, tiers []string
+	for _, s := range r.ssps {
+		ssp := s.config
+		if !s.calm {
+			// A pool that changes its limits in place, or is replaced.
+			ssp.Pool = strings.Replace(ssp.Pool, "max_conns: 64", fmt.Sprintf("max_conns: %d", 8+rnd.IntN(56)), 1)
+			ssp.More = append(ssp.More, fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
+				fmt.Sprintf("timeouts: {connect: %dms}", 150+100*rnd.IntN(2)))
+		}
+		c.SSPs = append(c.SSPs, ssp)
+		names = append(names, s.name)
+		tiers = append(tiers, fmt.Sprintf("{name: %s, timeout: %dms}", s.name, 100+50*rnd.IntN(3)))
+	}
+	all := strings.Join(names, ", ")
+	rnd.Shuffle(len(tiers), func(i, j int) { tiers[i], tiers[j] = tiers[j], tiers[i] })
+	c.Routes = []string{
+		"{name: single, match: {path: /single}, client_choice: true, ssps: [" + all + "]}",
+		"{name: split, match: {path: /split}, mode: split, ssps: [" + all + "]}",
+		"{name: waterfall, match: {path: /waterfall}, mode: waterfall, ssps: [" + strings.Join(tiers, ", ") + "]}",
+		"{name: first, match: {path: /first}, mode: parallel-first, ssps: [" + all + "]}",
+		"{name: all, match: {path: /all}, mode: parallel-all, ssps: [" + all + "]}",
+	}
+	return c.YAML()
+}
+
+// change reloads a station's configuration, and hands it over, until the
+// context ends.
+func (r *run) change(ctx context.Context, st *station, rnd *rand.Rand) {
+	const every = 3 * time.Second
+	for n := 1; ; n++ {
+		r.sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
+		if ctx.Err() != nil {
+			return
+		}
+		err := r.whileRunning(func() error {
+			if st.handsOver && n%3 == 0 {
+				return r.handOver(ctx, st)
+			}
+			return r.reload(st, rnd)
+		})
+		if err != nil && ctx.Err() == nil {
+			r.fail(fmt.Errorf("%s: %w", st.name, err))
+			return
+		}
+	}
+}
+
+// reload puts another configuration in force, by a signal.
+func (r *run) reload(st *station, rnd *rand.Rand) error {
+	temporary := st.file + ".new"
+	if err := os.WriteFile(temporary, []byte(r.config(st, rnd)), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, st.file); err != nil {
+		return err
+	}
+	st.reloads++
+	return st.process().Signal(syscall.SIGHUP)
+}
+
+// handOver starts a new process, and ends the old one when the new one is ready.
+func (r *run) handOver(ctx context.Context, st *station) error {
+	next, err := r.startProcess(ctx, st)
+	if err != nil {
+		return err
+	}
+	st.mu.Lock()
+	old := st.now
+	st.now = next
+	st.mu.Unlock()
+	st.handovers++
+	if err := old.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	status, err := old.Await(drainDelay + drainTimeout + 10*time.Second)
+	if err != nil || status != 0 {
+		r.breaches.add(orderly, "%s: the process that was handed over: exit status %d, %v: %s", st.name, status, err, tail(old.Log()))
+		old.Stop()
+	}
+	r.inspect(st, old)
+	return nil
+}
+
+// inspect looks for bugs in a process's log.
+func (r *run) inspect(st *station, a *rig.Adbuffer) {
+	log := a.Log()
+	for _, bad := range []string{"DATA RACE", "panic", "BUG:", "fatal error", `"level":"error"`} {
+		if i := bytes.Index(log, []byte(bad)); i >= 0 {
+			r.breaches.add(orderly, "%s: the log has %q: %s", st.name, bad, shorten(log[max(0, i-200):]))
+		}
+	}
+	r.logBytes.Add(uint64(len(log)))
+}
+
+// end stops a station's process.
+func (r *run) end(st *station) {
+	if !st.now.Running() {
+		r.breaches.add(orderly, "%s: the process ended: %s", st.name, tail(st.now.Log()))
+		return
+	}
+	err := st.now.Signal(syscall.SIGTERM)
+	status, waited := st.now.Await(drainDelay + drainTimeout + 10*time.Second)
+	if err = errors.Join(err, waited); err != nil || status != 0 {
+		r.breaches.add(orderly, "%s: exit status %d, %v: %s", st.name, status, err, tail(st.now.Log()))
+	}
+	r.inspect(st, st.now)
+}
+
+func tail(b []byte) string {
+	const most = 2000
+	return string(b[max(0, len(b)-most):])
+}

@@ -1,0 +1,105 @@
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// writing is requests on their way to adbuffer, written in one go or in pieces.
+type writing struct {
+	text  []byte
+	ends  []int          // of each request in text
+	whole []atomic.Int64 // when each request was written whole, in nanoseconds; 0 if not yet
+	done  chan struct{}  // closed at the end of the last write, or the first that fails
+}
+
+func newWriting(asks []*ask, http10 bool) *writing {
+	w := &writing{whole: make([]atomic.Int64, len(asks)), done: make(chan struct{})}
+	for _, a := range asks {
+		w.text = a.appendHTTP1(w.text, http10)
+		w.ends = append(w.ends, len(w.text))
+	}
+	return w
+}
+
+// wholeAt returns when a request was written whole; now if it was not yet.
+func (w *writing) wholeAt(i int) time.Time {
+	if at := w.whole[i].Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Now()
+}
+
+// write writes in as many pieces and with such pauses as the client's manner
+// has. An error shows when the response is read.
+func (w *writing) write(c net.Conn, m manner, rnd *rand.Rand) {
+	defer close(w.done)
+	_ = c.SetWriteDeadline(time.Now().Add(30 * time.Second))
+	at, next := 0, 0
+	for pieces := max(1, m.pieces); at < len(w.text); pieces-- {
+		n := len(w.text) - at
+		if pieces > 1 && n > 1 {
+			n = w.cut(w.text[at:], pieces, rnd)
+		}
+		if _, err := c.Write(w.text[at : at+n]); err != nil {
+			return
+		}
+		at += n
+		for ; next < len(w.ends) && w.ends[next] <= at; next++ {
+			w.whole[next].Store(time.Now().UnixNano())
+		}
+		if m.pause > 0 && at < len(w.text) {
+			time.Sleep(time.Duration(rnd.Int64N(int64(m.pause))))
+		}
+	}
+}
+
+// cut chooses the length of the next piece: often one that parts the end of a
+// head, else anything.
+func (w *writing) cut(rest []byte, pieces int, rnd *rand.Rand) int {
+	if i := bytes.Index(rest, []byte("\r\n\r\n")); i > 0 && i+3 < len(rest) && rnd.IntN(3) == 0 {
+		return i + 1 + rnd.IntN(3)
+	}
+	return 1 + rnd.IntN(min(len(rest)-1, max(1, 2*len(rest)/pieces)))
+}
+
+// appendHTTP1 appends the request as HTTP/1 writes it.
+func (a *ask) appendHTTP1(b []byte, http10 bool) []byte {
+	version, keep := "1.1", ""
+	if http10 {
+		version, keep = "1.0", "Connection: keep-alive\r\n"
+	}
+	b = fmt.Appendf(b, "%s %s?%s HTTP/%s\r\nHost: adbuffer.test\r\n%s", a.method, a.path, a.query(), version, keep)
+	for _, f := range a.allFields() {
+		b = append(append(b, f...), "\r\n"...)
+	}
+	switch {
+	case a.method != "POST":
+		return append(b, "\r\n"...)
+	case a.chunked && !http10:
+		b = append(b, "Transfer-Encoding: chunked\r\n\r\n"...)
+		for rest := a.body; len(rest) > 0; {
+			n := min(len(rest), 1+int(a.token*2654435761%8192))
+			b = fmt.Appendf(b, "%x\r\n%s\r\n", n, rest[:n])
+			rest = rest[n:]
+		}
+		return append(b, "0\r\n\r\n"...)
+	}
+	return fmt.Appendf(b, "Content-Length: %d\r\n\r\n%s", len(a.body), a.body)
+}
+
+// allFields are the lines of the header beside those of the framing.
+func (a *ask) allFields() []string {
+	f := a.fields
+	if a.method == "POST" {
+		f = append(f, "Content-Type: application/json")
+	}
+	if a.inHeader {
+		f = append(f, fmt.Sprintf("X-Adbuffer-Timeout-Ms: %d", a.deadline.Milliseconds()))
+	}
+	return f
+}
