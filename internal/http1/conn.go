@@ -186,10 +186,16 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	c.br = c.opts.acquireReader(c.source())
 	c.answer.start(ex.Request.Method)
 	err := c.answer.read(c.br, ex)
+	if errors.Is(err, os.ErrDeadlineExceeded) && (ex.Context == nil || ex.Context.Err() == nil) {
+		// What came before the deadline counts, also where we are late to read it.
+		c.sock.SetNonblocking(true)
+		err = c.answer.read(c.br, ex)
+		c.sock.SetNonblocking(false)
+	}
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), socket.WouldBlock(err):
 		return errAbandoned
 	default:
 		return c.answer.typed(err, c.answer.began(c.br), c.reused)

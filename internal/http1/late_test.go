@@ -1,0 +1,59 @@
+package http1
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// gated is a connection whose reads begin only once the gate is open, as if the
+// goroutine that reads had not been scheduled before.
+type gated struct {
+	net.Conn
+	gate chan struct{}
+}
+
+func (g gated) Read(b []byte) (int, error) {
+	<-g.gate
+	return g.Conn.Read(b)
+}
+
+// A response that had come before the deadline was refused for time where the
+// goroutine that should read it was late.
+func TestResponseThatCameBeforeTheDeadlineCountsHoweverLateItIsRead(t *testing.T) {
+	const budget = 200 * time.Millisecond
+	for name, kind := range map[string]func(net.Conn, *socket.Conn, upstream.Owner, *Options) upstream.Conn{
+		"exclusive": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {
+			return New(c, s, o, opts)
+		},
+		"pipelined": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {
+			return NewPipelined(c, s, o, opts)
+		},
+	} {
+		for size, body := range map[string]string{"small": "x", "large": strings.Repeat("x", 100<<10)} {
+			for _, tr := range transports {
+				t.Run(name+"/"+size+"/"+tr.String(), func(t *testing.T) {
+					t.Parallel()
+					c, sock, p := connect(t, tr)
+					owner, gate := newRecorder(), make(chan struct{})
+					conn := kind(gated{c, gate}, sock, owner, testOptions())
+					t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+					ex := newExchange(t)
+					ex.Deadline = time.Now().Add(budget)
+					done := start(conn, ex)
+					p.request()
+					p.send(answer(body))
+					time.Sleep(time.Until(ex.Deadline) + time.Millisecond)
+					close(gate)
+					wantAnswer(t, wait(t, done), ex, 200, body)
+					owner.awaitFreed(t, 1)
+					wantReason(t, conn, upstream.NotClosed)
+				})
+			}
+		}
+	}
+}
