@@ -55,18 +55,19 @@ type Pipelined struct {
 	taken    atomic.Int64 // have been handed to Write, and did not fail there
 	answered atomic.Int64 // were answered, as of the reader's last Read
 
-	mu       sync.Mutex // guards the fields below; never held across I/O or a call of owner
-	out      *[]byte    // requests that have not been taken; nil for none
-	queued   int64      // where the next request begins
-	first    int        // length of the first request
-	arrived  []entry    // what the reader has not seen yet, in order
-	writing  bool       // somebody is in flush
-	proven   bool       // an answer has come, and the connection stayed open
-	sealed   bool       // nothing more is written
-	writeErr error      // why, where a write failed
-	nudged   bool       // the reader is to look around
-	wakeAt   time.Time  // the reader's deadline, zero for none; never after a waiting caller's
-	latest   time.Time  // the latest deadline so far
+	mu         sync.Mutex // guards the fields below; never held across I/O or a call of owner
+	out        *[]byte    // requests that have not been taken; nil for none
+	queued     int64      // where the next request begins
+	first      int        // length of the first request
+	arrived    []entry    // what the reader has not seen yet, in order
+	writing    bool       // a goroutine is in flush or flushBehind, or about to be
+	notWriting sync.Cond  // of mu; signalled when writing ends on a sealed connection
+	proven     bool       // an answer has come, and the connection stayed open
+	sealed     bool       // nothing more is written
+	writeErr   error      // why, where a write failed
+	nudged     bool       // the reader is to look around
+	wakeAt     time.Time  // the reader's deadline, zero for none; never after a waiting caller's
+	latest     time.Time  // the latest deadline so far
 
 	reader reader
 }
@@ -90,6 +91,7 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 		net: c, sock: sock, owner: owner, opts: opts,
 		arrived: make([]entry, 0, opts.Depth),
 	}
+	p.notWriting.L = &p.mu
 	p.reader = reader{
 		Pipelined: p,
 		queue:     make([]entry, opts.Depth),
@@ -162,6 +164,7 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		if turn == toWriteAlone && !p.quiet() {
 			// The reader fails the entry: nothing of it was sent.
 			p.sock.Close() //nolint:errcheck // as said
+			p.stopWriting()
 		} else {
 			p.flush(ex.Deadline)
 		}

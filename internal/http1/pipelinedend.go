@@ -14,6 +14,8 @@ var (
 		Detail: "the pipelined connection was closed before the request was sent"}
 	errBehindClose = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
 		Detail: "the SSP closed the pipelined connection behind an earlier answer"}
+	errBehindLast = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
+		Detail: "the SSP ended the pipelined connection with an earlier answer, and did not say that it processed nothing behind it"}
 	errStuffed = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent,
 		Detail: "1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth"}
 )
@@ -33,8 +35,10 @@ func (r *reader) dropUnsent(cause error) {
 	})
 }
 
-// announced is called when an answer says that it is the last: what stands
-// behind it was not processed, whatever of it was sent. RFC 9112, section 9.6.
+// announced is called when an answer is the last of its connection. Only
+// `Connection: close` says that nothing behind it is processed (RFC 9112, section
+// 9.6). After a response of HTTP/1.0, or one without a length, the SSP may have
+// processed what was written.
 //
 // Requests that still waited to be written count as not processed, too: that
 // the SSP closes is nothing that should use up retries.
@@ -48,7 +52,12 @@ func (r *reader) announced() {
 	if first {
 		r.owner.Changed()
 	}
-	r.dropFrom(1, func(int, *entry) error { return errBehindClose })
+	r.dropFrom(1, func(_ int, e *entry) error {
+		if r.answer.head.close || e.start >= r.taken.Load() {
+			return errBehindClose
+		}
+		return errBehindLast
+	})
 }
 
 // dropFrom ends all entries but the from oldest, in their order.
@@ -65,12 +74,16 @@ func (r *reader) dropFrom(from int, why func(i int, e *entry) error) {
 	r.n = min(r.n, from)
 }
 
-// end closes the connection and fails what is left on it.
+// end closes the connection and fails what is left on it. It waits for a write
+// that is under way, which the close ends, to know what was sent.
 func (r *reader) end(cause error) {
 	first := r.stop(endReason(cause, r.started))
 	r.sock.Close() //nolint:errcheck // nothing is left to be done about it
 	r.mu.Lock()
 	r.sealLocked()
+	for r.writing {
+		r.notWriting.Wait()
+	}
 	r.admitLocked()
 	r.mu.Unlock()
 	if first {

@@ -45,17 +45,26 @@ func (r *reader) sweep() error {
 // connection if the answer that holds up all others is overdue, and returns
 // when to look again, zero for never.
 func (r *reader) letGo() (next time.Time) {
-	for i := range r.n {
+	for i := 0; i < r.n; i++ {
 		e := r.at(i)
+		var err, unsent error
 		switch {
 		case e.ex == nil:
+			continue
 		case e.ex.Context != nil && e.ex.Context.Err() != nil:
-			r.leave(e, upstream.ErrCancelled)
+			err, unsent = upstream.ErrCancelled, upstream.ErrCancelled
 		case !r.now.Before(e.deadline):
-			r.leave(e, upstream.ErrDeadline)
+			err, unsent = upstream.ErrDeadline, upstream.ErrDeadlineNotSent
 		default:
 			next = earlier(next, e.deadline)
+			continue
 		}
+		if gone, ok := r.withdraw(i); ok {
+			r.drop(&gone, unsent)
+			i--
+			continue
+		}
+		r.leave(e, err)
 	}
 	if r.n == 0 || r.at(0).ex != nil || r.CloseReason() != upstream.NotClosed {
 		return next
@@ -68,6 +77,46 @@ func (r *reader) letGo() (next time.Time) {
 		r.owner.Changed()
 	}
 	return next
+}
+
+// withdraw removes the i-th oldest entry if nothing of its request has been
+// handed to Write: then it never will be.
+func (r *reader) withdraw(i int) (entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := *r.at(i)
+	if r.out == nil || e.start < r.taken.Load() {
+		return entry{}, false
+	}
+	size := r.withdrawLocked(&e)
+	for j := i + 1; j < r.n; j++ {
+		next := r.at(j)
+		next.start, next.end = next.start-size, next.end-size
+		*r.at(j - 1) = *next
+	}
+	r.n--
+	*r.at(r.n) = entry{}
+	for j := range r.arrived {
+		r.arrived[j].start -= size
+		r.arrived[j].end -= size
+	}
+	if e.start == 0 {
+		r.first = r.firstLocked()
+	}
+	return e, true
+}
+
+// firstLocked returns the length of the request that will be the connection's
+// first, 0 while there is none.
+func (r *reader) firstLocked() int {
+	switch {
+	case r.n > 0:
+		return int(r.at(0).end)
+	case len(r.arrived) > 0:
+		return int(r.arrived[0].end)
+	default:
+		return 0
+	}
 }
 
 // earlier returns the earlier of two times, of which the zero time is never.

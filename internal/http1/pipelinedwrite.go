@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -60,7 +61,7 @@ func (p *Pipelined) takeLocked() *[]byte {
 	b := p.out
 	switch {
 	case b == nil, p.sealed, !p.proven && p.taken.Load() > 0:
-		p.writing = false
+		p.stopWritingLocked()
 		return nil
 	case !p.proven && p.first < len(*b):
 		b = buffers.Get().(*[]byte)
@@ -92,17 +93,45 @@ func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
 func (p *Pipelined) writeFailed(left int, err error) {
 	first := p.stop(upstream.ClosedError)
 	p.mu.Lock()
+	p.taken.Add(-int64(left))
 	if !p.sealed {
-		p.taken.Add(-int64(left))
 		p.writeErr = err
 		p.sealLocked()
 		p.nudgeLocked()
 	}
-	p.writing = false
+	p.stopWritingLocked()
 	p.mu.Unlock()
 	if first {
 		p.owner.Changed()
 	}
+}
+
+// stopWriting ends the writing of a caller that has written nothing.
+func (p *Pipelined) stopWriting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopWritingLocked()
+}
+
+func (p *Pipelined) stopWritingLocked() {
+	p.writing = false
+	if p.sealed {
+		p.notWriting.Signal()
+	}
+}
+
+// withdrawLocked takes back the request of e, of which nothing has been handed to
+// Write, and returns its size. The caller moves the entries behind it forward.
+func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
+	size = e.end - e.start
+	at := e.start - p.taken.Load()
+	*p.out = slices.Delete(*p.out, int(at), int(at+size))
+	p.queued -= size
+	if len(*p.out) == 0 {
+		releaseBuffer(p.out)
+		p.out = nil
+	}
+	return size
 }
 
 // sealLocked drops what has not been taken, and sees to it that nothing more is

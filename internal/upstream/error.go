@@ -12,7 +12,7 @@ const (
 	NotSent Progress = iota
 	// NotProcessed: bytes were sent, and the peer has said that it did not and
 	// will not act on them (REFUSED_STREAM, a stream id above GOAWAY's, behind
-	// an announced close). Any method may be sent again. RFC 9113, section 8.7.
+	// an explicit Connection: close). Any method may be sent again. RFC 9113, section 8.7.
 	NotProcessed
 	// MaybeProcessed: the SSP may have acted on the request.
 	MaybeProcessed

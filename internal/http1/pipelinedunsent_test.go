@@ -1,0 +1,125 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// Requests that wait until the connection has proved itself, and whose callers
+// leave meanwhile, ended as maybe processed, and were sent all the same once the
+// first response had come.
+func TestRequestWhoseCallerLeavesBeforeItIsWrittenIsNeverSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := pipe(t)
+		owner := newRecorder()
+		conn := NewPipelined(s, s, owner, testOptions())
+		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		first := get(t, "first")
+		firstDone := start(conn, first)
+		p.wantRequests("first")
+
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		late, cancelled, last := get(t, "late"), get(t, "cancelled"), get(t, "last")
+		late.Deadline = time.Now().Add(shortBudget)
+		cancelled.Context = ctx
+		var done []<-chan error
+		for _, ex := range []*upstream.Exchange{late, cancelled, last} {
+			done = append(done, start(conn, ex))
+			synctest.Wait() // in this order
+		}
+		if err := wait(t, done[0]); err != upstream.ErrDeadlineNotSent {
+			t.Errorf("the late one's error is %v, want %v", err, upstream.ErrDeadlineNotSent)
+		}
+		cancel()
+		if err := wait(t, done[1]); err != upstream.ErrCancelled {
+			t.Errorf("the cancelled one's error is %v, want %v", err, upstream.ErrCancelled)
+		}
+		owner.awaitFreed(t, 2) // their places, while the first's response is outstanding
+
+		behind := start(conn, get(t, "behind"))
+		synctest.Wait()
+		p.send(answer("1"))
+		wantAnswer(t, wait(t, firstDone), first, 200, "1")
+		p.wantRequests("last", "behind")
+		p.send(answer("2") + answer("3"))
+		wantAnswer(t, wait(t, done[2]), last, 200, "2")
+		if err := wait(t, behind); err != nil {
+			t.Fatal(err)
+		}
+		owner.awaitFreed(t, 5)
+		wantReason(t, conn, upstream.NotClosed)
+	})
+}
+
+// The same for the first request of a connection, whose caller is late to write
+// it: the next one is the first then, and goes alone.
+func TestFirstRequestIsTakenBackWhereItsCallerIsLateToWriteIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := pipe(t)
+		owner := newRecorder()
+		conn := NewPipelined(s, s, owner, testOptions())
+		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		late := get(t, "late")
+		late.Deadline = time.Now().Add(shortBudget)
+		if turn, err := conn.enter(late); turn != toWrite || err != nil { // its caller is stuck between enter and flush
+			t.Fatal(turn, err)
+		}
+		next, behind := get(t, "next-and-longer"), get(t, "behind")
+		nextDone := start(conn, next)
+		synctest.Wait()
+		behindDone := start(conn, behind)
+		if err := wait(t, late.Done()); err != upstream.ErrDeadlineNotSent {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
+		}
+		go conn.flush(time.Now().Add(patience)) // now it goes on
+		p.wantRequests("next-and-longer")
+		synctest.Wait()
+		if n := conn.taken.Load(); n != int64(conn.first) {
+			t.Fatalf("%d bytes were written before the first response, of a first request of %d", n, conn.first)
+		}
+		p.send(answer("1"))
+		wantAnswer(t, wait(t, nextDone), next, 200, "1")
+		p.wantRequests("behind")
+		p.send(answer("2"))
+		wantAnswer(t, wait(t, behindDone), behind, 200, "2")
+		owner.awaitFreed(t, 3)
+	})
+}
+
+// lateWriter fails each Write, but says so late.
+type lateWriter struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (w lateWriter) Write([]byte) (int, error) {
+	<-w.closed
+	time.Sleep(time.Millisecond)
+	return 0, errors.New("broken pipe")
+}
+
+// A connection may end while a write is under way, which then fails with nothing
+// written. The reader did not wait for that: the request counted as maybe
+// processed.
+func TestRequestOfWhichAWriteSaysLateThatNothingWasWrittenWasNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := pipe(t)
+		owner := newRecorder()
+		closed := make(chan struct{})
+		conn := NewPipelined(lateWriter{s, closed}, s, owner, testOptions())
+		done := start(conn, get(t, "first"))
+		synctest.Wait()
+		p.close()
+		synctest.Wait()
+		close(closed)
+		wantError(t, wait(t, done), upstream.ConnLost, upstream.NotSent, false)
+		owner.awaitFreed(t, 1)
+	})
+}
