@@ -20,7 +20,7 @@ func newAll(stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
 	var o peers.Options
 	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
-		Long: `Runs the five field reports, sick, cold, churn, burst, soak, chaos and peers, and writes
+		Long: `Runs the five field reports, sick, cold, churn, burst, fairness, soak, chaos and peers, and writes
 report.html and report.md beside the results. A test that fails is named at the end and
 does not keep the others from running. The exit status is 1 if one failed or a promise
 was broken.`,

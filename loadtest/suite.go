@@ -36,6 +36,7 @@ var tests = []test{
 	{"cold", "600 requests at once on a cold start", "Sends 600 requests at once to an adbuffer that has just started.", promises.Cold},
 	{"churn", "SSPs that close connections", "Loads SSPs that close connections after 100 requests or when they idle.", promises.Churn},
 	{"burst", "From nothing to the peak in two seconds", "Raises the load from nothing to its peak within two seconds, cold and warmed.", promises.Burst},
+	{"fairness", "One client or one SSP attacks, and the others must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the others' success and p99 are compared.", promises.Fairness},
 }
 
 // suiteFlags are those of every load test.

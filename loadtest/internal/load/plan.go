@@ -7,6 +7,7 @@ package load
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -30,11 +31,14 @@ const (
 
 // Plan is a whole run.
 type Plan struct {
-	Addr     string      // host:port to connect to
-	Host     string      // of the requests
-	TLS      *tls.Config `json:"-"` // nil is cleartext; HTTP2 needs it
-	Protocol Protocol
-	Depth    int // Pipelined, HTTP2
+	Addr string      // host:port to connect to
+	Host string      // of the requests
+	TLS  *tls.Config `json:"-"` // nil is cleartext; HTTP2 needs it
+	// Authority, in PEM, makes TLS where that is nil: unlike TLS it can be
+	// handed to another process.
+	Authority []byte
+	Protocol  Protocol
+	Depth     int // Pipelined, HTTP2
 
 	// Open sends when a request is due, whatever is unanswered, and counts
 	// latency from then. Otherwise each connection sends when it has room.
@@ -103,6 +107,9 @@ func (p *Plan) check() error {
 	if p.Tick == 0 {
 		p.Tick = time.Second
 	}
+	if err := p.makeTLS(); err != nil {
+		return err
+	}
 	switch {
 	case p.Connections < p.Threads:
 		return fmt.Errorf("%d connections for %d threads: each needs one", p.Connections, p.Threads)
@@ -120,6 +127,26 @@ func (p *Plan) check() error {
 		return nil
 	}
 	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
+}
+
+// makeTLS makes TLS of Authority, where there is one.
+func (p *Plan) makeTLS() error {
+	if p.TLS != nil || len(p.Authority) == 0 {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(p.Authority) {
+		return errors.New("the authority is no certificate in PEM")
+	}
+	p.TLS = &tls.Config{RootCAs: roots, ServerName: host}
+	if p.Protocol == HTTP2 {
+		p.TLS.NextProtos = []string{"h2"}
+	}
+	return nil
 }
 
 func (p *Plan) expects(status int) bool {
