@@ -28,7 +28,7 @@ func TestHopByHopFieldsOfRequestsEndHere(t *testing.T) {
 		"X-Kept: yes",
 		"accept: */*",
 	).wantFill("openx")
-	want := []sspsim.Field{{Name: "Host", Value: s.Addr()}, {Name: "X-Kept", Value: "yes"}, {Name: "accept", Value: "*/*"}, {Name: "Content-Length", Value: "2"}}
+	want := []sspsim.Field{{Name: "Host", Value: s.Addr()}, {Name: "X-Kept", Value: "yes"}, {Name: "accept", Value: "*/*"}, {Name: "Via", Value: ab.via()}, {Name: "Content-Length", Value: "2"}}
 	if got := lastRequest(t, s).Header; !slices.Equal(got, want) {
 		t.Errorf("the SSP was sent %v, want %v", got, want)
 	}
@@ -95,7 +95,7 @@ func TestFieldsAreRemovedAndSetForAnSSP(t *testing.T) {
 	ab := start(t, single(s.URL(), "host: ads.partner.example:8443",
 		`headers: {remove: [X-Internal, user-agent], set: [{name: X-Openrtb-Version, value: "2.6"}, {name: X-Empty, value: ""}]}`))
 	ab.get("/fillbuffer", "x-internal: 1", "X_Internal: 2", "User-Agent: u", "x-openrtb-version: 2.5", "x_openrtb_version: 2.4", "Accept: a/b").wantFill("openx")
-	want := []sspsim.Field{{Name: "Host", Value: "ads.partner.example:8443"}, {Name: "Accept", Value: "a/b"}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "X-Empty", Value: ""}}
+	want := []sspsim.Field{{Name: "Host", Value: "ads.partner.example:8443"}, {Name: "Accept", Value: "a/b"}, {Name: "Via", Value: ab.via()}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "X-Empty", Value: ""}}
 	if got := lastRequest(t, s).Header; !slices.Equal(got, want) {
 		t.Errorf("the SSP was sent %v, want %v", got, want)
 	}

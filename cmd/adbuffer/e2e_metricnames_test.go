@@ -9,7 +9,7 @@ import (
 
 // outcomes are the closed set of the label outcome.
 var outcomes = strings.Fields(`fill no_bid redirect client_error server_error
-	bad_request method_not_allowed no_route unknown_ssp too_large pending_full pending_timeout breaker_open qps_limit ssp_backoff
+	bad_request method_not_allowed no_route unknown_ssp loop too_large pending_full pending_timeout breaker_open qps_limit ssp_backoff
 	overloaded draining connect_failed tls_failed conn_lost bad_response response_too_large deadline internal merged client_gone cancelled`)
 
 // promisedMetrics is every metric that dashboards may rely on: its type, and the

@@ -71,6 +71,7 @@ func TestAnOpenRTBBidRequestAndItsAnswerCrossByteForByte(t *testing.T) {
 		"Cookie: uid=1\r\n" +
 		"X-Trace: spaces are kept within\r\n" +
 		"X-Forwarded-For: 203.0.113.77, 198.51.100.4\r\n" +
+		"Via: " + ab.via() + "\r\n" +
 		"X-Openrtb-Version: 2.6\r\n" +
 		fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
 	if string(got.Head) != want {
@@ -104,7 +105,7 @@ func TestAVASTGetAndItsAnswerCrossByteForByte(t *testing.T) {
 	query := "format=video&cb=1&w=640&h=360&url=https%3A%2F%2Fa.example%2F%3Fx%3D1&p=a+b%20c&empty=&&novalue&=noname&cb=2&bad=%zz&q=?/:@!$'()*,;\xff&json={\"a\":[1]}"
 	a := ab.get("/fillbuffer?"+query, "Accept: */*", "X-Env: production").wantFill("openx")
 
-	want := "GET /bid?" + query + " HTTP/1.1\r\nHost: " + s.Addr() + "\r\nAccept: */*\r\nX-Env: production\r\nX-Openrtb-Version: 2.6\r\n\r\n"
+	want := "GET /bid?" + query + " HTTP/1.1\r\nHost: " + s.Addr() + "\r\nAccept: */*\r\nX-Env: production\r\nVia: " + ab.via() + "\r\nX-Openrtb-Version: 2.6\r\n\r\n"
 	if got := lastRequest(t, s); string(got.Head) != want || len(got.Body) > 0 {
 		t.Errorf("the SSP was sent\n%q\n%q\nwant\n%q", got.Head, got.Body, want)
 	}
@@ -151,7 +152,7 @@ func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {
 	got := lastRequest(t, s)
 	want := []sspsim.Field{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: s.Addr()}, {Name: ":path", Value: "/bid?v=2&pub=1"},
-		{Name: "content-type", Value: "application/json"}, {Name: "x-spelling", Value: "Kept"}, {Name: "content-length", Value: fmt.Sprint(len(body))},
+		{Name: "content-type", Value: "application/json"}, {Name: "x-spelling", Value: "Kept"}, {Name: "via", Value: ab.via()}, {Name: "content-length", Value: fmt.Sprint(len(body))},
 	}
 	byName := func(a, b sspsim.Field) int { return strings.Compare(a.Name, b.Name) }
 	sorted := slices.SortedFunc(slices.Values(got.Header), byName)

@@ -29,6 +29,7 @@ type App struct {
 	admin     *admin.Server
 	state     atomic.Int32
 	started   time.Time
+	via       string // the name of this process in Via, another in each process
 	watch     *watch
 	observers observers
 	hash      hashed
@@ -70,7 +71,7 @@ const (
 // work fails here. Nothing is served before Run; Close undoes New where Run is
 // not called.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, started: time.Now(), watch: newWatch(log), accepting: make(chan struct{})}
+	a := &App{log: log, started: time.Now(), via: newVia(), watch: newWatch(log), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.serving, a.stop = context.WithCancel(a.alive)
 	for _, e := range extras {

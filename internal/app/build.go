@@ -3,7 +3,6 @@ package app
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -64,23 +63,20 @@ func (a *App) build(cfg *config.Config) error {
 }
 
 // sspOptions are those of an SSP at the given endpoints.
-func sspOptions(c *config.SSP, endpoints *dial.Endpoints, whole *config.Config) ssp.Options {
+func sspOptions(c *config.SSP, endpoints *dial.Endpoints, common common) ssp.Options {
 	return ssp.Options{
 		Name: c.Name, Scheme: endpoints.Scheme, Path: endpoints.Path, Query: endpoints.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
-			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity],
+			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity], Via: common.via,
 		}),
-		RequestTimeout: c.Timeouts.Request, Patience: patience(&whole.Deadline), MaxInFlight: c.MaxInFlight,
-		MaxBufferedBytes: int64(c.BufferedBytesLimit(&whole.Server)),
+		RequestTimeout: c.Timeouts.Request, Patience: common.patience, MaxInFlight: c.MaxInFlight,
+		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),
 		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
 		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
 	}
 }
-
-// patience is how long an SSP is given as a rule.
-func patience(d *config.Deadline) time.Duration { return d.Default - d.Reserve }
 
 func poolOptions(c *config.SSP, scheme string) pool.Options {
 	o := pool.Options{
@@ -117,7 +113,7 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 		TLS:            tlsOf(a.certificates.server),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,
-		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail,
+		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),

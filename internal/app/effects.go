@@ -46,6 +46,7 @@ var effects = map[string]Effect{
 	"server.trusted_proxies":    InPlace,
 	"server.health_path":        InPlace,
 	"server.error_detail":       InPlace,
+	"server.via":                InPlace,
 	"server.drain":              InPlace,
 
 	"admin.listen":         Restart,

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"time"
+
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/fleet"
@@ -15,6 +17,7 @@ import (
 // and the admin server outlive it.
 type generation struct {
 	cfg    *config.Config
+	common common
 	parts  []*part // one for each SSP, in the configuration's order
 	table  *route.Table
 	tracer *tracing.Tracer // nil while off
@@ -67,8 +70,25 @@ func (g *generation) without(next *generation) []*part {
 // anybody could notice.
 type plan struct {
 	cfg    *config.Config
+	common common
 	ssps   []plannedSSP
 	tracer *tracing.Tracer
+}
+
+// common is what every SSP takes from the rest of the configuration.
+type common struct {
+	patience time.Duration // how long an SSP is given as a rule
+	via      string        // the name of this process in Via; "" = none is sent
+	// maxBufferedBytes is server.max_buffered_bytes.
+	maxBufferedBytes int
+}
+
+func (a *App) commonOf(cfg *config.Config) common {
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.Server.MaxBufferedBytes}
+	if cfg.Server.Via {
+		c.via = a.via
+	}
+	return c
 }
 
 // plannedSSP is an SSP to come.
@@ -85,10 +105,10 @@ type plannedSSP struct {
 // carryOut makes the generation that was planned: from now on its settings hold
 // for what goes on.
 func (p *plan) carryOut(was *generation) *generation {
-	g := &generation{cfg: p.cfg, tracer: p.tracer}
+	g := &generation{cfg: p.cfg, common: p.common, tracer: p.tracer}
 	byName := make(map[string]*ssp.SSP, len(p.ssps))
 	for i := range p.ssps {
-		next := p.ssps[i].carryOut(was.cfg, p.cfg)
+		next := p.ssps[i].carryOut(was.common, p.common)
 		g.add(next)
 		byName[next.cfg.Name] = next.ssp
 	}
@@ -96,9 +116,9 @@ func (p *plan) carryOut(was *generation) *generation {
 	return g
 }
 
-func (s *plannedSSP) carryOut(before, whole *config.Config) *part {
+func (s *plannedSSP) carryOut(before, common common) *part {
 	next := &part{cfg: s.cfg, dialer: s.dialer, files: s.files}
-	o, po := sspOptions(s.cfg, &s.endpoints, whole), poolOptions(s.cfg, s.endpoints.Scheme)
+	o, po := sspOptions(s.cfg, &s.endpoints, common), poolOptions(s.cfg, s.endpoints.Scheme)
 	o.QPS = qpsOptions(s.cfg, s.fleet)
 	switch {
 	case s.was == nil:
@@ -109,8 +129,7 @@ func (s *plannedSSP) carryOut(before, whole *config.Config) *part {
 		// and opened less closed stays what is open.
 		s.pool.SetOptions(po)
 		next.ssp = s.was.ssp.MovedTo(o, s.pool)
-	case sameSettings(s.was.cfg, s.cfg) && patience(&before.Deadline) == patience(&whole.Deadline) &&
-		s.cfg.BufferedBytesLimit(&before.Server) == s.cfg.BufferedBytesLimit(&whole.Server):
+	case sameSettings(s.was.cfg, s.cfg) && before == common:
 		next.ssp = s.was.ssp
 	default:
 		// The dialer first: the pool takes what it dials from then on for new.

@@ -14,7 +14,7 @@ import (
 // plan prepares the generation of cfg that is to follow was. The error is
 // config.Faults, with all that could not be done; nothing has changed then.
 func (a *App) plan(was *generation, cfg *config.Config) (*plan, error) {
-	p := &plan{cfg: cfg, tracer: was.tracer, ssps: make([]plannedSSP, 0, len(cfg.SSPs))}
+	p := &plan{cfg: cfg, common: a.commonOf(cfg), tracer: was.tracer, ssps: make([]plannedSSP, 0, len(cfg.SSPs))}
 	var faults config.Faults
 	for i := range cfg.SSPs {
 		s, err := a.planSSP(was.part(cfg.SSPs[i].Name), &cfg.SSPs[i])

@@ -37,6 +37,7 @@ type serviceView struct {
 	Now           time.Time `json:"now"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
 	ConfigHash    string    `json:"config_hash"`
+	Via           string    `json:"via"` // the name of this process in Via
 }
 
 var stateNames = map[int32]string{starting: "starting", ready: "ready", draining: "draining"}
@@ -83,7 +84,7 @@ func (a *App) poolViews() any {
 	return map[string]any{
 		"service": serviceView{
 			Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
-			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.hash.of(g.cfg),
+			Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), ConfigHash: a.hash.of(g.cfg), Via: a.via,
 		},
 		"totals": a.proxy.Snapshot(),
 		"pools":  views,
@@ -134,7 +135,7 @@ func (a *App) logStart() {
 	cfg := a.current().cfg
 	s := &cfg.Server
 	a.log.Info("starting", zap.String("version", Version), zap.String("commit", Commit),
-		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()),
+		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()), zap.String("via", a.via),
 		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
 		zap.Int("max_header_bytes", s.MaxHeaderBytes), zap.Int("max_body_bytes", s.MaxBodyBytes),
 		zap.Duration("deadline_default", cfg.Deadline.Default), zap.Duration("deadline_max", cfg.Deadline.Max),
@@ -146,6 +147,6 @@ func (a *App) logStart() {
 			zap.Int("max_pending", c.Pool.MaxPending), zap.Duration("pending_timeout", c.Pool.PendingTimeout), zap.Int("max_dials", c.Pool.MaxDials),
 			zap.Int("max_in_flight", c.MaxInFlight), zap.Duration("connect", c.Timeouts.Connect), zap.Duration("tls_handshake", c.Timeouts.TLSHandshake),
 			zap.Int("max_response_bytes", c.MaxResponseBytes), zap.Int("max_response_fields", c.MaxResponseFields),
-			zap.Int("max_buffered_bytes", c.BufferedBytesLimit(s)))
+			zap.Int("max_buffered_bytes", c.BufferedBytesLimit(s.MaxBufferedBytes)))
 	}
 }

@@ -49,5 +49,5 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
-	return cfg, warnings(cfg, openFilesLimit()), nil
+	return cfg, warnings(cfg, thisMachine()), nil
 }

@@ -53,6 +53,7 @@ type Server struct {
 	TrustedProxies   []netip.Prefix `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
 	HealthPath       string         `yaml:"health_path"`                                   // "" = no readiness on the traffic port
 	ErrorDetail      bool           `yaml:"error_detail" default:"true"`
+	Via              bool           `yaml:"via" default:"true"` // of requests to SSPs
 	Drain            Drain          `yaml:"drain"`
 }
 

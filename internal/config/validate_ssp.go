@@ -8,12 +8,12 @@ import (
 )
 
 // BufferedBytesLimit is how many bytes of the SSP's responses may be held at once:
-// max_buffered_bytes, or a quarter of the server's where that is 0.
-func (s *SSP) BufferedBytesLimit(server *Server) int {
+// max_buffered_bytes, or a quarter of ofAll, the server's, where that is 0.
+func (s *SSP) BufferedBytesLimit(ofAll int) int {
 	if s.MaxBufferedBytes > 0 {
 		return s.MaxBufferedBytes
 	}
-	return max(1, server.MaxBufferedBytes/4)
+	return max(1, ofAll/4)
 }
 
 func checkSSP(ssp *SSP, path string, r *report) {

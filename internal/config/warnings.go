@@ -30,11 +30,11 @@ const (
 	goodTokenBytes = 16
 )
 
-// warnings lists what is odd about a valid config, in the order of its keys.
-// openFiles is how many files the process may have open; 0 = unknown.
-func warnings(cfg *Config, openFiles int) []Warning {
-	w := &warner{}
-	w.server(cfg, openFiles)
+// warnings lists what is odd about a valid config on the machine, in the order of
+// its keys.
+func warnings(cfg *Config, m machine) []Warning {
+	w := &warner{machine: m}
+	w.server(cfg, m.openFiles)
 	w.fleet(cfg)
 	for i := range cfg.SSPs {
 		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
@@ -45,7 +45,10 @@ func warnings(cfg *Config, openFiles int) []Warning {
 	return w.list
 }
 
-type warner struct{ list []Warning }
+type warner struct {
+	machine machine
+	list    []Warning
+}
 
 func (w *warner) add(path, format string, args ...any) {
 	w.list = append(w.list, Warning{path, fmt.Sprintf(format, args...)})
@@ -96,6 +99,7 @@ func isLoopback(a Address) bool {
 }
 
 func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
+	w.loops(cfg, ssp, path)
 	pool, deadline := &ssp.Pool, &cfg.Deadline
 	poolPath := join(path, "pool")
 	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
@@ -116,7 +120,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
 		}
 	}
-	switch limit := ssp.BufferedBytesLimit(&cfg.Server); {
+	switch limit := ssp.BufferedBytesLimit(cfg.Server.MaxBufferedBytes); {
 	case limit < ssp.MaxResponseBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
 	case limit > cfg.Server.MaxBufferedBytes:

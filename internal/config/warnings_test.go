@@ -83,7 +83,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range warnings(mustParse(t, c.text), 100_000) {
+			for _, w := range warnings(mustParse(t, c.text), machine{openFiles: 100_000}) {
 				got = append(got, w.String())
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -107,12 +107,12 @@ func adminWarning(listen string) string {
 func TestShortTokenWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Admin.Token = NewSecret("hunter2")
-	got := warnings(cfg, 0)
+	got := warnings(cfg, machine{})
 	if len(got) != 1 || got[0].String() != "admin.token_file: the token has 7 bytes and can be guessed; 16 random ones cannot" {
 		t.Errorf("%v", got)
 	}
 	cfg.Admin.Token = NewSecret("0123456789abcdef")
-	if got := warnings(cfg, 0); len(got) != 0 {
+	if got := warnings(cfg, machine{}); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -120,7 +120,7 @@ func TestShortTokenWarns(t *testing.T) {
 func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.MaxConnections = 10_000_000
-	if got := warnings(cfg, 0); len(got) != 0 {
+	if got := warnings(cfg, machine{}); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }

@@ -12,14 +12,14 @@ import (
 func TestTheHotPathAllocatesNothing(t *testing.T) {
 	raw := []byte(adHead)
 	device := []byte(head("X-Forwarded-For: [2001:db8::1]:80, 192.0.2.1", "X-Device-IP: 2001:db8::1", "X-Real-IP: 192.0.2.1", "Forwarded: for=192.0.2.1",
-		"Connection: X-Hop, close", "X-Hop: 1", "Cookie: a=b", "User-Agent: phone", "X-Device-User-Agent: tv", "X-Openrtb-Version: 2.5"))
+		"Connection: X-Hop, close", "X-Hop: 1", "Cookie: a=b", "User-Agent: phone", "X-Device-User-Agent: tv", "X-Openrtb-Version: 2.5", "Via: 1.0 fred, 1.1 adbuffer-1", "Via: 2.0 adbuffer-2"))
 	f := RequestFields{TimeoutName: "X-Adbuffer-Timeout-Ms"}
 	var id Identity
 	dst := make([]byte, 0, 4096)
 	peer := netip.MustParseAddr("::ffff:10.0.0.1")
-	simple := NewPolicy(PolicyOptions{})
+	simple := NewPolicy(PolicyOptions{Via: thisVia})
 	full := NewPolicy(PolicyOptions{
-		Pass: []string{"Cookie"}, Remove: []string{"X-Internal"}, Set: []NameValue{{"X-Openrtb-Version", "2.6"}}, Identity: Both,
+		Pass: []string{"Cookie"}, Remove: []string{"X-Internal"}, Set: []NameValue{{"X-Openrtb-Version", "2.6"}}, Identity: Both, Via: thisVia,
 	})
 	lines := []byte(adAnswer + "Connection: X-Hop\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\n")
 	var h fasthttp.ResponseHeader
@@ -33,6 +33,9 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 			if err := f.Scan(raw); err != nil {
 				t.Fatal(err)
 			}
+			if n, _ := f.Adbuffers(thisVia); n != 0 {
+				t.Fatal("there are adbuffers before this one")
+			}
 			id.Resolve(&f, loopback, true, private, false)
 			dst = simple.AppendRequest(dst[:0], &f, &id)
 			f.Reset()
@@ -40,6 +43,9 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 		{"a request with everything", func() {
 			if err := f.Scan(device); err != nil {
 				t.Fatal(err)
+			}
+			if n, _ := f.Adbuffers(thisVia); n != 2 {
+				t.Fatal("the adbuffers before this one are not counted")
 			}
 			id.Resolve(&f, peer, true, private, true)
 			dst = full.AppendRequest(dst[:0], &f, &id)

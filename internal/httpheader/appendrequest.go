@@ -1,7 +1,7 @@
 package httpheader
 
 // AppendRequest appends a "Name: value\r\n" line to dst for every field of f that crosses, in the order and
-// spelling it came in, then the identity fields, then what the policy sets. It changes neither f nor id, so
+// spelling it came in, then the identity fields, Via, and what the policy sets. It changes neither f nor id, so
 // legs may share them.
 func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte {
 	actions := &p.actions[id.worth()]
@@ -32,6 +32,7 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 	if p.deviceUserAgent {
 		dst = id.appendDeviceUserAgent(dst)
 	}
+	dst = append(dst, p.via[f.version()]...)
 	return append(dst, p.set...)
 }
 

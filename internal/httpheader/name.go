@@ -11,6 +11,7 @@ const (
 	nameContentEncoding
 	nameUserAgent
 	nameDate
+	nameVia
 
 	// Fields that never cross.
 	nameHost
@@ -66,6 +67,10 @@ func identify(name []byte) nameID {
 	case 2:
 		if is(name, "te") {
 			return nameHopByHop
+		}
+	case 3:
+		if is(name, "via") {
+			return nameVia
 		}
 	case 4:
 		switch first {

@@ -35,6 +35,9 @@ type PolicyOptions struct {
 	Set []NameValue
 	// Identity is how the SSP is told whose request it is.
 	Identity IdentityMode
+	// Via is the name of this process in the Via field that is added to each
+	// request; "" adds none. Remove or Set of Via keep it away too.
+	Via string
 }
 
 // Policy says which fields cross between clients and one SSP. It never changes and is safe for concurrent use.
@@ -47,6 +50,8 @@ type Policy struct {
 	actions [3][kinds]action // by how much the identity fields of the request are worth
 
 	forwardedFor, deviceIP, deviceUserAgent bool // send them
+
+	via viaLines
 }
 
 // action is what a policy does with a request field of one kind.
@@ -107,6 +112,9 @@ func NewPolicy(o PolicyOptions) *Policy {
 	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &plain)
 	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &plain)
 	p.deviceUserAgent = device && !p.dropped.has([]byte("x-device-user-agent"), &plain)
+	if !p.dropped.has([]byte("via"), &plain) {
+		p.via = newViaLines(o.Via)
+	}
 	return p
 }
 

@@ -15,6 +15,8 @@ type RequestFields struct {
 	// HTTP10 says that the request line said HTTP/1.0: Host is optional and Transfer-Encoding refused. Reset
 	// and Scan leave it to the caller, who sets it for every request.
 	HTTP10 bool
+	// HTTP2 says that the request came over HTTP/2. The caller sets it as HTTP10.
+	HTTP2 bool
 
 	raw    []byte
 	fields []Field
@@ -24,6 +26,7 @@ type RequestFields struct {
 	contentLength int64 // -1: no such field
 	chunked       bool
 	hosts         int  // how many Host fields there are
+	vias          int  // how many Via fields there are
 	lists         bool // there is an X-Forwarded-For
 	devices       bool // there is an X-Device-IP or X-Device-User-Agent
 
@@ -45,7 +48,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.raw = raw
 	f.fields = f.fields[:0]
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
-	f.contentLength, f.chunked, f.hosts = -1, false, 0
+	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
 	f.lists, f.devices = false, false
 	f.timeout, f.ssp, f.timeouts, f.ssps = nil, nil, 0, 0
 	f.options.n = 0

@@ -140,6 +140,8 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.contentEncoding == nil {
 			f.contentEncoding = value
 		}
+	case nameVia:
+		f.vias++
 	case nameUserAgent:
 		if f.userAgent == nil {
 			f.userAgent = value

@@ -24,6 +24,7 @@ var statuses = [upstream.Outcomes]int{
 	upstream.MethodNotAllowed: fasthttp.StatusMethodNotAllowed,
 	upstream.NoRoute:          fasthttp.StatusNotFound,
 	upstream.UnknownSSP:       fasthttp.StatusNotFound,
+	upstream.Loop:             fasthttp.StatusLoopDetected,
 	upstream.TooLarge:         fasthttp.StatusRequestEntityTooLarge,
 	upstream.ConnectFailed:    fasthttp.StatusBadGateway,
 	upstream.TLSFailed:        fasthttp.StatusBadGateway,

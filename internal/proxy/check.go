@@ -25,9 +25,9 @@ func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 	r.source = ctx.RequestBodyStream()
 	switch string(h.Protocol()) {
 	case "HTTP/1.1":
-		r.fields.HTTP10 = false
+		r.fields.HTTP10, r.fields.HTTP2 = false, false
 	case "HTTP/1.0":
-		r.fields.HTTP10 = true
+		r.fields.HTTP10, r.fields.HTTP2 = true, false
 	default: // the preface of HTTP/2 too: it is spoken over TLS alone
 		return &fault{outcome: upstream.BadRequest, detail: "the protocol is neither HTTP/1.1 nor HTTP/1.0", close: true}
 	}

@@ -21,6 +21,9 @@ func (p *Proxy) prepare(r *request) *fault {
 	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
 		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
 	}
+	if f := r.checkLoop(); f != nil {
+		return f
+	}
 	target, query, err := r.route.Choose(&r.lookup, fromPath, &r.query)
 	switch {
 	case errors.Is(err, route.ErrUnknownSSP):

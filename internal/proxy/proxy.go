@@ -35,6 +35,7 @@ type Options struct {
 	TrustedProxies   []netip.Prefix
 	HealthPath       string // "" = none
 	ErrorDetail      bool
+	Via              string // the name of this process in Via, by which a loop is seen
 	// TLS is what clients must speak; nil = cleartext. It, or what its
 	// GetConfigForClient returns, gives certificates and asks for clients'; the
 	// protocols that are offered by ALPN are the proxy's own. Session tickets stay

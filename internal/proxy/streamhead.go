@@ -19,7 +19,7 @@ import (
 // of HTTP/2 lets none through; here, where it would matter, it is made sure once
 // more.
 func (r *request) checkStream(req *http.Request) *fault {
-	r.fields.HTTP10 = false
+	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	if f := r.setMethod(req.Method); f != nil {
 		return f
 	}

@@ -17,6 +17,7 @@ const (
 	MethodNotAllowed // not GET, HEAD or POST
 	NoRoute          // no route matches
 	UnknownSSP       // the client named an SSP outside the route
+	Loop             // the request has passed this process, or too many, before
 	TooLarge         // the client's head or body is over its limit
 	PendingFull      // the SSP's queue is full
 	PendingTimeout   // waited in the queue for as long as it allows
@@ -44,7 +45,7 @@ const (
 var outcomeNames = [Outcomes]string{
 	Fill: "fill", NoBid: "no_bid", Redirect: "redirect", ClientError: "client_error", ServerError: "server_error",
 	BadRequest: "bad_request", MethodNotAllowed: "method_not_allowed", NoRoute: "no_route", UnknownSSP: "unknown_ssp",
-	TooLarge: "too_large", PendingFull: "pending_full", PendingTimeout: "pending_timeout", BreakerOpen: "breaker_open",
+	Loop: "loop", TooLarge: "too_large", PendingFull: "pending_full", PendingTimeout: "pending_timeout", BreakerOpen: "breaker_open",
 	QPSLimit: "qps_limit", SSPBackoff: "ssp_backoff", Overloaded: "overloaded", Draining: "draining",
 	ConnectFailed: "connect_failed", TLSFailed: "tls_failed", ConnLost: "conn_lost", BadResponse: "bad_response",
 	ResponseTooLarge: "response_too_large", Deadline: "deadline", Internal: "internal", Merged: "merged",

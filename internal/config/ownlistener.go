@@ -1,0 +1,98 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+)
+
+// machine is what the warnings need to know of where adbuffer will run.
+type machine struct {
+	openFiles int          // how many files the process may have open; 0 = unknown
+	hostname  string       // "" = unknown
+	addrs     []netip.Addr // of its interfaces
+}
+
+func thisMachine() machine {
+	m := machine{openFiles: openFilesLimit()}
+	m.hostname, _ = os.Hostname()
+	addrs, _ := net.InterfaceAddrs()
+	for _, a := range addrs {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			m.addrs = append(m.addrs, prefix.Addr().Unmap())
+		}
+	}
+	return m
+}
+
+// reaches reports whether a connection to the endpoint ends at a listener of this
+// machine that listens at l. It asks no name server: of names it knows localhost
+// and the machine's own, and that of l itself. No endpoint leads to a unix socket.
+func (m *machine) reaches(l Address, endpoint *url.URL) bool {
+	network, address := l.Split()
+	host, port, err := net.SplitHostPort(address)
+	if network == "unix" || err != nil || strings.TrimLeft(port, "0") != portOf(endpoint) {
+		return false
+	}
+	if host != "" && sameHost(host, endpoint.Hostname()) {
+		return true
+	}
+	listening := m.lookup(host)
+	return slices.ContainsFunc(m.lookup(endpoint.Hostname()), func(to netip.Addr) bool {
+		return slices.ContainsFunc(listening, func(at netip.Addr) bool {
+			switch {
+			case host == "" || at == netip.IPv6Unspecified(): // IPv4 too
+				return m.isLocal(to)
+			case at == netip.IPv4Unspecified():
+				return to.Is4() && m.isLocal(to)
+			}
+			return at == to
+		})
+	})
+}
+
+// lookup returns the addresses of a host, none where only a name server knows
+// them. "" is every address.
+func (m *machine) lookup(host string) []netip.Addr {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr.Unmap()}
+	}
+	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	switch name := strings.ToLower(strings.TrimSuffix(host, ".")); {
+	case name == "":
+		return []netip.Addr{netip.IPv6Unspecified()}
+	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+		return loopback
+	case m.hostname != "" && sameHost(name, m.hostname):
+		return append(loopback, m.addrs...)
+	}
+	return nil
+}
+
+func (m *machine) isLocal(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(m.addrs, a) }
+
+func sameHost(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+}
+
+// loops warns of endpoints that lead back to adbuffer.
+func (w *warner) loops(cfg *Config, ssp *SSP, path string) {
+	for i, u := range ssp.URLs() {
+		for _, l := range []struct {
+			key    string
+			at     Address
+			result string
+		}{
+			{"server.listen", cfg.Server.Listen, "requests to it come back, and are refused as a loop"},
+			{"admin.listen", cfg.Admin.Listen, "it serves operators, and no ads"},
+		} {
+			if w.machine.reaches(l.at, u) {
+				w.add(at(join(path, "endpoints"), i), "leads to this adbuffer itself, at %s (%s): %s", l.key, l.at, l.result)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
+	m := machine{hostname: "Node-7", addrs: []netip.Addr{
+		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7"),
+	}}
+	for _, c := range []struct {
+		listen, endpoint string
+		own              bool
+	}{
+		{"127.0.0.1:8080", "http://127.0.0.1:8080/bid", true},
+		{"127.0.0.1:8080", "http://127.0.0.1:08080/bid", true},
+		{"127.0.0.1:8080", "https://127.0.0.1:8080/bid?key=k", true},
+		{"127.0.0.1:8080", "http://localhost:8080/", true},
+		{"127.0.0.1:8080", "http://LOCALHOST.:8080/", true},
+		{"127.0.0.1:8080", "http://ads.localhost:8080/", true},
+		{"127.0.0.1:8080", "http://[::ffff:127.0.0.1]:8080/", true},
+		{"127.0.0.1:8080", "http://node-7:8080/", true},
+		{"127.0.0.1:8080", "http://127.0.0.1:8081/", false},
+		{"127.0.0.1:8080", "http://127.0.0.2:8080/", false},
+		{"127.0.0.1:8080", "http://[::1]:8080/", false},
+		{"127.0.0.1:8080", "http://192.0.2.7:8080/", false},
+		{"127.0.0.1:8080", "http://127.0.0.1/", false},
+		{"127.0.0.1:80", "http://127.0.0.1/", true},
+		{"127.0.0.1:443", "https://127.0.0.1/", true},
+		{"[::1]:8080", "http://[::1]:8080/", true},
+		{"[::1]:8080", "http://localhost:8080/", true},
+		{"[::1]:8080", "http://127.0.0.1:8080/", false},
+		{"localhost:8080", "http://127.0.0.1:8080/", true},
+		{"localhost:8080", "http://[::1]:8080/", true},
+		{"ads.internal:8080", "http://ADS.internal.:8080/", true},
+		{"ads.internal:8080", "http://other.internal:8080/", false},
+		{"192.0.2.7:8080", "http://192.0.2.7:8080/", true},
+		{"192.0.2.7:8080", "http://node-7:8080/", true},
+		{"192.0.2.7:8080", "http://127.0.0.1:8080/", false},
+		{":8080", "http://127.0.0.1:8080/", true},
+		{":8080", "http://127.9.9.9:8080/", true},
+		{":8080", "http://[::1]:8080/", true},
+		{":8080", "http://192.0.2.7:8080/", true},
+		{":8080", "http://[2001:db8::7]:8080/", true},
+		{":8080", "http://node-7:8080/", true},
+		{":8080", "http://localhost:8080/", true},
+		{":8080", "http://192.0.2.8:8080/", false},
+		{":8080", "http://rtb.example:8080/", false},
+		{"[::]:8080", "http://192.0.2.7:8080/", true},
+		{"[::]:8080", "http://[2001:db8::7]:8080/", true},
+		{"0.0.0.0:8080", "http://192.0.2.7:8080/", true},
+		{"0.0.0.0:8080", "http://[2001:db8::7]:8080/", false},
+		{"0.0.0.0:8080", "http://[::1]:8080/", false},
+		{"127.0.0.1:0", "http://127.0.0.1:1/", false},
+		{"unix:/run/adbuffer.sock", "http://127.0.0.1:8080/", false},
+	} {
+		text := "server: {listen: \"" + c.listen + "\"}\nssps: [{name: a, endpoints: [\"" + c.endpoint + "\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
+		var got []string
+		for _, w := range warnings(mustParse(t, text), m) {
+			if strings.Contains(w.Text, "adbuffer itself") {
+				got = append(got, w.String())
+			}
+		}
+		if own := len(got) == 1; own != c.own {
+			t.Errorf("listen %s, endpoint %s: %q, want a warning: %v", c.listen, c.endpoint, got, c.own)
+		}
+		if c.own && len(got) == 1 && (!strings.Contains(got[0], "ssps[0].endpoints[0]") || !strings.Contains(got[0], "server.listen ("+c.listen+")") || strings.Contains(got[0], "key=k")) {
+			t.Errorf("the warning is %q", got[0])
+		}
+	}
+}
+
+func TestAnEndpointThatIsTheAdminListenerWarns(t *testing.T) {
+	cfg := mustParse(t, "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9090/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
+	got := warnings(cfg, machine{})
+	if len(got) != 1 || got[0].String() != "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): it serves operators, and no ads" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestThisMachineKnowsItsAddresses(t *testing.T) {
+	m := thisMachine()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if addr := l.Addr().(*net.TCPAddr).AddrPort().Addr(); !m.isLocal(addr) || len(m.addrs) == 0 || m.hostname == "" {
+		t.Errorf("%+v does not know %v", m, addr)
+	}
+}

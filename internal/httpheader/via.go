@@ -1,0 +1,75 @@
+package httpheader
+
+import "bytes"
+
+// viaPrefix begins the name of every adbuffer in a Via field. What follows names
+// the process.
+const viaPrefix = "adbuffer-"
+
+// ViaName is the name in Via of the process with this id, a token.
+func ViaName(id string) string { return viaPrefix + id }
+
+// Adbuffers returns how many adbuffers the Via fields name, and whether self is
+// one of them. RFC 9110, section 7.6.3.
+//
+// It looks for names in comments too. A comment that a client leaves open could
+// otherwise hide the names of the proxies behind it, and with them a loop.
+func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
+	if f.vias == 0 {
+		return 0, false
+	}
+	for i := range f.fields {
+		if len(f.fields[i].Name) != len("via") || !EqualFold(f.fields[i].Name, "via") {
+			continue
+		}
+		for v := f.fields[i].Value; ; {
+			at := bytes.Index(v, []byte(viaPrefix))
+			if at < 0 {
+				break
+			}
+			end := at + len(viaPrefix)
+			for end < len(v) && plain[v[end]] != 0 {
+				end++
+			}
+			// A longer name that only ends in adbuffer-… is another's.
+			if at == 0 || plain[v[at-1]] == 0 {
+				n++
+				itself = itself || string(v[at:end]) == self
+			}
+			v = v[end:]
+		}
+	}
+	return n, itself
+}
+
+// viaLines are what a policy adds to requests that came over each version of
+// HTTP; empty for nothing.
+type viaLines [3][]byte
+
+// The rows of viaLines.
+const (
+	http10 = iota
+	http11
+	http2
+)
+
+func newViaLines(name string) (lines viaLines) {
+	if name == "" {
+		return lines
+	}
+	for i, version := range []string{http10: "1.0", http11: "1.1", http2: "2.0"} {
+		lines[i] = appendLine(nil, []byte("Via"), []byte(version+" "+name))
+	}
+	return lines
+}
+
+// version returns the row of viaLines for a request.
+func (f *RequestFields) version() int {
+	switch {
+	case f.HTTP10:
+		return http10
+	case f.HTTP2:
+		return http2
+	}
+	return http11
+}
