@@ -63,7 +63,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		report(b)
 	})
-	plainPolicy := NewPolicy(PolicyOptions{})
+	plainPolicy := NewPolicy(PolicyOptions{Via: thisVia})
 	for _, bench := range []struct {
 		name string
 		p    *Policy
