@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -111,8 +112,8 @@ func TestAnswersKeepWhatIsPassed(t *testing.T) {
 	p := NewPolicy(PolicyOptions{Pass: []string{"SET-Cookie", "Alt-Svc", "strict-transport-security", "Clear-Site-Data"}})
 	got, _ := answered(t, p, 200, "", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear", "Set-Cookie: ,;",
 		"Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x")
-	want := []string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "alt-svc: clear", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"",
-		"Set-Cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "Set-Cookie: ,;"}
+	want := []string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear",
+		"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("head (-want +got):\n%s", diff)
 	}
@@ -185,6 +186,48 @@ func TestAddDateIsNow(t *testing.T) {
 			time.Sleep(700 * time.Millisecond)
 		}
 	})
+}
+
+// The memory of a response's header is kept for the next response. It grew with the number of fields, and with the
+// largest field that ever stood in each place.
+func TestMemoryOfAResponseHeaderFollowsItsBytes(t *testing.T) {
+	const size = 16 << 10
+	p := NewPolicy(PolicyOptions{Pass: []string{"Set-Cookie"}})
+	for name, lines := range map[string]func(i int) string{
+		"tiny fields": func(int) string { return strings.Repeat("a:\r\n", size/4) },
+		"a large field that moves": func(i int) string {
+			return strings.Repeat("a:\r\n", i) + "b:" + strings.Repeat("x", size-1024) + "\r\n"
+		},
+		"cookies, one large, it moves": func(i int) string {
+			return strings.Repeat("set-cookie:a\r\n", i) + "set-cookie:" + strings.Repeat("x", size-1024) + "\r\n"
+		},
+	} {
+		var h fasthttp.ResponseHeader
+		kept := keptBy(func() {
+			for i := range 256 {
+				h.Reset()
+				p.CopyResponse(&h, 200, []byte(lines(i)))
+			}
+		})
+		if kept > 6*size {
+			t.Errorf("%s: %d bytes are kept after headers of %d", name, kept, size)
+		}
+		runtime.KeepAlive(&h)
+	}
+}
+
+// keptBy returns how many bytes f leaves on the heap.
+func keptBy(f func()) int64 {
+	inUse := func() int64 {
+		runtime.GC()
+		runtime.GC() // what a sync.Pool held is gone after two
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := inUse()
+	f()
+	return inUse() - before
 }
 
 func TestCopyResponseStopsAtALineThatIsNone(t *testing.T) {

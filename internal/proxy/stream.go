@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
 
@@ -76,7 +77,7 @@ func (s *stream) answer(w http.ResponseWriter, head, last bool, timeout time.Dur
 	res := &s.ctx.Response
 	status, body := res.StatusCode(), res.Body()
 	h := w.Header()
-	for name, value := range res.Header.All() {
+	for name, value := range httpheader.ResponseFields(&res.Header) {
 		if key := http.CanonicalHeaderKey(string(name)); !isConnectionSpecific(key) {
 			h[key] = append(h[key], string(value))
 		}
