@@ -36,6 +36,7 @@ type entry struct {
 	contentType []byte // empty: not said
 	body        []byte
 	form        bodyForm
+	bodyBytes   int // the body takes so many in the entry, or fewer
 }
 
 // bodyForm is how a body stands in an entry.
@@ -48,6 +49,11 @@ const (
 	binaryBody
 )
 
+// maxEscapes is how many bytes a string may take beyond twice the body's, before
+// the body is sent as base64: escapes make six bytes of a control character, and
+// an SSP must not fill the budget with six times what it sends.
+const maxEscapes = 4 << 10
+
 // describe fills in what the answer's header fields and its body say. It keeps
 // slices of both.
 func (e *entry) describe(fields, body []byte) {
@@ -56,13 +62,19 @@ func (e *entry) describe(fields, body []byte) {
 	_, encoded := httpheader.Find(fields, "Content-Encoding")
 	switch {
 	case len(body) == 0:
-		e.form = noBody
+		e.form, e.bodyBytes = noBody, 0
 	case encoded || !utf8.Valid(body):
 		e.form = binaryBody
 	case isJSONType(e.contentType) && isJSON(body):
-		e.form = jsonBody
+		e.form, e.bodyBytes = jsonBody, len(body)
 	default:
-		e.form = textBody
+		e.form, e.bodyBytes = textBody, stringLen(body)
+		if e.bodyBytes > 2*len(body)+maxEscapes {
+			e.form = binaryBody
+		}
+	}
+	if e.form == binaryBody {
+		e.bodyBytes = base64.StdEncoding.EncodedLen(len(body))
 	}
 }
 
@@ -103,14 +115,5 @@ func (e *entry) append(b []byte) []byte {
 // bound is how many bytes the entry takes at most, with a comma.
 func (e *entry) bound() int {
 	const widest = `{"ssp":,"error":,"status":-9223372036854775808,"ms":-9223372036854775808,"content_type":,"body_base64":""},`
-	n := len(widest) + stringLen([]byte(e.ssp)) + stringLen([]byte(e.err)) + stringLen(e.contentType)
-	switch e.form {
-	case jsonBody:
-		n += len(e.body)
-	case textBody:
-		n += stringLen(e.body)
-	case binaryBody:
-		n += base64.StdEncoding.EncodedLen(len(e.body))
-	}
-	return n
+	return len(widest) + stringLen([]byte(e.ssp)) + stringLen([]byte(e.err)) + stringLen(e.contentType) + e.bodyBytes
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -103,6 +105,21 @@ func TestHowBodiesStandInTheEnvelope(t *testing.T) {
 		{"an empty coding", js, "{}", "Content-Encoding:\r\n", `"body_base64":"e30="`},
 		{"empty", js, "", "Content-Encoding: gzip\r\n", ""},
 		{"as deep as may be", js, deep(maxDepth), "", `"body":` + deep(maxDepth)},
+		{"a lone surrogate", js, `["\ud800"]`, "", `"body":` + quote(`["\ud800"]`)},
+		{"half a pair, then another escape", js, `["\ud83d\u0041"]`, "", `"body":` + quote(`["\ud83d\u0041"]`)},
+		{"the second half alone", js, `{"\udc00":1}`, "", `"body":` + quote(`{"\udc00":1}`)},
+		{"a pair", js, `["\ud83d\uDE00"]`, "", `"body":["\ud83d\uDE00"]`},
+		{"a number beyond float64", js, `[1e400]`, "", `"body":"[1e400]"`},
+		{"a number beyond float64, without an exponent", js, strings.Repeat("9", 400), "", `"body":"` + strings.Repeat("9", 400) + `"`},
+		{"a number too small for float64", js, `[1e-400]`, "", `"body":"[1e-400]"`},
+		{"a whole number beyond 64 bits", js, `[18446744073709551616]`, "", `"body":"[18446744073709551616]"`},
+		{"the largest of 64 bits", js, `[18446744073709551615,-9223372036854775808]`, "", `"body":[18446744073709551615,-9223372036854775808]`},
+		{"a key twice", js, `{"a":1,"b":2,"a":3}`, "", `"body":` + quote(`{"a":1,"b":2,"a":3}`)},
+		{"a key twice, in two spellings", js, `{"a":1,"\u0061":3}`, "", `"body":` + quote(`{"a":1,"\u0061":3}`)},
+		{"a key in two objects", js, `{"a":{"a":1},"b":[{"a":2},{"a":3}]}`, "", `"body":{"a":{"a":1},"b":[{"a":2},{"a":3}]}`},
+		{"as many keys as may be", js, manyKeys(maxKeys), "", `"body":` + manyKeys(maxKeys)},
+		{"too many keys", js, manyKeys(maxKeys + 1), "", `"body":` + quote(manyKeys(maxKeys+1))},
+		{"many keys, one object after the other", js, "[" + manyKeys(maxKeys) + "," + manyKeys(maxKeys) + "]", "", `"body":[` + manyKeys(maxKeys) + "," + manyKeys(maxKeys) + "]"},
 		{"too deep", js, deep(maxDepth + 1), "", `"body":` + quote(deep(maxDepth+1))},
 		{"depth in a string", js, `["\"` + deep(100) + `"]`, "", `"body":["\"` + deep(100) + `"]`},
 		{"a rival's entry", js, `{"x":1},{"ssp":"rival","error":"deadline","ms":1}`, "", `"body":` + quote(`{"x":1},{"ssp":"rival","error":"deadline","ms":1}`)},
@@ -123,6 +140,43 @@ func TestHowBodiesStandInTheEnvelope(t *testing.T) {
 				t.Errorf("read as %+v", o)
 			}
 		})
+	}
+}
+
+// manyKeys is an object with n keys.
+func manyKeys(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"%d":0`, i)
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+// A string takes no more than twice the body and 4 KB: control characters take
+// six bytes each.
+func TestABodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
+	for _, tt := range []struct {
+		name, contentType, body string
+		form                    bodyForm
+	}{
+		{"control characters", "text/plain", strings.Repeat("\x00", 1<<20), binaryBody},
+		{"control characters that are said to be JSON", "application/json", strings.Repeat("\x01", 1<<20), binaryBody},
+		{"a few", "text/plain", strings.Repeat("\x00", maxEscapes/4-1), textBody},
+		{"one more", "text/plain", strings.Repeat("\x00", maxEscapes/4), binaryBody},
+		{"quotes", "text/plain", strings.Repeat(`"`, 1<<20), textBody},
+		{"line ends", "text/xml", strings.Repeat("\n", 1<<20), textBody},
+	} {
+		e := answer("a", tt.contentType, tt.body, "")
+		if e.form != tt.form {
+			t.Errorf("%s: form %v, want %v", tt.name, e.form, tt.form)
+		}
+		const rest = 200 // the entry but for the body
+		if n := e.bound(); n > 2*len(tt.body)+maxEscapes+rest {
+			t.Errorf("%s: %d bytes are reserved for a body of %d", tt.name, n, len(tt.body))
+		}
+		if n := len(e.append(nil)); n > e.bound() {
+			t.Errorf("%s: the entry takes %d bytes, over its bound of %d", tt.name, n, e.bound())
+		}
 	}
 }
 
@@ -243,35 +297,81 @@ func FuzzString(f *testing.F) {
 	})
 }
 
-// FuzzIsJSON holds isJSON against encoding/json, with a count of levels.
+// jsonSeeds are JSON, almost JSON, and JSON that parsers differ about.
+var jsonSeeds = []string{
+	`{"a":["[[[[",{"b\\":"\"{"}]}`, strings.Repeat("[", 61) + strings.Repeat("]", 61), strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60),
+	"", " ", " [ ] ", "{}", "[1,]", "[,1]", "{,}", `{"a":1,}`, `{"a"}`, `{"a" : [ { } , { } ] , "b":[]}`, "{]", "[}", "]", "1 2", "[]]", "{1:2}",
+	"-0.5e+10", "01", "-", "1.", ".5", "1e", "1e+", "0x1", "+1", "0e0", "-01", "1E400", "[-]", "true", "tru", "truee", "nul", "false,", "NaN",
+	`"\u12aF"`, `"\u12g4"`, `"\u12`, `"\x"`, `"\`, `"`, "\"\x1f\"", "\"\x7f\"", `"\/\b\f\n\r\t\"\\"`, "'a'", "[\"a\"\x00]", "\v1", `["a" "b"]`, `{"a":1 "b":2}`,
+	`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"a":1},"b":{"a":1}}`, `[{"a":1},{"a":1}]`, `{"a":{"b":1},"b":2,"b":3}`, `{"/":1,"\/":2}`,
+	`{"\ud83d\ude00":1,"😀":2}`, `{"":1,"":2}`, `{"\n":1,"\u000a":2}`, `{"\uD83D\uDE00":1,"\ud83d\ude01":2}`,
+	`"\ud800"`, `"\ud800\ud800"`, `"\udc00\ud800"`, `"\udc00"`, `"\ud83d\ude00"`, `"\ud83dx"`, `"\ud83d\n"`, `{"\ud800":1}`, `"\ud83d\u0041"`,
+	"1e307", "1e308", "-1e308", "10e306", "10e307", "1.5e307", "0e400", "1e-307", "1.5e-307", "1e-400", "0.1e-300", strings.Repeat("9", 400), "1e99999999999999999999",
+	"18446744073709551615", "18446744073709551616", "-9223372036854775808", "-9223372036854775809", "18446744073709551616.0", "-0", "0." + strings.Repeat("1", 62), "0." + strings.Repeat("1", 63),
+}
+
+// FuzzIsJSON holds isJSON against two parsers of Go, one of which is as strict as
+// any, and against a count of levels, keys and digits.
 func FuzzIsJSON(f *testing.F) {
-	for _, s := range []string{
-		`{"a":["[[[[",{"b\\":"\"{"}]}`, strings.Repeat("[", 61) + strings.Repeat("]", 61), strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60),
-		"", " ", " [ ] ", "{}", "[1,]", "[,1]", "{,}", `{"a":1,}`, `{"a"}`, `{"a" : [ { } , { } ] , "b":[]}`, "{]", "[}", "]", "1 2", "[]]", "{1:2}",
-		"-0.5e+10", "01", "-", "1.", ".5", "1e", "1e+", "0x1", "+1", "0e0", "-01", "1E400", "[-]", "true", "tru", "truee", "nul", "false,", "NaN",
-		`"\u12aF"`, `"\u12g4"`, `"\u12`, `"\x"`, `"\`, `"`, "\"\x1f\"", "\"\x7f\"", `"\/\b\f\n\r\t\"\\"`, "'a'", "[\"a\"\x00]", "\v1", `["a" "b"]`, `{"a":1 "b":2}`,
-	} {
+	for _, s := range jsonSeeds {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := json.NewDecoder(bytes.NewReader(b))
 		d.UseNumber()
-		depth, deepest := 0, 0
+		depth, deepest, keys, fits := 0, 0, 0, true
 		for {
 			token, err := d.Token()
 			if err != nil {
 				break
 			}
-			switch token {
-			case json.Delim('{'), json.Delim('['):
-				depth++
-				deepest = max(deepest, depth)
-			case json.Delim('}'), json.Delim(']'):
-				depth--
+			switch token := token.(type) {
+			case json.Delim:
+				if token == '{' || token == '[' {
+					depth++
+					deepest = max(deepest, depth)
+				} else {
+					depth--
+				}
+			case json.Number:
+				fits = fits && fitsEverywhere(string(token))
+			case string:
+				keys++
 			}
 		}
-		if got, want := isJSON(b), json.Valid(b) && deepest <= maxDepth; got != want {
-			t.Errorf("%q: %v, want %v at a depth of %d", b, got, want, deepest)
+		if keys > maxKeys {
+			return
+		}
+		// UTF-8 is looked at before isJSON is asked.
+		want := json.Valid(b) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(!utf8.Valid(b))) && deepest <= maxDepth && fits
+		if got := isJSON(b); got != want && utf8.Valid(b) {
+			t.Errorf("%q: %v, want %v at a depth of %d, numbers fit: %v", b, got, want, deepest, fits)
+		}
+		var v any
+		if err := json.Unmarshal(b, &v); isJSON(b) && err != nil {
+			t.Errorf("%q: %v", b, err)
 		}
 	})
+}
+
+// fitsEverywhere reports by exact arithmetic whether a number fits into 64 bits,
+// or, where it is no plain whole number, whether float64 holds its first and its
+// last digit. Leading zeros of a fraction count as digits.
+func fitsEverywhere(s string) bool {
+	if len(s) > maxNumberBytes {
+		return false
+	}
+	if !strings.ContainsAny(s, ".eE") {
+		n, ok := new(big.Int).SetString(s, 10)
+		return ok && (n.IsInt64() || n.IsUint64())
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(s, "-")), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	e := new(big.Int)
+	if exponent != "" {
+		e.SetString(exponent, 10)
+	}
+	first := new(big.Int).Add(e, big.NewInt(int64(len(whole)-1)))
+	last := new(big.Int).Sub(e, big.NewInt(int64(len(fraction))))
+	return first.Cmp(big.NewInt(maxExponent)) <= 0 && last.Cmp(big.NewInt(-maxExponent)) >= 0
 }

@@ -18,14 +18,28 @@ func isJSONType(v []byte) bool {
 
 // maxDepth is how deep a body may nest that is inlined. Parsers give up at some
 // depth (.NET's at 64, others at 100 to 1000), and an envelope that cannot be
-// parsed loses the other SSPs' answers too. With the three levels around a body
+// parsed loses the other SSPs' responses too. With the three levels around a body
 // all of those can read it. Bid responses nest about ten deep.
 const maxDepth = 60
 
-// isJSON reports whether b, which is UTF-8, is one JSON value (RFC 8259) that
-// nests no deeper than maxDepth. It does json.Valid's work in less than half the
-// time, which is most of what an envelope costs.
+// isJSON reports whether b, which is UTF-8, is one JSON value that every parser
+// accepts, however strict. RFC 8259 leaves some of it to parsers, and a body that
+// one of them refuses would lose the other SSPs' responses too. So these are no
+// JSON here, and are sent as strings:
+//
+//   - nesting deeper than maxDepth,
+//   - a key that an object has twice (Go's encoding/json/v2 refuses it), also where
+//     it is spelled in two ways; and more than maxKeys keys, which would have to be
+//     remembered,
+//   - an escaped surrogate without its other half, which is no character (Rust,
+//     Go v2 and Python's UTF-8 encoder refuse it),
+//   - numbers that do not fit: see pastNumber.
+//
+// It does json.Valid's work in about half the time.
 func isJSON(b []byte) bool {
+	k := keySets.Get().(*keys)
+	defer keySets.Put(k)
+	k.reset()
 	depth := 0
 	var objects uint64 // bit n: what is open at depth n is an object
 	i := blanks(b, 0)
@@ -40,6 +54,7 @@ func isJSON(b []byte) bool {
 			objects &^= 1 << depth
 			if b[i] == '{' {
 				objects |= 1 << depth
+				k.open(depth)
 			}
 			i, opened = i+1, true
 		case '"':
@@ -68,6 +83,9 @@ func isJSON(b []byte) bool {
 			if at(b, i) != end {
 				break
 			}
+			if end == '}' && !k.close(depth) {
+				return false
+			}
 			depth, opened = depth-1, false
 		}
 		if !opened {
@@ -77,7 +95,8 @@ func isJSON(b []byte) bool {
 			i = blanks(b, i+1)
 		}
 		if objects>>depth&1 == 1 {
-			if i = pastString(b, i); i < 0 {
+			key := i
+			if i = pastString(b, i); i < 0 || !k.add(b[key+1:i-1]) {
 				return false
 			}
 			if i = blanks(b, i); at(b, i) != ':' {
@@ -87,97 +106,3 @@ func isJSON(b []byte) bool {
 		}
 	}
 }
-
-// at returns b[i], or 0, which is no byte of JSON, beyond the end.
-func at(b []byte, i int) byte {
-	if i < len(b) {
-		return b[i]
-	}
-	return 0
-}
-
-func blanks(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// pastString returns where the string that starts at b[i] has ended, -1 if there
-// is none.
-func pastString(b []byte, i int) int {
-	if at(b, i) != '"' {
-		return -1
-	}
-	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1
-		case c < ' ':
-			return -1
-		case c == '\\':
-			i++
-			switch at(b, i) {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				for range 4 {
-					i++
-					if !isHex(at(b, i)) {
-						return -1
-					}
-				}
-			default:
-				return -1
-			}
-		}
-	}
-	return -1
-}
-
-func isHex(c byte) bool {
-	return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f'
-}
-
-func pastLiteral(b []byte, i int, literal string) int {
-	if len(b)-i < len(literal) || string(b[i:i+len(literal)]) != literal {
-		return -1
-	}
-	return i + len(literal)
-}
-
-func pastNumber(b []byte, i int) int {
-	if at(b, i) == '-' {
-		i++
-	}
-	if at(b, i) == '0' {
-		i++
-	} else if i = pastDigits(b, i); i < 0 {
-		return -1
-	}
-	if at(b, i) == '.' {
-		if i = pastDigits(b, i+1); i < 0 {
-			return -1
-		}
-	}
-	if at(b, i)|0x20 == 'e' {
-		if i++; at(b, i) == '+' || at(b, i) == '-' {
-			i++
-		}
-		return pastDigits(b, i)
-	}
-	return i
-}
-
-// pastDigits wants one digit at least.
-func pastDigits(b []byte, i int) int {
-	start := i
-	for isDigit(at(b, i)) {
-		i++
-	}
-	if i == start {
-		return -1
-	}
-	return i
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,184 @@
+package route
+
+import "unicode/utf16"
+
+// at returns b[i], or 0, which is no byte of JSON, beyond the end.
+func at(b []byte, i int) byte {
+	if i < len(b) {
+		return b[i]
+	}
+	return 0
+}
+
+func blanks(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// pastString returns where the string that starts at b[i] has ended, -1 if there
+// is none.
+func pastString(b []byte, i int) int {
+	if at(b, i) != '"' {
+		return -1
+	}
+	for i++; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ':
+			return -1
+		case c == '\\':
+			_, n := unescape(b[i:])
+			if n == 0 {
+				return -1
+			}
+			i += n - 1
+		}
+	}
+	return -1
+}
+
+// unescape reads the escape at the start of b: the character, and how many bytes
+// it takes. n is 0 if it is none, or half of a surrogate pair.
+func unescape(b []byte) (r rune, n int) {
+	switch at(b, 1) {
+	case '"', '\\', '/':
+		return rune(b[1]), 2
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		if r = hex4(b, 2); r < 0 || !utf16.IsSurrogate(r) {
+			return r, escapeBytes(r >= 0, 6)
+		}
+		if at(b, 6) != '\\' || at(b, 7) != 'u' {
+			return 0, 0
+		}
+		r = utf16.DecodeRune(r, hex4(b, 8))
+		return r, escapeBytes(r != '\uFFFD', 12)
+	}
+	return 0, 0
+}
+
+func escapeBytes(ok bool, n int) int {
+	if !ok {
+		return 0
+	}
+	return n
+}
+
+// hex4 reads four hexadecimal digits at b[i], -1 if they are none.
+func hex4(b []byte, i int) (r rune) {
+	for range 4 {
+		c := at(b, i)
+		switch {
+		case isDigit(c):
+			r = r<<4 | rune(c-'0')
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			return -1
+		}
+		i++
+	}
+	return r
+}
+
+func pastLiteral(b []byte, i int, literal string) int {
+	if len(b)-i < len(literal) || string(b[i:i+len(literal)]) != literal {
+		return -1
+	}
+	return i + len(literal)
+}
+
+const (
+	// maxNumberBytes is how long a number may be. float64 needs 17 digits.
+	maxNumberBytes = 64
+	// maxExponent is what the first and the last digit of a number with a fraction
+	// or an exponent may stand for, as a power of ten, so that float64 holds both.
+	maxExponent = 307
+)
+
+// pastNumber returns where the number that starts at b[i] has ended, -1 if there
+// is none that every parser takes. Go, Rust and others refuse 1e400, simdjson an
+// integer of more than 64 bits, Python one of 4301 digits.
+func pastNumber(b []byte, i int) int {
+	start := i
+	if at(b, i) == '-' {
+		i++
+	}
+	whole := i
+	if at(b, i) == '0' {
+		i++
+	} else if i = pastDigits(b, i); i < 0 {
+		return -1
+	}
+	digits, fraction, exponent := i-whole, 0, 0
+	plain := true // a whole number without an exponent
+	if at(b, i) == '.' {
+		from := i + 1
+		if i = pastDigits(b, from); i < 0 {
+			return -1
+		}
+		fraction, plain = i-from, false
+	}
+	if at(b, i)|0x20 == 'e' {
+		i++
+		negative := at(b, i) == '-'
+		if negative || at(b, i) == '+' {
+			i++
+		}
+		from := i
+		if i = pastDigits(b, i); i < 0 {
+			return -1
+		}
+		for _, c := range b[from:i] {
+			exponent = min(10*exponent+int(c-'0'), 10*maxExponent)
+		}
+		if negative {
+			exponent = -exponent
+		}
+		plain = false
+	}
+	switch {
+	case i-start > maxNumberBytes:
+		return -1
+	case plain && !fits64(b[whole:i], whole > start):
+		return -1
+	case !plain && (exponent+digits-1 > maxExponent || exponent-fraction < -maxExponent):
+		return -1
+	}
+	return i
+}
+
+// fits64 reports whether a whole number fits into 64 bits, signed or not.
+func fits64(digits []byte, negative bool) bool {
+	limit := "18446744073709551615"
+	if negative {
+		limit = "9223372036854775808"
+	}
+	return len(digits) < len(limit) || len(digits) == len(limit) && string(digits) <= limit
+}
+
+// pastDigits wants one digit at least.
+func pastDigits(b []byte, i int) int {
+	start := i
+	for isDigit(at(b, i)) {
+		i++
+	}
+	if i == start {
+		return -1
+	}
+	return i
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
