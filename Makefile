@@ -8,7 +8,7 @@ BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
-PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3
+PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3 slowhttptest nghttp2-proxy h2o qemu-user-static
 PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium python3-venv
 
 # Modules of their own: tests that need what is no part of the product. They run
@@ -29,17 +29,20 @@ image: ## the container image
 demo: ## see it work
 	$(GO) run ./cmd/adbuffer demo
 
-test: deps ## everything, with the race detector; then what the race detector would distort
+test: deps ## everything, with the race detector; what the race detector would distort; on 64-bit ARM
 	$(GO) test -race -shuffle=on -timeout 14m ./...
 	scripts/test-without-race
+	scripts/test-arm64
 	for m in $(MODULES); do (cd $$m && $(GO) test -shuffle=on -timeout 10m ./...) || exit 1; done
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
-lint: ## vet, gofmt and golangci-lint
+lint: ## vet (for 64-bit ARM and macOS too), gofmt and golangci-lint
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
+	GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
 	for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./...) || exit 1; done
 
