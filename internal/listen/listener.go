@@ -105,7 +105,7 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 	if peer := addrOf(c.RemoteAddr()); peer.IsValid() && !httpheader.Trusted(peer, p.trusted) {
 		return c // a header would be a malformed request
 	}
-	return &Proxied{Conn: c, by: time.Now().Add(p.timeout), counts: &l.headers}
+	return &Proxied{Conn: c, within: p.timeout, counts: &l.headers}
 }
 
 // pause leaves what comes to the other processes that have this socket, but for

@@ -20,7 +20,7 @@ import (
 // ReadHeader on its own goroutine first, and goes on with NetConn.
 type Proxied struct {
 	net.Conn
-	by     time.Time // when the header must have been read
+	within time.Duration // from ReadHeader on, which must have read the header then
 	counts *proxyCounts
 }
 
@@ -41,7 +41,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 			c.Conn.Close() //nolint:errcheck // it is refused either way
 		}
 	}()
-	c.Conn.SetReadDeadline(c.by) //nolint:errcheck // a closed socket fails the read
+	c.Conn.SetReadDeadline(time.Now().Add(c.within)) //nolint:errcheck // a closed socket fails the read
 	header, err := readHeader(c.Conn)
 	switch {
 	case err == nil:

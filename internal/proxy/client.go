@@ -133,13 +133,13 @@ func (c *clientConn) nextRequest() {
 	c.by = time.Time{}
 }
 
-// waitRead and waitWrite are called before a Read or Write waits. The timeouts
-// of the server are set here and not in fasthttp, which sets three deadlines a
-// request, each with a look at the clock: nearly all requests come in one piece
-// and nearly all answers leave in one.
-func (c *clientConn) waitRead() {
+// waitRead and waitWrite are called before a Read or Write waits, and return its
+// deadline. The timeouts of the server are set here and not in fasthttp, which sets
+// three deadlines a request, each with a look at the clock: nearly all requests come
+// in one piece and nearly all answers leave in one.
+func (c *clientConn) waitRead() time.Time {
 	if c.spoken.Load() {
-		return
+		return time.Time{}
 	}
 	o := &c.proxy.current().opts
 	if c.MidRecord() { // a request has begun, though TLS has nothing of it to show
@@ -149,24 +149,23 @@ func (c *clientConn) waitRead() {
 	case c.idle:
 		now := time.Now()
 		c.idleUntil = now.Add(o.IdleTimeout)
-		c.SetReadDeadline(now.Add(min(o.parkAfter(), o.IdleTimeout))) //nolint:errcheck // a closed socket fails the read
+		return now.Add(min(o.parkAfter(), o.IdleTimeout))
 	case c.by.IsZero():
 		c.by = time.Now().Add(o.ReadTimeout)
-		c.SetReadDeadline(c.by) //nolint:errcheck // as above
 	}
+	return c.by
 }
 
-func (c *clientConn) waitWrite() {
+func (c *clientConn) waitWrite() time.Time {
 	if c.closing.Load() {
-		c.SetWriteDeadline(time.Unix(0, 0)) //nolint:errcheck // a closed socket fails the write
-		return
+		return time.Unix(0, 0)
 	}
 	// TLS writes a long answer in many records, each of which may have to wait.
 	// HTTP/2 bounds its answers by itself: each of these is a frame or a few.
 	if c.writeBy.IsZero() || c.spoken.Load() {
 		c.writeBy = time.Now().Add(c.proxy.current().opts.WriteTimeout)
 	}
-	c.SetWriteDeadline(c.writeBy) //nolint:errcheck // a closed socket fails the write
+	return c.writeBy
 }
 
 // Write implements net.Conn.

@@ -85,7 +85,6 @@ func (c *clientConn) endTurn() {
 // shakeHands gives the client read_timeout for all of its handshake.
 func (c *clientConn) shakeHands() error {
 	c.by = time.Now().Add(c.proxy.current().opts.ReadTimeout)
-	c.SetReadDeadline(c.by) //nolint:errcheck // a closed socket fails the handshake
 	c.proxy.handshakes.now.Add(1)
 	c.shaking = true
 	err := c.tls.Handshake()
@@ -98,7 +97,7 @@ func (c *clientConn) shakeHands() error {
 		return err
 	}
 	c.by = time.Time{}
-	return c.SetReadDeadline(time.Time{})
+	return nil
 }
 
 // handshakeFault is why a TLS handshake failed: the label `reason`.

@@ -103,8 +103,7 @@ func (c *clientConn) closeTLS() error {
 // awaitRequest is a parked connection's goroutine. It ends when the connection
 // does, or when the server has let go of it once more.
 func (c *clientConn) awaitRequest() {
-	c.SetReadDeadline(c.idleUntil) //nolint:errcheck // a closed socket fails the wait
-	err := c.Await()
+	err := c.Await(c.idleUntil)
 	if err == nil && c.Peek() == socket.Ended {
 		err = io.EOF
 	}

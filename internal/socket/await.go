@@ -4,23 +4,28 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 )
 
 // Await waits until something has come from the peer, if only the end of the
-// stream, and takes nothing away. It fails at the read deadline, or where the
-// socket is closed; on a connection without a file descriptor it returns at
-// once. It needs no buffer, and must not run at the same time as a Read or a
-// look.
-func (c *Conn) Await() error {
+// stream, and takes nothing away. It fails at until, or where the socket is closed;
+// on a connection without a file descriptor it returns at once. It needs no buffer,
+// and must not run at the same time as a Read or a look.
+func (c *Conn) Await(until time.Time) error {
 	if c.raw == nil || c.MidRecord() {
 		return nil
 	}
-	for {
-		err := c.raw.Read(c.look)
-		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.read.rearm(c.Conn.SetReadDeadline) {
-			return err
-		}
+	d := &c.in
+	d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the wait
+	err := c.raw.Read(c.look)
+	for errors.Is(err, os.ErrDeadlineExceeded) && d.goOn() {
+		err = c.raw.Read(c.look)
 	}
+	d.deadline.set(time.Time{}, d.arm) //nolint:errcheck // as above
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.PeekSocket() != Quiet {
+		return nil // it came in time
+	}
+	return err
 }
 
 // look reports whether a read would not wait.

@@ -14,7 +14,7 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)
 			waited := make(chan error, 1)
-			go func() { waited <- c.Await() }()
+			go func() { waited <- c.Await(time.Time{}) }()
 			select {
 			case err := <-waited:
 				t.Fatalf("it did not wait: %v", err)
@@ -24,7 +24,7 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 			if err := <-waited; err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Await(); err != nil { // still there
+			if err := c.Await(time.Time{}); err != nil { // still there
 				t.Fatal(err)
 			}
 			p := make([]byte, 10)
@@ -32,7 +32,7 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 				t.Errorf("read %q, %v", p[:n], err)
 			}
 			peer.Close()
-			if err := c.Await(); err != nil {
+			if err := c.Await(time.Time{}); err != nil {
 				t.Errorf("the end of the stream is an error: %v", err)
 			}
 			if n, err := c.Read(p); n != 0 || err != io.EOF {
@@ -42,33 +42,42 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 	}
 }
 
-func TestAwaitEndsAtTheReadDeadlineAndByClose(t *testing.T) {
-	c, _ := connect(t, "tcp")
-	c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
-	if err := c.Await(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("got %v, want the deadline", err)
+func TestAwaitEndsAtItsDeadlineAndByClose(t *testing.T) {
+	c, peer := connect(t, "tcp")
+	for _, wait := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, -time.Second} {
+		until := time.Now().Add(wait)
+		if err := c.Await(until); !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(until) {
+			t.Errorf("got %v, or before its time", err)
+		}
 	}
-	// A deadline that was met and is moved on is met again, not before.
-	next := time.Now().Add(30 * time.Millisecond)
-	c.SetReadDeadline(next)
-	if err := c.Await(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(next) {
-		t.Errorf("got %v before its time", err)
+	// Its deadline ends with it.
+	peer.Write([]byte("x"))
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		t.Errorf("Read: %v", err)
 	}
-	c.SetReadDeadline(time.Time{})
+	// What has come is found, however late it is looked for.
+	peer.Write([]byte("x"))
+	awaitState(t, c, Readable)
+	if err := c.Await(time.Now().Add(-time.Second)); err != nil {
+		t.Errorf("got %v, though a byte has come", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		t.Errorf("Read: %v", err)
+	}
 	waited := make(chan error, 1)
-	go func() { waited <- c.Await() }()
+	go func() { waited <- c.Await(time.Time{}) }()
 	c.Close()
 	if err := <-waited; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v, want that it is closed", err)
 	}
 }
 
-func TestAReadThatMovesItsDeadlineWhenItWaitsMovesItOnce(t *testing.T) {
+func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
 	near, _ := tcpPair(t)
 	calls := 0
-	near.OnWait(func() {
+	near.OnWait(func() time.Time {
 		calls++
-		near.SetReadDeadline(time.Now().Add(150 * time.Millisecond))
+		return time.Now().Add(150 * time.Millisecond)
 	}, nil)
 	// An earlier deadline is armed: it fires while the Read waits, which then
 	// goes on to the later one, and must not be told to wait anew.

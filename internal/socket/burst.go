@@ -124,7 +124,7 @@ func (d *direct) sendNow(p []byte, call func(fd uintptr)) (int, error) {
 
 func (d *direct) sendOnce(fd uintptr) {
 	for d.n < len(d.buf) {
-		n, errno := sendto(fd, d.buf[d.n:])
+		n, errno := d.sys.Send(fd, d.buf[d.n:])
 		switch errno {
 		case 0:
 			d.n += n

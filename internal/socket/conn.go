@@ -19,10 +19,9 @@ type Conn struct {
 	net.Conn
 	raw syscall.RawConn
 
-	read  deadline
-	write deadline
-	in    direct
-	out   direct
+	sys System
+	in  direct
+	out direct
 	// sending is out's part in a burst.
 	sending sending
 
@@ -45,12 +44,16 @@ type Conn struct {
 // file descriptor. A net.Conn without one (a pipe in a test) works too, but
 // its Peek sees nothing.
 func New(c net.Conn) *Conn {
-	s := &Conn{Conn: c}
+	s := &Conn{Conn: c, sys: kernel{}}
+	if own, ok := c.(System); ok {
+		s.sys = own
+	}
 	if sc, ok := c.(syscall.Conn); ok {
 		s.raw, _ = sc.SyscallConn() // an error means that c is closed; then Peek says so
 	}
 	s.control = s.recv
-	s.in, s.out = direct{conn: c, raw: s.raw}, direct{conn: c, raw: s.raw}
+	s.in = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetReadDeadline}
+	s.out = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetWriteDeadline}
 	s.in.call, s.out.call = s.in.recv, s.out.send
 	return s
 }
@@ -73,45 +76,46 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.readNow(p)
 	}
-	c.in.told = false
-	for {
-		n, err := c.in.read(p)
-		if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		if !c.read.rearm(c.Conn.SetReadDeadline) {
-			return 0, err
-		}
+	c.in.begin()
+	n, err := c.in.read(p)
+	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.goOn() {
+		n, err = c.in.read(p)
 	}
+	if c.in.limited && c.raw != nil && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err = c.in.readLast(p)
+	}
+	c.in.end()
+	return n, err
 }
 
 // Write writes all of p, as net.Conn does, or fails at the write deadline.
 func (c *Conn) Write(p []byte) (int, error) {
-	done := 0
-	c.out.told = false
-	for {
-		n, err := c.out.write(p[done:])
+	c.out.begin()
+	done, err := c.out.write(p)
+	for errors.Is(err, os.ErrDeadlineExceeded) && c.out.goOn() {
+		var n int
+		n, err = c.out.write(p[done:])
 		done += n
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return done, err
-		}
-		if !c.write.rearm(c.Conn.SetWriteDeadline) {
-			return done, err
-		}
 	}
+	c.out.end()
+	return done, err
 }
 
 // OnWait has f called by each Read, and g by each Write, that must wait for the
-// peer, once, before it does. They may set a deadline, so that one that is hardly
-// ever needed costs nothing. It must be called before the first Read and Write;
-// nil calls nothing.
-func (c *Conn) OnWait(f, g func()) { c.in.wait, c.out.wait = f, g }
+// peer, once, before it waits. They return when that Read or Write fails at the
+// latest; the zero time is never. So a deadline that is hardly ever needed costs
+// nothing, and it ends with the Read or Write that it was set for: the next one
+// has none until it must wait itself. A Read takes what has come before it fails at
+// such a deadline, however late it is told that the deadline has passed.
+//
+// It must be called before the first Read and Write; nil calls nothing.
+func (c *Conn) OnWait(f, g func() time.Time) { c.in.wait, c.out.wait = f, g }
 
 // SetReadDeadline sets when a Read fails at the latest; the zero time is never.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.read.set(t, c.Conn.SetReadDeadline) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.deadline.set(t, c.in.arm) }
 
 // SetWriteDeadline sets when a Write fails at the latest; the zero time is never.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.write.set(t, c.Conn.SetWriteDeadline) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.out.deadline.set(t, c.out.arm) }
 
 // SetDeadline sets both.
 func (c *Conn) SetDeadline(t time.Time) error {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 )
 
 // direct is one direction of a socket whose system calls do not tell the Go
@@ -17,17 +18,36 @@ import (
 type direct struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil where conn has no file descriptor: a pipe in a test
-	wait  func()          // told before a wait, or nil
-	told  bool            // wait has been told in the Read or Write under way
+	sys   System
+	arm   func(time.Time) error // sets the runtime's timer for this direction
 	call  func(fd uintptr) bool
 	buf   []byte
 	n     int
 	errno syscall.Errno
+
+	deadline deadline
+	wait     func() time.Time // see OnWait; nil calls nothing
+	told     bool             // wait was called in the Read or Write under way
+	limited  bool             // and returned a deadline, which is in force
 }
+
+// begin and end enclose a Read or Write.
+func (d *direct) begin() { d.told = false }
+
+func (d *direct) end() {
+	if d.limited {
+		d.limited = false
+		d.deadline.set(time.Time{}, d.arm) //nolint:errcheck // a closed socket fails the next call
+	}
+}
+
+// goOn reports whether the deadline that fired was an earlier one than that in
+// force, which is armed then.
+func (d *direct) goOn() bool { return d.deadline.rearm(d.arm) }
 
 func (d *direct) recv(fd uintptr) bool {
 	for {
-		d.n, d.errno = recvfrom(fd, d.buf, 0)
+		d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT)
 		switch d.errno {
 		case syscall.EINTR:
 		case syscall.EAGAIN:
@@ -40,18 +60,37 @@ func (d *direct) recv(fd uintptr) bool {
 	}
 }
 
-// waits tells wait, once a Read or Write: one that wakes early and goes on
-// waiting, since its deadline has moved, must not move it again.
+// waits asks wait for a deadline, once a Read or Write: one that wakes early and
+// goes on waiting, since its deadline has moved, must not move it again.
 func (d *direct) waits() {
-	if d.wait != nil && !d.told {
-		d.told = true
-		d.wait()
+	if d.wait == nil || d.told {
+		return
 	}
+	d.told = true
+	if until := d.wait(); !until.IsZero() {
+		d.limited = true
+		d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the call under way
+	}
+}
+
+// readLast reads what has come, at the deadline.
+func (d *direct) readLast(p []byte) (int, error) {
+	d.buf, d.n, d.errno = p, 0, 0
+	err := d.raw.Control(func(fd uintptr) {
+		for d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT); d.errno == syscall.EINTR; {
+			d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT)
+		}
+	})
+	if d.errno == syscall.EAGAIN {
+		d.buf = nil
+		return 0, os.ErrDeadlineExceeded
+	}
+	return d.received(err)
 }
 
 func (d *direct) send(fd uintptr) bool {
 	for d.n < len(d.buf) {
-		n, errno := sendto(fd, d.buf[d.n:])
+		n, errno := d.sys.Send(fd, d.buf[d.n:])
 		switch errno {
 		case 0:
 			d.n += n
@@ -73,7 +112,11 @@ func (d *direct) read(p []byte) (int, error) {
 		return d.conn.Read(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Read(d.call)
+	return d.received(d.raw.Read(d.call))
+}
+
+// received returns what recv found; err is why it was not called.
+func (d *direct) received(err error) (int, error) {
 	d.buf = nil
 	switch {
 	case err != nil:

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // More than any kernel buffer, so that reads and writes must wait in between.
@@ -75,7 +78,7 @@ func TestReadEndsWithThePeerOrTheConnection(t *testing.T) {
 	c, peer = connect(t, "tcp")
 	done := make(chan error, 1)
 	waits := make(chan struct{}, 1)
-	c.OnWait(func() { waits <- struct{}{} }, nil)
+	c.OnWait(func() time.Time { waits <- struct{}{}; return time.Time{} }, nil)
 	go func() {
 		_, err := c.Read(make([]byte, 1))
 		done <- err
@@ -103,12 +106,12 @@ func TestReadEndsWithThePeerOrTheConnection(t *testing.T) {
 func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 	c, peer := connect(t, "tcp")
 	var reads, writes atomic.Int32
-	c.OnWait(func() {
+	c.OnWait(func() time.Time {
 		reads.Add(1)
-		c.SetReadDeadline(time.Now().Add(time.Millisecond))
-	}, func() {
+		return time.Now().Add(time.Millisecond)
+	}, func() time.Time {
 		writes.Add(1)
-		c.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		return time.Now().Add(time.Millisecond)
 	})
 	peer.Write([]byte("x"))
 	awaitState(t, c, Readable)
@@ -124,6 +127,119 @@ func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 	}
 	if _, err := c.Write(make([]byte, 64<<20)); !errors.As(err, &ne) || !ne.Timeout() || writes.Load() == 0 {
 		t.Fatalf("error %v; waited %d times", err, writes.Load())
+	}
+}
+
+// A deadline that a wait was given ends with its Read or Write: what comes after
+// is not held to it.
+func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			const limit = 250 * time.Millisecond
+			c, peer := connect(t, network)
+			waits := make(chan struct{}, 100)
+			next := limit
+			told := func() time.Time { waits <- struct{}{}; return time.Now().Add(next) }
+			c.OnWait(told, told)
+
+			read := func() error {
+				_, err := c.Read(make([]byte, 1))
+				return err
+			}
+			done := make(chan error, 1)
+			go func() { done <- read() }()
+			<-waits
+			peer.Write([]byte("x"))
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * limit) // the deadline of that Read passes
+			next = patience
+			go func() { done <- read() }()
+			<-waits
+			peer.Write([]byte("x"))
+			if err := <-done; err != nil {
+				t.Fatalf("a Read failed by the deadline of the one before: %v", err)
+			}
+
+			next = limit
+			big := make([]byte, 64<<20)
+			write := func(f func([]byte) (int, error), p []byte) {
+				_, err := f(p)
+				done <- err
+			}
+			go io.Copy(io.Discard, peer)
+			go write(c.Write, big[:6<<20])
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * limit)
+			next = patience
+			for _, f := range []func([]byte) (int, error){c.Write, c.WriteInBurst} {
+				go write(f, big)
+				if err := <-done; err != nil {
+					t.Fatalf("a Write failed by the deadline of the one before: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A Read whose deadline has passed takes what has come before it fails.
+func TestReadTakesWhatHasComeAtItsDeadline(t *testing.T) {
+	c, peer := connect(t, "tcp")
+	c.OnWait(func() time.Time {
+		peer.Write([]byte("x"))
+		for c.sys.Poll(fdOf(t, c), unix.POLLIN) == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		return time.Now().Add(-time.Second)
+	}, nil)
+	b := make([]byte, 10)
+	if n, err := c.Read(b); string(b[:n]) != "x" || err != nil {
+		t.Fatalf("read %q, %v", b[:n], err)
+	}
+}
+
+func fdOf(t *testing.T, c *Conn) (fd uintptr) {
+	t.Helper()
+	if err := c.raw.Control(func(f uintptr) { fd = f }); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// The scheduler is not told of our system calls, so none may ever wait, not even
+// on a socket whose open file has been set to blocking: on one processor, nothing
+// else would run any more, and this test would hang.
+func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, network := range networks {
+		for name, call := range map[string]func(c *Conn) error{
+			"Read":         func(c *Conn) error { _, err := c.Read(make([]byte, 1)); return err },
+			"Write":        func(c *Conn) error { _, err := c.Write(make([]byte, 64<<20)); return err },
+			"WriteInBurst": func(c *Conn) error { _, err := c.WriteInBurst(make([]byte, 64<<20)); return err },
+			"Await":        func(c *Conn) error { return c.Await(time.Time{}) },
+		} {
+			t.Run(network+" "+name, func(t *testing.T) {
+				c, _ := connect(t, network)
+				if err := syscall.SetNonblock(int(fdOf(t, c)), false); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error)
+				go func() { ended <- call(c) }()
+				for range 100 {
+					runtime.Gosched()
+				}
+				if c.HasCome() {
+					t.Error("something has come")
+				}
+				c.Close()
+				if err := <-ended; !errors.Is(err, net.ErrClosed) {
+					t.Errorf("it ended with %v, want %v", err, net.ErrClosed)
+				}
+			})
+		}
 	}
 }
 

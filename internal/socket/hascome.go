@@ -16,14 +16,6 @@ func (c *Conn) poll(events int16) (found int16, open bool) {
 	if c.raw == nil {
 		return 0, true
 	}
-	var fds [1]unix.PollFd
-	err := c.raw.Control(func(fd uintptr) {
-		fds[0] = unix.PollFd{Fd: int32(fd), Events: events}
-		for {
-			if _, err := unix.Poll(fds[:], 0); err != unix.EINTR { //nolint:errorlint // an errno as it came
-				return
-			}
-		}
-	})
-	return fds[0].Revents, err == nil
+	err := c.raw.Control(func(fd uintptr) { found = c.sys.Poll(fd, events) })
+	return found, err == nil
 }

@@ -10,7 +10,7 @@ func TestHasComeSeesBytesBesideAnAwait(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)
 			awaited := make(chan error)
-			go func() { awaited <- c.Await() }()
+			go func() { awaited <- c.Await(time.Time{}) }()
 			if c.HasCome() {
 				t.Error("something has come, and nothing was sent")
 			}

@@ -27,5 +27,3 @@ func sendto(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	}
 	return int(r), 0
 }
-
-func (c *Conn) recv(fd uintptr) { c.n, c.errno = recvfrom(fd, c.buf, c.flags) }

@@ -26,5 +26,3 @@ func errnoOf(err error) syscall.Errno {
 	}
 	return syscall.EIO
 }
-
-func (c *Conn) recv(fd uintptr) { c.n, c.errno = recvfrom(fd, c.buf, c.flags) }

@@ -1,0 +1,155 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// A write's deadline belongs to that write: a response that has to wait for the
+// client is not cut because an earlier one had to wait longer ago than
+// write_timeout.
+func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	ad := strings.Repeat("x", 1_000_000)
+	for name, row := range map[string]struct{ tls, http2 bool }{"HTTP/1": {}, "TLS": {tls: true}, "HTTP/2": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+				o.WriteTimeout, o.MaxBufferedBytes = timeout, 4<<20
+				if row.tls {
+					overTLS(o, rt)
+				}
+			}, bids("a", ad))
+			gate := new(sync.Mutex)
+			client := m.unixClient(row.http2, gate)
+			scheme := "http"
+			if row.tls {
+				scheme = "https"
+			}
+			for i := range 3 {
+				gate.Lock() // the client takes nothing, and the write waits
+				time.AfterFunc(100*time.Millisecond, gate.Unlock)
+				res, err := client.Get(scheme + "://adbuffer.test/fill")
+				if err != nil {
+					t.Fatalf("response %d: %v", i, err)
+				}
+				if body, err := io.ReadAll(res.Body); err != nil || len(body) != len(ad) {
+					t.Fatalf("response %d was cut to %d bytes: %v", i, len(body), err)
+				}
+				time.Sleep(timeout + 100*time.Millisecond)
+			}
+		})
+	}
+}
+
+// unixClient is a client on a unix socket, whose buffers do not grow, so that
+// long responses have to wait for it. It takes bytes while it can lock gate.
+func (m *modeProxy) unixClient(http2 bool, gate *sync.Mutex) *http.Client {
+	m.t.Helper()
+	l, err := net.Listen("unix", filepath.Join(m.t.TempDir(), "s"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- m.p.Serve(l) }()
+	m.t.Cleanup(func() {
+		l.Close() //nolint:errcheck // the test is over
+		if err := <-served; err != nil {
+			m.t.Error(err)
+		}
+	})
+	client := m.client(http2)
+	transport := client.Transport.(*http.Transport)
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+		return gatedConn{c, gate}, err
+	}
+	return client
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *sync.Mutex
+}
+
+func (c gatedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	return n, err
+}
+
+// The deadline of the wait for a request ends with that wait.
+func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) {
+	for _, overTLS := range []bool{false, true} {
+		t.Run(fmt.Sprintf("TLS %v", overTLS), func(t *testing.T) {
+			slow := bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.RawQuery == "slow" {
+					time.Sleep(300 * time.Millisecond)
+				}
+				io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+			}}
+			m := newModeProxy(t, route.Single, tlsIf(overTLS), slow)
+			c := m.dialMaybeTLS(overTLS)
+			in := bufio.NewReader(c)
+			write := func(s string) {
+				t.Helper()
+				if _, err := io.WriteString(c, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read := func() {
+				t.Helper()
+				res, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				io.Copy(io.Discard, res.Body) //nolint:errcheck // a few bytes that have come
+				if res.StatusCode != http.StatusOK {
+					t.Fatalf("status %d, want 200", res.StatusCode)
+				}
+			}
+			write(getFill)
+			read()
+			time.Sleep(50 * time.Millisecond) // the idle wait, not over
+			half := len(getFill) / 2
+			write(strings.Replace(getFill, "/fill", "/fill?slow", 1) + getFill[:half])
+			read()
+			time.Sleep(50 * time.Millisecond)
+			write(getFill[half:])
+			read()
+		})
+	}
+}
+
+func tlsIf(on bool) func(*proxy.Options, *route.Route) {
+	if on {
+		return overTLS
+	}
+	return nil
+}
+
+func (m *modeProxy) dialMaybeTLS(overTLS bool) net.Conn {
+	m.t.Helper()
+	if overTLS {
+		return m.dialTLS("http/1.1")
+	}
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	return c
+}

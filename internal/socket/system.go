@@ -1,0 +1,40 @@
+package socket
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// System is what a Conn asks of the operating system. None of it may block: the
+// scheduler is not told of these calls. A connection given to New that has these
+// methods answers for itself, as simulated sockets do, on which moments are exact.
+type System interface {
+	// Recv is recvfrom(2). n is 0 where it fails.
+	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)
+	// Send is sendto(2). A closed peer is EPIPE, never a signal.
+	Send(fd uintptr, p []byte) (n int, errno syscall.Errno)
+	// Poll returns which of events there are now: poll(2) that does not wait.
+	Poll(fd uintptr, events int16) (found int16)
+}
+
+// kernel is the System of real sockets.
+type kernel struct{}
+
+func (kernel) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
+	return recvfrom(fd, p, flags)
+}
+
+func (kernel) Send(fd uintptr, p []byte) (int, syscall.Errno) { return sendto(fd, p) }
+
+func (kernel) Poll(fd uintptr, events int16) int16 {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
+	for {
+		if _, err := unix.Poll(fds[:], 0); err != unix.EINTR { //nolint:errorlint // an errno as it came
+			return fds[0].Revents
+		}
+	}
+}
+
+// recv is the call of Peek and of reads that do not block.
+func (c *Conn) recv(fd uintptr) { c.n, c.errno = c.sys.Recv(fd, c.buf, c.flags) }
