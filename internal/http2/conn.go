@@ -48,11 +48,11 @@ type Conn struct {
 
 	out     writer
 	room    room
-	waiters []*stream // uploads that wait for a window or the buffer
-	uploads int       // streams that are uploading
+	uploads uploads
 
 	peer       peerSettings
 	sendWindow int64 // of the connection
+	maxCredit  int64 // the largest stream.credit since it was last worked out
 	recvOwed   int   // what we have taken and not yet given back to our window
 
 	// What the peer's GOAWAY means for HTTP/2; see breach.

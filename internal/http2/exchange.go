@@ -103,10 +103,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		c.drainLocked(upstream.ClosedMaxRequests)
 	}
 	c.watchLocked(ex.Deadline)
-	c.appendBodyLocked(s)
-	if len(s.body) > 0 {
-		c.awaitRoomLocked(s)
-	}
+	c.startBodyLocked(s)
 	return s, nil
 }
 
@@ -123,15 +120,13 @@ func (c *Conn) newStreamLocked() *stream {
 	} else {
 		s = new(stream)
 	}
-	*s = stream{listed: s.listed, sendWindow: int64(c.peer.initialWindow)}
+	*s = stream{queued: s.queued}
 	return s
 }
 
 func (c *Conn) recycleLocked(s *stream) {
-	if s.wake != nil {
-		c.uploads--
-	}
-	s.ex, s.body, s.wake = nil, nil, nil
+	s.ex, s.body = nil, nil
+	c.uploadedLocked(s)
 	c.free = append(c.free, s)
 }
 

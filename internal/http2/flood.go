@@ -29,8 +29,11 @@ const (
 )
 
 // idle counts a frame.
-func (f *flood) idle() *connError {
-	if f.left--; f.left >= 0 {
+func (f *flood) idle() *connError { return f.spend(1) }
+
+// spend counts work as n frames make it. n is at most floodBudget.
+func (f *flood) spend(n int) *connError {
+	if f.left -= n; f.left >= 0 {
 		return nil
 	}
 	now := time.Now()

@@ -20,25 +20,27 @@ func (c *Conn) onWindowUpdate(f frame) *connError {
 			return protocolError("WINDOW_UPDATE by 0")
 		case c.sendWindow > maxWindow:
 			return flowError("WINDOW_UPDATE makes the connection's window overflow")
-		case c.uploads == 0:
+		case c.uploads.n == 0:
 			return c.flood.idle()
 		}
-		c.wakeLocked()
+		c.turnLocked()
 		return nil
 	}
 	s := c.streams.get(f.id)
 	if s == nil {
 		return c.goneLocked(f)
 	}
-	switch s.sendWindow += n; {
+	s.credit += n
+	c.maxCredit = max(c.maxCredit, s.credit)
+	switch {
 	case n == 0:
 		c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("WINDOW_UPDATE by 0", true))
-	case s.sendWindow > maxWindow:
+	case c.windowLocked(s) > maxWindow:
 		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("WINDOW_UPDATE makes the stream's window overflow", true))
 	case s.wake == nil:
 		return c.flood.idle()
 	default:
-		s.resume()
+		c.openedLocked(s)
 	}
 	return nil
 }

@@ -54,8 +54,44 @@ func (c *Conn) appendPreface(b []byte) []byte {
 	return appendWindowUpdate(b, 0, connWindow-initialWindow)
 }
 
-// onSettings takes the peer's settings, in the order in which they stand, and
-// acknowledges them.
+// settingsChange is what one SETTINGS frame asks for. A setting that stands in
+// the frame several times has its last value: nothing comes between the values
+// of a frame that could tell them apart. RFC 9113, section 6.5.3.
+type settingsChange struct {
+	value [h2.SettingMaxHeaderListSize + 1]uint32 // by identifier
+	has   [h2.SettingMaxHeaderListSize + 1]bool
+	// smallestTable is the smallest SETTINGS_HEADER_TABLE_SIZE of the frame. An
+	// encoder must follow it before it follows the last. RFC 7541, section 4.2.
+	smallestTable uint32
+}
+
+// parseSettings reads the payload of a SETTINGS frame. It checks every value, and
+// what it does for an entry does not depend on how many streams there are.
+func parseSettings(p []byte) (s settingsChange, err *connError) {
+	if len(p)%6 != 0 {
+		return s, frameSizeError("SETTINGS of a wrong size")
+	}
+	s.smallestTable = noLimit
+	for ; len(p) > 0; p = p[6:] {
+		id, value := h2.SettingID(binary.BigEndian.Uint16(p)), binary.BigEndian.Uint32(p[2:])
+		switch {
+		case id == 0 || int(id) >= len(s.value):
+			continue // unknown: section 6.5.2
+		case id == h2.SettingEnablePush && value > 1:
+			return s, protocolError("SETTINGS_ENABLE_PUSH is neither 0 nor 1")
+		case id == h2.SettingInitialWindowSize && value > maxWindow:
+			return s, flowError("SETTINGS_INITIAL_WINDOW_SIZE over 2^31-1")
+		case id == h2.SettingMaxFrameSize && (value < maxFrameSize || value > 1<<24-1):
+			return s, protocolError("SETTINGS_MAX_FRAME_SIZE out of range")
+		case id == h2.SettingHeaderTableSize:
+			s.smallestTable = min(s.smallestTable, value)
+		}
+		s.value[id], s.has[id] = value, true
+	}
+	return s, nil
+}
+
+// onSettings takes the peer's settings and acknowledges them.
 func (c *Conn) onSettings(f frame) *connError {
 	switch {
 	case f.id != 0:
@@ -67,8 +103,13 @@ func (c *Conn) onSettings(f frame) *connError {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.flood.idle()
-	case len(f.payload)%6 != 0:
-		return frameSizeError("SETTINGS of a wrong size")
+	}
+	s, err := parseSettings(f.payload)
+	switch {
+	case err != nil:
+		return err
+	case s.value[h2.SettingEnablePush] != 0:
+		return protocolError("SETTINGS_ENABLE_PUSH from a server")
 	}
 	c.mu.Lock()
 	defer c.unlock()
@@ -76,56 +117,58 @@ func (c *Conn) onSettings(f frame) *connError {
 		c.in.gotSettings = true
 		c.peer.maxStreams = noLimit
 	}
-	for p := f.payload; len(p) > 0; p = p[6:] {
-		if err := c.setLocked(h2.SettingID(binary.BigEndian.Uint16(p)), binary.BigEndian.Uint32(p[2:])); err != nil {
-			return err
-		}
+	if err := c.applyLocked(&s); err != nil {
+		return err
 	}
 	c.updateLocked()
 	c.out.buf = appendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
 	return c.flood.idle()
 }
 
-func (c *Conn) setLocked(id h2.SettingID, value uint32) *connError {
-	switch id {
-	case h2.SettingEnablePush:
-		if value != 0 {
-			return protocolError("SETTINGS_ENABLE_PUSH from a server")
+func (c *Conn) applyLocked(s *settingsChange) *connError {
+	set := func(id h2.SettingID, to *uint32) {
+		if s.has[id] {
+			*to = s.value[id]
 		}
-	case h2.SettingMaxConcurrentStreams:
-		c.peer.maxStreams = value
-	case h2.SettingInitialWindowSize:
-		if value > maxWindow {
-			return flowError("SETTINGS_INITIAL_WINDOW_SIZE over 2^31-1")
-		}
-		return c.shiftWindowsLocked(value)
-	case h2.SettingMaxFrameSize:
-		if value < maxFrameSize || value > 1<<24-1 {
-			return protocolError("SETTINGS_MAX_FRAME_SIZE out of range")
-		}
-		c.peer.maxFrame = value
-	case h2.SettingHeaderTableSize:
-		c.encoder.setMax(value)
-	case h2.SettingMaxHeaderListSize:
-		c.peer.maxHeaderList = value
 	}
-	return nil // others are not for us: RFC 9113, section 6.5.2
+	set(h2.SettingMaxConcurrentStreams, &c.peer.maxStreams)
+	set(h2.SettingMaxFrameSize, &c.peer.maxFrame)
+	set(h2.SettingMaxHeaderListSize, &c.peer.maxHeaderList)
+	if s.has[h2.SettingHeaderTableSize] {
+		c.encoder.setMax(s.smallestTable)
+		c.encoder.setMax(s.value[h2.SettingHeaderTableSize])
+	}
+	if s.has[h2.SettingInitialWindowSize] {
+		return c.setInitialWindowLocked(s.value[h2.SettingInitialWindowSize])
+	}
+	return nil
 }
 
-// shiftWindowsLocked changes the windows of open streams by as much as the
-// initial one changes, below zero if it must be: RFC 9113, section 6.9.2.
-func (c *Conn) shiftWindowsLocked(initial uint32) *connError {
-	delta := int64(initial) - int64(c.peer.initialWindow)
+// setInitialWindowLocked changes the windows of all open streams by as much as
+// the initial one changes: RFC 9113, section 6.9.2. Streams count from the
+// initial window (see windowLocked), so most changes visit no stream. A change
+// that may wake uploads, or make a window overflow, visits all of them once;
+// flood counts such a visit by what it costs.
+func (c *Conn) setInitialWindowLocked(initial uint32) *connError {
+	grew := initial > c.peer.initialWindow
 	c.peer.initialWindow = initial
+	if !(grew && c.uploads.n > 0) && int64(initial)+c.maxCredit <= maxWindow {
+		return nil
+	}
+	c.maxCredit = 0
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
 		if s == nil {
 			continue
 		}
-		if s.sendWindow += delta; s.sendWindow > maxWindow {
-			return flowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
-		}
+		c.maxCredit = max(c.maxCredit, s.credit)
+		c.openedLocked(s)
 	}
-	c.wakeLocked()
-	return nil
+	if int64(initial)+c.maxCredit > maxWindow {
+		return flowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
+	}
+	return c.flood.spend(len(c.streams.slots) / slotsPerFrame)
 }
+
+// slotsPerFrame is how many streams can be visited at the cost of a frame.
+const slotsPerFrame = 64

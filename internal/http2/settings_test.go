@@ -3,6 +3,7 @@ package http2
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/upstream"
 
@@ -233,4 +234,103 @@ func TestUnknownSettingsAreIgnored(t *testing.T) {
 	done := p.start(get("/"))
 	p.answer(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
+}
+
+func settingsPayload(settings ...h2.Setting) (p []byte) {
+	for _, s := range settings {
+		p = appendSetting(p, s.ID, s.Val)
+	}
+	return p
+}
+
+// openStreams makes n streams without a caller, as many as a large connection
+// has.
+func (p *peer) openStreams(n int) {
+	p.t.Helper()
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	for range n {
+		s := p.conn.newStreamLocked()
+		s.ex = upstream.AcquireExchange()
+		if !p.conn.streams.add(s) {
+			p.t.Fatal("no stream number is left")
+		}
+	}
+}
+
+// shortest is how long the shortest of several calls took.
+func shortest(calls int, call func()) time.Duration {
+	best := time.Hour
+	for range calls {
+		start := time.Now()
+		call()
+		best = min(best, time.Since(start))
+	}
+	return best
+}
+
+// A frame of 16 KB holds 2730 settings. What one costs must not depend on the
+// number of streams.
+func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
+	var entries []h2.Setting
+	for i := range maxFrameSize / 6 {
+		entries = append(entries, h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(initialWindow + i%2)})
+	}
+	f := frame{kind: h2.FrameSettings, payload: settingsPayload(entries...)}
+	cost := func(streams int) time.Duration {
+		opts := testOptions()
+		opts.MaxStreams = streams
+		p := connect(t, opts)
+		p.openStreams(streams)
+		return shortest(10, func() {
+			if err := p.conn.onSettings(f); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	few, many := cost(1), cost(maxMaxStreams)
+	t.Logf("a frame of %d settings takes %v with one stream and %v with %d", len(entries), few, many, maxMaxStreams)
+	if many > 20*few {
+		t.Errorf("a frame of %d settings takes %v with %d streams and %v with one", len(entries), many, maxMaxStreams, few)
+	}
+}
+
+func TestLastOfASettingHoldsAndAllAreChecked(t *testing.T) {
+	s, err := parseSettings(settingsPayload(
+		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 7}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 100},
+		h2.Setting{ID: 0x99, Val: 1}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 5},
+		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 9}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 200}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.value[h2.SettingInitialWindowSize] != 9 || s.value[h2.SettingHeaderTableSize] != 200 || s.smallestTable != 5 || s.has[h2.SettingMaxFrameSize] {
+		t.Errorf("got %+v", s)
+	}
+	_, err = parseSettings(settingsPayload(
+		h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}, h2.Setting{ID: h2.SettingMaxFrameSize, Val: maxFrameSize}))
+	if err == nil || err.code != h2.ErrCodeProtocol {
+		t.Errorf("a bad value in front of a good one: %v", err)
+	}
+	if _, err = parseSettings(make([]byte, 7)); err == nil || err.code != h2.ErrCodeFrameSize {
+		t.Errorf("a frame of 7 bytes: %v", err)
+	}
+}
+
+// A larger initial window may wake uploads, and so visits the streams. Visits
+// are no more free than frames are.
+func TestInitialWindowsThatGrowAgainAndAgainAreAFlood(t *testing.T) {
+	opts := testOptions()
+	opts.MaxStreams = 10000
+	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})
+	done := p.start(post("/", "waits for its window"))
+	p.request()
+	go func() {
+		for i := range uint32(floodBudget) {
+			if p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: i % 2}) != nil {
+				return
+			}
+		}
+	}()
+	p.wantGoAway(h2.ErrCodeEnhanceYourCalm)
+	wait(t, done)
 }

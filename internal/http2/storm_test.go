@@ -94,8 +94,8 @@ func TestStorm(t *testing.T) {
 	}
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	if conn.streams.active != 0 || conn.uploads != 0 || conn.resets.pending() != 0 {
-		t.Errorf("%d streams, %d uploads, %d resets are left", conn.streams.active, conn.uploads, conn.resets.pending())
+	if conn.streams.active != 0 || conn.uploads.n != 0 || conn.resets.pending() != 0 {
+		t.Errorf("%d streams, %d uploads, %d resets are left", conn.streams.active, conn.uploads.n, conn.resets.pending())
 	}
 	t.Logf("%d answered, %d abandoned, %d refused", answered.Load(), abandoned.Load(), refused.Load())
 }

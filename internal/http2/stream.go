@@ -17,7 +17,9 @@ type stream struct {
 	ex *upstream.Exchange // nil once gone
 
 	// Sending.
-	sendWindow int64 // may be negative: RFC 9113, section 6.9.2
+	// credit is the window beyond the peer's initial one: what its
+	// WINDOW_UPDATEs gave, less what was sent. See windowLocked.
+	credit int64
 	// body is what of the request's body has not been put into the buffer. Only
 	// the caller's goroutine reads it, which owns its bytes.
 	body  []byte
@@ -26,10 +28,10 @@ type stream struct {
 	spent uint64 // Conn.room.spent when its HEADERS were put into the buffer
 
 	// wake is not nil while the caller sends its body; it has capacity 1 and is
-	// signalled, while waiting, when there may be room for more.
-	wake    chan struct{}
-	waiting bool // for a window or the buffer; see wakeLocked
-	listed  bool // stands in Conn.waiters
+	// signalled when the upload gets its turn.
+	wake   chan struct{}
+	waits  waitsFor
+	queued bool // stands in Conn.uploads.queue
 
 	// Receiving.
 	recvOwed int // what we have taken and not yet given back to the window

@@ -10,12 +10,64 @@ import (
 // exchanges for long, whatever the peer takes.
 const maxDataFrame = 64 << 10
 
+// uploads are the streams whose request body is not yet all in the buffer.
+//
+// A stream may wait for its own window, and then stands in no list. Or it waits
+// for what all streams share: the connection's window and the buffer. Those
+// streams queue, and one at a time is woken: it takes what it can use, and then
+// passes the turn on. So a WINDOW_UPDATE wakes as many goroutines as it has
+// bytes for, however many wait.
+//
+// Conn.mu guards it.
+type uploads struct {
+	n     int       // streams that are uploading
+	queue []*stream // wait for what is shared, in their order; may hold streams that are gone
+	turn  *stream   // was woken, and has not run since; nil for none
+}
+
+// waitsFor is what stops an upload.
+type waitsFor uint8
+
+const (
+	forNothing waitsFor = iota
+	forWindow           // its own
+	forTurn             // the connection's window, or room in the buffer
+)
+
+// push puts s at the end of the queue.
+func (u *uploads) push(s *stream) {
+	s.waits = forTurn
+	if !s.queued {
+		s.queued = true
+		u.queue = append(u.queue, s)
+	}
+}
+
+// pop returns the first stream of the queue that still waits, or nil.
+func (u *uploads) pop() *stream {
+	for len(u.queue) > 0 {
+		s := u.queue[0]
+		u.queue[0] = nil
+		u.queue = u.queue[1:]
+		s.queued = false
+		if s.waits == forTurn {
+			return s
+		}
+	}
+	u.queue = nil
+	return nil
+}
+
+// windowLocked is the send window of s. It may be negative: RFC 9113, section
+// 6.9.2.
+func (c *Conn) windowLocked(s *stream) int64 { return int64(c.peer.initialWindow) + s.credit }
+
 // appendBodyLocked puts as much of the body of s into the buffer as the windows
 // and the buffer allow. Only the caller's goroutine calls it: it reads the
 // caller's bytes.
 func (c *Conn) appendBodyLocked(s *stream) {
 	for len(s.body) > 0 {
-		n := min(int64(len(s.body)), c.sendWindow, s.sendWindow, int64(c.peer.maxFrame), maxDataFrame,
+		n := min(int64(len(s.body)), c.sendWindow, c.windowLocked(s), int64(c.peer.maxFrame), maxDataFrame,
 			int64(maxBuffered-len(c.out.buf)))
 		if n <= 0 {
 			return
@@ -28,7 +80,21 @@ func (c *Conn) appendBodyLocked(s *stream) {
 		c.out.buf = append(c.out.buf, s.body[:n]...)
 		s.body = s.body[n:]
 		c.sendWindow -= n
-		s.sendWindow -= n
+		s.credit -= n
+	}
+}
+
+// startBodyLocked begins the upload of s. It goes behind the uploads that wait
+// already.
+func (c *Conn) startBodyLocked(s *stream) {
+	if c.uploads.turn == nil && len(c.uploads.queue) == 0 {
+		c.appendBodyLocked(s)
+	}
+	if len(s.body) > 0 {
+		s.wake = make(chan struct{}, 1)
+		c.uploads.n++
+		c.awaitLocked(s)
+		c.turnLocked()
 	}
 }
 
@@ -54,48 +120,56 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) er
 		}
 		c.appendBodyLocked(s)
 		if len(s.body) == 0 {
-			s.wake, wake = nil, nil
-			c.uploads--
+			wake = nil
+			c.uploadedLocked(s)
 		} else {
-			c.awaitRoomLocked(s)
+			c.uploads.turn = nil
+			c.awaitLocked(s)
+			c.turnLocked()
 		}
 		c.flush(s, ex)
 	}
 }
 
-// awaitRoomLocked makes s wait: for a window or, where the windows are open,
-// for the buffer.
-func (c *Conn) awaitRoomLocked(s *stream) {
-	if s.wake == nil {
-		s.wake = make(chan struct{}, 1)
-		c.uploads++
-	}
-	s.waiting = true
-	if !s.listed {
-		s.listed = true
-		c.waiters = append(c.waiters, s)
+// awaitLocked makes s wait for what stops it.
+func (c *Conn) awaitLocked(s *stream) {
+	if c.windowLocked(s) <= 0 {
+		s.waits = forWindow
+	} else {
+		c.uploads.push(s)
 	}
 }
 
-// wakeLocked wakes all uploads that wait: one of the things that they wait for
-// has come. Who finds too little waits again.
-func (c *Conn) wakeLocked() {
-	for _, s := range c.waiters {
-		s.listed = false
-		s.resume()
+// openedLocked is told that the window of s may have grown.
+func (c *Conn) openedLocked(s *stream) {
+	if s.waits == forWindow && c.windowLocked(s) > 0 {
+		c.uploads.push(s)
+		c.turnLocked()
 	}
-	clear(c.waiters)
-	c.waiters = c.waiters[:0]
 }
 
-// resume wakes the upload of s if it waits.
-func (s *stream) resume() {
-	if !s.waiting || s.wake == nil {
+// turnLocked wakes the first upload in the queue, if there is something for it
+// and no other has the turn.
+func (c *Conn) turnLocked() {
+	u := &c.uploads
+	if u.turn != nil || c.sendWindow <= 0 || len(c.out.buf) >= maxBuffered {
 		return
 	}
-	s.waiting = false
-	select {
-	case s.wake <- struct{}{}:
-	default: // a wake-up is on its way already
+	if s := u.pop(); s != nil {
+		u.turn, s.waits = s, forNothing
+		s.wake <- struct{}{} // it is empty: s waited
 	}
+}
+
+// uploadedLocked ends the upload of s, whole or not, and passes its turn on.
+func (c *Conn) uploadedLocked(s *stream) {
+	if s.wake == nil {
+		return
+	}
+	s.wake, s.waits = nil, forNothing
+	c.uploads.n--
+	if c.uploads.turn == s {
+		c.uploads.turn = nil
+	}
+	c.turnLocked()
 }

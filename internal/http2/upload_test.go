@@ -85,6 +85,68 @@ func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
 	wait(t, second).wantBody(t, "b")
 }
 
+// Many uploads wait for the connection's window. Each WINDOW_UPDATE is for the
+// first of them, and wakes no other.
+func TestUploadsTakeTurnsAtTheConnectionsWindow(t *testing.T) {
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
+	fill := p.start(post("/", strings.Repeat("f", initialWindow)))
+	filled := p.request().StreamID
+	p.wantData(filled, initialWindow)
+	const n = 20
+	var ids []uint32
+	var done []<-chan result
+	for range n {
+		done = append(done, p.start(post("/", strings.Repeat("x", 15))))
+		ids = append(ids, p.request().StreamID)
+	}
+	p.do(p.fr.WriteWindowUpdate(0, 10))
+	p.wantData(ids[0], 10)
+	p.wantNoData()
+	// The first goes behind the others with what is left of it.
+	p.do(p.fr.WriteWindowUpdate(0, 15*(n-1)))
+	for _, id := range ids[1:] {
+		p.wantData(id, 15)
+	}
+	p.wantNoData()
+	p.do(p.fr.WriteWindowUpdate(0, 5))
+	p.wantData(ids[0], 5)
+	p.answer(filled, "ok")
+	wait(t, fill).wantBody(t, "ok")
+	for i, id := range ids {
+		p.answer(id, "ok")
+		wait(t, done[i]).wantBody(t, "ok")
+	}
+}
+
+// An upload that ends while it has the turn passes it on.
+func TestUploadThatEndsPassesItsTurnOn(t *testing.T) {
+	for range 50 {
+		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
+		p.start(post("/", strings.Repeat("f", initialWindow)))
+		p.wantData(p.request().StreamID, initialWindow)
+		ctx, cancel := context.WithCancel(context.Background())
+		r := post("/", "gone")
+		r.ctx = ctx
+		gone := p.start(r)
+		p.request()
+		p.start(post("/", "stays"))
+		id := p.request().StreamID
+		go cancel()
+		p.do(p.fr.WriteWindowUpdate(0, 9))
+		for {
+			f := p.read()
+			if d, ok := f.(*h2.DataFrame); ok && d.StreamID == id {
+				if string(d.Data()) != "stays" {
+					t.Fatalf("DATA is %q", d.Data())
+				}
+				break
+			}
+		}
+		wait(t, gone)
+		p.conn.Close(upstream.ClosedDrain)
+	}
+}
+
 func TestWindowMayBecomeNegative(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
 	done := p.start(post("/", strings.Repeat("x", 30)))
@@ -202,8 +264,8 @@ func TestUploadEndsWhen(t *testing.T) {
 			c.happens(p, id, cancel)
 			res := wait(t, done)
 			p.conn.mu.Lock()
-			if p.conn.uploads != 0 {
-				t.Errorf("%d uploads are counted", p.conn.uploads)
+			if p.conn.uploads.n != 0 {
+				t.Errorf("%d uploads are counted", p.conn.uploads.n)
 			}
 			p.conn.mu.Unlock()
 			if c.is != nil {

@@ -92,9 +92,7 @@ func (c *Conn) writeLocked() {
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.room.spent += cost(len(b))
-	if len(b) >= maxBuffered { // else nobody waits for the buffer
-		c.wakeLocked()
-	}
+	c.turnLocked() // there is room in the buffer again
 	c.unlock()
 	n, err := c.net.Write(b)
 	c.mu.Lock()
