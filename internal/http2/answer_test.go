@@ -179,7 +179,7 @@ func TestMisdirectedRequestAsksForHTTP1(t *testing.T) {
 		p := connect(t, testOptions())
 		done := p.start(get("/"))
 		p.head(p.request().StreamID, last, ":status", "421")
-		wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotProcessed, refuses: true, detail: "421"})
+		wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotProcessed, refuses: true, overHTTP1: true, detail: "421"})
 	}
 }
 

@@ -55,6 +55,8 @@ type Conn struct {
 	maxCredit  int64 // the largest stream.credit since it was last worked out
 	recvOwed   int   // what we have taken and not yet given back to our window
 
+	// goneAbove is the last stream that a GOAWAY left, noLimit before the first.
+	goneAbove uint32
 	// What the peer's GOAWAY means for HTTP/2; see breach.
 	demote, refuses bool
 	flood           flood
@@ -91,6 +93,7 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 		peer:         defaultPeerSettings,
 		room:         newRoom(bottom(conn)),
 		sendWindow:   initialWindow,
+		goneAbove:    noLimit,
 	}
 	c.in.init(opts)
 	c.places.Store(int32(c.limitLocked()))

@@ -29,18 +29,24 @@ func badAnswer(text string, demote bool) *upstream.Error {
 }
 
 // resetByPeer is the error of an exchange whose stream the peer reset with
-// code before the answer was whole.
+// code before the response was whole. responding: HEADERS of the response have
+// come.
 //
-// REFUSED_STREAM says that nothing was processed: RFC 9113, section 8.7.
-// HTTP_1_1_REQUIRED refuses the request for the way it came, before acting on
-// it: section 7.
-func resetByPeer(code h2.ErrCode) *upstream.Error {
+// REFUSED_STREAM says that nothing was processed: RFC 9113, section 8.7. A peer
+// that has sent HEADERS, and be it an interim response, has begun to process the
+// request: its REFUSED_STREAM contradicts that, and proves nothing.
+//
+// HTTP_1_1_REQUIRED is no such proof by itself: section 8.7 does not name it. It
+// asks for the same request over HTTP/1 (section 7), and the request may be
+// repeated in that way alone.
+func resetByPeer(code h2.ErrCode, responding bool) *upstream.Error {
 	e := &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
-	switch code {
-	case h2.ErrCodeRefusedStream:
+	switch {
+	case responding:
+	case code == h2.ErrCodeRefusedStream:
 		e.Progress = upstream.NotProcessed
-	case h2.ErrCodeHTTP11Required:
-		e.Progress = upstream.NotProcessed
+	case code == h2.ErrCodeHTTP11Required:
+		e.OverHTTP1 = true
 	}
 	e.Demote, e.RefusesHTTP2 = breach(code)
 	e.Detail = "the SSP reset the HTTP/2 stream: " + code.String()
@@ -70,8 +76,10 @@ var (
 		Detail: "the SSP has lowered the number of HTTP/2 streams that it takes at once"}
 	errNotProcessed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
 		Detail: "the SSP closed the HTTP/2 connection without looking at the request"}
-	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true,
+	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true, OverHTTP1: true,
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
+	errContradicted = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		Detail: "the SSP closed the HTTP/2 connection in the middle of its response"}
 	errBodyTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
 		Detail: "the body of the answer is too large; see max_response_bytes"}
 	errHeadTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,

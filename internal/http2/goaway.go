@@ -9,9 +9,10 @@ import (
 )
 
 // onGoAway: the peer takes no more requests, and says up to which stream it
-// will answer. Those above were not processed, and may be sent elsewhere. It
-// may come twice: first with the largest number, as an announcement, and then
-// with the real one. RFC 9113, section 6.8.
+// will respond. Streams above were not processed, and may be sent elsewhere,
+// unless the peer has begun to respond to them all the same. GOAWAY may come
+// twice: first with the largest number, as an announcement, and then with the
+// real one. RFC 9113, section 6.8.
 func (c *Conn) onGoAway(f frame) *connError {
 	switch {
 	case f.id != 0:
@@ -29,13 +30,21 @@ func (c *Conn) onGoAway(f frame) *connError {
 		err = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Demote: c.demote, RefusesHTTP2: c.refuses,
 			Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
 	}
+	c.drainLocked(upstream.ClosedGoaway)
+	if last >= c.goneAbove {
+		return c.flood.idle() // it says nothing new
+	}
+	c.goneAbove = last
 	for i := range c.streams.slots {
-		if s := c.streams.slots[i].stream; s != nil && s.id > last {
+		switch s := c.streams.slots[i].stream; {
+		case s == nil || s.id <= last:
+		case s.responding():
+			c.failLocked(s, errContradicted)
+		default:
 			c.failLocked(s, err)
 		}
 	}
-	c.drainLocked(upstream.ClosedGoaway)
-	return c.flood.idle()
+	return c.flood.spend(1 + len(c.streams.slots)/slotsPerFrame)
 }
 
 // onReset: the peer gives a stream up. RFC 9113, section 6.4.
@@ -52,6 +61,6 @@ func (c *Conn) onReset(f frame) *connError {
 	if s == nil {
 		return c.goneLocked(f)
 	}
-	c.failLocked(s, resetByPeer(h2.ErrCode(binary.BigEndian.Uint32(f.payload))))
+	c.failLocked(s, resetByPeer(h2.ErrCode(binary.BigEndian.Uint32(f.payload)), s.responding()))
 	return nil
 }

@@ -51,6 +51,17 @@ func TestGoAwayFailsWhatItLeavesOutAndFinishesTheRest(t *testing.T) {
 	}
 }
 
+func TestGoAwayProvesNothingAboutAResponseThatHasBegun(t *testing.T) {
+	for _, status := range []string{"103", "200"} {
+		p := connect(t, testOptions())
+		ids, done := p.startMany(2)
+		p.head(ids[1], false, ":status", status)
+		p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
+		wait(t, done[ids[0]]).wantError(t, notProcessed)
+		wait(t, done[ids[1]]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+	}
+}
+
 func TestGoAwayInTwoSteps(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(2)
@@ -135,14 +146,18 @@ func TestGoAwayTellsWhatThePeerThinksOfHTTP2(t *testing.T) {
 func TestResetByThePeer(t *testing.T) {
 	for code, w := range map[h2.ErrCode]want{
 		h2.ErrCodeRefusedStream:  {outcome: upstream.ConnLost, progress: upstream.NotProcessed},
-		h2.ErrCodeHTTP11Required: {outcome: upstream.ConnLost, progress: upstream.NotProcessed, refuses: true},
+		h2.ErrCodeHTTP11Required: {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, refuses: true, overHTTP1: true},
 		h2.ErrCodeProtocol:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, demote: true},
 		h2.ErrCodeInternal:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
 		h2.ErrCodeCancel:         {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
 		h2.ErrCodeNo:             {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
 		0x99:                     {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
 	} {
-		for _, when := range []string{"before the head", "after the head", "in the body"} {
+		for _, when := range []string{"before the head", "after 103", "after the head", "in the body"} {
+			if when != "before the head" {
+				// The peer has begun to process it, whatever it says.
+				w.progress, w.overHTTP1 = upstream.MaybeProcessed, false
+			}
 			t.Run(code.String()+" "+when, func(t *testing.T) {
 				p := connect(t, testOptions())
 				budget := upstream.NewBudget(1000)
@@ -150,7 +165,11 @@ func TestResetByThePeer(t *testing.T) {
 				r.budget = budget
 				done := p.start(r)
 				id := p.request().StreamID
-				if when != "before the head" {
+				switch when {
+				case "before the head":
+				case "after 103":
+					p.head(id, false, ":status", "103")
+				default:
 					p.head(id, false, ":status", "200")
 				}
 				if when == "in the body" {

@@ -101,8 +101,10 @@ type want struct {
 	outcome  upstream.Outcome
 	progress upstream.Progress
 	demote   bool
-	refuses  bool   // HTTP/2
-	detail   string // a part of the text
+	refuses  bool // HTTP/2
+	// overHTTP1: the request may be sent again over HTTP/1.
+	overHTTP1 bool
+	detail    string // a part of the text
 }
 
 func (r result) wantError(t testing.TB, w want) {
@@ -114,9 +116,9 @@ func (r result) wantError(t testing.TB, w want) {
 		t.Errorf("%d bytes stay reserved for an answer that failed", r.held)
 	}
 	e := upstream.AsError(r.err)
-	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || e.RefusesHTTP2 != w.refuses || !strings.Contains(e.Error(), w.detail) {
-		t.Fatalf("got %v %v (progress %d, demote %t, refuses %t), want %v (progress %d, demote %t, refuses %t) with %q",
-			e.Outcome, e, e.Progress, e.Demote, e.RefusesHTTP2, w.outcome, w.progress, w.demote, w.refuses, w.detail)
+	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || e.RefusesHTTP2 != w.refuses || e.OverHTTP1 != w.overHTTP1 || !strings.Contains(e.Error(), w.detail) {
+		t.Fatalf("got %v %v (progress %d, demote %t, refuses %t, over HTTP/1 %t), want %v (progress %d, demote %t, refuses %t, over HTTP/1 %t) with %q",
+			e.Outcome, e, e.Progress, e.Demote, e.RefusesHTTP2, e.OverHTTP1, w.outcome, w.progress, w.demote, w.refuses, w.overHTTP1, w.detail)
 	}
 }
 

@@ -41,6 +41,10 @@ type stream struct {
 	received int  // bytes of the body
 }
 
+// responding reports whether HEADERS of the response have come, of an interim
+// response too.
+func (s *stream) responding() bool { return s.gotHead || s.interim > 0 }
+
 // table holds the open streams of a connection, in a ring by their numbers. A
 // number whose slot is still taken by a long-lived stream is left out: numbers
 // need only grow. That spares a map.

@@ -32,6 +32,10 @@ type Error struct {
 	// HTTP_1_1_REQUIRED, INADEQUATE_SECURITY): the pool should speak that to it
 	// for a while, from now on.
 	RefusesHTTP2 bool
+	// OverHTTP1: the peer refused to act on the request over HTTP/2, and began no
+	// response (HTTP_1_1_REQUIRED, 421). Whatever Progress says, the request may
+	// be sent again, with any method, over HTTP/1 and only over HTTP/1.
+	OverHTTP1 bool
 	// Detail is for people: the limit that was met, with its value, and the
 	// setting to change. Never bytes of a request or an answer.
 	Detail string
