@@ -37,9 +37,9 @@ func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 // dial opens one connection and files it.
 func (p *Pool) dial(offerHTTP2 bool, edition int) {
 	m := &member{pool: p, edition: edition}
-	addr, onTrial, took, err := p.nextAddress()
+	to, took, err := p.nextAddress()
 	if err == nil {
-		m.addr = addr
+		m.addr = to.addr
 		took.tcp, took.tls, err = p.connect(m, offerHTTP2)
 		p.stats.dialed(took)
 	}
@@ -51,31 +51,35 @@ func (p *Pool) dial(offerHTTP2 bool, edition int) {
 	if offerHTTP2 {
 		p.offering--
 	}
-	if onTrial {
+	if to.onTrial {
 		p.onTrial--
 	}
 	switch {
 	case err == nil:
 		m.opened, m.used = now, now
-		p.governor.ended(addr, now, m.conn.CloseReason() == upstream.NotClosed)
+		p.governor.ended(to, now, m.conn.CloseReason() == upstream.NotClosed)
 		p.fileLocked(m, took, now)
 	case p.dead || errors.Is(err, errNotNow):
-		p.governor.calledOff(addr)
+		p.governor.calledOff(to)
 	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked():
-		p.governor.calledOff(addr) // the address is well, if it is spoken to in HTTP/1
+		p.governor.calledOff(to) // the address is well, if it is spoken to in HTTP/1
 		p.noteFailureLocked(err)
 		p.demoteLocked(now)
 	default:
-		p.governor.ended(addr, now, false)
+		p.governor.ended(to, now, false)
 		p.noteFailureLocked(err)
 		p.replace = false
+		p.dialFailedLocked(now)
 	}
 	p.growLocked(now)
 }
 
 // nextAddress looks the SSP up, which is fast but for once in a while, and
 // takes the next address that may be dialled.
-func (p *Pool) nextAddress() (addr Address, onTrial bool, took dialDurations, err error) {
+func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
+	p.mu.Lock()
+	failures := p.governor.lookup.failures
+	p.mu.Unlock()
 	began := time.Now()
 	addrs, err := p.dialer.Addresses(p.ctx)
 	now := time.Now()
@@ -88,20 +92,20 @@ func (p *Pool) nextAddress() (addr Address, onTrial bool, took dialDurations, er
 	p.governor.undecided--
 	if err != nil {
 		if !p.dead {
-			p.governor.lookedUp(nil, now)
+			p.governor.lookedUp(nil, failures, now)
 		}
-		return addr, false, took, err
+		return to, took, err
 	}
-	p.governor.lookedUp(addrs, now)
-	addr, onTrial, ok := p.governor.pick(now, p.mayTryLocked())
+	p.governor.lookedUp(addrs, failures, now)
+	to, ok := p.governor.pick(now, p.mayTryLocked())
 	if !ok {
-		return addr, false, took, errNotNow
+		return to, took, errNotNow
 	}
-	if onTrial {
+	if to.onTrial {
 		p.onTrial++
 		p.growLocked(now) // another address may be the better bet
 	}
-	return addr, onTrial, took, nil
+	return to, took, nil
 }
 
 // mayTryLocked reports whether a dial may go to an address that failed last
@@ -147,6 +151,7 @@ func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.retireLocked(m, m.conn.CloseReason())
 		p.shutAtOnceLocked(m, now)
+		p.dialFailedLocked(now)
 		return
 	case m.protocol == upstream.HTTP2 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
 		p.retireLocked(m, upstream.ClosedError) // dialled before the peer was demoted
@@ -154,6 +159,9 @@ func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
 	}
 	if p.protocol != m.protocol {
 		p.protocol, p.seenPlaces = m.protocol, 0
+	}
+	if !m.exclusive() {
+		m.allowed = p.probation.places
 	}
 	p.recountLocked(m)
 	s := served{dialed: true, took: took}
@@ -188,6 +196,9 @@ func (p *Pool) noteFailureLocked(err error) {
 	p.refusal = &upstream.Error{
 		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent,
 		Detail: "every address backs off after failures; see pool.dial_backoff", Err: p.lastDial,
+	}
+	if p.lastDial.Outcome == upstream.TLSFailed {
+		p.refusal.Outcome = upstream.TLSFailed
 	}
 }
 

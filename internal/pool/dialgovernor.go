@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// governor decides where the next dial goes, and when. Addresses take turns;
-// one that fails is left alone for a time that doubles with each failure, and
-// after that is tried by one dial at a time until one succeeds. So an SSP that
-// refuses costs next to nothing, and one dead address of several costs only its
-// own dials. All of it is guarded by pool.mu.
+// governor decides where the next dial goes, and when. Addresses take turns. An
+// address that failed is tried by one dial at a time until one succeeds: at once
+// after its first failure, which may be an accident, and after each further
+// failure in a row only when a pause has passed. The pause doubles each time. So
+// an SSP that refuses costs next to nothing, and one dead address of several
+// costs only its own dials. All of it is guarded by pool.mu.
 //
 // A look-up that fails is treated as an address that fails.
 type governor struct {
@@ -25,9 +26,18 @@ type governor struct {
 
 // addressState is an address's recent past.
 type addressState struct {
-	failures int       // since the last success
-	until    time.Time // left alone until then
+	failures int       // dials in a row that failed
+	until    time.Time // left alone until then, since they failed
+	wasted   int       // connections in a row that were of no use; see wastedOn
+	spaced   time.Time // left alone until then, since they were of no use
 	dialing  int
+}
+
+// target is where a dial goes, and what it knew when it began.
+type target struct {
+	addr     Address
+	failures int // of the address
+	onTrial  bool
 }
 
 func (g *governor) init(lo, hi time.Duration) {
@@ -35,11 +45,12 @@ func (g *governor) init(lo, hi time.Duration) {
 	g.states = make(map[Address]*addressState)
 }
 
-// lookedUp takes the addresses of a look-up, none where it failed. States of
-// addresses that are gone are forgotten.
-func (g *governor) lookedUp(addrs []Address, now time.Time) {
+// lookedUp takes the addresses of a look-up, none where it failed. failures is
+// what lookup.failures was when it began. States of addresses that are gone are
+// forgotten.
+func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
 	if len(addrs) == 0 {
-		g.lookup.failed(now, g.min, g.max)
+		g.lookup.failed(failures, now, g.min, g.max)
 		return
 	}
 	g.lookup.failures = 0
@@ -54,57 +65,85 @@ func (g *governor) lookedUp(addrs []Address, now time.Time) {
 	}
 }
 
-// ready reports whether a dial may start now. If not, at is when the first one
-// may, zero where that depends on dials under way. Before the first look-up
-// nothing is known, and it may.
-func (g *governor) ready(now time.Time) (ok bool, at time.Time) {
+// pause says when the first dial may start that may not start now.
+type pause struct {
+	at    time.Time // zero where that depends on dials under way
+	alive bool      // an address is left alone although dials to it succeed
+}
+
+// ready reports whether a dial may start now, and if not, what the pause is.
+// Before the first look-up nothing is known, and it may.
+func (g *governor) ready(now time.Time) (ok bool, until pause) {
 	if g.lookup.failures > 0 && g.lookup.until.After(now) {
-		return false, g.lookup.until
+		return false, pause{at: g.lookup.until}
 	}
 	if len(g.known) == 0 {
-		return g.lookup.failures == 0 || g.undecided == 0, time.Time{}
+		return g.lookup.failures == 0 || g.undecided == 0, pause{}
 	}
 	free := 0
 	for _, a := range g.known {
 		s := g.states[a]
-		switch {
-		case s == nil || s.failures == 0:
-			return true, time.Time{}
+		if s.fresh(now) {
+			return true, pause{}
+		}
+		until.alive = until.alive || s.failures == 0
+		switch at := s.leftAlone(); {
 		case s.dialing > 0:
-		case !s.until.After(now):
+		case !at.After(now):
 			free++
-		case at.IsZero() || s.until.Before(at):
-			at = s.until
+		case until.at.IsZero() || at.Before(until.at):
+			until.at = at
 		}
 	}
-	return free > g.undecided, at
+	return free > g.undecided, until
 }
 
-// pick takes the next address that may be dialled. onTrial: it failed last
-// time; unless mayTry, that is one only where no other is left. ended or
-// calledOff must follow.
-func (g *governor) pick(now time.Time, mayTry bool) (a Address, onTrial, ok bool) {
+// fresh reports whether nothing speaks against dials to the address.
+func (s *addressState) fresh(now time.Time) bool {
+	return s == nil || s.failures == 0 && !s.spaced.After(now)
+}
+
+// leftAlone returns until when no dial goes to the address, which is not fresh.
+func (s *addressState) leftAlone() time.Time {
+	if s.spaced.After(s.until) {
+		return s.spaced
+	}
+	return s.until
+}
+
+// untried reports whether an address is known that did not fail last time.
+func (g *governor) untried() bool {
+	return g.lookup.failures == 0 && slices.ContainsFunc(g.known, func(a Address) bool {
+		s := g.states[a]
+		return s == nil || s.failures == 0
+	})
+}
+
+// pick takes the next address that may be dialled. Unless mayTry, one that failed
+// last time (onTrial) is taken only where no other is left. ended or calledOff
+// must follow.
+func (g *governor) pick(now time.Time, mayTry bool) (t target, ok bool) {
 	trial := -1 // index of the first that could be tried
 	for i := range g.known {
 		at := (g.turn + i) % len(g.known)
 		switch s := g.states[g.known[at]]; {
-		case s == nil || s.failures == 0:
-			return g.takeTurn(at), false, true
-		case trial >= 0 || s.dialing > 0 || s.until.After(now):
+		case s.fresh(now):
+			return g.takeTurn(at), true
+		case trial >= 0 || s.dialing > 0 || s.leftAlone().After(now):
 		case mayTry:
-			return g.takeTurn(at), true, true
+			return g.takeTurn(at), true
 		default:
 			trial = at
 		}
 	}
 	if trial >= 0 {
-		return g.takeTurn(trial), true, true
+		return g.takeTurn(trial), true
 	}
-	return Address{}, false, false
+	return target{}, false
 }
 
 // takeTurn counts a dial to known[at].
-func (g *governor) takeTurn(at int) Address {
+func (g *governor) takeTurn(at int) target {
 	a := g.known[at]
 	g.turn = (at + 1) % len(g.known)
 	s := g.states[a]
@@ -113,47 +152,81 @@ func (g *governor) takeTurn(at int) Address {
 		g.states[a] = s
 	}
 	s.dialing++
-	return a
+	return target{addr: a, failures: s.failures, onTrial: s.failures > 0}
 }
 
-// ended notes how a dial to a ended. The zero Address is that of a dial that
-// came to none.
-func (g *governor) ended(a Address, now time.Time, ok bool) {
-	g.calledOff(a)
-	switch s := g.states[a]; {
+// ended notes how a dial ended. The zero target is that of a dial that came to no
+// address.
+func (g *governor) ended(t target, now time.Time, ok bool) {
+	g.calledOff(t)
+	switch s := g.states[t.addr]; {
 	case s == nil:
 	case ok:
 		s.failures = 0
+		s.space(now, g.max) // the connection is still to be of use
 	default:
-		s.failed(now, g.min, g.max)
+		s.failed(t.failures, now, g.min, g.max)
 	}
 }
 
-// calledOff is told of a dial whose end says nothing about a.
-func (g *governor) calledOff(a Address) {
-	if s := g.states[a]; s != nil {
+// calledOff is told of a dial whose end says nothing about its address.
+func (g *governor) calledOff(t target) {
+	if s := g.states[t.addr]; s != nil {
 		s.dialing--
 	}
 }
 
-// failed is told that connections to a are of no use.
-func (g *governor) failed(a Address, now time.Time) {
+// wastedOn is told of a connection to a that was opened, and ended before the SSP
+// processed a request on it. After several in a row dials to a are spaced, ever
+// more widely, until the SSP processes a request. Such an SSP is alive, so
+// requests may wait for the next dial.
+func (g *governor) wastedOn(a Address, now time.Time) {
 	if s := g.states[a]; s != nil {
-		s.failed(now, g.min, g.max)
+		s.wasted++
+		s.space(now, g.max)
 	}
 }
 
-func (s *addressState) failed(now time.Time, lo, hi time.Duration) {
-	if s.failures > 0 && s.until.After(now) {
-		return // dials that started together fail together: that is one failure
+// workedOn is told that the SSP has processed a request on a connection to a.
+func (g *governor) workedOn(a Address) {
+	if s := g.states[a]; s != nil {
+		s.wasted, s.spaced = 0, time.Time{}
 	}
-	back := hi
-	if lo < hi>>s.failures {
-		back = lo << s.failures
+}
+
+const (
+	// unspaced is how many connections in a row may be of no use before dials are
+	// spaced.
+	unspaced = 3
+	// firstSpace is the first space between two dials. It doubles each time.
+	firstSpace = time.Millisecond
+)
+
+func (s *addressState) space(now time.Time, hi time.Duration) {
+	if n := s.wasted - unspaced; n >= 0 {
+		s.spaced = now.Add(jitter(doubled(firstSpace, n, hi), 0.2))
 	}
-	s.failures++
-	// ±20 %, so that many adbuffers do not come back in step; never above hi.
-	s.until = now.Add(jitter(min(back, hi/6*5), 0.2))
+}
+
+// failed notes a failed dial. failures is what s.failures was when it began: dials
+// that began together fail together, and that is one failure.
+func (s *addressState) failed(failures int, now time.Time, lo, hi time.Duration) {
+	if failures != s.failures {
+		return
+	}
+	if s.failures++; s.failures > 1 {
+		// ±20 %, so that many adbuffers do not come back in step; never above hi.
+		s.until = now.Add(jitter(doubled(lo, s.failures-2, hi), 0.2))
+	}
+}
+
+// doubled returns lo doubled n times, and so much less than hi that jitter brings
+// it no further.
+func doubled(lo time.Duration, n int, hi time.Duration) time.Duration {
+	if lo < hi>>n {
+		return min(lo<<n, hi/6*5)
+	}
+	return hi / 6 * 5
 }
 
 // failing reports whether something failed, and has not succeeded since.

@@ -36,9 +36,10 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 		if slowest != 0 {
 			t.Errorf("a request took %v, want none to wait", slowest)
 		}
-		// 0.1, 0.3, 0.7, 1.5, 3.1, and then every 5 s, give or take a fifth.
-		if n := s.dialCount(); n < 8 || n > 14 {
-			t.Errorf("%d dials in %d s, want about 10", n, seconds)
+		// Twice at first, 0.1, 0.3, 0.7, 1.5, 3.1, and then every 5 s, give or take a
+		// fifth.
+		if n := s.dialCount(); n < 9 || n > 15 {
+			t.Errorf("%d dials in %d s, want about 11", n, seconds)
 		}
 		if n := p.stats.failed[dialRefused].Load(); int(n) != s.dialCount() {
 			t.Errorf("%d refused dials counted, want %d", n, s.dialCount())
@@ -54,11 +55,11 @@ func TestBackoffDoublesWithJitterUpToItsLimit(t *testing.T) {
 		s := newPeer(t)
 		s.refuse(0)
 		p := start(t, s, nil)
-		var at []time.Time
+		var at []time.Time // of all dials but the first, whose failure begins no pause
 		for len(at) < 12 {
 			ask(t, p, sec)
 			pass(msec)
-			if n := s.dialCount(); n > len(at) {
+			if n := s.dialCount() - 1; n > len(at) {
 				at = append(at, time.Now())
 			}
 		}
@@ -84,7 +85,13 @@ func TestGovernorSurvivesAnyBackoff(t *testing.T) {
 		var s addressState
 		now := time.Unix(0, 0)
 		for i := range 200 {
-			s.failed(now, limits[0], limits[1])
+			s.failed(i, now, limits[0], limits[1])
+			if i == 0 {
+				if s.until.After(now) {
+					t.Fatalf("back-off %v: the first failure begins a pause", limits)
+				}
+				continue
+			}
 			pause := s.until.Sub(now)
 			if pause < min(limits[0], limits[1])/2 || pause > limits[1] {
 				t.Fatalf("back-off %v: pause %d is %v", limits, i, pause)
@@ -150,16 +157,16 @@ func TestDialsThatFailTogetherAreOneFailure(t *testing.T) {
 		for range 16 {
 			ask(t, p, sec)
 		}
-		pass(6 * msec)
-		if n := s.dialCount(); n != 16 {
-			t.Fatalf("%d dials, want 16", n)
+		pass(11 * msec)
+		if n := s.dialCount(); n != 17 {
+			t.Fatalf("%d dials, want 16 and one that follows at once", n)
 		}
-		pass(130 * msec) // one failure's back-off, not sixteen's
+		pass(130 * msec) // the second failure's back-off, not the seventeenth's
 		r := ask(t, p, sec)
 		pass(5 * msec)
 		r.wantErr(upstream.ConnectFailed, 5*msec)
-		if n := s.dialCount(); n != 17 {
-			t.Errorf("%d dials, want 17", n)
+		if n := s.dialCount(); n != 18 {
+			t.Errorf("%d dials, want 18", n)
 		}
 	})
 }
@@ -171,16 +178,18 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterOnesSayThatAddressesBackOff(t *tes
 		s.set(func(dialCall) reply { return reply{after: 5 * msec, err: bad} })
 		p := start(t, s, nil)
 		first := ask(t, p, sec)
-		pass(5 * msec)
-		first.wantErr(upstream.TLSFailed, 5*msec)
+		pass(10 * msec)
+		if e := first.wantErr(upstream.TLSFailed, 10*msec); e != bad {
+			t.Errorf("the first error is %q", e.Error())
+		}
 		later := ask(t, p, sec)
 		pass(0)
-		e := later.wantErr(upstream.ConnectFailed, 0)
+		e := later.wantErr(upstream.TLSFailed, 0)
 		if e.Err != bad || !strings.Contains(e.Detail, "pool.dial_backoff") {
 			t.Errorf("the error says %q", e.Error())
 		}
-		if n := p.stats.failed[dialTLS].Load(); n != 1 {
-			t.Errorf("%d TLS failures counted, want 1", n)
+		if n := p.stats.failed[dialTLS].Load(); n != 2 {
+			t.Errorf("%d TLS failures counted, want 2", n)
 		}
 	})
 }
@@ -313,8 +322,8 @@ func TestWaitersGetADialWhenTheBackoffEnds(t *testing.T) {
 		r := ask(t, p, sec)
 		pass(0)
 		r.wantWaits() // a connection is open: its place may come back
-		if n := s.dialCount(); n != 2 {
-			t.Fatalf("%d dials, want 2", n)
+		if n := s.dialCount(); n != 3 {
+			t.Fatalf("%d dials, want 3: the first failure is followed at once", n)
 		}
 		s.set(nil)
 		pass(200 * msec) // nothing but the end of the back-off happens

@@ -86,7 +86,7 @@ func (p *Pool) shutLocked() {
 	if p.inUse == 0 {
 		close(p.out)
 	}
-	p.failAllLocked(errDraining, errDraining)
+	p.failLocked(func(*waiter) error { return errDraining })
 	for _, m := range p.idle {
 		p.retireLocked(m, upstream.ClosedDrain)
 	}

@@ -18,17 +18,19 @@ import (
 type peer struct {
 	t testing.TB
 
-	mu       sync.Mutex
-	addrs    []Address
-	lookup   error                // of Addresses
-	script   func(dialCall) reply // nil: HTTP/1 after 10 ms
-	do       func(*fakeConn, *upstream.Exchange) error
-	conns    []*fakeConn // all that were ever opened
-	dials    []dialCall  // all that were ever begun
-	dialling int
-	open     int // whose Close was not called and which did not close themselves
-	maxOpen  int // highest of open + dialling
-	maxDials int // highest of dialling
+	mu     sync.Mutex
+	addrs  []Address
+	lookup error // of Addresses
+	// lookupFails is how many look-ups end with lookup; 0 = all.
+	lookupFails int
+	script      func(dialCall) reply // nil: HTTP/1 after 10 ms
+	do          func(*fakeConn, *upstream.Exchange) error
+	conns       []*fakeConn // all that were ever opened
+	dials       []dialCall  // all that were ever begun
+	dialling    int
+	open        int // whose Close was not called and which did not close themselves
+	maxOpen     int // highest of open + dialling
+	maxDials    int // highest of dialling
 
 	lookups atomic.Int64
 }
@@ -72,7 +74,13 @@ func (s *peer) Addresses(ctx context.Context) ([]Address, error) {
 	s.lookups.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.addrs, s.lookup
+	if err := s.lookup; err != nil {
+		if s.lookupFails--; s.lookupFails == 0 {
+			s.lookup = nil
+		}
+		return nil, err
+	}
+	return s.addrs, nil
 }
 
 func (s *peer) Dial(ctx context.Context, addr Address, offer bool, owner upstream.Owner) (Dialed, error) {

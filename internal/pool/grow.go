@@ -12,8 +12,8 @@ import (
 func (p *Pool) growLocked(now time.Time) {
 	p.heldBack = false
 	for !p.dead && p.wantsConnLocked() && p.dialing < p.opts.MaxDials && len(p.members)+p.dialing+p.closing < p.opts.MaxConns {
-		if ok, at := p.governor.ready(now); !ok {
-			p.heldBackLocked(now, at)
+		if ok, until := p.governor.ready(now); !ok {
+			p.heldBackLocked(now, until)
 			break
 		}
 		p.startDialLocked(now)
@@ -99,6 +99,9 @@ func (p *Pool) perConnLocked() int {
 	if p.seenPlaces > 0 {
 		n = min(n, p.seenPlaces)
 	}
+	if n > 1 {
+		n = p.probation.limit(n)
+	}
 	return n
 }
 
@@ -112,18 +115,51 @@ func (p *Pool) capLocked() int {
 }
 
 // heldBackLocked is called when a connection is wanted and every address is
-// left alone, the first of them until at, or until a dial to it has ended where
-// at is zero. If no connection is open and none is being dialled, waiting is in
-// vain.
-func (p *Pool) heldBackLocked(now, at time.Time) {
+// left alone. If no connection is open, none is being dialled, and dials to all
+// addresses failed, requests do not wait, but for those that are sent again.
+func (p *Pool) heldBackLocked(now time.Time, until pause) {
 	p.heldBack = p.dialing == 0
 	switch {
 	case p.queue.n == 0: // only the janitor asks, who comes again
-	case p.dialing == 0 && len(p.members) == p.draining:
-		p.failAllLocked(p.lastDial, p.refusal)
-	case !at.IsZero():
-		p.growAtLocked(at, now)
+	case p.hopelessLocked() && !until.alive:
+		p.failLocked(func(w *waiter) error {
+			switch {
+			case w.resent: // the next connection is for it
+				return nil
+			case w.covered:
+				return p.lastDial
+			default:
+				return p.refusal
+			}
+		})
 	}
+	if p.queue.n > 0 && !until.at.IsZero() {
+		p.growAtLocked(until.at, now)
+	}
+}
+
+// hopelessLocked reports whether no connection lends and none is being dialled.
+func (p *Pool) hopelessLocked() bool { return p.dialing == 0 && len(p.members) == p.draining }
+
+// dialFailedLocked is told that a dial has failed. If no address is left but those
+// that failed, the requests that may outlast no more failed dials end with its
+// error. The others get another dial, if an address may be dialled now.
+func (p *Pool) dialFailedLocked(now time.Time) {
+	if !p.hopelessLocked() || p.governor.untried() {
+		return
+	}
+	p.failLocked(func(w *waiter) error {
+		switch {
+		case w.resent:
+			return nil
+		case w.redials > 0:
+			w.redials--
+			w.extend(p.opts.waitForDial(), now)
+			return nil
+		default:
+			return p.lastDial
+		}
+	})
 }
 
 // growAtLocked looks again at the given time.

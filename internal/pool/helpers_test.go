@@ -129,7 +129,7 @@ func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
 }
 
 func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline)}}
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1}}
 	go func() {
 		place, err := p.Acquire(r.ex)
 		r.mu.Lock()
@@ -194,7 +194,7 @@ func (r *request) do() error { return r.place.Do(r.ex) }
 // lend returns a place that is had at once, in the caller's goroutine.
 func lend(t testing.TB, p *Pool) *request {
 	t.Helper()
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second)}}
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
 	r.place, r.err = p.Acquire(r.ex)
 	r.over, r.took = true, time.Since(r.began)
 	if r.err != nil {

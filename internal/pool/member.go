@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -27,6 +28,8 @@ type member struct {
 	places   int  // that it lends: Conn.Places as of the last count, 0 if draining
 	counted  int  // how often it is in Pool.places: places, or inUse where that is more
 	requests int  // lent so far
+	refused  int  // of requests, those that the SSP did not process
+	allowed  int  // places that it may lend on probation, 0 = all
 	alone    bool // lent to an exchange that nothing may be outstanding beside
 	fresh    bool // lent to the first exchange right after its dial
 	aging    bool // too old, but of use: goes when another has come
@@ -37,6 +40,8 @@ type member struct {
 	idleFor  time.Duration        // before it was lent last; means little where multiplexed
 	opened   time.Time
 	retireAt time.Time // zero = never
+
+	worked atomic.Bool // an exchange on it had a response; only where multiplexed
 }
 
 // exclusive reports whether m carries one exchange at a time.
@@ -108,6 +113,9 @@ func (p *Pool) freeLocked(m *member, held time.Duration) {
 		p.retireLocked(m, m.why)
 		p.growLocked(time.Now())
 	default:
+		if m.allowed > 0 && held != unused {
+			p.earnLocked(m)
+		}
 		p.recountLocked(m)
 		if m.exclusive() {
 			p.parkLocked(m)
@@ -147,6 +155,9 @@ func (p *Pool) recountLocked(m *member) {
 		if m.places = m.conn.Places(); m.places > 0 && m.protocol == p.protocol {
 			p.seenPlaces = m.places
 		}
+		if m.allowed > 0 {
+			m.places = min(m.places, m.allowed)
+		}
 		if m.alone {
 			m.places = min(m.places, 1)
 		}
@@ -162,7 +173,7 @@ func (p *Pool) endedLocked(m *member, now time.Time) {
 	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin
 	p.retireLocked(m, m.conn.CloseReason())
 	if atOnce { // else the next one would follow at once, for ever
-		p.governor.failed(m.addr, now)
+		p.governor.wastedOn(m.addr, now)
 		p.shutAtOnceLocked(m, now)
 	}
 }

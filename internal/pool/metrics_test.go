@@ -49,7 +49,7 @@ func TestMetricsTellWhatThePoolDid(t *testing.T) {
 			switch c.n {
 			case 1:
 				return reply{after: 20 * msec, protocol: upstream.HTTP2, places: 2}
-			case 3:
+			case 3, 4:
 				return reply{after: 3 * msec, err: errRefused}
 			default:
 				return reply{after: 10 * msec}
@@ -64,10 +64,10 @@ func TestMetricsTellWhatThePoolDid(t *testing.T) {
 		c := lend(t, p) // its second place
 		d := lend(t, p) // dialled: HTTP/1, since there may be one HTTP/2 connection
 		e, f := ask(t, p, sec), (*request)(nil)
-		pass(10 * msec) // refused: it waits for a place
+		pass(10 * msec) // refused twice: it waits for a place
 		f = ask(t, p, sec)
 		pass(100 * msec)
-		e.wantErr(upstream.PendingTimeout, 53*msec)
+		e.wantErr(upstream.PendingTimeout, 56*msec)
 		f.wantErr(upstream.PendingFull, 0)
 		a.do()
 		s.conn(1).leave(upstream.ClosedGoaway)

@@ -49,6 +49,10 @@ const renewal = 5 * time.Second
 // dialLimit is how long a dial may take.
 func (o *Options) dialLimit() time.Duration { return o.ConnectTimeout + o.TLSTimeout }
 
+// waitForDial is how long a request waits for a dial: somewhat longer than a dial
+// takes, so that the request learns why the dial failed.
+func (o *Options) waitForDial() time.Duration { return o.dialLimit() + 2*dialerFirst }
+
 // placesPerConn is how many places a connection of the given protocol has at
 // best, 1 while that is unknown.
 func (o *Options) placesPerConn(pr upstream.Protocol) int {

@@ -106,6 +106,7 @@ type Pool struct {
 	retryAt    time.Time       // when
 	replace    bool            // a multiplexed connection of use went: open another before it is asked for
 	demotion   demotion
+	probation  probation
 
 	high    highWater
 	needs   needs
@@ -137,21 +138,33 @@ type Place struct{ m *member }
 
 // Do runs ex on the place. See upstream.Conn.
 func (pl Place) Do(ex *upstream.Exchange) error {
-	err := pl.m.conn.Do(ex)
-	if err != nil {
-		e := upstream.AsError(err)
-		if e.Stale {
-			pl.m.pool.lostRace(pl.m)
+	m := pl.m
+	err := m.conn.Do(ex)
+	if err == nil {
+		if !m.exclusive() && !m.worked.Load() {
+			m.worked.Store(true)
+			m.pool.workedOn(m)
 		}
-		if e.Demote || e.RefusesHTTP2 {
-			pl.m.pool.breached(pl.m, e)
-		}
+		return nil
+	}
+	e := upstream.AsError(err)
+	if e.Stale {
+		m.pool.lostRace(m)
+	}
+	if e.Demote || e.RefusesHTTP2 {
+		m.pool.breached(m, e)
+	}
+	if e.Progress == upstream.NotProcessed && !m.exclusive() {
+		m.pool.refusedOn(m)
 	}
 	return err
 }
 
 // Return gives the place back without having used it.
 func (pl Place) Return() { pl.m.pool.free(pl.m, unused) }
+
+// Protocol returns what the place's connection speaks.
+func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
 
 // Host returns what the endpoint that the place leads to is called in requests:
 // host[:port].

@@ -5,11 +5,13 @@ import "time"
 // queue is the requests that wait, first in, first out. All of it is guarded by
 // pool.mu.
 //
-// Its front is covered: dials will serve them, as far as can be known. The
-// others wait for a place that someone gives back, and it is those whom
-// max_pending and pending_timeout bound.
+// Its front is covered: dials will serve those requests, as far as can be known.
+// The rest wait for a place that is given back, and max_pending and
+// pending_timeout bound them.
 //
 //	head ⇄ … ⇄ covered │ firstBeyond ⇄ … ⇄ tail
+//
+// Requests that had a place already come first, by their deadlines.
 type queue struct {
 	head, tail  *waiter
 	firstBeyond *waiter // nil where all are covered
@@ -33,18 +35,37 @@ func (q *queue) pushBack(w *waiter) {
 	q.count(w, 1)
 }
 
-// pushFront is for a request that had a place already, which turned out stale.
+// maxFront is among how many requests at the front a new one finds its place by
+// deadline. Beyond them order is worth less than the time to find it.
+const maxFront = 64
+
+// pushFront is for a request that had a place already: the connection was stale,
+// or the SSP did not process the request.
 func (q *queue) pushFront(w *waiter) {
-	if q.head == nil {
+	w.front = true
+	at := q.head
+	for range maxFront {
+		if at == nil || !at.front || w.deadline.Before(at.deadline) {
+			break
+		}
+		at = at.next
+	}
+	if at == nil {
 		q.pushBack(w)
 		return
 	}
-	w.prev, w.next, w.queued, w.covered = nil, q.head, true, q.head.covered
-	q.head.prev = w
-	q.head = w
+	w.prev, w.next, w.queued, w.covered = at.prev, at, true, at.covered
+	at.prev = w
+	if w.prev == nil {
+		q.head = w
+	} else {
+		w.prev.next = w
+	}
 	if !w.covered {
-		q.firstBeyond = w
 		q.beyond++
+		if q.firstBeyond == at {
+			q.firstBeyond = w
+		}
 	}
 	q.count(w, 1)
 }

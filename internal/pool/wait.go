@@ -19,7 +19,10 @@ type waiter struct {
 	prev, next *waiter // nil outside the queue
 	queued     bool
 	covered    bool // see queue
+	front      bool // had a place already
 	alone      bool // see upstream.Exchange
+	resent     bool // see upstream.Exchange
+	redials    int  // see upstream.Exchange
 
 	// timer fires when the waiter should look whether its time is over. It may
 	// fire too early, never too late.
@@ -57,6 +60,15 @@ func (w *waiter) setCovered(covered bool, now time.Time) {
 	}
 }
 
+// extend lets the waiter wait for another dial, for as long as forDial.
+func (w *waiter) extend(forDial time.Duration, now time.Time) {
+	w.setCovered(w.covered, now) // what it has waited so far is taken off
+	w.forDial = forDial
+	if w.armed {
+		w.arm(now)
+	}
+}
+
 func (w *waiter) left() *time.Duration {
 	if w.covered {
 		return &w.forDial
@@ -79,9 +91,13 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 	}
 	w := p.waiters.Get().(*waiter)
 	defer p.waiters.Put(w)
-	w.deadline, w.since, w.armed, w.alone = ex.Deadline, now, false, ex.Alone
-	w.forDial, w.forPlace = p.opts.dialLimit(), p.opts.PendingTimeout
-	if again {
+	w.deadline, w.since, w.armed, w.alone, w.resent, w.redials = ex.Deadline, now, false, ex.Alone, ex.Resent, ex.Redials
+	w.forDial, w.forPlace = p.opts.waitForDial(), p.opts.PendingTimeout
+	if w.resent { // until its deadline
+		w.forDial = w.deadline.Sub(now)
+		w.forPlace = w.forDial
+	}
+	if w.front = again || w.resent; w.front {
 		p.queue.pushFront(w)
 	} else {
 		p.queue.pushBack(w)
@@ -93,6 +109,7 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 	p.mu.Unlock()
 
 	s := p.await(w, ex.Context)
+	ex.Redials = w.redials
 	if s.m == nil && s.err == nil {
 		s.err = s.crowded.error()
 	}
@@ -196,25 +213,26 @@ func (p *Pool) handLocked(m *member, now time.Time, s served) {
 
 // settleLocked sees to it that as many are covered as dials will serve, and
 // that no more wait beyond those than may: the last to come is the first to go.
+// Requests that are sent again stay: they are few, and were let in before.
 func (p *Pool) settleLocked(now time.Time) {
 	p.queue.cover(p.coverLocked(), now)
-	for p.opts.MaxPending >= 0 && p.queue.beyond > p.opts.MaxPending {
+	for p.opts.MaxPending >= 0 && p.queue.beyond > p.opts.MaxPending && !p.queue.tail.resent {
 		w := p.queue.tail
 		p.queue.remove(w)
 		w.ready <- served{crowded: p.crowdLocked()}
 	}
 }
 
-// failAllLocked ends all waits: those for a dial with the first error, others
-// with the second.
-func (p *Pool) failAllLocked(covered, others error) {
-	for w := p.queue.head; w != nil; w = p.queue.head {
-		p.queue.remove(w)
-		if w.covered {
-			w.ready <- served{err: covered}
-		} else {
-			w.ready <- served{err: others}
+// failLocked ends the waits of those requests that give up, with an error of
+// their own.
+func (p *Pool) failLocked(giveUp func(*waiter) error) {
+	for w := p.queue.head; w != nil; {
+		next := w.next
+		if err := giveUp(w); err != nil {
+			p.queue.remove(w)
+			w.ready <- served{err: err}
 		}
+		w = next
 	}
 }
 

@@ -246,7 +246,7 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 		pass(sec)
 		synctest.Wait()
 		short.wantErr(upstream.Deadline, 300*time.Millisecond)
-		e := long.wantErr(upstream.ConnectFailed, 750*time.Millisecond)
+		e := long.wantErr(upstream.ConnectFailed, 770*time.Millisecond)
 		if !strings.Contains(e.Detail, "timeouts.connect") {
 			t.Errorf("the error says %q", e.Detail)
 		}
@@ -260,10 +260,13 @@ func TestDialIsCalledOffWhenItsTimeIsOver(t *testing.T) {
 		s.set(func(dialCall) reply { return reply{after: time.Hour} })
 		p := start(t, s, nil)
 		r := ask(t, p, 5*sec)
-		pass(sec)
+		pass(2 * 760 * time.Millisecond)
 		synctest.Wait()
 		if n := p.Snapshot().Dialing; n != 0 {
-			t.Errorf("%d dials are under way after connect + tls_handshake, want none", n)
+			t.Errorf("%d dials are under way after twice connect + tls_handshake, want none", n)
+		}
+		if n := s.dialCount(); n != 2 {
+			t.Errorf("%d dials, want 2", n)
 		}
 		if !r.ended() {
 			t.Error("the request still waits")
@@ -288,11 +291,11 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 4 {
 			t.Fatalf("%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
 		}
-		pass(20 * time.Millisecond)
+		pass(40 * time.Millisecond) // the first failure is followed by another dial
 		synctest.Wait()
 		all[0].wantWaits()
 		for _, r := range all[1:] {
-			if e := r.wantErr(upstream.PendingFull, 20*time.Millisecond); e.Err != errRefused {
+			if e := r.wantErr(upstream.PendingFull, 40*time.Millisecond); e.Err != errRefused {
 				t.Errorf("the error does not say why no connection is opened: %v", e)
 			}
 		}
@@ -301,7 +304,7 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		}
 		pass(60 * time.Millisecond)
 		synctest.Wait()
-		all[0].wantErr(upstream.PendingTimeout, 70*time.Millisecond) // 20 for the dial, 50 for the place
+		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 for the dials, 50 for the place
 		held.do()
 	})
 }
@@ -317,8 +320,8 @@ func TestWaitsForAPlaceAddUp(t *testing.T) {
 		r := ask(t, p, 10*sec)
 		pass(sec)
 		// The back-off of 100 ms and most of that of 200 ms, give or take a fifth,
-		// and two dials between.
-		r.wantErr(upstream.PendingTimeout, 240*time.Millisecond)
+		// and three dials between.
+		r.wantErr(upstream.PendingTimeout, 260*time.Millisecond)
 		held.do()
 	})
 }

@@ -29,6 +29,8 @@ func (p *quietPool) Do(ex *upstream.Exchange) error {
 
 func (p *quietPool) Return() {}
 
+func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
+
 func (p *quietPool) Host() string { return "rtb.openx.example" }
 
 func newQuietClient(t testing.TB, with func(o *Options)) *client {

@@ -9,10 +9,11 @@ import (
 
 // leg is a request at one SSP, while Do runs.
 type leg struct {
-	start  time.Time
-	body   bodyCopy
-	sent   int // attempts that were sent
-	hedged bool
+	start   time.Time
+	body    bodyCopy
+	sent    int // attempts that were sent
+	hedged  bool
+	retries retries
 }
 
 // Do sends r to the SSP through ex, at most until the deadline, and again where
@@ -108,7 +109,6 @@ func (s *SSP) overloaded() *upstream.Error {
 
 // send makes attempts until one has an answer, or must be the last.
 func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
-	var n retries
 	var failed *upstream.Error // what is being retried
 	why := firstTime
 	for {
@@ -117,10 +117,10 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 			return nil
 		}
 		e := upstream.AsError(err)
-		if failed != nil && kept(e) {
+		if failed != nil && keptFrom(failed, e) {
 			return failed
 		}
-		again, ok := s.retryable(r, ex, e, &n)
+		again, ok := s.retryable(r, ex, e, l)
 		if !ok {
 			return e
 		}
@@ -148,9 +148,16 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *h
 	// pipeline_methods: what may have an effect waits for nobody's answer, and
 	// nobody's waits for it.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
+	before := l.retries.terms(ex, s.opts.RetryMax)
 	place, err := s.lender.Acquire(ex)
-	if err != nil {
+	redials := before - ex.Redials
+	l.retries.limited += redials
+	switch {
+	case err != nil:
 		return err
+	case l.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
+		place.Return()
+		return errOnlyHTTP2
 	}
 	if err := s.prepare(r, ex, l, why); err != nil {
 		place.Return()
@@ -161,6 +168,9 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *h
 	s.stats.sent.Add(1)
 	if why != firstTime {
 		s.stats.retries[why].Add(1)
+	}
+	if redials > 0 {
+		s.stats.retries[againNotSent].Add(uint64(redials))
 	}
 	if h != nil {
 		h.arm()

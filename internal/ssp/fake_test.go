@@ -43,6 +43,8 @@ type fakePool struct {
 	steps   []step
 	acquire func(n int, ex *upstream.Exchange) error // before the n-th place is lent, from 0; nil: at once
 	host    string
+	// protocol is what its connections speak.
+	protocol upstream.Protocol
 
 	mu       sync.Mutex
 	lent     int
@@ -85,6 +87,8 @@ type fakePlace struct {
 }
 
 func (pl *fakePlace) Host() string { return pl.pool.host }
+
+func (pl *fakePlace) Protocol() upstream.Protocol { return pl.pool.protocol }
 
 func (pl *fakePlace) Return() {
 	pl.pool.mu.Lock()

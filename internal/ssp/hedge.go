@@ -128,6 +128,7 @@ func (h *hedge) run() {
 		return
 	}
 	h.leg.start = time.Now()
+	h.leg.retries.limited = s.opts.RetryMax // a hedge is worth no retry
 	h.second = h.exchange(h.secondCtx)
 	h.err = s.attempt(h.request, h.second, &h.leg, againHedge, nil)
 	h.leg.body.release(h.request.Budget)

@@ -18,6 +18,7 @@ type lender interface {
 type place interface {
 	Do(ex *upstream.Exchange) error
 	Return()
+	Protocol() upstream.Protocol
 	Host() string
 }
 

@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestStaleConnectionsUseUpTheBudgetAndNotMax(t *testing.T) {
 	p = &fakePool{steps: []step{fail(stale)}}
 	c = newClient(t, p, nil)
 	c.get().want(upstream.ConnLost)
-	c.wantSent(p, 1+maxNotProcessed)
+	c.wantSent(p, 1+maxStale)
 
 	p = &fakePool{steps: []step{fail(stale), fill()}}
 	c = newClient(t, p, nil)
@@ -115,7 +116,7 @@ func TestStaleConnectionsUseUpTheBudgetAndNotMax(t *testing.T) {
 	c.wantSent(p, 1)
 }
 
-func TestWhatWasNotProcessedIsOutsideOfMaxAndBudgetAndBounded(t *testing.T) {
+func TestWhatWasNotProcessedIsOutsideOfMaxAndBudget(t *testing.T) {
 	steps := make([]step, 0, 6)
 	for range 5 {
 		steps = append(steps, fail(notProcessed))
@@ -126,11 +127,129 @@ func TestWhatWasNotProcessedIsOutsideOfMaxAndBudgetAndBounded(t *testing.T) {
 	}
 	c.get().want(upstream.Fill)
 	c.wantRetries(map[again]uint64{againNotProcessed: 5})
+}
 
-	p = &fakePool{steps: []step{fail(notProcessed)}}
-	c = newClient(t, p, nil)
-	c.get().want(upstream.ConnLost)
-	c.wantSent(p, 1+maxNotProcessed)
+// A request that the SSP refuses at once is sent until its deadline, ever more
+// slowly: the number of attempts is bounded whatever the deadline.
+func TestWhatWasNotProcessedIsSentUntilTheDeadlineAtABoundedRate(t *testing.T) {
+	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
+	for name, refuses := range map[string]step{"refused": fail(notProcessed), "kept connections closed": keptAndClosed} {
+		for _, timeout := range []time.Duration{295 * msec, 5 * time.Second} {
+			t.Run(name+" for "+timeout.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					p := &fakePool{steps: []step{refuses}}
+					c := newClient(t, p, nil)
+					r := c.request(upstream.POST)
+					r.Deadline = r.Received.Add(timeout)
+					res := c.do(r).want(upstream.ConnLost)
+					sent := p.requests()
+					if n := len(sent); n < 20 || n > 75 {
+						t.Errorf("%d attempts in %v", n, timeout)
+					}
+					if last := sent[len(sent)-1].at.Sub(r.Received); last < timeout*3/4 || res.took > timeout {
+						t.Errorf("the last attempt was after %v, and the end after %v", last, res.took)
+					}
+					for i := unpaced + 1; i < len(sent); i++ {
+						if gap := sent[i].at.Sub(sent[i-1].at); gap < paceMin {
+							t.Errorf("attempt %d follows after %v", i, gap)
+						}
+					}
+					c.wantIdle()
+				})
+			})
+		}
+	}
+}
+
+// A pause between attempts ends with the leg.
+func TestCancelledLegLeavesThePauseBetweenAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &fakePool{steps: []step{fail(notProcessed)}}
+		c := newClient(t, p, nil)
+		time.AfterFunc(100*msec, cancel)
+		ex := upstream.AcquireExchange()
+		defer ex.Release()
+		ex.Context = ctx
+		if res := c.doOn(ex, c.request(upstream.GET), 0); res.took != 100*msec {
+			t.Errorf("ended after %v", res.took)
+		}
+	})
+}
+
+func TestWhatIsSentAgainTellsThePool(t *testing.T) {
+	type terms struct {
+		resent  bool
+		redials int
+	}
+	var got []terms
+	p := &fakePool{
+		steps: []step{fail(notProcessed), fail(notSent), fail(stale), fill()},
+		acquire: func(n int, ex *upstream.Exchange) error {
+			got = append(got, terms{ex.Resent, ex.Redials})
+			if n == 0 {
+				ex.Redials-- // it outlasted a failed dial
+			}
+			return nil
+		},
+	}
+	c := newClient(t, p, func(o *Options) { o.RetryMax = 3 })
+	c.get().want(upstream.Fill)
+	if want := []terms{{false, 3}, {true, 2}, {false, 1}, {false, 1}}; !slices.Equal(got, want) {
+		t.Errorf("the pool was told %v, want %v", got, want)
+	}
+	c.wantRetries(map[again]uint64{againNotSent: 2, againNotProcessed: 1, againStale: 1})
+}
+
+// HTTP_1_1_REQUIRED proves nothing but that the SSP wants the request over HTTP/1.
+func TestRequestThatMustUseHTTP1IsSentAgainOnlyOverHTTP1(t *testing.T) {
+	required := upstream.Error{
+		Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, RefusesHTTP2: true, OverHTTP1: true, Detail: "HTTP_1_1_REQUIRED",
+	}
+	for _, method := range []upstream.Method{upstream.GET, upstream.POST} {
+		p := &fakePool{steps: []step{fail(required), fill()}, protocol: upstream.HTTP2}
+		c := newClient(t, p, nil)
+		c.do(c.request(method)).want(upstream.ConnLost).wantDetail("HTTP_1_1_REQUIRED")
+		c.wantSent(p, 1)
+		if p.returned != 1 {
+			t.Errorf("%d places were returned, want 1", p.returned)
+		}
+		c.wantIdle()
+
+		p = &fakePool{steps: []step{func(*upstream.Exchange) error {
+			p.protocol = upstream.HTTP1 // the pool was told
+			e := required
+			return &e
+		}, fill()}, protocol: upstream.HTTP2}
+		c = newClient(t, p, nil)
+		c.do(c.request(method)).want(upstream.Fill)
+		c.wantSent(p, 2)
+		c.wantRetries(map[again]uint64{againNotProcessed: 1})
+	}
+}
+
+// A retry that only finds that every address backs off tells less than the
+// failure that it was to mend.
+func TestRetryThatFindsEveryAddressLeftAloneLeavesTheFirstFailure(t *testing.T) {
+	for _, first := range []upstream.Error{
+		{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"},
+		{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "no TCP connection"},
+	} {
+		other := upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "another address"}
+		for _, outcome := range []upstream.Outcome{upstream.ConnectFailed, upstream.TLSFailed} {
+			p := &fakePool{acquire: func(n int, _ *upstream.Exchange) error {
+				if n == 0 {
+					return &first
+				}
+				return &upstream.Error{Outcome: outcome, Progress: upstream.NotSent, Detail: "every address backs off", Err: &other}
+			}}
+			c := newClient(t, p, nil)
+			c.get().want(first.Outcome).wantDetail(first.Detail)
+			if p.lent != 2 {
+				t.Errorf("a place was asked for %d times, want 2", p.lent)
+			}
+		}
+	}
 }
 
 // An SSP that closes what is idle closes many connections at once. A pipelined
@@ -148,10 +267,6 @@ func TestKeptConnectionsThatAreFoundClosedUseUpNoRetries(t *testing.T) {
 	c.get().want(upstream.Fill)
 	c.wantRetries(map[again]uint64{againNotSent: 5})
 
-	p = &fakePool{steps: []step{closed}}
-	c = newClient(t, p, nil)
-	c.get().want(upstream.ConnLost)
-	c.wantSent(p, 1+maxNotProcessed)
 }
 
 func TestRetriesAreAFifthOfTheRequests(t *testing.T) {

@@ -100,6 +100,12 @@ type Exchange struct {
 	// be outstanding before or behind the exchange. Pools see to it; nothing
 	// changes on other connections.
 	Alone bool
+	// Redials is how many failed dials the exchange may outlast while it waits for
+	// a place. Acquire takes off those that it outlasted.
+	Redials int
+	// Resent: the request was sent before, and provably not processed. It waits
+	// in front of other requests, until its deadline.
+	Resent bool
 	// Context, where not nil, ends the exchange early (ErrCancelled). It has no
 	// deadline of its own. Nil on the single path.
 	Context context.Context
@@ -166,7 +172,7 @@ func (ex *Exchange) Release() {
 	ex.Request = Request{}
 	ex.Deadline, ex.Context, ex.Budget, ex.Share = time.Time{}, nil, nil, nil
 	ex.Times = Times{}
-	ex.Alone, ex.Reused, ex.Protocol = false, false, Unknown
+	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Protocol = false, 0, false, false, Unknown
 	if cap(ex.Block) > maxKeptBytes {
 		ex.Block = nil
 	}

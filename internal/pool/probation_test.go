@@ -1,0 +1,242 @@
+package pool
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+var errFakeRefused = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "the SSP closed the connection without looking at the request"}
+
+// processOnly makes the peer process the first n requests on each connection, and
+// then announce its end, with the last response or late after it: the others on
+// it are refused. n is 0 for a peer that processes none.
+func (s *peer) processOnly(n int, takes, late time.Duration) (processed *atomic.Int64) {
+	processed = new(atomic.Int64)
+	s.do = func(c *fakeConn, ex *upstream.Exchange) error {
+		s.mu.Lock()
+		mine := c.done // of those on c, this is that many
+		s.mu.Unlock()
+		time.Sleep(takes)
+		switch {
+		case mine > n:
+			time.Sleep(late)
+			c.leave(upstream.ClosedGoaway)
+			return errFakeRefused
+		case mine == n && late > 0:
+			time.AfterFunc(late, func() { c.leave(upstream.ClosedGoaway) })
+		case mine == n:
+			c.leave(upstream.ClosedGoaway)
+		}
+		processed.Add(1)
+		return nil
+	}
+	return processed
+}
+
+// sendUntilProcessed is what a request does: it is sent again while it was not
+// processed.
+func sendUntilProcessed(p *Pool, deadline time.Duration) (refusals int, err error) {
+	ex := &upstream.Exchange{Deadline: time.Now().Add(deadline), Redials: 1}
+	for {
+		var place Place
+		if place, err = p.Acquire(ex); err != nil {
+			return refusals, err
+		}
+		err = place.Do(ex)
+		if err == nil || upstream.AsError(err).Progress != upstream.NotProcessed {
+			return refusals, err
+		}
+		refusals++
+		ex.Resent, ex.Times = true, upstream.Times{}
+	}
+}
+
+func http2Pool(o *Options) {
+	o.Protocol = upstream.HTTP2
+	o.MaxConns, o.MaxHTTP2Conns, o.MaxPending, o.PendingTimeout = 64, 4, 100, sec
+}
+
+// The SSP closes each connection after its first request. Eight clients send one
+// request after the other, and all are processed: none is refused again and again.
+func TestSSPThatProcessesOneRequestOnAConnectionLosesNone(t *testing.T) {
+	for i, clients := range []int{8, 64, 8, 64} {
+		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
+		synctest.Test(t, func(t *testing.T) {
+			s := newPeer(t)
+			s.set(func(dialCall) reply { return reply{after: msec, protocol: upstream.HTTP2} })
+			processed := s.processOnly(1, msec, late)
+			p := start(t, s, http2Pool)
+			const each = 50
+			var refusals, most atomic.Int64
+			done := make(chan struct{})
+			for range clients {
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for range each {
+						n, err := sendUntilProcessed(p, 300*msec)
+						if err != nil {
+							t.Errorf("a request got %v after %d refusals", err, n)
+						}
+						refusals.Add(int64(n))
+						if int64(n) > most.Load() {
+							most.Store(int64(n))
+						}
+					}
+				}()
+			}
+			for range clients {
+				<-done
+			}
+			if n := processed.Load(); n != int64(clients*each) {
+				t.Errorf("%d requests were processed, want %d", n, clients*each)
+			}
+			t.Logf("%d clients, GOAWAY %v after the response: %d requests, %d refusals, at most %d of one request, %d dials", clients, late, clients*each, refusals.Load(), most.Load(), s.dialCount())
+			if n := refusals.Load(); n > int64(2*clients*each) {
+				t.Errorf("%d refusals for %d requests", n, clients*each)
+			}
+		})
+	}
+}
+
+// A connection that processes more than it refused teaches nothing, and one that
+// goes on ends the probation.
+func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: msec, protocol: upstream.HTTP2, places: 20} })
+		s.processOnly(3, msec, 0)
+		p := start(t, s, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 })
+		var all []*request
+		for range 10 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(2 * msec)
+		for _, r := range all {
+			go r.do()
+		}
+		pass(10 * msec)
+		if n := p.probation.places; n != 3 {
+			t.Fatalf("new connections have %d places, want 3, as many as the last one processed", n)
+		}
+		// The SSP is well again. The places of the next connection grow to all.
+		s.mu.Lock()
+		s.do = func(*fakeConn, *upstream.Exchange) error { pass5(); return nil }
+		s.mu.Unlock()
+		all = nil
+		for range 40 {
+			all = append(all, ask(t, p, sec))
+		}
+		pass(2 * msec)
+		if n := p.Snapshot().PlacesInUse; n != 3 {
+			t.Errorf("%d places are lent of a connection on probation, want 3", n)
+		}
+		finish(all)
+		if p.probation.places != 0 {
+			t.Error("the probation goes on")
+		}
+		if n := s.dialCount(); n != 2 {
+			t.Errorf("%d dials, want 2", n)
+		}
+		// 43 processed, one refused: an ordinary GOAWAY.
+		held := lend(t, p)
+		s.conn(1).leave(upstream.ClosedGoaway)
+		s.mu.Lock()
+		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		s.mu.Unlock()
+		held.do()
+		if p.probation.places != 0 {
+			t.Error("one refusal after many requests begins a probation")
+		}
+	})
+}
+
+// An SSP that closes each connection and processes nothing is dialled ever less
+// often. Requests wait for the next connection, those that were refused until
+// their deadline.
+func TestSSPThatProcessesNothingIsDialledEverLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		s.set(func(dialCall) reply { return reply{after: msec, protocol: upstream.HTTP2} })
+		s.processOnly(0, 0, 0)
+		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec })
+		for range 20 {
+			began := time.Now()
+			refusals, err := sendUntilProcessed(p, sec)
+			outcome, wait := upstream.PendingTimeout, 50*msec
+			if refusals > 0 {
+				outcome, wait = upstream.Deadline, sec
+			}
+			if took := time.Since(began); upstream.AsError(err).Outcome != outcome || took != wait {
+				t.Errorf("a request got %v after %v and %d refusals", err, took, refusals)
+			}
+			pass(sec - time.Since(began))
+		}
+		// Three, then one after 1, 2, 4 ms and so on up to 5 s.
+		if n := s.dialCount(); n > 3+13+5 {
+			t.Errorf("%d dials in 20 s", n)
+		}
+		// It recovers: the next connection is used at once, by all.
+		s.mu.Lock()
+		s.do = nil
+		s.mu.Unlock()
+		pass(6 * sec)
+		for range 10 {
+			if n, err := sendUntilProcessed(p, sec); n > 0 || err != nil {
+				t.Errorf("a request got %v after %d refusals", err, n)
+			}
+		}
+	})
+}
+
+// A request that is sent again comes first, and among several the one that has
+// the least time.
+func TestRequestsThatAreSentAgainComeFirstByTheirDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec })
+		held := lend(t, p)
+		wait := func(deadline time.Duration, resent bool) *request {
+			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline), Resent: resent}}
+			go func() {
+				place, err := p.Acquire(r.ex)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
+			}()
+			synctest.Wait()
+			return r
+		}
+		fresh := wait(sec, false)
+		third, first, second := wait(900*msec, true), wait(700*msec, true), wait(800*msec, true)
+		pass(40 * msec)
+		for _, r := range []*request{held, first, second, third} {
+			r.do()
+			synctest.Wait()
+		}
+		for _, r := range []*request{first, second, third, fresh} {
+			r.wantConn(0, 40*msec)
+		}
+		fresh.do()
+	})
+}
+
+// pending_timeout and max_pending are for requests that come; one that is sent
+// again was let in before.
+func TestRequestThatIsSentAgainWaitsUntilItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPeer(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 })
+		held := lend(t, p)
+		ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
+		_, err := p.Acquire(ex)
+		if err != upstream.ErrDeadlineNotSent || time.Now().Before(ex.Deadline) {
+			t.Errorf("got %v, %v before the deadline", err, time.Until(ex.Deadline))
+		}
+		held.do()
+	})
+}
