@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// slowConnections are those of each attack.
+const slowConnections = 200
+
+// slowhttptest opens connections, and sends or reads as slowly as it can. A
+// normal client is served all the while, and the connections end as configured.
+func TestSlowClientsOfSlowhttptest(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		args string
+		// refused says that adbuffer ends the connections with 408.
+		refused bool
+	}{
+		{"slow headers", "-H -x 24", true},
+		{"slow body", "-B -s 8192 -x 24 -t POST", true},
+		{"slow read", "-X -w 512 -y 1024 -n 5 -z 32", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := sspWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
+			ab := start(t, single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=2s", "ADBUFFER_SERVER_WRITE_TIMEOUT=2s")
+			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -l 12 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.traffic))
+			type result struct {
+				out []byte
+				err error
+			}
+			done := make(chan result, 1)
+			go func() {
+				out, err := exec.Command("slowhttptest", args...).CombinedOutput()
+				done <- result{out, err}
+			}()
+			eventually(t, "the slow clients are there", func() bool {
+				return ab.scrape().value("adbuffer_client_connections") > slowConnections/2
+			})
+			normal := ab.startTraffic(2, 10*time.Millisecond, "/fillbuffer?", "POST /fillbuffer?")
+			// They are ended while slowhttptest would go on.
+			eventually(t, "the slow clients are gone", func() bool {
+				return ab.scrape().value("adbuffer_client_connections") <= 3
+			})
+			normal.awaitSent(t, 20)
+			normal.stop()
+			if m := ab.scrape(); row.refused {
+				if n := m.sum("adbuffer_requests_total", "outcome=bad_request"); n < slowConnections {
+					t.Errorf("%v requests were refused, want %d", n, slowConnections)
+				}
+			}
+			r := <-done
+			if r.err != nil {
+				t.Fatalf("%v; install the Debian package slowhttptest\n%s", r.err, r.out)
+			}
+			out := string(terminalColour.ReplaceAll(r.out, nil))
+			if !strings.Contains(out, "service available:   YES") || strings.Contains(out, "service available:   NO") {
+				t.Errorf("the service was not available:\n%s", tail(out, 2000))
+			}
+			if n := lastNumber(out, "connected"); row.refused && n != 0 {
+				t.Errorf("%d connections were not closed:\n%s", n, tail(out, 2000))
+			}
+		})
+	}
+}
+
+var terminalColour = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+
+// lastNumber returns the last figure that slowhttptest printed under a name.
+func lastNumber(out, name string) int {
+	n := -1
+	for line := range strings.Lines(out) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			n, _ = strconv.Atoi(strings.TrimSpace(text))
+		}
+	}
+	return n
+}
