@@ -111,6 +111,44 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 	}
 }
 
+// An SSP without max_buffered_bytes has a quarter of the server's, also when a
+// reload changes nothing but that; and the SSP's own counts at once, too.
+func TestAnSSPsShareOfTheBufferIsReloadedInPlace(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{server: "max_buffered_bytes: 8000000", ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	was := v.app.current().parts[0].ssp.Pool()
+	const limit = `ssp_buffered_bytes_limit{ssp="a"}`
+	v.wantMetric(limit, "2e+06")
+	s.server = "max_buffered_bytes: 6000000"
+	v.reload(s)
+	v.wantMetric(limit, "1.5e+06")
+	s.ssps[0] = at("a", a, "max_buffered_bytes: 5000000")
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != InPlace {
+		t.Errorf("the reload says %v", r.Changes)
+	}
+	v.wantMetric(limit, "5e+06")
+	if v.app.current().parts[0].ssp.Pool() != was {
+		t.Error("the pool is another")
+	}
+	v.want("/x", "a")
+}
+
+// max_response_fields is one of the limits that connections keep.
+func TestMaxResponseFieldsHoldsForNewConnections(t *testing.T) {
+	a := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", a, "max_response_fields: 1", "breaker: {enabled: false}")}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	if got := v.get("/x"); got.source != "proxy/bad_response" || !strings.Contains(got.body, "max_response_fields") {
+		t.Errorf("answered %+v", got)
+	}
+	s.ssps[0] = at("a", a, "max_response_fields: 50", "breaker: {enabled: false}")
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != NewConnections {
+		t.Errorf("the reload says %v", r.Changes)
+	}
+	v.await("the answer has not too many fields any more", func() bool { return v.get("/x").status == 200 })
+}
+
 func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 	g := newGate()
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})

@@ -1,0 +1,101 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// The number of fields in a response had no bound but its bytes.
+func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
+	fields := func(n int) string { return strings.Repeat("a:\r\n", n) }
+	const chunkedBody = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+	for name, c := range map[string]struct {
+		limit  int
+		answer string
+		fits   bool
+	}{
+		"at the limit":                   {10, "HTTP/1.1 200 OK\r\n" + fields(9) + "Content-Length: 1\r\n\r\nx", true},
+		"one more":                       {10, "HTTP/1.1 200 OK\r\n" + fields(10) + "Content-Length: 1\r\n\r\nx", false},
+		"one more, and no end":           {10, "HTTP/1.1 200 OK\r\n" + fields(11), false},
+		"the default":                    {0, "HTTP/1.1 200 OK\r\n" + fields(255) + "Content-Length: 1\r\n\r\nx", true},
+		"one more than the default":      {0, "HTTP/1.1 200 OK\r\n" + fields(256) + "Content-Length: 1\r\n\r\nx", false},
+		"header and trailers at it":      {10, "HTTP/1.1 200 OK\r\n" + fields(5) + chunkedBody + fields(4) + "\r\n", true},
+		"header and trailers over it":    {10, "HTTP/1.1 200 OK\r\n" + fields(5) + chunkedBody + fields(5) + "\r\n", false},
+		"trailers alone over it":         {10, "HTTP/1.1 200 OK\r\n" + chunkedBody + fields(10), false},
+		"a folded line is no field":      {10, "HTTP/1.1 200 OK\r\n" + fields(8) + "b: x\r\n y\r\n z\r\nContent-Length: 1\r\n\r\nx", true},
+		"each 1xx counts for itself":     {10, strings.Repeat("HTTP/1.1 103 Early Hints\r\n"+fields(10)+"\r\n", 3) + "HTTP/1.1 200 OK\r\n" + fields(9) + "Content-Length: 1\r\n\r\nx", true},
+		"a 1xx over it":                  {10, "HTTP/1.1 103 Early Hints\r\n" + fields(11) + "\r\n", false},
+		"over it with bare LF line ends": {10, "HTTP/1.1 200 OK\n" + strings.Repeat("a:\n", 11), false},
+	} {
+		for kind, dial := range map[string]func(*Options) (upstream.Conn, *peer, *recorder){
+			"exclusive": func(o *Options) (upstream.Conn, *peer, *recorder) { return dial(t, plain, o) },
+			"pipelined": func(o *Options) (upstream.Conn, *peer, *recorder) { return dialPipelined(t, plain, o, nil) },
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				opts := testOptions()
+				opts.MaxResponseFields = c.limit
+				conn, p, owner := dial(opts)
+				ex := newExchange(t)
+				done := start(conn, ex)
+				p.request()
+				p.send(c.answer)
+				err := wait(t, done)
+				owner.awaitFreed(t, 1)
+				if c.fits {
+					wantAnswer(t, err, ex, 200, "x")
+					return
+				}
+				wantError(t, err, upstream.BadResponse, upstream.MaybeProcessed, false)
+				limit := "over 10 fields"
+				if c.limit == 0 {
+					limit = "over 256 fields"
+				}
+				if detail := upstream.AsError(err).Detail; detail != limit+"; see max_response_fields" {
+					t.Errorf("detail %q", detail)
+				}
+				wantReason(t, conn, upstream.ClosedError)
+			})
+		}
+	}
+}
+
+// A head was parsed from its start again for each read that brought some of it:
+// one of 1 MB that came byte by byte took minutes. It must take no more than some
+// hundred times as long as one that comes at once.
+func TestHeadThatDripsIsNotParsedAgainFromItsStart(t *testing.T) {
+	const size = 1 << 20
+	for name, head := range map[string]string{
+		"many fields": "HTTP/1.1 200 OK\r\n" + strings.Repeat("a: b\r\n", size/6) + "\r\n",
+		"one field":   "HTTP/1.1 200 OK\r\na: " + strings.Repeat("b", size) + "\r\n\r\n",
+		"bare LF":     "HTTP/1.1 200 OK\n" + strings.Repeat("a: b\n", size/5) + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, lines := []byte(head), []byte(nil)
+			read := func(step int) time.Duration {
+				p := headParser{maxFields: size}
+				lines = lines[:0]
+				begin := time.Now()
+				for n := step; ; n += step {
+					var done int
+					var err error
+					if done, lines, err = p.parse(all[:min(n, len(all))], lines, true); err != nil {
+						t.Fatal(err)
+					}
+					if done > 0 {
+						if done != len(head) {
+							t.Fatalf("a head of %d bytes, want %d", done, len(head))
+						}
+						return time.Since(begin)
+					}
+				}
+			}
+			whole := max(min(read(size*2), read(size*2), read(size*2)), time.Millisecond)
+			if dripped := read(1); dripped > 500*whole {
+				t.Errorf("%v byte by byte, %v at once", dripped, whole)
+			}
+		})
+	}
+}
