@@ -26,13 +26,18 @@ func newCheck(stdout *os.File) *cobra.Command {
 		admin  adminFlags
 		asJSON bool
 		quiet  bool
+		reveal bool
 	)
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
 		Short: "Validate a configuration, and print what it comes to or would change",
 		Long: `Validates a configuration and prints the effective one: defaults filled in,
-ssp_defaults merged, variables applied, secrets hidden. All faults are reported at
-once, each with its path. The exit status is 0 if there are none, 1 if there are.
+ssp_defaults merged, variables applied. All faults are reported at once, each with its
+path. The exit status is 0 if there are none, 1 if there are.
+
+What may be a secret is printed as (hidden): every value in the query of an endpoint,
+the values of headers.set but for a few that are known to be none, and the values of
+routes' conditions whose names say so. --show-secrets prints them.
 
 With --against it asks a running adbuffer for the configuration in force and prints
 what the file, with the variables of this shell, would change, and how a reload would
@@ -59,6 +64,9 @@ that the configuration names are compared by their names, not by their content.`
 			if err != nil {
 				return err
 			}
+			if reveal && (asJSON || quiet || admin.url != "") {
+				return errors.New("--show-secrets is for the effective configuration, which --against, --json and --quiet do not print")
+			}
 			var client *adminClient
 			if admin.url != "" {
 				if client, err = admin.open(); err != nil {
@@ -81,7 +89,11 @@ that the configuration names are compared by their names, not by their content.`
 				return failed(err)
 			}
 			if !quiet && compared == nil {
-				fmt.Fprint(stdout, string(cfg.YAML()))
+				effective := cfg.YAML()
+				if reveal {
+					effective = cfg.YAMLWithSecrets()
+				}
+				fmt.Fprint(stdout, string(effective))
 			}
 			for _, w := range warnings {
 				fmt.Fprintf(stdout, "# warning: %v\n", w)
@@ -96,6 +108,7 @@ that the configuration names are compared by their names, not by their content.`
 	addConfigFlag(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print faults, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print warnings and the verdict only")
+	cmd.Flags().BoolVar(&reveal, "show-secrets", false, "print what is hidden otherwise, but no content of files")
 	cmd.Flags().StringVar(&admin.url, "against", "", "compare with a running adbuffer: URL of its admin listener")
 	cmd.Flags().StringVar(&admin.tokenFile, "token-file", "", "file with the token of that listener")
 	cmd.Flags().StringVar(&admin.caFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")

@@ -51,7 +51,7 @@ func against(ctx context.Context, c *adminClient, cfg *config.Config) (*differen
 	if err != nil {
 		return nil, err
 	}
-	changes, err := app.CompareYAML(now.yaml, cfg.YAML())
+	changes, err := app.CompareYAML(now.yaml, cfg.YAMLWithSecrets())
 	if err != nil {
 		return nil, fmt.Errorf("%s/config: %w", c.base, err)
 	}

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"adbuffer/internal/admin"
+	"adbuffer/internal/config"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -84,19 +86,21 @@ type capturing struct {
 	got []captured
 }
 
-func (c *capturing) note(_ *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+func (c *capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.got) == c.want {
 		return
 	}
-	c.got = append(c.got, capturedOf(ex, o, err))
+	c.got = append(c.got, capturedOf(s.Policy(), r.Query, ex, o, err))
 	if len(c.got) == c.want {
 		close(c.full)
 	}
 }
 
-func capturedOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
+// capturedOf describes an exchange. policy is the SSP's, and query what the client
+// sent of the request's.
+func capturedOf(policy *httpheader.Policy, query []byte, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
 	t := &ex.Times
 	e := captured{
 		At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
@@ -109,28 +113,50 @@ func capturedOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) 
 		}
 	}
 	if r := &ex.Request; len(r.Target) > 0 {
-		e.Request = message(r.Fields, r.Body)
+		e.Request = message(r.Fields, r.Body, policy.Sets)
 		e.Request.Method = r.Method.String()
-		e.Request.URL = endpointsView([]string{r.Scheme + "://" + string(r.Authority) + string(r.Target)})[0]
+		e.Request.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, query)
 	}
 	if err != nil {
 		e.Error = err.Error()
 		return e
 	}
-	e.Answer = message(ex.Answer.Fields, ex.Answer.Body)
+	e.Answer = message(ex.Answer.Fields, ex.Answer.Body, nil)
 	e.Answer.Status = ex.Answer.Status
 	return e
 }
 
 func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
 
-// message copies fields and body, whose memory belongs to the exchange.
-func message(fields, body []byte) *capturedMsg {
+// targetView is a request's target without what may be a secret. What follows the
+// endpoint's own query is the client's: of that only the values are hidden whose
+// names say what they are.
+func targetView(target, clients []byte) string {
+	path, query, ok := strings.Cut(string(target), "?")
+	if !ok {
+		return path
+	}
+	own := strings.TrimSuffix(query, string(clients))
+	params := strings.Split(query[len(own):], "&")
+	for i, p := range params {
+		if name, _, has := strings.Cut(p, "="); has && config.NamesSecret(name) {
+			params[i] = name + "=" + config.Hidden
+		}
+	}
+	return path + "?" + config.HideQuery(own) + strings.Join(params, "&")
+}
+
+// message copies fields and body, whose memory belongs to the exchange. sets says
+// which fields the configuration has set, nil for none.
+func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
 	for name, value := range httpheader.Lines(fields) {
 		v := string(value)
-		if namesSecret(string(name)) {
-			v = masked
+		if sets != nil && sets(name) {
+			v = config.HideField(string(name), v)
+		}
+		if config.NamesSecret(string(name)) {
+			v = config.Hidden
 		}
 		m.Fields = append(m.Fields, [2]string{string(name), v})
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -17,13 +19,14 @@ func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
 	ex.Times = upstream.Times{Queued: now, Lent: now.Add(2 * time.Millisecond), FirstByte: now.Add(12 * time.Millisecond), Done: now.Add(15 * time.Millisecond)}
 	ex.Protocol, ex.Reused = upstream.HTTP2, true
 	ex.Request = upstream.Request{
-		Method: upstream.POST, Scheme: "https", Authority: []byte("rtb.example"), Target: []byte("/bid?pub=1&api_key=k3y"),
-		Fields: []byte("Cookie: id=s3cret\r\nAuthorization: Bearer s3cret\r\nX-Api-Key: s3cret\r\nUser-Agent: phone\r\n"), Body: []byte(`{"id":"1"}`),
+		Method: upstream.POST, Scheme: "https", Authority: []byte("rtb.example"), Target: []byte("/bid?v=s3cret&pub=1&api_key=k3y"),
+		Fields: []byte("Cookie: id=s3cret\r\nAuthorization: Bearer s3cret\r\nX-Api-Key: s3cret\r\nX-Partner: s3cret\r\nUser-Agent: phone\r\n"), Body: []byte(`{"id":"1"}`),
 	}
 	ex.Answer.Status, ex.Answer.Fields = 200, append(ex.Answer.Fields, "Set-Cookie: id=s3cret\r\nContent-Type: text/xml\r\n"...)
 	ex.Answer.Body = append(ex.Answer.Body, "<VAST/>"...)
 
-	c := capturedOf(ex, upstream.Fill, nil)
+	policy := httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "X-Partner", Value: "s3cret"}}})
+	c := capturedOf(policy, []byte("pub=1&api_key=k3y"), ex, upstream.Fill, nil)
 	b, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +35,7 @@ func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
 	if strings.Contains(text, "s3cret") || strings.Contains(text, "k3y") {
 		t.Errorf("a secret is in %s", text)
 	}
-	for _, want := range []string{`"pending_ms":2`, `"first_byte_ms":10`, `"total_ms":15`, `"protocol":"http2"`, `["User-Agent","phone"]`, `["Cookie","(hidden)"]`, `["Set-Cookie","(hidden)"]`, `"status":200`, `"body_bytes":7`} {
+	for _, want := range []string{`"pending_ms":2`, `"first_byte_ms":10`, `"total_ms":15`, `"protocol":"http2"`, `["User-Agent","phone"]`, `["X-Partner","(hidden)"]`, `https://rtb.example/bid?v=(hidden)\u0026pub=1\u0026api_key=(hidden)`, `["Cookie","(hidden)"]`, `["Set-Cookie","(hidden)"]`, `"status":200`, `"body_bytes":7`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}
@@ -40,15 +43,15 @@ func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
 }
 
 func TestCapturedBodiesAreBounded(t *testing.T) {
-	m := message(nil, []byte(strings.Repeat("é", maxCapturedBody)))
+	m := message(nil, []byte(strings.Repeat("é", maxCapturedBody)), nil)
 	if len(m.Body) > maxCapturedBody || m.BodyBytes != 2*maxCapturedBody || strings.Trim(m.Body, "é") != "" {
 		t.Errorf("kept %d bytes of %d, the last %q", len(m.Body), m.BodyBytes, m.Body[len(m.Body)-3:])
 	}
-	odd := message(nil, []byte("x"+strings.Repeat("é", maxCapturedBody))) // cut within a character
+	odd := message(nil, []byte("x"+strings.Repeat("é", maxCapturedBody)), nil) // cut within a character
 	if strings.Trim(odd.Body[1:], "é") != "" || odd.BodyBinary != nil {
 		t.Errorf("a text cut within a character is kept as %q…, %d bytes of binary", odd.Body[:3], len(odd.BodyBinary))
 	}
-	if bin := message(nil, []byte{0xff, 0x00, 0x80}); bin.Body != "" || len(bin.BodyBinary) != 3 {
+	if bin := message(nil, []byte{0xff, 0x00, 0x80}, nil); bin.Body != "" || len(bin.BodyBinary) != 3 {
 		t.Errorf("binary is kept as %q and %v", bin.Body, bin.BodyBinary)
 	}
 }
@@ -58,7 +61,7 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 	defer ex.Release()
 	c := &capturing{want: 2, full: make(chan struct{})}
 	for range 5 {
-		c.note(nil, ex, upstream.Deadline, upstream.ErrDeadline)
+		c.note(new(ssp.SSP), new(ssp.Request), ex, upstream.Deadline, upstream.ErrDeadline)
 	}
 	<-c.full
 	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Answer != nil || c.got[0].Request != nil {
@@ -78,11 +81,11 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		t.Fatal(err)
 	}
 	hash := cfg.Hash()
-	shown := string(configView(cfg))
+	shown := string(cfg.YAML())
 	if strings.Contains(shown, "s3cret") {
 		t.Errorf("a secret is in:\n%s", shown)
 	}
-	wantText(t, shown, "bid?v=2&apikey=(hidden)", "(hidden)", "2.6", "max_conns: 256")
+	wantText(t, shown, "bid?v=(hidden)&apikey=(hidden)", "(hidden)", "2.6", "max_conns: 256")
 	if cfg.Hash() != hash || cfg.SSPs[0].Headers.Set[0].Value != "Bearer s3cret" {
 		t.Error("hiding secrets changed the configuration in force")
 	}

@@ -37,7 +37,7 @@ func orNone(s string) string {
 // settings only: what is in files that they name is not compared, but for the
 // token of admin.token_file.
 func Compare(old, next *config.Config) []Change {
-	changes, err := CompareYAML(old.YAML(), next.YAML())
+	changes, err := CompareYAML(old.YAMLWithSecrets(), next.YAMLWithSecrets())
 	if err != nil {
 		panic(fmt.Sprintf("BUG: an effective configuration cannot be read: %v", err))
 	}
@@ -72,7 +72,7 @@ func CompareYAML(old, next []byte) ([]Change, error) {
 			if !after.newMember(s.path, before) {
 				changes = append(changes, Change{Path: s.path, New: s.shown, Effect: effectOf(s.path)})
 			}
-		case was.raw == s.raw, was.raw == s.shown && strings.Contains(was.raw, masked):
+		case was.raw == s.raw, was.raw == s.shown && strings.Contains(was.raw, config.Hidden):
 		default:
 			c := Change{Path: s.path, Old: was.shown, New: s.shown, Effect: changeEffect(s.path, was, s)}
 			if c.Old == c.New {
@@ -186,7 +186,7 @@ func fieldOf(node *yaml.Node, name string) *yaml.Node {
 
 // leafOf renders a scalar or a list in one line.
 func leafOf(path string, node *yaml.Node) setting {
-	s := setting{path: path, raw: flow(node, false), shown: flow(node, true)}
+	s := setting{path: path, raw: flow(node, asIs), shown: flow(node, hiding(path))}
 	if node.Kind == yaml.SequenceNode {
 		for _, item := range node.Content {
 			s.values = append(s.values, item.Value)
@@ -195,28 +195,56 @@ func leafOf(path string, node *yaml.Node) setting {
 	return s
 }
 
-func flow(node *yaml.Node, hide bool) string {
+// shower returns how the value of a setting is shown, given the name that stands
+// beside it, if there is one.
+type shower func(name, value string) string
+
+func asIs(_, value string) string { return value }
+
+// hiding returns how values at path are shown without what may be a secret: as
+// config.Config.YAML shows them.
+func hiding(path string) shower {
+	switch setting := anyMember(path); {
+	case setting == "ssps[].endpoints" || setting == "tracing.endpoint":
+		return func(_, value string) string { return config.HideURL(value) }
+	case setting == "ssps[].headers.set":
+		return config.HideField
+	case setting == "routes[]" || strings.HasPrefix(setting, "routes[].match."):
+		return func(name, value string) string {
+			if value != "" && config.NamesSecret(name) {
+				return config.Hidden
+			}
+			return value
+		}
+	}
+	return asIs
+}
+
+// flow writes a value in one line. show shows a scalar, those of a list, and the
+// one called value of a mapping; the name beside that one is passed to it.
+func flow(node *yaml.Node, show shower) string {
 	var parts []string
 	switch node.Kind {
 	case yaml.SequenceNode:
 		for _, item := range node.Content {
-			parts = append(parts, flow(item, hide))
+			parts = append(parts, flow(item, show))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case yaml.MappingNode:
 		name := fieldOf(node, "name")
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			key, value := node.Content[i].Value, flow(node.Content[i+1], hide)
-			if hide && key == "value" && name != nil && namesSecret(name.Value) {
-				value = masked
+			key, value := node.Content[i].Value, node.Content[i+1]
+			shown := value.Value
+			switch {
+			case value.Kind != yaml.ScalarNode:
+				shown = flow(value, show)
+			case key == "value" && name != nil:
+				shown = show(name.Value, value.Value)
 			}
-			parts = append(parts, key+": "+value)
+			parts = append(parts, key+": "+shown)
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	default:
-		if hide {
-			return urlView(node.Value)
-		}
-		return node.Value
+		return show("", node.Value)
 	}
 }

@@ -51,7 +51,7 @@ func TestCompareNamesEachChangeWithItsEffect(t *testing.T) {
 		{rubicon, rubicon + ", protocol: http1", "ssps[rubicon].protocol: auto -> http1 (new pool)"},
 		{rubicon, rubicon + ", tls: {server_name: b}", "ssps[rubicon].tls.server_name: none -> b (new pool)"},
 		{"9002/bid", "9003/bid", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9003/bid] (new pool)"},
-		{"9002/bid", "9002/bid?v=3", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9002/bid?v=3] (in place)"},
+		{"9002/bid", "9002/bid?v=3", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9002/bid?v=(hidden)] (in place)"},
 		{"rubicon", "magnite", "ssps[magnite]: none -> [https://127.0.0.1:9002/bid] (new pool); routes[video].ssps: [{name: rubicon, weight: 0, timeout: 0s, secondary: false}] -> " +
 			"[{name: magnite, weight: 0, timeout: 0s, secondary: false}] (in place); ssps[rubicon]: [https://127.0.0.1:9002/bid] -> none (pool drains)"},
 		{"{path: /video}", "{path: /video, host: a.example}", `routes[video].match.host: none -> a.example (in place)`},
@@ -75,7 +75,7 @@ func TestCompareHidesSecretsAndStillSeesThatTheyChanged(t *testing.T) {
 		t.Fatalf("%v, want the endpoints and the header", changes)
 	}
 	for _, c := range changes {
-		if s := c.String(); strings.Contains(s, "s3cret") || strings.Contains(s, "0ther") || !strings.Contains(s, masked) || !strings.Contains(s, "another secret") {
+		if s := c.String(); strings.Contains(s, "s3cret") || strings.Contains(s, "0ther") || !strings.Contains(s, config.Hidden) || !strings.Contains(s, "another secret") {
 			t.Errorf("the change is shown as %s", s)
 		}
 		if c.Effect != InPlace {
@@ -86,11 +86,11 @@ func TestCompareHidesSecretsAndStillSeesThatTheyChanged(t *testing.T) {
 
 func TestWhatTheAdminPageHidesPassesForUnchanged(t *testing.T) {
 	cfg := edited(t, "2.6", "2.6")
-	changes, err := CompareYAML(configView(cfg), cfg.YAML())
+	changes, err := CompareYAML(cfg.YAML(), cfg.YAMLWithSecrets())
 	if err != nil || len(changes) != 0 {
 		t.Errorf("%v, %v; want no change", changes, err)
 	}
-	changes, err = CompareYAML(configView(cfg), edited(t, "2.6", "2.5").YAML())
+	changes, err = CompareYAML(cfg.YAML(), edited(t, "2.6", "2.5").YAMLWithSecrets())
 	if err != nil || len(changes) != 1 || strings.Contains(fmt.Sprint(changes), "s3cret") {
 		t.Errorf("%v, %v; want one change, without secrets", changes, err)
 	}
@@ -119,7 +119,7 @@ func TestCompareSeesAnotherTokenInTheSameFile(t *testing.T) {
 
 // Whoever adds a setting says here what a reload does about it.
 func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
-	s, err := settingsOf(edited(t, "s3cret", "s3cret").YAML())
+	s, err := settingsOf(edited(t, "s3cret", "s3cret").YAMLWithSecrets())
 	if err != nil {
 		t.Fatal(err)
 	}

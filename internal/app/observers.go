@@ -68,8 +68,8 @@ func (o *observers) setLocked(s *ssp.SSP) {
 		s.Observe(traced)
 		return
 	}
-	s.Observe(func(r *ssp.Request, ex *upstream.Exchange, out upstream.Outcome, err *upstream.Error) {
-		traced(r, ex, out, err)
-		captured(r, ex, out, err)
+	s.Observe(func(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, out upstream.Outcome, err *upstream.Error) {
+		traced(s, r, ex, out, err)
+		captured(s, r, ex, out, err)
 	})
 }

@@ -27,7 +27,7 @@ func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		Token: func() string { return a.current().cfg.Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: prometheus.GathererFunc(a.gather),
 		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.capture, Reload: a.reload,
-		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return configView(a.current().cfg) },
+		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return a.current().cfg.YAML() },
 	}
 }
 

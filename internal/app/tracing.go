@@ -14,7 +14,7 @@ import (
 
 // traced makes spans of an SSP's requests.
 func traced(t *tracing.Tracer, name string) ssp.Observer {
-	return func(r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+	return func(_ *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
 		e := tracing.Exchange{
 			SSP: name, Method: r.Method, Protocol: ex.Protocol, Reused: ex.Reused, Outcome: o, Err: err, Times: ex.Times,
 		}

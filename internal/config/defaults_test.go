@@ -160,7 +160,7 @@ routes: [{name: default, match: {path: /}, mode: split, ssps: [a, b]}]
 func TestManySSPsWithEveryKeyFit(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("ssps:\n")
-	settings := string(mustParse(t, twoSSPs).YAML())
+	settings := string(mustParse(t, twoSSPs).YAMLWithSecrets())
 	_, settings, _ = strings.Cut(settings, "\n    protocol:")
 	settings, _, _ = strings.Cut(settings, "  - name:")
 	for i := range 200 {

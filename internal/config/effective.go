@@ -13,9 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML writes every key with the value in force: ssp_defaults are under each SSP
-// and variables applied. Parse turns it into an equal Config.
-func (c *Config) YAML() []byte {
+// YAML writes every key with the value in force, as it may be shown: ssp_defaults
+// are under each SSP, variables applied, and what may be a secret is Hidden.
+func (c *Config) YAML() []byte { return c.hide().YAMLWithSecrets() }
+
+// YAMLWithSecrets is YAML with nothing hidden but the content of files: nothing
+// may log or show it unless an operator asks for it. Parse turns it into an equal
+// Config.
+func (c *Config) YAMLWithSecrets() []byte {
 	var buf bytes.Buffer
 	encoder := yaml.NewEncoder(&buf)
 	encoder.SetIndent(2)
@@ -29,10 +34,10 @@ func (c *Config) YAML() []byte {
 	return buf.Bytes()
 }
 
-// Hash is 12 hexadecimal digits that are equal for equal configs. Secrets, and
-// the content of other files, are not in it.
+// Hash is 12 hexadecimal digits that are equal for equal configs. The content of
+// files is not in it.
 func (c *Config) Hash() string {
-	sum := sha256.Sum256(c.YAML())
+	sum := sha256.Sum256(c.YAMLWithSecrets())
 	return hex.EncodeToString(sum[:6])
 }
 

@@ -15,7 +15,7 @@ import (
 
 func wantRoundTrip(t *testing.T, cfg *Config) {
 	t.Helper()
-	text := cfg.YAML()
+	text := cfg.YAMLWithSecrets()
 	again, _, err := Parse(text, nil)
 	if err != nil {
 		t.Fatalf("the effective config does not load:\n%v\n%s", err, text)

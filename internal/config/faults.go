@@ -51,8 +51,10 @@ const maxFaults = 1000
 // maxShown is how many bytes of a value or a key a message repeats.
 const maxShown = 80
 
-// shown is s as a message repeats it: quoted unless it is plain, cut if long.
+// shown is s as a message repeats it: quoted unless it is plain, cut if long, and
+// without what may be a secret in a URL.
 func shown(s string) string {
+	s = HideURL(s)
 	if len(s) > maxShown {
 		end := maxShown
 		for end > 0 && !utf8.RuneStart(s[end]) {
@@ -71,17 +73,42 @@ func shown(s string) string {
 	return s
 }
 
-// shownAt is shown for the value at path, less what may be a secret: the value of
-// a header field, and the user and password of a URL.
+// shownAt is shown for the value at path, less what may be a secret. The value is
+// often malformed, so more is hidden than of a valid one: a header field's value,
+// what stands before an @, and what follows a question mark or number sign.
 func shownAt(path, text string) string {
-	if strings.Contains(path, "headers.set[") && strings.HasSuffix(path, ".value") {
-		return ""
+	if i := strings.Index(path, "headers."); i >= 0 {
+		if strings.HasSuffix(path, ".value") {
+			return ""
+		}
+		// A name, with which somebody may have written the value: "X-Key: secret".
+		if name, value, ok := strings.Cut(text, ":"); ok && value != "" {
+			text = name + ":" + Hidden
+		}
 	}
-	end := strings.LastIndexByte(text, '@')
-	if start := strings.Index(text, "//"); start >= 0 && end > start {
-		text = text[:start+2] + "..." + text[end:]
+	if strings.HasSuffix(path, ".value") && strings.Contains(path, ".match.") {
+		return "" // its name may say that it is a secret
+	}
+	if end := strings.LastIndexByte(text, '@'); end >= 0 {
+		start := 0
+		if i := strings.Index(text, "//"); i >= 0 {
+			start = i + len("//")
+		}
+		if start < end {
+			text = text[:start] + Hidden + text[end:]
+		}
+	}
+	if isURLPath(path) || strings.Contains(text, "://") {
+		if end := strings.IndexAny(text, "?#"); end >= 0 && end+1 < len(text) {
+			text = text[:end+1] + Hidden
+		}
 	}
 	return shown(text)
+}
+
+// isURLPath reports whether the value at path is a URL, or meant for one.
+func isURLPath(path string) bool {
+	return strings.Contains(path, ".endpoints") || path == "tracing.endpoint"
 }
 
 // mark is where a value was written.

@@ -72,6 +72,10 @@ func (r reader) syntax(err error) {
 			}
 		}
 	}
+	// An unquoted value that begins with * is an anchor's name for YAML.
+	if strings.HasPrefix(text, "unknown anchor ") {
+		text = "a value that begins with * needs quotes, or an anchor of that name"
+	}
 	r.addAt(m, "", "", "not YAML: "+strings.ReplaceAll(text, "\n", " "))
 }
 

@@ -124,7 +124,7 @@ func TestSchemaAcceptsWhatLoadsAndRefusesWrongTypes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, text := range map[string][]byte{file: data, file + ", effective": mustLoad(t, file).YAML()} {
+			for name, text := range map[string][]byte{file: data, file + ", effective": mustLoad(t, file).YAMLWithSecrets()} {
 				if err := schemaAccepts(s, text); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}

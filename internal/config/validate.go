@@ -94,6 +94,10 @@ func checkText(v reflect.Value, path string, r *report) {
 		r.add(path, text, fmt.Sprintf("must not be longer than %d bytes", maxText))
 		return
 	}
+	if strings.Contains(text, Hidden) {
+		r.add(path, text, "must not hold "+Hidden+", which stands for a secret where a configuration is shown; check --show-secrets shows it")
+		return
+	}
 	for _, c := range text {
 		if c < ' ' && c != '\t' || c == 0x7f || c == '\uFFFD' {
 			r.add(path, text, "must not hold control characters or broken UTF-8")

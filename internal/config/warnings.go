@@ -137,11 +137,6 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	if ssp.TLS.InsecureSkipVerify {
 		w.add(join(path, "tls.insecure_skip_verify"), "anybody on the way can read and change what is sent to the SSP")
 	}
-	for i, field := range ssp.Headers.Set {
-		if slices.ContainsFunc(secretFields, func(name string) bool { return strings.EqualFold(name, field.Name) }) {
-			w.add(at(join(path, "headers.set"), i), "%s is usually a secret, yet what is written in a config is printed with it", field.Name)
-		}
-	}
 	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
 		w.add(join(path, "hedge.enabled"), "hedged requests are sent although retry.max is 0")
 	}
@@ -149,8 +144,6 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(path, "no route uses %s", ssp.Name)
 	}
 }
-
-var secretFields = []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token"}
 
 // speaksHTTP2 reports whether a connection can turn out to be HTTP/2.
 func (s *SSP) speaksHTTP2() bool {

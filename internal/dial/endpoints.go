@@ -27,7 +27,8 @@ type Endpoints struct {
 	All    []Endpoint
 }
 
-// ParseEndpoints reads an SSP's endpoint URLs.
+// ParseEndpoints reads an SSP's endpoint URLs. Its errors count them from 1: a
+// query may hold a secret.
 func ParseEndpoints(urls []string) (Endpoints, error) {
 	if len(urls) == 0 {
 		return Endpoints{}, errors.New("an SSP needs at least one endpoint")
@@ -36,7 +37,7 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 	for i, s := range urls {
 		u, e, err := parseEndpoint(s)
 		if err != nil {
-			return Endpoints{}, fmt.Errorf("endpoint %q: %w", s, err)
+			return Endpoints{}, fmt.Errorf("endpoint %d: %w", i+1, err)
 		}
 		path := u.EscapedPath()
 		if path == "" {
@@ -45,11 +46,11 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 		if i == 0 {
 			all.Scheme, all.Path, all.Query = u.Scheme, path, u.RawQuery
 		} else if u.Scheme != all.Scheme || path != all.Path || u.RawQuery != all.Query {
-			return Endpoints{}, fmt.Errorf("endpoint %q: scheme, path and query must be those of %q", s, urls[0])
+			return Endpoints{}, fmt.Errorf("endpoint %d: scheme, path and query must be those of the first", i+1)
 		}
 		for j, other := range all.All {
 			if e == other {
-				return Endpoints{}, fmt.Errorf("endpoint %q: the same host and port as %q", s, urls[j])
+				return Endpoints{}, fmt.Errorf("endpoint %d: the same host and port as endpoint %d", i+1, j+1)
 			}
 		}
 		all.All = append(all.All, e)

@@ -37,7 +37,7 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 		{"ftp://a.example", "not an http or https URL"},
 		{"https://", "not an http or https URL"},
 		{"https:a.example", "not an http or https URL"},
-		{"a.example:443", "a.example:443"},
+		{"https://a.example a.example:443?s3cret", "endpoint 2: not an http or https URL"},
 		{"https://u:p@a.example/", "user"},
 		{"https://a.example/#x", "fragment"},
 		{"https://a.example/ x", "printable"},
@@ -48,8 +48,8 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 		{"https://[fe80::1]/", "a link-local address"},
 		{"https://[2001:db8::1%25eth0]/", "zone"},
 		{"https://0.0.0.0/", "an unspecified address"},
-		{"https://a.example/x https://b.example/y", `those of "https://a.example/x"`},
-		{"https://a.example/x https://b.example/x?q", "scheme, path and query"},
+		{"https://a.example/x https://b.example/y", "endpoint 2: scheme, path and query must be those of the first"},
+		{"https://a.example/x https://b.example/x?s3cret", "scheme, path and query"},
 		{"https://a.example/x http://b.example/x", "scheme, path and query"},
 		{"https://a.example https://A.example:443/", "the same host and port"},
 	} {
@@ -63,6 +63,9 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 		_, err := ParseEndpoints(urls)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: error %v, want %q in it", urls, err, tt.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: a secret is in the error %v", urls, err)
 		}
 	}
 }

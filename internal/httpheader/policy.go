@@ -118,6 +118,9 @@ func NewPolicy(o PolicyOptions) *Policy {
 	return p
 }
 
+// Sets reports whether the policy sets fields of this name.
+func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has(name, &plain) }
+
 // With returns a policy like p that also sets the given fields, in place of all that p sends under their
 // names. It is meant for start-up: legs that must say `Accept-Encoding: identity` have a policy of their own.
 func (p *Policy) With(set ...NameValue) *Policy {

@@ -54,7 +54,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	s.learn(ex, start, outcome, err)
 	s.stats.ended(outcome, start, &ex.Times)
 	if f := s.observer.Load(); f != nil {
-		(*f)(r, ex, outcome, err)
+		(*f)(s, r, ex, outcome, err)
 	}
 	return outcome, err
 }

@@ -28,7 +28,7 @@ func TestASuccessorCountsOnFromWhereItStands(t *testing.T) {
 		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), answer(204, ""), fill()}}
 		c := newClient(t, p, nil)
 		var seen atomic.Int32
-		c.ssp.Observe(func(*Request, *upstream.Exchange, upstream.Outcome, *upstream.Error) { seen.Add(1) })
+		c.ssp.Observe(func(*SSP, *Request, *upstream.Exchange, upstream.Outcome, *upstream.Error) { seen.Add(1) })
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.Fill) // retried
 		was := c.becomes(func(o *Options) { o.MaxInFlight, o.RetryMax, o.Host = 7, 0, "other.example" })

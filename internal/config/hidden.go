@@ -1,0 +1,125 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// Hidden stands for a value that may be a secret, wherever a configuration or a
+// part of it is shown. A configuration that holds it is refused.
+const Hidden = "(hidden)"
+
+// What may be a secret is:
+//
+//   - every value in the query of an endpoint, whatever its name: SSPs call their
+//     keys pub, seat or id,
+//   - a user and a password in any URL,
+//   - the value of a field in headers.set, but for plainFields,
+//   - the value of a condition whose name says so.
+//
+// Tokens, passwords and keys in files are never shown. Paths and hosts always are.
+
+// HideURL returns a URL with the values of its query hidden, and user, password
+// and fragment too. It takes anything for a URL that has a "://".
+func HideURL(u string) string {
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
+		return u
+	}
+	rest, fragment, hasFragment := strings.Cut(rest, "#")
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	authority, path := rest, ""
+	if slash := strings.IndexByte(rest, '/'); slash >= 0 {
+		authority, path = rest[:slash], rest[slash:]
+	}
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		authority = Hidden + authority[at:]
+	}
+	u = scheme + "://" + authority + path
+	if hasQuery {
+		u += "?" + HideQuery(query)
+	}
+	if hasFragment && fragment != "" {
+		u += "#" + Hidden
+	}
+	return u
+}
+
+// HideQuery returns a query with its values hidden, or, where a parameter has
+// no value, the whole parameter: then it may be a key by itself.
+func HideQuery(query string) string {
+	params := strings.Split(query, "&")
+	for i, param := range params {
+		name, value, _ := strings.Cut(param, "=")
+		switch {
+		case param == "":
+		case strings.Trim(value, "=") == "": // "name=" looks like the end of base64
+			params[i] = Hidden
+		default:
+			params[i] = name + "=" + Hidden
+		}
+	}
+	return strings.Join(params, "&")
+}
+
+// plainFields are the fields of headers.set whose values are shown, in lower case.
+var plainFields = []string{"accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-type", "priority", "user-agent", "via", "x-openrtb-version"}
+
+// HideField returns the value of a field in headers.set as it is shown.
+func HideField(name, value string) string {
+	if value == "" || slices.Contains(plainFields, strings.ToLower(name)) {
+		return value
+	}
+	return Hidden
+}
+
+// NamesSecret reports whether a header field or query parameter of this name
+// likely holds a secret. It rather hides too much.
+func NamesSecret(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "pass", "sig", "credential", "session"}, func(part string) bool {
+		return strings.Contains(name, part)
+	})
+}
+
+// hide returns a copy of c without what may be a secret.
+func (c *Config) hide() *Config {
+	h := *c
+	h.Tracing.Endpoint = HideURL(h.Tracing.Endpoint)
+	h.SSPs = slices.Clone(c.SSPs)
+	for i := range h.SSPs {
+		s := &h.SSPs[i]
+		s.Endpoints = HideURLs(s.Endpoints)
+		s.Headers.Set = slices.Clone(s.Headers.Set)
+		for j := range s.Headers.Set {
+			f := &s.Headers.Set[j]
+			f.Value = HideField(f.Name, f.Value)
+		}
+	}
+	h.Routes = slices.Clone(c.Routes)
+	for i := range h.Routes {
+		m := &h.Routes[i].Match
+		m.Query, m.Header = hideConditions(m.Query), hideConditions(m.Header)
+	}
+	return &h
+}
+
+// HideURLs is HideURL for each of a list.
+func HideURLs(urls []string) []string {
+	hidden := make([]string, len(urls))
+	for i, u := range urls {
+		hidden[i] = HideURL(u)
+	}
+	return hidden
+}
+
+func hideConditions(conditions []Condition) []Condition {
+	hidden := slices.Clone(conditions)
+	for i := range hidden {
+		if c := &hidden[i]; c.Value != nil && *c.Value != "" && NamesSecret(c.Name) {
+			value := Hidden
+			c.Value = &value
+		}
+	}
+	return hidden
+}
