@@ -194,6 +194,7 @@ func (r *reader) complete() error {
 		h.ObserveDuration(max(0, r.turned.Sub(e.lent)))
 	}
 	r.turned = r.now
+	r.awaitOverdue()
 	r.drop(&e, nil)
 	if reason != upstream.NotClosed {
 		return errFinished

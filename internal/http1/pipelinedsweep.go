@@ -69,7 +69,7 @@ func (r *reader) letGo() (next time.Time) {
 	if r.n == 0 || r.at(0).ex != nil || r.CloseReason() != upstream.NotClosed {
 		return next
 	}
-	overdue := r.at(0).deadline.Add(r.opts.Linger)
+	overdue := r.overdue()
 	if r.now.Before(overdue) {
 		return earlier(next, overdue)
 	}
@@ -77,6 +77,31 @@ func (r *reader) letGo() (next time.Time) {
 		r.owner.Changed()
 	}
 	return next
+}
+
+// overdue is when the connection is retired if the oldest entry, whose caller has
+// left, has no whole answer by then: after linger, which begins with the entry's
+// deadline, or with its turn if that is later.
+func (r *reader) overdue() time.Time {
+	from := r.at(0).deadline
+	if r.turned.After(from) {
+		from = r.turned
+	}
+	return from.Add(r.opts.Linger)
+}
+
+// awaitOverdue makes the reader look around when the oldest entry is overdue, where
+// that has just become the oldest and its caller has left.
+func (r *reader) awaitOverdue() {
+	if r.n == 0 || r.at(0).ex != nil {
+		return
+	}
+	at := r.overdue()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wakeAt.IsZero() || at.Before(r.wakeAt) {
+		r.wakeLocked(at)
+	}
 }
 
 // withdraw removes the i-th oldest entry if nothing of its request has been

@@ -1,0 +1,355 @@
+package http1
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// full runs the campaigns of this package as a whole: go test ./internal/http1 -full.
+// Without it they take a sample that is the same each time.
+var full = flag.Bool("full", false, "run campaigns as a whole")
+
+// The simulation: a response that comes in two parts, cut at any byte, with pauses
+// that end 1 ms before, at, and 1 ms after each timeout, on connections of any
+// history. Whatever the case: bytes that have come before the deadline are never
+// refused for time, the caller is freed at the deadline exactly, a connection is
+// used again if and only if the response ends within linger, and no response
+// reaches another request.
+const (
+	simBudget = 100 * time.Millisecond // until the deadline of the exchange under test
+	simLinger = 50 * time.Millisecond
+	tick      = time.Millisecond
+)
+
+// simResponses are what the SSP sends, all with the body "hello" or none.
+var simResponses = []struct {
+	name, text, body string
+	status           int
+	fin              bool // the SSP closes at the end
+}{
+	{"fixed", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 200, false},
+	{"chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nT: x\r\n\r\n", "hello", 200, false},
+	{"interim", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 200, false},
+	{"no content", "HTTP/1.1 204 No Content\r\nX: y\r\n\r\n", "", 204, false},
+	{"until close", "HTTP/1.1 200 OK\r\nX: y\r\n\r\nhello", "hello", 200, true},
+	{"http/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 200, true},
+}
+
+// sim is a connection under test and its script.
+type sim struct {
+	tb    testing.TB
+	s     *scripted
+	conn  upstream.Conn
+	owner *recorder
+	lent  int // exchanges so far, each of which frees its place once
+}
+
+// call is an exchange under way.
+type call struct {
+	ex  *upstream.Exchange
+	err error
+	at  time.Time // when it ended; zero while it has not
+}
+
+func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
+	tb.Helper()
+	m := &sim{tb: tb, s: newScripted(tb), owner: newRecorder()}
+	sock := socket.New(m.s)
+	if pipelined {
+		m.conn = NewPipelined(sock, sock, m.owner, opts)
+	} else {
+		m.conn = New(sock, sock, m.owner, opts)
+	}
+	return m
+}
+
+// begin starts an exchange, and returns once its request is on its way, or waits.
+func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
+	m.lent++
+	c := &call{ex: newExchange(m.tb)}
+	c.ex.Deadline = time.Now().Add(budget)
+	if set != nil {
+		set(c.ex)
+	}
+	go func() {
+		err := m.conn.Do(c.ex)
+		c.err, c.at = err, time.Now()
+	}()
+	synctest.Wait()
+	return c
+}
+
+// send makes text arrive, and lets it be read.
+func (m *sim) send(text string) {
+	m.s.send(text)
+	synctest.Wait()
+}
+
+// close ends the connection, and checks that each exchange freed its place once.
+func (m *sim) close() {
+	m.tb.Helper()
+	time.Sleep(time.Minute) // whatever lingers ends
+	m.conn.Close(upstream.ClosedDrain)
+	synctest.Wait()
+	m.s.release()
+	synctest.Wait()
+	if freed, _ := m.owner.counts(); freed != m.lent {
+		m.tb.Fatalf("%d places were freed after %d exchanges", freed, m.lent)
+	}
+}
+
+// wantBody checks that an exchange has ended well, at some moment, with a body.
+func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
+	m.tb.Helper()
+	if c.at.IsZero() || c.err != nil {
+		m.tb.Fatalf("the exchange did not end well: %v", c.err)
+	}
+	if c.ex.Answer.Status != status || string(c.ex.Answer.Body) != body {
+		m.tb.Fatalf("got %d %q, want %d %q", c.ex.Answer.Status, c.ex.Answer.Body, status, body)
+	}
+	if !at.IsZero() && c.at != at {
+		m.tb.Fatalf("the exchange ended %v late", c.at.Sub(at))
+	}
+}
+
+// histories bring a connection to where the exchange under test begins. What they
+// return is what the SSP still has to send before its response: with the first
+// part of it, as one segment.
+var histories = []struct {
+	name    string
+	behind  bool // another exchange; pipelined only
+	overdue bool // the exchange in front is, unless its response comes at once
+	play    func(m *sim) (before string)
+}{
+	{"fresh", false, false, func(*sim) string { return "" }},
+	{"kept", false, false, func(m *sim) string {
+		m.exchange(time.Second, 0)
+		return ""
+	}},
+	{"kept after a deadline that was nearly met", false, false, func(m *sim) string {
+		m.exchange(20*time.Millisecond, 19*time.Millisecond)
+		return ""
+	}},
+	{"kept beyond the deadline before", false, false, func(m *sim) string {
+		m.exchange(20*time.Millisecond, 19*time.Millisecond)
+		time.Sleep(tick)
+		return ""
+	}},
+	{"idle for long", false, false, func(m *sim) string {
+		m.exchange(simBudget, 0)
+		time.Sleep(50 * time.Second)
+		return ""
+	}},
+	{"after an abandoned exchange", false, false, func(m *sim) string {
+		c := m.begin(10*time.Millisecond, nil)
+		m.s.take()
+		m.s.send("HTTP/1.1 200 OK\r\nContent-Le")
+		time.Sleep(15 * time.Millisecond)
+		synctest.Wait()
+		if c.err != upstream.ErrDeadline {
+			m.tb.Fatalf("error %v, want %v", c.err, upstream.ErrDeadline)
+		}
+		m.send("ngth: 3\r\n\r\nold")
+		return ""
+	}},
+	{"after a cancelled exchange", false, false, func(m *sim) string {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := m.begin(time.Second, func(ex *upstream.Exchange) { ex.Context = ctx })
+		m.s.take()
+		cancel()
+		synctest.Wait()
+		if c.err != upstream.ErrCancelled {
+			m.tb.Fatalf("error %v, want %v", c.err, upstream.ErrCancelled)
+		}
+		time.Sleep(5 * time.Millisecond)
+		m.send(answer("old"))
+		return ""
+	}},
+	{"after a slow write", false, false, func(m *sim) string {
+		m.s.stall(true)
+		c := m.begin(40*time.Millisecond, nil)
+		time.Sleep(39 * time.Millisecond)
+		m.s.stall(false)
+		synctest.Wait()
+		m.s.take()
+		m.send(answer("slow"))
+		m.wantBody(c, time.Time{}, 200, "slow")
+		return ""
+	}},
+	{"behind another exchange", true, false, func(m *sim) string {
+		m.exchange(time.Second, 0) // proves the connection
+		m.begin(time.Minute, nil)
+		return answer("first")
+	}},
+	{"behind an abandoned exchange", true, true, func(m *sim) string {
+		m.exchange(time.Second, 0)
+		m.begin(10*time.Millisecond, nil)
+		m.s.send("HTTP/1.1 200 OK\r\n")
+		time.Sleep(10*time.Millisecond + tick)
+		return "Content-Length: 3\r\n\r\nold"
+	}},
+}
+
+// exchange runs one that ends well, whose response comes after a pause.
+func (m *sim) exchange(budget, pause time.Duration) {
+	m.tb.Helper()
+	c := m.begin(budget, nil)
+	m.s.take()
+	time.Sleep(pause)
+	m.send(answer("before"))
+	m.wantBody(c, time.Time{}, 200, "before")
+}
+
+// scene is one case of the simulation.
+type scene struct {
+	response  int // of simResponses
+	cut       int // bytes in the first part
+	first     time.Duration
+	second    time.Duration
+	late      bool // no read wakes up for bytes before the deadline
+	history   int
+	pipelined bool
+}
+
+func (sc scene) String() string {
+	kind := "exclusive"
+	if sc.pipelined {
+		kind = "pipelined"
+	}
+	return fmt.Sprintf("%s, %s, %s: %d bytes at %v, the rest at %v, late %v",
+		kind, histories[sc.history].name, simResponses[sc.response].name, sc.cut, sc.first, sc.second, sc.late)
+}
+
+func (sc scene) play(tb testing.TB) {
+	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: simLinger, Depth: 8}
+	m := newSim(tb, sc.pipelined, opts)
+	defer m.s.release()
+	r, h := simResponses[sc.response], histories[sc.history]
+	before := h.play(m)
+	begin := time.Now()
+	deadline := begin.Add(simBudget)
+	c := m.begin(simBudget, nil)
+	m.s.take()
+	m.s.hold(sc.late)
+	time.Sleep(time.Until(begin.Add(sc.first)))
+	m.s.send(before + r.text[:sc.cut])
+	time.Sleep(time.Until(begin.Add(sc.second)))
+	m.s.send(r.text[sc.cut:])
+	if r.fin {
+		m.s.end()
+	}
+	synctest.Wait()
+	came := begin.Add(sc.second)
+	switch {
+	case came.Before(deadline):
+		if sc.late {
+			time.Sleep(time.Until(deadline))
+			synctest.Wait()
+			came = deadline
+		}
+		m.wantBody(c, came, r.status, r.body)
+	case came.Equal(deadline) && c.err == nil:
+		m.wantBody(c, came, r.status, r.body)
+	default:
+		if c.err != upstream.ErrDeadline || c.at != deadline {
+			tb.Fatalf("error %v at %v, want %v at %v", c.err, c.at.Sub(begin), upstream.ErrDeadline, simBudget)
+		}
+	}
+
+	// Only a whole response within linger leaves a connection that can be used.
+	// Behind another exchange, linger begins when that has ended.
+	m.s.hold(false)
+	limit := deadline.Add(simLinger)
+	if turn := begin.Add(sc.first); h.behind && turn.After(deadline) {
+		limit = turn.Add(simLinger)
+	}
+	overdue := h.overdue && sc.first > 0 // the exchange in front was
+	time.Sleep(time.Until(deadline.Add(simLinger + 5*tick)))
+	synctest.Wait()
+	switch used := m.conn.Places() > 0; {
+	case r.fin || overdue || came.After(limit):
+		if used {
+			tb.Fatal("the connection takes another request")
+		}
+		if !m.s.closed() {
+			tb.Fatal("the socket is open")
+		}
+	case came.Before(limit):
+		if !used {
+			tb.Fatalf("the connection was closed: %v", m.conn.CloseReason())
+		}
+	}
+	if m.conn.Places() > 0 {
+		next := m.begin(simBudget, nil)
+		if got := m.s.take(); strings.Count(got, "GET ") != 1 {
+			tb.Fatalf("the next request is %q", got)
+		}
+		m.send(answer("next"))
+		m.wantBody(next, time.Now(), 200, "next")
+	}
+	m.close()
+}
+
+// scenes calls f for all of them, with one kind of connection and one history.
+func scenes(pipelined bool, history int, f func(scene)) {
+	const d, l = simBudget, simBudget + simLinger
+	for response, r := range simResponses {
+		for cut := range len(r.text) {
+			sc := scene{response: response, cut: cut, history: history, pipelined: pipelined}
+			for _, second := range []time.Duration{d - tick, d, d + tick, l - tick, l, l + tick, l + 2*tick} {
+				for _, first := range []time.Duration{0, d - tick, d + tick, l - tick} {
+					if first <= second {
+						sc.first, sc.second = first, second
+						f(sc)
+					}
+				}
+			}
+			sc.first, sc.second, sc.late = 0, d-tick, true
+			f(sc)
+		}
+	}
+}
+
+// namer adds to what fails which scene it was.
+type namer struct {
+	testing.TB
+	what fmt.Stringer
+}
+
+func (n namer) Fatal(args ...any) { n.Helper(); n.TB.Fatal(n.what, ": ", fmt.Sprint(args...)) }
+func (n namer) Fatalf(format string, args ...any) {
+	n.Helper()
+	n.TB.Fatalf("%v: "+format, append([]any{n.what}, args...)...)
+}
+
+func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
+	for _, pipelined := range []bool{false, true} {
+		for history, h := range histories {
+			if h.behind && !pipelined {
+				continue
+			}
+			name := "exclusive/" + h.name
+			if pipelined {
+				name = "pipelined/" + h.name
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := history // so that samples differ
+					scenes(pipelined, history, func(sc scene) {
+						if n++; *full || n%13 == 0 {
+							sc.play(namer{t, sc})
+						}
+					})
+				})
+			})
+		}
+	}
+}
