@@ -19,10 +19,11 @@ type pieces struct {
 // maxContinuations bounds the frames of a header block, which may be empty.
 const maxContinuations = 64
 
-// maxBlock is the longest encoded block that is read, for a limit on its header
+// maxBlock bounds a header block, encoded and decoded, for a limit on its header
 // list. A list within the limit is shorter when encoded. A longer one costs its
-// exchange, but must be decoded, since it changes the table; one that is much
-// longer costs the connection.
+// exchange, but must be decoded, since it changes the table. One that is much
+// longer, if only when decoded, costs the connection: a byte can stand for a field
+// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
 func maxBlock(maxHeaderList int) int { return 4*maxHeaderList + maxFrameSize }
 
 // maxInterim is how many 1xx answers may precede the final one.
@@ -92,6 +93,8 @@ func (c *Conn) onBlock(f frame, p []byte, last bool) *connError {
 	switch {
 	case b.tooLarge:
 		c.resetLocked(s, h2.ErrCodeCancel, errHeadTooLarge)
+	case b.tooMany || s.fields+b.regular > c.opts.MaxResponseFields:
+		c.resetLocked(s, h2.ErrCodeCancel, tooManyFields(c.opts.MaxResponseFields))
 	case b.malformed != "":
 		c.malformedLocked(s, b.malformed, b.ofHTTP2)
 	case s.gotHead:
@@ -127,7 +130,7 @@ func (c *Conn) onInterimLocked(s *stream, b *block, last bool) {
 // onHeadLocked takes the head of the final answer.
 func (c *Conn) onHeadLocked(s *stream, b *block, last bool) {
 	ex := s.ex
-	s.gotHead = true
+	s.gotHead, s.fields = true, b.regular
 	s.noBody = ex.Request.Method == upstream.HEAD || b.status == 204 || b.status == 304
 	ex.Times.FirstByte = c.in.clock()
 	ex.Answer.Status, ex.Answer.ContentLength = b.status, b.length

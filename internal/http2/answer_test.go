@@ -209,26 +209,86 @@ func TestHeaderListOverTheLimitCostsItsStreamAlone(t *testing.T) {
 	}
 }
 
+// References of one byte stand for a field of 3 KB each. A few too many cost the
+// exchange; 16 000, which would be 48 MB, the connection.
 func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
-	opts := testOptions()
-	opts.MaxResponseHeaderBytes = 8 << 10
-	p := connect(t, opts)
-	done := p.start(get("/"))
-	p.head(p.request().StreamID, true, ":status", "200", "x-bomb", strings.Repeat("b", 3000))
-	wait(t, done)
-	// 16 000 references of one byte would be 48 MB.
-	done = p.start(get("/"))
-	id := p.request().StreamID
-	block := p.encode(":status", "200", "x-bomb", strings.Repeat("b", 3000))
-	for len(block) < maxFrameSize {
-		block = append(block, block[len(block)-1])
+	for _, references := range []int{5, 15, 16000} {
+		opts := testOptions()
+		opts.MaxResponseHeaderBytes = 8 << 10
+		p := connect(t, opts)
+		done := p.start(get("/"))
+		p.head(p.request().StreamID, true, ":status", "200", "x-bomb", strings.Repeat("b", 3000))
+		wait(t, done)
+		done = p.start(get("/"))
+		id := p.request().StreamID
+		block := p.encode(":status", "200", "x-bomb", strings.Repeat("b", 3000))
+		for range references {
+			block = append(block, block[len(block)-1])
+		}
+		p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true}))
+		if references*3000 > maxBlock(opts.MaxResponseHeaderBytes) {
+			p.wantGoAway(h2.ErrCodeEnhanceYourCalm)
+			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "header list"})
+		} else {
+			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed})
+			p.wantReset(id, h2.ErrCodeCancel)
+			p.afterwards()
+		}
+		if n := cap(p.conn.in.block.fields); n > 2*opts.MaxResponseHeaderBytes { // the reader is idle: the exchange has ended
+			t.Errorf("%d bytes were used for the fields", n)
+		}
 	}
-	p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true}))
-	wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed})
-	if n := cap(p.conn.in.block.fields); n > 64<<10 { // the reader is idle: the exchange has ended
-		t.Errorf("%d bytes were used for the fields", n)
+}
+
+// However small the fields are, and however they are encoded: a response has so
+// many, its trailers included.
+func TestNumberOfFieldsIsBounded(t *testing.T) {
+	tiny := func(n int) (fields []string) {
+		for i := range n {
+			fields = append(fields, fmt.Sprintf("%c", 'a'+i%26), "")
+		}
+		return fields
 	}
-	p.afterwards()
+	head := []string{":status", "200"}
+	for name, c := range map[string]struct {
+		header, trailers []string
+		bad              bool
+	}{
+		"as many as may be":       {append(head, tiny(10)...), nil, false},
+		"one more":                {append(head, tiny(11)...), nil, true},
+		"with the trailers":       {append(head, tiny(7)...), tiny(3), false},
+		"one more trailer":        {append(head, tiny(7)...), tiny(4), true},
+		"too many trailers alone": {head, tiny(11), true},
+		"many more":               {append(head, tiny(400)...), nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := testOptions()
+			opts.MaxResponseFields = 10
+			p := connect(t, opts)
+			for range 2 { // literals, and then references to the table
+				done := p.start(get("/"))
+				id := p.request().StreamID
+				p.head(id, false, c.header...)
+				switch {
+				case c.trailers != nil:
+					p.data(id, false, "ok")
+					p.head(id, true, c.trailers...)
+				default:
+					p.data(id, true, "ok")
+				}
+				if !c.bad {
+					wait(t, done).wantBody(t, "ok")
+					continue
+				}
+				wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "over 10 fields; see max_response_fields"})
+				p.wantReset(id, h2.ErrCodeCancel)
+				if n := cap(p.conn.in.block.fields); n > 1000 {
+					t.Errorf("%d bytes were used for the fields", n)
+				}
+			}
+			p.afterwards()
+		})
+	}
 }
 
 func TestHeaderBlockInManyFrames(t *testing.T) {

@@ -3,21 +3,23 @@ package http2
 // block is a header block of an answer as it was read: checked field by field,
 // but not yet held against what its stream expects.
 type block struct {
-	limit int // of size
+	limit     int // of size
+	maxFields int // of regular
 
 	size      int    // names, values and 32 for each field
 	fields    []byte // the regular fields as lines of HTTP/1; up to limit
 	status    int    // 0 for none
 	length    int    // content-length, -1 for none
-	regular   bool   // a field without a colon has come
+	regular   int    // fields without a colon that have come
 	tooLarge  bool   // size is over limit; fields and what follows mean nothing
+	tooMany   bool   // regular is over maxFields; fields and what follows mean nothing
 	malformed string // the first rule that is broken, empty for none
 	ofHTTP2   bool   // that is a rule of HTTP/2, and not one of any HTTP
 }
 
 // reset makes b ready for another block, and keeps its memory.
 func (b *block) reset() {
-	*b = block{limit: b.limit, fields: b.fields[:0], length: -1}
+	*b = block{limit: b.limit, maxFields: b.maxFields, fields: b.fields[:0], length: -1}
 }
 
 // add takes a field.
@@ -25,6 +27,8 @@ func (b *block) add(class class, name, value []byte) {
 	b.size += len(name) + len(value) + entryOverhead
 	if b.size > b.limit {
 		b.tooLarge = true
+	}
+	if b.tooLarge || b.tooMany {
 		return
 	}
 	switch class {
@@ -43,7 +47,10 @@ func (b *block) add(class class, name, value []byte) {
 		b.fault(malformed[class], class != badValue)
 		return
 	}
-	b.regular = true
+	if b.regular++; b.regular > b.maxFields {
+		b.tooMany = true
+		return
+	}
 	b.fields = append(append(append(append(b.fields, name...), ": "...), value...), "\r\n"...)
 }
 
@@ -53,7 +60,7 @@ func (b *block) addStatus(v []byte) {
 	switch {
 	case b.status != 0:
 		b.fault("two :status fields", true)
-	case b.regular:
+	case b.regular > 0:
 		b.fault("a pseudo-field behind a regular field", true)
 	case len(v) != 3 || v[0] < '1' || v[0] > '5' || !isDigit(v[1]) || !isDigit(v[2]):
 		b.fault("a malformed :status", true)

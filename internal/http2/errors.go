@@ -66,6 +66,11 @@ func breach(code h2.ErrCode) (demote, refuses bool) {
 	return false, false
 }
 
+// tooManyFields is the error of an exchange whose response has more fields.
+func tooManyFields(limit int) *upstream.Error {
+	return badAnswer(fmt.Sprintf("the response has over %d fields; see max_response_fields", limit), false)
+}
+
 // Errors that carry nothing of their own, made once.
 var (
 	errClosed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,

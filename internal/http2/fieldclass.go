@@ -28,11 +28,14 @@ var malformed = [...]string{
 }
 
 // classify checks a field.
-func classify(name, value []byte) class {
+func classify(name, value []byte) class { return classifyName(name).with(value) }
+
+// with returns the class of a field whose name is of class c.
+func (c class) with(value []byte) class {
 	if !validValue(value) {
 		return badValue
 	}
-	return classifyName(name)
+	return c
 }
 
 func classifyName(name []byte) class {
@@ -134,8 +137,8 @@ var lowerToken = func() (t [256]byte) {
 
 // staticEntry is an entry of HPACK's static table.
 type staticEntry struct {
-	name, value []byte
-	class       class // in an answer
+	name, value      []byte
+	nameClass, class class // in an answer: of the name, and of both
 }
 
 // staticTable is RFC 7541, appendix A, from 1. hpack does not export its own,
@@ -147,7 +150,8 @@ var staticTable = func() (t [62]staticEntry) {
 		if err != nil {
 			panic("BUG: hpack lacks a static entry: " + err.Error())
 		}
-		t[i] = staticEntry{[]byte(f[0].Name), []byte(f[0].Value), classify([]byte(f[0].Name), []byte(f[0].Value))}
+		name, value := []byte(f[0].Name), []byte(f[0].Value)
+		t[i] = staticEntry{name, value, classifyName(name), classify(name, value)}
 	}
 	return t
 }()

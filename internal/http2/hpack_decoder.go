@@ -47,8 +47,11 @@ func (d *decoder) decode(p []byte, b *block) *connError {
 		default: // literal, not or never to be indexed: sections 6.2.2 and 6.2.3
 			p, err = d.literal(p, 4, false, b)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case b.size > maxBlock(b.limit):
+			return floodError("a header list that is much too large")
 		}
 		first = false
 	}
@@ -90,19 +93,22 @@ func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, 
 	}
 	d.text = d.text[:0]
 	var name []byte
+	var nameClass class // of a field with a valid value
 	switch {
 	case i == 0:
 		if name, p, ok = d.string(p); !ok {
 			return nil, compressionError("a malformed field name")
 		}
+		nameClass = classifyName(name)
 	case i < len(staticTable):
-		name = staticTable[i].name
+		name, nameClass = staticTable[i].name, staticTable[i].nameClass
 	default:
 		e := d.table.entry(i - len(staticTable))
 		if e == nil {
 			return nil, compressionError("an index beyond the table")
 		}
 		name, _ = d.table.text(e)
+		nameClass = e.nameClass
 		if index { // putting the field into the table may overwrite the name
 			d.text = append(d.text, name...)
 			name = d.text
@@ -112,9 +118,9 @@ func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, 
 	if !ok {
 		return nil, compressionError("a malformed field value")
 	}
-	class := classify(name, value)
+	class := nameClass.with(value)
 	if index {
-		d.table.insert(name, value, class)
+		d.table.insert(name, value, nameClass, class)
 	}
 	b.add(class, name, value)
 	return p, nil

@@ -27,7 +27,7 @@ type decoderTable struct {
 type decoderEntry struct {
 	at                int // where in bytes its name begins; its value follows
 	nameLen, valueLen int
-	class             class
+	nameClass, class  class // of the name, and of both
 }
 
 func (e *decoderEntry) size() int { return e.nameLen + e.valueLen + entryOverhead }
@@ -61,8 +61,8 @@ func (t *decoderTable) evict(size int) {
 
 // insert adds an entry, which is empty-handed if it is larger than the table:
 // that empties it. name and value are not in t.bytes. RFC 7541, section 4.4.
-func (t *decoderTable) insert(name, value []byte, class class) {
-	e := decoderEntry{nameLen: len(name), valueLen: len(value), class: class}
+func (t *decoderTable) insert(name, value []byte, nameClass, class class) {
+	e := decoderEntry{nameLen: len(name), valueLen: len(value), nameClass: nameClass, class: class}
 	t.evict(max(t.max-e.size(), 0))
 	if e.size() > t.max {
 		return

@@ -31,7 +31,7 @@ func (b *block) summary() summary {
 // decoders must not be used again.
 func decodeBoth(t *testing.T, ours *decoder, theirs *hpack.Decoder, wire []byte) bool {
 	t.Helper()
-	got := block{limit: 1 << 20, length: -1}
+	got := block{limit: 1 << 20, maxFields: 1 << 20, length: -1}
 	bad := ours.decode(wire, &got)
 	fields, err := theirs.DecodeFull(wire)
 	switch {
@@ -47,7 +47,7 @@ func decodeBoth(t *testing.T, ours *decoder, theirs *hpack.Decoder, wire []byte)
 		}
 		return false
 	}
-	want := block{limit: 1 << 20, length: -1}
+	want := block{limit: 1 << 20, maxFields: 1 << 20, length: -1}
 	for _, f := range fields {
 		want.add(classify([]byte(f.Name), []byte(f.Value)), []byte(f.Name), []byte(f.Value))
 	}

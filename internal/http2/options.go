@@ -34,6 +34,7 @@ type Options struct {
 
 const (
 	defaultMaxStreams   = 100
+	defaultMaxFields    = 256
 	maxMaxStreams       = 1 << 14
 	defaultWriteTimeout = 5 * time.Second
 	defaultPingTimeout  = 5 * time.Second
@@ -46,6 +47,9 @@ func (o Options) withDefaults() Options {
 	o.MaxStreams = min(o.MaxStreams, maxMaxStreams)
 	o.MaxResponseBytes = max(o.MaxResponseBytes, 0)
 	o.MaxResponseHeaderBytes = max(o.MaxResponseHeaderBytes, 0)
+	if o.MaxResponseFields <= 0 {
+		o.MaxResponseFields = defaultMaxFields
+	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
 	}

@@ -147,6 +147,7 @@ var oracleSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
 func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(wilful))
 	opts := testOptions()
+	opts.MaxResponseFields = 1 << 16
 	opts.MaxResponseHeaderBytes = 1 << 20
 	conn, _ := open(t, dialTLS(t, s.Listener.Addr().String()), opts)
 	transport := &http.Transport{

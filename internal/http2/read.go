@@ -33,7 +33,7 @@ const readBuffer = 64 << 10
 func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
 	in.decoder.table.max = maxTableSize
-	in.block.limit = opts.MaxResponseHeaderBytes
+	in.block.limit, in.block.maxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
 	in.pieces.limit = maxBlock(opts.MaxResponseHeaderBytes)
 }
 

@@ -36,6 +36,7 @@ type stream struct {
 	// Receiving.
 	recvOwed int // what we have taken and not yet given back to the window
 	gotHead  bool
+	fields   int  // of the header
 	noBody   bool // by the request's method or the status
 	interim  int  // 1xx answers so far
 	received int  // bytes of the body
