@@ -118,9 +118,10 @@ func (c *Conn) writtenLocked() {
 	c.unlock()
 }
 
-// writeFailedLocked: if the peer is stuck, that is the end. Otherwise it has
-// closed, and what it said before that, a GOAWAY maybe, is still to be read:
-// the reader will come to the end by itself.
+// writeFailedLocked ends the connection if the peer is stuck. Otherwise the peer
+// has closed, and what it said before that, a GOAWAY maybe, is still to be read:
+// the reader will come to the end by itself. Requests that were not written do
+// not wait for that.
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -131,6 +132,11 @@ func (c *Conn) writeFailedLocked(err error) {
 	}
 	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout)) //nolint:errcheck // a closed socket ends the reader too
 	c.drainLocked(upstream.ClosedByPeer)
+	for i := range c.streams.slots {
+		if s := c.streams.slots[i].stream; s != nil && s.start >= c.out.handed {
+			c.failLocked(s, errClosed)
+		}
+	}
 	if c.closed {
 		c.hangUpLocked()
 	}

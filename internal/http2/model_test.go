@@ -1,0 +1,360 @@
+package http2
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+var modelDepth = flag.Int("model.depth", 0, "frames in each history of TestConnectionAgainstItsModel; 0 = what fits into a short test")
+
+// The model is a second, much simpler opinion of how a connection with two
+// requests comes to its end, written from RFC 9113 and not from the code. The
+// test plays every history of a few frames to both, with every way to end, and
+// with writes that fail, and compares what each request is told.
+
+// told is what a request learns: its response, or how far it had come.
+type told struct {
+	body     string // "" if it failed
+	progress upstream.Progress
+	http1    bool // it may be sent again over HTTP/1
+}
+
+func (t told) String() string {
+	if t.body != "" {
+		return "the response " + t.body
+	}
+	return [...]string{"not sent", "not processed", "maybe processed"}[t.progress] + map[bool]string{true: ", again over HTTP/1"}[t.http1]
+}
+
+// side is one request in the model.
+type side struct {
+	id       uint32
+	sent     bool // some of it
+	heard    bool // HEADERS of the response have come
+	final    bool // of the final one
+	whole    bool // END_STREAM has come behind it
+	weReset  bool
+	body     string
+	finished bool
+	told     told
+}
+
+func (s *side) finish(t told) {
+	if !s.finished {
+		s.finished, s.told = true, t
+	}
+}
+
+func (s *side) fail(p upstream.Progress) { s.finish(told{progress: p}) }
+
+func (s *side) complete() {
+	s.whole = true
+	s.finish(told{body: s.body + "."})
+}
+
+// bad: the response breaks a rule, and we reset the stream.
+func (s *side) bad() {
+	s.weReset = true
+	s.fail(upstream.MaybeProcessed)
+}
+
+// modelled is the connection in the model.
+type modelled struct {
+	sides    []*side
+	draining bool
+	closed   bool
+}
+
+// end: the connection is over for both.
+func (m *modelled) end() {
+	m.closed = true
+	for _, s := range m.sides {
+		if s.sent {
+			s.fail(upstream.MaybeProcessed)
+		} else {
+			s.fail(upstream.NotSent)
+		}
+	}
+}
+
+func (m *modelled) settle() {
+	for _, s := range m.sides {
+		if !s.finished {
+			return
+		}
+	}
+	if m.draining {
+		m.closed = true
+	}
+}
+
+// event is one thing that the peer does: its bytes, and what it means.
+type event struct {
+	name  string
+	of    uint32 // stream, 0 = none
+	bytes []byte
+	means func(m *modelled)
+}
+
+// events is the alphabet of histories.
+func events(m *modelled) (all []event) {
+	for i, s := range m.sides {
+		name := string(rune('A' + i))
+		add := func(what string, b []byte, means func(s *side)) {
+			all = append(all, event{what + " " + name, s.id, b, func(m *modelled) {
+				means(m.sides[i])
+				m.settle()
+			}})
+		}
+		headers := func(final, last bool) func(*side) {
+			return func(s *side) {
+				switch {
+				case s.finished: // it is over, and HEADERS behind that harm nobody else
+				case s.final, last && !final: // a second header, or one of 1xx that ends the stream
+					s.bad()
+				default:
+					s.heard, s.final = true, s.final || final
+					if last {
+						s.complete()
+					}
+				}
+			}
+		}
+		tag := []string{"x-of", name}
+		add("103", appendHeaders(nil, s.id, false, ":status", "103"), headers(false, false))
+		add("103 END", appendHeaders(nil, s.id, true, ":status", "103"), headers(false, true))
+		add("200", appendHeaders(nil, s.id, false, append([]string{":status", "200"}, tag...)...), headers(true, false))
+		add("200 END", appendHeaders(nil, s.id, true, append([]string{":status", "200"}, tag...)...), headers(true, true))
+		add("trailers", appendHeaders(nil, s.id, true, "x-end", name), func(s *side) {
+			switch {
+			case s.finished:
+			case !s.final:
+				s.bad()
+			default:
+				s.complete()
+			}
+		})
+		for _, last := range []bool{false, true} {
+			all = append(all, event{fmt.Sprintf("DATA %s %t", name, last), s.id, appendData(nil, s.id, last, name), func(m *modelled) {
+				s := m.sides[i]
+				switch {
+				case s.whole, s.weReset: // an error of this stream, or what was under way
+				case s.finished: // the peer has reset the stream or left it out, and uses it all the same
+					m.end()
+				case !s.final:
+					s.bad()
+				default:
+					if s.body += name; last {
+						s.complete()
+					}
+				}
+				m.settle()
+			}})
+		}
+		for _, code := range []h2.ErrCode{h2.ErrCodeRefusedStream, h2.ErrCodeHTTP11Required, h2.ErrCodeCancel} {
+			add("RST_STREAM "+code.String(), appendReset(nil, s.id, code), func(s *side) {
+				switch {
+				case s.heard || code == h2.ErrCodeCancel:
+					s.fail(upstream.MaybeProcessed)
+				case code == h2.ErrCodeHTTP11Required:
+					s.finish(told{progress: upstream.MaybeProcessed, http1: true})
+				default:
+					s.fail(upstream.NotProcessed)
+				}
+			})
+		}
+	}
+	for _, code := range []h2.ErrCode{h2.ErrCodeNo, h2.ErrCodeHTTP11Required} {
+		for _, last := range []uint32{0, m.sides[0].id, maxStreamID} {
+			all = append(all, event{fmt.Sprintf("GOAWAY %d %v", last, code), 0, appendGoAwayOf(nil, last, code), func(m *modelled) {
+				m.draining = true
+				for _, s := range m.sides {
+					switch {
+					case s.id <= last || !s.sent:
+					case s.heard:
+						s.fail(upstream.MaybeProcessed)
+					default:
+						s.fail(upstream.NotProcessed)
+					}
+				}
+				m.settle()
+			}})
+		}
+	}
+	all = append(all,
+		event{"PING", 0, appendPing(nil, 0, make([]byte, 8)), func(*modelled) {}},
+		event{"WINDOW_UPDATE by 0", 0, appendWindowUpdate(nil, 0, 0), (*modelled).end})
+	return all
+}
+
+// writes says how much of the two requests is written: the rest fails.
+type writes struct {
+	name       string
+	a, b       int // bytes of each, -1 = all
+	aSent      bool
+	bSent      bool
+	onlyEvents func(of uint32) bool
+}
+
+var allWrites = []writes{
+	{"both written", -1, -1, true, true, func(uint32) bool { return true }},
+	{"nothing written", 0, 0, false, false, func(of uint32) bool { return of == 0 }},
+	{"a part of the first written", 5, 0, true, false, func(of uint32) bool { return of == 0 }},
+	{"the first written", -1, 0, true, false, func(of uint32) bool { return of < 3 }},
+	{"the first and a part of the second written", -1, 5, true, true, func(of uint32) bool { return of < 3 }},
+}
+
+// endings are the ways in which a connection ends that has not ended by itself.
+var endings = []struct {
+	name string
+	do   func(c *Conn, w *wire)
+}{
+	{"FIN", func(_ *Conn, w *wire) { w.end(io.EOF) }},
+	{"RST", func(_ *Conn, w *wire) { w.end(errReset) }},
+	{"Close", func(c *Conn, _ *wire) { c.Close(upstream.ClosedMaxAge) }},
+	{"the deadline", func(*Conn, *wire) { time.Sleep(2 * time.Second) }},
+}
+
+func newModel(w writes) *modelled {
+	m := &modelled{sides: []*side{{id: 1, sent: w.aSent}, {id: 3, sent: w.bSent}}}
+	if w.a >= 0 || w.b >= 0 { // a failed write: what was not written is told at once, and nothing more is sent
+		m.draining = true
+		for _, s := range m.sides {
+			if !s.sent {
+				s.fail(upstream.NotSent)
+			}
+		}
+		m.settle()
+	}
+	return m
+}
+
+// played is what the connection tells the two requests of a history.
+func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2]told {
+	c, w, o := onWire(t, testOptions())
+	synctest.Wait()
+	if wr.a >= 0 || wr.b >= 0 {
+		w.change(func() { w.room, w.full = 0, nil })
+	}
+	a, b := get("/A"), post("/B", "body")
+	a.timeout, b.timeout = time.Second, time.Second
+	done := [2]<-chan result{a.start(c)}
+	synctest.Wait() // the first is being written
+	c.mu.Lock()
+	sizeOfA := int(c.streams.get(1).start) // where it begins
+	sizeOfA = int(c.out.handed) - sizeOfA
+	c.mu.Unlock()
+	if wr.a < 0 && wr.b >= 0 {
+		w.take(sizeOfA)
+		synctest.Wait()
+	}
+	done[1] = b.start(c)
+	synctest.Wait()
+	if wr.a >= 0 || wr.b >= 0 {
+		w.change(func() { w.room, w.full = max(wr.a, 0)+max(wr.b, 0), errReset })
+		synctest.Wait()
+	}
+	var all []byte
+	for _, e := range history {
+		all = append(all, e.bytes...)
+	}
+	w.send(all)
+	synctest.Wait()
+	end(c, w)
+	synctest.Wait()
+	var got [2]told
+	for i := range done {
+		res := <-done[i]
+		if res.err == nil {
+			name := string(rune('A' + i))
+			if res.fields != "x-of: "+name+"\r\n" || strings.Trim(res.body, name) != "" {
+				t.Errorf("request %s was given fields %q and body %q", name, res.fields, res.body)
+			}
+			got[i] = told{body: res.body + "."}
+			continue
+		}
+		e := upstream.AsError(res.err)
+		got[i] = told{progress: e.Progress, http1: e.OverHTTP1}
+	}
+	c.Close(upstream.ClosedDrain)
+	w.Close()
+	synctest.Wait()
+	if n := o.freed.Load(); n != 2 {
+		t.Errorf("%d places were freed, want 2", n)
+	}
+	return got
+}
+
+func TestConnectionAgainstItsModel(t *testing.T) {
+	played2 := 0
+	for _, wr := range allWrites {
+		depth := *modelDepth
+		if depth == 0 {
+			depth = 2
+		}
+		t.Run(wr.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var explore func(history []event)
+				explore = func(history []event) {
+					m := newModel(wr)
+					for _, e := range history {
+						e.means(m)
+					}
+					ends := endings
+					if m.closed {
+						ends = endings[:1]
+					}
+					for _, end := range ends {
+						final := newModel(wr)
+						for _, e := range history {
+							if !final.closed {
+								e.means(final)
+							}
+						}
+						final.end()
+						got := played(t, wr, history, end.do)
+						played2++
+						for i, s := range final.sides {
+							want := s.told
+							if !s.sent && (got[i].progress == upstream.NotProcessed) {
+								want.progress = upstream.NotProcessed // nothing was sent to be processed
+							}
+							if got[i] != want {
+								var names []string
+								for _, e := range history {
+									names = append(names, e.name)
+								}
+								t.Errorf("%s; %s; then %s: request %c is told %q, want %q", wr.name, strings.Join(names, ", "), end.name, 'A'+i, got[i], want)
+							}
+						}
+						if t.Failed() {
+							return
+						}
+					}
+					if m.closed || len(history) == depth {
+						return
+					}
+					for _, e := range events(m) {
+						if wr.onlyEvents(e.of) {
+							explore(append(history[:len(history):len(history)], e))
+						}
+						if t.Failed() {
+							return
+						}
+					}
+				}
+				explore(nil)
+			})
+		})
+	}
+	t.Logf("%d histories", played2)
+}

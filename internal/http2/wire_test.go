@@ -1,0 +1,226 @@
+package http2
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// bubble runs test in a synctest bubble. Exchanges have channels and timers, which
+// must not leave the bubble that they were made in through their sync.Pool: two
+// rounds of the garbage collector empty it, before and after.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	empty := func() {
+		runtime.GC()
+		runtime.GC()
+	}
+	empty()
+	defer empty()
+	synctest.Test(t, test)
+}
+
+// wire is a socket whose other end is the test: it says which bytes come when,
+// and what becomes of those that are written. It works in a synctest bubble.
+type wire struct {
+	mu            sync.Mutex
+	in            []byte
+	inErr         error // behind in
+	out           []byte
+	room          int   // bytes that writes still take
+	full          error // what a write gets that finds no room; nil: it waits
+	closed        bool
+	readBy, wrtBy time.Time
+	changed       chan struct{} // closed and replaced with each change
+}
+
+var _ net.Conn = (*wire)(nil)
+
+func newWire() *wire { return &wire{room: 1 << 30, changed: make(chan struct{})} }
+
+func (w *wire) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// send lets bytes come.
+func (w *wire) send(b []byte) { w.change(func() { w.in = append(w.in, b...) }) }
+
+// end lets the peer's end of the connection come, behind what was sent.
+func (w *wire) end(err error) { w.change(func() { w.inErr = err }) }
+
+// take makes room for n more bytes.
+func (w *wire) take(n int) { w.change(func() { w.room += n }) }
+
+// written returns what was written so far.
+func (w *wire) written() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]byte(nil), w.out...)
+}
+
+// wait waits for a change, with mu held, until by.
+func (w *wire) wait(by time.Time) error {
+	var late <-chan time.Time
+	if !by.IsZero() {
+		left := time.Until(by)
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		t := time.NewTimer(left)
+		defer t.Stop()
+		late = t.C
+	}
+	changed := w.changed
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-changed:
+	case <-late:
+	}
+	return nil
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		switch {
+		case w.closed:
+			return 0, net.ErrClosed
+		case len(w.in) > 0:
+			n := copy(p, w.in)
+			w.in = w.in[n:]
+			return n, nil
+		case w.inErr != nil:
+			return 0, w.inErr
+		}
+		if err := w.wait(w.readBy); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// HasCome is what a socket.Conn tells.
+func (w *wire) HasCome() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.in) > 0 || w.inErr != nil
+}
+
+func (w *wire) Write(p []byte) (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		if w.closed {
+			return n, net.ErrClosed
+		}
+		m := min(w.room, len(p)-n)
+		w.out = append(w.out, p[n:n+m]...)
+		w.room -= m
+		if n += m; n == len(p) {
+			return n, nil
+		}
+		if w.full != nil {
+			return n, w.full
+		}
+		if err := w.wait(w.wrtBy); err != nil {
+			return n, err
+		}
+	}
+}
+
+func (w *wire) Close() error {
+	w.change(func() { w.closed = true })
+	return nil
+}
+
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.change(func() { w.readBy = t })
+	return nil
+}
+
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	w.change(func() { w.wrtBy = t })
+	return nil
+}
+
+func (w *wire) SetDeadline(t time.Time) error {
+	w.change(func() { w.readBy, w.wrtBy = t, t })
+	return nil
+}
+
+func (w *wire) LocalAddr() net.Addr  { return &net.TCPAddr{} }
+func (w *wire) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// onWire starts a connection on a wire, whose peer has sent its settings.
+func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
+	t.Helper()
+	w, o := newWire(), newOwner()
+	c, err := New(w, o, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.send(appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
+	return c, w, o
+}
+
+// A block of fields in literals that no table keeps, so that blocks can be cut out
+// of their order.
+func appendPlainBlock(b []byte, fields ...string) []byte {
+	for _, f := range fields {
+		if len(f) > 126 {
+			panic("a long field")
+		}
+	}
+	for i := 0; i < len(fields); i += 2 {
+		b = append(b, literalOnce, byte(len(fields[i])))
+		b = append(append(b, fields[i]...), byte(len(fields[i+1])))
+		b = append(b, fields[i+1]...)
+	}
+	return b
+}
+
+func appendHeaders(b []byte, id uint32, last bool, fields ...string) []byte {
+	block := appendPlainBlock(nil, fields...)
+	flags := h2.FlagHeadersEndHeaders
+	if last {
+		flags |= h2.FlagHeadersEndStream
+	}
+	return append(appendFrameHeader(b, len(block), h2.FrameHeaders, flags, id), block...)
+}
+
+func appendData(b []byte, id uint32, last bool, body string) []byte {
+	var flags h2.Flags
+	if last {
+		flags = h2.FlagDataEndStream
+	}
+	return append(appendFrameHeader(b, len(body), h2.FrameData, flags, id), body...)
+}
+
+// appendGoAwayOf is the peer's GOAWAY, which names the last stream.
+func appendGoAwayOf(b []byte, last uint32, code h2.ErrCode) []byte {
+	n := len(b) + frameHeaderLen
+	b = appendGoAway(b, code, "")
+	b[n], b[n+1], b[n+2], b[n+3] = byte(last>>24), byte(last>>16), byte(last>>8), byte(last)
+	return b
+}
+
+// errReset is what a socket gives whose peer has reset it.
+var errReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+
+func (w *wire) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
