@@ -14,6 +14,7 @@ import (
 // PingAfterIdle.
 type alive struct {
 	reads atomic.Uint64 // reads that brought something; the reader counts
+	waits atomic.Uint64 // reads that have begun
 
 	// Conn.mu guards the rest.
 	timer *time.Timer // nil if not asked
@@ -22,6 +23,9 @@ type alive struct {
 }
 
 var alivePing = [8]byte{'a', 'l', 'i', 'v', 'e'}
+
+// busy reports whether the reader is handling what it has read.
+func (a *alive) busy() bool { return a.reads.Load() == a.waits.Load() }
 
 func (a *alive) start(c *Conn) {
 	if c.opts.PingAfterIdle > 0 {

@@ -94,6 +94,7 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 		room:         newRoom(bottom(conn)),
 		sendWindow:   initialWindow,
 		goneAbove:    noLimit,
+		deadlines:    deadlines{hasCome: hasComeOn(conn)},
 	}
 	c.in.init(opts)
 	c.places.Store(int32(c.limitLocked()))

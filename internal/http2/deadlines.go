@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"crypto/tls"
+	"net"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -14,9 +16,36 @@ import (
 // for both it and the answer).
 //
 // Conn.mu guards it.
+//
+// A response that came before the deadline counts, also where the reader's
+// goroutine is late to read it. If the reader is busy, or bytes have come that it
+// has not read, the exchanges whose time is up get a few more looks.
 type deadlines struct {
 	timer *time.Timer
 	at    time.Time // when the timer fires; zero while it is not set
+	looks int       // since the deadline that has passed
+	// hasCome reports whether the socket has bytes that were not read; nil if
+	// that is not known.
+	hasCome func() bool
+}
+
+const (
+	maxLooks  = 4
+	lookAgain = time.Millisecond / 2
+)
+
+// hasComeOn returns what tells whether bytes have come on conn.
+func hasComeOn(conn net.Conn) func() bool {
+	for {
+		switch c := conn.(type) {
+		case interface{ HasCome() bool }:
+			return c.HasCome
+		case *tls.Conn:
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
 }
 
 // watchLocked sees to it that an exchange with this deadline is ended by then.
@@ -36,21 +65,36 @@ func (c *Conn) watchLocked(deadline time.Time) {
 // expire is what the timer does.
 func (c *Conn) expire() {
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
 	now := time.Now()
+	d := &c.deadlines
+	late := d.looks < maxLooks && (c.alive.busy() || d.hasCome != nil && d.hasCome())
+	looked := false
 	var next time.Time
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
 		if s == nil {
 			continue
 		}
-		switch deadline := s.ex.Deadline; {
-		case !deadline.After(now):
-			c.abandonLocked(s, upstream.ErrDeadline)
-		case next.IsZero() || deadline.Before(next):
+		deadline := s.ex.Deadline
+		if !deadline.After(now) {
+			if !late {
+				c.abandonLocked(s, upstream.ErrDeadline)
+				continue
+			}
+			looked, deadline = true, now.Add(lookAgain)
+		}
+		if next.IsZero() || deadline.Before(next) {
 			next = deadline
 		}
 	}
-	c.deadlines.at = time.Time{}
+	if d.looks++; !looked {
+		d.looks = 0
+	}
+	d.at = time.Time{}
 	if !next.IsZero() {
 		c.watchLocked(next)
 	}

@@ -3,9 +3,12 @@ package http2
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
 )
 
 func TestShorterDeadlineEndsBeforeALongerOneThatIsWatched(t *testing.T) {
@@ -61,5 +64,51 @@ func TestTimerIsNotSetForEachExchange(t *testing.T) {
 	defer p.conn.mu.Unlock()
 	if at.IsZero() || !p.conn.deadlines.at.Equal(at) {
 		t.Errorf("the timer was set from %v to %v for an exchange that ends later", at, p.conn.deadlines.at)
+	}
+}
+
+// gated is a connection whose reads begin only once the gate is open, as if the
+// reader's goroutine had not been scheduled before.
+type gated struct {
+	*wire
+	gate chan struct{}
+}
+
+func (g gated) Read(b []byte) (int, error) {
+	<-g.gate
+	return g.wire.Read(b)
+}
+
+// A response that had come before the deadline counts, however late it is read.
+// One that has not come does not hold the request up.
+func TestResponseThatCameBeforeTheDeadlineCountsHoweverLateItIsRead(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLooks*lookAgain - time.Microsecond, time.Second} {
+		bubble(t, func(t *testing.T) {
+			w, gate := newWire(), make(chan struct{}, 100)
+			c, err := New(gated{w, gate}, newOwner(), testOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			gate <- struct{}{}
+			w.send(appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
+			synctest.Wait()
+			r := get("/")
+			r.timeout = 100 * time.Millisecond
+			began := time.Now()
+			done := r.start(c)
+			synctest.Wait()
+			w.send(appendData(appendHeaders(nil, 1, false, ":status", "200"), 1, true, "in time"))
+			time.Sleep(r.timeout + late)
+			close(gate)
+			res := <-done
+			took := time.Since(began)
+			switch {
+			case late < maxLooks*lookAgain && res.body != "in time":
+				t.Errorf("read %v late: got %v", late, res.err)
+			case late >= maxLooks*lookAgain && (res.err != upstream.ErrDeadline || res.times.Done.Sub(began) > r.timeout+maxLooks*lookAgain):
+				t.Errorf("read %v late: got %v after %v", late, res.err, took)
+			}
+			c.Close(upstream.ClosedDrain)
+		})
 	}
 }

@@ -91,6 +91,7 @@ func (c *Conn) readFrames() error {
 		runtime.Gosched()
 		c.mu.Lock()
 		c.flush(nil, nil)
+		c.alive.waits.Add(1)
 		n, err := c.net.Read(in.buf[in.w:])
 		if n == 0 && err != nil {
 			return err

@@ -1,0 +1,301 @@
+package http2
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// The tests below play a connection on a scripted socket, with exact moments: each
+// cut of a message in two, each timeout of the connection just missed, met and
+// just kept, after each history that a connection may have. The rule: bytes that
+// have come are never refused for time, and silence always ends.
+
+const exactly = time.Millisecond
+
+// history brings a connection into a state, and returns the next stream's number.
+type history struct {
+	name string
+	play func(t *testing.T, c *Conn, w *wire) (next uint32)
+}
+
+var histories = []history{
+	{"fresh", func(*testing.T, *Conn, *wire) uint32 { return 1 }},
+	{"kept", func(t *testing.T, c *Conn, w *wire) uint32 {
+		for i := range uint32(3) {
+			done := get("/before").start(c)
+			synctest.Wait()
+			w.send(appendData(appendHeaders(nil, 2*i+1, false, ":status", "200"), 2*i+1, true, "before"))
+			wantBodyOf(t, <-done, "before")
+			time.Sleep(10 * time.Second)
+		}
+		return 7
+	}},
+	{"after an abandoned exchange", func(t *testing.T, c *Conn, w *wire) uint32 {
+		r := get("/abandoned")
+		r.timeout = 5 * time.Millisecond
+		if res := r.do(c); res.err != upstream.ErrDeadline {
+			t.Fatalf("the abandoned exchange got %v", res.err)
+		}
+		synctest.Wait()
+		return 3
+	}},
+	{"beside a response that has begun", func(t *testing.T, c *Conn, w *wire) uint32 {
+		r := get("/beside")
+		r.timeout = time.Hour
+		r.start(c)
+		synctest.Wait()
+		w.send(appendData(appendHeaders(nil, 1, false, ":status", "200"), 1, false, "half"))
+		synctest.Wait()
+		return 3
+	}},
+	{"after a write that waited", func(t *testing.T, c *Conn, w *wire) uint32 {
+		w.change(func() { w.room = 0 })
+		done := post("/slow", strings.Repeat("x", 3000)).start(c)
+		for range 3 {
+			time.Sleep(testWriteTimeout / 5)
+			w.take(900)
+		}
+		w.take(1 << 20)
+		synctest.Wait()
+		w.send(appendHeaders(nil, 1, true, ":status", "204"))
+		if res := <-done; res.err != nil {
+			t.Fatalf("the slow request got %v", res.err)
+		}
+		return 3
+	}},
+}
+
+const (
+	testWriteTimeout = 5 * time.Second
+	testPingTimeout  = 7 * time.Second
+)
+
+func timingOptions() Options {
+	o := testOptions()
+	o.WriteTimeout, o.PingTimeout = testWriteTimeout, testPingTimeout
+	return o
+}
+
+func wantBodyOf(t *testing.T, r result, body string) {
+	t.Helper()
+	if r.err != nil || r.body != body {
+		t.Errorf("got %v, body %q; want %q", r.err, r.body, body)
+	}
+}
+
+// played runs one request after a history.
+func afterHistory(t *testing.T, opts Options, h history, r request, play func(c *Conn, w *wire, id uint32, done <-chan result)) {
+	t.Helper()
+	c, w, _ := onWire(t, opts)
+	synctest.Wait()
+	id := h.play(t, c, w)
+	done := r.start(c)
+	synctest.Wait()
+	play(c, w, id, done)
+	c.Close(upstream.ClosedDrain)
+	w.end(errReset)
+	synctest.Wait()
+}
+
+func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
+	const deadline = 300 * time.Millisecond
+	for _, h := range histories {
+		t.Run(h.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				whole := func(id uint32) []byte {
+					b := appendHeaders(nil, id, false, ":status", "103")
+					b = appendHeaders(b, id, false, ":status", "200", "content-length", "4")
+					b = appendData(b, id, false, "bo")
+					return appendData(b, id, true, "dy")
+				}
+				for cut := range len(whole(1)) {
+					for _, at := range []time.Duration{deadline - exactly, deadline, deadline + exactly} {
+						r := get("/")
+						r.timeout = deadline
+						afterHistory(t, timingOptions(), h, r, func(_ *Conn, w *wire, id uint32, done <-chan result) {
+							b := whole(id)
+							w.send(b[:cut])
+							time.Sleep(at)
+							w.send(b[cut:])
+							synctest.Wait()
+							time.Sleep(maxLooks * lookAgain)
+							res := <-done
+							what := fmt.Sprintf("cut at %d, the rest %v from the deadline", cut, at-deadline)
+							switch {
+							case at < deadline && (res.err != nil || res.body != "body"):
+								t.Errorf("%s: got %v, %q", what, res.err, res.body)
+							case at > deadline && res.err != upstream.ErrDeadline:
+								t.Errorf("%s: got %v, %q", what, res.err, res.body)
+							case at == deadline && res.err != nil && res.err != upstream.ErrDeadline:
+								t.Errorf("%s: got %v", what, res.err)
+							}
+							if late := res.times.Done.Sub(res.deadline); late > maxLooks*lookAgain {
+								t.Errorf("%s: ended %v after the deadline", what, late)
+							}
+						})
+						if t.Failed() {
+							return
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A peer that takes what we write again just before write_timeout keeps its
+// connection, however often writes waited before; one that does not loses it.
+func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
+	for _, h := range histories {
+		t.Run(h.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				for _, rounds := range []int{1, 3} {
+					for _, at := range []time.Duration{testWriteTimeout - exactly, testWriteTimeout + exactly} {
+						c, w, _ := onWire(t, timingOptions())
+						synctest.Wait()
+						id := h.play(t, c, w)
+						for i := range rounds {
+							last := i == rounds-1
+							w.change(func() { w.room = 0 })
+							r := get("/")
+							r.timeout = time.Minute
+							done := r.start(c)
+							if synctest.Wait(); last {
+								time.Sleep(at)
+							} else {
+								time.Sleep(testWriteTimeout - exactly)
+							}
+							w.take(1 << 20)
+							synctest.Wait()
+							w.send(appendHeaders(nil, id, true, ":status", "204"))
+							res := <-done
+							if late := last && at > testWriteTimeout; late == (res.err == nil) {
+								t.Errorf("round %d of %d, %v from the timeout: got %v", i, rounds, at-testWriteTimeout, res.err)
+							}
+							id += 2
+						}
+						c.Close(upstream.ClosedDrain)
+						w.end(errReset)
+						synctest.Wait()
+					}
+				}
+			})
+		})
+	}
+}
+
+// A peer that is asked whether it is alive may answer until ping_timeout, with any
+// byte, and in any cut of the answer.
+func TestSignsOfLifeAroundThePingTimeout(t *testing.T) {
+	const idle = 11 * time.Second
+	signs := map[string]func(byte) []byte{
+		"the PING's ACK": func(byte) []byte { return appendPing(nil, h2.FlagPingAck, alivePing[:]) },
+		"a byte":         func(byte) []byte { return []byte{0} },
+		"a PING":         func(byte) []byte { return appendPing(nil, 0, make([]byte, 8)) },
+	}
+	for name, sign := range signs {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				opts := timingOptions()
+				opts.PingAfterIdle = idle
+				for cut := 1; cut <= len(sign(0)); cut++ {
+					for _, at := range []time.Duration{-exactly, exactly} {
+						c, w, _ := onWire(t, opts)
+						synctest.Wait() // its SETTINGS are a sign of life in the first period
+						time.Sleep(2*idle + testPingTimeout + at)
+						if at < 0 {
+							w.send(sign(0)[:cut])
+						}
+						synctest.Wait()
+						time.Sleep(2 * exactly)
+						if reason := c.CloseReason(); (reason == upstream.ClosedTimeout) != (at > 0) {
+							t.Errorf("%d bytes %v from the timeout: the connection's close reason is %q", cut, at, reason)
+						}
+						c.Close(upstream.ClosedDrain)
+						w.end(errReset)
+						synctest.Wait()
+					}
+				}
+			})
+		})
+	}
+}
+
+// The place of an abandoned exchange is free when the PING behind its reset is
+// acknowledged, and not before. A peer that says nothing for ping_timeout loses the
+// connection, one that says anything keeps it.
+func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name  string
+			sends []byte
+			at    time.Duration
+			alive bool
+		}{
+			{"acknowledged in time", appendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout - exactly, true},
+			{"a byte in time", []byte{0}, testPingTimeout - exactly, true},
+			{"acknowledged too late", appendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout + exactly, false},
+		} {
+			conn, w, o := onWire(t, timingOptions())
+			synctest.Wait()
+			r := get("/")
+			r.timeout = 10 * time.Millisecond
+			if res := r.do(conn); res.err != upstream.ErrDeadline {
+				t.Fatalf("got %v", res.err)
+			}
+			synctest.Wait()
+			if n := o.freed.Load(); n != 0 {
+				t.Errorf("%s: the place was freed before the PING", c.name)
+			}
+			time.Sleep(c.at)
+			w.send(c.sends)
+			synctest.Wait()
+			time.Sleep(2 * exactly)
+			synctest.Wait()
+			if alive := conn.CloseReason() == upstream.NotClosed; alive != c.alive {
+				t.Errorf("%s: the close reason is %q", c.name, conn.CloseReason())
+			}
+			if n := o.freed.Load(); n != 1 {
+				t.Errorf("%s: %d places were freed, want 1", c.name, n)
+			}
+			conn.Close(upstream.ClosedDrain)
+			w.end(errReset)
+			synctest.Wait()
+		}
+	})
+}
+
+// However frames are cut, and whatever pauses there are between the pieces, a
+// connection that drains finishes what the GOAWAY leaves, and ends.
+func TestDrainInTwoParts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		whole := appendGoAwayOf(nil, 1, h2.ErrCodeNo)
+		whole = appendData(appendHeaders(whole, 1, false, ":status", "200"), 1, true, "last")
+		for cut := range whole {
+			for _, pause := range []time.Duration{0, time.Millisecond, testWriteTimeout + exactly, testPingTimeout + exactly} {
+				c, w, _ := onWire(t, timingOptions())
+				synctest.Wait()
+				first, second := get("/1").start(c), (<-chan result)(nil)
+				synctest.Wait()
+				second = get("/2").start(c)
+				synctest.Wait()
+				w.send(whole[:cut])
+				time.Sleep(pause)
+				w.send(whole[cut:])
+				wantBodyOf(t, <-first, "last")
+				(<-second).wantError(t, notProcessed)
+				synctest.Wait()
+				if !w.isClosed() {
+					t.Errorf("cut at %d: the connection is still open", cut)
+				}
+			}
+		}
+	})
+}
