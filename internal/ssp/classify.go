@@ -36,18 +36,29 @@ func (s *SSP) classify(r *Request, a *upstream.Answer) upstream.Outcome {
 		return upstream.Fill
 	case len(a.Body) == 0:
 		return upstream.NoBid
-	case s.opts.NoBidBody == NoBidNone || coded(a) || s.opts.NoBidBody.hasAd(a.Body):
+	case s.opts.NoBidBody == NoBidNone || s.opts.NoBidBody.filled(a):
 		return upstream.Fill
 	default:
 		return upstream.NoBid
 	}
 }
 
-// coded reports whether the body is compressed, so that a search in it tells
-// nothing.
-func coded(a *upstream.Answer) bool {
-	v, ok := httpheader.Find(a.Fields, "Content-Encoding")
-	return ok && !bytes.EqualFold(v, identity)
+// filled reports whether the body holds an ad, compressed or not.
+func (n NoBidBody) filled(a *upstream.Answer) bool {
+	coding, fields := identity, 0
+	for name, value := range httpheader.Lines(a.Fields) {
+		if httpheader.EqualFold(name, "Content-Encoding") {
+			coding = value
+			fields++
+		}
+	}
+	switch {
+	case fields > 1:
+		return true // coded several times
+	case httpheader.EqualFold(coding, "identity"):
+		return n.hasAd(a.Body)
+	}
+	return n.hasCodedAd(coding, a.Body)
 }
 
 var identity = []byte("identity")

@@ -10,12 +10,6 @@ import (
 )
 
 func TestWhatAnAnswerIs(t *testing.T) {
-	const (
-		noAdVAST  = `<?xml version="1.0"?><VAST version="4.2"></VAST>`
-		adVAST    = `<VAST version="4.2"><Ad id="1"><InLine/></Ad></VAST>`
-		noBidJSON = `{"id":"1","seatbid":[]}`
-		bidJSON   = `{"id":"1","seatbid":[{"bid":[{"id":"2"}]}]}`
-	)
 	for _, c := range []struct {
 		name   string
 		by     NoBidBody
@@ -52,7 +46,7 @@ func TestWhatAnAnswerIs(t *testing.T) {
 		{"OpenRTB where bid is no list", NoBidOpenRTB, upstream.POST, 200, `{"bid":3}`, "", upstream.NoBid},
 		{"OpenRTB, a bid quoted in a string", NoBidOpenRTB, upstream.POST, 200, `{"ext":"{\"bid\":[1]}"}`, "", upstream.NoBid},
 		{"OpenRTB, cut", NoBidOpenRTB, upstream.POST, 200, `{"bid":[`, "", upstream.NoBid},
-		{"compressed, which tells nothing", NoBidVAST, upstream.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", upstream.Fill},
+		{"said to be compressed, and is not", NoBidVAST, upstream.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", upstream.Fill},
 		{"identity is not compressed", NoBidVAST, upstream.GET, 200, noAdVAST, "Content-Encoding: Identity\r\n", upstream.NoBid},
 		{"larger than is searched", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan+1), "", upstream.Fill},
 		{"as large as is searched", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan), "", upstream.NoBid},

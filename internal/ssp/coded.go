@@ -1,0 +1,178 @@
+package ssp
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+
+	"adbuffer/internal/httpheader"
+)
+
+// maxCodedScan bounds how large a compressed body is looked into: a larger one is
+// taken for an ad. A document without an ad takes 50 to 500 bytes.
+//
+// It also bounds what a hostile body costs. The worst for a decoder is not a bomb,
+// which maxScan ends, but tables: 10 bytes of deflate make it build some, in
+// 1.5 µs. With 2 KB that is no more than the search in 64 KB takes at worst.
+const maxCodedScan = 2 << 10
+
+// hasCodedAd is hasAd for a body with a content coding. What cannot be decoded
+// whole within the bounds is taken for an ad.
+func (n NoBidBody) hasCodedAd(coding, body []byte) bool {
+	if len(body) > maxCodedScan {
+		return true
+	}
+	pool := decodersOf(coding)
+	if pool == nil {
+		return true
+	}
+	d := pool.Get().(decoder)
+	defer pool.Put(d)
+	out := scanBuffers.Get().(*[maxScan + 1]byte)
+	defer scanBuffers.Put(out)
+	plain, whole := d.decode(out[:], body)
+	return !whole || n.hasAd(plain)
+}
+
+// scanBuffers have room for one byte more than is searched, which tells whether
+// there is more.
+var scanBuffers = sync.Pool{New: func() any { return new([maxScan + 1]byte) }}
+
+// decoder decodes bodies; reused.
+type decoder interface {
+	// decode decodes body into dst, and reports whether that was all of it and had
+	// no errors.
+	decode(dst, body []byte) (plain []byte, whole bool)
+}
+
+var (
+	gzips    = sync.Pool{New: func() any { return new(gzipDecoder) }}
+	deflates = sync.Pool{New: func() any { return new(deflateDecoder) }}
+	brotlis  = sync.Pool{New: func() any { return new(brotliDecoder) }}
+	zstds    = sync.Pool{New: func() any { return newZstdDecoder() }}
+)
+
+// decodersOf returns the decoders of a content coding, nil where there are none,
+// as for several codings. RFC 9110, section 8.4.1; RFC 7932; RFC 8878.
+func decodersOf(coding []byte) *sync.Pool {
+	switch {
+	case httpheader.EqualFold(coding, "gzip"), httpheader.EqualFold(coding, "x-gzip"):
+		return &gzips
+	case httpheader.EqualFold(coding, "deflate"):
+		return &deflates
+	case httpheader.EqualFold(coding, "br"):
+		return &brotlis
+	case httpheader.EqualFold(coding, "zstd"):
+		return &zstds
+	}
+	return nil
+}
+
+// readWhole reads r to its end into dst.
+func readWhole(r io.Reader, dst []byte) (plain []byte, whole bool) {
+	n := 0
+	for n < len(dst) {
+		m, err := r.Read(dst[n:])
+		n += m
+		if err != nil {
+			return dst[:n], err == io.EOF //nolint:errorlint // decoders return it as it is
+		}
+	}
+	return dst[:n], false
+}
+
+type gzipDecoder struct {
+	z    gzip.Reader
+	from bytes.Reader
+}
+
+func (d *gzipDecoder) decode(dst, body []byte) ([]byte, bool) {
+	d.from.Reset(body)
+	defer d.from.Reset(nil)
+	if d.z.Reset(&d.from) != nil {
+		return nil, false
+	}
+	return readWhole(&d.z, dst)
+}
+
+// deflateDecoder decodes what HTTP calls deflate, the format of zlib, and what
+// some servers send instead, deflate as it is.
+type deflateDecoder struct {
+	wrapped, raw io.ReadCloser
+	from         bytes.Reader
+}
+
+func (d *deflateDecoder) decode(dst, body []byte) ([]byte, bool) {
+	d.from.Reset(body)
+	defer d.from.Reset(nil)
+	var err error
+	if !hasZlibHeader(body) {
+		if d.raw == nil {
+			d.raw = flate.NewReader(&d.from)
+		} else if err = d.raw.(flate.Resetter).Reset(&d.from, nil); err != nil {
+			return nil, false
+		}
+		return readWhole(d.raw, dst)
+	}
+	if d.wrapped == nil {
+		d.wrapped, err = zlib.NewReader(&d.from)
+	} else {
+		err = d.wrapped.(zlib.Resetter).Reset(&d.from, nil)
+	}
+	if err != nil {
+		return nil, false
+	}
+	return readWhole(d.wrapped, dst)
+}
+
+// hasZlibHeader reports whether b begins with method 8 and a right check. RFC 1950,
+// section 2.2.
+func hasZlibHeader(b []byte) bool {
+	return len(b) >= 2 && b[0]&0x0f == 8 && (uint(b[0])<<8|uint(b[1]))%31 == 0
+}
+
+type brotliDecoder struct {
+	z    brotli.Reader
+	from bytes.Reader
+	copy [maxCodedScan]byte
+}
+
+// decode bounds the window to 256 KB. The decoder takes memory, and decodes ahead,
+// for as much as a body claims, up to the window, which may be 16 MB: 13 bytes cost
+// it 2 ms. The first byte says how large the window is; a smaller one makes no
+// difference before as many bytes have been decoded. RFC 7932, section 9.1.
+func (d *brotliDecoder) decode(dst, body []byte) ([]byte, bool) {
+	b := d.copy[:copy(d.copy[:], body)]
+	if len(b) > 0 && b[0]&1 == 1 && b[0]&0x0e != 0 {
+		b[0] = b[0]&^0x0f | 0x03 // 18 to 24 bits: 18
+	}
+	d.from.Reset(b)
+	d.z.Reset(&d.from) //nolint:errcheck // it never fails
+	plain, whole := readWhole(&d.z, dst)
+	return plain, whole && d.from.Len() == 0
+}
+
+type zstdDecoder struct{ z *zstd.Decoder }
+
+func newZstdDecoder() *zstdDecoder {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	if err != nil {
+		panic("BUG: the options of a decoder: " + err.Error())
+	}
+	return &zstdDecoder{z}
+}
+
+// maxZstdWindow is the largest window that HTTP allows. RFC 9659.
+const maxZstdWindow = 8 << 20
+
+func (d *zstdDecoder) decode(dst, body []byte) ([]byte, bool) {
+	plain, err := d.z.DecodeAll(body, dst[:0])
+	return plain, err == nil
+}
