@@ -1,0 +1,282 @@
+package toxitest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"adbuffer/internal/sspsim"
+)
+
+// deadline is the default of all requests; those that must succeed have patient.
+// A response may come later by the allowance, where the machine is busy.
+const (
+	deadline  = 500 * time.Millisecond
+	patient   = 5 * time.Second
+	allowance = 3 * time.Second
+)
+
+// link is an SSP that adbuffer reaches through toxiproxy.
+type link struct {
+	t     *testing.T
+	name  string
+	proxy *toxiproxy.Proxy
+
+	mu    sync.Mutex
+	posts map[string]int // processed by the SSP, by their cb
+}
+
+// bodySize is that of responses: many TLS records.
+const bodySize = 60_000
+
+// startLink starts an SSP and the proxy before it.
+func startLink(t *testing.T, name string, protocol sspsim.Protocol, size int) (l *link, config string) {
+	t.Helper()
+	l = &link{t: t, name: name, posts: map[string]int{}}
+	s, err := sspsim.Start(sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}},
+		OnRequest: l.seen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := s.CA().WriteFile(ca); err != nil {
+		t.Fatal(err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	l.proxy = toxiproxy.NewProxy(server, name, "127.0.0.1:0", s.Addr())
+	if err := l.proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.proxy.Stop)
+	return l, fmt.Sprintf("  - {name: %s, endpoints: [\"https://%s/bid\"], protocol: auto, breaker: {enabled: false}, tls: {ca_file: %q, server_name: 127.0.0.1}}\n", name, l.proxy.Listen, ca)
+}
+
+func (l *link) seen(q *sspsim.Request) {
+	if q.Method == "POST" {
+		_, cb, _ := strings.Cut(q.Target, "cb=")
+		l.mu.Lock()
+		l.posts[cb]++
+		l.mu.Unlock()
+	}
+}
+
+// wantOnce checks that no POST was processed twice.
+func (l *link) wantOnce() {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for cb, n := range l.posts {
+		if n > 1 {
+			l.t.Errorf("SSP %s processed POST %s %d times", l.name, cb, n)
+		}
+	}
+}
+
+// add puts a toxic on the way; its attributes are JSON.
+func (l *link) add(kind, stream, attributes string) {
+	l.t.Helper()
+	text := fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"toxicity":1,"attributes":%s}`, kind+stream, kind, stream, attributes)
+	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(text)); err != nil {
+		l.t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func (l *link) heal() { l.proxy.Toxics.ResetToxics(l.t.Context()) }
+
+// wantHealed waits until the SSP answers again.
+func wantHealed(t *testing.T, p *process, l *link) {
+	t.Helper()
+	c := client()
+	defer c.CloseIdleConnections()
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		r, err := p.ask(c, patient, "GET", l.name, "healed", "")
+		if err == nil && r.status == 200 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("SSP %s does not answer any more: %v, %v", l.name, r, err)
+		}
+	}
+}
+
+// poison is one toxic, or several at once, and what clients may see of it.
+type poison struct {
+	name string
+	add  func(l *link)
+	// all says that every request is answered by the SSP.
+	all bool
+	// none says that no request is.
+	none bool
+}
+
+var poisons = []poison{
+	{"latency", func(l *link) { l.add("latency", "downstream", `{"latency":40,"jitter":20}`) }, true, false},
+	{"slices", func(l *link) {
+		l.add("slicer", "downstream", `{"average_size":700,"size_variation":600,"delay":50}`)
+		l.add("slicer", "upstream", `{"average_size":200,"size_variation":150,"delay":50}`)
+	}, true, false},
+	{"bandwidth that is enough", func(l *link) { l.add("bandwidth", "downstream", `{"rate":4000}`) }, true, false},
+	{"bandwidth that is not", func(l *link) { l.add("bandwidth", "downstream", `{"rate":20}`) }, false, true},
+	{"resets at once", func(l *link) { l.add("reset_peer", "downstream", `{"timeout":0}`) }, false, true},
+	{"resets later", func(l *link) { l.add("reset_peer", "upstream", `{"timeout":15}`) }, false, false},
+	{"silence", func(l *link) { l.add("timeout", "downstream", `{"timeout":0}`) }, false, true},
+	{"the end within a response", func(l *link) { l.add("limit_data", "downstream", `{"bytes":30000}`) }, false, true},
+}
+
+var ways = []struct {
+	name     string
+	protocol sspsim.Protocol
+}{{"http1", sspsim.TLSHTTP1}, {"http2", sspsim.TLSHTTP2}}
+
+// statuses that adbuffer may give for an SSP that fails.
+var statuses = map[string]int{"proxy/deadline": 504, "proxy/conn_lost": 502, "proxy/connect_failed": 502, "proxy/tls_failed": 502, "proxy/bad_response": 502, "proxy/pending_timeout": 503, "proxy/pending_full": 503}
+
+// check says what is wrong with a response.
+func check(r *response, within time.Duration, ssp, cb string) error {
+	if r.took > within+allowance {
+		return fmt.Errorf("%s: %v", cb, r)
+	}
+	if r.source != "ssp/"+ssp {
+		if statuses[r.source] != r.status {
+			return fmt.Errorf("%s: %v", cb, r)
+		}
+		return nil
+	}
+	if r.status != 200 || r.cb != cb || len(r.body) != bodySize || !strings.HasPrefix(string(r.body), cb) {
+		return fmt.Errorf("%s: another response, or a part of one: %v, cb %s", cb, r, r.cb)
+	}
+	return nil
+}
+
+// Whatever happens on the way to one SSP, each response is whole and its own, in
+// time, no POST is processed twice, and the other SSP's requests succeed.
+func TestToxicsOnTheWayToAnSSP(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			ill, illConfig := startLink(t, "ill", way.protocol, bodySize)
+			well, wellConfig := startLink(t, "well", way.protocol, bodySize)
+			p := start(t, fmt.Sprintf("deadline: {default: %v}\nssps:\n%s%sroutes:\n  - {name: default, match: {path: /fillbuffer}, client_choice: true, ssps: [ill, well]}\n", deadline, illConfig, wellConfig))
+			wantHealed(t, p, ill)
+			for _, poison := range poisons {
+				poison.add(ill)
+				within := deadline
+				if poison.all {
+					within = patient
+				}
+				var answered, asked, wellFailed int
+				var mu sync.Mutex
+				var clients sync.WaitGroup
+				for i := range 6 {
+					clients.Go(func() {
+						c := client()
+						defer c.CloseIdleConnections()
+						for n := range 6 {
+							method, body, l := "GET", "", ill
+							if n%2 == 0 {
+								method, body = "POST", strings.Repeat("b", 5000)
+							}
+							if i%3 == 2 {
+								l = well
+							}
+							cb := fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(poison.name, " ", "_"), i, n)
+							r, err := p.ask(c, within, method, l.name, cb, body)
+							if err == nil {
+								err = check(r, within, l.name, cb)
+							}
+							if err != nil {
+								t.Errorf("%s: %v", poison.name, err)
+								return
+							}
+							mu.Lock()
+							switch {
+							case l == well && r.status != 200:
+								wellFailed++
+							case l == ill:
+								asked++
+								if r.status == 200 {
+									answered++
+								}
+							}
+							mu.Unlock()
+						}
+					})
+				}
+				clients.Wait()
+				if wellFailed > 0 {
+					t.Errorf("%s: %d requests to the other SSP failed", poison.name, wellFailed)
+				}
+				if poison.all && answered != asked || poison.none && answered != 0 {
+					t.Errorf("%s: %d of %d requests were answered by the SSP", poison.name, answered, asked)
+				}
+				ill.heal()
+				wantHealed(t, p, ill)
+			}
+			ill.wantOnce()
+			well.wantOnce()
+		})
+	}
+}
+
+// Toxics come and go at random while requests are in flight.
+func TestToxicsThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			l, config := startLink(t, "ill", way.protocol, bodySize)
+			p := start(t, fmt.Sprintf("deadline: {default: %v}\nssps:\n%sroutes:\n  - {name: default, match: {path: /fillbuffer}, client_choice: true, ssps: [ill]}\n", deadline, config))
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			done := make(chan struct{})
+			var clients sync.WaitGroup
+			for i := range 8 {
+				clients.Go(func() {
+					c := client()
+					defer c.CloseIdleConnections()
+					for n := 0; ; n++ {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						method, body := "GET", ""
+						if n%2 == 0 {
+							method, body = "POST", "body"
+						}
+						cb := fmt.Sprintf("%d-%d", i, n)
+						r, err := p.ask(c, deadline, method, l.name, cb, body)
+						if err == nil {
+							err = check(r, deadline, l.name, cb)
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						time.Sleep(2 * time.Millisecond)
+					}
+				})
+			}
+			for range 20 {
+				poisons[rnd.IntN(len(poisons))].add(l)
+				time.Sleep(time.Duration(rnd.IntN(150)) * time.Millisecond)
+				l.heal()
+				time.Sleep(time.Duration(rnd.IntN(150)) * time.Millisecond)
+			}
+			close(done)
+			clients.Wait()
+			wantHealed(t, p, l)
+			l.wantOnce()
+		})
+	}
+}
