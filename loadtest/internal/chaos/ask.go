@@ -16,6 +16,7 @@ type ask struct {
 	body     []byte
 	deadline time.Duration
 	inHeader bool   // the deadline is in the header, not the default
+	fans     bool   // several SSPs may be asked
 	calm     string // the healthy SSP that must answer it; "" for none
 	fields   []string
 	chunked  bool
@@ -27,14 +28,15 @@ type mode struct {
 	path  string
 	share int
 	heads bool // HEAD is allowed
+	fans  bool // to several SSPs
 }
 
 var modes = []mode{
 	{path: "/single", share: 8, heads: true},
 	{path: "/split", share: 3, heads: true},
-	{path: "/waterfall", share: 3, heads: true},
-	{path: "/first", share: 2},
-	{path: "/all", share: 2},
+	{path: "/waterfall", share: 3, heads: true, fans: true},
+	{path: "/first", share: 2, fans: true},
+	{path: "/all", share: 2, fans: true},
 }
 
 // The deadlines of requests: the default of the configuration, or in the header.
@@ -48,7 +50,7 @@ const (
 func (r *run) draw(client string, rnd *rand.Rand) *ask {
 	a := &ask{client: client, token: r.ledger.token(), method: "GET", deadline: defaultDeadline}
 	m := modes[weighted(rnd, len(modes), func(i int) int { return modes[i].share })]
-	a.path = m.path
+	a.path, a.fans = m.path, m.fans
 	if m.path == "/single" {
 		s := r.ssps[rnd.IntN(len(r.ssps))]
 		a.path += "/" + s.name

@@ -89,7 +89,11 @@ func (r *run) ofThis(a *ask, p *reply) error {
 		return errors.New("a response to no request")
 	}
 	token := strconv.FormatUint(a.token, 10)
-	if got := p.header.Get("X-Echo-Cb"); got != token {
+	got := p.header.Get("X-Echo-Cb")
+	if got == "" && p.status == 204 && a.fans {
+		return nil // what several SSPs said together, without the fields of one
+	}
+	if got != token {
 		return fmt.Errorf("a response to request %q", got)
 	}
 	if a.method == "HEAD" || p.status != 200 || len(p.body) == 0 {

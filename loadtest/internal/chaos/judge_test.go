@@ -57,7 +57,7 @@ func TestSSPsAreSentWhatClientsSent(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			r := quiet("a")
 			r.ledger.token()
-			r.ledger.receive(0, "a", &sspsim.Request{Method: row.method, Target: row.target, Body: []byte(row.body)})
+			r.ledger.receive(0, "a", "calm", &sspsim.Request{Method: row.method, Target: row.target, Body: []byte(row.body)})
 			wantBroken(t, r, row.want)
 		})
 	}
@@ -70,7 +70,7 @@ func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	}
 	give := func(i int, method string) {
 		t.Helper()
-		r.ledger.receive(i, "", &sspsim.Request{Method: method, Target: "/bid?cb=130&len=0&m=" + method})
+		r.ledger.receive(i, "", "", &sspsim.Request{Method: method, Target: "/bid?cb=130&len=0&m=" + method})
 	}
 	give(0, "POST")
 	give(1, "POST") // as parallel-all does
@@ -100,6 +100,10 @@ func TestResponsesAreJudged(t *testing.T) {
 	}{
 		{"a bid", func(*ask, *reply) {}, promises},
 		{"another request's number", func(_ *ask, p *reply) { p.header.Set("X-Echo-Cb", "8") }, mixed},
+		{"nothing, of one SSP", func(_ *ask, p *reply) { p.status, p.header = 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}} }, mixed},
+		{"nothing, of several SSPs", func(a *ask, p *reply) {
+			a.fans, p.status, p.header = true, 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}}
+		}, promises},
 		{"another request's bid", func(_ *ask, p *reply) { p.body = []byte(other) }, mixed},
 		{"half a bid", func(_ *ask, p *reply) { p.body = p.body[:10] }, mixed},
 		{"a response to no request", func(_ *ask, p *reply) { p.body = []byte(sspsim.Poison) }, mixed},
@@ -157,7 +161,7 @@ func TestARequestThatAnSSPWasGivenIsAnswered(t *testing.T) {
 	for range 3 {
 		r.ledger.token()
 	}
-	r.ledger.receive(0, "a", &sspsim.Request{Method: "GET", Target: "/bid?cb=2&m=GET&len=0"})
+	r.ledger.receive(0, "a", "calm", &sspsim.Request{Method: "GET", Target: "/bid?cb=2&m=GET&len=0"})
 	r.unanswered(&ask{token: 1}, 1, fmt.Errorf("closed"))
 	r.settle()
 	wantBroken(t, r, promises)
@@ -173,7 +177,7 @@ func TestGrowthIsSeen(t *testing.T) {
 	var steady, growing []sample
 	for i := range 9 {
 		steady = append(steady, sample{goroutines: 40, heap: 3 << 20})
-		growing = append(growing, sample{goroutines: 40 + float64(2*i), heap: 3 << 20})
+		growing = append(growing, sample{goroutines: 40 + float64(5*i), heap: 3 << 20})
 	}
 	r := quiet("a")
 	rep := r.changes()

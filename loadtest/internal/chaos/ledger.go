@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"adbuffer/internal/sspsim"
 )
@@ -19,12 +20,17 @@ type ledger struct {
 	issued   atomic.Uint64
 	breaches *breaches
 
-	mu   sync.Mutex // guards the field below
+	mu   sync.Mutex // guards the fields below
 	seen []bits     // by SSP: the tokens of the requests that it has processed
+	last []recent   // by SSP: how the last ones came
 }
 
+// recent is how requests came to an SSP, by their token modulo its length. It
+// explains what went wrong.
+type recent [4096]string
+
 func newLedger(ssps int, b *breaches) *ledger {
-	return &ledger{breaches: b, seen: make([]bits, ssps)}
+	return &ledger{breaches: b, seen: make([]bits, ssps), last: make([]recent, ssps)}
 }
 
 // token returns a number that no other request has.
@@ -42,18 +48,23 @@ func (l *ledger) seenBy(token uint64) int {
 	return -1
 }
 
-// receive checks a request that an SSP has read whole and is about to process.
-func (l *ledger) receive(ssp int, name string, q *sspsim.Request) {
+// receive checks a request that an SSP in this mood has read whole and is about
+// to process.
+func (l *ledger) receive(ssp int, name, mood string, q *sspsim.Request) {
 	token, err := l.check(q)
 	if err != nil {
 		l.breaches.add(altered, "SSP %s was sent a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
 		return
 	}
+	how := fmt.Sprintf("at %s on its connection %d, stream %d, when it %s", time.Now().Format("15:04:05.000"), q.Conn, q.Stream, mood)
 	l.mu.Lock()
 	again := l.seen[ssp].set(token)
+	before := &l.last[ssp][token%uint64(len(recent{}))]
+	first := *before
+	*before = how
 	l.mu.Unlock()
 	if again && q.Method == "POST" {
-		l.breaches.add(twice, "SSP %s processed POST %d twice, the second time on its connection %d, stream %d", name, token, q.Conn, q.Stream)
+		l.breaches.add(twice, "SSP %s processed POST %d twice: %s; %s", name, token, first, how)
 	}
 }
 

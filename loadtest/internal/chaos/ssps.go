@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -17,7 +18,13 @@ type ssp struct {
 	name   string
 	calm   bool // it stays healthy
 	config bench.SSPConfig
-	moods  []mood // that it may have
+	moods  []mood       // that it may have
+	inMood atomic.Value // the name of the one that it has
+}
+
+func (s *ssp) mood() string {
+	name, _ := s.inMood.Load().(string)
+	return name
 }
 
 // sspKind is how adbuffer and an SSP speak to each other.
@@ -49,7 +56,7 @@ func (r *run) startSSPs() error {
 		s := &ssp{name: k.name, calm: k.calm, moods: moodsFor(k)}
 		var err error
 		s.SSP, err = sspsim.Start(sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
-			OnRequest: func(q *sspsim.Request) { r.ledger.receive(i, k.name, q) }})
+			OnRequest: func(q *sspsim.Request) { r.ledger.receive(i, k.name, s.mood(), q) }})
 		if err != nil {
 			return err
 		}
@@ -79,6 +86,7 @@ func (r *run) swing(ctx context.Context, s *ssp, rnd *rand.Rand) {
 			r.fail(fmt.Errorf("SSP %s, %s: %w", s.name, m.name, err))
 			return
 		}
+		s.inMood.Store(m.name)
 		r.moodsSeen.add(0, m.name)
 		if !s.calm && rnd.IntN(8) == 0 {
 			s.CloseConnections()
