@@ -201,6 +201,9 @@ func (c *Conn) shutLocked(r upstream.CloseReason, cause *upstream.Error) {
 	c.updateLocked()
 	c.alive.stop()
 	c.deadlines.stop()
+	// What was not handed to the socket counts as not sent below, so it must not
+	// follow. A GOAWAY may.
+	c.out.buf = c.out.buf[:0]
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
 		if s == nil {

@@ -144,25 +144,54 @@ func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
 }
 
 func TestWhatWasNotWrittenIsNotSent(t *testing.T) {
+	p, first, behind := halfWritten(t)
+	p.conn.Close(upstream.ClosedError)
+	wait(t, behind).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent})
+	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+}
+
+// A request that counts as not sent may be sent elsewhere. It must not be written
+// in front of the GOAWAY after all.
+func TestWhatIsNotSentIsNotWrittenLater(t *testing.T) {
+	p, first, behind := halfWritten(t)
+	p.do(p.fr.WriteData(0, false, nil)) // no stream: a violation
+	wait(t, behind).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotSent, demote: true})
+	wait(t, first).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true})
+	p.request() // the first
+	for {
+		f, err := p.fr.ReadFrame()
+		if err != nil {
+			t.Fatalf("the connection ended with %v, want a GOAWAY", err)
+		}
+		switch f := f.(type) {
+		case *h2.MetaHeadersFrame:
+			t.Fatalf("the request on stream %d was written", f.StreamID)
+		case *h2.GoAwayFrame:
+			return
+		}
+	}
+}
+
+// halfWritten returns a peer to which one request is being written, and another
+// one is queued behind it.
+func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	client, server := net.Pipe() // holds nothing: a write waits until it is read
-	p := newPeer(t, client, server, testOptions())
+	p = newPeer(t, client, server, testOptions())
 	p.handshake()
 	p.ping()
-	first := p.start(get("/first"))
+	first = p.start(get("/first"))
 	eventually(t, "the first request is being written", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		return p.conn.streams.active == 1 && p.conn.out.busy && len(p.conn.out.buf) == 0
 	})
-	behind := p.start(get("/behind"))
+	behind = p.start(get("/behind"))
 	eventually(t, "the second request is queued", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		return p.conn.streams.active == 2
 	})
-	p.conn.Close(upstream.ClosedError)
-	wait(t, behind).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent})
-	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+	return p, first, behind
 }
 
 func TestRoomOfASocketWithoutFileIsUnknown(t *testing.T) {
