@@ -1,0 +1,121 @@
+package http1
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// claims are responses of n bytes that claim to be as large as is allowed.
+var claims = map[string]func(r *rand.Rand, n int) string{
+	"length": func(_ *rand.Rand, n int) string {
+		return "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n" + strings.Repeat("x", n)
+	},
+	"chunk": func(_ *rand.Rand, n int) string {
+		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n" + strings.Repeat("x", n)
+	},
+	"small chunks": func(r *rand.Rand, n int) string {
+		var b strings.Builder
+		b.WriteString("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for b.Len() < n {
+			size := 1 + r.IntN(40)
+			fmt.Fprintf(&b, "%x\r\n%s\r\n", size, strings.Repeat("x", size))
+		}
+		return b.String() + "80000\r\nx"
+	},
+	"until close": func(_ *rand.Rand, n int) string { return "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", n) },
+	"fields": func(_ *rand.Rand, n int) string {
+		return "HTTP/1.1 200 OK\r\n" + strings.Repeat("a: b\r\n", min(n/6, 250)) + "Content-Length: 1048576\r\n\r\n" + strings.Repeat("x", n)
+	},
+}
+
+// Whatever an SSP claims, and however its responses come: at each step a connection
+// has reserved at most the bytes that have come, and its exchanges hold at most twice
+// as much memory and 4 KB each.
+func TestBytesReservedFollowTheBytesThatHaveCome(t *testing.T) {
+	for _, pipelined := range []bool{false, true} {
+		for name, claim := range claims {
+			t.Run(fmt.Sprintf("%s/pipelined=%v", name, pipelined), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := rand.New(rand.NewPCG(11, 3))
+					for range 20 {
+						reserveAsItComes(t, pipelined, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)
+					}
+				})
+			})
+		}
+	}
+}
+
+func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
+	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: 10 * time.Second, Depth: 4}
+	m := newSim(t, pipelined, opts)
+	defer m.s.release()
+	share, all := upstream.NewBudget(1<<30), upstream.NewBudget(1<<30)
+	use := func(ex *upstream.Exchange) {
+		ex.Share, ex.Budget = share, all
+		ex.Answer.Body, ex.Answer.Fields = nil, nil // no memory of other tests
+	}
+	came := 0
+	var calls []*call
+	if pipelined { // whole responses in front, so that several are held at once
+		first := m.begin(time.Minute, use)
+		calls = append(calls, first)
+		for range 2 {
+			calls = append(calls, m.begin(time.Minute, use))
+		}
+		for range calls {
+			m.s.take()
+			body := strings.Repeat("y", r.IntN(20000))
+			front := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+			m.send(front)
+			came += len(front)
+		}
+	}
+	c := m.begin(time.Second, use)
+	calls = append(calls, c)
+	m.s.take()
+	check := func() {
+		t.Helper()
+		used := share.Used()
+		if used != all.Used() || used > int64(came) {
+			t.Fatalf("%d bytes of the share and %d of all are reserved, %d have come", used, all.Used(), came)
+		}
+		memory := 0
+		for _, c := range calls {
+			memory += cap(c.ex.Answer.Body) + cap(c.ex.Answer.Fields)
+		}
+		if memory > 2*came+len(calls)<<12 {
+			t.Fatalf("%d bytes of memory, %d have come", memory, came)
+		}
+	}
+	for rest := text; rest != ""; {
+		n := min(len(rest), 1+r.IntN(1<<uint(r.IntN(17))))
+		m.send(rest[:n])
+		came, rest = came+n, rest[n:]
+		check()
+	}
+	if used := share.Used(); used < int64(came)/2-int64(len(text)-strings.Count(text, "x"))-200 {
+		t.Fatalf("%d bytes are reserved, %d have come: the test looks at nothing", used, came)
+	}
+	// The caller leaves, and what it held is free, whatever comes then.
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if c.err != upstream.ErrDeadline {
+		t.Fatalf("error %v, want %v", c.err, upstream.ErrDeadline)
+	}
+	for _, c := range calls {
+		c.ex.ReleaseBody()
+	}
+	m.send(strings.Repeat("x", 100<<10))
+	if share.Used() != 0 || all.Used() != 0 {
+		t.Fatalf("%d bytes of the share and %d of all stay reserved", share.Used(), all.Used())
+	}
+	m.close()
+}
