@@ -28,6 +28,7 @@ type outcome struct {
 	end     int  // bytes of the input that belong to the answer
 	odd     bool // see head
 	theLast bool // announcesEnd
+	closes  bool // it says Connection: close
 }
 
 // broken is a source of input that interrupts reads, as a socket does: after
@@ -80,7 +81,7 @@ func readAnswer(input []byte, method upstream.Method, h how) outcome {
 		}
 		o := outcome{
 			status: ex.Answer.Status, fields: string(ex.Answer.Fields), length: ex.Answer.ContentLength, body: string(ex.Answer.Body),
-			end: len(input) - len(src.input) - br.Buffered(), odd: a.head.odd, theLast: a.announcesEnd(),
+			end: len(input) - len(src.input) - br.Buffered(), odd: a.head.odd, theLast: a.announcesEnd(), closes: a.head.close,
 		}
 		if err != nil {
 			// What had come of a failed answer is nobody's business.

@@ -97,6 +97,7 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 func checkAnswer(tb testing.TB, input []byte, method upstream.Method, next func() int) {
 	tb.Helper()
 	got := checkSplits(tb, input, method, next)
+	checkReference(tb, input, method, got)
 	if got.err != "" {
 		return
 	}

@@ -1,0 +1,295 @@
+package http1
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+// A second reader of responses, written from RFC 9112 alone, with expressions in
+// place of a state machine. It has the whole input, and no limits. The parser is
+// compared with it for every input of the fuzz tests.
+
+// verdict is what the reference makes of an input.
+type verdict struct {
+	bad, short bool // the input breaks a rule, or ends too early
+	status     int
+	body       string
+	end        int
+	odd        bool // readable, but the connection cannot be trusted
+	last       bool // the connection ends with it
+	closes     bool // by Connection: close
+}
+
+var (
+	badVerdict, shortVerdict = verdict{bad: true}, verdict{short: true}
+
+	// Sections 4 and 2.3; 5 and 5.1; 7.1. RFC 9110, section 5.5, for values.
+	statusLine = regexp.MustCompile(`^HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?$`)
+	fieldLine  = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\\t\\x20-\\x7e\\x80-\\xff]*[\\x21-\\x7e\\x80-\\xff])?)[ \t]*$")
+	foldLine   = regexp.MustCompile(`^[ \t][\t\x20-\x7e\x80-\xff]*$`)
+	chunkLine  = regexp.MustCompile(`^([0-9A-Fa-f]+)(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?$`)
+)
+
+// latin1 makes each byte a character, so that the expressions see bytes.
+func latin1(b []byte) string {
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteRune(rune(c))
+	}
+	return s.String()
+}
+
+// cutReferenceLine takes a line off s. bare: it ended in LF alone.
+func cutReferenceLine(s string) (line, rest string, bare, ok bool) {
+	line, rest, ok = strings.Cut(s, "\n")
+	line, crlf := strings.CutSuffix(line, "\r")
+	return line, rest, !crlf, ok
+}
+
+// byRFC9112 reads the response to method at the start of input.
+func byRFC9112(input []byte, method upstream.Method) verdict {
+	s := latin1(input)
+	length := len(input)
+	at := func(rest string) int { return length - len([]rune(rest)) }
+	for interim := 0; ; interim++ {
+		v, coded, stated, rest := referenceHead(s)
+		if v.bad || v.short {
+			return v
+		}
+		if v.status < 200 { // RFC 9110, section 15.2: no body; 101 was not asked for
+			if v.status == 101 || coded || stated > 0 {
+				return badVerdict
+			}
+			s = rest
+			continue
+		}
+		v.odd = v.odd || coded && stated >= 0 // section 6.1
+		// Section 6.3, in its order.
+		switch {
+		case method == upstream.HEAD || v.status == 204 || v.status == 304:
+			v.odd = v.odd || v.status == 204 && (coded || stated > 0)
+			v.end = at(rest)
+		case coded:
+			return v.chunks(rest, at)
+		case stated >= 0:
+			body := []rune(rest)
+			if len(body) < stated {
+				return shortVerdict
+			}
+			v.body, v.end = string(body[:stated]), at(string(body[stated:]))
+		default:
+			v.body, v.end, v.last = rest, length, true
+		}
+		return v
+	}
+}
+
+// referenceHead reads a status line and fields. stated is the Content-Length, -1
+// for none.
+func referenceHead(s string) (v verdict, coded bool, stated int, rest string) {
+	line, rest, bare, ok := cutReferenceLine(s)
+	if !ok {
+		return shortVerdict, false, 0, ""
+	}
+	m := statusLine.FindStringSubmatch(line)
+	if m == nil {
+		return badVerdict, false, 0, ""
+	}
+	v.status, _ = strconv.Atoi(m[2])
+	old := m[1] == "0"
+	v.odd, v.last, stated = bare, old, -1
+	framing, first := false, true
+	for ; ; first = false {
+		if line, rest, bare, ok = cutReferenceLine(rest); !ok {
+			return shortVerdict, false, 0, ""
+		}
+		v.odd = v.odd || bare
+		if line == "" {
+			return v, coded, stated, rest
+		}
+		if line[0] == ' ' || line[0] == '\t' { // section 5.2
+			if first || framing || !foldLine.MatchString(line) {
+				return badVerdict, false, 0, ""
+			}
+			v.odd = true
+			continue
+		}
+		m := fieldLine.FindStringSubmatch(line)
+		if m == nil {
+			return badVerdict, false, 0, ""
+		}
+		framing = true
+		switch strings.ToLower(m[1]) {
+		case "content-length": // sections 6.2 and 6.3: one number
+			n, err := strconv.ParseUint(m[2], 10, 63)
+			if digits := regexp.MustCompile(`^[0-9]+$`).MatchString(m[2]); !digits || stated >= 0 {
+				return badVerdict, false, 0, ""
+			} else if err != nil {
+				n = 1 << 62 // more than any limit
+			}
+			stated = int(n)
+		case "transfer-encoding": // section 6.1: chunked alone, once, and never in HTTP/1.0
+			if coded || old || !strings.EqualFold(m[2], "chunked") {
+				return badVerdict, false, 0, ""
+			}
+			coded = true
+		case "connection": // section 9.3
+			if slices.ContainsFunc(strings.Split(m[2], ","), func(o string) bool { return strings.EqualFold(strings.Trim(o, " \t"), "close") }) {
+				v.last, v.closes = true, true
+			}
+		default:
+			framing = false
+		}
+	}
+}
+
+// chunks reads a chunked body and its trailers. Section 7.1: line ends are CRLF.
+func (v verdict) chunks(rest string, at func(string) int) verdict {
+	for {
+		line, next, bare, ok := cutReferenceLine(rest)
+		if !ok {
+			return shortVerdict
+		}
+		m := chunkLine.FindStringSubmatch(line)
+		if m == nil || bare {
+			return badVerdict
+		}
+		size, err := strconv.ParseUint(m[1], 16, 30)
+		if err != nil {
+			return badVerdict
+		}
+		rest = next
+		if size == 0 {
+			break
+		}
+		data := []rune(rest)
+		if uint64(len(data)) < size+2 {
+			return shortVerdict
+		}
+		if string(data[size:size+2]) != "\r\n" {
+			return badVerdict
+		}
+		v.body += string(data[:size])
+		rest = string(data[size+2:])
+	}
+	for {
+		line, next, bare, ok := cutReferenceLine(rest)
+		switch {
+		case !ok:
+			return shortVerdict
+		case bare:
+			return badVerdict
+		case line == "":
+			v.end = at(next)
+			return v
+		case !fieldLine.MatchString(line):
+			return badVerdict
+		}
+		rest = next
+	}
+}
+
+// checkReference compares what the parser made of an input with the reference.
+func checkReference(tb testing.TB, input []byte, method upstream.Method, got outcome) {
+	tb.Helper()
+	if len(input) > 8<<10 {
+		return // the reference is slow
+	}
+	for _, limit := range []error{errHeadTooLarge, errBodyTooLarge, errTooManyFields, errInterimFlood} {
+		if got.err == limit.Error() {
+			return // the reference has none
+		}
+	}
+	want := byRFC9112(input, method)
+	switch failed := got.err != ""; {
+	case failed != (want.bad || want.short):
+		if longLine := got.err == errChunk.Error() || got.err == errTrailer.Error(); longLine && strings.Contains(string(input), strings.Repeat("x", 200)) {
+			return // a line over its limit
+		}
+		tb.Fatalf("%v %q: %+v, by RFC 9112 %+v", method, input, got, want)
+	case failed:
+		return
+	}
+	if got.status != want.status || latin1([]byte(got.body)) != want.body || got.end != want.end || got.odd != want.odd || got.theLast != want.last || got.closes != want.closes {
+		tb.Fatalf("%v %q: %+v, by RFC 9112 %+v", method, input, got, want)
+	}
+}
+
+// The rules that the reference was written from, each with what keeps to it and
+// what does not.
+func TestRulesOfRFC9112(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for _, rule := range []struct {
+		section   string
+		good, bad []string
+	}{
+		{"2.3 the version is HTTP/1.1 or HTTP/1.0", []string{ok + "Content-Length: 0\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n"},
+			[]string{"HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.2 200 OK\r\n\r\n", "HTTP/1.1.1 200 OK\r\n\r\n", "http/1.1 200 OK\r\n\r\n", "HTTP/0.9 200 OK\r\n\r\n"}},
+		{"4 status line: one SP, three digits, a reason of text", []string{"HTTP/1.1 200 \r\n\r\n", "HTTP/1.1 299 \x80\xff\tx\r\n\r\n"},
+			[]string{"HTTP/1.1  200 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 600 OK\r\n\r\n", "HTTP/1.1 200 \x01\r\n\r\n", " HTTP/1.1 200 OK\r\n\r\n"}},
+		{"5.1 no blank between name and colon", []string{ok + "X:y\r\n\r\n", ok + "X:\t y \t\r\n\r\n", ok + "X:\r\n\r\n"}, []string{ok + "X : y\r\n\r\n", ok + "X\t: y\r\n\r\n", ok + ": y\r\n\r\n", ok + "X\r\n\r\n"}},
+		{"RFC 9110, 5.1 a name is a token", []string{ok + "!#$%&'*+-.^_`|~09azAZ: y\r\n\r\n"}, []string{ok + "X(: y\r\n\r\n", ok + "X\x80: y\r\n\r\n", ok + "\"X\": y\r\n\r\n", ok + "X/Y: y\r\n\r\n"}},
+		{"RFC 9110, 5.5 a value has no control", []string{ok + "X: \x80\xff \t\r\n\r\n"}, []string{ok + "X: \x00\r\n\r\n", ok + "X: a\rb\r\n\r\n", ok + "X: \x7f\r\n\r\n", ok + "X: \x1b\r\n\r\n"}},
+		{"5.2 a fold goes on with a value", []string{ok + "X: y\r\n z\r\n\r\n", ok + "X: y\r\n\t\r\n\r\n"}, []string{ok + " z\r\n\r\n", ok + "Content-Length: 1\r\n 0\r\n\r\nx", ok + "X: y\r\n \x00\r\n\r\n"}},
+		{"6.1 a transfer coding is chunked, alone and once", []string{ok + "Transfer-Encoding: cHUNKED\r\n\r\n0\r\n\r\n"},
+			[]string{ok + "Transfer-Encoding: gzip\r\n\r\n", ok + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", ok + "Transfer-Encoding: identity\r\n\r\n", ok + "Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}},
+		{"6.2 a length is digits, stated once", []string{ok + "Content-Length: 01\r\n\r\nx"},
+			[]string{ok + "Content-Length: 1, 1\r\n\r\nx", ok + "Content-Length: +1\r\n\r\nx", ok + "Content-Length: 1\r\nContent-Length: 1\r\n\r\nx", ok + "Content-Length: \r\n\r\n", ok + "Content-Length: 1 1\r\n\r\nx", ok + "Content-Length: 0x1\r\n\r\nx"}},
+		{"6.3 a body ends where it says, or it is short", []string{ok + "Content-Length: 1\r\n\r\nxy", ok + "\r\nanything"}, []string{ok + "Content-Length: 2\r\n\r\nx", ok + "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"}},
+		{"7.1 a chunk: hexadecimal, CRLF, its data, CRLF", []string{chunkedHead + "0a\r\n0123456789\r\n00\r\n\r\n"},
+			[]string{chunkedHead + "0x1\r\nx\r\n0\r\n\r\n", chunkedHead + "1\nx\r\n0\r\n\r\n", chunkedHead + "1\r\nx\n0\r\n\r\n", chunkedHead + "1\r\nxy\r\n0\r\n\r\n", chunkedHead + "-1\r\n\r\n", chunkedHead + "\r\n0\r\n\r\n", chunkedHead + "1 \r\nx\r\n0\r\n\r\n", chunkedHead + "0\r\n"}},
+		{"7.1.1 an extension begins with a semicolon", []string{chunkedHead + "1;a=\"b;c\"\r\nx\r\n0;z\r\n\r\n", chunkedHead + "1 \t;a\r\nx\r\n0\r\n\r\n"}, []string{chunkedHead + "1 a\r\nx\r\n0\r\n\r\n", chunkedHead + "1;\x00\r\nx\r\n0\r\n\r\n"}},
+		{"7.1.2 trailers are fields", []string{chunkedHead + "0\r\nX: y\r\nContent-Length: 9\r\n\r\n"}, []string{chunkedHead + "0\r\nX y\r\n\r\n", chunkedHead + "0\r\nX : y\r\n\r\n", chunkedHead + "0\r\n X: y\r\n\r\n"}},
+		{"RFC 9110, 15.2 an interim response has no body", []string{"HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n" + ok + "\r\n"}, []string{"HTTP/1.1 100 x\r\nContent-Length: 1\r\n\r\nx" + ok + "\r\n", "HTTP/1.1 101 x\r\n\r\n", "HTTP/1.1 102 x\r\nTransfer-Encoding: chunked\r\n\r\n"}},
+	} {
+		t.Run(rule.section, func(t *testing.T) {
+			for i, inputs := range [][]string{rule.good, rule.bad} {
+				for _, input := range inputs {
+					if v := byRFC9112([]byte(input), upstream.GET); (v.bad || v.short) != (i == 1) {
+						t.Errorf("reference: %q: %+v", input, v)
+					}
+					checkAnswer(t, []byte(input), upstream.GET, func() int { return 3 })
+				}
+			}
+		})
+	}
+}
+
+// Responses that keep to the rules, with one or two bytes changed, taken out, put in
+// or written twice.
+func TestMutatedResponsesAreReadAsByRFC9112(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 112))
+	const alphabet = "\r\n\t :;,=0159afAFxX-_\"\x00\x7f\x80HTP/."
+	n := 3000
+	if *full {
+		n = 1_000_000
+	}
+	for range n {
+		c := goodAnswers[r.IntN(len(goodAnswers))]
+		input := []byte(c.head + c.rest)
+		if len(input) > 400 {
+			continue
+		}
+		for range 1 + r.IntN(2) {
+			i := r.IntN(len(input))
+			switch r.IntN(4) {
+			case 0:
+				input[i] = alphabet[r.IntN(len(alphabet))]
+			case 1:
+				input = slices.Delete(input, i, i+1)
+			case 2:
+				input = slices.Insert(input, i, alphabet[r.IntN(len(alphabet))])
+			default:
+				j := min(len(input), i+1+r.IntN(20))
+				input = slices.Insert(input, i, slices.Clone(input[i:j])...)
+			}
+		}
+		checkAnswer(t, input, c.method, func() int { return 1 + r.IntN(30) })
+	}
+}
