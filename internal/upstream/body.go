@@ -1,9 +1,6 @@
 package upstream
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // firstRoom is the least memory that an exchange takes for a body of unknown or
 // larger size. From there on its memory at most doubles.
@@ -14,11 +11,8 @@ const firstRoom = 4 << 10
 // still to come. A claim takes no memory: the room is firstRoom at first, and
 // later no larger than what has come.
 func (ex *Exchange) BodyRoom(n int) []byte {
+	ex.growBody(1)
 	body := ex.Answer.Body
-	if len(body) == cap(body) {
-		ex.growBody(1, n)
-		body = ex.Answer.Body
-	}
 	return body[len(body):min(cap(body), len(body)+n)]
 }
 
@@ -40,22 +34,24 @@ func (ex *Exchange) AppendBody(p []byte) error {
 	if err := ex.Reserve(len(p)); err != nil {
 		return err
 	}
-	if body := ex.Answer.Body; cap(body)-len(body) < len(p) {
-		most := math.MaxInt
-		if n := ex.Answer.ContentLength; n >= 0 {
-			most = n - len(body)
-		}
-		ex.growBody(len(p), most)
-	}
+	ex.growBody(len(p))
 	ex.Answer.Body = append(ex.Answer.Body, p...)
 	return nil
 }
 
-// growBody makes room for at least n bytes and at most most.
-func (ex *Exchange) growBody(n, most int) {
+// growBody makes room for at least n bytes. Memory at least doubles where it grows,
+// so that a body in many pieces is not copied for each, but never beyond a length
+// that was stated.
+func (ex *Exchange) growBody(n int) {
 	body := ex.Answer.Body
-	size := len(body) + max(n, min(most, max(len(body), firstRoom-len(body))))
-	ex.Answer.Body = append(make([]byte, 0, size), body...)
+	if cap(body)-len(body) >= n {
+		return
+	}
+	ahead := max(len(body), firstRoom-len(body))
+	if l := ex.Answer.ContentLength; l >= 0 {
+		ahead = min(ahead, l-len(body))
+	}
+	ex.Answer.Body = append(make([]byte, 0, len(body)+max(n, ahead)), body...)
 }
 
 // Reserve takes n more bytes of Share and of Budget for Answer.Body, or of
