@@ -1,14 +1,25 @@
 package httpheader
 
+import "hash/maphash"
+
 // maxOptions is how many fields the Connection fields of one message may name, beyond those that are
-// hop-by-hop anyway. Each is compared with every field, so it bounds the work that a message can ask for.
+// hop-by-hop anyway. It bounds the work that a message can ask for.
 const maxOptions = 16
 
 // connectionOptions is what the Connection fields of a message name: fields that are for us alone. RFC 9110,
 // section 7.6.1.
 type connectionOptions struct {
-	names [maxOptions][]byte
-	n     int
+	names   [maxOptions][]byte
+	hashes  [maxOptions]uint32
+	lengths uint64 // bit n: a name of n bytes is among them; bit 63: one of 63 or more
+	n       int
+}
+
+// reset forgets all names.
+func (c *connectionOptions) reset() {
+	clear(c.names[:c.n])
+	clear(c.hashes[:c.n])
+	c.lengths, c.n = 0, 0
 }
 
 // add takes in the value of one Connection field. It returns false if there are more than maxOptions names.
@@ -23,7 +34,8 @@ func (c *connectionOptions) add(value []byte) bool {
 		if c.n == maxOptions {
 			return false
 		}
-		c.names[c.n] = option
+		c.names[c.n], c.hashes[c.n] = option, hashName(option)
+		c.lengths |= 1 << min(len(option), 63)
 		c.n++
 	}
 	return true
@@ -36,10 +48,35 @@ func isCommonOption(option []byte) bool {
 
 // has reports whether a Connection field names name.
 func (c *connectionOptions) has(name []byte) bool {
-	for _, option := range c.names[:c.n] {
-		if sameName(name, option) {
+	return c.lengths>>min(len(name), 63)&1 == 1 && c.find(name)
+}
+
+// find is has, for a name of a length that is among the options. It looks at the bytes of the name once,
+// however many options are as long: names that differ in their last byte only would cost sixteen times as much.
+func (c *connectionOptions) find(name []byte) bool {
+	hash := hashName(name)
+	for i, option := range c.names[:c.n] {
+		if c.hashes[i] == hash && sameName(name, option) {
 			return true
 		}
 	}
 	return false
+}
+
+var nameSeed = maphash.MakeSeed()
+
+// hashName is equal for names that sameName takes for one. No client can make two others equal.
+func hashName(name []byte) uint32 {
+	var h maphash.Hash
+	h.SetSeed(nameSeed)
+	var folded [64]byte
+	for len(name) > 0 {
+		n := min(len(name), len(folded))
+		for i, c := range name[:n] {
+			folded[i] = plain[c]
+		}
+		h.Write(folded[:n]) //nolint:errcheck // it never fails
+		name = name[n:]
+	}
+	return uint32(h.Sum64())
 }

@@ -39,7 +39,6 @@ type RequestFields struct {
 // Reset forgets the last request, so that nothing here keeps its bytes in memory.
 func (f *RequestFields) Reset() {
 	clear(f.fields)
-	clear(f.options.names[:f.options.n])
 	f.begin(nil)
 }
 
@@ -51,7 +50,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
 	f.lists, f.devices = false, false
 	f.timeout, f.ssp, f.timeouts, f.ssps = nil, nil, 0, 0
-	f.options.n = 0
+	f.options.reset()
 }
 
 // Fields returns all fields in the order they came in, also those that do not cross.
