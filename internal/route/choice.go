@@ -14,7 +14,7 @@ var (
 )
 
 // control is the query parameter by which clients choose.
-var control = []byte("ssp")
+const control = "ssp"
 
 // Choose returns the target that the client chose, nil where it chose none or
 // may not, and the query without the control parameter, where that was a
@@ -57,18 +57,17 @@ func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, 
 func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error) {
 	start, end := -1, 0
 	for at := 0; at < len(query); {
-		param, _ := cutParam(query[at:])
-		if key, value, _ := bytes.Cut(param, []byte{'='}); bytes.Equal(key, control) {
+		next := paramEnd(query, at)
+		if value, ok := paramValue(query[at:next], control); ok {
 			if start >= 0 {
 				return nil, nil, ErrChoiceRepeated
 			}
-			if bytes.IndexByte(value, '%') >= 0 {
+			start, end, name = at, next, query[at+value:next]
+			if bytes.IndexByte(name, '%') >= 0 {
 				return nil, nil, ErrChoiceEncoded
 			}
-			start, end = at, at+len(param)
-			name = query[end-len(value) : end]
 		}
-		at += len(param) + 1
+		at = next + 1
 	}
 	switch {
 	case start < 0:

@@ -54,10 +54,15 @@ const (
 // an SSP must not fill the budget with six times what it sends.
 const maxEscapes = 4 << 10
 
+// maxContentType is how many bytes of a Content-Type are told. Bytes that are no
+// UTF-8 take three in the envelope.
+const maxContentType = 256
+
 // describe fills in what the answer's header fields and its body say. It keeps
 // slices of both.
 func (e *entry) describe(fields, body []byte) {
 	e.contentType, _ = httpheader.Find(fields, "Content-Type")
+	e.contentType = e.contentType[:min(len(e.contentType), maxContentType)]
 	e.body = body
 	_, encoded := httpheader.Find(fields, "Content-Encoding")
 	switch {

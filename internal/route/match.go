@@ -25,14 +25,19 @@ type Match struct {
 type Condition struct {
 	Name  string
 	Value *string
+
+	param int32 // of the query: where Name is in the table's params
 }
 
-// Lookup is the part of a request that routes are matched against.
+// Lookup is the part of a request that routes are matched against. It is for one
+// Find.
 type Lookup struct {
 	Path   []byte // raw
 	Query  []byte // raw, without the question mark
 	Host   []byte // with or without port, in any case
 	Fields *httpheader.RequestFields
+
+	params foundParams
 }
 
 // Find returns the first route that matches, or nil, and, where the route lets
@@ -42,6 +47,9 @@ func (t *Table) Find(l *Lookup) (r *Route, name []byte) {
 		return nil, nil
 	}
 	for _, r := range t.Routes {
+		if len(r.Match.Query) > 0 {
+			l.params.find(l.Query, t.params)
+		}
 		if name, ok := r.matches(l); ok {
 			return r, name
 		}
@@ -55,7 +63,7 @@ func (r *Route) matches(l *Lookup) (name []byte, ok bool) {
 		return nil, false
 	}
 	for i := range m.Query {
-		if !m.Query[i].inQuery(l.Query) {
+		if !m.Query[i].inQuery(l) {
 			return nil, false
 		}
 	}
@@ -106,12 +114,9 @@ func withoutPort(host []byte) []byte {
 	return host
 }
 
-func (c *Condition) inQuery(query []byte) bool {
-	for len(query) > 0 {
-		var param []byte
-		param, query = cutParam(query)
-		name, value, _ := bytes.Cut(param, []byte{'='})
-		if string(name) == c.Name && (c.Value == nil || string(value) == *c.Value) {
+func (c *Condition) inQuery(l *Lookup) bool {
+	for _, p := range l.params.all[:l.params.n] {
+		if p.name == c.param && (c.Value == nil || string(l.Query[p.value:p.end]) == *c.Value) {
 			return true
 		}
 	}
@@ -124,19 +129,11 @@ func (c *Condition) inFields(f *httpheader.RequestFields) bool {
 		return ok
 	}
 	for _, field := range f.Fields() {
-		if bytes.EqualFold(field.Name, []byte(c.Name)) && string(field.Value) == *c.Value {
+		if httpheader.EqualFold(field.Name, c.Name) && string(field.Value) == *c.Value {
 			return true
 		}
 	}
 	return false
-}
-
-// cutParam splits the first parameter off a raw query.
-func cutParam(query []byte) (param, rest []byte) {
-	if i := bytes.IndexByte(query, '&'); i >= 0 {
-		return query[:i], query[i+1:]
-	}
-	return query, nil
 }
 
 // hasDotDot reports whether a segment of the path is "..".

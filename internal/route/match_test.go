@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -232,6 +233,53 @@ func FuzzDotDot(f *testing.F) {
 		}
 		if got := hasDotDot([]byte(path)); got != found {
 			t.Errorf("%q: %v, want %v", path, got, found)
+		}
+	})
+}
+
+// FuzzConditionsOnAQuery holds conditions against taking the query apart.
+func FuzzConditionsOnAQuery(f *testing.F) {
+	for _, q := range []string{"q=1", "q", "q=", "qq=1&q=1", "&&q=2&q=1", "q=1=1", "format=video&q", "Q=1", "q=%31", "=1&q", strings.Repeat("q=2&", 15) + "q=1", strings.Repeat("q=2&", 16) + "q=1"} {
+		f.Add(q)
+	}
+	one, empty := "1", ""
+	conditions := []Condition{{Name: "q"}, {Name: "q", Value: &one}, {Name: "q", Value: &empty}, {Name: "format", Value: &one}, {Name: "qq"}}
+	// Each table has all names, and another condition first.
+	var tables []*Table
+	for i := range conditions {
+		var routes []*Route
+		for _, c := range slices.Concat(conditions[i:], conditions[:i]) {
+			routes = append(routes, &Route{Match: Match{Path: "/", Query: []Condition{c}}, Targets: []Target{{}}})
+		}
+		tables = append(tables, NewTable(routes))
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		params := strings.Split(query, "&")
+		looked := 0
+		holds := make([]bool, len(conditions))
+		for _, p := range params {
+			name, value, _ := strings.Cut(p, "=")
+			if name != "q" && name != "qq" && name != "format" {
+				continue
+			}
+			if looked++; looked > maxFoundParams {
+				break
+			}
+			for i, c := range conditions {
+				holds[i] = holds[i] || name == c.Name && (c.Value == nil || value == *c.Value)
+			}
+		}
+		for i, table := range tables {
+			var first *Route
+			for j := range conditions {
+				if k := (i + j) % len(conditions); holds[k] {
+					first = table.Routes[j]
+					break
+				}
+			}
+			if got, _ := table.Find(lookup(t, "a", "/?"+query)); got != first {
+				t.Fatalf("%q: the route is %v, want %v", query, got, first)
+			}
 		}
 	})
 }

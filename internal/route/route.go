@@ -2,6 +2,7 @@
 package route
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/ssp"
@@ -64,12 +65,16 @@ type Route struct {
 // Table is all routes, in order: the first match wins.
 type Table struct {
 	Routes []*Route
+
+	params []string // names of query parameters that conditions ask for
 }
 
 // NewTable returns a table of routes, and sets their Index.
 func NewTable(routes []*Route) *Table {
+	t := &Table{Routes: routes}
 	for i, r := range routes {
 		r.Index = i
+		t.askFor(r.Match.Query)
 		switch r.Mode {
 		case Split:
 			r.prepareSplit()
@@ -77,7 +82,20 @@ func NewTable(routes []*Route) *Table {
 			r.prepareParallelAll()
 		}
 	}
-	return &Table{Routes: routes}
+	return t
+}
+
+// askFor notes which parameters the conditions are about.
+func (t *Table) askFor(conditions []Condition) {
+	for i := range conditions {
+		c := &conditions[i]
+		at := slices.Index(t.params, c.Name)
+		if at < 0 {
+			at = len(t.params)
+			t.params = append(t.params, c.Name)
+		}
+		c.param = int32(at)
+	}
 }
 
 // target returns the target whose SSP has the name, or nil.

@@ -1,0 +1,159 @@
+//go:build !race
+
+package route
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/httpheader"
+)
+
+// best is the shortest of many times of f, which noise only lengthens.
+func best(f func()) time.Duration {
+	shortest := time.Hour
+	for range 50 {
+		start := time.Now()
+		f()
+		shortest = min(shortest, time.Since(start))
+	}
+	return shortest
+}
+
+// maxHostility is how many times a common message a hostile one may cost, for each
+// time that it is as long, and once more: what is short has a price too.
+const maxHostility = 6
+
+func wantCheap(t *testing.T, name string, took time.Duration, n int, common time.Duration, commonBytes int) {
+	t.Helper()
+	times := float64(took) / float64(common) / (1 + float64(n)/float64(commonBytes))
+	t.Logf("%4.1f  %s", times, name)
+	if times > maxHostility {
+		t.Errorf("%s: %d bytes take %v, %.1f times as long as common ones", name, n, took, times)
+	}
+}
+
+func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
+	const size = 64 << 10
+	fill := func(before, piece, after string) string {
+		return before + strings.Repeat(piece, (size-len(before)-len(after))/len(piece)) + after
+	}
+	escaped := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`"\u0061%d":0`, i)
+		}
+		return "{" + strings.Join(all, ",") + "}"
+	}
+	deep := strings.Repeat(`{"a":`, maxDepth-1) + "1" + strings.Repeat("}", maxDepth-1)
+	out := make([]byte, 0, 1<<20)
+	cost := func(contentType, body string) time.Duration {
+		fields, b := []byte("Content-Type: "+contentType+"\r\n"), []byte(body)
+		took := best(func() {
+			e := entry{ssp: "a", status: 200}
+			e.describe(fields, b)
+			if e.bound() > 2*len(b)+2*len(contentType)+maxEscapes+256 {
+				t.Fatalf("%.50q: %d bytes are reserved for %d", body, e.bound(), len(b))
+			}
+			out = e.append(out[:0])
+		})
+		return took
+	}
+	// 1.2 KB as OpenRTB sends it, again and again.
+	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` + strings.Repeat("x", 1000) + `"}]}],"cur":"USD"},`
+	body := fill("[", bid, "{}]")
+	common := cost("application/json", body)
+	for name, body := range map[string]string{
+		"brackets":               fill("[", "[],", "[]]"),
+		"objects":                fill("[", "{},", "{}]"),
+		"deep and back":          fill("[", deep+",", "1]"),
+		"too deep":               strings.Repeat("[", size),
+		"blanks":                 fill("[", " ", "]"),
+		"blanks between":         fill("[1", " \n,\t1", "]"),
+		"digits":                 fill("", "9", ""),
+		"numbers":                fill("[", "1.5e-10,", "1]"),
+		"long numbers":           fill("[", strings.Repeat("1", maxNumberBytes-2)+".1,", "1]"),
+		"exponents":              fill("[1e", "9", "]"),
+		"literals":               fill("[", "true,", "null]"),
+		"escapes":                fill(`"`, `\n`, `"`),
+		"escaped characters":     fill(`"`, `\u00e9`, `"`),
+		"surrogates":             fill(`"`, `\ud83d\ude00`, `"`),
+		"a lone surrogate last":  fill(`"`, `\ud83d\ude00`, `\ud83d"`),
+		"characters of 4 bytes":  fill(`"`, "😀", `"`),
+		"one object, many keys":  manyKeys(maxKeys),
+		"keys in order":          escaped(maxKeys),
+		"too many keys":          manyKeys(3 * maxKeys),
+		"many objects with keys": fill("[", manyKeys(30)+",", "{}]"),
+		"a key twice, last":      strings.TrimSuffix(manyKeys(maxKeys-1), "}") + `,"0":1}`,
+		"keys in many objects":   strings.Repeat(`{"a":1,"b":2,"c":`, maxDepth-1) + manyKeys(3000) + strings.Repeat("}", maxDepth-1),
+		"a long key":             fill(`{"`, "k", `":1}`),
+		"a long key of escapes":  fill(`{"`, `\u0061`, `":1}`),
+		"quotes, no JSON":        fill(`"`, `\"`, ``),
+		"control characters":     fill("", "\x01", ""),
+		"no UTF-8":               fill("", "\xff", ""),
+		"no UTF-8 at the end":    fill("[", "1,", "\"\xff\"]"),
+	} {
+		wantCheap(t, name, cost("application/json", body), len(body), common, size)
+	}
+	for _, contentType := range []string{strings.Repeat(";", 16000), strings.Repeat("/", 16000), "a/" + strings.Repeat("+json", 3000), strings.Repeat("\x80", 8000)} {
+		wantCheap(t, fmt.Sprintf("the type %.10q", contentType), cost(contentType, "{}"), len(contentType), common, size)
+	}
+}
+
+func TestAHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
+	const size = 15000
+	value := "1"
+	var routes []*Route
+	for i := range 20 {
+		routes = append(routes, &Route{
+			Name: fmt.Sprint(i), Targets: []Target{{SSP: newFake(t, fmt.Sprint("s", i), reply{}).SSP}}, ClientChoice: true,
+			Match: Match{Path: "/fillbuffer", Query: []Condition{{Name: "q", Value: &value}}, Header: []Condition{{Name: "X-A-Name-That-Is-Longer-Than-32-Bytes", Value: &value}}},
+		})
+	}
+	routes = append(routes, &Route{Name: "last", Targets: routes[0].Targets, ClientChoice: true, Match: Match{Path: "/*"}})
+	table := NewTable(routes)
+	var f httpheader.RequestFields
+	var scratch []byte
+	cost := func(path, query, fields string) time.Duration {
+		if err := f.Scan([]byte("Host: a\r\n" + fields + "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		l := &Lookup{Path: []byte(path), Query: []byte(query), Host: []byte("a"), Fields: &f}
+		if n := testing.AllocsPerRun(300, func() {
+			l.params = foundParams{}
+			if r, name := table.Find(l); r != nil {
+				r.Choose(l, name, &scratch) //nolint:errcheck // what matters is what it costs
+			}
+		}); n > 0 {
+			t.Errorf("%.20s?%.20s: %v allocations", path, query, n)
+		}
+		return best(func() {
+			l.params = foundParams{}
+			if r, name := table.Find(l); r != nil {
+				r.Choose(l, name, &scratch) //nolint:errcheck // as above
+			}
+		})
+	}
+	const query = "pub=12345&slot=top&w=320&h=50&gdpr=1&consent=CPzq4sAPzq4sAAGABCENDXCsAP_gAAAAAAwIAAAAAAAA&cb=83927492"
+	common := cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")
+	many := strings.Repeat("X-A-Name-That-Is-Longer-Than-32-Bytes: 0\r\n", 120)
+	for _, c := range []struct{ name, path, query, fields string }{
+		{"parameters", "/fillbuffer", strings.Repeat("a&", size/2), ""},
+		{"empty parameters", "/fillbuffer", strings.Repeat("&", size), ""},
+		{"parameters that almost match", "/fillbuffer", strings.Repeat("q=2&", size/4), ""},
+		{"equals signs", "/fillbuffer", strings.Repeat("=", size), ""},
+		{"a long parameter", "/fillbuffer", strings.Repeat("x", size), ""},
+		{"almost a choice", "/fillbuffer", strings.Repeat("ssq=1&", size/6), ""},
+		{"a choice at the end", "/fillbuffer", strings.Repeat("a=1&", size/4) + "ssp=s0&b", ""},
+		{"choices", "/fillbuffer", strings.Repeat("ssp=s0&", size/7), ""},
+		{"fields that almost match", "/fillbuffer", "q=1", many},
+		{"dots", "/" + strings.Repeat("/.", size/2), "", ""},
+		{"almost dots", "/" + strings.Repeat("/..x", size/4), "", ""},
+		{"slashes", strings.Repeat("/", size), "", ""},
+		{"a long path", "/fillbuffer/" + strings.Repeat("x", size), "", ""},
+	} {
+		wantCheap(t, c.name, cost(c.path, c.query, c.fields), len(c.path)+len(c.query)+len(c.fields), common, len(query))
+	}
+}
