@@ -84,7 +84,13 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 			return nil, err
 		}
 	}
-	opts = opts.withDefaults()
+	c := newConn(conn, owner, opts.withDefaults())
+	c.alive.start(c)
+	go c.read()
+	return c, nil
+}
+
+func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 	c := &Conn{
 		net: conn, socket: bottom(conn), owner: owner, opts: opts,
 		streamWindow: streamWindow(opts.MaxResponseBytes),
@@ -99,9 +105,7 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 	c.in.init(opts)
 	c.places.Store(int32(c.limitLocked()))
 	c.out.buf = c.appendPreface(c.out.buf)
-	c.alive.start(c)
-	go c.read()
-	return c, nil
+	return c
 }
 
 func checkTLS(s tls.ConnectionState) error {

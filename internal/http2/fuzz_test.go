@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -262,6 +263,43 @@ func FuzzAnswersReachTheirOwnCallers(f *testing.F) {
 			if strings.Trim(r.body, name) != "" {
 				t.Errorf("stream %s has the body %q", name, r.body)
 			}
+		}
+	})
+}
+
+// A SETTINGS frame leads to where its settings lead, one after the other.
+func FuzzSettingsLeadWhereEachOfThemLeads(f *testing.F) {
+	f.Add(settingsPayload(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1}, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 2}))
+	f.Add(settingsPayload(h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 4096}))
+	f.Add(settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}))
+	f.Add([]byte{0, 4, 0xff, 0xff, 0xff, 0xff, 0, 9, 0})
+	f.Fuzz(func(t *testing.T, p []byte) {
+		all, err := parseSettings(p)
+		byOne := make(map[h2.SettingID]uint32)
+		smallest, bad := uint32(noLimit), len(p)%6 != 0
+		for rest := p; len(rest) >= 6; rest = rest[6:] {
+			id, value := h2.SettingID(binary.BigEndian.Uint16(rest)), binary.BigEndian.Uint32(rest[2:])
+			s := h2.Setting{ID: id, Val: value}
+			if bad = bad || int(id) < len(all.value) && s.Valid() != nil; bad {
+				break
+			}
+			if byOne[id] = value; id == h2.SettingHeaderTableSize {
+				smallest = min(smallest, value)
+			}
+		}
+		if (err != nil) != bad {
+			t.Fatalf("%x: error %v, want one: %t", p, err, bad)
+		}
+		if err != nil {
+			return
+		}
+		for id := range h2.SettingID(len(all.value)) {
+			if value, has := byOne[id]; has != all.has[id] && id != 0 || has && id != 0 && value != all.value[id] {
+				t.Fatalf("%x: %v is %d (%t), want %d (%t)", p, id, all.value[id], all.has[id], value, has)
+			}
+		}
+		if all.smallestTable != smallest {
+			t.Fatalf("%x: the smallest table is %d, want %d", p, all.smallestTable, smallest)
 		}
 	})
 }

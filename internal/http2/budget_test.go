@@ -1,0 +1,173 @@
+package http2
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// bodies are the bytes that the exchanges of a connection have memory for, and how
+// many exchanges there are.
+func (c *Conn) bodies() (memory, fields, exchanges int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.streams.slots {
+		if s := c.streams.slots[i].stream; s != nil {
+			memory += cap(s.ex.Answer.Body)
+			fields = max(fields, cap(s.ex.Answer.Fields))
+			exchanges++
+		}
+	}
+	return memory, fields, exchanges
+}
+
+// hostileStep is the peer's next frame: claims and silence, bodies in pieces of all
+// sizes, padding, resets, and ends at any moment.
+func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
+	id := ids[r.IntN(len(ids))]
+	switch r.IntN(12) {
+	case 0:
+		return appendHeaders(nil, id, false, ":status", "103")
+	case 1, 2:
+		return appendHeaders(nil, id, false, ":status", "200", "content-length", itoa(r.IntN(1<<20)))
+	case 3, 4:
+		return appendHeaders(nil, id, false, ":status", "200")
+	case 5:
+		return appendReset(nil, id, h2.ErrCodeCancel)
+	case 6:
+		pad := r.IntN(256)
+		n := r.IntN(1000)
+		b = appendFrameHeader(nil, 1+n+pad, h2.FrameData, h2.FlagDataPadded, id)
+		b = append(b, byte(pad))
+		return append(b, make([]byte, n+pad)...)
+	default:
+		return appendData(nil, id, r.IntN(20) == 0, string(make([]byte, r.IntN(1<<r.IntN(15)))))
+	}
+}
+
+// Whatever a peer claims and sends: what is reserved is at most what has come, and
+// the memory at most twice that, and 4 KB for each response that has begun. In the
+// end nothing is reserved.
+func TestReservedBytesFollowWhatHasCome(t *testing.T) {
+	const scripts = 150
+	bubble(t, func(t *testing.T) {
+		for seed := range uint64(scripts) {
+			r := rand.New(rand.NewPCG(seed, 11))
+			opts := testOptions()
+			opts.MaxResponseBytes = 1 << 20
+			share, all := upstream.NewBudget(int64(1)<<(10+r.IntN(14))), upstream.NewBudget(1<<30)
+			c, w, _ := onWire(t, opts)
+			synctest.Wait()
+			var ids []uint32
+			var done []<-chan result
+			for i := range uint32(1 + r.IntN(8)) {
+				ids = append(ids, 2*i+1)
+				done = append(done, startWithin(c, share, all, time.Duration(1+r.IntN(3))*time.Second))
+				synctest.Wait()
+			}
+			received := int64(0)
+			for step := range 60 {
+				b := hostileStep(r, ids)
+				for len(b) > 0 { // in pieces
+					n := min(len(b), 1+r.IntN(1+len(b)))
+					w.send(b[:n])
+					received += int64(n)
+					b = b[n:]
+					synctest.Wait()
+					memory, fields, exchanges := c.bodies()
+					what := fmt.Sprintf("seed %d, step %d, %d bytes received", seed, step, received)
+					if used := all.Used(); used > received || used != share.Used() || used > share.Limit() {
+						t.Fatalf("%s: %d bytes are reserved, %d of a share of %d", what, used, share.Used(), share.Limit())
+					}
+					if most := 2*received + 4<<10*int64(exchanges); int64(memory) > most {
+						t.Fatalf("%s: %d bytes of memory for %d bodies", what, memory, exchanges)
+					}
+					if fields > 2*opts.MaxResponseHeaderBytes {
+						t.Fatalf("%s: %d bytes of memory for fields", what, fields)
+					}
+				}
+				if r.IntN(10) == 0 {
+					time.Sleep(500 * time.Millisecond)
+				}
+			}
+			time.Sleep(4 * time.Second)
+			for _, ch := range done {
+				<-ch
+			}
+			if all.Used() != 0 || share.Used() != 0 {
+				t.Fatalf("seed %d: %d bytes stay reserved, %d of the share", seed, all.Used(), share.Used())
+			}
+			c.Close(upstream.ClosedDrain)
+			w.end(errReset)
+			synctest.Wait()
+		}
+	})
+}
+
+// startWithin runs an exchange whose body takes of both budgets.
+func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-chan result {
+	ch := make(chan result, 1)
+	go func() {
+		ex := upstream.AcquireExchange()
+		ex.Answer.Body = nil // memory of an earlier use would be counted
+		ex.Request = upstream.Request{Method: upstream.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
+		ex.Budget, ex.Share = all, share
+		ex.Times.Lent = time.Now()
+		ex.Deadline = ex.Times.Lent.Add(timeout)
+		err := c.Do(ex)
+		ex.Release()
+		ch <- result{err: err}
+	}()
+	return ch
+}
+
+// Streams that are stuck hold what they have sent, and no more: other streams of
+// the connection get on, however much is stuck.
+func TestStuckStreamsHoldUpNoOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts := testOptions()
+		opts.MaxResponseBytes = 1 << 20
+		c, w, _ := onWire(t, opts)
+		synctest.Wait()
+		share, all := upstream.NewBudget(64<<20), upstream.NewBudget(256<<20)
+		var stuck []<-chan result
+		const n = 40
+		for i := range uint32(n) {
+			stuck = append(stuck, startWithin(c, share, all, time.Minute))
+			synctest.Wait()
+			// All but one byte of its window, and then silence.
+			b := appendHeaders(nil, 2*i+1, false, ":status", "200", "content-length", itoa(1<<20))
+			for sent := 0; sent < 1<<20-maxFrameSize; sent += maxFrameSize {
+				b = appendData(b, 2*i+1, false, string(make([]byte, maxFrameSize)))
+			}
+			w.send(b)
+			synctest.Wait()
+		}
+		if want := int64(n * (1<<20 - maxFrameSize)); all.Used() != want {
+			t.Errorf("%d bytes are reserved, want the %d that have come", all.Used(), want)
+		}
+		if owed := connWindow/2 + maxFrameSize; c.recvOwed > owed {
+			t.Errorf("%d bytes of the connection's window were not given back", c.recvOwed)
+		}
+		for i := range uint32(10) {
+			done := get("/").start(c)
+			synctest.Wait()
+			id := 2*(n+i) + 1
+			w.send(appendData(appendHeaders(nil, id, false, ":status", "200"), id, true, "moves"))
+			wantBodyOf(t, <-done, "moves")
+		}
+		c.Close(upstream.ClosedDrain)
+		for _, ch := range stuck {
+			<-ch
+		}
+		if all.Used() != 0 {
+			t.Errorf("%d bytes stay reserved", all.Used())
+		}
+	})
+}
