@@ -152,7 +152,8 @@ func (c *Conn) applyLocked(s *settingsChange) *connError {
 func (c *Conn) setInitialWindowLocked(initial uint32) *connError {
 	grew := initial > c.peer.initialWindow
 	c.peer.initialWindow = initial
-	if !(grew && c.uploads.n > 0) && int64(initial)+c.maxCredit <= maxWindow {
+	mayWake, mayOverflow := grew && c.uploads.n > 0, int64(initial)+c.maxCredit > maxWindow
+	if !mayWake && !mayOverflow {
 		return nil
 	}
 	c.maxCredit = 0

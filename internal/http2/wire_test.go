@@ -33,7 +33,6 @@ type wire struct {
 	mu            sync.Mutex
 	in            []byte
 	inErr         error // behind in
-	out           []byte
 	room          int   // bytes that writes still take
 	full          error // what a write gets that finds no room; nil: it waits
 	closed        bool
@@ -61,13 +60,6 @@ func (w *wire) end(err error) { w.change(func() { w.inErr = err }) }
 
 // take makes room for n more bytes.
 func (w *wire) take(n int) { w.change(func() { w.room += n }) }
-
-// written returns what was written so far.
-func (w *wire) written() []byte {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]byte(nil), w.out...)
-}
 
 // wait waits for a change, with mu held, until by.
 func (w *wire) wait(by time.Time) error {
@@ -126,7 +118,6 @@ func (w *wire) Write(p []byte) (n int, err error) {
 			return n, net.ErrClosed
 		}
 		m := min(w.room, len(p)-n)
-		w.out = append(w.out, p[n:n+m]...)
 		w.room -= m
 		if n += m; n == len(p) {
 			return n, nil
