@@ -33,6 +33,7 @@ type wire struct {
 	mu            sync.Mutex
 	in            []byte
 	inErr         error // behind in
+	out           []byte
 	room          int   // bytes that writes still take
 	full          error // what a write gets that finds no room; nil: it waits
 	closed        bool
@@ -60,6 +61,22 @@ func (w *wire) end(err error) { w.change(func() { w.inErr = err }) }
 
 // take makes room for n more bytes.
 func (w *wire) take(n int) { w.change(func() { w.room += n }) }
+
+// wrote reports whether HEADERS of the stream id were written.
+func (w *wire) wrote(id uint32) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.out[len(h2.ClientPreface):]
+	for {
+		f, n, _ := parseFrame(b)
+		if n == 0 {
+			return false
+		}
+		if b = b[n:]; f.kind == h2.FrameHeaders && f.id == id {
+			return true
+		}
+	}
+}
 
 // wait waits for a change, with mu held, until by.
 func (w *wire) wait(by time.Time) error {
@@ -118,6 +135,7 @@ func (w *wire) Write(p []byte) (n int, err error) {
 			return n, net.ErrClosed
 		}
 		m := min(w.room, len(p)-n)
+		w.out = append(w.out, p[n:n+m]...)
 		w.room -= m
 		if n += m; n == len(p) {
 			return n, nil
