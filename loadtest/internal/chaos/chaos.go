@@ -56,7 +56,8 @@ type run struct {
 
 	tally, moodsSeen, nuisances tally
 	overrun                     overrun
-	stalls                      stalls
+	stalls                      stalls // of this process
+	freezes                     freezes
 	calm                        calmly
 	logBytes                    atomic.Uint64
 
@@ -122,15 +123,8 @@ func (r *run) all(ctx context.Context) error {
 		rnd := rand.New(rand.NewPCG(source.Uint64(), source.Uint64()))
 		tasks.Go(func() { task(rnd) })
 	}
-	idle, err := r.env.Rig.StartConstant(10, "")
-	if err != nil {
-		return err
-	}
-	tasks.Go(func() {
-		if err := r.stalls.watch(ctx, idle); err != nil {
-			r.fail(err)
-		}
-	})
+	r.freezes.last.Store(time.Now().UnixNano())
+	tasks.Go(func() { r.watchStalls(ctx) })
 	tasks.Go(func() { r.watch(ctx) })
 	r.began = time.Now()
 	for _, s := range r.ssps {

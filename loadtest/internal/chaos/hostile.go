@@ -137,8 +137,12 @@ func end(c net.Conn, rnd *rand.Rand) {
 func (r *run) annoy(ctx context.Context, st *station, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		r.gate.RLock()
-		if conn, err := r.dial(ctx, st, "http/1.1"); err == nil {
-			n := nuisances[rnd.IntN(len(nuisances))]
+		protocol, all := "http/1.1", nuisances
+		if st.encrypted && rnd.IntN(2) == 0 {
+			protocol, all = "h2", http2Nuisances
+		}
+		if conn, err := r.dial(ctx, st, protocol); err == nil {
+			n := all[rnd.IntN(len(all))]
 			r.nuisances.add(0, n.name)
 			n.do(r, conn, rnd)
 			conn.Close()

@@ -41,6 +41,7 @@ var manners = []manner{
 // http1Conn is a client's connection.
 type http1Conn struct {
 	net.Conn
+	st     *station
 	client string // whose it is
 	in     *bufio.Reader
 	served int // responses on it so far
@@ -48,7 +49,7 @@ type http1Conn struct {
 
 // dial opens a connection to a station.
 func (r *run) dial(ctx context.Context, st *station, protocol string) (net.Conn, error) {
-	d := net.Dialer{Timeout: 5 * time.Second}
+	d := net.Dialer{Timeout: patience}
 	if !st.encrypted {
 		return d.DialContext(ctx, "tcp", st.addr)
 	}
@@ -79,7 +80,7 @@ func (r *run) converse(ctx context.Context, st *station, m manner, rnd *rand.Ran
 		return fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Close()
-	c := &http1Conn{Conn: conn, client: st.name + ", " + m.name, in: bufio.NewReaderSize(conn, 4096)}
+	c := &http1Conn{Conn: conn, st: st, client: st.name + ", " + m.name, in: bufio.NewReaderSize(conn, 4096)}
 	requests := m.requests
 	if requests == 0 {
 		requests = 1 + rnd.IntN(60)
@@ -109,7 +110,7 @@ func (r *run) exchange(c *http1Conn, m manner, rnd *rand.Rand, asks []*ask) bool
 	defer func() { <-w.done }() // the next request must not cross this one
 	var last time.Time          // when the response before was read
 	for i, a := range asks {
-		stalled := r.stalls.total()
+		stalled := r.stalled(c.st)
 		first, p, closes, err := r.read(c, m, a)
 		if err != nil {
 			r.ended(asks[i:], c.served, err)
@@ -122,7 +123,7 @@ func (r *run) exchange(c *http1Conn, m manner, rnd *rand.Rand, asks []*ask) bool
 		if from := later(w.wholeAt(i), last); first.After(from) {
 			p.took = first.Sub(from)
 		}
-		r.judge(a, p, r.stalls.total()-stalled)
+		r.judge(a, p, r.stalled(c.st)-stalled)
 		last = time.Now()
 		if closes {
 			for _, rest := range asks[i+1:] {
@@ -167,13 +168,11 @@ func (e *cutError) Unwrap() error { return e.err }
 
 // read reads the response to a, whose first byte came at first.
 func (r *run) read(c *http1Conn, m manner, a *ask) (first time.Time, p *reply, closes bool, err error) {
-	wait := a.deadline + r.options.Allowance + 5*time.Second
-	_ = c.SetReadDeadline(time.Now().Add(wait))
-	if _, err := c.in.Peek(1); err != nil {
+	if err := r.await(c, a.deadline+r.options.Allowance+5*time.Second); err != nil {
 		return first, nil, false, err
 	}
 	first = time.Now()
-	_ = c.SetReadDeadline(time.Now().Add(wait + 20*time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	in := c.in
 	if m.reading > 0 {
 		in = bufio.NewReaderSize(&pausing{in, m.reading}, 16<<10)
@@ -192,6 +191,20 @@ func (r *run) read(c *http1Conn, m manner, a *ask) (first time.Time, p *reply, c
 			continue
 		}
 		return first, &reply{status: res.StatusCode, header: res.Header, body: body}, res.Close, nil
+	}
+}
+
+// await waits for the first byte of a response, and for as much longer as the
+// machine takes.
+func (r *run) await(c *http1Conn, wait time.Duration) error {
+	began, stalled := time.Now(), r.stalled(c.st)
+	for {
+		_ = c.SetReadDeadline(began.Add(wait + r.stalled(c.st) - stalled))
+		_, err := c.in.Peek(1)
+		var timeout net.Error
+		if err == nil || !errors.As(err, &timeout) || !timeout.Timeout() || time.Since(began) > wait+r.stalled(c.st)-stalled {
+			return err
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ const (
 	http2Streams = 6
 )
 
+// patience is for what the machine itself may take of a response's time.
+const patience = 20 * time.Second
+
 // talk2 is a client of HTTP/2, until the context ends: one connection after the
 // other, several streams at once.
 func (r *run) talk2(ctx context.Context, st *station, rnd *rand.Rand) {
@@ -68,7 +71,7 @@ func (r *run) converse2(ctx context.Context, st *station, rnd *rand.Rand) error 
 // gives it up.
 func (r *run) stream(ctx context.Context, st *station, cc *http2.ClientConn, rnd *rand.Rand, n int) {
 	a := r.draw(st.name+", HTTP/2", rnd)
-	wait := a.deadline + r.options.Allowance + 5*time.Second
+	wait := a.deadline + r.options.Allowance + patience
 	leaves := rnd.IntN(20) == 0
 	if leaves {
 		wait = time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))
@@ -93,7 +96,7 @@ func (r *run) stream(ctx context.Context, st *station, cc *http2.ClientConn, rnd
 			req.ContentLength = -1
 		}
 	}
-	stalled, from := r.stalls.total(), time.Now()
+	stalled, from := r.stalled(st), time.Now()
 	res, err := cc.RoundTrip(req)
 	var body []byte
 	took := time.Since(from)
@@ -110,7 +113,7 @@ func (r *run) stream(ctx context.Context, st *station, cc *http2.ClientConn, rnd
 		r.ended2(a, n, err)
 	default:
 		// The whole upload comes before the clock; what it took is not adbuffer's.
-		r.judge(a, &reply{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalls.total()-stalled+uploadTime(req))
+		r.judge(a, &reply{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled+uploadTime(req))
 	}
 }
 

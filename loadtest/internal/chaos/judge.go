@@ -55,7 +55,7 @@ func (r *run) judge(a *ask, p *reply, slack time.Duration) {
 		return
 	}
 	if over := p.took - slack - a.deadline; over > r.options.Allowance {
-		r.breaches.add(late, "%v was answered after %v: %v", a, p.took.Round(time.Millisecond), p)
+		r.breaches.add(late, "%v was answered after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), slack.Round(time.Millisecond), p)
 	} else {
 		r.overrun.observe(over)
 	}

@@ -40,7 +40,8 @@ func (r *run) report(rep *results.Report) {
 	}
 	rep.Tables = []results.Table{responses, r.changes(), grown}
 	rep.Notes = []string{
-		fmt.Sprintf("Clients were late by the machine's own stalls %v in all, which do not count. Responses: %v.", r.stalls.total().Round(time.Millisecond), &r.overrun),
+		fmt.Sprintf("The machine stood still for %v, and threads of this process waited for a core for %v, which does not count. Responses: %v.",
+			time.Duration(r.freezes.sum.Load()).Round(time.Millisecond), time.Duration(r.stalls.sum.Load()).Round(time.Millisecond), &r.overrun),
 		fmt.Sprintf("adbuffer's processes wrote %s of log.", results.MiB(int64(r.logBytes.Load()))),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}

@@ -1,72 +1,64 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"sync"
+	"os"
+	"sync/atomic"
 	"time"
 
-	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/procstat"
 )
 
-// stalls measures for how long the machine keeps processes from running. It asks
-// a process that does nothing else, again and again; what a response takes beyond
-// leastStall is the machine's own, and no request is late by it.
+// stalls is for how long the machine has kept a process waiting: its threads were
+// ready to run, and other processes had the cores. No request is late by that.
 type stalls struct {
-	mu    sync.Mutex
-	sum   time.Duration
-	since time.Time // when the request in flight was sent; zero if there is none
+	sum  atomic.Int64 // nanoseconds
+	last time.Duration
+	pid  int // that last is of
 }
 
-const (
-	stallTick  = 5 * time.Millisecond
-	leastStall = 10 * time.Millisecond
-)
+// stallTick is how often processes are looked at.
+const stallTick = 50 * time.Millisecond
 
-// watch asks the process until the context ends.
-func (s *stalls) watch(ctx context.Context, idle *rig.Constant) error {
-	c, err := net.Dial("tcp", idle.Addr)
-	if err != nil {
-		return err
+func (s *stalls) look(pid int) {
+	now := procstat.Waited(pid)
+	if s.pid == pid {
+		// Threads that end take their part away.
+		s.sum.Add(int64(max(0, now-s.last)))
 	}
-	defer c.Close()
-	in := bufio.NewReader(c)
-	for last := time.Now(); ctx.Err() == nil; {
-		s.mu.Lock()
-		s.since = last
-		s.mu.Unlock()
-		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: idle\r\n\r\n"); err != nil {
-			return fmt.Errorf("the idle process: %w", err)
-		}
-		res, err := http.ReadResponse(in, nil)
-		if err == nil {
-			_, err = io.Copy(io.Discard, res.Body)
-			res.Body.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("the idle process: %w", err)
-		}
-		time.Sleep(stallTick)
-		now := time.Now()
-		s.mu.Lock()
-		s.sum += max(0, now.Sub(last)-leastStall)
-		s.since = time.Time{}
-		s.mu.Unlock()
-		last = now
-	}
-	return nil
+	s.pid, s.last = pid, now
 }
 
-// total is the time that was lost so far.
-func (s *stalls) total() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since.IsZero() {
-		return s.sum
+// freezes is for how long the whole machine has stood still, as virtual machines
+// do: a goroutine that sleeps for a tick woke later.
+type freezes struct {
+	sum  atomic.Int64 // nanoseconds
+	last atomic.Int64 // the last tick, in nanoseconds since 1970
+}
+
+func (f *freezes) tick() {
+	now := time.Now().UnixNano()
+	f.sum.Add(max(0, now-f.last.Swap(now)-int64(2*stallTick)))
+}
+
+// total counts a freeze whose end no tick has seen, too.
+func (f *freezes) total() int64 {
+	return f.sum.Load() + max(0, time.Now().UnixNano()-f.last.Load()-int64(2*stallTick))
+}
+
+// watchStalls looks at the machine, at this process and at those of the stations.
+func (r *run) watchStalls(ctx context.Context) {
+	for ctx.Err() == nil {
+		r.sleep(ctx, stallTick)
+		r.freezes.tick()
+		r.stalls.look(os.Getpid())
+		for _, st := range r.stations {
+			st.stalls.look(st.process().PID)
+		}
 	}
-	return s.sum + max(0, time.Since(s.since)-leastStall)
+}
+
+// stalled is the time that the machine has taken from requests to a station so far.
+func (r *run) stalled(st *station) time.Duration {
+	return time.Duration(r.freezes.total() + r.stalls.sum.Load() + st.stalls.sum.Load())
 }

@@ -33,6 +33,7 @@ type station struct {
 	mu  sync.Mutex // guards the field below
 	now *rig.Adbuffer
 
+	stalls             stalls   // of the process that serves
 	reloads, handovers int      // counted by change
 	samples            []sample // at the pauses; by pauses
 	busy               []sample // each second; by watch

@@ -187,3 +187,21 @@ func Sysctl(name string) string {
 	}
 	return strings.Join(strings.Fields(string(b)), " ")
 }
+
+// Waited returns for how long the threads of a process have been ready to run and
+// have waited for a core, added up. Threads that have ended do not count.
+func Waited(pid int) time.Duration {
+	var sum time.Duration
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	for _, t := range threads {
+		b, err := os.ReadFile(t)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		if f := strings.Fields(string(b)); len(f) > 1 {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			sum += time.Duration(n)
+		}
+	}
+	return sum
+}
