@@ -57,6 +57,10 @@ func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, 
 func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error) {
 	start, end := -1, 0
 	for at := 0; at < len(query); {
+		if query[at] == '&' {
+			at++ // an empty one
+			continue
+		}
 		next := paramEnd(query, at)
 		if value, ok := paramValue(query[at:next], control); ok {
 			if start >= 0 {

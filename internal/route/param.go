@@ -25,6 +25,10 @@ func (f *foundParams) find(query []byte, names []string) {
 	}
 	f.done = true
 	for at := 0; at < len(query) && f.n < len(f.all); {
+		if query[at] == '&' {
+			at++ // an empty one
+			continue
+		}
 		end := paramEnd(query, at)
 		for i, name := range names {
 			if value, ok := paramValue(query[at:end], name); ok {
@@ -39,9 +43,6 @@ func (f *foundParams) find(query []byte, names []string) {
 
 // paramEnd returns where the parameter at query[at] ends.
 func paramEnd(query []byte, at int) int {
-	if at < len(query) && query[at] == '&' {
-		return at
-	}
 	if i := bytes.IndexByte(query[at:], '&'); i >= 0 {
 		return at + i
 	}
