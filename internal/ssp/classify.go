@@ -66,11 +66,14 @@ var identity = []byte("identity")
 var (
 	vastAd     = []byte("<Ad")
 	openRTBBid = []byte(`"bid"`)
+	// lowerEscape begins the escapes of a to o.
+	lowerEscape = []byte(`\u006`)
 )
 
-// hasAd reports whether body holds an ad, as far as a search can tell.
+// hasAd reports whether body holds an ad, as far as a search can tell. Where it
+// cannot, there may be one.
 func (n NoBidBody) hasAd(body []byte) bool {
-	if len(body) > maxScan {
+	if len(body) > maxScan || isWide(body) {
 		return true
 	}
 	switch n {
@@ -94,15 +97,31 @@ func (n NoBidBody) hasAd(body []byte) bool {
 	}
 }
 
-// hasBid looks for a "bid" key whose value is an array that is not empty.
+// isWide reports whether body is UTF-16 or UTF-32, as XML may be: with a byte order
+// mark, or a zero byte beside its first character.
+func isWide(body []byte) bool {
+	if len(body) < 2 {
+		return false
+	}
+	a, b := body[0], body[1]
+	return a == 0 || b == 0 || a == 0xfe && b == 0xff || a == 0xff && b == 0xfe
+}
+
+// hasBid looks for a "bid" key whose value is an array that is not empty. It finds
+// each that a parser finds. A document in which the key may be spelled with escapes
+// (\u0062 is b) passes for one with a bid.
 func hasBid(body []byte) bool {
-	for {
-		i := bytes.Index(body, openRTBBid)
+	for from := body; ; {
+		i := bytes.Index(from, openRTBBid)
 		if i < 0 {
-			return false
+			return bytes.Contains(body, lowerEscape)
 		}
-		body = body[i+len(openRTBBid):]
-		rest := bytes.TrimLeft(body, " \t\r\n")
+		escaped := i > 0 && from[i-1] == '\\' // the quote is within a string
+		from = from[i+len(openRTBBid):]
+		if escaped {
+			continue
+		}
+		rest := bytes.TrimLeft(from, " \t\r\n")
 		if len(rest) == 0 || rest[0] != ':' {
 			continue
 		}
