@@ -104,7 +104,10 @@ func startBusy(t *testing.T) *adbuffer {
 	h2 := startSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Latency: sspsim.Lognormal(10*time.Millisecond, 100*time.Millisecond)}})
 	broken := failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}})
 	quits := sspWith(t, sspsim.Behaviour{Connections: sspsim.Connections{IdleTimeout: 150 * time.Millisecond}})
-	nobid := sspWith(t, sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}})
+	nobid := sspWith(t, sspsim.Behaviour{
+		Answer: sspsim.Answer{NoBid: sspsim.Always},
+		Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Second}}, // ignored
+	})
 	refusing := healthy(t)
 	dead := refusing.URL()
 	refusing.Close() //nolint:errcheck // so that its port refuses
