@@ -22,7 +22,7 @@ func TestMaxInFlightIsEnforcedWithOverloaded(t *testing.T) {
 	ab.wantMetric(2, "adbuffer_in_flight_requests")
 	ab.wantMetric(2, "adbuffer_in_flight_requests_limit")
 	c := ab.dial()
-	ab.wantRefusal("a third", refusal{status: 503, reason: "overloaded", route: "none", names: []string{"2 of 2", "server.max_in_flight"}},
+	ab.wantRefusal("a third", refusal{status: 503, reason: "overloaded", route: "default", names: []string{"2 of 2", "server.max_in_flight"}},
 		func() *answer { return c.get("/fillbuffer") })
 	s.open()
 	for _, b := range busy {

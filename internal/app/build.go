@@ -109,7 +109,7 @@ func poolOptions(c *config.SSP, scheme string) pool.Options {
 func (a *App) proxyOptions(c *config.Config) proxy.Options {
 	s := &c.Server
 	return proxy.Options{
-		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxBufferedBytes: int64(s.MaxBufferedBytes),
+		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxBufferedBytes: int64(s.MaxBufferedBytes),
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 		TLS:            tlsOf(a.certificates.server),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,

@@ -36,6 +36,7 @@ var effects = map[string]Effect{
 	"server.proxy_protocol":     Restart,
 	"server.max_connections":    InPlace,
 	"server.max_in_flight":      InPlace,
+	"server.max_uploads":        InPlace,
 	"server.max_buffered_bytes": InPlace,
 	"server.read_timeout":       InPlace,
 	"server.write_timeout":      InPlace,

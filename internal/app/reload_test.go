@@ -240,7 +240,7 @@ func TestARequestWhoseBodyComesAfterTheReloadIsAnsweredByItsSSP(t *testing.T) {
 	v := run(t, s)
 	c := v.dial()
 	c.write("POST /y HTTP/1.1\r\nHost: ads.example\r\nContent-Length: 10\r\n\r\n12345")
-	v.await("the request is in flight", func() bool { return v.app.proxy.InFlight() == 1 })
+	v.await("the body is arriving", func() bool { return v.app.proxy.InProgress() == 1 && v.app.proxy.InFlight() == 0 })
 	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
 	v.reload(s)
 	time.Sleep(aboutToAsk + 100*time.Millisecond) // until idle connections are closed

@@ -21,7 +21,8 @@ type retirement struct {
 	parts  []*part
 	tracer *tracing.Tracer // nil where it goes on
 	// longest is how long a request that has begun can take until it asks an SSP
-	// for the last time: to read its body, and then its deadline.
+	// for the last time: until the first byte of its body, from there to the body's
+	// end, and then its deadline.
 	longest time.Duration
 }
 
@@ -37,7 +38,7 @@ func (a *App) retire(was, next *generation) {
 	// A wait for a body that begins only now is as long as the timeout is now.
 	r := &retirement{
 		parts:   was.without(next),
-		longest: max(was.cfg.Server.ReadTimeout, next.cfg.Server.ReadTimeout) + was.cfg.Deadline.Max,
+		longest: 2*max(was.cfg.Server.ReadTimeout, next.cfg.Server.ReadTimeout) + was.cfg.Deadline.Max,
 	}
 	if was.tracer != next.tracer {
 		r.tracer = was.tracer
@@ -62,8 +63,8 @@ func (a *App) drainRetired(ctx context.Context, r *retirement) {
 		o.MinIdle, o.MaxIdle = 0, 0
 		p.ssp.Pool().SetOptions(o)
 	}
-	// Nothing in flight at one moment: all who began before have ended.
-	for a.proxy.InFlight() > 0 && time.Since(swapped) < r.longest && ctx.Err() == nil {
+	// Nothing in progress at one moment: all requests that began before have ended.
+	for a.proxy.InProgress() > 0 && time.Since(swapped) < r.longest && ctx.Err() == nil {
 		sleep(ctx, quietPoll)
 	}
 	cut := a.closeParts(ctx, r.parts)

@@ -43,8 +43,9 @@ type Server struct {
 	ProxyProtocol    bool           `yaml:"proxy_protocol"` // of TrustedProxies and of unix peers: required
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
 	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
+	MaxUploads       int            `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
 	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and answers
-	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // header and body, from the first byte
+	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
 	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
 	IdleTimeout      time.Duration  `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
 	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576"`

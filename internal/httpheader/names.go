@@ -39,3 +39,6 @@ func plainName(name string) string {
 	}
 	return string(b)
 }
+
+// IsTokenByte reports whether c may stand in a token, such as a field's name. RFC 9110, section 5.6.2.
+func IsTokenByte(c byte) bool { return nameClass[c] != 0 }

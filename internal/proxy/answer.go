@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/json"
-	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -123,7 +122,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		took = time.Since(r.started)
 	}
 	r.ended(r.route, f.outcome, took)
-	if r.stream == nil && (f.close || !p.skipBody(ctx)) {
+	if r.stream == nil && (f.close || !p.skipBody(r)) {
 		ctx.SetConnectionClose()
 	}
 	status := f.status
@@ -191,29 +190,6 @@ func (p *Proxy) answerHealth(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBodyString("ready\n")
 }
 
-// refuseUnread is fasthttp's ErrorHandler: a request that it could not read. One
-// of which nothing came is none: a client that had opened its connection ahead
-// of need would take the answer for that to its first request, and probes of
-// load balancers would count as errors.
-func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
-	if c := clientOf(ctx); c.idle {
-		c.Close() //nolint:errcheck // that is all there is to say
-		return
-	}
-	g := p.current()
-	outcome, status, detail := upstream.BadRequest, fasthttp.StatusBadRequest, "the request is malformed, or ended early"
-	switch {
-	case isSmallBuffer(err):
-		outcome, status = upstream.TooLarge, fasthttp.StatusRequestHeaderFieldsTooLarge
-		detail = fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", g.opts.MaxHeaderBytes)
-	case isTimeout(err):
-		status = fasthttp.StatusRequestTimeout
-		detail = fmt.Sprintf("the request was not read within %v; see server.read_timeout", g.opts.ReadTimeout)
-	}
-	g.ended(nil, outcome, 0)
-	g.writeOwn(ctx, outcome, status, "", detail)
-}
-
 // panicked is told of legs that panicked, and could not say so in an answer.
 func (p *Proxy) panicked(v any, stack []byte) {
 	p.panics.Add(1)
@@ -222,10 +198,7 @@ func (p *Proxy) panicked(v any, stack []byte) {
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
-	if r.stream == nil {
-		r.conn.nextRequest()
-	}
-	if p.draining.Load() { // asked last, for those that were in flight when it began
+	if r.stream == nil && !r.conn.nextRequest(ctx) || p.draining.Load() { // asked last, for those that were in flight when it began
 		ctx.SetConnectionClose()
 	}
 	if v := recover(); v != nil {
@@ -237,9 +210,8 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
 		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], "", "adbuffer failed; see its log")
 		// What the request held may still be in use elsewhere: it is left to
 		// the garbage collector.
-		if r.held > 0 {
-			p.budget.Release(r.held)
-		}
+		p.budget.Release(int64(r.room))
+		p.uploads.end(&r.upload, true)
 		return
 	}
 	p.release(r)

@@ -18,11 +18,10 @@ type fault struct {
 }
 
 // check looks at the head: what fasthttp lets through and RFC 9112 does not is
-// refused here, before anything is done with it.
+// refused here, before anything is done with it. Whether the head is well-formed is
+// judged first: where it is not, what follows it cannot be told from a request.
 func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 	h := &ctx.Request.Header
-	bare := r.conn.headTaken()
-	r.source = ctx.RequestBodyStream()
 	switch string(h.Protocol()) {
 	case "HTTP/1.1":
 		r.fields.HTTP10, r.fields.HTTP2 = false, false
@@ -31,17 +30,39 @@ func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 	default: // the preface of HTTP/2 too: it is spoken over TLS alone
 		return &fault{outcome: upstream.BadRequest, detail: "the protocol is neither HTTP/1.1 nor HTTP/1.0", close: true}
 	}
-	if f := r.setMethod(string(h.Method())); f != nil {
-		return f
-	}
-	if bare {
-		return &fault{outcome: upstream.BadRequest, detail: "the request line ends in a bare LF", close: true}
-	}
 	if err := r.fields.Scan(h.RawHeaders()); err != nil {
 		return headFault(err)
 	}
 	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
-	return r.splitTarget(h.RequestURI())
+	hasBody := r.fields.ContentLength() > 0 || r.fields.Chunked()
+	if hasBody {
+		r.conn.body.open(r.fields.ContentLength(), r.generation)
+		r.source, r.conn.uploading = &r.conn.body, &r.upload
+	}
+	if f := r.checkLine(h.Method(), h.RequestURI()); f != nil {
+		return f
+	}
+	if hasBody && r.ssp.Method != upstream.POST {
+		return bodyNotAllowed()
+	}
+	return nil
+}
+
+// bodyNotAllowed refuses a GET or HEAD with a body. An SSP that ignores such a body
+// would take it for the next request on a connection that many clients share.
+func bodyNotAllowed() *fault {
+	return &fault{outcome: upstream.BadRequest, detail: "a GET or HEAD must have no body", close: true}
+}
+
+// checkLine looks at method and target: is the target one, and then, is the method
+// served?
+func (r *request) checkLine(method, target []byte) *fault {
+	if string(method) != "OPTIONS" || string(target) != "*" {
+		if f := r.splitTarget(target); f != nil {
+			return f
+		}
+	}
+	return r.setMethod(string(method))
 }
 
 func (r *request) setMethod(method string) *fault {

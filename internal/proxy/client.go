@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -34,26 +33,33 @@ type clientConn struct {
 	mu    sync.Mutex
 	phase phase        // guarded by mu
 	http2 *http.Server // guarded by mu; serves this connection alone, nil over HTTP/1
+	// goingAway: a GOAWAY was sent, since adbuffer drains. Guarded by mu.
+	goingAway bool
 
 	opened time.Time   // when it was accepted
 	heard  atomic.Bool // the client has asked for something
 
-	spoken  atomic.Bool    // HTTP/2, whose server keeps its own time for reads
-	closing atomic.Bool    // nothing waits to be written any more
-	streams sync.WaitGroup // handlers of HTTP/2; none begins once phase is closed
+	spoken  atomic.Bool // HTTP/2, whose server keeps its own time for reads
+	closing atomic.Bool // nothing waits to be written any more
 
 	// sending holds the answer whose body is being written, nil for none. Once
 	// the server asks for the next request, or closes, it has been written.
 	sending atomic.Pointer[upstream.Exchange]
 
-	line requestLine
-	// idle: the last Read was for a request of which nothing had come, and
-	// nothing came.
-	idle      bool
+	// The fields up to byStage are about the request that is being read; head.go
+	// and body.go say how.
+	stage     stage
+	early     early
+	refusal   *fault // why the head is refused, nil where it is not
+	body      body
+	uploading *upload   // of the body, nil where there is none
+	owed      int64     // bytes of a body that fasthttp expects; see feign
+	owesChunk bool      // it expects the last chunk
 	idleUntil time.Time // when idle_timeout is over
-	// by is when the request in hand must have been read; zero until a read of
-	// it has had to wait.
-	by time.Time
+	by        time.Time // when stage byStage must be over; set where a read has to wait
+	byStage   stage
+
+	stopped atomic.Bool // nothing more is read from it; see stop
 	// writeBy is when the Write under way must have ended; zero until it has had
 	// to wait.
 	writeBy time.Time
@@ -76,8 +82,8 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	}
 	cc.greets = cc.header != nil || cc.tls != nil
 	cc.goneFunc = cc.gone
+	cc.body.conn = cc
 	cc.OnWait(cc.waitRead, cc.waitWrite)
-	cc.line.expect()
 	p.clients.add(cc)
 	return cc
 }
@@ -85,31 +91,18 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 // clientOf returns the connection of a request.
 func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*clientConn) }
 
-// Read implements net.Conn.
+// Read implements net.Conn, for fasthttp's server.
 func (c *clientConn) Read(b []byte) (int, error) {
+	if c.stage >= beforeBody {
+		return c.feign(b)
+	}
 	c.release()
 	// Others that are ready go first. Meanwhile the client's next request may
 	// come, and the read need not be tried twice (EAGAIN, park, wake).
 	// BenchmarkForward shows what that is worth; it costs nothing when nobody
 	// else is ready.
 	runtime.Gosched()
-	// The server reads into what is free of its buffer: all, where it holds
-	// nothing of the next request yet.
-	c.idle = c.line.awaited() && len(b) == c.proxy.server.ReadBufferSize
-	n, err := c.read(b)
-	switch {
-	case n > 0:
-		c.idle = false
-		if !c.heard.Load() {
-			c.heard.Store(true)
-		}
-		if c.line.open {
-			c.line.see(b[:n])
-		}
-	case c.idle && c.leave(err):
-		return 0, io.EOF
-	}
-	return n, err
+	return c.readHead(b)
 }
 
 func (c *clientConn) read(b []byte) (int, error) {
@@ -119,39 +112,46 @@ func (c *clientConn) read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// headTaken is called for each request: what is read from now on is its body.
-// It reports whether the request line ended in a bare LF.
-func (c *clientConn) headTaken() (bareLF bool) {
-	bareLF = c.line.bare
-	c.line.open = false
-	return bareLF
+// nextRequest is called when a request has been handled, and reports whether
+// another may follow: not where a part of its body has not been read.
+func (c *clientConn) nextRequest(ctx *fasthttp.RequestCtx) bool {
+	read := c.uploading == nil || c.body.ended()
+	ok := read && !c.stopped.Load() && (ctx.Response.ConnectionClose() || c.settle(ctx))
+	c.stage, c.byStage, c.uploading, c.owed, c.owesChunk = idle, idle, nil, 0, false
+	return ok
 }
 
-// nextRequest is called when a request has been handled.
-func (c *clientConn) nextRequest() {
-	c.line.expect()
-	c.by = time.Time{}
+// stop implements stopper. What has come can still be read.
+func (c *clientConn) stop() {
+	c.stopped.Store(true)
+	c.CloseRead() //nolint:errcheck // a closed socket fails reads as well
 }
 
 // waitRead and waitWrite are called before a Read or Write waits, and return its
 // deadline. The timeouts of the server are set here and not in fasthttp, which sets
 // three deadlines a request, each with a look at the clock: nearly all requests come
 // in one piece and nearly all answers leave in one.
+//
+// A head has read_timeout from its first byte on, a body from the end of the head
+// until its first byte, and from its first byte on.
 func (c *clientConn) waitRead() time.Time {
 	if c.spoken.Load() {
 		return time.Time{}
 	}
 	o := &c.proxy.current().opts
-	if c.MidRecord() { // a request has begun, though TLS has nothing of it to show
-		c.idle = false
-	}
-	switch {
-	case c.idle:
-		now := time.Now()
+	now := time.Now()
+	if c.stage == idle && !c.MidRecord() {
 		c.idleUntil = now.Add(o.IdleTimeout)
 		return now.Add(min(o.parkAfter(), o.IdleTimeout))
-	case c.by.IsZero():
-		c.by = time.Now().Add(o.ReadTimeout)
+	}
+	if c.stage == idle { // TLS has nothing of the request to show yet
+		c.stage = inHead
+	}
+	if c.byStage != c.stage {
+		c.by, c.byStage = now.Add(o.ReadTimeout), c.stage
+	}
+	if c.uploading != nil {
+		c.proxy.uploads.begin(c.uploading, c)
 	}
 	return c.by
 }

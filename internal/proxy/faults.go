@@ -31,9 +31,18 @@ func headFault(err error) *fault {
 	return &fault{outcome: upstream.BadRequest, detail: err.Error(), close: true}
 }
 
-func isSmallBuffer(err error) bool {
-	var e *fasthttp.ErrSmallBuffer
-	return errors.As(err, &e)
+func (g *generation) headTooLarge() *fault {
+	return &fault{
+		outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, close: true,
+		detail: fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", g.opts.MaxHeaderBytes),
+	}
+}
+
+func (g *generation) notReadInTime() *fault {
+	return &fault{
+		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
+		detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", g.opts.ReadTimeout),
+	}
 }
 
 // tooManyConnections is the whole answer to a connection over the limit.

@@ -79,5 +79,6 @@ func (p *Proxy) Reload(opts Options, table *route.Table) {
 	opts.MaxHeaderBytes = old.opts.MaxHeaderBytes
 	p.generation.Store(newGeneration(opts, table, old))
 	p.inFlight.SetLimit(opts.MaxInFlight)
+	p.uploads.setLimit(opts.MaxUploads)
 	p.budget.SetLimit(opts.MaxBufferedBytes)
 }

@@ -84,6 +84,7 @@ func (c *clientConn) endTurn() {
 
 // shakeHands gives the client read_timeout for all of its handshake.
 func (c *clientConn) shakeHands() error {
+	c.stage, c.byStage = handshaking, handshaking
 	c.by = time.Now().Add(c.proxy.current().opts.ReadTimeout)
 	c.proxy.handshakes.now.Add(1)
 	c.shaking = true
@@ -96,7 +97,7 @@ func (c *clientConn) shakeHands() error {
 		c.answerPlaintext(err)
 		return err
 	}
-	c.by = time.Time{}
+	c.stage, c.byStage = idle, idle
 	return nil
 }
 

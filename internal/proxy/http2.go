@@ -52,7 +52,7 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 		return err
 	}
 	c.mu.Lock()
-	if p.stopping.Load() || c.phase != serving {
+	if c.phase != serving {
 		c.mu.Unlock()
 		return net.ErrClosed
 	}
@@ -63,7 +63,6 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	c.heard.Store(true)                                                                                               // a GOAWAY says which of its requests are served
 	h2.ServeConn(http2Conn{c.tls, c}, &http2.ServeConnOpts{BaseConfig: hs, Handler: http.HandlerFunc(c.serveStream)}) //nolint:staticcheck // as above
 	c.Close()                                                                                                         //nolint:errcheck // it has been closed
-	c.streams.Wait()
 	return nil
 }
 
@@ -100,11 +99,11 @@ func (c *clientConn) serveStream(w http.ResponseWriter, req *http.Request) {
 		c.mu.Unlock()
 		return
 	}
-	c.streams.Add(1)
+	c.proxy.streams.Add(1)
 	c.mu.Unlock()
-	defer c.streams.Done()
+	defer c.proxy.streams.Add(-1)
 
-	s := acquireStream(req)
+	s := acquireStream(w, req)
 	defer s.release()
 	c.proxy.handleStream(c, s, w, req)
 }

@@ -2,9 +2,7 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -21,9 +19,6 @@ import (
 //	   ▲                                                            │
 //	   └────────────────────something has come──────────────────────┘
 //
-// At the end of a drain those for which something has come are waking, on that
-// same way, and all other parked ones are closed.
-//
 // Each of them ends in closed. To leave, Read tells the server that the stream
 // has ended; it gives its buffers up then, and calls Close, which parks the
 // connection instead. That costs a request nothing, unless the client had been
@@ -35,7 +30,6 @@ const (
 	serving
 	leaving
 	parked
-	waking
 	closed
 )
 
@@ -52,27 +46,24 @@ func (o *Options) parkAfter() time.Duration {
 	return parkAfter
 }
 
-// leave says whether the connection leaves the server, after a Read between
-// requests that failed with err.
-func (c *clientConn) leave(err error) bool {
-	if !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(c.idleUntil) {
-		return false
-	}
+// leave is called where a Read has waited in vain for a request. The server is told
+// that the stream has ended, and calls Close.
+func (c *clientConn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == serving && !c.proxy.stopping.Load() {
+	if c.phase == serving {
 		c.phase = leaving
 	}
-	return true // to be closed, where it cannot be parked any more
 }
 
 // Close implements net.Conn. The server calls it when it is done with the
-// connection, and, at the end of a drain, from another goroutine.
+// connection.
 func (c *clientConn) Close() error {
 	c.release()
+	c.early.release(c.proxy)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == leaving && !c.proxy.stopping.Load() {
+	if c.phase == leaving {
 		c.phase = parked
 		go c.awaitRequest()
 		return nil
@@ -107,11 +98,9 @@ func (c *clientConn) awaitRequest() {
 	if err == nil && c.Peek() == socket.Ended {
 		err = io.EOF
 	}
-	if !c.unpark(err) {
-		return
+	if c.unpark(err) {
+		c.proxy.server.ServeConn(c) //nolint:errcheck // about clients' connections we count what matters
 	}
-	defer c.proxy.woken.Done()
-	c.proxy.server.ServeConn(c) //nolint:errcheck // about clients' connections we count what matters
 }
 
 // unpark gives the connection back to the server, or closes it where err says
@@ -119,34 +108,26 @@ func (c *clientConn) awaitRequest() {
 func (c *clientConn) unpark(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wasWaking := c.phase == waking // and is counted
-	if c.phase != parked && !wasWaking || err != nil {
+	if c.phase != parked || err != nil {
 		c.closeLocked() //nolint:errcheck // nothing is left to be done about it
-		if wasWaking {
-			c.proxy.woken.Done()
-		}
 		return false
 	}
 	c.phase = serving
-	if !wasWaking {
-		c.proxy.woken.Add(1)
-	}
 	return true
 }
 
-// endIdle closes what is parked or has not said yet what it wants, once nothing
-// is parked any more, and has those of HTTP/2 end. A parked connection on which a
-// request has come meanwhile is served first.
-func (c *clients) endIdle() {
+// closeIdle closes what is parked or has not said yet what it wants, and has
+// connections of HTTP/2 end. Parked connections on which a request has come are
+// left to their goroutines, which are about to find it. Those that the server waits
+// on are parked soon.
+func (c *clients) closeIdle() {
 	for _, cc := range c.list() {
 		cc.mu.Lock()
 		switch {
-		case cc.phase == parked && cc.HasCome():
-			cc.phase = waking // as its goroutine is about to find
-			cc.proxy.woken.Add(1)
-		case cc.phase == parked, cc.phase == greeting && cc.greets:
+		case cc.phase == parked && !cc.HasCome(), cc.phase == greeting && cc.greets:
 			cc.closeLocked() //nolint:errcheck // nothing is left to be done about it
-		case cc.http2 != nil:
+		case cc.http2 != nil && !cc.goingAway:
+			cc.goingAway = true
 			cc.endHTTP2Locked()
 		}
 		cc.mu.Unlock()

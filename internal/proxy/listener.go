@@ -74,6 +74,26 @@ func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
 
 const refuseWithin = 200 * time.Millisecond
 
+// listeners are those that Serve was given, to be closed at the end of a drain.
+type listeners struct {
+	mu  sync.Mutex
+	all []net.Listener
+}
+
+func (l *listeners) add(one net.Listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, one)
+}
+
+func (l *listeners) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range l.all {
+		one.Close() //nolint:errcheck // it may have been closed before
+	}
+}
+
 // clients are the open connections, to be cut at the end of a drain.
 type clients struct {
 	mu  sync.Mutex
@@ -104,6 +124,12 @@ func (c *clients) list() []*clientConn {
 		all = append(all, cc)
 	}
 	return all
+}
+
+func (c *clients) none() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all) == 0
 }
 
 // cutAll ends what the server does with them; it closes them then.

@@ -12,6 +12,9 @@ var (
 	descNoAd         = prometheus.NewDesc("adbuffer_no_ad_total", "Answers without an ad, by who decided so: the SSP (no_bid), or the proxy (errors, ours and replaced ones).", []string{"route", "origin"}, nil)
 	descInFlight     = prometheus.NewDesc("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.", nil, nil)
 	descInFlightMax  = prometheus.NewDesc("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).", nil, nil)
+	descUploads      = prometheus.NewDesc("adbuffer_uploads", "Requests whose body is still arriving.", nil, nil)
+	descUploadsMax   = prometheus.NewDesc("adbuffer_uploads_limit", "Requests whose body may still be arriving (server.max_uploads).", nil, nil)
+	descDropped      = prometheus.NewDesc("adbuffer_uploads_dropped_total", "Requests whose body was still arriving and that were answered 408, since they had been arriving for longest when server.max_uploads was reached.", nil, nil)
 	descClients      = prometheus.NewDesc("adbuffer_client_connections", "Open connections of clients.", nil, nil)
 	descClientsMax   = prometheus.NewDesc("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).", nil, nil)
 	descBuffered     = prometheus.NewDesc("adbuffer_buffered_bytes", "Bytes of request and answer bodies held.", nil, nil)
@@ -32,7 +35,7 @@ var (
 // Describe implements prometheus.Collector.
 func (p *Proxy) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
+		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descUploads, descUploadsMax, descDropped, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
 		descHandshakes, descNoHandshakes, descShaking, descHTTP2Errors,
 	} {
 		ch <- d
@@ -57,6 +60,10 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descInFlight, float64(p.inFlight.Now()))
 	gauge(descInFlightMax, float64(p.inFlight.Limit()))
+	uploads, uploadsMax, dropped := p.uploads.now()
+	gauge(descUploads, float64(uploads))
+	gauge(descUploadsMax, float64(uploadsMax))
+	counter(descDropped, dropped)
 	gauge(descClients, float64(min(p.open.Load(), int64(g.opts.MaxConnections))))
 	gauge(descClientsMax, float64(g.opts.MaxConnections))
 	gauge(descBuffered, float64(p.budget.Used()))

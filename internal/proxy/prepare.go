@@ -2,12 +2,8 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"sync"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/route"
@@ -58,94 +54,26 @@ func (r *request) gone() func() bool {
 	return r.conn.goneFunc
 }
 
-// readBody reads the whole body into r.body, under the limit and the budget.
-func (p *Proxy) readBody(r *request) *fault {
-	r.body = r.body[:0]
-	n := r.fields.ContentLength()
-	if n == 0 || n < 0 && !r.fields.Chunked() && !r.toTheEnd {
-		return nil
-	}
-	if n > int64(r.opts.MaxBodyBytes) {
-		return r.bodyTooLarge()
-	}
-	if r.source == nil {
-		return &fault{outcome: upstream.Internal, detail: "the body cannot be read"}
-	}
-	room := int(n) // how much of r.body is reserved
-	if n < 0 {
-		room = firstRoom
-	}
-	for {
-		if f := p.reserveBody(r, room); f != nil {
-			return f
-		}
-		m, err := r.source.Read(r.body[len(r.body):room])
-		r.body = r.body[:len(r.body)+m]
-		switch {
-		case len(r.body) > r.opts.MaxBodyBytes:
-			return r.bodyTooLarge()
-		case n >= 0 && int64(len(r.body)) == n:
-			return nil
-		case err == nil:
-		case errors.Is(err, io.EOF) && n < 0:
-			return nil
-		case isTimeout(err):
-			return &fault{outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", r.opts.ReadTimeout), close: true}
-		default:
-			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
-		}
-		if len(r.body) == room {
-			room = min(2*room, r.opts.MaxBodyBytes+1) // one more byte tells whether it is over
-		}
-	}
-}
-
-// firstRoom is what is reserved for a body whose length is not stated.
-const firstRoom = 4096
-
-// reserveBody takes n bytes in all for r.body from the budget, and makes room.
-func (p *Proxy) reserveBody(r *request, n int) *fault {
-	if int64(n) > r.held {
-		if !p.budget.Reserve(int64(n) - r.held) {
-			return p.bufferFull()
-		}
-		r.held = int64(n)
-	}
-	if cap(r.body) < n {
-		r.body = append(make([]byte, 0, n), r.body...)
-	}
-	return nil
-}
-
 // maxSkipped is how much of a body is read past, so that the connection of a
 // request that was refused can go on.
 const maxSkipped = 256 << 10
 
-var skipBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
-
 // skipBody reads past what is left of the body, and reports whether the next
-// request starts there. The server would do that as well, but behind our back:
-// a line of the body would pass for a request line.
-func (p *Proxy) skipBody(ctx *fasthttp.RequestCtx) bool {
-	stream := ctx.RequestBodyStream()
-	if stream == nil {
+// request starts there. Over HTTP/2 nothing depends on it.
+func (p *Proxy) skipBody(r *request) bool {
+	if r.source == nil || r.stream != nil {
 		return true
 	}
-	if ctx.Request.Header.ContentLength() > maxSkipped {
+	if r.fields.ContentLength() > maxSkipped {
 		return false
 	}
-	b := skipBuffers.Get().(*[4096]byte)
-	defer skipBuffers.Put(b)
+	b := p.getBuffer()
+	defer p.putBuffer(b)
 	for n := 0; n <= maxSkipped; {
-		m, err := stream.Read(b[:])
+		m, err := r.source.Read(*b)
 		if n += m; err != nil {
 			return errors.Is(err, io.EOF)
 		}
 	}
 	return false
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }

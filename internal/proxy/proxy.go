@@ -25,6 +25,7 @@ import (
 type Options struct {
 	MaxConnections   int
 	MaxInFlight      int
+	MaxUploads       int
 	MaxBufferedBytes int64
 	ReadTimeout      time.Duration
 	WriteTimeout     time.Duration
@@ -63,7 +64,9 @@ type Proxy struct {
 	server   *fasthttp.Server
 	inFlight ssp.InFlight
 	process  route.Process
+	uploads  uploads
 	budget   *upstream.Budget
+	buffers  sync.Pool   // of *[]byte, as long as the server's own; see getBuffer
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
@@ -75,12 +78,12 @@ type Proxy struct {
 	generation  atomic.Pointer[generation]
 	reloading   sync.Mutex // held by Reload
 
-	draining atomic.Bool    // every answer says Connection: close
-	stopping atomic.Bool    // nothing is parked any more
-	woken    sync.WaitGroup // connections that were parked, and are served again
-	open     atomic.Int64
-	refused  atomic.Int64 // connections that are being refused right now
-	clients  clients
+	draining  atomic.Bool // every answer says Connection: close
+	open      atomic.Int64
+	refused   atomic.Int64 // connections that are being refused right now
+	streams   atomic.Int64 // handlers of HTTP/2 that run
+	clients   clients
+	listeners listeners
 }
 
 // New returns a Proxy that routes by table. ready is what HealthPath answers
@@ -89,6 +92,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, ready func() bool
 	p := &Proxy{log: logger, http2Logger: quietLogger(logger), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
+	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
 	p.tls = p.serverTLS()
 	p.server = p.newServer(opts.MaxHeaderBytes)
@@ -104,24 +108,20 @@ type request struct {
 	ssp         ssp.Request
 	route       *route.Route
 	target      *route.Target // the client's choice, nil where it made none
+	upload      upload
 	body        []byte
-	query       []byte // scratch for a query that something was cut from
-	held        int64  // bytes of the budget that body holds
+	buffer      *[]byte // body's memory, nil for none
+	room        int     // bytes of buffer that are for body, which the budget counts
+	query       []byte  // scratch for a query that something was cut from
 	started     time.Time
 	conn        *clientConn
 	stream      *stream   // of HTTP/2, nil for HTTP/1
 	source      io.Reader // the body that is to be read, nil where there is none
-	// toTheEnd: source ends where the body does, and the head need not say where
-	// that is.
-	toTheEnd bool
-	block    []byte   // scratch for the head of a stream
-	names    []string // the same
+	block       []byte    // scratch for the head of a stream
+	names       []string  // the same
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
-
-// maxKeptBytes is the largest body buffer that is kept for the next request.
-const maxKeptBytes = 64 << 10
 
 func (p *Proxy) acquire(conn *clientConn) *request {
 	r := requests.Get().(*request)
@@ -131,15 +131,10 @@ func (p *Proxy) acquire(conn *clientConn) *request {
 }
 
 func (p *Proxy) release(r *request) {
-	if r.held > 0 {
-		p.budget.Release(r.held)
-		r.held = 0
-	}
-	if cap(r.body) > maxKeptBytes {
-		r.body = nil
-	}
+	p.uploads.end(&r.upload, true)
+	p.freeBody(r)
 	clear(r.names)
-	r.stream, r.source, r.toTheEnd = nil, nil, false
+	r.stream, r.source = nil, nil
 	r.fields.Reset()
 	r.lookup, r.ssp, r.route, r.target, r.conn, r.generation = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
 	r.identity = httpheader.Identity{}
@@ -162,18 +157,22 @@ func (p *Proxy) respond(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		return
 	}
 	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
+		p.skipBody(r) // or nextRequest ends the connection
 		p.answerHealth(ctx)
 		return
 	}
+	if f := p.prepare(r); f != nil {
+		p.refuse(ctx, r, f)
+		return
+	}
+	// Now that the request is there whole: one whose body never comes takes no
+	// place from others.
 	if !p.inFlight.Enter() {
 		p.refuse(ctx, r, p.overloaded())
 		return
 	}
 	defer p.inFlight.Leave()
-	if f := p.prepare(r); f != nil {
-		p.refuse(ctx, r, f)
-		return
-	}
+	p.uploads.end(&r.upload, true)
 	res := r.route.Do(&r.ssp, r.target, &p.process)
 	p.answer(ctx, r, &res)
 }

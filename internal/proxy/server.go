@@ -21,12 +21,8 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 		ReadBufferSize:  maxHeaderBytes,
 		WriteBufferSize: writeBuffer,
 		// No timeouts here: clientConn sets them, where it must wait.
-		// The handler reads bodies itself: only so can a request be refused
-		// before its body is in memory, and the sum of all bodies be bounded.
-		StreamRequestBody: true,
-		// That much of a body fasthttp reads ahead of the handler: up to 8 KB,
-		// past every limit, and waiting for it before anything can be refused.
-		// One byte is the least that can be set.
+		// Bodies are none of the server's business; see head.go.
+		StreamRequestBody:  true,
 		MaxRequestBodySize: 1,
 
 		// What crosses is what the SSP and the client said, nothing of ours.
@@ -36,7 +32,6 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 		DisableHeaderNamesNormalizing: true,
 		DisablePreParseMultipartForm:  true,
 
-		CloseOnShutdown:       true,
 		LazyRequestTime:       true,
 		SecureErrorLogMessage: true,
 		Logger:                quiet{p.log},
@@ -68,6 +63,7 @@ func quietLogger(l *zap.Logger) *log.Logger {
 // why l failed. A connection with the methods of proxied starts with a PROXY
 // header, which is read on the connection's own goroutine.
 func (p *Proxy) Serve(l net.Listener) error {
+	p.listeners.add(l)
 	err := p.server.Serve(&listener{Listener: l, proxy: p})
 	if errors.Is(err, net.ErrClosed) || p.draining.Load() {
 		return nil
@@ -86,48 +82,54 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 //
 // A client that has just connected has a second to ask. One that was idle loses
 // its connection, and HTTP/1.1 has no way to tell it beforehand, other than the
-// answers since BeginDrain.
+// answers since BeginDrain. A request that has come by then is answered.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
+	p.listeners.close()
 	p.hearOut(ctx)
-	p.stopping.Store(true)
-	p.clients.endIdle()
-	if err := p.server.ShutdownWithContext(ctx); err == nil && p.awaitWoken(ctx) {
-		return 0
+	tick := time.NewTicker(drainEvery)
+	defer tick.Stop()
+	for {
+		p.clients.closeIdle()
+		if p.clients.none() && p.streams.Load() == 0 {
+			return 0
+		}
+		select {
+		case <-ctx.Done():
+			cut = p.InProgress()
+			p.clients.cutAll()
+			return cut
+		case <-tick.C:
+		}
 	}
-	cut = p.inFlight.Now()
-	p.clients.cutAll()
-	return cut
 }
 
-// awaitWoken waits for connections that were given back to the server when it
-// had stopped counting.
-func (p *Proxy) awaitWoken(ctx context.Context) bool {
-	done := make(chan struct{})
-	go func() {
-		p.woken.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+const drainEvery = 10 * time.Millisecond
 
 // InFlight returns how many requests and fan-out legs are in flight.
 func (p *Proxy) InFlight() int { return p.inFlight.Now() }
 
+// InProgress returns how many requests and fan-out legs are in flight, and of how
+// many requests the body is still arriving. Between the two a request counts as both.
+func (p *Proxy) InProgress() int {
+	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
+	return uploads + p.inFlight.Now()
+}
+
 // expect decides about a body that the client asks before sending: RFC 9110,
-// section 10.1.1.
+// section 10.1.1. Where it answers, the connection ends.
 func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
-	if ctx.Request.Header.ContentLength() <= p.current().opts.MaxBodyBytes {
+	r := p.acquire(clientOf(ctx))
+	f := r.check(ctx)
+	if f == nil && r.fields.ContentLength() > int64(r.opts.MaxBodyBytes) {
+		f = r.bodyTooLarge()
+	}
+	if f == nil {
+		p.release(r)
 		return fasthttp.StatusContinue
 	}
-	r := p.acquire(clientOf(ctx))
 	defer p.done(ctx, r)
-	r.started = time.Now()
-	p.refuse(ctx, r, r.bodyTooLarge())
+	f.close = true
+	p.refuse(ctx, r, f)
 	return ctx.Response.StatusCode()
 }

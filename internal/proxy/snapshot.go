@@ -10,6 +10,8 @@ type Snapshot struct {
 	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
 	InFlight           int               `json:"in_flight"`
 	InFlightLimit      int               `json:"in_flight_limit"`
+	Uploads            int               `json:"uploads"`
+	UploadsLimit       int               `json:"uploads_limit"`
 	Clients            int64             `json:"client_connections"`
 	ClientsLimit       int               `json:"client_connections_limit"`
 	BufferedBytes      int64             `json:"buffered_bytes"`
@@ -26,6 +28,7 @@ func (p *Proxy) Snapshot() Snapshot {
 		Clients: min(p.open.Load(), int64(g.opts.MaxConnections)), ClientsLimit: g.opts.MaxConnections,
 		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
 	}
+	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
 	for _, rs := range g.routes {
 		for o := upstream.Fill; o < upstream.Outcomes; o++ {
 			if n := rs.outcomes[o].Load(); n > 0 {

@@ -18,7 +18,8 @@ type stream struct {
 	// ctx takes the answer, as that of a request of HTTP/1 does. Of its request
 	// only the method is set.
 	ctx     fasthttp.RequestCtx
-	context context.Context    // ends when the client resets the stream
+	context context.Context // ends when the client resets the stream
+	writer  *http.ResponseController
 	sending *upstream.Exchange // what the answer's body is of, nil for none
 
 	goneFunc func() bool // gone, made once
@@ -30,9 +31,9 @@ var streams = sync.Pool{New: func() any {
 	return s
 }}
 
-func acquireStream(req *http.Request) *stream {
+func acquireStream(w http.ResponseWriter, req *http.Request) *stream {
 	s := streams.Get().(*stream)
-	s.context = req.Context()
+	s.context, s.writer = req.Context(), http.NewResponseController(w)
 	s.ctx.Request.Header.SetMethod(req.Method)
 	s.ctx.Response.Header.SetNoDefaultContentType(true)
 	return s
@@ -42,7 +43,7 @@ func (s *stream) release() {
 	if s.sending != nil {
 		s.sending.Release()
 	}
-	s.sending, s.context = nil, nil
+	s.sending, s.context, s.writer = nil, nil, nil
 	s.ctx.Request.Reset()
 	s.ctx.Response.Reset()
 	streams.Put(s)
@@ -51,23 +52,29 @@ func (s *stream) release() {
 // gone reports whether the client has reset the stream, or left.
 func (s *stream) gone() bool { return s.context.Err() != nil }
 
+// awaitBody gives the client timeout for what it awaits of the body.
+func (s *stream) awaitBody(timeout time.Duration) {
+	s.writer.SetReadDeadline(time.Now().Add(timeout)) //nolint:errcheck // the server of HTTP/2 has it
+}
+
+// stop implements stopper.
+func (s *stream) stop() {
+	s.writer.SetReadDeadline(time.Unix(0, 0)) //nolint:errcheck // as above
+}
+
 // handleStream is handle, for HTTP/2.
 func (p *Proxy) handleStream(c *clientConn, s *stream, w http.ResponseWriter, req *http.Request) {
-	p.forwardStream(c, s, w, req)
+	p.forwardStream(c, s, req)
 	if s.gone() {
 		return
 	}
 	s.answer(w, req.Method == http.MethodHead, p.draining.Load(), p.current().opts.WriteTimeout)
 }
 
-func (p *Proxy) forwardStream(c *clientConn, s *stream, w http.ResponseWriter, req *http.Request) {
+func (p *Proxy) forwardStream(c *clientConn, s *stream, req *http.Request) {
 	r := p.acquire(c)
 	r.stream = s
 	defer p.done(&s.ctx, r)
-	if req.ContentLength != 0 {
-		// Once the head has been read the body has read_timeout.
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(r.opts.ReadTimeout)) //nolint:errcheck // the server of HTTP/2 has it
-	}
 	p.respond(&s.ctx, r, r.checkStream(req))
 }
 
@@ -93,7 +100,7 @@ func (s *stream) answer(w http.ResponseWriter, head, last bool, timeout time.Dur
 	if last {
 		h["Connection"] = []string{"close"} // makes a GOAWAY, and is not sent
 	}
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout)) //nolint:errcheck // the server of HTTP/2 has it
+	s.writer.SetWriteDeadline(time.Now().Add(timeout)) //nolint:errcheck // the server of HTTP/2 has it
 	w.WriteHeader(status)
 	if !head && len(body) > 0 {
 		w.Write(body) //nolint:errcheck // the client has left, and its stream is gone

@@ -20,10 +20,7 @@ import (
 // more.
 func (r *request) checkStream(req *http.Request) *fault {
 	r.fields.HTTP10, r.fields.HTTP2 = false, true
-	if f := r.setMethod(req.Method); f != nil {
-		return f
-	}
-	if len(req.RequestURI) == 0 || req.RequestURI[0] != '/' {
+	if req.RequestURI != "*" && !strings.HasPrefix(req.RequestURI, "/") {
 		return malformed("the path does not begin with a slash")
 	}
 	n, f := r.writeHead(req)
@@ -40,15 +37,20 @@ func (r *request) checkStream(req *http.Request) *fault {
 	// Without Content-Length the body ends with the stream. The server of HTTP/2
 	// holds one with Content-Length to that.
 	if req.ContentLength != 0 {
-		r.source, r.toTheEnd = req.Body, true
+		r.source = req.Body
 	}
 	if r.source == nil && r.fields.ContentLength() > 0 {
 		return malformed("the stream ended before the body that Content-Length promises")
 	}
-	return r.splitTarget([]byte(req.RequestURI))
+	if f := r.checkLine([]byte(req.Method), []byte(req.RequestURI)); f != nil {
+		return f
+	}
+	// Whether a body of no stated length has a byte is known when one has come.
+	if r.source != nil && r.ssp.Method != upstream.POST && r.fields.ContentLength() > 0 {
+		return bodyNotAllowed()
+	}
+	return nil
 }
-
-func malformed(detail string) *fault { return &fault{outcome: upstream.BadRequest, detail: detail} }
 
 // writeHead writes the fields to r.block, Host first and the others by name: in
 // which order names came, net/http does not tell, and RFC 9110, section 5.3,

@@ -139,3 +139,12 @@ func WouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }
 // SetNonblocking makes reads return an error for which WouldBlock is true,
 // instead of waiting. It is for a look at what has come, between exchanges.
 func (c *Conn) SetNonblocking(on bool) { c.nonblocking.Store(on) }
+
+// CloseRead ends the receiving half: a Read takes what has come, and then finds the
+// end of the stream, also one that waits.
+func (c *Conn) CloseRead() error {
+	if half, ok := c.Conn.(interface{ CloseRead() error }); ok {
+		return half.CloseRead()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,252 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+
+	"adbuffer/internal/httpheader"
+)
+
+// body reads the body of a request over HTTP/1, and takes no byte behind its end.
+type body struct {
+	conn    *clientConn
+	chunked bool
+	length  int64 // where it is not chunked
+	left    int64 // bytes that are to come of the body, or of the chunk in hand
+
+	chunk   chunkState
+	limit   int64 // most bytes of data; a chunk that goes beyond is refused when its size has come
+	data    int64 // bytes of data that chunks have announced
+	line    int   // bytes of the chunk's size line, or of all trailer fields
+	excess  int   // bytes of size lines beyond what chunks of a fair size need
+	trailer int   // most bytes of trailer fields
+}
+
+// chunkState is what the next byte of a chunked body is. RFC 9112, section 7.1.
+type chunkState uint8
+
+const (
+	firstDigit chunkState = iota
+	digit
+	blank     // behind the size; an extension must follow
+	extension // up to its CR
+	sizeLF
+	chunkData
+	dataCR
+	dataLF
+	trailerLine // the first byte of a trailer field, or the CR of the empty line
+	trailerName
+	trailerValue
+	trailerLF
+	lastLF
+	bodyEnd
+)
+
+var (
+	errChunk     = errors.New("malformed chunk")
+	errBodyLimit = errors.New("the body is over its limit")
+)
+
+// Bounds of what is not data.
+const (
+	maxChunkLine   = 256      // a size with its extensions
+	maxExcess      = 16 << 10 // see excess
+	fairLine       = 16       // as many bytes of a size line are no excess, and
+	fairShare      = 2        // as many for each byte of data
+	maxChunkDigits = 15       // of a size, so that it cannot overflow
+)
+
+// open makes b the body that the head in hand announces; length is -1 where it is
+// chunked.
+func (b *body) open(length int64, g *generation) {
+	*b = body{
+		conn: b.conn, chunked: length < 0, length: length, left: max(length, 0),
+		limit: int64(g.opts.MaxBodyBytes), trailer: g.opts.MaxHeaderBytes,
+	}
+}
+
+func (b *body) ended() bool {
+	if b.chunked {
+		return b.chunk == bodyEnd
+	}
+	return b.left == 0
+}
+
+// Read implements io.Reader. It returns io.EOF at the end of the body alone.
+func (b *body) Read(p []byte) (int, error) {
+	if b.chunked {
+		return b.readChunked(p)
+	}
+	if b.ended() {
+		return 0, io.EOF
+	}
+	n, err := b.readRaw(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// readRaw reads bytes of the body as they come. Something is to come.
+func (b *body) readRaw(p []byte) (int, error) {
+	c := b.conn
+	n, err := c.early.take(c.proxy, p), error(nil)
+	if n == 0 {
+		n, err = c.read(p)
+	}
+	if n > 0 {
+		c.stage = inBody
+		return n, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return 0, err
+}
+
+func (b *body) readChunked(p []byte) (n int, err error) {
+	c := b.conn
+	for n < len(p) && b.chunk != bodyEnd {
+		if b.chunk == chunkData {
+			if n > 0 && c.early.empty() {
+				return n, nil // the rest may have to wait
+			}
+			m, err := b.readRaw(p[n:min(int64(len(p)), int64(n)+b.left)])
+			n += m
+			if b.left -= int64(m); b.left == 0 {
+				b.chunk = dataCR
+			}
+			if err != nil {
+				return n, err
+			}
+			continue
+		}
+		if c.early.empty() {
+			if n > 0 {
+				return n, nil
+			}
+			if err := c.early.fill(c.proxy, c.read); err != nil || c.early.empty() {
+				if errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
+				return 0, err
+			}
+			c.stage = inBody
+		}
+		if err := b.frame(c.early.next(c.proxy)); err != nil {
+			return n, err
+		}
+	}
+	if b.chunk == bodyEnd {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// frame takes a byte that is no data.
+func (b *body) frame(c byte) error {
+	ok := true
+	switch b.chunk {
+	case firstDigit, digit:
+		d := hexDigit(c)
+		switch {
+		case d >= 0:
+			b.left = b.left<<4 | int64(d)
+			b.chunk = digit
+			ok = b.line < maxChunkDigits
+		case b.chunk == firstDigit:
+			ok = false
+		default:
+			ok = b.endSize(c)
+		}
+	case blank, extension:
+		ok = b.endSize(c)
+	case sizeLF:
+		if c != '\n' {
+			return errChunk
+		}
+		return b.beginChunk()
+	case dataCR:
+		ok, b.chunk = c == '\r', dataLF
+	case dataLF:
+		ok, b.chunk, b.line = c == '\n', firstDigit, 0
+		return okOr(ok, errChunk)
+	case trailerLine, trailerName:
+		switch {
+		case c == '\r' && b.chunk == trailerLine:
+			b.chunk = lastLF
+		case c == ':' && b.chunk == trailerName:
+			b.chunk = trailerValue
+		default:
+			ok, b.chunk = httpheader.IsTokenByte(c), trailerName
+		}
+	case trailerValue:
+		if c == '\r' {
+			b.chunk = trailerLF
+		} else {
+			ok = isText(c)
+		}
+	case trailerLF:
+		ok, b.chunk = c == '\n', trailerLine
+	case lastLF:
+		ok, b.chunk = c == '\n', bodyEnd
+	}
+	limit := maxChunkLine
+	if b.chunk >= trailerLine {
+		limit = b.trailer
+	}
+	b.line++
+	return okOr(ok && b.line <= limit, errChunk)
+}
+
+func okOr(ok bool, err error) error {
+	if ok {
+		return nil
+	}
+	return err
+}
+
+// endSize takes a byte behind the digits of a chunk's size.
+func (b *body) endSize(c byte) bool {
+	switch {
+	case c == '\r' && b.chunk != blank:
+		b.chunk = sizeLF
+	case b.chunk == extension:
+		return isText(c)
+	case c == ';':
+		b.chunk = extension
+	case c == ' ' || c == '\t':
+		b.chunk = blank
+	default:
+		return false
+	}
+	return true
+}
+
+// beginChunk is called when a size line has ended. A client may send extensions, or
+// tiny chunks, but not so many that they are most of what it sends.
+func (b *body) beginChunk() error {
+	b.excess = max(0, b.excess+b.line-fairLine-fairShare*int(min(b.left, maxExcess)))
+	switch b.data += b.left; {
+	case b.excess > maxExcess:
+		return errChunk
+	case b.data > b.limit:
+		return errBodyLimit
+	case b.left == 0:
+		b.chunk, b.line = trailerLine, 0
+	default:
+		b.chunk = chunkData
+	}
+	return nil
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10
+	}
+	return -1
+}
+
+// isText reports whether c may stand in a field's value.
+func isText(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }

@@ -1,0 +1,71 @@
+package proxy
+
+// early holds what has come from a client behind the head or the chunk in hand: the
+// beginning of a body, or requests behind this one. It has a buffer only while there
+// is something in it.
+type early struct {
+	buf  *[]byte
+	r, w int // (*buf)[r:w] has not been taken
+}
+
+// keep copies b, which is no longer than the server's buffer. Nothing else is held.
+func (e *early) keep(p *Proxy, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	e.buf = p.getBuffer()
+	e.r, e.w = 0, copy(*e.buf, b)
+}
+
+// take moves as much as p takes to p.
+func (e *early) take(proxy *Proxy, p []byte) int {
+	if e.buf == nil {
+		return 0
+	}
+	n := copy(p, (*e.buf)[e.r:e.w])
+	if e.r += n; e.r == e.w {
+		e.release(proxy)
+	}
+	return n
+}
+
+// next takes a byte; there must be one.
+func (e *early) next(proxy *Proxy) byte {
+	c := (*e.buf)[e.r]
+	if e.r++; e.r == e.w {
+		e.release(proxy)
+	}
+	return c
+}
+
+// fill puts what read has into a buffer; there must be nothing in it.
+func (e *early) fill(proxy *Proxy, read func([]byte) (int, error)) error {
+	buf := proxy.getBuffer()
+	n, err := read(*buf)
+	if n <= 0 {
+		proxy.putBuffer(buf)
+		return err
+	}
+	e.buf, e.r, e.w = buf, 0, n
+	return nil
+}
+
+func (e *early) empty() bool { return e.buf == nil }
+
+func (e *early) release(proxy *Proxy) {
+	if e.buf != nil {
+		proxy.putBuffer(e.buf)
+		*e = early{}
+	}
+}
+
+// getBuffer returns a buffer as long as the server's own.
+func (p *Proxy) getBuffer() *[]byte {
+	if b, ok := p.buffers.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, p.server.ReadBufferSize)
+	return &b
+}
+
+func (p *Proxy) putBuffer(b *[]byte) { p.buffers.Put(b) }

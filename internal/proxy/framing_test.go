@@ -1,0 +1,217 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"adbuffer/internal/route"
+)
+
+// rawClient is a client of HTTP/1 that writes what it is told.
+type rawClient struct {
+	*net.TCPConn
+	t  testing.TB
+	in *bufio.Reader
+}
+
+func (m *modeProxy) dialRaw() *rawClient {
+	m.t.Helper()
+	nc, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { nc.Close() }) //nolint:errcheck // the test is over
+	return &rawClient{nc.(*net.TCPConn), m.t, bufio.NewReader(nc)}
+}
+
+// send writes parts, with pause between them.
+func (c *rawClient) send(pause time.Duration, parts ...string) {
+	c.t.Helper()
+	for i, part := range parts {
+		if i > 0 {
+			time.Sleep(pause)
+		}
+		if _, err := io.WriteString(c, part); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// response reads one response to a request of method, with its body.
+func (c *rawClient) response(method string) (*http.Response, string) {
+	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(30 * time.Second)) //nolint:errcheck // a closed socket fails the read
+	res, err := http.ReadResponse(c.in, &http.Request{Method: method})
+	if err != nil {
+		c.t.Fatalf("no response: %v", err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatalf("the response's body ended after %d bytes: %v", len(body), err)
+	}
+	return res, string(body)
+}
+
+// wants reads responses with these status codes.
+func (c *rawClient) wants(statuses ...int) {
+	c.t.Helper()
+	for i, want := range statuses {
+		if res, body := c.response("GET"); res.StatusCode != want {
+			c.t.Fatalf("response %d: %d %s, want %d", i, res.StatusCode, body, want)
+		}
+	}
+}
+
+// wantEnd checks that the proxy closes the connection, and sends nothing before.
+func (c *rawClient) wantEnd() {
+	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(30 * time.Second)) //nolint:errcheck // a closed socket fails the read
+	if b, err := io.ReadAll(c.in); len(b) > 0 || isNetTimeout(err) {
+		c.t.Fatalf("the connection goes on: %q, %v", b, err)
+	}
+}
+
+func isNetTimeout(err error) bool {
+	ne, ok := err.(net.Error) //nolint:errorlint // as it comes from the socket
+	return ok && ne.Timeout()
+}
+
+func echoes(name string) bidder {
+	return bidder{name: name, handler: func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		fmt.Fprintf(w, "%s %q", r.Method, body)
+	}}
+}
+
+// The first request of a connection and those behind it, whatever the segments
+// they come in, are held to the same rules.
+func TestPipelinedHeadsAreHeldToTheSameRulesHoweverTheyAreSplit(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	split := func(head string, at int, statuses ...int) {
+		t.Helper()
+		c := m.dialRaw()
+		c.SetNoDelay(true) //nolint:errcheck // it is the default
+		c.send(2*time.Millisecond, head[:at], head[at:])
+		c.wants(statuses...)
+	}
+	good := getFill + getFill
+	for at := range len(good) {
+		split(good, at, 200, 200)
+	}
+	// A bare LF anywhere in a pipelined head.
+	for i := range len(getFill) {
+		if getFill[i] == '\r' {
+			c := m.dialRaw()
+			c.send(0, getFill+getFill[:i]+getFill[i+1:]+getFill)
+			c.wants(200, 400)
+			c.wantEnd()
+		}
+	}
+}
+
+// A head with bare LFs is refused at once, and not when read_timeout is over,
+// which is a minute here.
+func TestHeadOfBareLFsIsRefusedAtOnce(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	for _, before := range []string{"", getFill, "\r\n"} {
+		for _, head := range []string{"GET /fill HTTP/1.1\nHost: a\n\n", "GET /fill HTTP/1.1\n", "\n", "PUT /fill HTTP/1.1\nHost: a\n\n", "GET /fill HTTP/1.1\r\nHost: a\n"} {
+			c := m.dialRaw()
+			c.send(0, before+head)
+			if before == getFill {
+				c.wants(200)
+			}
+			c.wants(400)
+			c.wantEnd()
+		}
+	}
+}
+
+// Whether the head is well-formed is judged before its method.
+func TestMalformedHeadIs400AndEndsTheConnectionWhateverItsMethod(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	for _, method := range []string{"PUT", "DELETE", "GET", "POST", "OPTIONS", "X"} {
+		for _, fields := range []string{
+			"Host: a\r\nX-A: 1\r\n 2\r\n", "Host: a\r\nX Y: z\r\n", "Host: a\r\nX-A: 1\n", "Host: a\r\nTransfer-Encoding: identity\r\n",
+			"Host: a\r\nContent-Length: x\r\n", "Host: a\r\nHost: a\r\n", "X-A: 1\r\n",
+			"Host: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+		} {
+			c := m.dialRaw()
+			c.send(0, method+" /fill HTTP/1.1\r\n"+fields+"\r\n"+getFill)
+			res, body := c.response(method)
+			if res.StatusCode != 400 || !res.Close {
+				t.Errorf("%s with %q: %d, close %v, %s", method, fields, res.StatusCode, res.Close, body)
+			}
+			c.wantEnd()
+		}
+		c := m.dialRaw()
+		c.send(0, method+" /fill#x HTTP/1.1\r\nHost: a\r\n\r\n"+getFill)
+		if res, _ := c.response(method); res.StatusCode != 400 || !res.Close {
+			t.Errorf("%s with a bad target: %d", method, res.StatusCode)
+		}
+	}
+	c := m.dialRaw()
+	c.send(0, "PUT /fill HTTP/1.1\r\nHost: a\r\n\r\n"+getFill)
+	c.wants(405, 200)
+}
+
+func TestGETAndHEADWithABodyAreRefused(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, echoes("a"))
+	const smuggled = "GET /fill?smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+	for _, method := range []string{"GET", "HEAD"} {
+		for _, rest := range []string{
+			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(smuggled), smuggled), "Content-Length: 5\r\n\r\n",
+			fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled), "Transfer-Encoding: chunked\r\n\r\n",
+			"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		} {
+			c := m.dialRaw()
+			c.send(0, method+" /fill HTTP/1.1\r\nHost: a\r\n"+rest)
+			if res, body := c.response(method); res.StatusCode != 400 || res.Header.Get("X-Adbuffer-Source") != "proxy/bad_request" {
+				t.Errorf("%s with %q: %d %s", method, rest, res.StatusCode, body)
+			}
+			c.wantEnd()
+		}
+		c := m.dialRaw()
+		c.send(0, method+" /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		if res, _ := c.response(method); res.StatusCode != 200 {
+			t.Errorf("%s with Content-Length: 0: %d", method, res.StatusCode)
+		}
+	}
+}
+
+// A chunked body that ends before its last chunk and its last CRLF is not whole,
+// and is never forwarded.
+func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
+	asked := make(chan string, 100)
+	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) //nolint:errcheck // as much as came
+		asked <- string(body)
+	}})
+	const head, body = "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"
+	for at := range len(body) {
+		c := m.dialRaw()
+		c.send(0, head+body[:at])
+		c.CloseWrite() //nolint:errcheck // the response tells
+		c.wants(400)
+		c.wantEnd()
+	}
+	select {
+	case b := <-asked:
+		t.Errorf("the SSP was sent %q", b)
+	default:
+	}
+	c := m.dialRaw()
+	c.send(0, head+body)
+	c.wants(200)
+	if got := <-asked; got != "abcde" {
+		t.Errorf("the SSP was sent %q", got)
+	}
+}

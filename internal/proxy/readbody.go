@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"math/bits"
+	"os"
+	"sync"
+
+	"adbuffer/internal/upstream"
+)
+
+// readBody reads the whole body into r.body, under the limit and the budget. Memory
+// is taken, and counted, for twice of what has come at the most, and firstRoom. A
+// body that is whole stays among the uploads until its request is in flight.
+func (p *Proxy) readBody(r *request) *fault {
+	f := p.fillBody(r)
+	if f != nil && p.uploads.end(&r.upload, false) && f.outcome == upstream.BadRequest {
+		return p.uploadDropped()
+	}
+	return f
+}
+
+func (p *Proxy) fillBody(r *request) *fault {
+	if r.source == nil {
+		return nil
+	}
+	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
+	room := limit + 1 // one byte more tells whether the body is over the limit
+	switch {
+	case length > int64(limit):
+		return r.bodyTooLarge()
+	case length >= 0:
+		limit, room = int(length), int(length)
+	}
+	if r.stream != nil {
+		r.stream.awaitBody(r.opts.ReadTimeout)
+		p.uploads.begin(&r.upload, r.stream)
+	}
+	for {
+		if len(r.body) == r.room {
+			if f := p.growBody(r, room); f != nil {
+				return f
+			}
+		}
+		n, err := r.source.Read(r.body[len(r.body):r.room])
+		if n > 0 && len(r.body) == 0 && r.stream != nil {
+			r.stream.awaitBody(r.opts.ReadTimeout)
+		}
+		r.body = r.body[:len(r.body)+n]
+		switch {
+		case len(r.body) > limit, errors.Is(err, errBodyLimit):
+			return r.bodyTooLarge()
+		case len(r.body) > 0 && r.ssp.Method != upstream.POST:
+			return bodyNotAllowed()
+		case len(r.body) == limit && length >= 0, errors.Is(err, io.EOF) && length < 0:
+			return nil
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return r.notReadInTime()
+		default:
+			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
+		}
+	}
+}
+
+// firstRoom is what a body has before anything of it has come.
+const firstRoom = 4096
+
+// growBody makes room for as many bytes again as have come, and for most at the most.
+func (p *Proxy) growBody(r *request, most int) *fault {
+	room := min(max(firstRoom, 2*len(r.body)), most)
+	if !p.budget.Reserve(int64(room - r.room)) {
+		return p.bufferFull()
+	}
+	buf := bodyBuffer(room)
+	r.body = append((*buf)[:0], r.body...)
+	r.freeBuffer()
+	r.buffer, r.room = buf, room
+	return nil
+}
+
+// freeBody gives up r.body, its memory, and what it holds of the budget.
+func (p *Proxy) freeBody(r *request) {
+	if r.room == 0 {
+		return
+	}
+	p.budget.Release(int64(r.room))
+	r.freeBuffer()
+	r.body, r.room = nil, 0
+}
+
+func (r *request) freeBuffer() {
+	if r.buffer != nil {
+		if i := bufferSize(cap(*r.buffer)); i < len(bodyBuffers) {
+			bodyBuffers[i].Put(r.buffer)
+		}
+		r.buffer = nil
+	}
+}
+
+// bodyBuffers are free buffers for bodies, of firstRoom bytes and twice as many
+// each time. They are no part of requests, so that one with a small body does not
+// hold the memory that another needed.
+var bodyBuffers [8]sync.Pool
+
+// bufferSize is the index in bodyBuffers of the smallest that holds n bytes.
+func bufferSize(n int) int { return bits.Len(uint(max(n, 1)-1) / firstRoom) }
+
+// bodyBuffer returns a buffer of n bytes or more.
+func bodyBuffer(n int) *[]byte {
+	i := bufferSize(n)
+	if i < len(bodyBuffers) {
+		if b, ok := bodyBuffers[i].Get().(*[]byte); ok {
+			return b
+		}
+		n = firstRoom << i
+	}
+	b := make([]byte, n)
+	return &b
+}

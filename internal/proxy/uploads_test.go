@@ -1,0 +1,200 @@
+package proxy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+const (
+	uploadsNow     = "adbuffer_uploads"
+	uploadsDropped = "adbuffer_uploads_dropped_total"
+	inFlight       = "adbuffer_in_flight_requests"
+)
+
+func post(length int) string {
+	return fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
+}
+
+// What a client claims to send takes nothing from others: neither memory nor a
+// place among the requests in flight. Twenty bodies of the largest size are more than
+// the budget, and more than may be in flight.
+func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
+	small := func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 4 }
+	t.Run("HTTP/1", func(t *testing.T) {
+		m := newModeProxy(t, route.Single, small, echoes("a"))
+		for i := range 20 {
+			c := m.dialRaw()
+			if i%2 == 0 {
+				c.send(0, post(1<<18))
+			} else {
+				c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40000\r\n")
+			}
+		}
+		m.await(20, uploadsNow, "")
+		m.wantOthersServed(20 * 4096)
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+			small(o, rt)
+			overTLS(o, rt)
+		}, echoes("a"))
+		f := m.frames(t)
+		for i := range uint32(20) {
+			f.request(2*i+1, false, ":method", "POST", "content-length", "262144")
+		}
+		m.await(20, uploadsNow, "")
+		m.wantOthersServed(20 * 4096)
+		f.request(101, true)
+		if a := f.answerTo(101); a.status != "200" {
+			t.Errorf("a request on the same connection: %+v", a)
+		}
+	})
+}
+
+// wantOthersServed checks that requests are answered, and that no more than most
+// bytes are held besides.
+func (m *modeProxy) wantOthersServed(most float64) {
+	m.t.Helper()
+	if held := m.series("adbuffer_buffered_bytes", ""); held > most {
+		m.t.Errorf("%v bytes are held for bodies of which nothing has come, want at most %v", held, most)
+	}
+	if n := m.series(inFlight, ""); n != 0 {
+		m.t.Errorf("%v requests are in flight", n)
+	}
+	body := strings.Repeat("x", 100_000)
+	for range 3 {
+		if m.options.TLS != nil {
+			f := m.frames(m.t.(*testing.T))
+			f.request(1, false, ":method", "POST")
+			f.framer.WriteData(1, true, []byte(body[:10_000])) //nolint:errcheck // the answer tells
+			if a := f.answerTo(1); a.status != "200" {
+				m.t.Fatalf("another client's request: %+v", a)
+			}
+			continue
+		}
+		c := m.dialRaw()
+		c.send(0, post(len(body))+body+getFill)
+		c.wants(200, 200)
+	}
+}
+
+// Where max_uploads is reached, the upload that has been arriving for longest is
+// answered 408, and its connection closed. It is that one whatever the order in which
+// the bytes of the others come.
+func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 3 }, echoes("a"))
+	var uploads []*rawClient
+	for i := range 10 {
+		c := m.dialRaw()
+		c.send(0, post(5)+"ab")
+		uploads = append(uploads, c)
+		m.await(float64(min(i+1, 3)), uploadsNow, "")
+		if i < 3 {
+			continue
+		}
+		oldest := uploads[i-3]
+		if res, body := oldest.response("POST"); res.StatusCode != 408 || !res.Close || !strings.Contains(body, "server.max_uploads") {
+			t.Errorf("the oldest of four: %d %s", res.StatusCode, body)
+		}
+		oldest.wantEnd()
+		m.await(float64(i-2), uploadsDropped, "")
+		uploads[i-1].send(0, "c") // that makes it no younger
+	}
+	// Requests without a body, and those whose body comes with the head, need no
+	// room and take none.
+	for range 5 {
+		m.dialRaw().send(0, post(3)+"abc"+getFill)
+	}
+	m.await(10, "adbuffer_requests_total", "fill")
+	for _, c := range uploads[7:] {
+		c.send(0, "xyz")
+		if res, body := c.response("POST"); res.StatusCode != 200 || !strings.HasPrefix(body, `POST "ab`) {
+			t.Errorf("an upload that stayed: %d %s", res.StatusCode, body)
+		}
+	}
+	m.await(0, uploadsNow, "")
+	if n := m.series(uploadsDropped, ""); n != 7 {
+		t.Errorf("%v uploads are counted as dropped, want 7", n)
+	}
+	if n := m.series("adbuffer_uploads_limit", ""); n != 3 {
+		t.Errorf("limit %v", n)
+	}
+	o := m.options
+	o.MaxUploads = 1
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	if n := m.series("adbuffer_uploads_limit", ""); n != 1 {
+		t.Errorf("limit %v after a reload to 1", n)
+	}
+}
+
+func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxUploads = 2 }), echoes("a"))
+	f := m.frames(t)
+	for i := range uint32(2) {
+		f.request(2*i+1, false, ":method", "POST")
+		f.framer.WriteData(2*i+1, false, []byte("ab")) //nolint:errcheck // the answer tells
+		m.await(float64(i+1), uploadsNow, "")
+	}
+	f.request(5, false, ":method", "POST")
+	if a := f.answerTo(1); a.status != "408" || !strings.Contains(a.body, "server.max_uploads") {
+		t.Errorf("the oldest of three: %+v", a)
+	}
+	for _, id := range []uint32{3, 5} {
+		f.framer.WriteData(id, true, []byte("c")) //nolint:errcheck // the answer tells
+		if a := f.answerTo(id); a.status != "200" {
+			t.Errorf("stream %d: %+v", id, a)
+		}
+	}
+	m.await(1, uploadsDropped, "")
+	m.await(0, uploadsNow, "")
+}
+
+// A body has read_timeout from its first byte on, not from its head's.
+func TestBodyHasReadTimeoutFromItsFirstByteOn(t *testing.T) {
+	t.Parallel()
+	const timeout = 2 * time.Second
+	shorter := func(o *proxy.Options) { o.ReadTimeout = timeout }
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { shorter(o) }, echoes("a"))
+	c := m.dialRaw()
+	c.send(timeout*6/10, post(2), "a", "b") // each step within its time, both together not
+	c.wants(200)
+
+	m = newModeProxy(t, route.Single, overTLSAnd(shorter), echoes("a"))
+	f := m.frames(t)
+	f.request(1, false, ":method", "POST")
+	for _, b := range []string{"a", "b"} {
+		time.Sleep(timeout * 6 / 10)
+		f.framer.WriteData(1, b == "b", []byte(b)) //nolint:errcheck // the answer tells
+	}
+	if a := f.answerTo(1); a.status != "200" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Over HTTP/2 a GET that leaves its stream open and sends nothing has no body.
+func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, echoes("a"))
+	f := m.frames(t)
+	id := uint32(1)
+	for _, row := range []struct {
+		fields []string
+		body   string
+		status string
+	}{
+		{nil, "", "200"}, {nil, "x", "400"}, {[]string{"content-length", "1"}, "x", "400"}, {[]string{"content-length", "0"}, "", "200"},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			f.request(id, false, append([]string{":method", method}, row.fields...)...)
+			f.framer.WriteData(id, true, []byte(row.body)) //nolint:errcheck // the answer tells
+			if a := f.answerTo(id); a.status != row.status {
+				t.Errorf("%s with %q and %v: %+v, want %s", method, row.body, row.fields, a, row.status)
+			}
+			id += 2
+		}
+	}
+}
