@@ -80,7 +80,7 @@ type entry struct {
 	method     upstream.Method
 	start, end int64 // of its request, in bytes since the connection was opened
 	lent       time.Time
-	deadline   time.Time
+	deadline   time.Time // or when its caller left, if that was earlier
 }
 
 // NewPipelined returns a connection on c, which is sock or a TLS connection on

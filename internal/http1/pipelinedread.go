@@ -74,6 +74,7 @@ func (r *reader) serve() error {
 			err = r.fill()
 		case e.ex != nil && isOverBudget(err):
 			r.leave(e, err)
+			r.awaitOverdue()
 			err = nil
 		}
 		if err != nil {
@@ -229,6 +230,9 @@ func (r *reader) leftover() bool {
 func (r *reader) leave(e *entry, err error) {
 	ex := e.ex
 	e.ex = nil
+	if r.now.Before(e.deadline) {
+		e.deadline = r.now // linger begins
+	}
 	if r.started && e == r.at(0) {
 		r.answer.discard = true
 	}
