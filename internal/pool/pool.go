@@ -136,6 +136,10 @@ func New(opts Options, d Dialer) *Pool {
 // latest. Errors are *upstream.Error with Progress NotSent: PendingFull,
 // PendingTimeout, Deadline, ConnectFailed, TLSFailed, Draining, or Cancelled.
 //
+// A request with ex.Resent waits in front of others, and until its deadline. One
+// that waits for dials outlasts ex.Redials of them that fail, which are taken off;
+// the next ends it.
+//
 // It sets ex.Times.Queued where that is zero; a caller who has just asked the
 // clock may set it before, to the same effect. It sets Lent, and DNS, TCP and
 // TLS where it waited for a dial.
