@@ -9,34 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/costtest"
+
 	"github.com/valyala/fasthttp"
 )
-
-// best is the shortest of many times of f, which noise only lengthens.
-func best(f func()) time.Duration {
-	shortest := time.Hour
-	for range 50 {
-		start := time.Now()
-		f()
-		shortest = min(shortest, time.Since(start))
-	}
-	return shortest
-}
-
-// maxHostility is how many times a common message a hostile one may cost, for each
-// time that it is as long, and once more: what is short has a price too.
-const maxHostility = 6
-
-// wantCheap fails the test if a message of n bytes took too long against a common
-// one.
-func wantCheap(t *testing.T, name string, took time.Duration, n int, common time.Duration, commonBytes int) {
-	t.Helper()
-	times := float64(took) / float64(common) / (1 + float64(n)/float64(commonBytes))
-	t.Logf("%4.1f  %s", times, name)
-	if times > maxHostility {
-		t.Errorf("%s: %d bytes take %v, %.1f times as long as common ones", name, n, took, times)
-	}
-}
 
 // hostileHeads fill max_header_bytes with what might be costly.
 func hostileHeads() map[string]string {
@@ -98,7 +74,7 @@ func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
 	var id Identity
 	cost := func(head string, truncate bool) time.Duration {
 		raw := []byte(head)
-		took := best(func() {
+		took := costtest.Best(func() {
 			if err := f.Scan(raw); err != nil {
 				t.Fatal(err)
 			}
@@ -112,10 +88,10 @@ func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
 		return took
 	}
 	for _, truncate := range []bool{false, true} {
-		common := cost(adHead, truncate)
+		common := costtest.Common{Bytes: len(adHead), Took: cost(adHead, truncate)}
 		for name, lines := range hostileHeads() {
 			head := "Host: a\r\n" + lines + "\r\n"
-			wantCheap(t, name, cost(head, truncate), len(head), common, len(adHead))
+			common.Hold(t, name, len(head), cost(head, truncate))
 		}
 	}
 }
@@ -126,7 +102,7 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 	var h fasthttp.ResponseHeader
 	cost := func(lines string) time.Duration {
 		raw := []byte(lines)
-		return best(func() {
+		return costtest.Best(func() {
 			h.Reset()
 			policy.CopyResponse(&h, 200, raw)
 		})
@@ -143,7 +119,7 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 	for i := range options {
 		options[i] = fmt.Sprintf("%s%02d", long, i)
 	}
-	common := cost(adAnswer)
+	common := costtest.Common{Bytes: len(adAnswer), Took: cost(adAnswer)}
 	for name, lines := range map[string]string{
 		"short fields":           many(func(int) string { return "A: 1" }),
 		"cookies":                many(func(i int) string { return fmt.Sprintf("Set-Cookie: c%d=%s", i, long) }),
@@ -163,6 +139,6 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 		"a long value":           "X-A: " + strings.Repeat("x", 16000) + "\r\n",
 		"a long value of blanks": "X-A: a" + strings.Repeat(" ", 16000) + "\r\n",
 	} {
-		wantCheap(t, name, cost(lines), len(lines), common, len(adAnswer))
+		common.Hold(t, name, len(lines), cost(lines))
 	}
 }

@@ -8,32 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/costtest"
 	"adbuffer/internal/httpheader"
 )
-
-// best is the shortest of many times of f, which noise only lengthens.
-func best(f func()) time.Duration {
-	shortest := time.Hour
-	for range 50 {
-		start := time.Now()
-		f()
-		shortest = min(shortest, time.Since(start))
-	}
-	return shortest
-}
-
-// maxHostility is how many times a common message a hostile one may cost, for each
-// time that it is as long, and once more: what is short has a price too.
-const maxHostility = 6
-
-func wantCheap(t *testing.T, name string, took time.Duration, n int, common time.Duration, commonBytes int) {
-	t.Helper()
-	times := float64(took) / float64(common) / (1 + float64(n)/float64(commonBytes))
-	t.Logf("%4.1f  %s", times, name)
-	if times > maxHostility {
-		t.Errorf("%s: %d bytes take %v, %.1f times as long as common ones", name, n, took, times)
-	}
-}
 
 func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	const size = 64 << 10
@@ -51,7 +28,7 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	out := make([]byte, 0, 1<<20)
 	cost := func(contentType, body string) time.Duration {
 		fields, b := []byte("Content-Type: "+contentType+"\r\n"), []byte(body)
-		took := best(func() {
+		took := costtest.Best(func() {
 			e := entry{ssp: "a", status: 200}
 			e.describe(fields, b)
 			if e.bound() > 2*len(b)+2*len(contentType)+maxEscapes+256 {
@@ -64,7 +41,7 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	// 1.2 KB as OpenRTB sends it, again and again.
 	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` + strings.Repeat("x", 1000) + `"}]}],"cur":"USD"},`
 	body := fill("[", bid, "{}]")
-	common := cost("application/json", body)
+	common := costtest.Common{Bytes: size, Took: cost("application/json", body)}
 	for name, body := range map[string]string{
 		"brackets":               fill("[", "[],", "[]]"),
 		"objects":                fill("[", "{},", "{}]"),
@@ -95,10 +72,10 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		"no UTF-8":               fill("", "\xff", ""),
 		"no UTF-8 at the end":    fill("[", "1,", "\"\xff\"]"),
 	} {
-		wantCheap(t, name, cost("application/json", body), len(body), common, size)
+		common.Hold(t, name, len(body), cost("application/json", body))
 	}
 	for _, contentType := range []string{strings.Repeat(";", 16000), strings.Repeat("/", 16000), "a/" + strings.Repeat("+json", 3000), strings.Repeat("\x80", 8000)} {
-		wantCheap(t, fmt.Sprintf("the type %.10q", contentType), cost(contentType, "{}"), len(contentType), common, size)
+		common.Hold(t, fmt.Sprintf("the type %.10q", contentType), len(contentType), cost(contentType, "{}"))
 	}
 }
 
@@ -129,7 +106,7 @@ func TestAHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		}); n > 0 {
 			t.Errorf("%.20s?%.20s: %v allocations", path, query, n)
 		}
-		return best(func() {
+		return costtest.Best(func() {
 			l.params = foundParams{}
 			if r, name := table.Find(l); r != nil {
 				r.Choose(l, name, &scratch) //nolint:errcheck // as above
@@ -137,7 +114,7 @@ func TestAHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		})
 	}
 	const query = "pub=12345&slot=top&w=320&h=50&gdpr=1&consent=CPzq4sAPzq4sAAGABCENDXCsAP_gAAAAAAwIAAAAAAAA&cb=83927492"
-	common := cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")
+	common := costtest.Common{Bytes: len(query), Took: cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")}
 	many := strings.Repeat("X-A-Name-That-Is-Longer-Than-32-Bytes: 0\r\n", 120)
 	for _, c := range []struct{ name, path, query, fields string }{
 		{"parameters", "/fillbuffer", strings.Repeat("a&", size/2), ""},
@@ -154,6 +131,6 @@ func TestAHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		{"slashes", strings.Repeat("/", size), "", ""},
 		{"a long path", "/fillbuffer/" + strings.Repeat("x", size), "", ""},
 	} {
-		wantCheap(t, c.name, cost(c.path, c.query, c.fields), len(c.path)+len(c.query)+len(c.fields), common, len(query))
+		common.Hold(t, c.name, len(c.path)+len(c.query)+len(c.fields), cost(c.path, c.query, c.fields))
 	}
 }

@@ -6,29 +6,19 @@ import (
 	"bytes"
 	"runtime"
 	"testing"
-	"time"
-)
 
-// best is the shortest of many times of f, which noise only lengthens.
-func best(f func()) time.Duration {
-	shortest := time.Hour
-	for range 40 {
-		start := time.Now()
-		f()
-		shortest = min(shortest, time.Since(start))
-	}
-	return shortest
-}
+	"adbuffer/internal/costtest"
+)
 
 // Looking into a compressed body costs no more than looking into one that is
 // not: of those, the costliest is a list of keys "bid" without a value.
 func TestAHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	plain := bytes.Repeat([]byte(`"bid"`), maxScan/len(`"bid"`))
-	budget := best(func() { NoBidOpenRTB.hasAd(plain) })
+	budget := costtest.Best(func() { NoBidOpenRTB.hasAd(plain) })
 	t.Logf("plain: %v", budget)
 	for name, c := range hostileBodies(t) {
 		look := func() { NoBidOpenRTB.hasCodedAd([]byte(c.coding), c.body) }
-		took := best(look)
+		took := costtest.Best(look)
 		t.Logf("%s: %v", name, took)
 		if took > 4*budget {
 			t.Errorf("%s takes %v, a plain body %v at most", name, took, budget)
