@@ -286,8 +286,8 @@ func (c *client) wantIdle() {
 	if n := c.ssp.inFlight.Now(); n != 0 {
 		c.t.Errorf("%d requests are still in flight", n)
 	}
-	if n := c.budget.Used(); n != 0 {
-		c.t.Errorf("%d bytes of the budget are still held", n)
+	if n, share := c.budget.Used(), c.ssp.buffered.Used(); n != 0 || share != 0 {
+		c.t.Errorf("%d bytes of the budget, and %d of the SSP's share, are still held", n, share)
 	}
 }
 
