@@ -66,6 +66,26 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	}
 }
 
+func TestViaTellsThatTheClientSpokeHTTP2(t *testing.T) {
+	t.Parallel()
+	e, s := newEdge(t), healthy(t)
+	ab := start(t, e.server("")+single(s.URL()))
+	res := ask(t, e.http2(t), "GET", "https://"+ab.traffic+"/fillbuffer", "", nil)
+	if want := []string{strings.Replace(ab.via(), "1.1", "2.0", 1)}; res.source != "ssp/openx" || !slices.Equal(viaOf(t, s), want) {
+		t.Errorf("from %s, the SSP is told %q, want %q", res.source, viaOf(t, s), want)
+	}
+}
+
+// The start logs the same warnings.
+func TestCheckWarnsOfAnEndpointThatIsTheOwnListener(t *testing.T) {
+	t.Parallel()
+	config := writeConfig(t, "server: {listen: \":8080\"}\n"+single("http://localhost:8080/fillbuffer?key=s3cret"))
+	stdout, _, code := command(t, nil, "check", "--config", config, "--quiet")
+	if code != 0 || !strings.Contains(stdout, "ssps[0].endpoints[0]: leads to this adbuffer itself, at server.listen (:8080)") || strings.Contains(stdout, "s3cret") {
+		t.Errorf("exit status %d: %s", code, stdout)
+	}
+}
+
 func TestALoopOverTwoProcessesIsRefused(t *testing.T) {
 	t.Parallel()
 	nowhere := single("http://127.0.0.1:1/fillbuffer")

@@ -3,6 +3,7 @@ package ssp
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"strings"
 	"testing"
 
@@ -65,6 +66,30 @@ func TestWhatAnAnswerIs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzHasVASTAd compares with a parser: an ad that it finds is found. A comment that
+// looks like one passes for one.
+func FuzzHasVASTAd(f *testing.F) {
+	for _, seed := range []string{
+		adVAST, noAdVAST, "<VAST><Ad/></VAST>", "<VAST><Ad\n/></VAST>", "<VAST><AdSystem/><Ad></Ad></VAST>", "<VAST><!-- <Ad> --></VAST>", "<VAST><x><![CDATA[<Ad >]]></x></VAST>",
+		"<VAST><ad/></VAST>", "<VAST><v:Ad xmlns:v='v'/></VAST>", "<Ad>", "<VAST a='<Ad >'/>", "<?xml version='1.0' encoding='utf-8'?><VAST><Ad id=''/></VAST>",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got := NoBidVAST.hasAd(body)
+		dec := xml.NewDecoder(bytes.NewReader(body))
+		for {
+			token, err := dec.RawToken()
+			if err != nil {
+				return
+			}
+			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "Ad" && e.Name.Space == "" && !got {
+				t.Fatalf("no ad is found in %q", body)
+			}
+		}
+	})
 }
 
 // FuzzHasBid compares with a parser: it finds the same, but where escapes might
