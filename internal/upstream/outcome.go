@@ -26,8 +26,8 @@ const (
 	SSPBackoff       // the SSP asked for a pause (Retry-After)
 	Overloaded       // over a limit on what is in flight or buffered
 	Draining         // adbuffer is stopping
-	ConnectFailed    // DNS or TCP failed, or every address backs off
-	TLSFailed        // the TLS handshake failed, or offered no usable protocol
+	ConnectFailed    // DNS or TCP failed, or every address backs off since they did
+	TLSFailed        // the TLS handshake failed, or offered no usable protocol, or every address backs off since
 	ConnLost         // the connection broke after bytes may have been sent
 	BadResponse      // the SSP's answer breaks a rule
 	ResponseTooLarge // the SSP's answer is over its limit
