@@ -25,6 +25,7 @@ var promisedMetrics = []struct {
 	{"uploads", "gauge", nil},
 	{"uploads_limit", "gauge", nil},
 	{"uploads_dropped_total", "counter", nil},
+	{"log_suppressed_total", "counter", nil},
 	{"client_connections", "gauge", nil},
 	{"client_connections_limit", "gauge", nil},
 	{"buffered_bytes", "gauge", nil},

@@ -17,13 +17,15 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
+	"adbuffer/internal/loglimit"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
 )
 
 // App is the whole service. Make one with New, run it once with Run.
 type App struct {
-	log       *zap.Logger
+	log       *zap.Logger       // of what operators cause
+	peers     *loglimit.Limiter // of what clients, SSPs and local processes cause
 	registry  *prometheus.Registry
 	proxy     *proxy.Proxy
 	admin     *admin.Server
@@ -71,7 +73,8 @@ const (
 // work fails here. Nothing is served before Run; Close undoes New where Run is
 // not called.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, started: time.Now(), via: newVia(), watch: newWatch(log), accepting: make(chan struct{})}
+	a := &App{log: log, peers: loglimit.New(log), started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+	a.watch = newWatch(a.peers.Logger())
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.serving, a.stop = context.WithCancel(a.alive)
 	for _, e := range extras {

@@ -38,7 +38,7 @@ func (a *App) build(cfg *config.Config) error {
 	a.generation.Store(g)
 	a.awaitFirstLease()
 	a.observers.trace(g)
-	a.proxy = proxy.New(a.proxyOptions(cfg), g.table, a.log, a.Ready)
+	a.proxy = proxy.New(a.proxyOptions(cfg), g.table, a.peers.Logger(), a.Ready)
 	a.info = newInfo(a.hash.of(cfg), a.started, &a.retiring)
 	a.registry = prometheus.NewRegistry()
 	all := []prometheus.Collector{
@@ -51,6 +51,10 @@ func (a *App) build(cfg *config.Config) error {
 		spanCollector{func() *tracing.Tracer { return a.current().tracer }},
 		a.proxy,
 		a.info,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "adbuffer_log_suppressed_total",
+			Help: "Log lines that were not written, since clients, SSPs or local processes caused too many with the same message in one second.",
+		}, func() float64 { return float64(a.peers.Suppressed()) }),
 	}
 	a.certificates.each(func(c *listen.Certificates) { all = append(all, c) })
 	for _, c := range all {
@@ -119,7 +123,7 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
 			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
-		Access: proxy.AccessOptions{Enabled: c.Log.Access.Enabled, Sample: c.Log.Access.Sample},
+		Access: proxy.AccessOptions{Log: a.log, Enabled: c.Log.Access.Enabled, Sample: c.Log.Access.Sample},
 	}
 }
 

@@ -32,7 +32,7 @@ func (a *App) startFleet(c *config.Fleet) error {
 	}
 	a.fleet = fleet.New(fleet.Options{
 		Redis: r, Prefix: c.Prefix, ExpectedReplicas: max(1, c.ExpectedReplicas),
-		LeaseInterval: c.LeaseInterval, ReplicaTimeout: c.ReplicaTimeout, Log: a.log,
+		LeaseInterval: c.LeaseInterval, ReplicaTimeout: c.ReplicaTimeout, Log: a.peers.Logger(),
 	})
 	a.fleet.SetPassword(c.Redis.Password.Reveal())
 	return nil

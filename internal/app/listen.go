@@ -22,7 +22,7 @@ func (a *App) listen() error {
 			Mode: os.FileMode(cfg.Server.SocketMode), ReusePort: cfg.Server.ReusePort,
 		}
 	}
-	sockets, err := listen.Open(options("traffic", "server.listen", cfg.Server.Listen), options("admin", "admin.listen", cfg.Admin.Listen), a.log)
+	sockets, err := listen.Open(options("traffic", "server.listen", cfg.Server.Listen), options("admin", "admin.listen", cfg.Admin.Listen), a.peers.Logger())
 	if err != nil {
 		return err
 	}

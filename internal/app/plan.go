@@ -62,7 +62,7 @@ func (a *App) planSSP(was *part, c *config.SSP) (plannedSSP, error) {
 		s.dialer = was.dialer
 		return s, nil
 	}
-	s.dialer, err = newDialer(c, s.endpoints, a.log)
+	s.dialer, err = newDialer(c, s.endpoints, a.peers.Logger())
 	return s, err
 }
 

@@ -13,6 +13,7 @@ import (
 
 // AccessOptions say which requests get a line in the log.
 type AccessOptions struct {
+	Log     *zap.Logger // takes a line for each of them
 	Enabled bool
 	Sample  float64 // share of the requests, 0 to 1
 }
@@ -55,7 +56,7 @@ func (p *Proxy) logAccess(r *request, res *route.Result) {
 	if res.Err != nil {
 		f = append(f, zap.String("error", detailOf(res.Err)))
 	}
-	p.log.Info("request", f...)
+	r.opts.Access.Log.Info("request", f...)
 }
 
 // legList logs how each SSP fared that was asked.

@@ -129,7 +129,8 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		change(&o, rt)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	p := proxy.New(o, route.NewTable([]*route.Route{rt}), zap.New(core), func() bool { return true })
+	o.Access.Log = zap.New(core)
+	p := proxy.New(o, route.NewTable([]*route.Route{rt}), o.Access.Log, func() bool { return true })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ type Proxy struct {
 // New returns a Proxy that routes by table. ready is what HealthPath answers
 // by.
 func New(opts Options, table *route.Table, logger *zap.Logger, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, http2Logger: quietLogger(logger), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p := &Proxy{log: logger, http2Logger: log.New(quiet{logger}, "", 0), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)

@@ -1,9 +1,10 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"log"
+	"fmt"
 	"math"
 	"net"
 	"time"
@@ -44,19 +45,23 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 // write.
 const writeBuffer = 4096
 
-// quiet takes what fasthttp would log about clients' connections. It is not
+// quiet takes what the servers would log about clients' connections. It is not
 // our concern at any level but debug: what matters of it is counted.
 type quiet struct{ log *zap.Logger }
 
-func (q quiet) Printf(format string, args ...any) { q.log.Sugar().Debugf(format, args...) }
-
-// quietLogger is quiet for the server of HTTP/2.
-func quietLogger(l *zap.Logger) *log.Logger {
-	std, err := zap.NewStdLogAt(l, zap.DebugLevel)
-	if err != nil {
-		panic("BUG: no such level: " + err.Error())
+// Printf is called by fasthttp's server.
+func (q quiet) Printf(format string, args ...any) {
+	if line := q.log.Check(zap.DebugLevel, "fasthttp says of a client's connection"); line != nil {
+		line.Write(zap.String("text", fmt.Sprintf(format, args...)))
 	}
-	return std
+}
+
+// Write is called by the server of HTTP/2.
+func (q quiet) Write(text []byte) (int, error) {
+	if line := q.log.Check(zap.DebugLevel, "net/http says of a client's connection"); line != nil {
+		line.Write(zap.ByteString("text", bytes.TrimSpace(text)))
+	}
+	return len(text), nil
 }
 
 // Serve accepts connections from l until Drain. It returns nil after Drain, or

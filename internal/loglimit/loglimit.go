@@ -1,0 +1,72 @@
+// Package loglimit bounds how many log lines clients, SSPs and local processes can
+// cause.
+package loglimit
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// PerSecond is how many lines with the same level and message are written in a
+// second.
+const PerSecond = 10
+
+// maxNamed is how many messages are named where lines were suppressed.
+const maxNamed = 10
+
+// Limiter gives loggers that write PerSecond lines of a message in a second, and
+// suppress more. It counts those, and says so once a second. Lines are told apart by
+// their message, so what a peer sent must stand in a field and not in the message.
+type Limiter struct {
+	to *zap.Logger
+
+	mu       sync.Mutex // guards the fields below
+	total    uint64
+	unsaid   uint64   // lines since say was called last
+	messages []string // of those, each once
+}
+
+// New returns a Limiter of lines to log.
+func New(log *zap.Logger) *Limiter { return &Limiter{to: log} }
+
+// Logger returns a logger with a limit of its own.
+func (l *Limiter) Logger() *zap.Logger {
+	return l.to.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, PerSecond, 0, zapcore.SamplerHook(l.decided))
+	}))
+}
+
+// Suppressed returns how many lines were not written.
+func (l *Limiter) Suppressed() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// decided is told of each line.
+func (l *Limiter) decided(line zapcore.Entry, d zapcore.SamplingDecision) {
+	if d&zapcore.LogDropped == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total++
+	if l.unsaid++; l.unsaid == 1 {
+		time.AfterFunc(time.Second, l.say)
+	}
+	if len(l.messages) < maxNamed && !slices.Contains(l.messages, line.Message) {
+		l.messages = append(l.messages, line.Message)
+	}
+}
+
+func (l *Limiter) say() {
+	l.mu.Lock()
+	n, messages := l.unsaid, l.messages
+	l.unsaid, l.messages = 0, nil
+	l.mu.Unlock()
+	l.to.Warn("log lines were suppressed; see adbuffer_log_suppressed_total", zap.Uint64("lines", n), zap.Strings("messages", messages))
+}

@@ -1,0 +1,79 @@
+package loglimit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.DebugLevel)
+		l := New(zap.New(core))
+		log, other := l.Logger(), l.Logger()
+		const flood, seconds = 1000, 3
+		for range seconds {
+			for i := range flood {
+				log.Warn("a peer did this", zap.Int("i", i))
+			}
+			log.Warn("a peer did that")
+			other.Warn("a peer did this") // has a limit of its own
+			time.Sleep(time.Second + time.Millisecond)
+		}
+		synctest.Wait()
+		if n := lines.FilterMessage("a peer did this").Len(); n != seconds*(PerSecond+1) {
+			t.Errorf("%d lines in %d seconds, want %d each", n, seconds, PerSecond+1)
+		}
+		if n := lines.FilterMessage("a peer did that").Len(); n != seconds {
+			t.Errorf("%d lines of a message that was not repeated, want %d", n, seconds)
+		}
+		if n := l.Suppressed(); n != seconds*(flood-PerSecond) {
+			t.Errorf("%d lines are counted, want %d", n, seconds*(flood-PerSecond))
+		}
+		said := lines.FilterMessageSnippet("suppressed").All()
+		if len(said) != seconds {
+			t.Fatalf("it was said %d times, want once a second", len(said))
+		}
+		for _, line := range said {
+			if f := line.ContextMap(); f["lines"] != uint64(flood-PerSecond) || fmt.Sprint(f["messages"]) != "[a peer did this]" {
+				t.Errorf("it said %v", f)
+			}
+		}
+	})
+}
+
+// However many messages there are, what is said of them is short.
+func TestWhatIsSaidIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.DebugLevel)
+		l := New(zap.New(core))
+		log := l.Logger()
+		for i := range 100 {
+			for range 2 * PerSecond {
+				log.Info("message " + strings.Repeat("x", i))
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		said := lines.FilterMessageSnippet("suppressed").All()
+		if len(said) != 1 || len(said[0].ContextMap()["messages"].([]any)) != maxNamed {
+			t.Errorf("it said %v", said)
+		}
+	})
+}
+
+func TestLevelsAndFieldsStay(t *testing.T) {
+	core, lines := observer.New(zap.WarnLevel)
+	l := New(zap.New(core).With(zap.String("a", "b")))
+	log := l.Logger().With(zap.String("c", "d"))
+	log.Info("too low")
+	log.Error("yes")
+	if all := lines.All(); len(all) != 1 || all[0].ContextMap()["a"] != "b" || all[0].ContextMap()["c"] != "d" || l.Suppressed() != 0 {
+		t.Errorf("written: %v", all)
+	}
+}
