@@ -55,6 +55,7 @@ type clientConn struct {
 	uploading *upload   // of the body, nil where there is none
 	owed      int64     // bytes of a body that fasthttp expects; see feign
 	owesChunk bool      // it expects the last chunk
+	unread    bool      // the last request was not read to its end
 	idleUntil time.Time // when idle_timeout is over
 	by        time.Time // when stage byStage must be over; set where a read has to wait
 	byStage   stage
@@ -116,6 +117,7 @@ func (c *clientConn) read(b []byte) (int, error) {
 // another may follow: not where a part of its body has not been read.
 func (c *clientConn) nextRequest(ctx *fasthttp.RequestCtx) bool {
 	read := c.uploading == nil || c.body.ended()
+	c.unread = !read
 	ok := read && !c.stopped.Load() && (ctx.Response.ConnectionClose() || c.settle(ctx))
 	c.stage, c.byStage, c.uploading, c.owed, c.owesChunk = idle, idle, nil, 0, false
 	return ok

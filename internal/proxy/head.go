@@ -177,6 +177,7 @@ func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, _ error) {
 	if status == 0 {
 		status = statuses[f.outcome]
 	}
+	c.unread = true
 	g := p.current()
 	g.ended(nil, f.outcome, 0)
 	g.writeOwn(ctx, f.outcome, status, "", f.detail)

@@ -19,7 +19,8 @@ import (
 //	   ▲                                                            │
 //	   └────────────────────something has come──────────────────────┘
 //
-// Each of them ends in closed. To leave, Read tells the server that the stream
+// Each of them ends in closed, after serving by way of lingering where the client
+// may be sending; see lingerclose.go. To leave, Read tells the server that the stream
 // has ended; it gives its buffers up then, and calls Close, which parks the
 // connection instead. That costs a request nothing, unless the client had been
 // idle before: 4 µs then.
@@ -30,6 +31,7 @@ const (
 	serving
 	leaving
 	parked
+	lingering
 	closed
 )
 
@@ -66,6 +68,14 @@ func (c *clientConn) Close() error {
 	if c.phase == leaving {
 		c.phase = parked
 		go c.awaitRequest()
+		return nil
+	}
+	switch {
+	case c.phase == lingering:
+		return nil
+	case c.phase == serving && c.lingers():
+		c.phase = lingering
+		go c.linger()
 		return nil
 	}
 	return c.closeLocked()
