@@ -1,3 +1,5 @@
+//go:build !race
+
 package http1
 
 import (
@@ -64,7 +66,7 @@ func costOf(t *testing.T, text string, size int) cost {
 	br := bufio.NewReaderSize(src, opts.MaxResponseHeaderBytes)
 	a := opts.answerReader()
 	ex := upstream.AcquireExchange()
-	times := 1 + 200_000/len(text)
+	times := 1 + 100_000/len(text)
 	if size == 1 {
 		times = 1 + times/10
 	}

@@ -313,7 +313,7 @@ func TestPipelinedConnectionKeepsToTheModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		plans(func(p plan) {
-			if n++; *full || n%5 == 0 {
+			if n++; *full || n%11 == 0 {
 				p.play(namer{t, p})
 			}
 		})

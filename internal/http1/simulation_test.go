@@ -344,7 +344,7 @@ func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					n := history // so that samples differ
 					scenes(pipelined, history, func(sc scene) {
-						if n++; *full || n%13 == 0 {
+						if n++; *full || n%23 == 0 {
 							sc.play(namer{t, sc})
 						}
 					})
