@@ -25,7 +25,7 @@ func (g gated) Read(b []byte) (int, error) {
 // A response that had come before the deadline was refused for time where the
 // goroutine that should read it was late.
 func TestResponseThatCameBeforeTheDeadlineCountsHoweverLateItIsRead(t *testing.T) {
-	const budget = 200 * time.Millisecond
+	const budget = time.Second
 	for name, kind := range map[string]func(net.Conn, *socket.Conn, upstream.Owner, *Options) upstream.Conn{
 		"exclusive": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {
 			return New(c, s, o, opts)
