@@ -1,0 +1,81 @@
+package http1
+
+// leave lets e's caller go with err; its answer, when it comes, is dropped.
+func (r *reader) leave(e *entry, err error) {
+	ex := e.ex
+	e.ex = nil
+	if r.now.Before(e.deadline) {
+		e.deadline = r.now // linger begins
+	}
+	if r.started && e == r.at(0) {
+		r.answer.discard = true
+	}
+	ex.Times.Done = r.now
+	ex.Finish(err)
+}
+
+// drop ends e, which is no longer in the queue: its place is free, and its
+// caller, if it still waits, gets err.
+func (r *reader) drop(e *entry, err error) {
+	r.outstanding.Add(-1)
+	r.owner.Freed(max(0, r.now.Sub(e.lent)))
+	if e.ex != nil {
+		e.ex.Times.Done = r.now
+		e.ex.Finish(err)
+	}
+}
+
+// oldest returns the entry whose answer comes next, or nil.
+func (r *reader) oldest() *entry {
+	if r.n == 0 {
+		r.mu.Lock()
+		r.admitLocked()
+		r.mu.Unlock()
+		if r.n == 0 {
+			return nil
+		}
+	}
+	return &r.queue[r.head]
+}
+
+// admitLocked takes over what has arrived.
+func (r *reader) admitLocked() {
+	for _, e := range r.arrived {
+		r.n++
+		*r.at(r.n - 1) = e
+	}
+	clear(r.arrived)
+	r.arrived = r.arrived[:0]
+}
+
+// at returns the i-th oldest entry.
+func (r *reader) at(i int) *entry {
+	if i += r.head; i >= len(r.queue) {
+		i -= len(r.queue)
+	}
+	return &r.queue[i]
+}
+
+// pop removes the oldest entry.
+func (r *reader) pop() entry {
+	e := r.queue[r.head]
+	r.queue[r.head] = entry{}
+	if r.head++; r.head == len(r.queue) {
+		r.head = 0
+	}
+	r.n--
+	return e
+}
+
+// awaited reports whether anybody waits for an answer.
+func (r *reader) awaited() bool {
+	r.mu.Lock()
+	r.admitLocked()
+	r.mu.Unlock()
+	for i := range r.n {
+		if r.at(i).ex != nil {
+			return true
+		}
+	}
+	return false
+}
