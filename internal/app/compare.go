@@ -72,7 +72,7 @@ func CompareYAML(old, next []byte) ([]Change, error) {
 			if !after.newMember(s.path, before) {
 				changes = append(changes, Change{Path: s.path, New: s.shown, Effect: effectOf(s.path)})
 			}
-		case was.raw == s.raw, was.raw == s.shown && strings.Contains(was.raw, config.Hidden):
+		case was.raw == s.raw, was.shown == s.shown && strings.Contains(was.raw, config.Hidden):
 		default:
 			c := Change{Path: s.path, Old: was.shown, New: s.shown, Effect: changeEffect(s.path, was, s)}
 			if c.Old == c.New {
