@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"strings"
 	"time"
 )
@@ -68,6 +67,31 @@ var nuisances = []nuisance{
 		_, _ = c.Write([]byte(b(a)))
 		r.wantRefused(c, a)
 	}},
+	{"sends a broken head behind correct ones", func(r *run, c net.Conn, rnd *rand.Rand) {
+		var text []byte
+		asks := make([]*ask, 1+rnd.IntN(3))
+		for i := range asks {
+			asks[i] = r.draw("a hostile client", rnd)
+			text = asks[i].appendHTTP1(text, false)
+		}
+		bad := r.draw("a hostile client", rnd)
+		bad.refuse = "a-broken-head"
+		text = append(text, brokenHeads[rnd.IntN(len(brokenHeads))](bad)...)
+		text = append(text, strings.Repeat("GET / HTTP/1.1\r\n\r\n", rnd.IntN(50))...)
+		_, _ = c.Write(text)
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond) // what is refused must not destroy what was answered
+		in := bufio.NewReader(c)
+		for _, a := range asks {
+			_ = c.SetReadDeadline(time.Now().Add(patience))
+			p, err := readReply(in, a.method)
+			if err != nil {
+				r.breaches.add(mixed, "%v, before a broken request: %v", a, err)
+				return
+			}
+			r.judge(a, p, 0)
+		}
+		r.wantRefusedOn(c, in, bad)
+	}},
 	{"connects and is silent", func(_ *run, c net.Conn, rnd *rand.Rand) {
 		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
 		end(c, rnd)
@@ -107,10 +131,12 @@ func broken(fields string) func(*ask) string {
 }
 
 // wantRefused reads the response to a request that must be refused.
-func (r *run) wantRefused(c net.Conn, a *ask) {
+func (r *run) wantRefused(c net.Conn, a *ask) { r.wantRefusedOn(c, bufio.NewReader(c), a) }
+
+func (r *run) wantRefusedOn(c net.Conn, in *bufio.Reader, a *ask) {
 	const wait = readTimeout + 10*time.Second
 	_ = c.SetReadDeadline(time.Now().Add(wait))
-	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: "POST"})
+	p, err := readReply(in, "POST")
 	if err != nil {
 		// Closing without a word is a refusal too; silence is not.
 		var timeout net.Error
@@ -120,9 +146,7 @@ func (r *run) wantRefused(c net.Conn, a *ask) {
 		r.unanswered(a, 1, err)
 		return
 	}
-	defer res.Body.Close()
-	body, _ := io.ReadAll(res.Body)
-	r.judge(a, &reply{status: res.StatusCode, header: res.Header, body: body}, 0)
+	r.judge(a, p, 0)
 }
 
 // end closes a connection, by FIN or by RST.

@@ -177,20 +177,27 @@ func (r *run) read(c *http1Conn, m manner, a *ask) (first time.Time, p *reply, c
 	if m.reading > 0 {
 		in = bufio.NewReaderSize(&pausing{in, m.reading}, 16<<10)
 	}
+	if p, err = readReply(in, a.method); err != nil {
+		return first, nil, false, &cutError{err}
+	}
+	return first, p, p.closes, nil
+}
+
+// readReply reads a response, past interim ones.
+func readReply(in *bufio.Reader, method string) (*reply, error) {
 	for {
-		res, err := http.ReadResponse(in, &http.Request{Method: a.method})
+		res, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
-			return first, nil, false, &cutError{err}
+			return nil, err
 		}
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if err != nil {
-			return first, nil, false, &cutError{fmt.Errorf("%d bytes of %d: %w", len(body), res.ContentLength, err)}
+			return nil, fmt.Errorf("%d bytes of %d: %w", len(body), res.ContentLength, err)
 		}
-		if res.StatusCode < 200 {
-			continue
+		if res.StatusCode >= 200 {
+			return &reply{status: res.StatusCode, header: res.Header, body: body, closes: res.Close}, nil
 		}
-		return first, &reply{status: res.StatusCode, header: res.Header, body: body}, res.Close, nil
 	}
 }
 

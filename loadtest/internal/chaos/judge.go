@@ -21,6 +21,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   []byte
+	closes bool          // the connection ends behind it
 	took   time.Duration // from the request's last byte, or from the response before it
 }
 

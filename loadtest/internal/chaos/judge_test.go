@@ -177,7 +177,7 @@ func TestGrowthIsSeen(t *testing.T) {
 	var steady, growing []sample
 	for i := range 9 {
 		steady = append(steady, sample{goroutines: 40, heap: 3 << 20})
-		growing = append(growing, sample{goroutines: 40 + float64(5*i), heap: 3 << 20})
+		growing = append(growing, sample{goroutines: 40 + float64(8*i), heap: 3 << 20})
 	}
 	r := quiet("a")
 	rep := r.changes()

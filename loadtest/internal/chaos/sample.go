@@ -34,7 +34,7 @@ var quantities = []struct {
 	{"resident memory", func(s sample) float64 { return s.rss }, 0.15, 8 << 20, true},
 	{"heap after a collection", func(s sample) float64 { return s.heap }, 0.10, 2 << 20, true},
 	{"descriptors", func(s sample) float64 { return s.files }, 0, 4, false},
-	{"goroutines", func(s sample) float64 { return s.goroutines }, 0.1, 6, false},
+	{"goroutines", func(s sample) float64 { return s.goroutines }, 0.1, 15, false},
 	{"series", func(s sample) float64 { return s.series }, 0, 0, false},
 }
 
