@@ -213,3 +213,27 @@ func TestSoakAccountsForEveryRequest(t *testing.T) {
 		t.Errorf("no word of how it went on: %s", errs)
 	}
 }
+
+// TestChaosHoldsEveryPromise runs a short chaos. "go run ./loadtest chaos --for 30m"
+// is the same for longer.
+func TestChaosHoldsEveryPromise(t *testing.T) {
+	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--json")
+	if code != exitOK {
+		t.Fatalf("exit %d\n%s\n%s", code, errs, out)
+	}
+	var r results.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Verdicts) != 11 || len(r.Tables[0].Rows) < 15 {
+		t.Errorf("%d verdicts, %d kinds of responses", len(r.Verdicts), len(r.Tables[0].Rows))
+	}
+	for _, v := range r.Verdicts {
+		if !v.Held {
+			t.Errorf("%s: %s", v.Promise, v.Words)
+		}
+	}
+	if !strings.Contains(errs, "chaos: seed ") {
+		t.Errorf("the seed is not said: %s", errs)
+	}
+}
