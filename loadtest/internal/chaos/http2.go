@@ -133,9 +133,20 @@ func (r *run) ended2(a *ask, n int, err error) {
 		r.breaches.add(mixed, "%v: the response was cut: %v", a, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		r.breaches.add(late, "%v: no response: %v", a, err)
+	case toldToGo(err):
+		// HTTP/2 says which requests were not processed; clients send them again.
+		r.unanswered(a, 1, err)
 	default:
 		r.unanswered(a, n, err)
 	}
+}
+
+// toldToGo says that a connection took no more requests, by the errors of
+// x/net's client, which exports none of them.
+func toldToGo(err error) bool {
+	var goAway http2.GoAwayError
+	return errors.As(err, &goAway) || strings.HasPrefix(err.Error(), "http2: Transport received Server's graceful shutdown GOAWAY") ||
+		strings.HasPrefix(err.Error(), "http2: client conn not usable")
 }
 
 // upload is a body that is read in pieces with pauses.
