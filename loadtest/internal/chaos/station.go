@@ -40,7 +40,7 @@ type station struct {
 }
 
 // readTimeout bounds how long hostile clients keep a pause waiting.
-const readTimeout = 2 * time.Second
+const readTimeout = 4 * time.Second
 
 // Processes are handed over in this time, which leaves each request its own.
 const (
@@ -106,7 +106,7 @@ func (r *run) config(st *station, rnd *rand.Rand) string {
 	if st.encrypted {
 		c.Server = append(c.Server, fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", r.certFile, r.keyFile))
 	}
-	c.Server = append(c.Server, "read_timeout: "+readTimeout.String(), fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
+	c.Server = append(c.Server, "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
 	var names, tiers []string
 	for _, s := range r.ssps {
 		ssp := s.config
