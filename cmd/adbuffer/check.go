@@ -8,22 +8,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"adbuffer/internal/admin"
+	"adbuffer/internal/app"
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 )
 
 // checkResult is what check --json prints.
 type checkResult struct {
-	Valid    bool             `json:"valid"`
-	Hash     string           `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
-	Faults   config.Faults    `json:"faults"`
-	Warnings []config.Warning `json:"warnings"`
-	Against  *difference      `json:"against,omitempty"` // what a reload would change; with --against
+	Valid    bool               `json:"valid"`
+	Hash     string             `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
+	Faults   config.Faults      `json:"faults"`
+	Warnings []config.Warning   `json:"warnings"`
+	Against  *reload.Difference `json:"against,omitempty"` // what a reload would change; with --against
 }
 
 func newCheck(stdout *os.File) *cobra.Command {
 	var (
 		file   string
-		admin  adminFlags
+		at     admin.ClientOptions
 		asJSON bool
 		quiet  bool
 		reveal bool
@@ -64,21 +67,23 @@ that the configuration names are compared by their names, not by their content.`
 			if err != nil {
 				return err
 			}
-			if reveal && (asJSON || quiet || admin.url != "") {
+			if reveal && (asJSON || quiet || at.URL != "") {
 				return errors.New("--show-secrets is for the effective configuration, which --against, --json and --quiet do not print")
 			}
-			var client *adminClient
-			if admin.url != "" {
-				if client, err = admin.open(); err != nil {
-					return err
+			var client *admin.Client
+			if at.URL != "" {
+				if client, err = admin.NewClient(at); errors.Is(err, admin.ErrURL) {
+					return fmt.Errorf("--against %w", err)
+				} else if err != nil {
+					return failed(err)
 				}
-			} else if admin != (adminFlags{}) {
+			} else if at != (admin.ClientOptions{}) {
 				return errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --against")
 			}
 			cfg, warnings, err := config.Load(path, os.LookupEnv)
-			var compared *difference
+			var compared *reload.Difference
 			if err == nil && client != nil {
-				if compared, err = against(cmd.Context(), client, cfg); err != nil {
+				if compared, err = reload.Against(cmd.Context(), client, cfg); err != nil {
 					return failed(fmt.Errorf("--against: %w", err))
 				}
 			}
@@ -100,25 +105,25 @@ that the configuration names are compared by their names, not by their content.`
 			}
 			fmt.Fprintf(stdout, "# %s is valid: %d SSPs, %d routes, %d warnings\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
 			if compared != nil {
-				compared.write(stdout, path, quiet)
+				compared.Write(stdout, path, app.Version, quiet)
 			}
-			return compared.failure()
+			return refused(compared)
 		},
 	}
 	addConfigFlag(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print faults, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print warnings and the verdict only")
 	cmd.Flags().BoolVar(&reveal, "show-secrets", false, "print what is hidden otherwise, but no content of files")
-	cmd.Flags().StringVar(&admin.url, "against", "", "compare with a running adbuffer: URL of its admin listener")
-	cmd.Flags().StringVar(&admin.tokenFile, "token-file", "", "file with the token of that listener")
-	cmd.Flags().StringVar(&admin.caFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
-	cmd.Flags().StringVar(&admin.certFile, "cert-file", "", "client certificate for that listener, PEM")
-	cmd.Flags().StringVar(&admin.keyFile, "key-file", "", "key of the client certificate, PEM")
-	cmd.Flags().BoolVar(&admin.insecure, "insecure", false, "do not check that listener's certificate")
+	cmd.Flags().StringVar(&at.URL, "against", "", "compare with a running adbuffer: URL of its admin listener")
+	cmd.Flags().StringVar(&at.TokenFile, "token-file", "", "file with the token of that listener")
+	cmd.Flags().StringVar(&at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
+	cmd.Flags().StringVar(&at.CertFile, "cert-file", "", "client certificate for that listener, PEM")
+	cmd.Flags().StringVar(&at.KeyFile, "key-file", "", "key of the client certificate, PEM")
+	cmd.Flags().BoolVar(&at.Insecure, "insecure", false, "do not check that listener's certificate")
 	return cmd
 }
 
-func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, compared *difference, err error) error {
+func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, compared *reload.Difference, err error) error {
 	res := checkResult{Valid: err == nil, Faults: config.Faults{}, Warnings: warnings, Against: compared}
 	if res.Warnings == nil {
 		res.Warnings = []config.Warning{}
@@ -137,5 +142,16 @@ func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warni
 	if err != nil {
 		return errSaid
 	}
-	return compared.failure()
+	return refused(compared)
+}
+
+// errSaid fails a command that has printed why.
+var errSaid = failed(errors.New(""))
+
+// refused fails the command where a reload would be refused. d may be nil.
+func refused(d *reload.Difference) error {
+	if d != nil && d.Verdict == reload.NeedsRestart {
+		return errSaid
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"adbuffer/internal/app"
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 )
 
 // What came of a reload.
@@ -20,7 +21,7 @@ const (
 type reloadReport struct {
 	Result   string           `json:"result"`
 	Hash     string           `json:"hash,omitempty"` // of the configuration now in force; empty if that is still the old one
-	Changes  []app.Change     `json:"changes"`
+	Changes  []reload.Change  `json:"changes"`
 	Faults   config.Faults    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
 	// Error says why the file could not be read or brought into force, where no
@@ -47,7 +48,7 @@ func (r *reloadReport) stopping() { r.Result, r.Error = reloadDraining, app.ErrS
 // answer is the report over HTTP, without JSON's null for a list that is empty.
 func (r reloadReport) answer() (status int, body any) {
 	if r.Changes == nil {
-		r.Changes = []app.Change{}
+		r.Changes = []reload.Change{}
 	}
 	if r.Faults == nil {
 		r.Faults = config.Faults{}

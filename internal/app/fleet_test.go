@@ -12,6 +12,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/redistest"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 )
 
@@ -28,7 +29,7 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	v.wantMetric(`qps_fleet_connected{ssp="a"}`, "1")
 	v.wantMetric(`qps_limited_total{ssp="a"}`, "0")
 	s.ssps[0] = at("a", a, "qps: {limit: 50, scope: fleet}")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != InPlace {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.InPlace {
 		t.Errorf("the reload says %+v", r)
 	}
 	v.want("/x", "a")

@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/tracing"
 )
 
@@ -69,7 +70,7 @@ func (a *App) planSSP(was *part, c *config.SSP) (plannedSSP, error) {
 // needsPool reports whether connections to the SSP as it is are not what they
 // would be if they were opened as planned.
 func (p *part) needsPool(s *plannedSSP) bool {
-	return !sameHosts(p.cfg.Endpoints, s.cfg.Endpoints) || p.cfg.Protocol != s.cfg.Protocol || p.cfg.TLS != s.cfg.TLS || p.files != s.files
+	return !reload.SameHosts(p.cfg.Endpoints, s.cfg.Endpoints) || p.cfg.Protocol != s.cfg.Protocol || p.cfg.TLS != s.cfg.TLS || p.files != s.files
 }
 
 func sameSettings(a, b *config.SSP) bool { return reflect.DeepEqual(a, b) }
@@ -101,8 +102,8 @@ var tlsFileKeys = [3]string{"ca_file", "cert_file", "key_file"}
 
 // contentChanges are the files of SSPs that keep their names and hold something
 // else.
-func (p *plan) contentChanges() []Change {
-	var changes []Change
+func (p *plan) contentChanges() []reload.Change {
+	var changes []reload.Change
 	for i := range p.ssps {
 		s := &p.ssps[i]
 		if s.was == nil {
@@ -111,7 +112,7 @@ func (p *plan) contentChanges() []Change {
 		was := tlsFileNames(s.was.cfg)
 		for j, name := range tlsFileNames(s.cfg) {
 			if name != "" && was[j] == name && s.was.files[j] != s.files[j] && s.endpoints.Scheme == "https" {
-				changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+tlsFileKeys[j], name))
+				changes = append(changes, reload.ContentChange("ssps["+s.cfg.Name+"].tls."+tlsFileKeys[j], name))
 			}
 		}
 	}

@@ -10,12 +10,13 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 )
 
 // Reloaded is what a reload did.
 type Reloaded struct {
-	Hash    string   `json:"hash"`    // of the configuration in force
-	Changes []Change `json:"changes"` // none where nothing changed
+	Hash    string          `json:"hash"`    // of the configuration in force
+	Changes []reload.Change `json:"changes"` // none where nothing changed
 }
 
 // ErrStopping is what Reload returns once the drain has begun.
@@ -42,7 +43,7 @@ func (a *App) Reload(cfg *config.Config) (*Reloaded, error) {
 		defer a.notifyReady()
 	}
 	was := a.current()
-	changes := Compare(was.cfg, cfg)
+	changes := reload.Compare(was.cfg, cfg)
 	if faults := restartFaults(changes); len(faults) > 0 {
 		a.ReloadFailed(faults)
 		return nil, faults
@@ -83,12 +84,12 @@ func (a *App) ReloadFailed(err error) {
 }
 
 // restartFaults are the changes that no reload can make.
-func restartFaults(changes []Change) config.Faults {
+func restartFaults(changes []reload.Change) config.Faults {
 	var faults config.Faults
 	for _, c := range changes {
-		if c.Effect == Restart {
+		if c.Effect == reload.Restart {
 			faults = append(faults, config.Fault{
-				Path: c.Path, Value: orNone(c.New), Rule: "is " + orNone(c.Old) + " in the running process and cannot change there: restart it",
+				Path: c.Path, Value: reload.OrNone(c.New), Rule: "is " + reload.OrNone(c.Old) + " in the running process and cannot change there: restart it",
 			})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/upstream"
 )
@@ -77,7 +78,7 @@ func TestAnotherPathAtTheSameHostNeedsNoNewPool(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	s.ssps[0] = strings.Replace(s.ssps[0], "/bid", "/other?v=3", 1)
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != InPlace {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.InPlace {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.want("/x", "a")
@@ -100,7 +101,7 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 			}
 			was := v.app.current().parts[0].ssp.Pool()
 			s.ssps[0] = at("a", a, speak, "max_response_bytes: 5000", "breaker: {enabled: false}")
-			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != NewConnections {
+			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
 				t.Errorf("the reload says %v", r.Changes)
 			}
 			v.await("the answer is not too large any more", func() bool { return v.get("/x").status == 200 })
@@ -124,7 +125,7 @@ func TestAnSSPsShareOfTheBufferIsReloadedInPlace(t *testing.T) {
 	v.reload(s)
 	v.wantMetric(limit, "1.5e+06")
 	s.ssps[0] = at("a", a, "max_buffered_bytes: 5000000")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != InPlace {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.InPlace {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.wantMetric(limit, "5e+06")
@@ -143,7 +144,7 @@ func TestMaxResponseFieldsHoldsForNewConnections(t *testing.T) {
 		t.Errorf("answered %+v", got)
 	}
 	s.ssps[0] = at("a", a, "max_response_fields: 50", "breaker: {enabled: false}")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != NewConnections {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.await("the answer has not too many fields any more", func() bool { return v.get("/x").status == 200 })
@@ -162,7 +163,7 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 		<-g.arrived
 	}
 	s.ssps[0] = at("a", b, "max_in_flight: 10", "pool: {min_idle: 2}")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != NewPool {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewPool {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.want("/x", "a")

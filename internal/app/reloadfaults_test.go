@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 )
 
@@ -138,7 +139,7 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 		var paths []string
 		for _, ch := range v.reload(s).Changes {
 			paths = append(paths, ch.Path)
-			if ch.Effect != NewPool {
+			if ch.Effect != reload.NewPool {
 				t.Errorf("%v, want a new pool", ch)
 			}
 		}

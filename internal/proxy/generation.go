@@ -71,7 +71,7 @@ func (p *Proxy) current() *generation { return p.generation.Load() }
 // request; max_connections and TLS, to the next connection; read_timeout and
 // write_timeout, where a connection next waits; idle_timeout, where it next
 // becomes idle, over HTTP/2 to the next connection. A limit that was lowered
-// ends nothing that is above it. What NeedsRestart names stays as it was.
+// ends nothing that is above it. MaxHeaderBytes stays as it was.
 func (p *Proxy) Reload(opts Options, table *route.Table) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()

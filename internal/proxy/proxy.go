@@ -20,8 +20,8 @@ import (
 )
 
 // Options are the settings of the traffic side; see config/adbuffer.yaml for
-// what each does. All can change while requests run, by Reload, but those that
-// NeedsRestart names.
+// what each does. All but MaxHeaderBytes can change while requests run,
+// by Reload.
 type Options struct {
 	MaxConnections   int
 	MaxInFlight      int
@@ -45,16 +45,6 @@ type Options struct {
 
 	Deadline DeadlineOptions
 	Access   AccessOptions
-}
-
-// NeedsRestart returns the configuration's names of the settings in which next
-// differs from o and which only a restart can change; none if Reload can apply
-// all of next.
-func (o *Options) NeedsRestart(next *Options) (keys []string) {
-	if o.MaxHeaderBytes != next.MaxHeaderBytes {
-		keys = append(keys, "server.max_header_bytes")
-	}
-	return keys
 }
 
 // Proxy serves requests. Make one with New, run it with Serve, end it with

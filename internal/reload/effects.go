@@ -1,4 +1,4 @@
-package app
+package reload
 
 import (
 	"strings"
@@ -130,7 +130,7 @@ func anyMember(path string) string {
 
 // changeEffect is effectOf, for a setting whose values matter.
 func changeEffect(path string, was, is setting) Effect {
-	if anyMember(path) == "ssps[].endpoints" && sameHosts(was.values, is.values) {
+	if anyMember(path) == "ssps[].endpoints" && SameHosts(was.values, is.values) {
 		return InPlace // only what is asked for there, or the order
 	}
 	return effectOf(path)
@@ -144,9 +144,9 @@ func removedEffect(path string) Effect {
 	return effectOf(path)
 }
 
-// sameHosts reports whether connections to one list of endpoints serve the other
+// SameHosts reports whether connections to one list of endpoints serve the other
 // as well: the same scheme, hosts and ports.
-func sameHosts(a, b []string) bool {
+func SameHosts(a, b []string) bool {
 	x, errX := dial.ParseEndpoints(a)
 	y, errY := dial.ParseEndpoints(b)
 	if errX != nil || errY != nil || x.Scheme != y.Scheme || len(x.All) != len(y.All) {

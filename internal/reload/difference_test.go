@@ -1,11 +1,9 @@
-package main
+package reload
 
 import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"adbuffer/internal/app"
 )
 
 func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
@@ -31,26 +29,26 @@ func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
 func TestTheVerdictCountsWhatAReloadWouldDo(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	d := difference{URL: "http://admin", Version: app.Version, Verdict: verdictReload, Changes: []app.Change{
-		{Path: "ssps[a].pool.max_conns", Old: "1", New: "2", Effect: app.InPlace},
-		{Path: "ssps[b]", New: "[http://b]", Effect: app.NewPool},
-		{Path: "ssps[a].tls.ca_file", New: "ca.pem", Effect: app.NewPool},
-		{Path: "ssps[a].max_in_flight", Old: "1", New: "2", Effect: app.InPlace},
+	d := Difference{URL: "http://admin", Version: "v1", Verdict: Applies, Changes: []Change{
+		{Path: "ssps[a].pool.max_conns", Old: "1", New: "2", Effect: InPlace},
+		{Path: "ssps[b]", New: "[http://b]", Effect: NewPool},
+		{Path: "ssps[a].tls.ca_file", New: "ca.pem", Effect: NewPool},
+		{Path: "ssps[a].max_in_flight", Old: "1", New: "2", Effect: InPlace},
 	}}
-	d.write(&b, "new.yaml", true)
+	d.Write(&b, "new.yaml", "v1", true)
 	if want := "# a reload would apply 4 changes: 2 in place, 1 added, with a pool of its own, 1 new pool, the old one drains\n"; b.String() != want {
 		t.Errorf("it says %q, want %q", b.String(), want)
 	}
-	d.Changes = append(d.Changes, app.Change{Path: "admin.listen", Old: "1", New: "2", Effect: app.Restart})
-	d.Verdict = verdictRestart
+	d.Changes = append(d.Changes, Change{Path: "admin.listen", Old: "1", New: "2", Effect: Restart})
+	d.Verdict = NeedsRestart
 	b.Reset()
-	d.write(&b, "new.yaml", true)
-	if !strings.Contains(b.String(), "a restart is needed for admin.listen;") || d.failure() == nil {
+	d.Write(&b, "new.yaml", "v1", true)
+	if !strings.Contains(b.String(), "a restart is needed for admin.listen;") {
 		t.Errorf("it says %q", b.String())
 	}
 	b.Reset()
 	d.Version = "v0"
-	d.write(&b, "new.yaml", false)
+	d.Write(&b, "new.yaml", "v1", false)
 	if !strings.Contains(b.String(), "runs version v0") || strings.Count(b.String(), "\n") != 8 {
 		t.Errorf("it says %s", b.String())
 	}

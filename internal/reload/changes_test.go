@@ -1,15 +1,13 @@
-package app
+package reload
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/proxy"
 )
 
 const comparedYAML = `
@@ -140,31 +138,6 @@ func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
 	}
 	if e := effectOf("ssps[openx].nobody_thought_of_it"); e != Restart {
 		t.Errorf("a setting that is not listed has the effect %q", e)
-	}
-}
-
-// What the proxy cannot change while it runs must be refused before it is asked.
-func TestWhatTheProxyCannotChangeNeedsARestart(t *testing.T) {
-	var none, all proxy.Options
-	v := reflect.ValueOf(&all).Elem()
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Int, reflect.Int64:
-			f.SetInt(1)
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.String:
-			f.SetString("x")
-		}
-	}
-	keys := none.NeedsRestart(&all)
-	if len(keys) == 0 {
-		t.Fatal("it can change everything: then this test can go")
-	}
-	for _, key := range keys {
-		if e := effectOf(key); e != Restart {
-			t.Errorf("%s has the effect %q", key, e)
-		}
 	}
 }
 

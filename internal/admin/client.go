@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	clientTimeout = 15 * time.Second
+	maxReplyBytes = 64 << 20
+)
+
+// ErrURL is the error of NewClient where the URL is not one of an admin listener.
+var ErrURL = errors.New("must be the URL of an admin listener, for example http://127.0.0.1:9090")
+
+// ClientOptions say how a command reaches a running adbuffer's admin listener.
+type ClientOptions struct {
+	URL               string
+	TokenFile         string // "" = no token
+	CAFile            string // PEM; "" = the system's authorities
+	CertFile, KeyFile string // PEM; "" = no client certificate
+	// Insecure accepts any certificate of the listener.
+	Insecure bool
+}
+
+// Client sends requests to an admin listener.
+type Client struct {
+	base, token string
+	client      http.Client
+}
+
+// NewClient reads the files of the options. It opens no connection.
+func NewClient(o ClientOptions) (*Client, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%s: %w", o.URL, ErrURL)
+	}
+	c := &Client{base: strings.TrimSuffix(o.URL, "/")}
+	if o.TokenFile != "" {
+		b, err := os.ReadFile(o.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		c.token = strings.TrimSpace(string(b))
+	}
+	trust := &tls.Config{InsecureSkipVerify: o.Insecure}
+	if o.CAFile != "" {
+		b, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+		if trust.RootCAs = x509.NewCertPool(); !trust.RootCAs.AppendCertsFromPEM(b) {
+			return nil, fmt.Errorf("--ca-file %s: must hold a certificate in PEM", o.CAFile)
+		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--cert-file, --key-file: %w", err)
+		}
+		trust.Certificates = []tls.Certificate{cert}
+	}
+	c.client = http.Client{
+		// No proxy: an adbuffer that HTTP_PROXY names must not be asked about itself.
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: trust},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this server
+	}
+	return c, nil
+}
+
+// URL is the listener's, without a slash at its end.
+func (c *Client) URL() string { return c.base }
+
+// StatusError is a response whose status is not 200.
+type StatusError struct {
+	URL    string
+	Status int
+	Body   string // without spaces around it
+}
+
+// Error names the options that open a listener which answers 403.
+func (e *StatusError) Error() string {
+	if e.Status == http.StatusForbidden {
+		return fmt.Sprintf("%s: %s; see --token-file and --cert-file", e.URL, e.Body)
+	}
+	return fmt.Sprintf("%s responds %d %s: %.200s", e.URL, e.Status, http.StatusText(e.Status), e.Body)
+}
+
+// Get returns the body of path. A status other than 200 is a *StatusError.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.base+path, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, &StatusError{URL: c.base + path, Status: res.StatusCode, Body: strings.TrimSpace(string(body))}
+	}
+	return body, nil
+}
+
+// Running is the configuration that an adbuffer has in force.
+type Running struct {
+	Version string // of the adbuffer
+	Hash    string // of the configuration, with what is hidden
+	YAML    []byte // without what is hidden
+}
+
+// Running asks for the configuration in force.
+func (c *Client) Running(ctx context.Context) (*Running, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	for range 10 {
+		before, err := c.service(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if before.YAML, err = c.Get(ctx, "/config"); err != nil {
+			return nil, err
+		}
+		after, err := c.service(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if before.Hash == after.Hash { // the hash belongs to the YAML
+			return before, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: the configuration changed ten times while it was read", c.base)
+}
+
+func (c *Client) service(ctx context.Context) (*Running, error) {
+	body, err := c.Get(ctx, "/pools")
+	if err != nil {
+		return nil, err
+	}
+	var v struct {
+		Service struct {
+			Version string `json:"version"`
+			Hash    string `json:"config_hash"`
+		} `json:"service"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil || v.Service.Hash == "" {
+		return nil, fmt.Errorf("%s/pools does not name a configuration: is it the admin listener of an adbuffer?", c.base)
+	}
+	return &Running{Version: v.Service.Version, Hash: v.Service.Hash}, nil
+}
