@@ -1,50 +1,41 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"adbuffer/internal/admin"
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/config"
+	"adbuffer/internal/sizing"
 )
 
 // planFlags is what the command line of plan says.
 type planFlags struct {
-	in       capacity.PlanInput
-	waiting  share
-	name     string
-	protocol string
-	from     string
-	token    string // file
-	over     time.Duration
-	asJSON   bool
-}
-
-// planned is one SSP of a plan.
-type planned struct {
-	name     string
-	protocol string
-	now      int // max_conns or max_http2_conns in force; 0 = not known
-	measured bool
-	in       capacity.PlanInput
-	result   capacity.PlanResult
+	in      sizing.Input
+	waiting share
+	from    admin.ClientOptions
+	over    time.Duration
+	asJSON  bool
 }
 
 func newPlan(stdout *os.File) *cobra.Command {
-	f := planFlags{in: capacity.DefaultPlanInput()}
+	f := planFlags{in: sizing.Input{PlanInput: capacity.DefaultPlanInput()}}
 	f.in.Replicas = 1
 	f.waiting = share(f.in.WaitingShare)
 	cmd := &cobra.Command{
 		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --from URL}",
 		Short: "Size pools from rate and latency",
 		Long: `Says how many connections to an SSP each replica needs: Little's law for the places
-that are busy on average (L = rate × time a place is held), exact Erlang C for how many
+in use on average (L = rate × time a place is held), exact Erlang C for how many
 there must be so that no more than --waiting of the requests wait. p50 and p99 of the
 SSP's latency give the mean, which is above the median, as that of a lognormal.
 
@@ -62,9 +53,9 @@ listener, or from a Prometheus that scrapes adbuffer; there the mean over all in
 				return err
 			}
 			if f.asJSON {
-				return failed(printPlanJSON(stdout, plan))
+				return failed(plan.WriteJSON(stdout))
 			}
-			printPlan(stdout, plan)
+			plan.Write(stdout)
 			return nil
 		},
 	}
@@ -73,35 +64,37 @@ listener, or from a Prometheus that scrapes adbuffer; there the mean over all in
 	fl.DurationVar(&f.in.P50, "p50", 0, "median of the SSP's latency")
 	fl.DurationVar(&f.in.P99, "p99", 0, "99th percentile of the SSP's latency")
 	fl.IntVar(&f.in.Replicas, "replicas", 1, "processes that share the rate; with --from, as many like the one that is asked")
-	fl.StringVar(&f.protocol, "protocol", "auto", "auto, http1, http1-pipelined, http2 or h2c")
+	fl.StringVar(&f.in.Protocol, "protocol", "auto", "auto, http1, http1-pipelined, http2 or h2c")
 	fl.IntVar(&f.in.Streams, "streams", f.in.Streams, "requests at once on a connection, for HTTP/2 and pipelining")
 	fl.Var(&f.waiting, "waiting", "share of the requests that may wait for a place")
 	fl.DurationVar(&f.in.SlowHold, "slow", 0, "mean latency on a bad day (default: 2.5 × p50, or twice the mean where that is more)")
-	fl.StringVar(&f.name, "ssp", "", "the SSP's name in the YAML; with --from, only this one")
+	fl.StringVar(&f.in.SSP, "ssp", "", "the SSP's name in the YAML; with --from, only this one")
 	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "limit of one process (ulimit -Hn)")
 	fl.IntVar(&f.in.PortsPerAddress, "ports", f.in.PortsPerAddress, "ephemeral ports of one source address")
 	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "addresses that all replicas leave from (NAT); 0: each has its own")
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses that the SSP answers on")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
-	fl.StringVar(&f.from, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
-	fl.StringVar(&f.token, "token-file", "", "with --from: a file that holds the token of an admin listener beyond loopback")
+	fl.StringVar(&f.from.URL, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
+	fl.StringVar(&f.from.TokenFile, "token-file", "", "with --from: a file that holds the token of an admin listener beyond loopback")
 	fl.DurationVar(&f.over, "over", 0, "with --from a Prometheus: plan for the highest 5-minute rate and hold of so long (default: the last 5 minutes)")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	return cmd
 }
 
-func (f *planFlags) plan(cmd *cobra.Command) ([]planned, error) {
-	if !knownProtocol(f.protocol) {
-		return nil, fmt.Errorf("--protocol %s: must be auto, http1, http1-pipelined, http2 or h2c", f.protocol)
+func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
+	if !slices.Contains(protocols, f.in.Protocol) {
+		return nil, fmt.Errorf("--protocol %s: must be %s", f.in.Protocol, strings.Join(protocols, ", "))
 	}
 	given := cmd.Flags().Changed
-	if f.from != "" {
-		for _, name := range []string{"rps", "p50", "p99"} {
+	f.in.ProtocolGiven, f.in.StreamsGiven = given("protocol"), given("streams")
+	numbers := []string{"rps", "p50", "p99"}
+	if f.from.URL != "" {
+		for _, name := range numbers {
 			if given(name) {
 				return nil, fmt.Errorf("--%s cannot be given with --from, which reads it", name)
 			}
 		}
-		plan, err := f.observed(cmd.Context(), given("protocol"), given("streams"))
+		plan, err := f.observe(cmd.Context())
 		return plan, failed(err)
 	}
 	for _, name := range []string{"token-file", "over"} {
@@ -110,7 +103,7 @@ func (f *planFlags) plan(cmd *cobra.Command) ([]planned, error) {
 		}
 	}
 	var missing []string
-	for _, name := range []string{"rps", "p50", "p99"} {
+	for _, name := range numbers {
 		if !given(name) {
 			missing = append(missing, "--"+name)
 		}
@@ -118,53 +111,29 @@ func (f *planFlags) plan(cmd *cobra.Command) ([]planned, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s missing; or name a running adbuffer with --from", strings.Join(missing, ", "))
 	}
-	if f.protocol == string(config.ProtocolHTTP1Pipelined) && !given("streams") {
-		f.in.Streams = defaultDepth
-	}
-	p := planned{name: f.name, protocol: f.protocol, in: f.in}
-	if p.name == "" {
-		p.name = "your-ssp"
-	}
-	var err error
-	if p.result, err = capacity.Plan(p.in); err != nil {
-		return nil, asFlags(err)
-	}
-	return []planned{p}, nil
+	return sizing.FromNumbers(f.in)
 }
 
-// defaultDepth is the default of pool.pipeline_depth.
-const defaultDepth = 8
-
-func knownProtocol(p string) bool {
-	switch config.Protocol(p) {
-	case config.ProtocolAuto, config.ProtocolHTTP1, config.ProtocolHTTP1Pipelined, config.ProtocolHTTP2, config.ProtocolH2C:
-		return true
-	default:
-		return false
-	}
+// protocols are the words that --protocol takes.
+var protocols = []string{
+	string(config.ProtocolAuto), string(config.ProtocolHTTP1), string(config.ProtocolHTTP1Pipelined), string(config.ProtocolHTTP2), string(config.ProtocolH2C),
 }
 
-// asFlags makes the plan's errors speak of flags.
-func asFlags(err error) error {
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		return err
+func (f *planFlags) observe(ctx context.Context) (sizing.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	f.from.URL = strings.TrimSuffix(f.from.URL, "/pools")
+	client, err := admin.NewClient(f.from)
+	if errors.Is(err, admin.ErrURL) {
+		return nil, fmt.Errorf("--from %w", err)
+	} else if err != nil {
+		return nil, err
 	}
-	flags := map[string]string{"waiting-share": "waiting", "slow-hold": "slow"}
-	var all []string
-	for _, e := range joined.Unwrap() {
-		var in *capacity.InputError
-		if errors.As(e, &in) {
-			name := in.Name
-			if renamed, ok := flags[name]; ok {
-				name = renamed
-			}
-			all = append(all, fmt.Sprintf("--%s %s: %s", name, in.Value, in.Rule))
-		} else {
-			all = append(all, e.Error())
-		}
+	observed, err := sizing.Observe(ctx, client, f.over)
+	if err != nil {
+		return nil, err
 	}
-	return errors.New(strings.Join(all, "\n"))
+	return sizing.FromObserved(f.in, f.from.URL, observed)
 }
 
 // share is a share between 0 and 1, given as 3% or 0.03.

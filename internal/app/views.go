@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -77,7 +78,7 @@ func (a *App) poolViews() any {
 				MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: s.MaxInFlight(),
 			},
 			Requests: s.Snapshot(), Endpoints: config.HideURLs(p.cfg.Endpoints), ReuseRatio: reuseRatio(&snap),
-			Advice: advice(&snap, &o), IdleAdvice: idleAdvice(&snap, &o),
+			Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 		}
 	}
 	now := time.Now()

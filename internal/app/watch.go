@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
 )
 
@@ -117,7 +118,7 @@ func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 // adviseLocked logs an idle_timeout to set: once, and again when it is another
 // by more than a tenth.
 func (w *watch) adviseLocked(name string, s *pool.Snapshot, o *pool.Options) {
-	advised := advisedIdleTimeout(s, o)
+	advised := sizing.IdleTimeout(s, o)
 	before := w.advised[name]
 	if advised == 0 || (advised-before).Abs() <= before/10 {
 		return

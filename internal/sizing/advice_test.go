@@ -1,4 +1,4 @@
-package app
+package sizing
 
 import (
 	"strings"
@@ -27,23 +27,23 @@ func wantText(t *testing.T, got string, parts ...string) {
 
 func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 	s, o := loaded(0.15, 176)
-	wantText(t, advice(s, o), "Set pool.max_conns to 176, now 100.", "1,000 requests/s × 150 ms keep 150 places busy")
+	wantText(t, Advice(s, o), "Set pool.max_conns to 176, now 100.", "1,000 requests/s × 150 ms keep 150 places in use")
 
 	s, o = loaded(0.15, 7)
 	s.Protocol = upstream.HTTP2
-	wantText(t, advice(s, o), "Set pool.max_http2_conns to 7, now 4.")
+	wantText(t, Advice(s, o), "Set pool.max_http2_conns to 7, now 4.")
 	o.MaxConns = 3 // which is what bounds them then
-	wantText(t, advice(s, o), "Set pool.max_conns to 7, now 3.")
+	wantText(t, Advice(s, o), "Set pool.max_conns to 7, now 3.")
 }
 
 func TestAdviceForAPoolThatFitsSaysWhenItIsFull(t *testing.T) {
 	s, o := loaded(0.05, 65)
-	wantText(t, advice(s, o), "pool.max_conns 100 is enough.", "Full at 2,000 requests/s", "held for 100 ms")
+	wantText(t, Advice(s, o), "pool.max_conns 100 is enough.", "full at 2,000 requests/s", "held for 100 ms")
 }
 
 func TestThereIsNoAdviceWithoutLoad(t *testing.T) {
-	wantText(t, advice(&pool.Snapshot{}, &pool.Options{}), "No requests in the last minute")
-	wantText(t, advice(&pool.Snapshot{Need: pool.Need{ArrivalsPerSecond: 3}}, &pool.Options{}), "No place was given back")
+	wantText(t, Advice(&pool.Snapshot{}, &pool.Options{}), "No requests in the last minute")
+	wantText(t, Advice(&pool.Snapshot{Need: pool.Need{ArrivalsPerSecond: 3}}, &pool.Options{}), "No place was released")
 }
 
 func TestAdvisedIdleTimeoutLeavesRoomBelowWhatWasLearned(t *testing.T) {
@@ -61,21 +61,23 @@ func TestAdvisedIdleTimeoutLeavesRoomBelowWhatWasLearned(t *testing.T) {
 	} {
 		s := &pool.Snapshot{LearnedIdleSeconds: c.learned}
 		o := &pool.Options{IdleTimeout: c.set}
-		if got := advisedIdleTimeout(s, o); got != c.want {
+		if got := IdleTimeout(s, o); got != c.want {
 			t.Errorf("learned %v s, set %v: advised %v, want %v", c.learned, c.set, got, c.want)
 		}
-		if text := idleAdvice(s, o); (text == "") != (c.want == 0) || c.want > 0 && !strings.Contains(text, "Set pool.idle_timeout to "+c.want.String()) {
+		if text := IdleAdvice(s, o); (text == "") != (c.want == 0) || c.want > 0 && !strings.Contains(text, "Set pool.idle_timeout to "+c.want.String()) {
 			t.Errorf("learned %v s, set %v: %q", c.learned, c.set, text)
 		}
 	}
 }
 
-func TestAmountsAreForPeople(t *testing.T) {
+func TestNumbersAreForPeople(t *testing.T) {
 	for v, want := range map[float64]string{0.5: "0.5", 0.001: "less than 0.01", 3.14159: "3.14", 99.94: "99.9", 174.85: "175", 1234.4: "1,234", 1000000: "1,000,000"} {
-		if got := amount(v); got != want {
-			t.Errorf("amount(%v) is %q, want %q", v, got, want)
+		if got := number(v); got != want {
+			t.Errorf("number(%v) is %q, want %q", v, got, want)
 		}
 	}
 	wantText(t, millis(0.08), "80 ms")
+	wantText(t, count(1, "replica"), "1 replica")
+	wantText(t, count(2000, "replica"), "2,000 replicas")
 	wantText(t, millis(75), "75 s")
 }

@@ -1,0 +1,67 @@
+package sizing
+
+import (
+	"fmt"
+	"time"
+
+	"adbuffer/internal/capacity"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/upstream"
+)
+
+// Advice says in a sentence or two how well a pool fits the load of the last
+// minute, and which setting to change if it does not.
+func Advice(s *pool.Snapshot, o *pool.Options) string {
+	n := &s.Need
+	switch {
+	case n.ArrivalsPerSecond == 0:
+		return "No requests in the last minute: nothing to advise."
+	case n.Load == 0:
+		return "No place was released in the last minute: nothing to advise yet."
+	}
+	setting, limit := sizeSetting(s.Protocol, o)
+	text := fmt.Sprintf("%s requests/s × %s keep %s places in use on average; with %s, 3 %% of the requests would wait.",
+		number(n.ArrivalsPerSecond), millis(n.HoldSeconds), number(n.Load), count(n.AdvisedConnections, "connection"))
+	if n.AdvisedConnections > limit {
+		return fmt.Sprintf("Set %s to %d, now %d. %s", setting, n.AdvisedConnections, limit, text)
+	}
+	hold := time.Duration(n.HoldSeconds * float64(time.Second))
+	return fmt.Sprintf("%s %d is enough. %s It is full at %s requests/s, or at this rate when a place is held for %s.",
+		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
+}
+
+// sizeSetting is the setting that bounds the connections of a pool that speaks pr.
+func sizeSetting(pr upstream.Protocol, o *pool.Options) (name string, value int) {
+	if pr == upstream.HTTP2 {
+		if o.MaxConns < o.MaxHTTP2Conns {
+			return "pool.max_conns", o.MaxConns
+		}
+		return "pool.max_http2_conns", o.MaxHTTP2Conns
+	}
+	return "pool.max_conns", o.MaxConns
+}
+
+// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP
+// does: 5 % and at least a second below the SSP's, in round numbers. It is 0 while
+// the SSP's is not known, and where idle_timeout is low enough.
+func IdleTimeout(s *pool.Snapshot, o *pool.Options) time.Duration {
+	learned := time.Duration(s.LearnedIdleSeconds * float64(time.Second))
+	advised := min(learned*19/20, learned-time.Second).Truncate(time.Second)
+	if advised < time.Second { // the SSP closes within two seconds
+		advised = max(learned/2, 10*time.Millisecond).Truncate(10 * time.Millisecond)
+	}
+	if learned == 0 || o.IdleTimeout > 0 && o.IdleTimeout <= advised {
+		return 0
+	}
+	return advised
+}
+
+// IdleAdvice is IdleTimeout in a sentence; "" = none.
+func IdleAdvice(s *pool.Snapshot, o *pool.Options) string {
+	advised := IdleTimeout(s, o)
+	if advised == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Set pool.idle_timeout to %v, now %v: the SSP closes connections after about %s idle.",
+		advised, o.IdleTimeout, millis(s.LearnedIdleSeconds))
+}

@@ -1,0 +1,46 @@
+package sizing
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Numbers for people: three digits, thousands apart, no exponent.
+
+func number(v float64) string {
+	if v > 0 && v < 0.01 {
+		return "less than 0.01"
+	}
+	if v < 100 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	digits := fmt.Sprintf("%.0f", v)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(float64(n)) + " " + noun + "s"
+}
+
+// millis writes seconds as milliseconds below 1, and as seconds from there on.
+func millis(seconds float64) string {
+	if seconds >= 1 {
+		return number(seconds) + " s"
+	}
+	return number(1000*seconds) + " ms"
+}
+
+// rounded drops the digits of a hold time that say nothing.
+func rounded(d time.Duration) string {
+	if d >= 10*time.Millisecond {
+		return d.Round(time.Millisecond / 10).String()
+	}
+	return d.Round(time.Microsecond).String()
+}

@@ -1,0 +1,141 @@
+package sizing
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"adbuffer/internal/admin"
+)
+
+// Observation is the load of one SSP, and the limits in force.
+type Observation struct {
+	name, protocol string
+	rate           float64       // requests per second, of all instances
+	hold           time.Duration // mean
+	instances      int
+	conns          int // max_conns
+	http2Conns     int // max_http2_conns; 0 = not known
+	streams        int // 0 = not known
+	depth          int // pipeline_depth; 0 = not known
+}
+
+// errNeither is about a server that is none of the two that Observe knows.
+var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
+
+// Observe asks an admin listener for the load of the last minute, or a Prometheus
+// that scrapes adbuffer for the highest load within over; 0 = the last 5 minutes.
+// Only adbuffer has /pools, which tells the two apart.
+func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
+	var v struct {
+		Pools []struct {
+			SSP      string `json:"ssp"`
+			Protocol string `json:"protocol"`
+			Need     struct {
+				Rate float64 `json:"arrivals_per_second"`
+				Hold float64 `json:"hold_seconds"`
+			} `json:"need"`
+			Limits struct {
+				MaxConns      int `json:"max_conns"`
+				MaxHTTP2Conns int `json:"max_http2_conns"`
+				MaxStreams    int `json:"max_streams_per_conn"`
+				PipelineDepth int `json:"pipeline_depth"`
+			} `json:"limits"`
+		} `json:"pools"`
+	}
+	err := get(ctx, c, "/pools", &v)
+	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
+		return observePrometheus(ctx, c, over)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if over > 0 {
+		return nil, errors.New("--over needs a Prometheus: an admin listener knows the last minute only")
+	}
+	var all []Observation
+	for _, p := range v.Pools {
+		all = append(all, Observation{
+			name: p.SSP, protocol: p.Protocol, rate: p.Need.Rate, hold: seconds(p.Need.Hold), instances: 1,
+			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth,
+		})
+	}
+	return all, nil
+}
+
+func get(ctx context.Context, c *admin.Client, path string, v any) error {
+	body, err := c.Get(ctx, path)
+	if err == nil && json.Unmarshal(body, v) != nil {
+		err = fmt.Errorf("%s %w", c.URL(), errNeither)
+	}
+	return err
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// observePrometheus asks for rates of all instances, and for their mean hold.
+func observePrometheus(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
+	peak := func(q string) string {
+		if over == 0 {
+			return q
+		}
+		return fmt.Sprintf("max_over_time((%s)[%ds:1m])", q, max(60, int(over.Seconds())))
+	}
+	bySSP := make(map[string]*Observation)
+	for _, q := range []struct {
+		expr string
+		set  func(o *Observation, v float64, labels map[string]string)
+	}{
+		{"max by (ssp) (adbuffer_pool_connections_limit)", func(o *Observation, v float64, _ map[string]string) { o.conns = int(v) }},
+		{"count by (ssp) (adbuffer_pool_connections_limit)", func(o *Observation, v float64, _ map[string]string) { o.instances = int(v) }},
+		{peak("sum by (ssp) (rate(adbuffer_pool_acquire_seconds_count[5m]))"), func(o *Observation, v float64, _ map[string]string) { o.rate = v }},
+		{peak("sum by (ssp) (rate(adbuffer_pool_hold_seconds_sum[5m])) / sum by (ssp) (rate(adbuffer_pool_hold_seconds_count[5m]))"),
+			func(o *Observation, v float64, _ map[string]string) { o.hold = seconds(v) }},
+		{"topk by (ssp) (1, sum by (ssp, protocol) (adbuffer_pool_connections_opened_total))",
+			func(o *Observation, _ float64, labels map[string]string) { o.protocol = labels["protocol"] }},
+	} {
+		var v struct {
+			Data struct {
+				Result []struct {
+					Metric map[string]string `json:"metric"`
+					Value  [2]any            `json:"value"`
+				} `json:"result"`
+			} `json:"data"`
+		}
+		err := get(ctx, c, "/api/v1/query?query="+url.QueryEscape(q.expr), &v)
+		if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
+			return nil, fmt.Errorf("%s %w", c.URL(), errNeither)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range v.Data.Result {
+			text, _ := r.Value[1].(string)
+			value, err := strconv.ParseFloat(text, 64)
+			name := r.Metric["ssp"]
+			if err != nil || value != value || name == "" { // 0/0 is NaN: no place was held
+				continue
+			}
+			if bySSP[name] == nil {
+				bySSP[name] = &Observation{name: name}
+			}
+			q.set(bySSP[name], value, r.Metric)
+		}
+	}
+	if len(bySSP) == 0 {
+		return nil, fmt.Errorf("%s has no metrics of adbuffer", c.URL())
+	}
+	all := make([]Observation, 0, len(bySSP))
+	for _, o := range bySSP {
+		all = append(all, *o)
+	}
+	slices.SortFunc(all, func(a, b Observation) int { return cmp.Compare(a.name, b.name) })
+	return all, nil
+}

@@ -1,0 +1,175 @@
+// Package sizing says how large a pool should be: the advice that operators see,
+// and adbuffer plan. The mathematics is in package capacity.
+package sizing
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"adbuffer/internal/capacity"
+	"adbuffer/internal/config"
+)
+
+// Input is what a plan is made from, as the flags of adbuffer plan say it.
+type Input struct {
+	capacity.PlanInput
+	SSP      string // its name in the YAML; "" = any
+	Protocol string // a word of config.Protocol
+	// ProtocolGiven and StreamsGiven: the operator said so, and what an observation
+	// says of it does not count.
+	ProtocolGiven, StreamsGiven bool
+}
+
+// Plan is one or several SSPs with the pools that they need.
+type Plan []planned
+
+// planned is one SSP of a plan.
+type planned struct {
+	name     string
+	protocol string
+	now      int // max_conns or max_http2_conns in force; 0 = not known
+	measured bool
+	in       capacity.PlanInput
+	result   capacity.PlanResult
+}
+
+// defaultDepth is the default of pool.pipeline_depth.
+const defaultDepth = 8
+
+// pool.max_conns: the highest, and the default.
+const (
+	maxConfigConns  = 65536
+	defaultMaxConns = 256
+)
+
+// FromNumbers plans for one SSP, by rate and latency. Its errors name the flags of
+// adbuffer plan.
+func FromNumbers(in Input) (Plan, error) {
+	p := planned{name: in.SSP, protocol: in.Protocol, in: in.PlanInput}
+	if p.name == "" {
+		p.name = "your-ssp"
+	}
+	if p.pipelined() && !in.StreamsGiven {
+		p.in.Streams = defaultDepth
+	}
+	var err error
+	if p.result, err = capacity.Plan(p.in); err != nil {
+		return nil, asFlags(err)
+	}
+	return Plan{p}, nil
+}
+
+// FromObserved plans for the SSPs that were observed at from, or for the one that
+// in names.
+func FromObserved(in Input, from string, all []Observation) (Plan, error) {
+	var plan Plan
+	var idle []string
+	for i := range all {
+		o := &all[i]
+		if in.SSP != "" && o.name != in.SSP {
+			continue
+		}
+		if o.rate <= 0 || o.hold <= 0 {
+			idle = append(idle, o.name)
+			continue
+		}
+		p := o.planned(&in)
+		var err error
+		if p.result, err = capacity.Plan(p.in); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.name, asFlags(err))
+		}
+		plan = append(plan, p)
+	}
+	switch {
+	case len(plan) > 0:
+		return plan, nil
+	case len(idle) > 0:
+		return nil, fmt.Errorf("%s: no requests to %s in the time looked at: nothing to plan with", from, strings.Join(idle, ", "))
+	case in.SSP != "":
+		return nil, fmt.Errorf("%s: there is no SSP %q", from, in.SSP)
+	}
+	return nil, fmt.Errorf("%s: there are no SSPs", from)
+}
+
+// planned is the SSP that was observed, with its rate of all replicas.
+func (o *Observation) planned(in *Input) planned {
+	p := planned{name: o.name, protocol: o.protocol, now: o.conns, measured: true, in: in.PlanInput}
+	if in.ProtocolGiven {
+		p.protocol = in.Protocol
+	}
+	p.in.Rate, p.in.P50, p.in.P99 = o.rate*float64(in.Replicas), o.hold, o.hold
+	if o.instances > 1 {
+		p.in.Rate, p.in.Replicas = o.rate, o.instances
+	}
+	if p.http2() {
+		p.now = o.http2Conns
+	}
+	switch {
+	case in.StreamsGiven:
+	case p.pipelined():
+		p.in.Streams = cmp.Or(o.depth, defaultDepth)
+	case p.http2():
+		p.in.Streams = cmp.Or(o.streams, in.Streams)
+	}
+	return p
+}
+
+// shared reports whether a connection carries several requests at once. Where
+// ALPN decides, the plan is for both.
+func (p *planned) shared() bool { return p.protocol != string(config.ProtocolHTTP1) }
+
+func (p *planned) pipelined() bool { return p.protocol == string(config.ProtocolHTTP1Pipelined) }
+
+func (p *planned) http2() bool {
+	return p.protocol == string(config.ProtocolHTTP2) || p.protocol == string(config.ProtocolH2C)
+}
+
+// setting is the key of the YAML's pool to set, and its value.
+func (p *planned) setting() (name string, value int) {
+	r := &p.result
+	switch {
+	case p.http2():
+		return "max_http2_conns", r.HTTP2GrownConns
+	case p.pipelined():
+		return "max_conns", r.HTTP2Conns
+	default:
+		return "max_conns", r.Places
+	}
+}
+
+// warnings are the plan's own, and what the configuration cannot hold. Those about
+// descriptors and ports count HTTP/1 connections, so HTTP/2 alone has none of them.
+func (p *planned) warnings() []string {
+	var all []string
+	for _, w := range p.result.Warnings {
+		if !p.http2() || !strings.HasPrefix(w, "file descriptors:") && !strings.HasPrefix(w, "ephemeral ports:") {
+			all = append(all, w)
+		}
+	}
+	if name, n := p.setting(); n > maxConfigConns {
+		all = append(all, fmt.Sprintf("%s ends at %d: spread the rate over more replicas", name, maxConfigConns))
+	}
+	return all
+}
+
+// flagOf are the flags of adbuffer plan that have another name than their input.
+var flagOf = map[string]string{"waiting-share": "waiting", "slow-hold": "slow"}
+
+// asFlags makes the errors of capacity.Plan name flags.
+func asFlags(err error) error {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return err
+	}
+	var all []string
+	for _, e := range joined.Unwrap() {
+		text := e.Error()
+		if in := new(capacity.InputError); errors.As(e, &in) {
+			text = fmt.Sprintf("--%s %s: %s", cmp.Or(flagOf[in.Name], in.Name), in.Value, in.Rule)
+		}
+		all = append(all, text)
+	}
+	return errors.New(strings.Join(all, "\n"))
+}

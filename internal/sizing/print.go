@@ -1,0 +1,113 @@
+package sizing
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+
+	"adbuffer/internal/config"
+)
+
+// Write prints the plan for people: a table, and the YAML to paste.
+func (plan Plan) Write(w io.Writer) {
+	if len(plan) == 1 && !plan[0].measured {
+		printOne(w, &plan[0])
+	} else {
+		printMany(w, plan)
+	}
+	printYAML(w, plan)
+	printed := false
+	for i := range plan {
+		for _, text := range plan[i].warnings() {
+			if !printed {
+				fmt.Fprintln(w)
+				printed = true
+			}
+			prefix := ""
+			if plan[i].measured {
+				prefix = plan[i].name + ": "
+			}
+			fmt.Fprintf(w, "warning: %s%s\n", prefix, text)
+		}
+	}
+}
+
+func printOne(w io.Writer, p *planned) {
+	in, r := &p.in, &p.result
+	fmt.Fprintf(w, "%s requests/s over %s, p50 %v, p99 %v, %s %% of the requests may wait\n\n",
+		number(in.Rate), count(in.Replicas, "replica"), in.P50, in.P99, number(100*in.WaitingShare))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(label, one, all string) { fmt.Fprintf(t, "%s\t%s\t%s\n", label, one, all) }
+	each := func(v float64) string { return number(v * float64(in.Replicas)) }
+	row("", "per replica", "the SSP sees")
+	row("requests/s (λ)", number(r.Rate), number(in.Rate))
+	row("a place is held for, mean (W)", rounded(r.MeanHold), "")
+	row("places in use on average (L = λ·W)", number(r.Load), number(r.TotalLoad))
+	row("pool size, exact Erlang C (N)", number(float64(r.Places)), number(float64(r.TotalPlaces)))
+	row("pool size, rule of thumb L + 2·√L", fmt.Sprintf("%.0f (%.2f)", math.Ceil(r.RulePlaces), r.RulePlaces), each(r.RulePlaces))
+	row("requests that wait with N", number(100*r.WaitingShare)+" %", "")
+	row("mean wait with N", rounded(r.MeanWait), "")
+	row("places in use with N", number(100*r.Saturation)+" %", "")
+	row("N is full at", number(r.FullRate)+" requests/s", each(r.FullRate))
+	row(fmt.Sprintf("N is full at, when W is %s", rounded(r.SlowHold)), number(r.SlowFullRate)+" requests/s", number(r.TotalSlowFullRate))
+	row("L + 2·√L is full at, then", number(r.RuleSlowFullRate)+" requests/s", each(r.RuleSlowFullRate))
+	if p.shared() {
+		kind := "HTTP/2 connections"
+		if p.pipelined() {
+			kind = "pipelined connections"
+		}
+		row(fmt.Sprintf("%s of %d, at least", kind, in.Streams), number(float64(r.HTTP2Conns)), number(float64(r.TotalHTTP2Conns)))
+		row("the same, at most half full", number(float64(r.HTTP2GrownConns)), number(float64(r.TotalHTTP2GrownConns)))
+	}
+	if !p.http2() {
+		row("file descriptors, HTTP/1 and its clients", number(float64(r.FileDescriptors)), "")
+		row("ports of an address, HTTP/1", number(float64(r.PortsPerAddress)), "")
+	}
+	t.Flush() //nolint:errcheck // as for every print
+}
+
+func printMany(w io.Writer, plan Plan) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "ssp\tprotocol\treplicas\trequests/s\theld (W)\tin use (L)\tN, Erlang C\tL + 2·√L\tconnections\tnow\tfull at\tfull when slow\tSSP sees\n")
+	for i := range plan {
+		p, r := &plan[i], &plan[i].result
+		_, n := p.setting()
+		now := "?"
+		if p.now > 0 {
+			now = number(float64(p.now))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
+			number(r.Load), r.Places, r.RulePlaces, n, now, number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
+	}
+	t.Flush() //nolint:errcheck // as for every print
+	fmt.Fprintf(w, "\nPer replica, but for the last column; %s %% of the requests may wait. Rates and holds are as measured.\n", number(100*plan[0].in.WaitingShare))
+}
+
+// printYAML writes what to paste.
+func printYAML(w io.Writer, plan Plan) {
+	fmt.Fprintf(w, "\nssps:\n")
+	for i := range plan {
+		p := &plan[i]
+		name, n := p.setting()
+		note := ""
+		switch {
+		case p.now > 0 && n > p.now:
+			note = fmt.Sprintf("   # now %d, which is too few", p.now)
+		case p.now > 0:
+			note = fmt.Sprintf("   # now %d, which is enough", p.now)
+		}
+		fmt.Fprintf(w, "  - name: %s\n    pool:\n      %s: %d%s\n", p.name, name, min(n, maxConfigConns), note)
+		switch {
+		case p.http2():
+			if n > defaultMaxConns {
+				fmt.Fprintf(w, "      max_conns: %d\n", min(n, maxConfigConns))
+			}
+			fmt.Fprintf(w, "      max_streams_per_conn: %d\n", p.in.Streams)
+		case p.pipelined():
+			fmt.Fprintf(w, "      pipeline_depth: %d\n", p.in.Streams)
+		case p.protocol == string(config.ProtocolAuto) && !p.measured:
+			fmt.Fprintf(w, "      max_http2_conns: %d   # should it negotiate HTTP/2, with max_streams_per_conn: %d\n", min(p.result.HTTP2GrownConns, n), p.in.Streams)
+		}
+	}
+}
