@@ -159,14 +159,14 @@ func (w *wire) bytes(name string) int {
 func (p plan) play(tb testing.TB) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: time.Hour, Depth: 8}
 	m := newSim(tb, true, opts)
-	defer m.s.release()
+	defer m.s.Release()
 	if p.proven {
 		m.exchange(time.Minute, 0)
 	}
 	if p.writable >= 0 {
-		m.s.failWrites(p.writable * len(requestText) / 2)
+		m.s.FailWrites(p.writable * len(requestText) / 2)
 	}
-	m.s.stall(p.stalled)
+	m.s.Stall(p.stalled)
 
 	var calls []*call
 	ctx, cancel := context.WithCancel(context.Background())
@@ -193,7 +193,7 @@ func (p plan) play(tb testing.TB) {
 	responded := make(map[string]ending) // what came for a request, where it is an ending
 	good := make(map[string]bool)
 	next := func() (name string, ok bool) {
-		w.text += m.s.take()
+		w.text += m.s.Take()
 		names := w.whole()
 		if w.answered == len(names) {
 			return "", false
@@ -215,7 +215,7 @@ func (p plan) play(tb testing.TB) {
 	}
 	proof := "" // all behind the request of this name was not processed
 	if p.ending == unasked {
-		w.text += m.s.take()
+		w.text += m.s.Take()
 		if w.answered*len(requestText) == len(w.text) { // to a part of a request a response may come
 			m.send(answer("?"))
 		}
@@ -230,17 +230,17 @@ func (p plan) play(tb testing.TB) {
 	}
 	switch p.then {
 	case "fin":
-		w.text += m.s.take() // or it would be a reset
-		m.s.end()
+		w.text += m.s.Take() // or it would be a reset
+		m.s.End()
 	case "close":
-		w.text += m.s.take()
+		w.text += m.s.Take()
 		m.conn.Close(upstream.ClosedDrain)
 	default:
-		w.text += m.s.take()
+		w.text += m.s.Take()
 		time.Sleep(2 * time.Minute)
 	}
 	synctest.Wait()
-	w.text += m.s.take()
+	w.text += m.s.Take()
 
 	for i, c := range calls {
 		name := nameOf(i)

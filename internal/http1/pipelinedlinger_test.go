@@ -24,7 +24,7 @@ func TestPipelineIsRetiredAfterLingerHoweverItsOldestCallerLeft(t *testing.T) {
 			cancel()
 		}, upstream.Cancelled},
 		"over the budget": {time.Minute, func(m *sim, _ *call, _ func()) {
-			m.s.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789")
+			m.s.Arrive("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789")
 		}, upstream.Overloaded},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestPipelineIsRetiredAfterLingerHoweverItsOldestCallerLeft(t *testing.T) {
 				opts := testOptions()
 				opts.Linger = simLinger
 				m := newSim(t, true, opts)
-				defer m.s.release()
+				defer m.s.Release()
 				m.exchange(time.Minute, 0)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
@@ -52,7 +52,7 @@ func TestPipelineIsRetiredAfterLingerHoweverItsOldestCallerLeft(t *testing.T) {
 				if !behind.at.IsZero() {
 					t.Fatalf("the exchange behind it ended with %v", behind.err)
 				}
-				m.s.end()
+				m.s.End()
 				m.close()
 			})
 		})

@@ -56,7 +56,7 @@ func TestBytesReservedFollowTheBytesThatHaveCome(t *testing.T) {
 func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: 10 * time.Second, Depth: 4}
 	m := newSim(t, pipelined, opts)
-	defer m.s.release()
+	defer m.s.Release()
 	share, all := upstream.NewBudget(1<<30), upstream.NewBudget(1<<30)
 	use := func(ex *upstream.Exchange) {
 		ex.Share, ex.Budget = share, all
@@ -71,7 +71,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 			calls = append(calls, m.begin(time.Minute, use))
 		}
 		for range calls {
-			m.s.take()
+			m.s.Take()
 			body := strings.Repeat("y", r.IntN(20000))
 			front := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 			m.send(front)
@@ -80,7 +80,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	}
 	c := m.begin(time.Second, use)
 	calls = append(calls, c)
-	m.s.take()
+	m.s.Take()
 	check := func() {
 		t.Helper()
 		used := share.Used()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/socketsim"
 	"adbuffer/internal/upstream"
 )
 
@@ -46,7 +47,7 @@ var simResponses = []struct {
 // sim is a connection under test and its script.
 type sim struct {
 	tb    testing.TB
-	s     *scripted
+	s     *socketsim.Socket
 	conn  upstream.Conn
 	owner *recorder
 	lent  int // exchanges so far, each of which frees its place once
@@ -61,7 +62,7 @@ type call struct {
 
 func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
 	tb.Helper()
-	m := &sim{tb: tb, s: newScripted(tb), owner: newRecorder()}
+	m := &sim{tb: tb, s: socketsim.New(tb), owner: newRecorder()}
 	sock := socket.New(m.s)
 	if pipelined {
 		m.conn = NewPipelined(sock, sock, m.owner, opts)
@@ -89,7 +90,7 @@ func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
 
 // send makes text arrive, and lets it be read.
 func (m *sim) send(text string) {
-	m.s.send(text)
+	m.s.Arrive(text)
 	synctest.Wait()
 }
 
@@ -99,7 +100,7 @@ func (m *sim) close() {
 	time.Sleep(time.Minute) // whatever lingers ends
 	m.conn.Close(upstream.ClosedDrain)
 	synctest.Wait()
-	m.s.release()
+	m.s.Release()
 	synctest.Wait()
 	if freed, _ := m.owner.counts(); freed != m.lent {
 		m.tb.Fatalf("%d places were freed after %d exchanges", freed, m.lent)
@@ -150,8 +151,8 @@ var histories = []struct {
 	}},
 	{"after an abandoned exchange", false, false, func(m *sim) string {
 		c := m.begin(10*time.Millisecond, nil)
-		m.s.take()
-		m.s.send("HTTP/1.1 200 OK\r\nContent-Le")
+		m.s.Take()
+		m.s.Arrive("HTTP/1.1 200 OK\r\nContent-Le")
 		time.Sleep(15 * time.Millisecond)
 		synctest.Wait()
 		if c.err != upstream.ErrDeadline {
@@ -163,7 +164,7 @@ var histories = []struct {
 	{"after a cancelled exchange", false, false, func(m *sim) string {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := m.begin(time.Second, func(ex *upstream.Exchange) { ex.Context = ctx })
-		m.s.take()
+		m.s.Take()
 		cancel()
 		synctest.Wait()
 		if c.err != upstream.ErrCancelled {
@@ -174,12 +175,12 @@ var histories = []struct {
 		return ""
 	}},
 	{"after a slow write", false, false, func(m *sim) string {
-		m.s.stall(true)
+		m.s.Stall(true)
 		c := m.begin(40*time.Millisecond, nil)
 		time.Sleep(39 * time.Millisecond)
-		m.s.stall(false)
+		m.s.Stall(false)
 		synctest.Wait()
-		m.s.take()
+		m.s.Take()
 		m.send(answer("slow"))
 		m.wantBody(c, time.Time{}, 200, "slow")
 		return ""
@@ -192,7 +193,7 @@ var histories = []struct {
 	{"behind an abandoned exchange", true, true, func(m *sim) string {
 		m.exchange(time.Second, 0)
 		m.begin(10*time.Millisecond, nil)
-		m.s.send("HTTP/1.1 200 OK\r\n")
+		m.s.Arrive("HTTP/1.1 200 OK\r\n")
 		time.Sleep(10*time.Millisecond + tick)
 		return "Content-Length: 3\r\n\r\nold"
 	}},
@@ -202,7 +203,7 @@ var histories = []struct {
 func (m *sim) exchange(budget, pause time.Duration) {
 	m.tb.Helper()
 	c := m.begin(budget, nil)
-	m.s.take()
+	m.s.Take()
 	time.Sleep(pause)
 	m.send(answer("before"))
 	m.wantBody(c, time.Time{}, 200, "before")
@@ -231,20 +232,20 @@ func (sc scene) String() string {
 func (sc scene) play(tb testing.TB) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: simLinger, Depth: 8}
 	m := newSim(tb, sc.pipelined, opts)
-	defer m.s.release()
+	defer m.s.Release()
 	r, h := simResponses[sc.response], histories[sc.history]
 	before := h.play(m)
 	begin := time.Now()
 	deadline := begin.Add(simBudget)
 	c := m.begin(simBudget, nil)
-	m.s.take()
-	m.s.hold(sc.late)
+	m.s.Take()
+	m.s.Hold(sc.late)
 	time.Sleep(time.Until(begin.Add(sc.first)))
-	m.s.send(before + r.text[:sc.cut])
+	m.s.Arrive(before + r.text[:sc.cut])
 	time.Sleep(time.Until(begin.Add(sc.second)))
-	m.s.send(r.text[sc.cut:])
+	m.s.Arrive(r.text[sc.cut:])
 	if r.fin {
-		m.s.end()
+		m.s.End()
 	}
 	synctest.Wait()
 	came := begin.Add(sc.second)
@@ -266,7 +267,7 @@ func (sc scene) play(tb testing.TB) {
 
 	// Only a whole response within linger leaves a connection that can be used.
 	// Behind another exchange, linger begins when that has ended.
-	m.s.hold(false)
+	m.s.Hold(false)
 	limit := deadline.Add(simLinger)
 	if turn := begin.Add(sc.first); h.behind && turn.After(deadline) {
 		limit = turn.Add(simLinger)
@@ -279,7 +280,7 @@ func (sc scene) play(tb testing.TB) {
 		if used {
 			tb.Fatal("the connection takes another request")
 		}
-		if !m.s.closed() {
+		if !m.s.Closed() {
 			tb.Fatal("the socket is open")
 		}
 	case came.Before(limit):
@@ -289,7 +290,7 @@ func (sc scene) play(tb testing.TB) {
 	}
 	if m.conn.Places() > 0 {
 		next := m.begin(simBudget, nil)
-		if got := m.s.take(); strings.Count(got, "GET ") != 1 {
+		if got := m.s.Take(); strings.Count(got, "GET ") != 1 {
 			tb.Fatalf("the next request is %q", got)
 		}
 		m.send(answer("next"))

@@ -1,0 +1,291 @@
+// Package socketsim simulates the socket below a socket.Conn, on which moments are
+// exact. Only tests use it.
+package socketsim
+
+import (
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket is a socket for synctest bubbles. It is one end of a real socket pair,
+// so that every look, read and write is the kernel's; but it waits by channels and
+// timers of the bubble, so that moments are exact. The script holds the other end.
+//
+// As in the runtime's poller, a deadline that has passed fails a read also where
+// bytes are there.
+type Socket struct {
+	tb testing.TB
+
+	mu     sync.Mutex // guards the fields below, and is held during system calls
+	fd     int        // ours, -1 once closed
+	far    int        // the script's, -1 once closed
+	wake   chan struct{}
+	readBy time.Time
+	sendBy time.Time
+	held   bool // the script's bytes do not wake a waiting read yet; see Hold
+
+	received int  // bytes that reads have taken out of fd
+	refuse   int  // writes fail from the byte of this number on; -1 for never
+	sent     int  // bytes that writes have put into fd
+	stuck    bool // writes wait
+}
+
+// New returns a Socket. Release closes it.
+func New(tb testing.TB) *Socket {
+	tb.Helper()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Socket{tb: tb, fd: pair[0], far: pair[1], wake: make(chan struct{}), refuse: -1}
+	for _, fd := range pair {
+		if err := syscall.SetNonblock(fd, true); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return s
+}
+
+// Release closes both ends.
+func (s *Socket) Release() {
+	s.Close()
+	s.End()
+}
+
+func (s *Socket) signalLocked() {
+	close(s.wake)
+	s.wake = make(chan struct{})
+}
+
+func (s *Socket) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	s.signalLocked()
+}
+
+// The script's side.
+
+// Arrive makes b arrive.
+func (s *Socket) Arrive(b string) {
+	s.tb.Helper()
+	s.change(func() {
+		for len(b) > 0 && s.fd >= 0 {
+			n, err := syscall.Write(s.far, []byte(b))
+			if err != nil {
+				s.tb.Fatalf("the script cannot send: %v", err)
+			}
+			b = b[n:]
+		}
+	})
+}
+
+// End closes the script's end: FIN, or what a socket pair has for RST where bytes
+// lie unread in it.
+func (s *Socket) End() {
+	s.change(func() {
+		if s.far >= 0 {
+			syscall.Close(s.far)
+			s.far = -1
+		}
+	})
+}
+
+// Take returns what has been written to the connection since the last take.
+func (s *Socket) Take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []byte
+	b := make([]byte, 64<<10)
+	for s.far >= 0 {
+		n, err := syscall.Read(s.far, b)
+		if n <= 0 || err != nil {
+			break
+		}
+		all = append(all, b[:n]...)
+	}
+	s.signalLocked()
+	return string(all)
+}
+
+// Hold keeps reads that wait from waking when bytes come, as if their goroutine
+// were not scheduled, until it is called with false.
+func (s *Socket) Hold(on bool) { s.change(func() { s.held = on }) }
+
+// FailWrites lets n more bytes be written; then writes fail.
+func (s *Socket) FailWrites(n int) { s.change(func() { s.refuse = s.sent + n }) }
+
+// Stall makes writes wait, as on a socket that is full, until it is called with
+// false.
+func (s *Socket) Stall(on bool) { s.change(func() { s.stuck = on }) }
+
+// Received returns how many bytes the connection has taken of what was sent.
+func (s *Socket) Received() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.received
+}
+
+// EndSending closes the script's sending half: FIN.
+func (s *Socket) EndSending() {
+	s.change(func() { syscall.Shutdown(s.far, syscall.SHUT_WR) }) //nolint:errcheck // the test would fail
+}
+
+// Closed reports whether the connection has closed its end.
+func (s *Socket) Closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fd < 0
+}
+
+// The connection's side, as socket.Conn uses it.
+
+func (s *Socket) SyscallConn() (syscall.RawConn, error) { return (*rawSocket)(s), nil }
+
+type rawSocket Socket
+
+func (r *rawSocket) Control(f func(fd uintptr)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fd < 0 {
+		return net.ErrClosed
+	}
+	f(uintptr(r.fd))
+	return nil
+}
+
+func (r *rawSocket) Read(f func(fd uintptr) bool) error {
+	return (*Socket)(r).wait(&r.readBy, func() bool { return !r.held && f(uintptr(r.fd)) })
+}
+
+func (r *rawSocket) Write(f func(fd uintptr) bool) error {
+	return (*Socket)(r).wait(&r.sendBy, func() bool { return f(uintptr(r.fd)) })
+}
+
+// Recv, Send and Poll are a socket.System. They run under mu, within the functions
+// that the raw connection calls.
+
+// Recv implements socket.System.
+func (s *Socket) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
+	n, _, err := syscall.Recvfrom(int(fd), p, flags|syscall.MSG_DONTWAIT)
+	if flags&syscall.MSG_PEEK == 0 {
+		s.received += max(n, 0)
+	}
+	return max(n, 0), errnoOf(err)
+}
+
+// Send implements socket.System.
+func (s *Socket) Send(fd uintptr, p []byte) (int, syscall.Errno) {
+	switch {
+	case s.stuck:
+		return 0, syscall.EAGAIN
+	case s.refuse >= 0 && s.sent >= s.refuse:
+		return 0, syscall.EPIPE
+	case s.refuse >= 0:
+		p = p[:min(len(p), s.refuse-s.sent)]
+	}
+	n, err := syscall.Write(int(fd), p)
+	s.sent += max(n, 0)
+	return max(n, 0), errnoOf(err)
+}
+
+// Poll implements socket.System.
+func (s *Socket) Poll(fd uintptr, events int16) int16 {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
+	if _, err := unix.Poll(fds[:], 0); err != nil {
+		s.tb.Errorf("poll: %v", err)
+	}
+	return fds[0].Revents
+}
+
+func errnoOf(err error) syscall.Errno {
+	if err == nil {
+		return 0
+	}
+	return err.(syscall.Errno) //nolint:errorlint,forcetypeassert // what package syscall returns
+}
+
+// wait calls f until it returns true, as often as something changes.
+func (s *Socket) wait(by *time.Time, f func() bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.fd < 0 {
+			return net.ErrClosed
+		}
+		var timer <-chan time.Time
+		if !by.IsZero() {
+			left := time.Until(*by)
+			if left <= 0 {
+				return os.ErrDeadlineExceeded
+			}
+			t := time.NewTimer(left)
+			defer t.Stop()
+			timer = t.C
+		}
+		if f() {
+			return nil
+		}
+		wake := s.wake
+		s.mu.Unlock()
+		select {
+		case <-wake:
+		case <-timer:
+		}
+		s.mu.Lock()
+	}
+}
+
+func (s *Socket) Close() error {
+	s.change(func() {
+		if s.fd >= 0 {
+			syscall.Close(s.fd)
+			s.fd = -1
+		}
+	})
+	return nil
+}
+
+// CloseRead ends the connection's receiving half.
+func (s *Socket) CloseRead() error {
+	s.change(func() {
+		if s.fd >= 0 {
+			syscall.Shutdown(s.fd, syscall.SHUT_RD) //nolint:errcheck // as above
+		}
+	})
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (s *Socket) SetReadDeadline(t time.Time) error {
+	s.change(func() { s.readBy = t })
+	return nil
+}
+
+func (s *Socket) SetWriteDeadline(t time.Time) error {
+	s.change(func() { s.sendBy = t })
+	return nil
+}
+
+func (s *Socket) SetDeadline(t time.Time) error {
+	s.change(func() { s.readBy, s.sendBy = t, t })
+	return nil
+}
+
+func (s *Socket) LocalAddr() net.Addr  { return &net.UnixAddr{Net: "unix"} }
+func (s *Socket) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+
+// Read and Write would go around socket.Conn's system calls.
+func (s *Socket) Read([]byte) (int, error)  { panic("BUG: not by the raw connection") }
+func (s *Socket) Write([]byte) (int, error) { panic("BUG: not by the raw connection") }
+
+var (
+	_ net.Conn     = (*Socket)(nil)
+	_ syscall.Conn = (*Socket)(nil)
+)
