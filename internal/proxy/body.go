@@ -129,8 +129,8 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 				}
 				return 0, err
 			}
-			c.stage = inBody
 		}
+		c.stage = inBody
 		if err := b.frame(c.early.next(c.proxy)); err != nil {
 			return n, err
 		}

@@ -22,18 +22,23 @@ import (
 type Socket struct {
 	tb testing.TB
 
-	mu     sync.Mutex // guards the fields below, and is held during system calls
-	fd     int        // ours, -1 once closed
-	far    int        // the script's, -1 once closed
-	wake   chan struct{}
+	mu   sync.Mutex // guards the fields below, and is held during system calls
+	fd   int        // ours, -1 once closed
+	far  int        // the script's, -1 once closed
+	held bool       // the script's bytes do not wake a waiting read yet; see Hold
+
+	looks    int    // that find nothing until behind comes; 0 for never
+	behind   string // see ArriveBehind
+	received int    // bytes that reads have taken out of fd
+	refuse   int    // writes fail from the byte of this number on; -1 for never
+	sent     int    // bytes that writes have put into fd
+	stuck    bool   // writes wait
+
+	// A deadline may be set within a function that the raw connection calls.
+	timing sync.Mutex    // guards the fields below; locked behind mu
+	wake   chan struct{} // closed when something changes, and made anew
 	readBy time.Time
 	sendBy time.Time
-	held   bool // the script's bytes do not wake a waiting read yet; see Hold
-
-	received int  // bytes that reads have taken out of fd
-	refuse   int  // writes fail from the byte of this number on; -1 for never
-	sent     int  // bytes that writes have put into fd
-	stuck    bool // writes wait
 }
 
 // New returns a Socket. Release closes it.
@@ -58,7 +63,11 @@ func (s *Socket) Release() {
 	s.End()
 }
 
-func (s *Socket) signalLocked() {
+// time calls f, which may set deadlines, and wakes what waits.
+func (s *Socket) time(f func()) {
+	s.timing.Lock()
+	defer s.timing.Unlock()
+	f()
 	close(s.wake)
 	s.wake = make(chan struct{})
 }
@@ -67,23 +76,34 @@ func (s *Socket) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
-	s.signalLocked()
+	s.time(func() {})
 }
 
 // The script's side.
 
 // Arrive makes b arrive.
-func (s *Socket) Arrive(b string) {
-	s.tb.Helper()
-	s.change(func() {
-		for len(b) > 0 && s.fd >= 0 {
-			n, err := syscall.Write(s.far, []byte(b))
-			if err != nil {
-				s.tb.Fatalf("the script cannot send: %v", err)
-			}
-			b = b[n:]
+func (s *Socket) Arrive(b string) { s.change(func() { s.arrive(b) }) }
+
+func (s *Socket) arrive(b string) {
+	for len(b) > 0 && s.fd >= 0 {
+		n, err := syscall.Write(s.far, []byte(b))
+		if err != nil {
+			s.tb.Errorf("the script cannot send: %v", err)
+			return
 		}
-	})
+		b = b[n:]
+	}
+}
+
+// ArriveBehind makes b arrive right behind the n-th read from now on that finds
+// nothing.
+func (s *Socket) ArriveBehind(n int, b string) { s.change(func() { s.looks, s.behind = n, b }) }
+
+// Pending reports whether what ArriveBehind was told has not arrived.
+func (s *Socket) Pending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looks > 0
 }
 
 // End closes the script's end: FIN, or what a socket pair has for RST where bytes
@@ -110,7 +130,7 @@ func (s *Socket) Take() string {
 		}
 		all = append(all, b[:n]...)
 	}
-	s.signalLocked()
+	s.time(func() {})
 	return string(all)
 }
 
@@ -177,6 +197,12 @@ func (s *Socket) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
 	if flags&syscall.MSG_PEEK == 0 {
 		s.received += max(n, 0)
 	}
+	if s.looks > 0 && n < 0 {
+		if s.looks--; s.looks == 0 {
+			s.arrive(s.behind)
+			s.time(func() {})
+		}
+	}
 	return max(n, 0), errnoOf(err)
 }
 
@@ -216,32 +242,39 @@ func (s *Socket) wait(by *time.Time, f func() bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if s.fd < 0 {
+		wake, left := s.until(by)
+		switch {
+		case s.fd < 0:
 			return net.ErrClosed
-		}
-		var timer <-chan time.Time
-		if !by.IsZero() {
-			left := time.Until(*by)
-			if left <= 0 {
-				return os.ErrDeadlineExceeded
-			}
-			t := time.NewTimer(left)
-			defer t.Stop()
-			timer = t.C
-		}
-		if f() {
+		case left <= 0:
+			return os.ErrDeadlineExceeded
+		case f():
 			return nil
 		}
-		wake := s.wake
+		_, left = s.until(by) // which f may have set
+		timer := time.NewTimer(left)
 		s.mu.Unlock()
 		select {
 		case <-wake:
-		case <-timer:
+		case <-timer.C:
 		}
+		timer.Stop()
 		s.mu.Lock()
 	}
 }
 
+// until returns what says that something has changed, and how long it is until a
+// deadline.
+func (s *Socket) until(by *time.Time) (wake chan struct{}, left time.Duration) {
+	s.timing.Lock()
+	defer s.timing.Unlock()
+	if by.IsZero() {
+		return s.wake, 1<<63 - 1
+	}
+	return s.wake, time.Until(*by)
+}
+
+// Close implements net.Conn.
 func (s *Socket) Close() error {
 	s.change(func() {
 		if s.fd >= 0 {
@@ -264,17 +297,17 @@ func (s *Socket) CloseRead() error {
 
 // SetReadDeadline implements net.Conn.
 func (s *Socket) SetReadDeadline(t time.Time) error {
-	s.change(func() { s.readBy = t })
+	s.time(func() { s.readBy = t })
 	return nil
 }
 
 func (s *Socket) SetWriteDeadline(t time.Time) error {
-	s.change(func() { s.sendBy = t })
+	s.time(func() { s.sendBy = t })
 	return nil
 }
 
 func (s *Socket) SetDeadline(t time.Time) error {
-	s.change(func() { s.readBy, s.sendBy = t, t })
+	s.time(func() { s.readBy, s.sendBy = t, t })
 	return nil
 }
 

@@ -1,0 +1,236 @@
+package proxy_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/proxy"
+)
+
+// Pipelined requests are answered in their order, wherever they are cut, and
+// however long their SSPs take.
+func TestPipelinedRequestsAreAnsweredHoweverTheyArrive(t *testing.T) {
+	cases := 500
+	if *full {
+		cases = 50_000
+	}
+	simBubble(t, func(t *testing.T) {
+		s := newSimProxy(t, nil)
+		defer s.close()
+		r := rand.New(rand.NewPCG(3, 4))
+		for range cases {
+			var all string
+			var want []simResponse
+			for range 2 + r.IntN(4) {
+				m := simMessages[r.IntN(len(simMessages))]
+				if r.IntN(3) == 0 {
+					all += strings.Replace(m.head, "/fill", "/fill?delay=900", 1) + m.body
+				} else {
+					all += m.head + m.body
+				}
+				want = append(want, simResponse{200, m.want, false})
+			}
+			pause := []time.Duration{0, tick, simPark - tick, simPark, simPark + tick, simWrite, simRead - tick}[r.IntN(7)]
+			c := s.dial()
+			cuts := []int{0, r.IntN(len(all)), r.IntN(len(all)), len(all)}
+			slices.Sort(cuts)
+			c.Arrive(all[:cuts[1]])
+			synctest.Wait()
+			c.Arrive(all[cuts[1]:cuts[2]])
+			time.Sleep(pause)
+			c.Arrive(all[cuts[2]:])
+			time.Sleep(5 * time.Second) // what the SSPs take
+			if got := c.responses(); !slices.Equal(got, want) {
+				t.Fatalf("%q cut at %v, with %v behind the second: %+v, want %+v", all, cuts, pause, got, want)
+			}
+			c.exchange(simGet, simResponse{status: 200})
+			c.Release()
+		}
+	})
+}
+
+// A client has write_timeout to take each response, whatever the history.
+func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
+	simBubble(t, func(t *testing.T) {
+		for _, change := range []func(*proxy.Options){nil, func(o *proxy.Options) { overTLS(o, nil) }} {
+			s := newSimProxy(t, change)
+			for name, history := range simHistories {
+				for _, request := range []string{simGet, strings.Replace(simGet, "/fill", "/fill?big=50000", 1)} {
+					for _, pause := range []time.Duration{tick, simPark, simWrite - tick, simWrite + tick, simRead} {
+						c := s.dial()
+						synctest.Wait()
+						history(c)
+						for range 2 {
+							c.Stall(true)
+							c.say(request)
+							time.Sleep(pause)
+							c.Stall(false)
+							time.Sleep(tick)
+							got := c.responses()
+							if pause > simWrite {
+								if len(got) != 0 || !c.Closed() {
+									t.Fatalf("%s: %+v to a client that took nothing for %v, closed %v", name, got, pause, c.Closed())
+								}
+								break
+							}
+							if len(got) != 1 || got[0].status != 200 {
+								t.Fatalf("%s: %+v to a client that took nothing for %v", name, got, pause)
+							}
+						}
+						c.Release()
+					}
+				}
+			}
+			s.close()
+		}
+	})
+}
+
+// visitor is a connection on which a request comes about when its proxy drains.
+type visitor struct {
+	*simClient
+	kept     bool
+	arrivals []arrival // of the request; pause is their moment, from the begin of the drain
+	received int       // what the connection had taken before
+	came     int       // bytes of the request that came while it was open
+}
+
+// A request that comes about when adbuffer drains, hands over or parks its connection
+// is answered, or not a byte of it is read. One that has begun to come before idle
+// connections are closed is answered.
+func TestRequestsThatComeDuringADrainAreAnsweredOrUnread(t *testing.T) {
+	cases := 200
+	if *full {
+		cases = 20_000
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	pick := func(of ...time.Duration) time.Duration { return of[r.IntN(len(of))] }
+	around := func(of ...time.Duration) time.Duration { return pick(of...) + pick(-tick, 0, tick) }
+	simBubble(t, func(t *testing.T) {
+		for range cases {
+			park, reduce := simPark, r.IntN(2) == 0
+			if reduce {
+				park = 10 * time.Millisecond
+			}
+			s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = reduce })
+			delay := pick(0, tick, park, 2*time.Second) // from BeginDrain to Drain
+			begin := time.Now().Add(3 * time.Second)
+			events := map[time.Duration][]func(){
+				0: {s.p.BeginDrain},
+			}
+			var visitors []*visitor
+			for range 10 {
+				v := &visitor{kept: r.IntN(2) == 0}
+				visitors = append(visitors, v)
+				opened := min(around(-5*tick, -park, -2*park, -time.Second, -time.Second-park), -tick)
+				events[opened] = append(events[opened], func() {
+					v.simClient = s.dial()
+					if v.kept {
+						v.Arrive(simGet)
+						if got := v.responses(); len(got) != 1 || got[0].status != 200 {
+							t.Errorf("before the drain: %+v", got)
+						}
+						v.received = v.Received()
+					}
+				})
+				at := max(around(0, park, delay, delay+park, delay+10*tick, delay+20*tick, delay+time.Second, delay+time.Second+park), opened+tick)
+				if cut := r.IntN(2 * len(simGet)); cut > 0 && cut < len(simGet) {
+					v.arrivals = []arrival{{cut, at}, {len(simGet) - cut, at + pick(tick, park, simRead-tick)}}
+				} else {
+					v.arrivals = []arrival{{len(simGet), at}}
+				}
+				text := simGet
+				for _, a := range v.arrivals {
+					part := text[:a.n]
+					text = text[a.n:]
+					events[a.pause] = append(events[a.pause], func() {
+						if v.Arrive(part); !v.Closed() {
+							v.came += len(part)
+						}
+					})
+				}
+				if r.IntN(3) == 0 { // its goroutine hears of that late
+					events[at] = slices.Insert(events[at], len(events[at])-1, func() { v.Hold(true) })
+					until := at + pick(0, tick, 2*tick, park, time.Second)
+					events[until] = append(events[until], func() { v.Hold(false) })
+				}
+			}
+			cut := make(chan int, 1)
+			go func() {
+				time.Sleep(time.Until(begin.Add(delay)))
+				cut <- s.p.Drain(t.Context())
+			}()
+			for _, at := range slices.Sorted(maps.Keys(events)) {
+				time.Sleep(time.Until(begin.Add(at)))
+				for _, event := range events[at] {
+					event()
+					synctest.Wait()
+				}
+			}
+			if n := <-cut; n != 0 {
+				t.Errorf("%d requests were cut", n)
+			}
+			for _, v := range visitors {
+				v.check(fmt.Sprintf("kept %v, reduce %v, BeginDrain %v before Drain, %v", v.kept, reduce, delay, v.arrivals), v.arrivals[0].pause < delay)
+			}
+			s.close()
+		}
+	})
+}
+
+// check holds what became of the request to the promise. early: it began to come
+// before idle connections were closed.
+func (v *visitor) check(name string, early bool) {
+	v.t.Helper()
+	got, read := v.responses(), v.Received()-v.received
+	switch {
+	case !v.Closed():
+		v.t.Errorf("%s: the connection outlives the drain", name)
+	case len(got) == 1 && got[0].status == 200 && (got[0].close || v.arrivals[len(v.arrivals)-1].pause <= 0):
+	case len(got) > 0:
+		v.t.Errorf("%s: %+v", name, got)
+	case early:
+		v.t.Errorf("%s: no response, %d bytes came and %d were read", name, v.came, read)
+	case read > 0:
+		v.t.Errorf("%s: %d bytes of it were read, and it was not answered", name, read)
+	}
+	v.Release()
+}
+
+// A request that comes just when the connection's goroutine has found that there is
+// none is answered, also where adbuffer drains at that moment.
+func TestRequestThatComesBehindALookForOneIsAnswered(t *testing.T) {
+	simBubble(t, func(t *testing.T) {
+		came := 0
+		for _, park := range []time.Duration{simPark, 10 * time.Millisecond} {
+			for _, delay := range []time.Duration{0, tick, park - tick, park, park + tick, 2 * park} {
+				for looks := range 5 {
+					s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = park != simPark })
+					v := &visitor{simClient: s.dial(), kept: true, arrivals: []arrival{{len(simGet), 0}}}
+					v.Arrive(simGet)
+					v.responses()
+					v.received = v.Received()
+					v.ArriveBehind(1+looks, simGet)
+					time.Sleep(delay)
+					if cut := s.p.Drain(t.Context()); cut != 0 {
+						t.Errorf("%d requests were cut", cut)
+					}
+					if v.Pending() {
+						v.Release() // it has not come: there were fewer looks
+					} else {
+						came++
+						v.check(fmt.Sprintf("parked after %v, drained %v after a response, behind %d looks", park, delay, 1+looks), true)
+					}
+					s.close()
+				}
+			}
+		}
+		t.Logf("it came %d times", came)
+	})
+}

@@ -1,0 +1,83 @@
+package proxy_test
+
+import (
+	"crypto/tls"
+	"os"
+	"time"
+)
+
+// recordOverhead is what a record of TLS 1.3 has besides its text: its header, the
+// type of its content and a tag.
+const recordOverhead = 5 + 1 + 16
+
+// simTLSTime is a moment at which the server's certificate is valid, unlike those of
+// the bubble.
+var simTLSTime func() time.Time
+
+// simTLS is a client's end of TLS. What it writes is kept back once hands are shaken,
+// and a read of nothing fails.
+type simTLS struct {
+	*simClient
+	conn   *tls.Conn
+	shaken bool
+	in     string // has come, and was not read
+	out    []byte
+}
+
+func (c *simClient) shakeHands() {
+	c.t.Helper()
+	c.tls = &simTLS{simClient: c}
+	c.tls.conn = tls.Client(c.tls, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", MinVersion: tls.VersionTLS13, Time: simTLSTime})
+	if err := c.tls.conn.Handshake(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.tls.shaken = true
+	c.tls.open() // session tickets
+}
+
+// seal returns the record that text is.
+func (s *simTLS) seal(text string) string {
+	s.t.Helper()
+	if text == "" {
+		return ""
+	}
+	if _, err := s.conn.Write([]byte(text)); err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { s.out = nil }()
+	return string(s.out)
+}
+
+// open returns what has come.
+func (s *simTLS) open() (text string) {
+	b := make([]byte, 16<<10)
+	for {
+		n, err := s.conn.Read(b)
+		if text += string(b[:n]); err != nil {
+			return text
+		}
+	}
+}
+
+// Write implements net.Conn.
+func (s *simTLS) Write(b []byte) (int, error) {
+	if !s.shaken {
+		s.Arrive(string(b))
+		return len(b), nil
+	}
+	s.out = append(s.out, b...)
+	return len(b), nil
+}
+
+// Read implements net.Conn.
+func (s *simTLS) Read(b []byte) (int, error) {
+	for s.in += s.Take(); s.in == "" && !s.shaken; s.in += s.Take() {
+		time.Sleep(tick)
+	}
+	if s.in == "" {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := copy(b, s.in)
+	s.in = s.in[n:]
+	return n, nil
+}
