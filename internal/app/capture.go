@@ -10,6 +10,7 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -150,7 +151,7 @@ func targetView(target, clients []byte) string {
 // which fields the configuration has set, nil for none.
 func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
-	for name, value := range httpheader.Lines(fields) {
+	for name, value := range httpsyntax.Fields(fields) {
 		v := string(value)
 		if sets != nil && sets(name) {
 			v = config.HideField(string(name), v)

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // ownFields are the fields that belong to one connection or one message's framing
@@ -28,7 +27,7 @@ var ownFields = map[string]string{
 // tokenRule is the rule that a name breaks which no field can have (RFC 9110,
 // section 5.6.2), or "".
 func tokenRule(name string) string {
-	if !httpguts.ValidHeaderFieldName(name) {
+	if !httpsyntax.IsToken([]byte(name)) {
 		return "must be a header field name: letters, digits and !#$%&'*+-.^_`|~"
 	}
 	return ""
@@ -55,7 +54,7 @@ func checkHeaders(h *Headers, path string, r *report) {
 		p := at(join(path, "set"), i)
 		name, value := join(p, "name"), join(p, "value")
 		checkFieldName(field.Name, name, seen, checkSetName, r)
-		if !httpguts.ValidHeaderFieldValue(field.Value) || strings.Trim(field.Value, " \t") != field.Value {
+		if !httpsyntax.IsTrimmedValue([]byte(field.Value)) {
 			r.add(value, field.Value, "must not hold control characters, nor begin or end with a space")
 		}
 	}

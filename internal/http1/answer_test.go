@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -250,17 +249,6 @@ func TestFieldsAreMendedLines(t *testing.T) {
 	} {
 		if got := readAnswer([]byte(answer), upstream.GET, whole()); got.err != "" || got.fields != want {
 			t.Errorf("%q: %+v, want fields %q", answer, got, want)
-		}
-	}
-}
-
-func TestContentLengthsThatDoNotFitAreTheLargest(t *testing.T) {
-	for v, want := range map[string]int{
-		"0": 0, "00": 0, "9223372036854775806": 9223372036854775806, "9223372036854775807": 9223372036854775807,
-		"9223372036854775808": 9223372036854775807, "99999999999999999999999": 9223372036854775807,
-	} {
-		if n, ok := parseDecimal([]byte(v)); n != want || !ok || strconv.IntSize != 64 {
-			t.Errorf("%s: %d, %v", v, n, ok)
 		}
 	}
 }

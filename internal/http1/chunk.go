@@ -3,6 +3,8 @@ package http1
 import (
 	"bufio"
 	"bytes"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // The chunked transfer coding, RFC 9112, section 7.1. Strict: sizes are plain
@@ -23,17 +25,17 @@ func (a *answerReader) readChunkSize(br *bufio.Reader) error {
 	}
 	size, digits := 0, 0
 	for _, c := range line {
-		d := hexDigit[c]
+		d := httpsyntax.HexDigit(c)
 		if d < 0 {
 			break
 		}
-		size = size<<4 | int(d)
+		size = size<<4 | d
 		if digits++; size > maxChunkSize {
 			return errBodyTooLarge
 		}
 	}
 	rest := bytes.TrimLeft(line[digits:], " \t")
-	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !validValue(rest) {
+	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !httpsyntax.IsValue(rest) {
 		return errChunk
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
@@ -92,16 +94,3 @@ func (a *answerReader) line(br *bufio.Reader, limit int, tooBad error) (line []b
 	}
 	return line, n, nil
 }
-
-var hexDigit = func() (t [256]int8) {
-	for i := range t {
-		t[i] = -1
-	}
-	for c := '0'; c <= '9'; c++ {
-		t[c] = int8(c - '0')
-	}
-	for c := 'a'; c <= 'f'; c++ {
-		t[c], t[c-'a'+'A'] = int8(c-'a'+10), int8(c-'a'+10)
-	}
-	return t
-}()

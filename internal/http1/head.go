@@ -3,9 +3,8 @@ package http1
 import (
 	"bytes"
 	"errors"
-	"math"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // framing is how the end of an answer's body is found. RFC 9112, section 6.3.
@@ -86,54 +85,40 @@ func (h *head) parseStatusLine(line []byte) error {
 	default:
 		return errVersion
 	}
-	for _, c := range line[9:12] {
-		if c < '0' || c > '9' {
-			return errStatusLine
-		}
-		h.status = h.status*10 + int(c-'0')
-	}
-	if h.status < 100 || h.status > 599 || len(line) > 12 && line[12] != ' ' || !validValue(line[12:]) {
+	status, ok := httpsyntax.ParseStatus(line[9:12])
+	if !ok || len(line) > 12 && line[12] != ' ' || !httpsyntax.IsValue(line[12:]) {
 		return errStatusLine
 	}
+	h.status = status
 	return nil
 }
 
 // cutField splits a field line. The value is trimmed.
 func cutField(line []byte) (name, value []byte, err error) {
-	colon := bytes.IndexByte(line, ':')
-	if colon <= 0 {
+	name, value, ok := bytes.Cut(line, colon)
+	if !ok || !httpsyntax.IsToken(name) {
 		return nil, nil, errField
 	}
-	for _, c := range line[:colon] {
-		if !tokenByte[c] {
-			return nil, nil, errField
-		}
-	}
-	value = line[colon+1:]
-	if !validValue(value) {
+	if !httpsyntax.IsValue(value) {
 		return nil, nil, errFieldValue
 	}
-	for len(value) > 0 && (value[0] == ' ' || value[0] == '\t') {
-		value = value[1:]
-	}
-	for len(value) > 0 && (value[len(value)-1] == ' ' || value[len(value)-1] == '\t') {
-		value = value[:len(value)-1]
-	}
-	return line[:colon], value, nil
+	return name, httpsyntax.Trim(value), nil
 }
+
+var colon = []byte(":")
 
 // note takes what a field says about framing and the connection, and reports
 // whether it said something.
 func (h *head) note(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):
-		if httpheader.EqualFold(name, "connection") {
-			h.close = h.close || hasToken(value, "close")
+		if httpsyntax.EqualFold(name, "connection") {
+			h.close = h.close || httpsyntax.HasToken(value, "close")
 			return true, nil
 		}
 	case len("Content-Length"):
-		if httpheader.EqualFold(name, "content-length") {
-			n, ok := parseDecimal(value)
+		if httpsyntax.EqualFold(name, "content-length") {
+			n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
 			if !ok || h.contentLength >= 0 {
 				return true, errContentLength
 			}
@@ -142,8 +127,8 @@ func (h *head) note(name, value []byte) (bool, error) {
 			return true, nil
 		}
 	case len("Transfer-Encoding"):
-		if httpheader.EqualFold(name, "transfer-encoding") {
-			if h.hasTE || h.http10 || !httpheader.EqualFold(value, "chunked") {
+		if httpsyntax.EqualFold(name, "transfer-encoding") {
+			if h.hasTE || h.http10 || !httpsyntax.EqualFold(value, "chunked") {
 				return true, errTransferCoding
 			}
 			h.hasTE = true
@@ -153,65 +138,3 @@ func (h *head) note(name, value []byte) (bool, error) {
 	}
 	return false, nil
 }
-
-// parseDecimal reads digits. What does not fit into an int, and so is over every
-// limit that we have, is math.MaxInt.
-func parseDecimal(v []byte) (int, bool) {
-	if len(v) == 0 {
-		return 0, false
-	}
-	n := 0
-	for _, c := range v {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if d := int(c - '0'); n > (math.MaxInt-d)/10 {
-			n = math.MaxInt
-		} else {
-			n = n*10 + d
-		}
-	}
-	return n, true
-}
-
-// hasToken reports whether the comma-separated list v has the lower-case token
-// t. RFC 9110, section 5.6.1.
-func hasToken(v []byte, t string) bool {
-	for len(v) > 0 {
-		item := v
-		if i := bytes.IndexByte(v, ','); i >= 0 {
-			item, v = v[:i], v[i+1:]
-		} else {
-			v = nil
-		}
-		if httpheader.EqualFold(bytes.Trim(item, " \t"), t) {
-			return true
-		}
-	}
-	return false
-}
-
-// validValue reports whether v has no control character but HTAB. RFC 9110,
-// section 5.5.
-func validValue(v []byte) bool {
-	for _, c := range v {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// tokenByte are the bytes of a token. RFC 9110, section 5.6.2.
-var tokenByte = func() (t [256]bool) {
-	for c := '0'; c <= '9'; c++ {
-		t[c] = true
-	}
-	for c := 'a'; c <= 'z'; c++ {
-		t[c], t[c-'a'+'A'] = true, true
-	}
-	for _, c := range "!#$%&'*+-.^_`|~" {
-		t[c] = true
-	}
-	return t
-}()

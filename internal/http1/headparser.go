@@ -1,6 +1,10 @@
 package http1
 
-import "bytes"
+import (
+	"bytes"
+
+	"adbuffer/internal/httpsyntax"
+)
 
 // headParser reads a head line by line, as it comes. Each byte is looked at once,
 // however many reads bring it. The zero headParser with maxFields set is at the
@@ -60,13 +64,13 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 			p.odd = p.odd || p.status == 204 && (p.hasTE || p.contentLength > 0)
 			return end, lines, nil
 		case folded:
-			value := bytes.Trim(line, " \t")
+			value := httpsyntax.Trim(line)
 			switch {
 			case p.fields == 0:
 				return 0, lines, errField
 			case p.framingField:
 				return 0, lines, errFoldedFraming
-			case !validValue(value):
+			case !httpsyntax.IsValue(value):
 				return 0, lines, errFieldValue
 			}
 			if keep {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 
 	"github.com/valyala/fasthttp"
@@ -219,7 +220,7 @@ func BenchmarkLibraryCodec(b *testing.B) {
 				colon := bytes.IndexByte(line, ':')
 				lower = append(lower[:0], line[:colon]...)
 				for i, c := range lower {
-					lower[i] = lowerToken[c]
+					lower[i] = httpsyntax.Lower[c]
 				}
 				enc.WriteField(hpack.HeaderField{Name: string(lower), Value: string(line[colon+2:])})
 			}

@@ -1,5 +1,7 @@
 package http2
 
+import "adbuffer/internal/httpsyntax"
+
 // block is a header block of an answer as it was read: checked field by field,
 // but not yet held against what its stream expects.
 type block struct {
@@ -34,7 +36,7 @@ func (b *block) add(class class, name, value []byte) {
 	switch class {
 	case ordinary:
 	case contentLength:
-		n, ok := parseLength(value)
+		n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
 		if !ok || b.length >= 0 {
 			b.fault("a malformed or repeated content-length", false)
 			return
@@ -51,21 +53,22 @@ func (b *block) add(class class, name, value []byte) {
 		b.tooMany = true
 		return
 	}
-	b.fields = append(append(append(append(b.fields, name...), ": "...), value...), "\r\n"...)
+	b.fields = httpsyntax.AppendField(b.fields, name, value)
 }
 
 // addStatus takes :status, which stands once, in front of all regular fields,
 // and is three digits. RFC 9113, section 8.3.
 func (b *block) addStatus(v []byte) {
+	status, ok := httpsyntax.ParseStatus(v)
 	switch {
 	case b.status != 0:
 		b.fault("two :status fields", true)
 	case b.regular > 0:
 		b.fault("a pseudo-field behind a regular field", true)
-	case len(v) != 3 || v[0] < '1' || v[0] > '5' || !isDigit(v[1]) || !isDigit(v[2]):
+	case !ok:
 		b.fault("a malformed :status", true)
 	default:
-		b.status = int(v[0]-'0')*100 + int(v[1]-'0')*10 + int(v[2]-'0')
+		b.status = status
 	}
 }
 
@@ -74,23 +77,3 @@ func (b *block) fault(rule string, ofHTTP2 bool) {
 		b.malformed, b.ofHTTP2 = rule, ofHTTP2
 	}
 }
-
-// maxContentLength keeps lengths far from overflow.
-const maxContentLength = 1 << 30
-
-// parseLength reads digits. Lengths over maxContentLength, which is over every
-// limit that we have, are maxContentLength.
-func parseLength(v []byte) (n int, ok bool) {
-	if len(v) == 0 {
-		return 0, false
-	}
-	for _, c := range v {
-		if !isDigit(c) {
-			return 0, false
-		}
-		n = min(n*10+int(c-'0'), maxContentLength)
-	}
-	return n, true
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }

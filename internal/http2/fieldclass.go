@@ -1,7 +1,7 @@
 package http2
 
 import (
-	"encoding/binary"
+	"adbuffer/internal/httpsyntax"
 
 	"golang.org/x/net/http2/hpack"
 )
@@ -32,7 +32,7 @@ func classify(name, value []byte) class { return classifyName(name).with(value) 
 
 // with returns the class of a field whose name is of class c.
 func (c class) with(value []byte) class {
-	if !validValue(value) {
+	if !httpsyntax.IsTrimmedValue(value) {
 		return badValue
 	}
 	return c
@@ -49,91 +49,18 @@ func classifyName(name []byte) class {
 		return pseudo
 	}
 	for _, c := range name {
-		if lowerToken[c] != c || c == 0 {
+		if httpsyntax.Lower[c] != c || c == 0 {
 			return badName
 		}
 	}
 	if string(name) == "content-length" {
 		return contentLength
 	}
-	if isConnectionSpecific(name) {
+	if httpsyntax.IsConnectionSpecific(name) {
 		return connectionSpecific
 	}
 	return ordinary
 }
-
-// isConnectionSpecific reports whether a field of this lower-case name speaks
-// of the HTTP/1 connection: RFC 9113, section 8.2.2.
-func isConnectionSpecific(name []byte) bool {
-	switch len(name) {
-	case len("upgrade"):
-		return string(name) == "upgrade"
-	case len("connection"):
-		return string(name) == "connection" || string(name) == "keep-alive"
-	case len("proxy-connection"):
-		return string(name) == "proxy-connection"
-	case len("transfer-encoding"):
-		return string(name) == "transfer-encoding"
-	}
-	return false
-}
-
-// validValue reports whether v can be carried on in a line of HTTP/1: no
-// control character but HTAB, and no blanks around it.
-func validValue(v []byte) bool {
-	if len(v) == 0 {
-		return true
-	}
-	if isBlank(v[0]) || isBlank(v[len(v)-1]) {
-		return false
-	}
-	if isText(v, ' ') {
-		return true
-	}
-	for _, c := range v { // a tab inside is why we may get here
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// isText reports whether v has no byte below lowest, which is at most 128, and
-// no DEL. Eight bytes at a time: a target of 300 bytes takes 25 ns instead of
-// 120.
-func isText(v []byte, lowest byte) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for ; len(v) >= 8; v = v[8:] {
-		x := binary.LittleEndian.Uint64(v)
-		del := x ^ ones*0x7f
-		if (x-ones*uint64(lowest))&^x&tops != 0 || (del-ones)&^del&tops != 0 {
-			return false
-		}
-	}
-	for _, c := range v {
-		if c < lowest || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }
-
-// lowerToken maps the bytes of a token (RFC 9110, section 5.6.2) to lower
-// case, and all others to 0.
-var lowerToken = func() (t [256]byte) {
-	for c := byte('0'); c <= '9'; c++ {
-		t[c] = c
-	}
-	for c := byte('a'); c <= 'z'; c++ {
-		t[c], t[c-'a'+'A'] = c, c
-	}
-	for _, c := range []byte("!#$%&'*+-.^_`|~") {
-		t[c] = c
-	}
-	return t
-}()
 
 // staticEntry is an entry of HPACK's static table.
 type staticEntry struct {

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"strconv"
 
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -113,7 +114,7 @@ func (e *encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool
 	} else {
 		b = append(b, indexedField|staticHTTP)
 	}
-	if len(r.Authority) == 0 || !isText(r.Authority, '!') || len(r.Target) == 0 || !isText(r.Target, '!') {
+	if len(r.Authority) == 0 || !httpsyntax.IsVisible(r.Authority) || len(r.Target) == 0 || !httpsyntax.IsVisible(r.Target) {
 		return b, false
 	}
 	b = e.appendAuthority(b, r.Authority)
@@ -155,14 +156,14 @@ func (e *encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 	}
 	e.name = e.name[:0]
 	for _, c := range line[:colon] {
-		lower := lowerToken[c]
+		lower := httpsyntax.Lower[c]
 		if lower == 0 {
 			return b, false
 		}
 		e.name = append(e.name, lower)
 	}
-	value := trimBlanks(line[colon+1:])
-	if !validValue(value) {
+	value := httpsyntax.Trim(line[colon+1:])
+	if !httpsyntax.IsValue(value) {
 		return b, false
 	}
 	static := int(staticName[string(e.name)])
@@ -232,20 +233,10 @@ func rule(name, value []byte) fieldRule {
 			return secret
 		}
 	}
-	if isConnectionSpecific(name) {
+	if httpsyntax.IsConnectionSpecific(name) {
 		return drop
 	}
 	return plain
-}
-
-func trimBlanks(v []byte) []byte {
-	for len(v) > 0 && isBlank(v[0]) {
-		v = v[1:]
-	}
-	for len(v) > 0 && isBlank(v[len(v)-1]) {
-		v = v[:len(v)-1]
-	}
-	return v
 }
 
 // appendInteger appends n with a prefix of so many bits, beside the bits of

@@ -416,24 +416,3 @@ func TestInternedStringsKeepTheirValues(t *testing.T) {
 		}
 	}
 }
-
-func TestIsText(t *testing.T) {
-	for _, size := range []int{0, 1, 7, 8, 9, 16, 23, 100} {
-		v := bytes.Repeat([]byte{'a'}, size)
-		if !isText(v, ' ') {
-			t.Errorf("%d letters are no text", size)
-		}
-		for i := range v {
-			for c := range 256 {
-				v[i] = byte(c)
-				if got, want := isText(v, ' '), c >= ' ' && c != 0x7f; got != want {
-					t.Fatalf("byte %#x at %d of %d: %t, want %t", c, i, size, got, want)
-				}
-				if got, want := isText(v, '!'), c > ' ' && c != 0x7f; got != want {
-					t.Fatalf("byte %#x at %d of %d, no spaces: %t, want %t", c, i, size, got, want)
-				}
-			}
-			v[i] = 'a'
-		}
-	}
-}

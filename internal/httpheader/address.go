@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"net/netip"
 	"unsafe"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // parseAddr reads one address as proxies write it: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1, [2001:db8::1],
 // [2001:db8::1]:8080, in quotes or not. A mapped IPv4 address is returned as IPv4. Zones are refused: they
 // mean nothing to anyone else.
 func parseAddr(b []byte) (addr netip.Addr, ok bool) {
-	b = trim(b)
+	b = httpsyntax.Trim(b)
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		b = b[1 : len(b)-1]
 	}
@@ -41,15 +43,11 @@ func isPort(b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
-	if b[0] != ':' || len(b) < 2 || len(b) > 6 {
+	if b[0] != ':' || len(b) > 6 {
 		return false
 	}
-	for _, c := range b[1:] {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	_, ok := httpsyntax.ParseNumber(b[1:], httpsyntax.MaxNumber)
+	return ok
 }
 
 // parseIPv4 reads dotted decimals without leading zeros, which some would read as octal. It is here because
@@ -59,7 +57,7 @@ func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
 	octet, digits, n := 0, 0, 0
 	for _, c := range b {
 		switch {
-		case c >= '0' && c <= '9':
+		case httpsyntax.IsDigit(c):
 			if digits > 0 && n == 0 {
 				return netip.Addr{}, false
 			}

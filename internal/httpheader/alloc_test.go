@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 func TestTheHotPathAllocatesNothing(t *testing.T) {
@@ -63,10 +65,10 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 		}},
 		{"reading lines", func() {
 			n := 0
-			for name, value := range Lines(lines) {
+			for name, value := range httpsyntax.Fields(lines) {
 				n += len(name) + len(value)
 			}
-			if _, ok := Find(lines, "vary"); !ok || n == 0 {
+			if _, ok := httpsyntax.FindField(lines, "vary"); !ok || n == 0 {
 				t.Fatal("no lines")
 			}
 		}},

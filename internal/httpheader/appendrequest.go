@@ -1,5 +1,7 @@
 package httpheader
 
+import "adbuffer/internal/httpsyntax"
+
 // AppendRequest appends a "Name: value\r\n" line to dst for every field of f that crosses, in the order and
 // spelling it came in, then the identity fields, Via, and what the policy sets. It changes neither f nor id, so
 // legs may share them.
@@ -53,7 +55,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 	before := len(dst)
 	switch act {
 	case copyIfPassed:
-		if !p.pass.has(field.Name, &lower) {
+		if !p.pass.has(field.Name, &httpsyntax.Lower) {
 			return dst
 		}
 	case shortenAddrs:
@@ -72,16 +74,10 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 		}
 		return append(short, "\r\n"...)
 	}
-	return appendLine(dst, field.Name, value)
+	return httpsyntax.AppendField(dst, field.Name, value)
 }
 
 func appendName(dst, name []byte) []byte {
 	dst = append(dst, name...)
 	return append(dst, ": "...)
-}
-
-func appendLine(dst, name, value []byte) []byte {
-	dst = appendName(dst, name)
-	dst = append(dst, value...)
-	return append(dst, "\r\n"...)
 }

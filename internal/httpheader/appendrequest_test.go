@@ -1,7 +1,6 @@
 package httpheader
 
 import (
-	"bytes"
 	"net/netip"
 	"strings"
 	"testing"
@@ -194,33 +193,6 @@ func TestChecksSayWhatMakesNoSense(t *testing.T) {
 		err := CheckSet(NameValue{"X-Key", "a" + string([]byte{byte(c)}) + "b"})
 		if bad := c < 0x20 && c != '\t' || c == 0x7f; bad != (err != nil) {
 			t.Errorf("set a value with byte %#x: %v", c, err)
-		}
-	}
-}
-
-func TestLinesReadWhatAppendRequestWrote(t *testing.T) {
-	block := []byte("A: 1\r\nB: \r\nlong-Name:  two  words \r\n")
-	var got []string
-	for name, value := range Lines(block) {
-		got = append(got, string(name)+"="+string(value))
-	}
-	wantLines(t, got, "A=1", "B=", "long-Name=two  words")
-
-	if v, ok := Find(block, "LONG-name"); !ok || string(v) != "two  words" {
-		t.Errorf("Find(LONG-name) = %q, %v", v, ok)
-	}
-	if v, ok := Find(block, "long-nam"); ok {
-		t.Errorf("Find(long-nam) = %q", v)
-	}
-	for name := range Lines(block) {
-		if !bytes.Equal(name, []byte("A")) {
-			t.Errorf("went on after break, to %q", name)
-		}
-		break
-	}
-	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r", "A: 1\rB: 2\r\n", "A: 1\nB: 2\r\n", "A: 1\n\r\n"} {
-		if name, value, rest := Next([]byte(malformed)); name != nil || value != nil || rest != nil {
-			t.Errorf("Next(%q) = %q, %q, %q", malformed, name, value, rest)
 		}
 	}
 }

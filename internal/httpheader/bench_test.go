@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // adHead is the head of a common ad request: 12 fields, about 600 bytes.
@@ -108,7 +110,7 @@ func BenchmarkLines(b *testing.B) {
 	lines := []byte(adAnswer)
 	b.ReportAllocs()
 	for b.Loop() {
-		for name, value := range Lines(lines) {
+		for name, value := range httpsyntax.Fields(lines) {
 			_, _ = name, value
 		}
 	}

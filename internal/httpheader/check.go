@@ -3,11 +3,13 @@ package httpheader
 import (
 	"errors"
 	"fmt"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // CheckPass returns nil, or why name makes no sense in PolicyOptions.Pass.
 func CheckPass(name string) error {
-	if !isToken(name) {
+	if !httpsyntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
 	id := identify([]byte(name))
@@ -22,7 +24,7 @@ func CheckPass(name string) error {
 
 // CheckRemove returns nil, or why name makes no sense in PolicyOptions.Remove.
 func CheckRemove(name string) error {
-	if !isToken(name) {
+	if !httpsyntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
 	return nil
@@ -30,7 +32,7 @@ func CheckRemove(name string) error {
 
 // CheckSet returns nil, or why the field makes no sense in PolicyOptions.Set.
 func CheckSet(field NameValue) error {
-	if !isToken(field.Name) {
+	if !httpsyntax.IsToken([]byte(field.Name)) {
 		return errNotToken
 	}
 	id := identify([]byte(field.Name))
@@ -40,10 +42,8 @@ func CheckSet(field NameValue) error {
 	case requestKinds[id] == never:
 		return fmt.Errorf("%s never crosses the proxy", field.Name)
 	}
-	for _, c := range []byte(field.Value) {
-		if c < 0x20 && c != '\t' || c == 0x7f {
-			return errors.New("the value has a control byte")
-		}
+	if !httpsyntax.IsValue([]byte(field.Value)) {
+		return errors.New("the value has a control byte")
 	}
 	return nil
 }

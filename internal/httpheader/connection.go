@@ -1,6 +1,10 @@
 package httpheader
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+
+	"adbuffer/internal/httpsyntax"
+)
 
 // maxOptions is how many fields the Connection fields of one message may name, beyond those that are
 // hop-by-hop anyway. It bounds the work that a message can ask for.
@@ -27,7 +31,7 @@ func (c *connectionOptions) add(value []byte) bool {
 	if isCommonOption(value) {
 		return true
 	}
-	for option := range elements(value) {
+	for option := range httpsyntax.Elements(value) {
 		if isCommonOption(option) || requestKinds[identify(option)] == never {
 			continue
 		}
@@ -43,7 +47,7 @@ func (c *connectionOptions) add(value []byte) bool {
 
 // isCommonOption reports whether option names no field. `keep-alive` does, but that never crosses anyway.
 func isCommonOption(option []byte) bool {
-	return EqualFold(option, "keep-alive") || EqualFold(option, "close")
+	return httpsyntax.EqualFold(option, "keep-alive") || httpsyntax.EqualFold(option, "close")
 }
 
 // has reports whether a Connection field names name.

@@ -3,7 +3,7 @@
 //
 // It reads the raw header block of a request once, refuses what RFC 9112 forbids, and gives each field a kind.
 // A Policy, one per SSP, then writes the fields that cross as a block of "Name: value\r\n" lines that HTTP/1
-// sends as it is and HTTP/2 reads with Next. Nothing here allocates for a well-formed request.
+// sends as it is and HTTP/2 encodes line by line. Nothing here allocates for a well-formed request.
 //
 // What a request field's kind means for it:
 //

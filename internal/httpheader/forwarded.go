@@ -1,11 +1,15 @@
 package httpheader
 
-import "bytes"
+import (
+	"bytes"
+
+	"adbuffer/internal/httpsyntax"
+)
 
 // appendShortAddrs appends the addresses in list, a comma-separated list, shortened. others is how many
 // elements it left out since they are no addresses.
 func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
-	for element := range elements(list) {
+	for element := range httpsyntax.Elements(list) {
 		addr, ok := parseAddr(element)
 		if !ok {
 			others++
@@ -25,16 +29,14 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	before := len(dst)
 	separator := ""
 	for {
-		v = trim(v)
+		v = httpsyntax.Trim(v)
 		eq := bytes.IndexByte(v, '=')
 		if eq < 1 {
 			return dst[:before], false
 		}
 		name := v[:eq]
-		for _, c := range name {
-			if plain[c] == 0 {
-				return dst[:before], false
-			}
+		if !httpsyntax.IsToken(name) {
+			return dst[:before], false
 		}
 		value, rest, ok := cutForwardedValue(v[eq+1:])
 		if !ok {
@@ -45,7 +47,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		dst = append(dst, '=')
 		addr, isAddr := parseAddr(value)
 		switch {
-		case EqualFold(name, "host") || EqualFold(name, "proto"):
+		case httpsyntax.EqualFold(name, "host") || httpsyntax.EqualFold(name, "proto"):
 			dst = append(dst, value...) // ours, not the client's
 		case isAddr && addr.Is4():
 			dst = shorten(addr).AppendTo(dst)
@@ -58,7 +60,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		default:
 			return dst[:before], false
 		}
-		rest = trim(rest)
+		rest = httpsyntax.Trim(rest)
 		if len(rest) == 0 {
 			return dst, true
 		}
@@ -85,7 +87,7 @@ func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 		return v[:end], v[end:], true
 	}
 	end := 0
-	for end < len(v) && plain[v[end]] != 0 {
+	for end < len(v) && httpsyntax.IsTokenByte(v[end]) {
 		end++
 	}
 	return v[:end], v[end:], end > 0
@@ -95,5 +97,5 @@ func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 // "unknown" or an identifier that starts with an underscore.
 func isObscured(v []byte) bool {
 	v = bytes.Trim(v, `"`)
-	return EqualFold(v, "unknown") || len(v) > 1 && v[0] == '_'
+	return httpsyntax.EqualFold(v, "unknown") || len(v) > 1 && v[0] == '_'
 }

@@ -1,6 +1,10 @@
 package httpheader
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"adbuffer/internal/httpsyntax"
+)
 
 // maxHops is how many addresses of X-Forwarded-For are looked at, from the right, and sent on. It bounds the
 // work that a request can ask for; real chains have fewer than ten.
@@ -79,7 +83,7 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 			for start > 0 && list[start-1] != ',' {
 				start--
 			}
-			element := trim(list[start:end])
+			element := httpsyntax.Trim(list[start:end])
 			end = start - 1
 			if len(element) == 0 {
 				continue

@@ -1,5 +1,7 @@
 package httpheader
 
+import "adbuffer/internal/httpsyntax"
+
 // nameID is a field name that the proxy knows. Zero is any other name.
 type nameID uint8
 
@@ -281,62 +283,16 @@ func hasPrefix(name []byte, prefix string) bool {
 	return len(name) >= len(prefix) && is(name[:len(prefix)], prefix)
 }
 
-// EqualFold reports whether a and b are the same, but for the case of ASCII
-// letters.
-func EqualFold(a []byte, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i, c := range a {
-		if folded[c] != folded[b[i]] {
-			return false
-		}
-	}
-	return true
-}
-
-// folded is every byte, ASCII letters in lower case.
-var folded = func() (t [256]byte) {
-	for i := range t {
-		t[i] = byte(i)
-	}
-	for c := byte('A'); c <= 'Z'; c++ {
-		t[c] = c | 0x20
-	}
+// plain maps each byte of a token to lower case, with '_' as '-', and all other bytes to 0.
+var plain = func() [256]byte {
+	t := httpsyntax.Lower
+	t['_'] = '-'
 	return t
 }()
 
-// isToken reports whether s is a token, which names are. RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	for i := range len(s) {
-		if plain[s[i]] == 0 {
-			return false
-		}
-	}
-	return s != ""
-}
-
-var (
-	plain = nameBytes(true)  // of a byte of a token: lower case, '_' as '-'; of any other: 0
-	lower = nameBytes(false) // of a byte of a token: lower case; of any other: 0
-)
-
-func nameBytes(dashes bool) (t [256]byte) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") {
-		t[c] = c
-	}
-	for c := byte('A'); c <= 'Z'; c++ {
-		t[c] = c | 0x20
-	}
-	if dashes {
-		t['_'] = '-'
-	}
-	return t
-}
-
 // nameClass is, of a byte of a token, underscore for '_' and 1 for any other; of any other byte 0.
 var nameClass = func() (t [256]byte) {
-	for i, c := range lower {
+	for i, c := range httpsyntax.Lower {
 		if c != 0 {
 			t[i] = 1
 		}

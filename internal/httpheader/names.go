@@ -11,7 +11,7 @@ func (s *names) add(name string) {
 	s.lengths |= 1 << min(len(name), 63)
 }
 
-// has reports whether name, read through fold, is in the set. fold is plain or lower.
+// has reports whether name, read through fold, is in the set. fold is plain or httpsyntax.Lower.
 func (s *names) has(name []byte, fold *[256]byte) bool {
 	if s.lengths>>min(len(name), 63)&1 == 0 {
 		return false
@@ -39,6 +39,3 @@ func plainName(name string) string {
 	}
 	return string(b)
 }
-
-// IsTokenByte reports whether c may stand in a token, such as a field's name. RFC 9110, section 5.6.2.
-func IsTokenByte(c byte) bool { return nameClass[c] != 0 }

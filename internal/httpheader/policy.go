@@ -3,6 +3,8 @@ package httpheader
 import (
 	"slices"
 	"strings"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // IdentityMode is how an SSP is told whose request it is, `identity`.
@@ -43,7 +45,7 @@ type PolicyOptions struct {
 // Policy says which fields cross between clients and one SSP. It never changes and is safe for concurrent use.
 type Policy struct {
 	options PolicyOptions // what it was made from
-	pass    names         // matched through lower
+	pass    names         // matched through httpsyntax.Lower
 	dropped names         // what is removed or set; matched through plain
 	set     []byte        // the lines of what is set
 
@@ -89,7 +91,7 @@ func NewPolicy(o PolicyOptions) *Policy {
 	for _, field := range o.Set {
 		if CheckSet(field) == nil {
 			p.dropped.add(plainName(field.Name))
-			p.set = appendLine(p.set, []byte(field.Name), trim([]byte(field.Value)))
+			p.set = httpsyntax.AppendField(p.set, []byte(field.Name), httpsyntax.Trim([]byte(field.Value)))
 		}
 	}
 

@@ -1,5 +1,7 @@
 package httpheader
 
+import "adbuffer/internal/httpsyntax"
+
 // DefaultMaxFields is how many fields a request may have where RequestFields.MaxFields is 0.
 const DefaultMaxFields = 128
 
@@ -59,7 +61,7 @@ func (f *RequestFields) Fields() []Field { return f.fields }
 // Lookup returns the value of the first field called name, in any case. ok is false if there is none.
 func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	for i := range f.fields {
-		if EqualFold(f.fields[i].Name, name) {
+		if httpsyntax.EqualFold(f.fields[i].Name, name) {
 			return f.fields[i].Value, true
 		}
 	}

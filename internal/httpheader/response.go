@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // CopyResponse copies an SSP's answer, its status and the end-to-end fields among its lines, to dst, the empty
@@ -34,17 +36,17 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 	memory := blocks.Get().(*[]byte)
 	block := (*memory)[:0]
 	var date []byte
-	for name, value, rest := Next(lines); name != nil; name, value, rest = Next(rest) {
+	for name, value, rest := httpsyntax.CutField(lines); name != nil; name, value, rest = httpsyntax.CutField(rest) {
 		id := identify(name)
 		switch {
 		case requestKinds[id] == never,
-			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &lower),
+			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &httpsyntax.Lower),
 			id == nameDate && date != nil,
 			named.has(name):
 			continue
 		}
 		switch {
-		case controlAt(name) < len(name): // a connection never lets it come so far
+		case httpsyntax.ControlAt(name) < len(name): // a connection never lets it come so far
 		case id == nameDate:
 			date = value
 		case id == nameContentType:
@@ -54,8 +56,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 		case is(name, "server"):
 			dst.SetServerBytes(value)
 		default:
-			block = append(append(block, name...), nameEnd...)
-			block = append(append(block, value...), lineEnd...)
+			block = httpsyntax.AppendField(block, name, value)
 		}
 	}
 	if date != nil {
@@ -107,12 +108,12 @@ func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
 	for len(lines) > len(name) {
 		if lines[len(name)] == ':' && is(lines[:len(name)], name) {
-			_, value, _ := Next(lines)
+			_, value, _ := httpsyntax.CutField(lines)
 			if !c.add(value) {
 				return false
 			}
 		}
-		next := nextLine(lines, 0)
+		next := httpsyntax.NextLine(lines, 0)
 		if next == 0 {
 			break
 		}

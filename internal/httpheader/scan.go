@@ -2,8 +2,8 @@ package httpheader
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // Scan reads raw, the header block exactly as it came on the wire after the request line, with its final
@@ -48,7 +48,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 		for start < len(raw) && (raw[start] == ' ' || raw[start] == '\t') {
 			start++
 		}
-		cr := start + controlAt(raw[start:])
+		cr := start + httpsyntax.ControlAt(raw[start:])
 		if cr+1 >= len(raw) || raw[cr] != '\r' || raw[cr+1] != '\n' {
 			return valueError(raw, cr, name)
 		}
@@ -77,7 +77,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 		field.verbatim = end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
 		field.named = false
 		field.kind = requestKinds[id]
-		if len(name) == len(f.TimeoutName) && EqualFold(name, f.TimeoutName) {
+		if len(name) == len(f.TimeoutName) && httpsyntax.EqualFold(name, f.TimeoutName) {
 			if f.timeouts++; f.timeouts == 1 {
 				f.timeout = value
 			}
@@ -116,7 +116,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.chunked {
 			return refuse(RuleEncodingRepeated, name)
 		}
-		if f.HTTP10 || !EqualFold(value, "chunked") {
+		if f.HTTP10 || !httpsyntax.EqualFold(value, "chunked") {
 			return refuse(RuleEncoding, name)
 		}
 		f.chunked = true
@@ -172,32 +172,6 @@ func (f *RequestFields) conclude() error {
 		}
 	}
 	return nil
-}
-
-// controlAt returns the index of the first control byte other than TAB in b, len(b) if there is none. It
-// looks at eight bytes at a time, which takes a third off the time of a Scan.
-func controlAt(b []byte) int {
-	const ones = 0x0101010101010101
-	i := 0
-	for len(b)-i >= 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		low7 := w & (ones * 0x7f)
-		// In each byte: the top bit of low7+1 is set by DEL, that of low7+0x60 by anything from 0x20 up.
-		hit := (low7 + ones | ^(low7 + ones*0x60)) &^ w & (ones * 0x80)
-		if hit == 0 {
-			i += 8
-			continue
-		}
-		i += bits.TrailingZeros64(hit) >> 3
-		if b[i] != '\t' {
-			return i
-		}
-		i++
-	}
-	for i < len(b) && (b[i] >= 0x20 && b[i] != 0x7f || b[i] == '\t') {
-		i++
-	}
-	return i
 }
 
 // valueError is about the byte of raw at i, which should have been the CR of the CRLF that ends name's line.

@@ -1,7 +1,6 @@
 package httpheader
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -240,28 +239,6 @@ func TestErrorShowsNothingOfTheRequestButAShortName(t *testing.T) {
 	for rule := RuleUnterminated; rule <= RuleTooManyFields; rule++ {
 		if text := (&Error{Rule: rule}).Error(); len(text) < len("header: 12345") {
 			t.Errorf("rule %d has no text: %q", rule, text)
-		}
-	}
-}
-
-func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
-	for c := range 256 {
-		control := c < 0x20 && c != '\t' || c == 0x7f
-		for length := range 20 {
-			for at := range length {
-				// Neighbours that a carry could turn into a hit, or hide one behind.
-				for _, filler := range []byte{'a', ' ', '~', '\t', 0x80, 0xff, 0xa0} {
-					b := bytes.Repeat([]byte{filler}, length)
-					b[at] = byte(c)
-					want := length
-					if control {
-						want = at
-					}
-					if got := controlAt(b); got != want {
-						t.Fatalf("controlAt(%q) = %d, want %d", b, got, want)
-					}
-				}
-			}
 		}
 	}
 }

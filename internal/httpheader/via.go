@@ -1,6 +1,10 @@
 package httpheader
 
-import "bytes"
+import (
+	"bytes"
+
+	"adbuffer/internal/httpsyntax"
+)
 
 // viaPrefix begins the name of every adbuffer in a Via field. What follows names
 // the process.
@@ -19,7 +23,7 @@ func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 		return 0, false
 	}
 	for i := range f.fields {
-		if len(f.fields[i].Name) != len("via") || !EqualFold(f.fields[i].Name, "via") {
+		if len(f.fields[i].Name) != len("via") || !httpsyntax.EqualFold(f.fields[i].Name, "via") {
 			continue
 		}
 		for v := f.fields[i].Value; ; {
@@ -28,11 +32,11 @@ func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 				break
 			}
 			end := at + len(viaPrefix)
-			for end < len(v) && plain[v[end]] != 0 {
+			for end < len(v) && httpsyntax.IsTokenByte(v[end]) {
 				end++
 			}
 			// A longer name that only ends in adbuffer-… is another's.
-			if at == 0 || plain[v[at-1]] == 0 {
+			if at == 0 || !httpsyntax.IsTokenByte(v[at-1]) {
 				n++
 				itself = itself || string(v[at:end]) == self
 			}
@@ -58,7 +62,7 @@ func newViaLines(name string) (lines viaLines) {
 		return lines
 	}
 	for i, version := range []string{http10: "1.0", http11: "1.1", http2: "2.0"} {
-		lines[i] = appendLine(nil, []byte("Via"), []byte(version+" "+name))
+		lines[i] = httpsyntax.AppendField(nil, []byte("Via"), []byte(version+" "+name))
 	}
 	return lines
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 const thisVia = "adbuffer-0123456789abcdef"
@@ -100,7 +102,7 @@ func FuzzAdbuffers(f *testing.F) {
 			return
 		}
 		want, wantItself := 0, false
-		for _, token := range strings.FieldsFunc(value, func(r rune) bool { return r >= 0x80 || !isToken(string(r)) }) {
+		for _, token := range strings.FieldsFunc(value, func(r rune) bool { return r >= 0x80 || !httpsyntax.IsTokenByte(byte(r)) }) {
 			if strings.HasPrefix(token, "adbuffer-") {
 				want++
 				wantItself = wantItself || token == thisVia

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // body reads the body of a request over HTTP/1, and takes no byte behind its end.
@@ -146,7 +146,7 @@ func (b *body) frame(c byte) error {
 	ok := true
 	switch b.chunk {
 	case firstDigit, digit:
-		d := hexDigit(c)
+		d := httpsyntax.HexDigit(c)
 		switch {
 		case d >= 0:
 			b.left = b.left<<4 | int64(d)
@@ -176,13 +176,13 @@ func (b *body) frame(c byte) error {
 		case c == ':' && b.chunk == trailerName:
 			b.chunk = trailerValue
 		default:
-			ok, b.chunk = httpheader.IsTokenByte(c), trailerName
+			ok, b.chunk = httpsyntax.IsTokenByte(c), trailerName
 		}
 	case trailerValue:
 		if c == '\r' {
 			b.chunk = trailerLF
 		} else {
-			ok = isText(c)
+			ok = httpsyntax.IsValueByte(c)
 		}
 	case trailerLF:
 		ok, b.chunk = c == '\n', trailerLine
@@ -210,7 +210,7 @@ func (b *body) endSize(c byte) bool {
 	case c == '\r' && b.chunk != blank:
 		b.chunk = sizeLF
 	case b.chunk == extension:
-		return isText(c)
+		return httpsyntax.IsValueByte(c)
 	case c == ';':
 		b.chunk = extension
 	case c == ' ' || c == '\t':
@@ -237,16 +237,3 @@ func (b *body) beginChunk() error {
 	}
 	return nil
 }
-
-func hexDigit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	}
-	return -1
-}
-
-// isText reports whether c may stand in a field's value.
-func isText(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -57,17 +58,11 @@ func (r *request) setDeadline() *fault {
 
 // parseMs reads a whole number of milliseconds within the allowed range.
 func parseMs(v []byte) (time.Duration, bool) {
-	if len(v) == 0 || len(v) > 6 {
+	if len(v) > maxStatedDigits {
 		return 0, false
 	}
-	n := 0
-	for _, c := range v {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int(c-'0')
-	}
-	if n < minStatedMs || n > maxStatedMs {
+	n, ok := httpsyntax.ParseNumber(v, maxStatedMs+1)
+	if !ok || n < minStatedMs || n > maxStatedMs {
 		return 0, false
 	}
 	return time.Duration(n) * time.Millisecond, true

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -85,7 +86,7 @@ func (s *stream) answer(w http.ResponseWriter, head, last bool, timeout time.Dur
 	status, body := res.StatusCode(), res.Body()
 	h := w.Header()
 	for name, value := range httpheader.ResponseFields(&res.Header) {
-		if key := http.CanonicalHeaderKey(string(name)); !isConnectionSpecific(key) {
+		if key := http.CanonicalHeaderKey(string(name)); !httpsyntax.IsConnectionSpecific([]byte(key)) {
 			h[key] = append(h[key], string(value))
 		}
 	}

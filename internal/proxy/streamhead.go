@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-	"golang.org/x/net/http/httpguts"
-
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
+
+	"github.com/valyala/fasthttp"
 )
 
 // checkStream is check for a request of HTTP/2. Its fields are written down in
@@ -75,53 +75,24 @@ func (r *request) writeHead(req *http.Request) (n int, f *fault) {
 			outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge,
 			detail: fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes),
 		}
-	case !isValue(req.Host):
+	case !httpsyntax.IsTrimmedValue([]byte(req.Host)):
 		return 0, malformed("the authority has a byte that it must not have")
 	}
 	if req.Host != "" {
-		r.block = append(append(append(r.block, "Host: "...), req.Host...), "\r\n"...)
+		r.block = httpsyntax.AppendField(r.block, []byte("Host"), []byte(req.Host))
 	}
 	slices.Sort(r.names)
 	for _, name := range r.names {
-		if strings.EqualFold(name, "Host") || !httpguts.ValidHeaderFieldName(name) || isConnectionSpecific(name) {
+		if strings.EqualFold(name, "Host") || !httpsyntax.IsToken([]byte(name)) || httpsyntax.IsConnectionSpecific([]byte(name)) {
 			return 0, malformed("a field has a name that it must not have in HTTP/2")
 		}
 		for _, v := range req.Header[name] {
-			if !isValue(v) {
+			if !httpsyntax.IsTrimmedValue([]byte(v)) {
 				return 0, malformed("a field has a value that it must not have in HTTP/2")
 			}
-			r.block = append(append(append(append(r.block, name...), ": "...), v...), "\r\n"...)
+			r.block = httpsyntax.AppendField(r.block, []byte(name), []byte(v))
 		}
 	}
 	r.block = append(r.block, "\r\n"...)
 	return n, nil
 }
-
-// isConnectionSpecific reports whether a field is about a connection of HTTP/1,
-// and has no place in HTTP/2. RFC 9113, section 8.2.2.
-func isConnectionSpecific(name string) bool {
-	switch len(name) {
-	case len("Upgrade"):
-		return strings.EqualFold(name, "Upgrade")
-	case len("Connection"): // and Keep-Alive
-		return strings.EqualFold(name, "Connection") || strings.EqualFold(name, "Keep-Alive")
-	case len("Proxy-Connection"):
-		return strings.EqualFold(name, "Proxy-Connection")
-	case len("Transfer-Encoding"):
-		return strings.EqualFold(name, "Transfer-Encoding")
-	}
-	return false
-}
-
-// isValue reports whether v is a field's value in HTTP/2: no control byte but
-// TAB, and no blank at either end. RFC 9113, section 8.2.1.
-func isValue(v string) bool {
-	for i := range len(v) {
-		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return v == "" || !isBlank(v[0]) && !isBlank(v[len(v)-1])
-}
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }

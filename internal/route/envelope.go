@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // The envelope of parallel-all, around its entries, which commas separate.
@@ -61,10 +61,10 @@ const maxContentType = 256
 // describe fills in what the answer's header fields and its body say. It keeps
 // slices of both.
 func (e *entry) describe(fields, body []byte) {
-	e.contentType, _ = httpheader.Find(fields, "Content-Type")
+	e.contentType, _ = httpsyntax.FindField(fields, "Content-Type")
 	e.contentType = e.contentType[:min(len(e.contentType), maxContentType)]
 	e.body = body
-	_, encoded := httpheader.Find(fields, "Content-Encoding")
+	_, encoded := httpsyntax.FindField(fields, "Content-Encoding")
 	switch {
 	case len(body) == 0:
 		e.form, e.bodyBytes = noBody, 0

@@ -3,7 +3,7 @@ package route
 import (
 	"bytes"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // isJSONType reports whether a Content-Type is JSON: application/json or a type
@@ -12,8 +12,8 @@ func isJSONType(v []byte) bool {
 	v, _, _ = bytes.Cut(v, []byte{';'})
 	v = bytes.TrimRight(v, " \t")
 	const suffix = "+json"
-	return httpheader.EqualFold(v, "application/json") ||
-		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && httpheader.EqualFold(v[len(v)-len(suffix):], suffix)
+	return httpsyntax.EqualFold(v, "application/json") ||
+		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && httpsyntax.EqualFold(v[len(v)-len(suffix):], suffix)
 }
 
 // maxDepth is how deep a body may nest that is inlined. Parsers give up at some

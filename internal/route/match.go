@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // Match is what a request must be like; all of it must hold. All comparisons
@@ -101,9 +102,9 @@ func (m *Match) matchHost(host []byte) bool {
 	host = withoutPort(host)
 	if suffix, ok := strings.CutPrefix(m.Host, "*"); ok {
 		n := len(host) - len(suffix)
-		return n > 0 && httpheader.EqualFold(host[n:], suffix)
+		return n > 0 && httpsyntax.EqualFold(host[n:], suffix)
 	}
-	return httpheader.EqualFold(host, m.Host)
+	return httpsyntax.EqualFold(host, m.Host)
 }
 
 // withoutPort cuts ":port" off, and leaves the colons of "[::1]" alone.
@@ -129,7 +130,7 @@ func (c *Condition) inFields(f *httpheader.RequestFields) bool {
 		return ok
 	}
 	for _, field := range f.Fields() {
-		if httpheader.EqualFold(field.Name, c.Name) && string(field.Value) == *c.Value {
+		if httpsyntax.EqualFold(field.Name, c.Name) && string(field.Value) == *c.Value {
 			return true
 		}
 	}

@@ -111,20 +111,6 @@ func TestMatchOnHost(t *testing.T) {
 	}
 }
 
-// Upper case and another case of letters are all that hosts are folded in.
-func TestHostsFoldLettersOnly(t *testing.T) {
-	if !httpheader.EqualFold([]byte("A-Z@[`{"), "a-z@[`{") {
-		t.Error("the same bytes differ")
-	}
-	for _, s := range []string{"@", "[", "`", "{", "\x1b"} {
-		for _, other := range []string{"@", "[", "`", "{", "\x1b"} {
-			if got := httpheader.EqualFold([]byte(s), other); got != (s == other) {
-				t.Errorf("%q and %q: %v", s, other, got)
-			}
-		}
-	}
-}
-
 func TestMatchOnQuery(t *testing.T) {
 	format := Condition{Name: "format", Value: value("video")}
 	empty := Condition{Name: "format", Value: value("")}

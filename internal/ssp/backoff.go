@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -68,7 +68,7 @@ func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool
 	if a.Status != 429 && a.Status != 503 {
 		return false
 	}
-	v, ok := httpheader.Find(a.Fields, "Retry-After")
+	v, ok := httpsyntax.FindField(a.Fields, "Retry-After")
 	if !ok {
 		return false
 	}
@@ -122,17 +122,11 @@ func parseRetryAfter(v []byte, now time.Time) (wait time.Duration, ok bool) {
 	if len(v) == 0 || len(v) > maxRetryAfterBytes {
 		return 0, false
 	}
-	if v[0] < '0' || v[0] > '9' {
+	if !httpsyntax.IsDigit(v[0]) {
 		return untilHTTPDate(string(v), now)
 	}
-	seconds := 0
-	for _, c := range v {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		seconds = min(10*seconds+int(c-'0'), maxRetryAfterSeconds)
-	}
-	return time.Duration(seconds) * time.Second, seconds > 0
+	seconds, ok := httpsyntax.ParseNumber(v, maxRetryAfterSeconds)
+	return time.Duration(seconds) * time.Second, ok && seconds > 0
 }
 
 // maxRetryAfterBytes is more than any date has.

@@ -3,7 +3,7 @@ package ssp
 import (
 	"bytes"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -46,8 +46,8 @@ func (s *SSP) classify(r *Request, a *upstream.Answer) upstream.Outcome {
 // filled reports whether the body holds an ad, compressed or not.
 func (n NoBidBody) filled(a *upstream.Answer) bool {
 	coding, fields := identity, 0
-	for name, value := range httpheader.Lines(a.Fields) {
-		if httpheader.EqualFold(name, "Content-Encoding") {
+	for name, value := range httpsyntax.Fields(a.Fields) {
+		if httpsyntax.EqualFold(name, "Content-Encoding") {
 			coding = value
 			fields++
 		}
@@ -55,7 +55,7 @@ func (n NoBidBody) filled(a *upstream.Answer) bool {
 	switch {
 	case fields > 1:
 		return true // coded several times
-	case httpheader.EqualFold(coding, "identity"):
+	case httpsyntax.EqualFold(coding, "identity"):
 		return n.hasAd(a.Body)
 	}
 	return n.hasCodedAd(coding, a.Body)

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
-	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 // maxCodedScan bounds how large a compressed body is looked into: a larger one is
@@ -62,13 +62,13 @@ var (
 // as for several codings. RFC 9110, section 8.4.1; RFC 7932; RFC 8878.
 func decodersOf(coding []byte) *sync.Pool {
 	switch {
-	case httpheader.EqualFold(coding, "gzip"), httpheader.EqualFold(coding, "x-gzip"):
+	case httpsyntax.EqualFold(coding, "gzip"), httpsyntax.EqualFold(coding, "x-gzip"):
 		return &gzips
-	case httpheader.EqualFold(coding, "deflate"):
+	case httpsyntax.EqualFold(coding, "deflate"):
 		return &deflates
-	case httpheader.EqualFold(coding, "br"):
+	case httpsyntax.EqualFold(coding, "br"):
 		return &brotlis
-	case httpheader.EqualFold(coding, "zstd"):
+	case httpsyntax.EqualFold(coding, "zstd"):
 		return &zstds
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // maxHead bounds an answer's head, and each line of a chunked body.
@@ -126,13 +128,14 @@ func (p *Parser) head(b []byte) (int, error) {
 	if i := bytes.IndexByte(line, '\n'); i >= 0 {
 		line, rest = line[:i+1], line[i+1:]
 	}
-	if len(line) < 14 || string(line[:7]) != "HTTP/1." || line[8] != ' ' || !digits(line[9:12]) || line[12] != ' ' && line[12] != '\r' {
+	if len(line) < 14 || string(line[:7]) != "HTTP/1." || line[8] != ' ' || line[12] != ' ' && line[12] != '\r' {
 		return 0, fmt.Errorf("not a status line: %.40q", line)
 	}
-	p.Answer = Answer{
-		Status: int(line[9]-'0')*100 + int(line[10]-'0')*10 + int(line[11]-'0'),
-		Close:  line[7] == '0',
+	status, ok := httpsyntax.ParseStatus(line[9:12])
+	if !ok {
+		return 0, fmt.Errorf("not a status: %.3q", line[9:])
 	}
+	p.Answer = Answer{Status: status, Close: line[7] == '0'}
 	length, chunked := int64(-1), false
 	for len(rest) > 0 {
 		i := bytes.IndexByte(rest, '\n')
@@ -145,32 +148,32 @@ func (p *Parser) head(b []byte) (int, error) {
 		value := bytes.TrimSpace(field[colon+1:])
 		switch colon {
 		case len("content-length"):
-			if equalFold(field[:colon], "content-length") {
-				n, ok := parseLength(value)
-				if !ok || length >= 0 && length != n {
+			if httpsyntax.EqualFold(field[:colon], "content-length") {
+				n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+				if !ok || length >= 0 && length != int64(n) {
 					return 0, fmt.Errorf("content-length %.20q", value)
 				}
-				length = n
+				length = int64(n)
 			}
 		case len("transfer-encoding"):
-			if equalFold(field[:colon], "transfer-encoding") {
-				if chunked = equalFold(value, "chunked"); !chunked {
+			if httpsyntax.EqualFold(field[:colon], "transfer-encoding") {
+				if chunked = httpsyntax.EqualFold(value, "chunked"); !chunked {
 					return 0, fmt.Errorf("transfer-encoding %.20q", value)
 				}
-			} else if equalFold(field[:colon], "x-adbuffer-source") {
+			} else if httpsyntax.EqualFold(field[:colon], "x-adbuffer-source") {
 				p.Source = append(p.source[:0], value[:min(len(value), len(p.source))]...)
 			}
 		case len("connection"):
-			if equalFold(field[:colon], "connection") {
+			if httpsyntax.EqualFold(field[:colon], "connection") {
 				switch {
-				case equalFold(value, "close"):
+				case httpsyntax.EqualFold(value, "close"):
 					p.Close = true
-				case equalFold(value, "keep-alive"):
+				case httpsyntax.EqualFold(value, "keep-alive"):
 					p.Close = false
 				}
 			}
 		case len("x-echo-cb"):
-			if equalFold(field[:colon], "x-echo-cb") {
+			if httpsyntax.EqualFold(field[:colon], "x-echo-cb") {
 				p.Echo = append(p.echo[:0], value[:min(len(value), len(p.echo))]...)
 			}
 		}
@@ -228,56 +231,17 @@ func cutLine(b []byte) (line []byte, ok bool) {
 	return b[:i], true
 }
 
-func digits(b []byte) bool {
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
-}
-
-func parseLength(b []byte) (n int64, ok bool) {
-	if len(b) == 0 || len(b) > 15 || !digits(b) {
-		return 0, false
-	}
-	for _, c := range b {
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
-}
-
 func parseHex(b []byte) (n int64, ok bool) {
-	b = bytes.TrimRight(b, " \t")
+	b = httpsyntax.Trim(b)
 	if len(b) == 0 || len(b) > 12 {
 		return 0, false
 	}
 	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
+		d := httpsyntax.HexDigit(c)
+		if d < 0 {
 			return 0, false
 		}
-		n = n<<4 | int64(c)
+		n = n<<4 | int64(d)
 	}
 	return n, true
-}
-
-// equalFold says that b is lower in any case; lower is in lower case.
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }

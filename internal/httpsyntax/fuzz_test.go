@@ -1,0 +1,153 @@
+package httpsyntax
+
+import (
+	"bytes"
+	"math/big"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// seeds are what HTTP messages hold, and what is almost that.
+var seeds = []string{
+	"", "0", "007", "200", "099", "600", "-1", "+1", "1 ", "1152921504606846976", "1152921504606846977", "18446744073709551616", strings.Repeat("9", 40),
+	"ff", "Keep-Alive", "x_a!#$%&'*+-.^_`|~", "na me", "name:", "\x00", "\x7f", "\x80", "\xe9",
+	" a value\t", "a\rb", "a\nb", "\t", " ", "close", "a, Close ,b", ",,", "closed", "\"close\"", " ,\tclose\t,",
+	"A: 1\r\nB: \r\nlong-Name:  two  words \r\n", "A: 1\nB: 2\r\n", "A: 1\r\n\r\n", ": 1\r\n", "A\r\n",
+}
+
+func addSeeds(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+}
+
+// Numbers are what math/big reads, up to the limit.
+func FuzzNumbers(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, v []byte) {
+		isNumber := len(v) > 0 && strings.Trim(string(v), "0123456789") == ""
+		for _, limit := range []int{0, 9, 1 << 30, MaxNumber} {
+			want := 0
+			if isNumber {
+				exact, _ := new(big.Int).SetString(string(v), 10)
+				if want = limit; exact.Cmp(big.NewInt(int64(limit))) < 0 {
+					want = int(exact.Int64())
+				}
+			}
+			if n, ok := ParseNumber(v, limit); n != want || ok != isNumber {
+				t.Errorf("ParseNumber(%q, %d) = %d, %v; want %d, %v", v, limit, n, ok, want, isNumber)
+			}
+		}
+		n, isStatus := ParseNumber(v, MaxNumber)
+		isStatus = isStatus && len(v) == 3 && 100 <= n && n < 600
+		if status, ok := ParseStatus(v); ok != isStatus || ok && status != n {
+			t.Errorf("ParseStatus(%q) = %d, %v", v, status, ok)
+		}
+		for _, c := range v {
+			want := strings.IndexByte("0123456789abcdef", c|0x20)
+			if c < '0' || c > 'f' { // the bit that is set above makes digits of some control bytes
+				want = -1
+			}
+			if d := HexDigit(c); d != want {
+				t.Errorf("HexDigit(%q) = %d, want %d", c, d, want)
+			}
+		}
+	})
+}
+
+// Tokens, values and lists are what net/http takes for them.
+func FuzzValues(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, v []byte) {
+		s := string(v)
+		if got, want := IsToken(v), httpguts.ValidHeaderFieldName(s); got != want {
+			t.Errorf("IsToken(%q) = %v", v, got)
+		}
+		if got, want := IsValue(v), httpguts.ValidHeaderFieldValue(s); got != want {
+			t.Errorf("IsValue(%q) = %v", v, got)
+		}
+		control := bytes.IndexFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+		if control < 0 {
+			control = len(v)
+		}
+		if got := ControlAt(v); got != control {
+			t.Errorf("ControlAt(%q) = %d, want %d", v, got, control)
+		}
+		trimmed := strings.Trim(s, " \t")
+		if got := Trim(v); string(got) != trimmed {
+			t.Errorf("Trim(%q) = %q", v, got)
+		}
+		if got, want := IsTrimmedValue(v), s == trimmed && control == len(v); got != want {
+			t.Errorf("IsTrimmedValue(%q) = %v", v, got)
+		}
+		if got, want := IsVisible(v), control == len(v) && !strings.ContainsAny(s, " \t"); got != want {
+			t.Errorf("IsVisible(%q) = %v", v, got)
+		}
+		var elements []string
+		for e := range Elements(v) {
+			elements = append(elements, string(e))
+		}
+		var want []string
+		for e := range strings.SplitSeq(s, ",") {
+			if e = strings.Trim(e, " \t"); e != "" {
+				want = append(want, e)
+			}
+		}
+		if strings.Join(elements, ",") != strings.Join(want, ",") || len(elements) != len(want) {
+			t.Errorf("Elements(%q) = %q, want %q", v, elements, want)
+		}
+		for _, token := range append(want, "close") {
+			listed := false
+			for _, e := range want {
+				listed = listed || asciiLower(e) == asciiLower(token)
+			}
+			if got := HasToken(v, token); got != listed {
+				t.Errorf("HasToken(%q, %q) = %v", v, token, got)
+			}
+		}
+		for _, specific := range []string{"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"} {
+			if asciiLower(s) == specific && !IsConnectionSpecific(v) {
+				t.Errorf("IsConnectionSpecific(%q) = false", v)
+			}
+		}
+	})
+}
+
+// Each line that CutField reads, written by AppendField, reads the same.
+func FuzzFields(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, block []byte) {
+		var again []byte
+		for name, value := range Fields(block) {
+			if bytes.ContainsAny(name, ":") || !bytes.Equal(Trim(value), value) || len(name) == 0 {
+				t.Fatalf("%q has a field %q with the value %q", block, name, value)
+			}
+			again = AppendField(again, name, value)
+			if found, ok := FindField(block, string(name)); !ok || found == nil {
+				t.Fatalf("%q is not found in %q", name, block)
+			}
+		}
+		rest := again
+		for name, value := range Fields(block) {
+			n, v, next := CutField(rest)
+			if !bytes.Equal(n, name) || !bytes.Equal(v, value) {
+				t.Fatalf("the field %q: %q reads as %q: %q", name, value, n, v)
+			}
+			rest = next
+		}
+		if len(rest) != 0 {
+			t.Fatalf("%q is left", rest)
+		}
+	})
+}
+
+func asciiLower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
+}

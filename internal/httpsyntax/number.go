@@ -1,0 +1,45 @@
+package httpsyntax
+
+// MaxNumber is the largest limit that ParseNumber takes.
+const MaxNumber = 1 << 60
+
+// ParseNumber reads v as a decimal number of any length. A number above limit is returned as limit, so no
+// number overflows. ok is false if v is empty or has a byte that is no digit.
+func ParseNumber(v []byte, limit int) (n int, ok bool) {
+	sum := uint64(0)
+	for _, c := range v {
+		if !IsDigit(c) {
+			return 0, false
+		}
+		sum = min(sum*10+uint64(c-'0'), MaxNumber)
+	}
+	return int(min(sum, uint64(limit))), len(v) > 0
+}
+
+// ParseStatus reads v as the status code of a response: three digits, from 100 to 599. RFC 9110, section 15.
+func ParseStatus(v []byte) (status int, ok bool) {
+	if len(v) != 3 {
+		return 0, false
+	}
+	status, ok = ParseNumber(v, 999)
+	return status, ok && status >= 100 && status <= 599
+}
+
+// IsDigit reports whether c is a decimal digit.
+func IsDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// HexDigit returns the value of a hexadecimal digit in any case, and -1 for any other byte.
+func HexDigit(c byte) int { return int(hexDigits[c]) }
+
+var hexDigits = func() (t [256]int8) {
+	for i := range t {
+		t[i] = -1
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = int8(i)
+	}
+	for i, c := range []byte("ABCDEF") {
+		t[c] = int8(10 + i)
+	}
+	return t
+}()

@@ -1,0 +1,72 @@
+// Package httpsyntax reads the small parts that HTTP messages are made of: tokens, field values, lists,
+// numbers and field lines. All parsers of adbuffer use it, so that no two of them disagree about a byte.
+// The simulated SSP has its own parser, because it checks adbuffer's from outside.
+//
+// Nothing here allocates or changes its arguments. Bytes from 0x80 up are legal in values and illegal in
+// tokens.
+package httpsyntax
+
+// Lower maps each byte of a token to lower case, and all other bytes to 0. RFC 9110, section 5.6.2.
+// It must not be changed.
+var Lower = func() (t [256]byte) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") {
+		t[c] = c
+	}
+	for c := byte('A'); c <= 'Z'; c++ {
+		t[c] = c | 0x20
+	}
+	return t
+}()
+
+// IsTokenByte reports whether c is legal in a token, such as the name of a field.
+func IsTokenByte(c byte) bool { return Lower[c] != 0 }
+
+// IsToken reports whether v is a token: one byte or more, all legal.
+func IsToken(v []byte) bool {
+	for _, c := range v {
+		if !IsTokenByte(c) {
+			return false
+		}
+	}
+	return len(v) > 0
+}
+
+// EqualFold reports whether a and b are equal except for the case of ASCII letters. They may hold any bytes.
+func EqualFold(a []byte, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, c := range a {
+		if folded[c] != folded[b[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// folded maps ASCII letters to lower case, and every other byte to itself.
+var folded = func() (t [256]byte) {
+	for i := range t {
+		t[i] = byte(i)
+	}
+	for c := byte('A'); c <= 'Z'; c++ {
+		t[c] = c | 0x20
+	}
+	return t
+}()
+
+// IsConnectionSpecific reports whether a field with this name is about a connection of HTTP/1, so that an
+// HTTP/2 message must not have it. TE is not among these names, because one of its values is legal. RFC 9113, section 8.2.2.
+func IsConnectionSpecific(name []byte) bool {
+	switch len(name) {
+	case len("upgrade"):
+		return EqualFold(name, "upgrade")
+	case len("connection"): // keep-alive is as long
+		return EqualFold(name, "connection") || EqualFold(name, "keep-alive")
+	case len("proxy-connection"):
+		return EqualFold(name, "proxy-connection")
+	case len("transfer-encoding"):
+		return EqualFold(name, "transfer-encoding")
+	}
+	return false
+}

@@ -1,0 +1,120 @@
+package httpsyntax
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+)
+
+func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
+	for c := range 256 {
+		control := c < 0x20 && c != '\t' || c == 0x7f
+		for length := range 20 {
+			for at := range length {
+				// Neighbours that a carry could turn into a hit, or hide one behind.
+				for _, filler := range []byte{'a', ' ', '~', '\t', 0x80, 0xff, 0xa0} {
+					b := bytes.Repeat([]byte{filler}, length)
+					b[at] = byte(c)
+					want := length
+					if control {
+						want = at
+					}
+					if got := ControlAt(b); got != want {
+						t.Fatalf("ControlAt(%q) = %d, want %d", b, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestEachByteIsJudgedAlikeAtEachPlace(t *testing.T) {
+	for _, size := range []int{0, 1, 7, 8, 9, 16, 23, 100} {
+		v := bytes.Repeat([]byte{'a'}, size)
+		if !IsValue(v) || !IsVisible(v) {
+			t.Errorf("%d letters are no value", size)
+		}
+		for i := range v {
+			for c := range 256 {
+				v[i] = byte(c)
+				if got, want := IsValue(v), c >= ' ' && c != 0x7f || c == '\t'; got != want {
+					t.Fatalf("byte %#x at %d of %d: value %t, want %t", c, i, size, got, want)
+				}
+				if got, want := IsVisible(v), c > ' ' && c != 0x7f; got != want {
+					t.Fatalf("byte %#x at %d of %d: visible %t, want %t", c, i, size, got, want)
+				}
+			}
+			v[i] = 'a'
+		}
+	}
+}
+
+// Only the case of ASCII letters is ignored.
+func TestEqualFoldFoldsLettersOnly(t *testing.T) {
+	if !EqualFold([]byte("A-Z@[`{"), "a-z@[`{") {
+		t.Error("the same bytes differ")
+	}
+	for _, s := range []string{"@", "[", "`", "{", "\x1b"} {
+		for _, other := range []string{"@", "[", "`", "{", "\x1b"} {
+			if got := EqualFold([]byte(s), other); got != (s == other) {
+				t.Errorf("%q and %q: %v", s, other, got)
+			}
+		}
+	}
+}
+
+func TestConnectionSpecificNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"Connection": true, "keep-alive": true, "Proxy-Connection": true, "transfer-encoding": true, "UPGRADE": true,
+		"TE": false, "Trailer": false, "Host": false, "connection2": false, "connectiom": false, "": false,
+	} {
+		if got := IsConnectionSpecific([]byte(name)); got != want {
+			t.Errorf("IsConnectionSpecific(%q) = %v", name, got)
+		}
+	}
+}
+
+func TestFieldsReadsBlocks(t *testing.T) {
+	block := []byte("A: 1\r\nB: \r\nlong-Name:  two  words \r\n")
+	var got []string
+	for name, value := range Fields(block) {
+		got = append(got, string(name)+"="+string(value))
+	}
+	if want := []string{"A=1", "B=", "long-Name=two  words"}; !slices.Equal(got, want) {
+		t.Errorf("fields %q, want %q", got, want)
+	}
+
+	if v, ok := FindField(block, "LONG-name"); !ok || string(v) != "two  words" {
+		t.Errorf("FindField(LONG-name) = %q, %v", v, ok)
+	}
+	if v, ok := FindField(block, "long-nam"); ok {
+		t.Errorf("FindField(long-nam) = %q", v)
+	}
+	for name := range Fields(block) {
+		if !bytes.Equal(name, []byte("A")) {
+			t.Errorf("went on after break, to %q", name)
+		}
+		break
+	}
+	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r", "A: 1\rB: 2\r\n", "A: 1\nB: 2\r\n", "A: 1\n\r\n"} {
+		if name, value, rest := CutField([]byte(malformed)); name != nil || value != nil || rest != nil {
+			t.Errorf("CutField(%q) = %q, %q, %q", malformed, name, value, rest)
+		}
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	v, list, block := []byte("1234"), []byte("keep-alive, Close"), []byte("A: 1\r\nB: 2\r\n")
+	dst := make([]byte, 0, 64)
+	n := testing.AllocsPerRun(100, func() {
+		ParseNumber(v, MaxNumber)
+		IsToken(v)
+		IsTrimmedValue(v)
+		HasToken(list, "close")
+		FindField(block, "b")
+		AppendField(dst, v, v)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
