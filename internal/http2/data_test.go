@@ -67,6 +67,7 @@ func TestAnswersWithoutBody(t *testing.T) {
 		bad    bool
 	}{
 		"HEAD":                       {upstream.HEAD, "200", "1234", "", 1234, false},
+		"HEAD of 3 GB":               {upstream.HEAD, "200", "3000000000", "", 3000000000, false},
 		"HEAD without length":        {upstream.HEAD, "200", "", "", -1, false},
 		"HEAD with a body":           {upstream.HEAD, "200", "4", "body", 0, true},
 		"204":                        {upstream.GET, "204", "", "", -1, false},
