@@ -61,7 +61,7 @@ compare: ## benchmarks of this tree against main: make compare PKG=./internal/ht
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m
 	scripts/fuzz "$${FUZZTIME:-10s}"
 
-loadtest: ## all reports and promises, scaled down to about ten minutes, and the page that shows them
+loadtest: ## all reports and promises, scaled down to about fifteen minutes, and the page that shows them
 	@scripts/install $(PEERS)
 	npm ci --no-audit --no-fund --prefix loadtest/peers/fastify
 	ENVOY=$$(scripts/envoy) && export ENVOY && $(GO) run ./loadtest all --scale $${SCALE:-0.1} --require nginx,haproxy,caddy,fastify --out loadtest/results

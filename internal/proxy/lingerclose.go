@@ -54,7 +54,7 @@ func (c *clientConn) linger() {
 // readPast reads until the stream ends, but at most so many bytes.
 func readPast(c net.Conn, most int) {
 	c.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
-	var drop [4096]byte
+	var drop [512]byte                           // small, since many may linger
 	for n := 0; n < most; {
 		m, err := c.Read(drop[:])
 		if err != nil {
