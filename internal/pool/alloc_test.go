@@ -76,7 +76,7 @@ func TestFailingAtOnceWhileAddressesBackOffAllocatesNothing(t *testing.T) {
 		}
 	}
 	if n := testing.AllocsPerRun(1000, func() {
-		if err := lendAndFree(p, ex); err != p.refusal {
+		if err := lendAndFree(p, ex); err != p.governor.paused {
 			t.Fatal(err)
 		}
 	}); n >= 1 {

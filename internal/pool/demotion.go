@@ -6,39 +6,52 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// demotion keeps HTTP/2 from being offered to a peer that breaks it, or refuses
-// it. Each time lasts twice as long as the one before, and then HTTP/2 is tried
-// again: by the next dial, which is filed by what it negotiates. Guarded by
-// pool.mu.
+// demotion keeps the pool from offering HTTP/2 to an SSP that refuses it, or that
+// violates it repeatedly. Each demotion lasts twice as long as the one before. Then
+// the next dial offers HTTP/2 again. Guarded by Pool.mu.
 type demotion struct {
-	until  time.Time
-	lasts  time.Duration
-	faults int       // lately
-	since  time.Time // the first of faults
+	until      time.Time
+	lasts      time.Duration
+	violations int       // since the time below
+	since      time.Time // of the first violation
 }
 
 const (
 	demotedFor    = 30 * time.Second
 	demotedAtMost = 10 * time.Minute
-	// faultsToDemote within faultWindow demote: one could be an accident.
-	faultsToDemote = 3
-	faultWindow    = time.Minute
+	// maxViolations within violationWindow demote: one could be an accident.
+	maxViolations   = 3
+	violationWindow = time.Minute
 )
 
 func (d *demotion) on(now time.Time) bool { return now.Before(d.until) }
 
-// fault notes one, and reports whether it is one too many.
-func (d *demotion) fault(now time.Time) bool {
-	if now.Sub(d.since) > faultWindow {
-		d.faults, d.since = 0, now
+// violated notes a violation, and reports whether there were too many.
+func (d *demotion) violated(now time.Time) bool {
+	if now.Sub(d.since) > violationWindow {
+		d.violations, d.since = 0, now
 	}
-	d.faults++
-	return d.faults >= faultsToDemote
+	d.violations++
+	return d.violations >= maxViolations
+}
+
+// violatedOn notes that an exchange on m failed because the SSP violates HTTP/2 or
+// refuses it, and reports whether that is reason to demote it. A violation may fail
+// all exchanges of a connection; it counts once.
+func (d *demotion) violatedOn(m *member, e *upstream.Error, now time.Time) bool {
+	switch {
+	case e.RefusesHTTP2:
+		return true
+	case m.violated:
+		return false
+	}
+	m.violated = m.conn.CloseReason() != upstream.NotClosed
+	return d.violated(now)
 }
 
 func (d *demotion) begin(now time.Time) {
-	d.faults = 0
-	if d.lasts == 0 || now.Sub(d.until) > 4*d.lasts { // it went well for long enough
+	d.violations = 0
+	if d.lasts == 0 || now.Sub(d.until) > 4*d.lasts { // HTTP/2 went well for long enough
 		d.lasts = demotedFor
 	} else {
 		d.lasts = min(2*d.lasts, demotedAtMost)
@@ -46,40 +59,15 @@ func (d *demotion) begin(now time.Time) {
 	d.until = now.Add(d.lasts)
 }
 
-// breached is told of an exchange on m that failed since the peer breaks
-// HTTP/2, or refuses it. Where ALPN may choose, one that refuses turns the pool
-// to HTTP/1 at once, and enough that break it do. A connection that breaks down
-// fails all its exchanges, but is one fault.
-func (p *Pool) breached(m *member, e *upstream.Error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.demotableLocked() {
-		return
-	}
-	now := time.Now()
-	if !e.RefusesHTTP2 {
-		if m.broken {
-			return
-		}
-		m.broken = m.conn.CloseReason() != upstream.NotClosed
-	}
-	if e.RefusesHTTP2 || p.demotion.fault(now) {
-		p.demoteLocked(now)
-		p.growLocked(now)
-	}
-}
-
 // demotableLocked reports whether the pool could turn to HTTP/1, and has not.
-func (p *Pool) demotableLocked() bool {
-	return !p.dead && p.opts.Protocol == upstream.Unknown && !p.demotion.on(time.Now())
+func (p *Pool) demotableLocked(now time.Time) bool {
+	return !p.closed && p.opts.Protocol == upstream.Unknown && !p.demotion.on(now)
 }
 
 // demoteLocked turns the pool to HTTP/1 for a while.
 func (p *Pool) demoteLocked(now time.Time) {
 	p.demotion.begin(now)
 	p.stats.demotions.Add(1)
-	p.protocol, p.seenPlaces = upstream.HTTP1, 0
-	for len(p.shared) > 0 {
-		p.retireLocked(p.shared[0], upstream.ClosedError)
-	}
+	p.conns.forecast = forecast{protocol: upstream.HTTP1}
+	p.conns.drainShared(upstream.ClosedError)
 }

@@ -8,35 +8,33 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// dialDurations is how long the parts of a dial took.
+type dialDurations struct{ dns, tcp, tls time.Duration }
+
 func (p *Pool) startDialLocked(now time.Time) {
-	offer := p.offersHTTP2Locked(now)
-	p.dialing++
-	if offer {
-		p.offering++
-	}
-	p.governor.undecided++
-	edition := p.opts.Edition
-	p.wg.Go(func() { p.dial(offer, edition) })
+	offerHTTP2 := p.offersHTTP2Locked(now)
+	p.governor.begin(offerHTTP2)
+	m := &member{pool: p, edition: p.opts.Edition}
+	p.wg.Go(func() { p.dial(m, offerHTTP2) })
 }
 
-// offersHTTP2Locked reports whether the next dial may become HTTP/2. Where the
-// peer may choose, no more dials offer it than there may be connections, so
-// that a peer that chooses now this, now that cannot pass max_http2_conns, and
-// no handshake is wasted.
+// offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may
+// choose, no more dials offer it than there may be HTTP/2 connections: an SSP that
+// chooses it only sometimes cannot exceed max_http2_conns, and no handshake is
+// wasted.
 func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 	switch p.opts.Protocol {
 	case upstream.HTTP2:
 		return true
 	case upstream.Unknown:
-		return !p.demotion.on(now) && p.stayingLocked()+p.offering < p.sharedCapLocked()
+		return !p.demotion.on(now) && p.conns.shared.staying()+p.governor.offering < p.conns.sharedLimit()
 	default:
 		return false
 	}
 }
 
-// dial opens one connection and files it.
-func (p *Pool) dial(offerHTTP2 bool, edition int) {
-	m := &member{pool: p, edition: edition}
+// dial opens m's connection and adds it to the pool.
+func (p *Pool) dial(m *member, offerHTTP2 bool) {
 	to, took, err := p.nextAddress()
 	if err == nil {
 		m.addr = to.addr
@@ -47,35 +45,26 @@ func (p *Pool) dial(offerHTTP2 bool, edition int) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dialing--
-	if offerHTTP2 {
-		p.offering--
-	}
-	if to.onTrial {
-		p.onTrial--
-	}
+	p.governor.over(to, offerHTTP2)
 	switch {
 	case err == nil:
-		m.opened, m.used = now, now
-		p.governor.ended(to, now, m.conn.CloseReason() == upstream.NotClosed)
-		p.fileLocked(m, took, now)
-	case p.dead || errors.Is(err, errNotNow):
-		p.governor.calledOff(to)
-	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked():
-		p.governor.calledOff(to) // the address is well, if it is spoken to in HTTP/1
-		p.noteFailureLocked(err)
+		p.governor.ended(to, m.conn.CloseReason() == upstream.NotClosed, now)
+		p.addLocked(m, took, now)
+	case p.closed || errors.Is(err, errNotNow):
+	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may be healthy over HTTP/1
+		p.noteDialErrorLocked(err)
 		p.demoteLocked(now)
 	default:
-		p.governor.ended(to, now, false)
-		p.noteFailureLocked(err)
-		p.replace = false
+		p.governor.ended(to, false, now)
+		p.noteDialErrorLocked(err)
+		p.conns.shared.replace = false
 		p.dialFailedLocked(now)
 	}
 	p.growLocked(now)
 }
 
-// nextAddress looks the SSP up, which is fast but for once in a while, and
-// takes the next address that may be dialled.
+// nextAddress looks the SSP up, which is fast except once in a while, and picks the
+// next address to dial.
 func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
 	p.mu.Lock()
 	failures := p.governor.lookup.failures
@@ -84,45 +73,37 @@ func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
 	addrs, err := p.dialer.Addresses(p.ctx)
 	now := time.Now()
 	took.dns = now.Sub(began)
-	if err == nil && len(addrs) == 0 {
-		err = errNoAddress
-	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.governor.undecided--
-	if err != nil {
-		if !p.dead {
-			p.governor.lookedUp(nil, failures, now)
-		}
-		return to, took, err
+	switch {
+	case p.closed:
+		return to, took, errDraining
+	case err == nil && len(addrs) == 0:
+		err = errNoAddress
 	}
 	p.governor.lookedUp(addrs, failures, now)
-	to, ok := p.governor.pick(now, p.mayTryLocked())
+	if err != nil {
+		return to, took, err
+	}
+	to, ok := p.governor.pick(now, p.growth.mayTry())
 	if !ok {
 		return to, took, errNotNow
 	}
 	if to.onTrial {
-		p.onTrial++
-		p.growLocked(now) // another address may be the better bet
+		p.growLocked(now) // another address may be healthy
 	}
 	return to, took, nil
 }
 
-// mayTryLocked reports whether a dial may go to an address that failed last
-// time, although another would be the better bet: while it hangs, there must be
-// a connection to use, or another may be opened.
-func (p *Pool) mayTryLocked() bool {
-	room := p.dialing < p.opts.MaxDials && len(p.members)+p.dialing+p.closing < p.opts.MaxConns
-	return p.protocol != upstream.Unknown && (room || len(p.members) > p.draining)
-}
+// dialGrace is how much later than the dialer the pool ends a dial. The dialer can
+// tell which of its steps took too long.
+const dialGrace = 10 * time.Millisecond
 
-// dialerFirst is how much later than the dialer, who can say which of its steps
-// took too long, the pool ends a dial.
-const dialerFirst = 10 * time.Millisecond
-
-// connect dials m.addr, and makes the connection m's.
+// connect dials m.addr and sets m's connection.
 func (p *Pool) connect(m *member, offerHTTP2 bool) (tcp, tls time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.dialLimit()+dialerFirst)
+	o := p.Options()
+	ctx, cancel := context.WithTimeout(p.ctx, o.dialLimit()+dialGrace)
 	defer cancel()
 	d, err := p.dialer.Dial(ctx, m.addr, offerHTTP2, m)
 	if err == nil {
@@ -131,98 +112,49 @@ func (p *Pool) connect(m *member, offerHTTP2 bool) (tcp, tls time.Duration, err 
 	return d.TCP, d.TLS, err
 }
 
-func (p *Pool) dialLimit() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.opts.dialLimit()
-}
-
-// fileLocked takes a new connection in and lends its places to those who wait.
-func (p *Pool) fileLocked(m *member, took dialDurations, now time.Time) {
-	p.members[m] = struct{}{}
-	p.stats.opened(m.protocol)
-	p.replace = false
-	m.retireAt = p.retireAt(now)
-	p.renewLocked(m, now)
+// addLocked adds a new connection and gives its places to waiters.
+func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
+	p.conns.add(m, now)
 	switch {
-	case p.dead || p.surplusLocked() > 0:
-		p.retireLocked(m, upstream.ClosedDrain)
+	case p.closed || p.conns.surplus() > 0:
+		p.conns.drain(m, upstream.ClosedDrain)
 		return
 	case m.conn.CloseReason() != upstream.NotClosed:
-		p.retireLocked(m, m.conn.CloseReason())
-		p.shutAtOnceLocked(m, now)
+		p.conns.drain(m, m.conn.CloseReason())
+		p.closedAtOnceLocked(m, now)
 		p.dialFailedLocked(now)
 		return
 	case m.protocol == upstream.HTTP2 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
-		p.retireLocked(m, upstream.ClosedError) // dialled before the peer was demoted
+		p.conns.drain(m, upstream.ClosedError) // the dial began before the demotion
 		return
 	}
-	if p.protocol != m.protocol {
-		p.protocol, p.seenPlaces = m.protocol, 0
-	}
-	if !m.exclusive() {
-		m.allowed = p.probation.places
-	}
-	p.recountLocked(m)
-	s := served{dialed: true, took: took}
+	p.conns.serve(m)
+	r := waitResult{dialed: true, took: took}
 	switch {
 	case !m.exclusive():
-		p.shared = append(p.shared, m)
 		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
-			p.handLocked(m, now, s)
+			p.giveLocked(m, r, now)
 		}
-		p.ageSharedLocked(now) // one may have waited for this
+		p.conns.expireShared(now) // an old connection may have waited for this one
 	case p.queue.n > 0:
 		m.fresh = true
-		p.handLocked(m, now, s)
+		p.giveLocked(m, r, now)
 	default:
-		p.parkLocked(m)
+		p.reuseLocked(m)
 	}
-	p.warmedLocked()
+	p.noteWarmLocked()
 }
 
-// retireAt is when a connection that was opened then is too old: max_age ±10 %,
-// so that connections opened together do not go together.
-func (p *Pool) retireAt(opened time.Time) time.Time {
-	if p.opts.MaxAge <= 0 {
-		return time.Time{}
-	}
-	return opened.Add(jitter(p.opts.MaxAge, 0.1))
-}
-
-func (p *Pool) noteFailureLocked(err error) {
-	p.stats.dialFailed(err)
-	p.lastDial = upstream.AsError(err)
-	p.refusal = &upstream.Error{
-		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent,
-		Detail: "every address backs off after failures; see pool.dial_backoff", Err: p.lastDial,
-	}
-	if p.lastDial.Outcome == upstream.TLSFailed {
-		p.refusal.Outcome = upstream.TLSFailed
-	}
-}
-
-// shutAtOnceLocked is told of a connection that the peer closed before it was of
-// any use: as good as a dial that failed. If it had become HTTP/2, that may be
-// what the peer dislikes.
-func (p *Pool) shutAtOnceLocked(m *member, now time.Time) {
-	p.noteFailureLocked(&upstream.Error{
-		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: m.addr.String() + ": the peer closed the new connection at once",
-	})
-	if m.protocol == upstream.HTTP2 && p.demotableLocked() && p.demotion.fault(now) {
+// closedAtOnceLocked notes that the SSP closed m before it was of any use, like a
+// dial that failed. If it was an HTTP/2 connection, the SSP may not like HTTP/2.
+func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
+	p.noteDialErrorLocked(errClosedAtOnce(m.addr))
+	if m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(now) {
 		p.demoteLocked(now)
 	}
 }
 
-// refusesHTTP2 reports whether a dial failed since HTTP/2 was offered.
-func refusesHTTP2(err error) bool {
-	var e *upstream.Error
-	return errors.As(err, &e) && (e.RefusesHTTP2 || e.Demote)
+func (p *Pool) noteDialErrorLocked(err error) {
+	p.stats.dialFailed(err)
+	p.governor.failedWith(err)
 }
-
-var (
-	errNoAddress = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "the look-up found no address"}
-	// errNotNow: between the decision to dial and the dial, all addresses came
-	// to be left alone. It fails nobody.
-	errNotNow = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "every address backs off after failures; see pool.dial_backoff"}
-)

@@ -85,7 +85,7 @@ func TestGovernorSurvivesAnyBackoff(t *testing.T) {
 		var s addressState
 		now := time.Unix(0, 0)
 		for i := range 200 {
-			s.failed(i, now, limits[0], limits[1])
+			s.failed(i, now, &Options{BackoffMin: limits[0], BackoffMax: limits[1]})
 			if i == 0 {
 				if s.until.After(now) {
 					t.Fatalf("back-off %v: the first failure begins a pause", limits)
@@ -382,7 +382,7 @@ func TestOnlyConnectionIsNotSpentOnATrial(t *testing.T) {
 		ask(t, p, sec)
 		pass(sec)
 		p.mu.Lock()
-		for m := range p.members { // the first request's
+		for m := range p.conns.members { // the first request's
 			p.freeLocked(m, unused)
 		}
 		p.mu.Unlock()

@@ -6,14 +6,98 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// growLocked starts the dials that are wanted and allowed. Where there is
-// nothing to wait for, it fails those who wait. Whatever changes how many wait,
-// or what they wait for, ends with it.
+// growth decides whether another connection is worth opening: it compares the
+// requests that wait with the connections that are open or being dialled. Guarded
+// by Pool.mu.
+type growth struct {
+	opts     *Options
+	queue    *queue
+	conns    *connections
+	governor *governor
+
+	paused bool // a connection is wanted, every address pauses, and no dial is under way
+}
+
+// wants reports whether one more connection is of use, beside those that are
+// being dialled.
+func (g *growth) wants() bool {
+	switch g.conns.next() {
+	case upstream.Unknown: // one dial tells the protocol, and so how many are needed
+		return g.governor.dialing == 0 && (g.tooFew() || g.queue.n > 0)
+	case upstream.HTTP1:
+		return g.tooFew() || g.queue.n > g.coming()
+	default:
+		if g.conns.shared.staying()+g.governor.dialing >= g.conns.sharedLimit() {
+			return false
+		}
+		return g.tooFew() || g.queue.n+g.extraForAlone() > g.coming() || g.governor.dialing == 0 && g.conns.shared.wantsAnother()
+	}
+}
+
+// tooFew reports whether the dials under way will not bring the pool to min_idle
+// connections.
+func (g *growth) tooFew() bool {
+	return g.conns.serving()+g.governor.dialing < g.minIdle()
+}
+
+// minIdle returns how many connections stay open without requests.
+func (g *growth) minIdle() int { return min(g.opts.MinIdle, g.conns.limit()) }
+
+// mayDial reports whether max_dials and max_conns allow another dial.
+func (g *growth) mayDial() bool {
+	return g.governor.dialing < g.opts.MaxDials && len(g.conns.members)+g.conns.closing+g.governor.dialing < g.opts.MaxConns
+}
+
+// mayTry reports whether a dial may go to an address on trial although another
+// address is healthy. While that dial hangs, there must be a connection to use, or
+// another one may be opened.
+func (g *growth) mayTry() bool {
+	return g.conns.forecast.protocol != upstream.Unknown && (g.mayDial() || g.conns.serving() > 0)
+}
+
+// coming returns how many places the dials under way will likely bring. Dials to
+// addresses on trial count for none, so that no request waits for them alone while
+// another address may be dialled.
+func (g *growth) coming() int {
+	return g.conns.idle.checking + (g.governor.dialing-g.governor.onTrial)*g.conns.perConn()
+}
+
+// extraForAlone returns how many places the waiters need beyond one each: a request
+// that must be alone on a pipelined connection needs all its places.
+func (g *growth) extraForAlone() int {
+	if g.conns.next() != upstream.HTTP1Pipelined {
+		return 0
+	}
+	return g.queue.alone * (g.conns.perConn() - 1)
+}
+
+// willServe returns how many waiters will get a place, as far as can be known,
+// without a request releasing one. While dials are under way that is the places of
+// all connections that may yet be opened, even if max_dials lets them come a few at
+// a time.
+func (g *growth) willServe() int {
+	n := g.conns.idle.checking
+	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
+		conns := g.conns.mayOpen()
+		n += max(conns, conns*g.conns.perConn()-g.extraForAlone())
+		if g.conns.forecast.protocol == upstream.Unknown && conns > 0 {
+			n = max(n, g.conns.sharedLimit()*g.opts.MaxStreams)
+		}
+	}
+	return n
+}
+
+// hopeless reports whether no connection takes requests and none is being dialled.
+func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.serving() == 0 }
+
+// growLocked starts the dials that are wanted and allowed. If there is nothing to
+// wait for, it fails the waiters. Each change of how many requests wait, or of what
+// they wait for, ends with a call of it.
 func (p *Pool) growLocked(now time.Time) {
-	p.heldBack = false
-	for !p.dead && p.wantsConnLocked() && p.dialing < p.opts.MaxDials && len(p.members)+p.dialing+p.closing < p.opts.MaxConns {
-		if ok, until := p.governor.ready(now); !ok {
-			p.heldBackLocked(now, until)
+	p.growth.paused = false
+	for !p.closed && p.growth.wants() && p.growth.mayDial() {
+		if ok, pause := p.governor.ready(now); !ok {
+			p.pauseLocked(pause, now)
 			break
 		}
 		p.startDialLocked(now)
@@ -21,134 +105,51 @@ func (p *Pool) growLocked(now time.Time) {
 	p.settleLocked(now)
 }
 
-// wantsConnLocked reports whether one more connection, beyond those that are
-// being dialled, is of use.
-func (p *Pool) wantsConnLocked() bool {
-	tooFew := len(p.members)-p.draining+p.dialing < min(p.opts.MinIdle, p.capLocked())
-	switch p.nextLocked() {
-	case upstream.Unknown: // whatever is wanted, one dial tells how to go on
-		return p.dialing == 0 && (tooFew || p.queue.n > 0)
-	case upstream.HTTP1:
-		return tooFew || p.queue.n > p.comingLocked()
-	default:
-		if p.stayingLocked()+p.dialing >= p.sharedCapLocked() {
-			return false
-		}
-		return tooFew || p.queue.n+p.aloneLocked() > p.comingLocked() || p.dialing == 0 && p.wantsSharedLocked()
-	}
-}
-
-// nextLocked is what the next connection will speak, as far as can be known:
-// what the last one negotiated. A peer that speaks now this, now that gets
-// HTTP/1 connections once it has max_http2_conns of the others.
-func (p *Pool) nextLocked() upstream.Protocol {
-	if p.protocol == upstream.HTTP2 && len(p.members)-p.draining > len(p.shared) && p.stayingLocked() >= p.sharedCapLocked() {
-		return upstream.HTTP1
-	}
-	return p.protocol
-}
-
-// stayingLocked is how many multiplexed connections lend, without those that go
-// once another has come.
-func (p *Pool) stayingLocked() int { return len(p.shared) - p.aging }
-
-// comingLocked is how many places the dials under way will likely bring.
-// Nothing is expected of a dial to an address that failed last time, so that
-// nobody waits for that alone where another address may be dialled.
-func (p *Pool) comingLocked() int { return p.swept + (p.dialing-p.onTrial)*p.perConnLocked() }
-
-// aloneLocked is how many places those who wait need beyond one for each: who
-// must be alone on a pipelined connection needs all that it has.
-func (p *Pool) aloneLocked() int {
-	if p.nextLocked() != upstream.HTTP1Pipelined {
-		return 0
-	}
-	return p.queue.alone * (p.perConnLocked() - 1)
-}
-
-// coverLocked is how many of those who wait are sure to be served, as far as
-// can be known, without that anybody gives a place back: while dials come
-// through, by all the connections that may yet be opened, even where max_dials
-// lets them come a few at a time only.
-func (p *Pool) coverLocked() int {
-	n := p.swept
-	if p.dialing+p.closing > 0 && !p.heldBack {
-		room := p.roomLocked()
-		n += max(room, room*p.perConnLocked()-p.aloneLocked())
-		if p.protocol == upstream.Unknown && room > 0 {
-			n = max(n, p.sharedCapLocked()*p.opts.MaxStreams)
-		}
-	}
-	return n
-}
-
-// roomLocked is how many connections there may be beyond those that are open.
-func (p *Pool) roomLocked() int {
-	room := p.opts.MaxConns - len(p.members)
-	if p.nextLocked() == upstream.HTTP2 {
-		room = min(room, p.sharedCapLocked()-len(p.shared))
-	}
-	return max(0, room)
-}
-
-// perConnLocked is how many places the next connection will have: as many as the
-// last of its kind had, and before there was one, what the settings allow. 1
-// while the protocol is unknown.
-func (p *Pool) perConnLocked() int {
-	n := p.opts.placesPerConn(p.nextLocked())
-	if p.seenPlaces > 0 {
-		n = min(n, p.seenPlaces)
-	}
-	if n > 1 {
-		n = p.probation.limit(n)
-	}
-	return n
-}
-
-// capLocked is how many connections of the kind that is being opened there may
-// be.
-func (p *Pool) capLocked() int {
-	if p.nextLocked() == upstream.HTTP2 {
-		return p.sharedCapLocked()
-	}
-	return p.opts.MaxConns
-}
-
-// heldBackLocked is called when a connection is wanted and every address is
-// left alone. If no connection is open, none is being dialled, and dials to all
-// addresses failed, requests do not wait, but for those that are sent again.
-func (p *Pool) heldBackLocked(now time.Time, until pause) {
-	p.heldBack = p.dialing == 0
-	switch {
-	case p.queue.n == 0: // only the janitor asks, who comes again
-	case p.hopelessLocked() && !until.alive:
-		p.failLocked(func(w *waiter) error {
+// pauseLocked is called when a connection is wanted and every address pauses. If
+// no connection is open, none is being dialled, and the last dials to all addresses
+// failed, requests do not wait, except those that are sent again.
+func (p *Pool) pauseLocked(pause pause, now time.Time) {
+	p.growth.paused = p.governor.dialing == 0
+	if p.growth.hopeless() && !pause.alive {
+		p.queue.fail(func(w *waiter) error {
 			switch {
 			case w.resent: // the next connection is for it
 				return nil
-			case w.covered:
-				return p.lastDial
+			case w.pending:
+				return p.governor.paused
 			default:
-				return p.refusal
+				return p.governor.lastError
 			}
 		})
 	}
-	if p.queue.n > 0 && !until.at.IsZero() {
-		p.growAtLocked(until.at, now)
+	if p.queue.n > 0 && !pause.until.IsZero() {
+		p.growAtLocked(pause.until, now)
 	}
 }
 
-// hopelessLocked reports whether no connection lends and none is being dialled.
-func (p *Pool) hopelessLocked() bool { return p.dialing == 0 && len(p.members) == p.draining }
+// growAtLocked calls growLocked at the given time, or earlier.
+func (p *Pool) growAtLocked(at, now time.Time) {
+	if p.growNext.IsZero() || at.Before(p.growNext) {
+		p.growNext = at
+		p.growTimer.Reset(at.Sub(now))
+	}
+}
 
-// dialFailedLocked is told that a dial has failed. If no address is left but those
-// that failed, the requests that may outlast no more failed dials end with its
-// error. The others get another dial, if an address may be dialled now.
+func (p *Pool) growAgain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.growNext = time.Time{}
+	p.growLocked(time.Now())
+}
+
+// dialFailedLocked fails waiters after a dial has failed, unless an address is left
+// that did not fail. A waiter that may outlast further failed dials waits for the
+// next dial instead.
 func (p *Pool) dialFailedLocked(now time.Time) {
-	if !p.hopelessLocked() || p.governor.untried() {
+	if !p.growth.hopeless() || p.governor.untried() {
 		return
 	}
-	p.failLocked(func(w *waiter) error {
+	p.queue.fail(func(w *waiter) error {
 		switch {
 		case w.resent:
 			return nil
@@ -157,27 +158,7 @@ func (p *Pool) dialFailedLocked(now time.Time) {
 			w.extend(p.opts.waitForDial(), now)
 			return nil
 		default:
-			return p.lastDial
+			return p.governor.lastError
 		}
 	})
-}
-
-// growAtLocked looks again at the given time.
-func (p *Pool) growAtLocked(at, now time.Time) {
-	if p.retry != nil {
-		if !at.Before(p.retryAt) {
-			return
-		}
-		p.retry.Stop()
-	}
-	var t *time.Timer
-	t = time.AfterFunc(at.Sub(now), func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.retry == t {
-			p.retry = nil
-		}
-		p.growLocked(time.Now())
-	})
-	p.retry, p.retryAt = t, at
 }

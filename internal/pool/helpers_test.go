@@ -54,26 +54,26 @@ func wantConsistent(t testing.TB, p *Pool, s *peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	inUse, places, draining := 0, 0, 0
-	for m := range p.members {
+	for m := range p.conns.members {
 		inUse += m.inUse
 		places += m.counted
 		if m.draining {
 			draining++
 		}
 	}
-	if inUse != p.inUse || places != p.places || draining != p.draining {
-		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.inUse, p.places, p.draining)
+	if inUse != p.conns.inUse || places != p.conns.places || draining != p.conns.draining {
+		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.conns.inUse, p.conns.places, p.conns.draining)
 	}
-	if p.inUse > p.places {
-		t.Errorf("%d places in use of %d", p.inUse, p.places)
+	if p.conns.inUse > p.conns.places {
+		t.Errorf("%d places in use of %d", p.conns.inUse, p.conns.places)
 	}
-	for _, m := range p.idle {
-		if _, open := p.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() {
+	for _, m := range p.conns.idle.list {
+		if _, open := p.conns.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() {
 			t.Errorf("the idle member %+v is not one", m)
 		}
 	}
-	for _, m := range p.shared {
-		if _, open := p.members[m]; !open || m.draining || m.exclusive() {
+	for _, m := range p.conns.shared.list {
+		if _, open := p.conns.members[m]; !open || m.draining || m.exclusive() {
 			t.Errorf("the shared member %+v is not one", m)
 		}
 	}
@@ -84,14 +84,14 @@ func wantConsistent(t testing.TB, p *Pool, s *peer) {
 	for i := range p.stats.closedBy {
 		closed += p.stats.closedBy[i].Load()
 	}
-	if opened != closed+uint64(len(p.members)) {
-		t.Errorf("%d connections opened, %d closed, %d open", opened, closed, len(p.members))
+	if opened != closed+uint64(len(p.conns.members)) {
+		t.Errorf("%d connections opened, %d closed, %d open", opened, closed, len(p.conns.members))
 	}
 	if n := p.stats.closedBy[upstream.NotClosed].Load(); n > 0 {
 		t.Errorf("%d connections were closed for no reason", n)
 	}
-	if q := &p.queue; p.opts.MaxPending >= 0 && q.beyond > p.opts.MaxPending {
-		t.Errorf("%d requests wait beyond dials, %d may", q.beyond, p.opts.MaxPending)
+	if q := &p.queue; p.opts.MaxPending >= 0 && q.pending > p.opts.MaxPending {
+		t.Errorf("%d requests wait beyond dials, %d may", q.pending, p.opts.MaxPending)
 	}
 	waits := uint64(0)
 	for _, h := range p.stats.acquire {

@@ -182,10 +182,10 @@ func TestJanitorDropsIdleConnectionsThatThePeerHasClosed(t *testing.T) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.idle) != 0 || p.inUse != 17 {
-			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.idle), p.inUse)
+		if len(p.conns.idle.list) != 0 || p.conns.inUse != 17 {
+			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.conns.idle.list), p.conns.inUse)
 		}
-		for m := range p.members { // give all back
+		for m := range p.conns.members { // give all back
 			p.freeLocked(m, unused)
 		}
 	})
@@ -199,7 +199,7 @@ func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 		order := func() (n []int) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			for _, m := range p.idle {
+			for _, m := range p.conns.idle.list {
 				n = append(n, m.conn.(*fakeConn).n)
 			}
 			return n
@@ -236,7 +236,7 @@ func TestRequestThatComesWhileTheJanitorLooksWaitsForIt(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
 		fill(t, p, 1)
 		p.mu.Lock()
-		m := p.idle[0]
+		m := p.conns.idle.list[0]
 		m.conn = slowIdle{m.conn.(*fakeConn)}
 		p.mu.Unlock()
 		for p.sweptNow() == 0 {
@@ -257,7 +257,7 @@ func TestRequestThatComesWhileTheJanitorLooksWaitsForIt(t *testing.T) {
 func (p *Pool) sweptNow() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.swept
+	return p.conns.idle.checking
 }
 
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {

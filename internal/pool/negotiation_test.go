@@ -270,15 +270,15 @@ func TestPeerThatBreaksHTTP2IsDemotedWhenItDoesSoRepeatedly(t *testing.T) {
 				s.speakHTTP2()
 				s.broken(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
 				p := start(t, s, auto)
-				for i := range faultsToDemote {
+				for i := range maxViolations {
 					if p.Snapshot().Demoted {
-						t.Fatalf("demoted after %d faults, want %d", i, faultsToDemote)
+						t.Fatalf("demoted after %d faults, want %d", i, maxViolations)
 					}
 					lend(t, p).do()
 					synctest.Wait()
 				}
 				if !p.Snapshot().Demoted {
-					t.Fatalf("not demoted after %d faults", faultsToDemote)
+					t.Fatalf("not demoted after %d faults", maxViolations)
 				}
 			})
 		})

@@ -238,7 +238,7 @@ func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
 				}
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				for m := range p.members {
+				for m := range p.conns.members {
 					if m.edition != 1 {
 						t.Errorf("connection %d of the edition before is open", m.conn.(*fakeConn).n)
 					}

@@ -2,8 +2,8 @@ package pool
 
 import "adbuffer/internal/upstream"
 
-// Place is one place on a connection, lent to one exchange. It is given back
-// by Do, or, unused, by Return; exactly one of them must be called, once.
+// Place is one place on a connection, in use by one exchange. It is released by Do,
+// or, unused, by Return; exactly one of them must be called, once.
 type Place struct{ m *member }
 
 // Do runs ex on the place. See upstream.Conn.
@@ -13,34 +13,22 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	if err == nil {
 		if !m.exclusive() && !m.worked.Load() {
 			m.worked.Store(true)
-			m.pool.workedOn(m)
+			m.pool.useful(m)
 		}
 		return nil
 	}
-	e := upstream.AsError(err)
-	if e.Stale {
-		m.pool.lostRace(m)
-	}
-	if e.Demote || e.RefusesHTTP2 {
-		m.pool.breached(m, e)
-	}
-	if e.Progress == upstream.NotProcessed && !m.exclusive() {
-		m.pool.refusedOn(m)
+	if e := upstream.AsError(err); e.Stale || e.Demote || e.RefusesHTTP2 || e.Progress == upstream.NotProcessed {
+		m.pool.failed(m, e)
 	}
 	return err
 }
 
-// Return gives the place back without having used it.
+// Return releases the place unused.
 func (pl Place) Return() { pl.m.pool.free(pl.m, unused) }
 
 // Protocol returns what the place's connection speaks.
 func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
 
-// Host returns what the endpoint that the place leads to is called in requests:
+// Host returns the value of the Host field of requests to the place's endpoint:
 // host[:port].
-func (pl Place) Host() string {
-	if a := &pl.m.addr; a.Authority != "" {
-		return a.Authority
-	}
-	return pl.m.addr.Host
-}
+func (pl Place) Host() string { return pl.m.addr.Host }

@@ -100,7 +100,7 @@ func TestPlaceGivenBackUnusedGoesToTheNext(t *testing.T) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for m := range p.members {
+		for m := range p.conns.members {
 			if m.requests != 1 {
 				t.Errorf("the connection has carried %d requests, want 1", m.requests)
 			}
@@ -131,7 +131,7 @@ func TestPlaceKnowsItsEndpoint(t *testing.T) {
 			t.Errorf("the host is %q", h)
 		}
 		s.mu.Lock()
-		s.addrs = []Address{{Host: "ssp0.test", Authority: "ssp0.test:8443", AddrPort: s.addrs[0].AddrPort}}
+		s.addrs = []Address{{Host: "ssp0.test:8443", AddrPort: s.addrs[0].AddrPort}}
 		s.mu.Unlock()
 		other := lend(t, p)
 		if h := other.place.Host(); h != "ssp0.test:8443" {

@@ -1,23 +1,18 @@
 package pool
 
-import (
-	"time"
-
-	"adbuffer/internal/upstream"
-)
+import "adbuffer/internal/upstream"
 
 // probation is for an SSP that closes its multiplexed connections after few
-// requests, and so refuses those that were sent behind (GOAWAY, or an explicit
-// Connection: close). Requests that are refused are sent again, at the front of
-// the queue. If all of them went to the next connection at once, it would process
-// as few of them, and by chance.
+// requests, and so does not process the requests sent behind (GOAWAY, or an
+// explicit Connection: close). Those requests are sent again, at the front of the
+// queue. If all of them went to the next connection at once, the SSP would again
+// process only a few.
 //
 // So a new connection has only as many places at first as the last one of that
-// kind processed requests. Once as many exchanges on it have ended, each further
-// one gives it another place. Probation is over when a connection has got all its
-// places that way.
+// kind processed requests. After as many exchanges on it have ended, each further
+// one adds a place. Probation ends when a connection has all its places that way.
 //
-// Guarded by pool.mu.
+// Guarded by Pool.mu.
 type probation struct {
 	places int // of a new connection at first; 0 = all
 }
@@ -30,36 +25,25 @@ func (pr *probation) limit(n int) int {
 	return n
 }
 
-// earnLocked is told that an exchange on m, which is on probation, has ended.
-func (p *Pool) earnLocked(m *member) {
-	if ended := m.requests - m.inUse; ended <= p.probation.places {
+// earn notes that an exchange on m, which is on probation, has ended.
+func (pr *probation) earn(m *member) {
+	if ended := m.requests - m.inUse; ended <= pr.places {
 		return
 	}
 	if m.allowed++; m.allowed >= m.conn.Places() && m.conn.Places() > 0 {
-		m.allowed, p.probation.places = 0, 0
+		m.allowed, pr.places = 0, 0
 	}
 }
 
-// refusedOn is told of an exchange on m that the SSP did not process.
-func (p *Pool) refusedOn(m *member) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// refused notes that the SSP did not process a request on m. It reports whether m
+// ended before the SSP processed any request on it.
+func (pr *probation) refused(m *member) (useless bool) {
 	if m.refused++; m.conn.CloseReason() == upstream.NotClosed {
-		return // it refused one request, and goes on
+		return false // the SSP refused one request, and the connection goes on
 	}
 	processed := m.requests - m.refused // or still under way
 	if m.refused >= processed {
-		p.probation.places = max(1, processed)
+		pr.places = max(1, processed)
 	}
-	if processed == 0 {
-		p.governor.wastedOn(m.addr, time.Now())
-	}
-}
-
-// workedOn is told of the first exchange on m that had a response.
-func (p *Pool) workedOn(m *member) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.governor.workedOn(m.addr)
-	p.growLocked(time.Now())
+	return processed == 0
 }

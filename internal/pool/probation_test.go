@@ -120,7 +120,7 @@ func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
 			go r.do()
 		}
 		pass(10 * msec)
-		if n := p.probation.places; n != 3 {
+		if n := p.conns.probation.places; n != 3 {
 			t.Fatalf("new connections have %d places, want 3, as many as the last one processed", n)
 		}
 		// The SSP is well again. The places of the next connection grow to all.
@@ -136,7 +136,7 @@ func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
 			t.Errorf("%d places are lent of a connection on probation, want 3", n)
 		}
 		finish(all)
-		if p.probation.places != 0 {
+		if p.conns.probation.places != 0 {
 			t.Error("the probation goes on")
 		}
 		if n := s.dialCount(); n != 2 {
@@ -149,7 +149,7 @@ func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		s.mu.Unlock()
 		held.do()
-		if p.probation.places != 0 {
+		if p.conns.probation.places != 0 {
 			t.Error("one refusal after many requests begins a probation")
 		}
 	})

@@ -2,47 +2,52 @@ package pool
 
 import "time"
 
-// queue is the requests that wait, first in, first out. All of it is guarded by
-// pool.mu.
+// queue is the requests that wait, first in, first out. Guarded by Pool.mu.
 //
-// Its front is covered: dials will serve those requests, as far as can be known.
-// The rest wait for a place that is given back, and max_pending and
+// Dials are expected to serve the requests at the front. The other requests are
+// pending: they wait for a place to be released, and max_pending and
 // pending_timeout bound them.
 //
-//	head ⇄ … ⇄ covered │ firstBeyond ⇄ … ⇄ tail
+//	head ⇄ … ⇄ waits for a dial │ firstPending ⇄ … ⇄ tail
 //
-// Requests that had a place already come first, by their deadlines.
+// Requests that had a place before come first, ordered by their deadlines.
 type queue struct {
-	head, tail  *waiter
-	firstBeyond *waiter // nil where all are covered
-	n           int
-	beyond      int // of n, those from firstBeyond on
-	alone       int // of n, those that must be alone on a pipelined connection
+	head, tail   *waiter
+	firstPending *waiter // nil if none is pending
+	n            int
+	pending      int // of n
+	alone        int // of n, those that must be alone on a pipelined connection
+}
+
+// push adds w: at the back, or at the front if it had a place before.
+func (q *queue) push(w *waiter) {
+	if w.front {
+		q.pushFront(w)
+	} else {
+		q.pushBack(w)
+	}
 }
 
 func (q *queue) pushBack(w *waiter) {
-	w.prev, w.next, w.queued, w.covered = q.tail, nil, true, false
+	w.prev, w.next, w.queued, w.pending = q.tail, nil, true, true
 	if q.tail == nil {
 		q.head = w
 	} else {
 		q.tail.next = w
 	}
 	q.tail = w
-	if q.firstBeyond == nil {
-		q.firstBeyond = w
+	if q.firstPending == nil {
+		q.firstPending = w
 	}
-	q.beyond++
+	q.pending++
 	q.count(w, 1)
 }
 
-// maxFront is among how many requests at the front a new one finds its place by
-// deadline. Beyond them order is worth less than the time to find it.
+// maxFront is among how many requests at the front a new one is ordered by its
+// deadline. It bounds the time of pushFront; beyond it, the order matters little.
 const maxFront = 64
 
-// pushFront is for a request that had a place already: the connection was stale,
-// or the SSP did not process the request.
 func (q *queue) pushFront(w *waiter) {
-	w.front = true
 	at := q.head
 	for range maxFront {
 		if at == nil || !at.front || w.deadline.Before(at.deadline) {
@@ -54,27 +59,27 @@ func (q *queue) pushFront(w *waiter) {
 		q.pushBack(w)
 		return
 	}
-	w.prev, w.next, w.queued, w.covered = at.prev, at, true, at.covered
+	w.prev, w.next, w.queued, w.pending = at.prev, at, true, at.pending
 	at.prev = w
 	if w.prev == nil {
 		q.head = w
 	} else {
 		w.prev.next = w
 	}
-	if !w.covered {
-		q.beyond++
-		if q.firstBeyond == at {
-			q.firstBeyond = w
+	if w.pending {
+		q.pending++
+		if q.firstPending == at {
+			q.firstPending = w
 		}
 	}
 	q.count(w, 1)
 }
 
 func (q *queue) remove(w *waiter) {
-	if !w.covered {
-		q.beyond--
-		if q.firstBeyond == w {
-			q.firstBeyond = w.next
+	if w.pending {
+		q.pending--
+		if q.firstPending == w {
+			q.firstPending = w.next
 		}
 	}
 	if w.prev == nil {
@@ -98,21 +103,45 @@ func (q *queue) count(w *waiter, n int) {
 	}
 }
 
-// cover makes the first n covered, and no others.
-func (q *queue) cover(n int, now time.Time) {
-	for q.n-q.beyond < n && q.firstBeyond != nil {
-		w := q.firstBeyond
-		q.firstBeyond = w.next
-		q.beyond--
-		w.setCovered(true, now)
+// expect makes all requests pending except the first n, which dials will serve.
+func (q *queue) expect(n int, now time.Time) {
+	for q.n-q.pending < n && q.firstPending != nil {
+		w := q.firstPending
+		q.firstPending = w.next
+		q.pending--
+		w.setPending(false, now)
 	}
-	for q.n-q.beyond > n {
+	for q.n-q.pending > n {
 		w := q.tail
-		if q.firstBeyond != nil {
-			w = q.firstBeyond.prev
+		if q.firstPending != nil {
+			w = q.firstPending.prev
 		}
-		q.firstBeyond = w
-		q.beyond++
-		w.setCovered(false, now)
+		q.firstPending = w
+		q.pending++
+		w.setPending(true, now)
+	}
+}
+
+// popOverflow removes and returns the last request if more than most are pending,
+// else nil; most -1 is no limit. Requests that are sent again stay: they are few,
+// and were admitted before.
+func (q *queue) popOverflow(most int) *waiter {
+	if most < 0 || q.pending <= most || q.tail.resent {
+		return nil
+	}
+	w := q.tail
+	q.remove(w)
+	return w
+}
+
+// fail ends the wait of each request for which giveUp returns an error.
+func (q *queue) fail(giveUp func(*waiter) error) {
+	for w := q.head; w != nil; {
+		next := w.next
+		if err := giveUp(w); err != nil {
+			q.remove(w)
+			w.ready <- waitResult{err: err}
+		}
+		w = next
 	}
 }

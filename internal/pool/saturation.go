@@ -2,62 +2,50 @@ package pool
 
 import "time"
 
-// possibleLocked is how many places the pool could lend at once: those of the
-// open connections, and for each that may yet be opened as many as one of the
-// protocol last negotiated has (1 while unknown). Of a connection that lends no
-// more, what is still in use counts.
-func (p *Pool) possibleLocked() int { return p.places + p.roomLocked()*p.perConnLocked() }
-
-// found is the pool as a request finds it (PASTA: Poisson arrivals see time
-// averages), which catches the peaks between two scrapes.
-type found struct {
-	inUse    int // -1: by nobody
-	possible int
+// load is how full a pool is.
+type load struct {
+	inUse    int // places
+	possible int // places that the pool could offer at once
 }
 
-var nobody = found{inUse: -1}
-
-func (p *Pool) foundLocked() found { return found{p.inUse, p.possibleLocked()} }
-
-// arrived counts a request that found the pool so.
-func (s *stats) arrived(f found) {
-	if f.inUse < 0 {
-		return
+// saturation returns the share of the possible places that is in use, 0 if none
+// is possible.
+func (l load) saturation() float64 {
+	if l.possible <= 0 {
+		return 0
 	}
-	s.arrivals.Inc()
-	if f.possible > 0 {
-		s.atArrival.Observe(int64(f.inUse) * 1000 / int64(f.possible))
-	}
+	return float64(l.inUse) / float64(l.possible)
 }
 
 // highWater remembers the highest saturation of the last 60 seconds, second by
-// second. Reading it changes nothing. Guarded by pool.mu.
+// second. Guarded by Pool.mu.
 type highWater struct {
 	second [60]struct {
-		at    int64 // since epoch, in seconds
-		ratio float64
+		at         int64 // Unix time in seconds
+		saturation float64
 	}
 }
 
-func (h *highWater) note(now time.Time, inUse, possible int) {
-	if possible <= 0 {
+func (h *highWater) note(now time.Time, l load) {
+	if l.possible <= 0 {
 		return
 	}
 	at := now.Unix()
-	s := &h.second[at%60]
-	ratio := float64(inUse) / float64(possible)
+	s, saturation := &h.second[at%60], l.saturation()
 	if s.at != at {
-		s.at, s.ratio = at, ratio
-	} else if ratio > s.ratio {
-		s.ratio = ratio
+		s.at, s.saturation = at, saturation
+	} else if saturation > s.saturation {
+		s.saturation = saturation
 	}
 }
 
+// max returns the highest saturation of the last 60 seconds, or current if that
+// is higher.
 func (h *highWater) max(now time.Time, current float64) float64 {
 	highest := current
 	for i := range h.second {
-		if now.Unix()-h.second[i].at < 60 && h.second[i].ratio > highest {
-			highest = h.second[i].ratio
+		if now.Unix()-h.second[i].at < 60 && h.second[i].saturation > highest {
+			highest = h.second[i].saturation
 		}
 	}
 	return highest

@@ -1,21 +1,38 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/upstream"
 )
 
-// leastBusyLocked returns the multiplexed connection with the fewest exchanges
-// that has a free place, or nil. For a request that must be alone on a pipelined
-// connection it must have none: then those who wait behind that request wait
-// until one is empty, which is soon, since nobody is put on it meanwhile.
+// sharedList is the multiplexed connections that take new requests. Guarded by
+// Pool.mu.
+type sharedList struct {
+	list  []*member
+	aging int // connections that go once another one has come
+	// replace: a connection that was of use closed. Another one is opened before a
+	// request asks for it.
+	replace bool
+}
+
+// replaceWithin bounds how long an old connection stays because no other one can
+// be opened: an SSP that refuses new connections must not keep old ones alive for
+// ever. A connection that closes is replaced at once only if it was used within
+// this time.
+const replaceWithin = time.Minute
+
+// leastInUse returns the connection with the fewest requests if it has a place
+// for the request, or nil. A request that must be alone on a pipelined connection
+// needs one without requests. While it waits, the requests behind it wait too, so
+// a connection gets empty soon.
 //
-// A scan: there are max_http2_conns of them, four by default. Of pipelined ones
-// there may be max_conns; the first idle one ends the scan.
-func (p *Pool) leastBusyLocked(alone bool) *member {
+// It scans the list, which has max_http2_conns connections, four by default. Of
+// pipelined connections there may be max_conns; the first idle one ends the scan.
+func (s *sharedList) leastInUse(alone bool) *member {
 	var best *member
-	for _, m := range p.shared {
+	for _, m := range s.list {
 		if m.inUse < m.places && (best == nil || m.inUse < best.inUse) {
 			if best = m; m.inUse == 0 {
 				break
@@ -28,26 +45,19 @@ func (p *Pool) leastBusyLocked(alone bool) *member {
 	return best
 }
 
-// takes reports whether m, multiplexed, has a place for a request that must, or
-// need not, be alone.
-func (m *member) takes(alone bool) bool {
-	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
+// emptiest returns the connection with the fewest requests, whether or not it has
+// a free place.
+func (s *sharedList) emptiest() *member {
+	return slices.MinFunc(s.list, func(a, b *member) int { return a.inUse - b.inUse })
 }
 
-// wantsSharedLocked reports whether the multiplexed connections are so busy, or
-// so close to their end, that another is worth opening before it is needed: all
-// that will stay have half their places in use.
-func (p *Pool) wantsSharedLocked() bool {
-	if len(p.shared) == 0 {
-		return p.replace
-	}
-	return !p.easyLocked(nil)
-}
+// staying returns how many connections stay: all except the aging ones.
+func (s *sharedList) staying() int { return len(s.list) - s.aging }
 
-// easyLocked reports whether a multiplexed connection other than m, which will
-// stay, has more than half its places free.
-func (p *Pool) easyLocked(m *member) bool {
-	for _, other := range p.shared {
+// roomy reports whether a connection other than m stays and has more than half
+// of its places free.
+func (s *sharedList) roomy(m *member) bool {
+	for _, other := range s.list {
 		if other != m && !other.aging && 2*other.inUse < other.places {
 			return true
 		}
@@ -55,27 +65,45 @@ func (p *Pool) easyLocked(m *member) bool {
 	return false
 }
 
-// ageSharedLocked gives up the multiplexed connections that are too old or have
-// idled too long. One that is in use, and whose place the others could not
-// easily take, goes only once another has come.
-func (p *Pool) ageSharedLocked(now time.Time) {
-	for i := len(p.shared) - 1; i >= 0; i-- {
-		m := p.shared[i]
-		switch r := p.expiredLocked(m, now); {
-		case r == upstream.NotClosed:
-		case m.inUse > 0 && !p.easyLocked(m) && now.Sub(m.retireAt) < replaceWithin:
+// wantsAnother reports whether another connection is worth opening before a
+// request needs it: every connection that stays has half its places in use.
+func (s *sharedList) wantsAnother() bool {
+	if len(s.list) == 0 {
+		return s.replace
+	}
+	return !s.roomy(nil)
+}
+
+// remove removes m, which drains, if it is there.
+func (s *sharedList) remove(m *member) {
+	i := slices.Index(s.list, m)
+	if i < 0 {
+		return
+	}
+	s.list = slices.Delete(s.list, i, i+1)
+	if m.aging {
+		m.aging = false
+		s.aging--
+	}
+	planned := m.why == upstream.ClosedIdle || m.why == upstream.ClosedDrain
+	s.replace = s.replace || !planned && time.Since(m.used) < replaceWithin
+}
+
+// expireShared drains the multiplexed connections that are too old or were idle
+// for too long. A connection in use stays, as aging, if the others could not
+// easily take its requests, until another one has come.
+func (c *connections) expireShared(now time.Time) {
+	for i := len(c.shared.list) - 1; i >= 0; i-- {
+		m := c.shared.list[i]
+		switch why := m.expired(c.opts, now); {
+		case why == upstream.NotClosed:
+		case m.inUse > 0 && !c.shared.roomy(m) && now.Sub(m.retireAt) < replaceWithin:
 			if !m.aging {
 				m.aging = true
-				p.aging++
+				c.shared.aging++
 			}
 		default:
-			p.retireLocked(m, r)
+			c.drain(m, why)
 		}
 	}
 }
-
-// replaceWithin bounds how long an old connection stays because no other can be
-// opened: a peer that refuses new ones must not keep old ones alive for ever.
-// It is also how recently a connection must have been used to be replaced at
-// once when it goes.
-const replaceWithin = time.Minute

@@ -24,7 +24,7 @@ func inUse(p *Pool) map[int]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := map[int]int{}
-	for m := range p.members {
+	for m := range p.conns.members {
 		n[m.conn.(*fakeConn).n] = m.inUse
 	}
 	return n
@@ -99,7 +99,7 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 				for _, r := range all {
 					r.do()
 				}
-				if p.surplusLocked() > 0 || s.dialCount() != 3 {
+				if p.conns.surplus() > 0 || s.dialCount() != 3 {
 					t.Errorf("%d dials, want 3", s.dialCount())
 				}
 			})

@@ -73,12 +73,14 @@ func (p *Pool) Snapshot() Snapshot {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	load := p.conns.load()
 	s := Snapshot{
-		SSP: p.opts.SSP, Protocol: p.protocol, ProtocolName: p.protocol.String(),
-		Dialing: p.dialing, DialsLimit: p.opts.MaxDials, ConnectionsLimit: p.opts.MaxConns,
-		PlacesInUse: p.inUse, PlacesLimit: p.possibleLocked(),
-		Pending: p.queue.beyond, WaitingForDials: p.queue.n - p.queue.beyond, PendingLimit: p.opts.MaxPending,
-		Warm:     p.warm.is,
+		SSP: p.opts.SSP, Protocol: p.conns.forecast.protocol, ProtocolName: p.conns.forecast.protocol.String(),
+		Dialing: p.governor.dialing, DialsLimit: p.opts.MaxDials, ConnectionsLimit: p.opts.MaxConns,
+		PlacesInUse: load.inUse, PlacesLimit: load.possible,
+		Saturation: load.saturation(), SaturationMax: p.conns.high.max(now, load.saturation()),
+		Pending: p.queue.pending, WaitingForDials: p.queue.n - p.queue.pending, PendingLimit: p.opts.MaxPending,
+		Warm:     p.Ready(),
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
 		Demoted: p.demotion.on(now), Demotions: p.stats.demotions.Load(),
 	}
@@ -92,8 +94,8 @@ func (p *Pool) Snapshot() Snapshot {
 		s.DialErrors += p.stats.failed[i].Load()
 	}
 	s.Stale = p.stats.stale.Load()
-	s.Need, s.LearnedIdleSeconds = p.needLocked(), p.learned.limit.Seconds()
-	for m := range p.members {
+	s.Need, s.LearnedIdleSeconds = p.needs.current(load), p.learned.limit.Seconds()
+	for m := range p.conns.members {
 		switch {
 		case m.draining:
 			s.Draining[m.protocol]++
@@ -103,12 +105,8 @@ func (p *Pool) Snapshot() Snapshot {
 			s.Idle[m.protocol]++
 		}
 	}
-	if s.PlacesLimit > 0 {
-		s.Saturation = float64(s.PlacesInUse) / float64(s.PlacesLimit)
-	}
-	s.SaturationMax = p.high.max(now, s.Saturation)
 	if p.governor.failing() {
-		s.LastDialError = p.lastDial.Error()
+		s.LastDialError = p.governor.lastError.Error()
 	}
 	return s
 }

@@ -115,6 +115,15 @@ func dialHistogram() *histogram.Histogram {
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
 
+// arrived counts a request, which found the pool as full as l says. Poisson arrivals
+// see time averages (PASTA), so this also shows peaks between two scrapes.
+func (s *stats) arrived(l load) {
+	s.arrivals.Inc()
+	if l.possible > 0 {
+		s.atArrival.Observe(int64(l.inUse) * 1000 / int64(l.possible))
+	}
+}
+
 // refused counts a request that asked for a place at the given time and got
 // none.
 func (s *stats) refused(err error, asked time.Time) {

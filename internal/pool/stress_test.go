@@ -105,8 +105,8 @@ func (c stress) run(t *testing.T) {
 	}
 	wantConsistent(t, p, s)
 	snap := p.Snapshot()
-	if snap.PlacesInUse != 0 || p.places != 0 || len(p.members) != 0 || p.queue.n != 0 || s.openCount() != 0 {
-		t.Errorf("after Close: %d places in use, %d places, %d members, %d waiting, %d open", snap.PlacesInUse, p.places, len(p.members), p.queue.n, s.openCount())
+	if snap.PlacesInUse != 0 || p.conns.places != 0 || len(p.conns.members) != 0 || p.queue.n != 0 || s.openCount() != 0 {
+		t.Errorf("after Close: %d places in use, %d places, %d members, %d waiting, %d open", snap.PlacesInUse, p.conns.places, len(p.conns.members), p.queue.n, s.openCount())
 	}
 	if given.Load() != back.Load() {
 		t.Errorf("%d places were lent, %d came back", given.Load(), back.Load())
@@ -224,7 +224,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	p.SetOptions(o)
 	for deadline := time.Now().Add(10 * sec); ; time.Sleep(msec) {
 		p.mu.Lock()
-		n := len(p.members) + p.dialing + p.closing
+		n := len(p.conns.members) + p.governor.dialing + p.conns.closing
 		if n <= o.MaxConns {
 			s.mu.Lock()
 			s.maxOpen = 0 // from now on the limit holds

@@ -74,7 +74,7 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 		over := ask(t, p, sec)
 		synctest.Wait()
 		e := over.wantErr(upstream.PendingFull, 0)
-		want := "2 of 2 places busy on 2 of 2 connections, 3 of 3 places in the queue taken; see pool.max_conns and pool.max_pending"
+		want := "2 of 2 places in use on 2 of 2 connections, 3 of 3 requests waiting in the queue; see pool.max_conns and pool.max_pending"
 		if e.Detail != want {
 			t.Errorf("the error says\n%s\nwant\n%s", e.Detail, want)
 		}

@@ -1,0 +1,88 @@
+package pool
+
+import "adbuffer/internal/upstream"
+
+// forecast is what the pool knows about its next connection from earlier ones.
+// Guarded by Pool.mu.
+type forecast struct {
+	protocol upstream.Protocol // of the last connection; Unknown before the first one
+	places   int               // of the last connection of this protocol; 0 before there was one
+}
+
+// spoke notes the protocol of a new connection.
+func (f *forecast) spoke(pr upstream.Protocol) {
+	if f.protocol != pr {
+		*f = forecast{protocol: pr}
+	}
+}
+
+// saw notes that a connection offers n places.
+func (f *forecast) saw(pr upstream.Protocol, n int) {
+	if pr == f.protocol {
+		f.places = n
+	}
+}
+
+// next returns the protocol that the next connection will speak, as far as can be
+// known: the last one's. An SSP that speaks HTTP/2 on some connections only gets
+// HTTP/1 connections once it has max_http2_conns of HTTP/2.
+func (c *connections) next() upstream.Protocol {
+	if c.forecast.protocol == upstream.HTTP2 && c.serving() > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
+		return upstream.HTTP1
+	}
+	return c.forecast.protocol
+}
+
+// perConn returns how many places the next connection will have: as many as the
+// last of its kind, and before there was one, what the settings allow. It is 1
+// while the protocol is unknown.
+func (c *connections) perConn() int {
+	n := c.opts.placesPerConn(c.next())
+	if c.forecast.places > 0 {
+		n = min(n, c.forecast.places)
+	}
+	if n > 1 {
+		n = c.probation.limit(n)
+	}
+	return n
+}
+
+// limit returns how many connections there may be of the kind that is opened next.
+func (c *connections) limit() int {
+	if c.next() == upstream.HTTP2 {
+		return c.sharedLimit()
+	}
+	return c.opts.MaxConns
+}
+
+// sharedLimit returns how many multiplexed connections may take requests.
+func (c *connections) sharedLimit() int {
+	if c.opts.Protocol == upstream.HTTP1Pipelined {
+		return c.opts.MaxConns
+	}
+	return min(c.opts.MaxHTTP2Conns, c.opts.MaxConns)
+}
+
+// surplus returns how many serving connections are beyond max_conns. Only
+// SetOptions can make it positive.
+func (c *connections) surplus() int { return c.serving() - c.opts.MaxConns }
+
+// mayOpen returns how many connections may be opened beside the open ones.
+func (c *connections) mayOpen() int {
+	n := c.opts.MaxConns - len(c.members)
+	if c.next() == upstream.HTTP2 {
+		n = min(n, c.sharedLimit()-len(c.shared.list))
+	}
+	return max(0, n)
+}
+
+// load returns the places in use, and the places that the pool could offer at
+// once: those of open connections, and perConn for each connection that may yet
+// be opened. Of a draining connection, only the places in use count.
+func (c *connections) load() load {
+	l := load{inUse: c.inUse, possible: c.places}
+	if n := c.mayOpen(); n > 0 {
+		l.possible += n * c.perConn()
+	}
+	return l
+}

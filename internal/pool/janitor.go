@@ -1,0 +1,83 @@
+package pool
+
+import (
+	"slices"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// janitorPeriod is how often the janitor checks idle connections. An expired
+// connection gets no request, however late the janitor is.
+const janitorPeriod = time.Second
+
+// janitor closes expired connections, finds those that the SSP has closed, keeps
+// min_idle connections open, and works out the need. New starts it, and it stops
+// when p.ctx ends.
+func (p *Pool) janitor() {
+	tick := time.NewTicker(janitorPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case now := <-tick.C:
+			p.sweep(now)
+		}
+	}
+}
+
+func (p *Pool) sweep(now time.Time) {
+	p.mu.Lock()
+	p.conns.high.note(now, p.conns.load())
+	p.conns.expireIdle(now)
+	p.conns.expireShared(now)
+	p.mu.Unlock()
+
+	p.sweepClosed(now)
+	p.updateNeed(now)
+
+	p.mu.Lock()
+	p.learned.sweepEnded()
+	p.growLocked(now)
+	p.mu.Unlock()
+}
+
+// sweepClosed drops connections that the SSP has closed while they were idle, so
+// that the gauges are right and the next request need not find out. It checks a
+// batch at a time, outside the lock; a request that finds no other place waits for
+// the batch.
+func (p *Pool) sweepClosed(now time.Time) {
+	var batch []*member
+	for at := 0; ; at += len(batch) {
+		p.mu.Lock()
+		batch = p.conns.idle.startCheck(batch, at, now.Add(-janitorPeriod))
+		p.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		for _, m := range batch {
+			m.conn.Idle()
+		}
+		p.mu.Lock()
+		batch = slices.DeleteFunc(batch, func(m *member) bool { return p.checkedLocked(m, now) })
+		p.conns.idle.endCheck(batch, at)
+		p.serveLocked(now)
+		p.mu.Unlock()
+	}
+}
+
+// checkedLocked drops a checked connection if it is closed or not needed, and
+// reports whether it did.
+func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
+	switch {
+	case m.conn.CloseReason() != upstream.NotClosed:
+		p.learned.sweptClosed(m, now.Sub(m.used))
+		p.endedLocked(m, now)
+	case p.closed || p.conns.surplus() > 0:
+		p.conns.drain(m, upstream.ClosedDrain)
+	default:
+		return false
+	}
+	return true
+}

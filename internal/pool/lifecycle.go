@@ -1,0 +1,120 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// New returns a pool that dials with d. It opens no connection before Warm, a
+// request, or the janitor asks for one.
+func New(opts Options, d Dialer) *Pool {
+	p := &Pool{
+		dialer: d, stats: newStats(), opts: opts,
+		drained: make(chan struct{}), warm: make(chan struct{}),
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.waiters.New = func() any { return newWaiter() }
+	p.conns = connections{
+		opts: &p.opts, stats: p.stats, closeSoon: p.closeSoon,
+		members: make(map[*member]struct{}), forecast: forecast{protocol: opts.Protocol},
+	}
+	p.governor = newGovernor(&p.opts)
+	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
+	p.growTimer = time.AfterFunc(time.Hour, p.growAgain)
+	p.growTimer.Stop()
+	p.noteWarmLocked()
+	p.needs.note(p.stats.sums(time.Now()))
+	p.wg.Go(p.janitor)
+	return p
+}
+
+// Warm opens min_idle connections and returns once they are open, or with ctx's
+// error, or with Draining after Close. It returns at once if min_idle is 0.
+func (p *Pool) Warm(ctx context.Context) error {
+	p.mu.Lock()
+	p.growLocked(time.Now())
+	p.mu.Unlock()
+	select {
+	case <-p.warm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.ctx.Done():
+		return errDraining
+	}
+}
+
+// Ready reports whether min_idle connections have been open once.
+func (p *Pool) Ready() bool {
+	select {
+	case <-p.warm:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *Pool) noteWarmLocked() {
+	if !p.Ready() && p.conns.serving() >= p.growth.minIdle() {
+		close(p.warm)
+	}
+}
+
+// Close drains the pool: it refuses new requests, fails those that wait with
+// Draining, and closes idle connections. It waits for the exchanges under way until
+// ctx ends, then cuts the rest, and returns how many places were in use by then. No
+// goroutine of the pool is left when it returns.
+func (p *Pool) Close(ctx context.Context) (cut int) {
+	p.mu.Lock()
+	if !p.closed {
+		p.startDrainLocked()
+	}
+	p.mu.Unlock()
+	p.cancel()
+
+	select {
+	case <-p.drained:
+	case <-ctx.Done():
+	}
+
+	p.mu.Lock()
+	cut = p.conns.inUse
+	left := make([]*member, 0, len(p.conns.members))
+	for m := range p.conns.members {
+		p.conns.drain(m, upstream.ClosedDrain)
+		if m.inUse > 0 {
+			left = append(left, m)
+		}
+	}
+	p.mu.Unlock()
+	for _, m := range left {
+		m.conn.Close(upstream.ClosedDrain)
+		m.Changed()
+	}
+	p.wg.Wait()
+	return cut
+}
+
+func (p *Pool) startDrainLocked() {
+	p.closed = true
+	p.growTimer.Stop()
+	if p.conns.inUse == 0 {
+		close(p.drained)
+	}
+	p.queue.fail(func(*waiter) error { return errDraining })
+	p.conns.drainFree()
+}
+
+// closeSoon closes m's connection in a goroutine of its own, because a close may
+// write (TLS's close_notify). Until it has returned, it counts towards max_conns.
+func (p *Pool) closeSoon(m *member) {
+	p.wg.Go(func() {
+		m.conn.Close(m.why)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.conns.closing--
+		p.growLocked(time.Now())
+	})
+}

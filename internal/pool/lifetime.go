@@ -1,0 +1,57 @@
+package pool
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// renewal is the time within which SetOptions replaces connections that were
+// opened with outdated settings. They go one by one, so that they are not all
+// dialled again at once.
+const renewal = 5 * time.Second
+
+// expired returns why m should take no more requests; NotClosed if it may.
+func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
+	switch {
+	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
+		return upstream.ClosedMaxAge
+	case o.IdleTimeout > 0 && m.inUse == 0 && now.Sub(m.used) >= o.IdleTimeout:
+		return upstream.ClosedIdle
+	default:
+		return upstream.NotClosed
+	}
+}
+
+// setMaxAge sets when m is too old: max_age ±10 % after it was opened, so that
+// connections that were opened together do not go together.
+func (m *member) setMaxAge(maxAge time.Duration) {
+	m.retireAt = time.Time{}
+	if maxAge > 0 {
+		m.retireAt = m.opened.Add(jitter(maxAge, 0.1))
+	}
+}
+
+// renew retires m soon if it was opened with outdated settings.
+func (m *member) renew(o *Options, now time.Time) {
+	if m.edition == o.Edition {
+		return
+	}
+	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
+		m.retireAt = at
+	}
+}
+
+// expireIdle drains the idle connections that are too old or were idle for too
+// long. Their order says nothing about their age, so it checks all of them.
+func (c *connections) expireIdle(now time.Time) {
+	c.idle.list = slices.DeleteFunc(c.idle.list, func(m *member) bool {
+		why := m.expired(c.opts, now)
+		if why != upstream.NotClosed {
+			c.drain(m, why)
+		}
+		return why != upstream.NotClosed
+	})
+}

@@ -1,0 +1,105 @@
+package pool
+
+import (
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// waiter is a request in the queue.
+type waiter struct {
+	// ready receives the place or the error exactly once, when the pool removes the
+	// waiter from the queue. Its capacity is 1, so that the pool never blocks on it.
+	ready chan waitResult
+
+	// Pool.mu guards the fields below.
+
+	prev, next *waiter // nil outside the queue
+	queued     bool
+	pending    bool // no dial is expected to serve it; see queue
+	front      bool // had a place before
+	alone      bool // see upstream.Exchange
+	resent     bool // see upstream.Exchange
+	redials    int  // see upstream.Exchange
+
+	// timer fires when the waiter should check whether its time has passed. It may
+	// fire too early, never too late.
+	timer       *time.Timer
+	armed       bool
+	deadline    time.Time
+	since       time.Time     // pending did not change since then
+	dialLeft    time.Duration // how long it may still wait for dials
+	pendingLeft time.Duration // how long it may still be pending
+}
+
+// waitResult is what a waiter gets. Without a place and an error, full says why.
+type waitResult struct {
+	m      *member
+	err    error
+	full   queueFull
+	dialed bool // m was opened just now
+	took   dialDurations
+}
+
+func newWaiter() *waiter {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &waiter{ready: make(chan waitResult, 1), timer: t}
+}
+
+// begin prepares w for the wait of ex. again: ex had a place on a stale connection.
+func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
+	w.deadline, w.since, w.armed = ex.Deadline, now, false
+	w.alone, w.resent, w.redials = ex.Alone, ex.Resent, ex.Redials
+	w.front = again || ex.Resent
+	w.dialLeft, w.pendingLeft = o.waitForDial(), o.PendingTimeout
+	if w.resent {
+		w.dialLeft = w.deadline.Sub(now)
+		w.pendingLeft = w.dialLeft
+	}
+}
+
+// setPending changes what the waiter waits for, and so for how long.
+func (w *waiter) setPending(pending bool, now time.Time) {
+	*w.left() -= now.Sub(w.since)
+	w.pending, w.since = pending, now
+	if w.armed {
+		w.arm(now)
+	}
+}
+
+// extend lets the waiter wait for another dial for as long as dialLeft.
+func (w *waiter) extend(dialLeft time.Duration, now time.Time) {
+	w.setPending(w.pending, now) // takes off the time it has waited so far
+	w.dialLeft = dialLeft
+	if w.armed {
+		w.arm(now)
+	}
+}
+
+func (w *waiter) left() *time.Duration {
+	if w.pending {
+		return &w.pendingLeft
+	}
+	return &w.dialLeft
+}
+
+// arm sets the timer.
+func (w *waiter) arm(now time.Time) {
+	w.armed = true
+	w.timer.Reset(min(*w.left()-now.Sub(w.since), w.deadline.Sub(now)))
+}
+
+// overdue returns why w may wait no longer, or nil if it may.
+func (w *waiter) overdue(o *Options, now time.Time) error {
+	switch {
+	case !now.Before(w.deadline):
+		return upstream.ErrDeadlineNotSent
+	case now.Sub(w.since) < *w.left():
+		return nil
+	case w.pending:
+		return errPendingTimeout(o.PendingTimeout)
+	default:
+		return errNoDial(o.dialLimit())
+	}
+}
