@@ -29,7 +29,7 @@ type simDialer struct {
 }
 
 func (d *simDialer) Addresses(context.Context) ([]pool.Address, error) {
-	return []pool.Address{{Host: "127.0.0.1", Authority: d.addr.String(), AddrPort: d.addr}}, nil
+	return []pool.Address{{Host: d.addr.String(), AddrPort: d.addr}}, nil
 }
 
 func (d *simDialer) Dial(ctx context.Context, addr pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
