@@ -34,7 +34,8 @@ type Conn struct {
 	places atomic.Int32  // what Places returns
 	reason atomic.Uint32 // upstream.CloseReason; written under mu
 
-	in reader // only the reader's goroutine
+	in    reader // only the reader's goroutine
+	reads reads
 
 	mu sync.Mutex // guards the fields below
 
@@ -62,7 +63,6 @@ type Conn struct {
 	flood           flood
 	resets          resets
 	deadlines       deadlines
-	alive           alive
 
 	// What unlock has to do.
 	hangUp  bool
@@ -85,7 +85,6 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 		}
 	}
 	c := newConn(conn, owner, opts.withDefaults())
-	c.alive.start(c)
 	go c.read()
 	return c, nil
 }
@@ -203,7 +202,6 @@ func (c *Conn) shutLocked(r upstream.CloseReason, cause *upstream.Error) {
 		c.changed = true
 	}
 	c.updateLocked()
-	c.alive.stop()
 	c.deadlines.stop()
 	// What was not handed to the socket counts as not sent below, so it must not
 	// follow. A GOAWAY may.

@@ -71,7 +71,7 @@ func (c *Conn) expire() {
 	}
 	now := time.Now()
 	d := &c.deadlines
-	late := d.looks < maxLooks && (c.alive.busy() || d.hasCome != nil && d.hasCome())
+	late := d.looks < maxLooks && (c.reads.handling() || d.hasCome != nil && d.hasCome())
 	looked := false
 	var next time.Time
 	for i := range c.streams.slots {

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,29 @@ func TestFloodsEndTheConnection(t *testing.T) {
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "ENHANCE_YOUR_CALM"})
 		})
 	}
+}
+
+// quietPeer is a peer on a pipe, within a bubble, that has shaken hands.
+func quietPeer(t *testing.T, opts Options) *peer {
+	t.Helper()
+	client, server := net.Pipe()
+	p := newPeer(t, client, server, opts)
+	server.SetDeadline(time.Time{})
+	p.handshake()
+	synctest.Wait()
+	return p
+}
+
+// SSPs close connections on which too many PINGs come.
+func TestAnIdleConnectionSendsNoPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := quietPeer(t, testOptions())
+		time.Sleep(24 * time.Hour)
+		p.do(p.fr.WritePing(false, [8]byte{'x'}))
+		if f, ok := p.read().(*h2.PingFrame); !ok || !f.IsAck() {
+			t.Errorf("got %v before the answer to our PING", f)
+		}
+	})
 }
 
 func TestFewFramesAtATimeAreNoFlood(t *testing.T) {

@@ -23,12 +23,8 @@ type Options struct {
 	// is closed. Zero is 5 s. It does not hold up callers, who leave at their
 	// deadlines.
 	WriteTimeout time.Duration
-	// PingAfterIdle is how long the peer may be silent before we ask with a
-	// PING whether it is still there. Zero never asks.
-	PingAfterIdle time.Duration
-	// PingTimeout is how long the peer may stay silent after a PING, one of
-	// PingAfterIdle or one that follows abandoned exchanges, before the
-	// connection is closed. Zero is 5 s.
+	// PingTimeout is how long the peer may stay silent after the PING that follows
+	// abandoned exchanges, before the connection is closed. Zero is 5 s.
 	PingTimeout time.Duration
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,13 @@ type reader struct {
 	block   block
 	pieces  pieces
 }
+
+// reads counts the reads of the socket. The reader's goroutine counts, and all
+// goroutines may look.
+type reads struct{ begun, done atomic.Uint64 }
+
+// handling reports whether the reader is handling what the last read brought.
+func (r *reads) handling() bool { return r.done.Load() == r.begun.Load() }
 
 // readBuffer is the size of the read buffer: it holds at least one frame of any
 // size that we take, and under load many.
@@ -91,14 +99,14 @@ func (c *Conn) readFrames() error {
 		runtime.Gosched()
 		c.mu.Lock()
 		c.flush(nil, nil)
-		c.alive.waits.Add(1)
+		c.reads.begun.Add(1)
 		n, err := c.net.Read(in.buf[in.w:])
 		if n == 0 && err != nil {
 			return err
 		}
 		in.w += n
 		in.now = time.Time{}
-		c.alive.reads.Add(1)
+		c.reads.done.Add(1)
 	}
 }
 

@@ -3,6 +3,8 @@ package http2
 import (
 	"time"
 
+	"adbuffer/internal/upstream"
+
 	h2 "golang.org/x/net/http2"
 )
 
@@ -22,7 +24,7 @@ type resets struct {
 	// are free at once, until it answers something: gRPC servers close
 	// connections on which PINGs outnumber answers.
 	answered, quiet bool
-	reads           uint64 // Conn.alive.reads when the PING was sent
+	reads           uint64 // Conn.reads.done when the PING was sent
 	timer           *time.Timer
 }
 
@@ -53,7 +55,7 @@ func (r *resets) add(c *Conn, lent time.Time) (kept bool) {
 func (r *resets) ping(c *Conn) {
 	c.out.buf = appendPing(c.out.buf, 0, resetPing[:])
 	r.answered = false
-	r.reads = c.alive.reads.Load()
+	r.reads = c.reads.done.Load()
 	if r.timer == nil {
 		r.timer = time.AfterFunc(c.opts.PingTimeout, c.resetPingTimeout)
 	} else {
@@ -109,10 +111,12 @@ func (c *Conn) resetPingTimeout() {
 		c.mu.Unlock()
 		return
 	}
-	if c.alive.reads.Load() != c.resets.reads {
+	if c.reads.done.Load() != c.resets.reads {
 		c.resets.acked(c)
 	} else {
-		c.deadLocked()
+		c.shutLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+			Detail: "the SSP is silent: it did not answer an HTTP/2 PING"})
+		c.hangUpLocked()
 	}
 	c.flush(nil, nil)
 }

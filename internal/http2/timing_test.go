@@ -191,43 +191,6 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	}
 }
 
-// A peer that is asked whether it is alive may answer until ping_timeout, with any
-// byte, and in any cut of the answer.
-func TestSignsOfLifeAroundThePingTimeout(t *testing.T) {
-	const idle = 11 * time.Second
-	signs := map[string]func(byte) []byte{
-		"the PING's ACK": func(byte) []byte { return appendPing(nil, h2.FlagPingAck, alivePing[:]) },
-		"a byte":         func(byte) []byte { return []byte{0} },
-		"a PING":         func(byte) []byte { return appendPing(nil, 0, make([]byte, 8)) },
-	}
-	for name, sign := range signs {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				opts := timingOptions()
-				opts.PingAfterIdle = idle
-				for cut := 1; cut <= len(sign(0)); cut++ {
-					for _, at := range []time.Duration{-exactly, exactly} {
-						c, w, _ := onWire(t, opts)
-						synctest.Wait() // its SETTINGS are a sign of life in the first period
-						time.Sleep(2*idle + testPingTimeout + at)
-						if at < 0 {
-							w.send(sign(0)[:cut])
-						}
-						synctest.Wait()
-						time.Sleep(2 * exactly)
-						if reason := c.CloseReason(); (reason == upstream.ClosedTimeout) != (at > 0) {
-							t.Errorf("%d bytes %v from the timeout: the connection's close reason is %q", cut, at, reason)
-						}
-						c.Close(upstream.ClosedDrain)
-						w.end(errReset)
-						synctest.Wait()
-					}
-				}
-			})
-		})
-	}
-}
-
 // The place of an abandoned exchange is free when the PING behind its reset is
 // acknowledged, and not before. A peer that says nothing for ping_timeout loses the
 // connection, one that says anything keeps it.

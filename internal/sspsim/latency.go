@@ -41,12 +41,6 @@ func Lognormal(p50, p99 time.Duration) Latency {
 	return Latency{Distribution: Distribution{P50: p50, P99: p99}}
 }
 
-// Bimodal returns the latency that draws from slow for a share of the
-// requests, 0 to 1, and from fast for the others.
-func Bimodal(fast, slow Distribution, share float64) Latency {
-	return Latency{Distribution: fast, Slow: slow, SlowShare: share}
-}
-
 func (d Distribution) check(c *checker, path string) {
 	c.duration(path+".constant", d.Constant, maxLatency)
 	c.duration(path+".p50", d.P50, maxLatency)

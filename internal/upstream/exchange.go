@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -86,10 +85,8 @@ type Times struct {
 
 // Exchange is one attempt: a request, its deadline, and room for the answer.
 //
-// Who holds it: the caller, from AcquireExchange to Release. A connection that
-// must go on reading an abandoned answer into it holds it too, by Retain, and
-// gives it up by Release of its own. Whoever is last returns it to the pool;
-// until then nobody reuses its memory.
+// The caller holds it from AcquireExchange to Release. A connection reads and
+// writes it only during Do.
 type Exchange struct {
 	// Set by the caller before Do.
 
@@ -129,41 +126,32 @@ type Exchange struct {
 	// between uses. Connections leave it alone.
 	Block []byte
 
-	done     chan error  // see Done
-	timer    *time.Timer // see Wait
-	reserved int64       // bytes taken from Share and Budget for Answer.Body
-	refs     atomic.Int32
+	done     chan error // see Done
+	reserved int64      // bytes taken from Share and Budget for Answer.Body
+	acquired bool       // from AcquireExchange to Release
 }
 
 var exchanges = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &Exchange{Answer: Answer{ContentLength: -1}, done: make(chan error, 1), timer: timer}
+	return &Exchange{Answer: Answer{ContentLength: -1}, done: make(chan error, 1)}
 }}
 
-// AcquireExchange returns an empty exchange, held once.
+// AcquireExchange returns an empty exchange. The caller releases it once.
 func AcquireExchange() *Exchange {
 	ex := exchanges.Get().(*Exchange)
-	ex.refs.Store(1)
+	ex.acquired = true
 	return ex
 }
-
-// Retain adds a holder.
-func (ex *Exchange) Retain() { ex.refs.Add(1) }
 
 // maxKeptBytes is the largest buffer that an exchange keeps for its next use,
 // so that one huge answer does not stay in memory for ever.
 const maxKeptBytes = 64 << 10
 
-// Release gives the exchange up. After the last holder's Release nothing of it
-// may be used any more.
+// Release gives the exchange back. Nothing of it may be used afterwards.
 func (ex *Exchange) Release() {
-	switch n := ex.refs.Add(-1); {
-	case n > 0:
-		return
-	case n < 0:
+	if !ex.acquired {
 		panic("BUG: exchange released twice")
 	}
+	ex.acquired = false
 	ex.ReleaseBody()
 	select {
 	case <-ex.done: //nolint:errcheck // completed after its caller had left
@@ -183,38 +171,13 @@ func (ex *Exchange) Release() {
 	exchanges.Put(ex)
 }
 
-// Finish tells the caller that waits in Wait that the exchange ended, with err
-// or nil. Connections whose answers are read by another goroutine call it, at
-// most once per Do; it never blocks.
+// Finish puts err, or nil, where Done's receiver finds it. Connections whose
+// answers are read by another goroutine call it at most once per Do; it never
+// blocks.
 func (ex *Exchange) Finish(err error) { ex.done <- err }
 
-// Done returns where Finish puts what it is told, for connections that watch
-// the deadline themselves and so need no Wait. One receive takes it.
+// Done returns where Finish puts how the exchange ended. One receive takes it.
 func (ex *Exchange) Done() <-chan error { return ex.done }
-
-// Wait returns what Finish was told, or, where that comes first, ErrDeadline
-// when the deadline passes and ErrCancelled when the context ends. After
-// either of these the connection must make sure that Finish is not called, or
-// hold the exchange (Retain) until it was.
-//
-// One reused channel and one reused timer: a Wait allocates nothing.
-func (ex *Exchange) Wait() error {
-	ex.timer.Reset(time.Until(ex.Deadline))
-	var cancelled <-chan struct{}
-	if ex.Context != nil {
-		cancelled = ex.Context.Done()
-	}
-	var err error
-	select {
-	case err = <-ex.done:
-	case <-ex.timer.C:
-		return ErrDeadline // a timer that fired needs no Stop
-	case <-cancelled:
-		err = ErrCancelled
-	}
-	ex.timer.Stop()
-	return err
-}
 
 // TakeAnswer moves the answer of from, on which Do has returned nil, to ex, on
 // which no Do is under way: with its times, what brought it, and what it holds

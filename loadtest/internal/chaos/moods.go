@@ -63,7 +63,9 @@ func slow(name string, l sspsim.Latency) mood {
 // later than the response before it, which may cross the next request.
 var allMoods = []mood{
 	slow("slow", sspsim.Lognormal(250*time.Millisecond, 900*time.Millisecond)),
-	slow("slow now and then", sspsim.Bimodal(sspsim.Distribution{Constant: 5 * time.Millisecond}, sspsim.Distribution{Constant: 2 * time.Second}, 0.1)),
+	slow("slow now and then", sspsim.Latency{
+		Distribution: sspsim.Distribution{Constant: 5 * time.Millisecond}, Slow: sspsim.Distribution{Constant: 2 * time.Second}, SlowShare: 0.1,
+	}),
 	slow("at once", sspsim.Latency{}),
 	faults("hangs", "", sspsim.Faults{Hang: some}),
 	faults("stalls", "", sspsim.Faults{Stall: some}),

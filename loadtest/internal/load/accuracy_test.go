@@ -20,7 +20,8 @@ const (
 )
 
 func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
-	bimodal := sspsim.Bimodal(sspsim.Distribution{Constant: fast}, sspsim.Distribution{Constant: slow}, 0.04)
+	bimodal := sspsim.Constant(fast)
+	bimodal.Slow, bimodal.SlowShare = sspsim.Distribution{Constant: slow}, 0.04
 	for _, c := range []struct {
 		name     string
 		ssp      sspsim.Protocol
