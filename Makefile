@@ -4,6 +4,7 @@
 GO         ?= go
 DOCKER     ?= docker
 GOLANGCI   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+DEADCODE   := golang.org/x/tools/cmd/deadcode@v0.52.0
 BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -38,12 +39,13 @@ test: deps ## everything, with the race detector; what the race detector would d
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
-lint: ## vet (for 64-bit ARM and macOS too), gofmt and golangci-lint
+lint: ## vet (for 64-bit ARM and macOS too), gofmt, golangci-lint and functions that no program reaches
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	GOOS=linux GOARCH=arm64 $(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
+	scripts/deadcode $(DEADCODE)
 	for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./...) || exit 1; done
 
 bench: ## the benchmarks
