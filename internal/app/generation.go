@@ -134,9 +134,9 @@ func (s *plannedSSP) carryOut(before, common common) *part {
 	default:
 		// The dialer first: the pool takes what it dials from then on for new.
 		p := s.was.ssp.Pool()
-		po.Edition = p.Options().Edition
+		po.ConnVersion = p.Options().ConnVersion
 		if s.dialer.set(s.cfg) {
-			po.Edition++
+			po.ConnVersion++
 		}
 		p.SetOptions(po)
 		next.ssp = s.was.ssp.With(o)

@@ -15,21 +15,19 @@ type addressState struct {
 }
 
 const (
-	// unspaced is how many connections in a row may be useless before dials are
-	// spaced.
+	// unspaced is how many connections in a row may be useless before dials are spaced.
 	unspaced = 3
 	// firstSpace is the first space between two dials. It doubles each time.
 	firstSpace = time.Millisecond
 )
 
-// healthy reports whether any number of dials may go to the address. nil is an
-// address that was never dialled.
+// healthy reports whether any number of dials may go to the address. nil is an address that was
+// never dialled.
 func (s *addressState) healthy(now time.Time) bool {
 	return s == nil || s.failures == 0 && !s.spaced.After(now)
 }
 
-// pausedUntil returns the time before which no dial goes to the address, which is
-// not healthy.
+// pausedUntil returns the time before which no dial goes to the address, which is not healthy.
 func (s *addressState) pausedUntil() time.Time {
 	if s.spaced.After(s.until) {
 		return s.spaced
@@ -37,8 +35,8 @@ func (s *addressState) pausedUntil() time.Time {
 	return s.until
 }
 
-// failed notes a failed dial. failures is what s.failures was when the dial began:
-// dials that began together fail together, and count as one failure.
+// failed notes a failed dial. failures is what s.failures was when the dial began: dials that began
+// together fail together, and count as one failure.
 func (s *addressState) failed(failures int, now time.Time, o *Options) {
 	if failures != s.failures {
 		return
@@ -56,8 +54,8 @@ func (s *addressState) space(now time.Time, o *Options) {
 	}
 }
 
-// doubled returns lo doubled n times, but at most 5/6 of hi, so that jitter does
-// not raise it above hi.
+// doubled returns lo doubled n times, but at most 5/6 of hi, so that jitter does not raise it above
+// hi.
 func doubled(lo time.Duration, n int, hi time.Duration) time.Duration {
 	if lo < hi>>n {
 		return min(lo<<n, hi/6*5)

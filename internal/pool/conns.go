@@ -8,11 +8,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// connections are the open connections of a pool and the places on them.
-// Guarded by Pool.mu.
+// connections are the open connections of a pool and the places on them. Guarded by Pool.mu.
 //
-// Each member is exactly one of: draining, in shared, in idle, checked by the
-// janitor, or exclusive and in use.
+// Each member is exactly one of: draining, in shared, in idle, checked by the janitor, or exclusive
+// and in use.
 type connections struct {
 	// Each request changes these fields.
 
@@ -22,13 +21,12 @@ type connections struct {
 	_      cpu.CacheLinePad
 
 	opts *Options // the pool's
-	// closeSoon closes a member's connection outside the lock, and then takes one
-	// off closing.
+	// closeSoon closes a member's connection outside the lock, and then takes one off closing.
 	closeSoon func(*member)
 	stats     *stats
 
-	// len(members) + closing + governor.dialing <= opts.MaxConns, unless
-	// SetOptions lowered MaxConns.
+	// len(members) + closing + governor.dialing <= opts.MaxConns, unless SetOptions lowered
+	// MaxConns.
 	members  map[*member]struct{}
 	draining int // members that take no more requests
 	closing  int // connections that were removed, and whose Close has not returned
@@ -42,8 +40,8 @@ type connections struct {
 // serving returns how many connections take new requests.
 func (c *connections) serving() int { return len(c.members) - c.draining }
 
-// pick chooses the connection for the next request, or returns nil. Multiplexed
-// connections come first, then the idle connection that was used last.
+// pick chooses the connection for the next request, or returns nil. Multiplexed connections come
+// first, then the idle connection that was used last.
 func (c *connections) pick(alone bool, now time.Time) *member {
 	if m := c.shared.leastInUse(alone); m != nil {
 		return m
@@ -108,8 +106,8 @@ func (c *connections) release(m *member, held time.Duration) {
 	}
 }
 
-// recount brings the sums up to date with m's places. A place in use counts even
-// if the connection offers fewer places by now.
+// recount brings the sums up to date with m's places. A place in use counts even if the connection
+// offers fewer places by now.
 func (c *connections) recount(m *member) {
 	m.places = 0
 	if !m.draining {
@@ -129,8 +127,8 @@ func (c *connections) recount(m *member) {
 	}
 }
 
-// drain stops new requests on m and closes it once none of its places is in use.
-// The first reason stays. m must not be in idle.
+// drain stops new requests on m and closes it once none of its places is in use. The first reason
+// stays. m must not be in idle.
 func (c *connections) drain(m *member, why upstream.CloseReason) {
 	if !m.draining {
 		if why == upstream.NotClosed {
@@ -175,9 +173,9 @@ func (c *connections) drainShared(why upstream.CloseReason) {
 	}
 }
 
-// trim drains the connections beyond max_idle, max_conns and max_http2_conns: the
-// idle ones used least recently, and the multiplexed ones with the fewest requests.
-// Exclusive ones in use are drained when they are released.
+// trim drains the connections beyond max_idle, max_conns and max_http2_conns: the idle ones used
+// least recently, and the multiplexed ones with the fewest requests. Exclusive ones in use are
+// drained when they are released.
 func (c *connections) trim() {
 	for _, m := range c.idle.take(max(c.surplus(), len(c.idle.list)-c.opts.MaxIdle)) {
 		c.drain(m, upstream.ClosedDrain)

@@ -6,9 +6,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// demotion keeps the pool from offering HTTP/2 to an SSP that refuses it, or that
-// violates it repeatedly. Each demotion lasts twice as long as the one before. Then
-// the next dial offers HTTP/2 again. Guarded by Pool.mu.
+// demotion keeps the pool from offering HTTP/2 to an SSP that refuses it, or that violates it
+// repeatedly. Each demotion lasts twice as long as the one before. Then the next dial offers HTTP/2
+// again. Guarded by Pool.mu.
 type demotion struct {
 	until      time.Time
 	lasts      time.Duration
@@ -35,9 +35,9 @@ func (d *demotion) violated(now time.Time) bool {
 	return d.violations >= maxViolations
 }
 
-// violatedOn notes that an exchange on m failed because the SSP violates HTTP/2 or
-// refuses it, and reports whether that is reason to demote it. A violation may fail
-// all exchanges of a connection; it counts once.
+// violatedOn notes that an exchange on m failed because the SSP violates HTTP/2 or refuses it, and
+// reports whether that is reason to demote it. A violation may fail all exchanges of a connection;
+// it counts once.
 func (d *demotion) violatedOn(m *member, e *upstream.Error, now time.Time) bool {
 	switch {
 	case e.RefusesHTTP2:

@@ -14,14 +14,13 @@ type dialDurations struct{ dns, tcp, tls time.Duration }
 func (p *Pool) startDialLocked(now time.Time) {
 	offerHTTP2 := p.offersHTTP2Locked(now)
 	p.governor.begin(offerHTTP2)
-	m := &member{pool: p, edition: p.opts.Edition}
+	m := &member{pool: p, version: p.opts.ConnVersion}
 	p.wg.Go(func() { p.dial(m, offerHTTP2) })
 }
 
-// offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may
-// choose, no more dials offer it than there may be HTTP/2 connections: an SSP that
-// chooses it only sometimes cannot exceed max_http2_conns, and no handshake is
-// wasted.
+// offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may choose, no more
+// dials offer HTTP/2 than there may be HTTP/2 connections. So an SSP that chooses it only sometimes
+// stays within max_http2_conns, and no handshake is wasted.
 func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 	switch p.opts.Protocol {
 	case upstream.HTTP2:
@@ -63,8 +62,8 @@ func (p *Pool) dial(m *member, offerHTTP2 bool) {
 	p.growLocked(now)
 }
 
-// nextAddress looks the SSP up, which is fast except once in a while, and picks the
-// next address to dial.
+// nextAddress looks the SSP up, which is fast except once in a while, and picks the next address to
+// dial.
 func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
 	p.mu.Lock()
 	failures := p.governor.lookup.failures
@@ -96,8 +95,8 @@ func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
 	return to, took, nil
 }
 
-// dialGrace is how much later than the dialer the pool ends a dial. The dialer can
-// tell which of its steps took too long.
+// dialGrace is how much later than the dialer the pool ends a dial. The dialer can tell which of
+// its steps took too long.
 const dialGrace = 10 * time.Millisecond
 
 // connect dials m.addr and sets m's connection.
@@ -145,8 +144,8 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	p.noteWarmLocked()
 }
 
-// closedAtOnceLocked notes that the SSP closed m before it was of any use, like a
-// dial that failed. If it was an HTTP/2 connection, the SSP may not like HTTP/2.
+// closedAtOnceLocked notes that the SSP closed m before it was of any use, like a dial that failed.
+// If it was an HTTP/2 connection, the SSP may not like HTTP/2.
 func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
 	p.noteDialErrorLocked(errClosedAtOnce(m.addr))
 	if m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(now) {

@@ -24,17 +24,15 @@ type Dialed struct {
 	TCP, TLS time.Duration // TLS is 0 on cleartext
 }
 
-// Dialer finds an SSP and connects to it. Its methods are safe for concurrent use
-// and return soon after ctx ends. Their errors are *upstream.Error with Progress
-// NotSent.
+// Dialer finds an SSP and connects to it. Its methods are safe for concurrent use and return soon
+// after ctx ends. Their errors are *upstream.Error with Progress NotSent.
 type Dialer interface {
-	// Addresses returns the addresses of all endpoints, in an order in which taking
-	// turns spreads the load. It is fast if it was called a short time ago, and
-	// otherwise bounds its own time. The slice must not be changed.
+	// Addresses returns the addresses of all endpoints, in an order in which taking turns
+	// spreads the load. It is fast if it was called a short time ago, and otherwise bounds its
+	// own time. The slice must not be changed.
 	Addresses(ctx context.Context) ([]Address, error)
-	// Dial connects to addr. It offers HTTP/2 only if offerHTTP2;
-	// Dialed.Conn.Protocol is what was negotiated. owner is told about the
-	// connection's places, perhaps before Dial returns. ctx ends when the time for a
-	// dial is over. Dialed.TCP and TLS are set even if Dial fails.
+	// Dial connects to addr. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol is what
+	// was negotiated. owner is told about the connection's places, perhaps before Dial returns.
+	// ctx ends when the time for a dial is over. Dialed.TCP and TLS are set even if Dial fails.
 	Dial(ctx context.Context, addr Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
 }

@@ -7,14 +7,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// governor decides when the next dial starts, and to which address. Guarded by
-// Pool.mu.
+// governor decides when the next dial starts, and to which address. Guarded by Pool.mu.
 //
-// Addresses take turns. An address whose last dial failed is on trial: one dial at
-// a time goes to it until one succeeds. The first failure may be an accident, so
-// the next dial starts at once. After each further failure in a row the address
-// pauses, and the pause doubles each time. So an SSP that refuses costs almost
-// nothing, and one dead address of several costs only its own dials.
+// Addresses take turns. An address whose last dial failed is on trial: one dial at a time goes to
+// it until one succeeds. The first failure may be an accident, so the next dial starts at once.
+// After each further failure in a row the address pauses, and the pause doubles each time. So an
+// SSP that refuses costs almost nothing, and one dead address of several costs only its own dials.
 //
 // A failed look-up is treated like an address that failed.
 type governor struct {
@@ -35,7 +33,7 @@ type governor struct {
 	paused    *upstream.Error // for requests that come while every address pauses; never nil
 }
 
-// target is where a dial goes, and the address's state when the dial began.
+// target is the address of a dial, and its state when the dial began.
 type target struct {
 	addr     Address
 	failures int
@@ -46,14 +44,14 @@ func newGovernor(o *Options) governor {
 	return governor{opts: o, states: make(map[Address]*addressState), lastError: errNotNow, paused: errNotNow}
 }
 
-// pause says when a dial may start if none may start now.
+// pause says when the next dial may start if it may not start now.
 type pause struct {
 	until time.Time // zero if dials under way decide it
 	alive bool      // an address pauses although the last dial to it succeeded
 }
 
-// ready reports whether a dial may start now, and if not, how long the pause is.
-// Before the first look-up a dial may start.
+// ready reports whether a dial may start now, and if not, how long the pause is. Before the first
+// look-up a dial may start.
 func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	if g.lookup.failures > 0 && g.lookup.until.After(now) {
 		return false, pause{until: g.lookup.until}
@@ -88,8 +86,8 @@ func (g *governor) begin(offerHTTP2 bool) {
 	}
 }
 
-// lookedUp notes the addresses of a look-up, none if it failed. failures is what
-// lookup.failures was when it began. It forgets the states of other addresses.
+// lookedUp notes the addresses of a look-up, none if it failed. failures is what lookup.failures
+// was when it began. It forgets the states of other addresses.
 func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
 	g.undecided--
 	if len(addrs) == 0 {
@@ -108,8 +106,8 @@ func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
 	}
 }
 
-// pick chooses the address of a dial. An address on trial is chosen only if
-// mayTry, or if no other address is left.
+// pick chooses the address of a dial. An address on trial is chosen only if mayTry, or if no other
+// address is left.
 func (g *governor) pick(now time.Time, mayTry bool) (t target, ok bool) {
 	trial := -1 // index of the first address on trial that may be dialled
 	for i := range g.known {
@@ -147,8 +145,7 @@ func (g *governor) takeTurn(at int) target {
 	return t
 }
 
-// over takes a dial off the counts. The zero target is that of a dial that picked
-// no address.
+// over takes a dial off the counts. The zero target is that of a dial that picked no address.
 func (g *governor) over(t target, offeredHTTP2 bool) {
 	g.dialing--
 	if offeredHTTP2 {
@@ -183,10 +180,9 @@ func (g *governor) failedWith(err error) {
 	}
 }
 
-// useless notes that a connection to a ended before the SSP processed a request on
-// it. After several in a row dials to a are spaced, more widely each time, until
-// the SSP processes a request. Such an SSP is alive, so requests may wait for the
-// next dial.
+// useless notes that a connection to a ended before the SSP processed a request on it. After
+// several in a row dials to a are spaced, more widely each time, until the SSP processes a request.
+// Such an SSP is alive, so requests may wait for the next dial.
 func (g *governor) useless(a Address, now time.Time) {
 	if s := g.states[a]; s != nil {
 		s.useless++

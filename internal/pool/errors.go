@@ -12,8 +12,8 @@ var (
 	errDraining  = &upstream.Error{Outcome: upstream.Draining, Progress: upstream.NotSent, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
 	errCancelled = &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.NotSent}
 	errNoAddress = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "the look-up found no address"}
-	// errNotNow ends a dial that found every address paused when it was about to
-	// start. It fails no request.
+	// errNotNow ends a dial that found every address paused when it was about to start. It
+	// fails no request.
 	errNotNow = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "every address backs off after failures; see pool.dial_backoff"}
 )
 
@@ -24,7 +24,7 @@ func errClosedAtOnce(a Address) error {
 	}
 }
 
-// errNoDial ends a request that waited for a dial for as long as a dial may take.
+// errNoDial fails a request that waited for as long as a dial may take.
 func errNoDial(limit time.Duration) error {
 	return &upstream.Error{
 		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent,
@@ -39,8 +39,8 @@ func errPendingTimeout(limit time.Duration) error {
 	}
 }
 
-// queueFull is what is full when the queue has no room for a request. The request
-// makes the error of it, outside the lock.
+// queueFull is what is full when the queue has no room for a request. The request makes the error
+// of it, outside the lock.
 type queueFull struct {
 	load                                load
 	conns, connsLimit, pending, maximum int

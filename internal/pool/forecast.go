@@ -2,8 +2,7 @@ package pool
 
 import "adbuffer/internal/upstream"
 
-// forecast is what the pool knows about its next connection from earlier ones.
-// Guarded by Pool.mu.
+// forecast is what the pool knows about its next connection from earlier ones. Guarded by Pool.mu.
 type forecast struct {
 	protocol upstream.Protocol // of the last connection; Unknown before the first one
 	places   int               // of the last connection of this protocol; 0 before there was one
@@ -23,9 +22,9 @@ func (f *forecast) saw(pr upstream.Protocol, n int) {
 	}
 }
 
-// next returns the protocol that the next connection will speak, as far as can be
-// known: the last one's. An SSP that speaks HTTP/2 on some connections only gets
-// HTTP/1 connections once it has max_http2_conns of HTTP/2.
+// next returns the protocol that the next connection will speak, as far as can be known: the last
+// one's. An SSP that speaks HTTP/2 on some connections only gets HTTP/1 connections once it has
+// max_http2_conns of HTTP/2.
 func (c *connections) next() upstream.Protocol {
 	if c.forecast.protocol == upstream.HTTP2 && c.serving() > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
 		return upstream.HTTP1
@@ -33,9 +32,8 @@ func (c *connections) next() upstream.Protocol {
 	return c.forecast.protocol
 }
 
-// perConn returns how many places the next connection will have: as many as the
-// last of its kind, and before there was one, what the settings allow. It is 1
-// while the protocol is unknown.
+// perConn returns how many places the next connection will have: as many as the last of its kind
+// had. Before there was one, it is what the settings allow, and 1 while the protocol is unknown.
 func (c *connections) perConn() int {
 	n := c.opts.placesPerConn(c.next())
 	if c.forecast.places > 0 {
@@ -63,8 +61,8 @@ func (c *connections) sharedLimit() int {
 	return min(c.opts.MaxHTTP2Conns, c.opts.MaxConns)
 }
 
-// surplus returns how many serving connections are beyond max_conns. Only
-// SetOptions can make it positive.
+// surplus returns how many serving connections are beyond max_conns. Only SetOptions can make it
+// positive.
 func (c *connections) surplus() int { return c.serving() - c.opts.MaxConns }
 
 // mayOpen returns how many connections may be opened beside the open ones.
@@ -76,9 +74,9 @@ func (c *connections) mayOpen() int {
 	return max(0, n)
 }
 
-// load returns the places in use, and the places that the pool could offer at
-// once: those of open connections, and perConn for each connection that may yet
-// be opened. Of a draining connection, only the places in use count.
+// load returns the places in use, and the places that the pool could offer at once. The latter are
+// those of open connections, and perConn for each connection that may yet be opened. Of a draining
+// connection, only the places in use count.
 func (c *connections) load() load {
 	l := load{inUse: c.inUse, possible: c.places}
 	if n := c.mayOpen(); n > 0 {

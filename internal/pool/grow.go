@@ -6,9 +6,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// growth decides whether another connection is worth opening: it compares the
-// requests that wait with the connections that are open or being dialled. Guarded
-// by Pool.mu.
+// growth decides whether another connection is worth opening: it compares the requests that wait
+// with the connections that are open or being dialled. Guarded by Pool.mu.
 type growth struct {
 	opts     *Options
 	queue    *queue
@@ -18,8 +17,7 @@ type growth struct {
 	paused bool // a connection is wanted, every address pauses, and no dial is under way
 }
 
-// wants reports whether one more connection is of use, beside those that are
-// being dialled.
+// wants reports whether one more connection is of use, beside those that are being dialled.
 func (g *growth) wants() bool {
 	switch g.conns.next() {
 	case upstream.Unknown: // one dial tells the protocol, and so how many are needed
@@ -34,8 +32,7 @@ func (g *growth) wants() bool {
 	}
 }
 
-// tooFew reports whether the dials under way will not bring the pool to min_idle
-// connections.
+// tooFew reports whether the dials under way will not bring the pool to min_idle connections.
 func (g *growth) tooFew() bool {
 	return g.conns.serving()+g.governor.dialing < g.minIdle()
 }
@@ -48,22 +45,20 @@ func (g *growth) mayDial() bool {
 	return g.governor.dialing < g.opts.MaxDials && len(g.conns.members)+g.conns.closing+g.governor.dialing < g.opts.MaxConns
 }
 
-// mayTry reports whether a dial may go to an address on trial although another
-// address is healthy. While that dial hangs, there must be a connection to use, or
-// another one may be opened.
+// mayTry reports whether a dial may go to an address on trial although another address is healthy.
+// While that dial hangs, there must be a connection to use, or another one may be opened.
 func (g *growth) mayTry() bool {
 	return g.conns.forecast.protocol != upstream.Unknown && (g.mayDial() || g.conns.serving() > 0)
 }
 
-// coming returns how many places the dials under way will likely bring. Dials to
-// addresses on trial count for none, so that no request waits for them alone while
-// another address may be dialled.
+// coming returns how many places the dials under way will likely bring. Dials to addresses on trial
+// count for none, so that no request waits for them alone while another address may be dialled.
 func (g *growth) coming() int {
 	return g.conns.idle.checking + (g.governor.dialing-g.governor.onTrial)*g.conns.perConn()
 }
 
-// extraForAlone returns how many places the waiters need beyond one each: a request
-// that must be alone on a pipelined connection needs all its places.
+// extraForAlone returns how many places the waiters need beyond one each: a request that must be
+// alone on a pipelined connection needs all its places.
 func (g *growth) extraForAlone() int {
 	if g.conns.next() != upstream.HTTP1Pipelined {
 		return 0
@@ -71,10 +66,9 @@ func (g *growth) extraForAlone() int {
 	return g.queue.alone * (g.conns.perConn() - 1)
 }
 
-// willServe returns how many waiters will get a place, as far as can be known,
-// without a request releasing one. While dials are under way that is the places of
-// all connections that may yet be opened, even if max_dials lets them come a few at
-// a time.
+// willServe returns how many waiters will get a place, as far as can be known, without a request
+// releasing one. While dials are under way it counts the places of all connections that may yet be
+// opened, even if max_dials delays most of them.
 func (g *growth) willServe() int {
 	n := g.conns.idle.checking
 	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
@@ -90,9 +84,9 @@ func (g *growth) willServe() int {
 // hopeless reports whether no connection takes requests and none is being dialled.
 func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.serving() == 0 }
 
-// growLocked starts the dials that are wanted and allowed. If there is nothing to
-// wait for, it fails the waiters. Each change of how many requests wait, or of what
-// they wait for, ends with a call of it.
+// growLocked starts the dials that are wanted and allowed. If there is nothing to wait for, it
+// fails the waiters. It must be called after each change of how many requests wait, or of what they
+// wait for.
 func (p *Pool) growLocked(now time.Time) {
 	p.growth.paused = false
 	for !p.closed && p.growth.wants() && p.growth.mayDial() {
@@ -105,9 +99,9 @@ func (p *Pool) growLocked(now time.Time) {
 	p.settleLocked(now)
 }
 
-// pauseLocked is called when a connection is wanted and every address pauses. If
-// no connection is open, none is being dialled, and the last dials to all addresses
-// failed, requests do not wait, except those that are sent again.
+// pauseLocked is called when a connection is wanted and every address pauses. It fails the waiters
+// if the pool is hopeless and the last dials to all addresses failed. Requests that are sent again
+// wait on.
 func (p *Pool) pauseLocked(pause pause, now time.Time) {
 	p.growth.paused = p.governor.dialing == 0
 	if p.growth.hopeless() && !pause.alive {
@@ -142,9 +136,8 @@ func (p *Pool) growAgain() {
 	p.growLocked(time.Now())
 }
 
-// dialFailedLocked fails waiters after a dial has failed, unless an address is left
-// that did not fail. A waiter that may outlast further failed dials waits for the
-// next dial instead.
+// dialFailedLocked fails waiters after a dial has failed, unless an address is left that did not
+// fail. A waiter that may outlast further failed dials waits for the next dial instead.
 func (p *Pool) dialFailedLocked(now time.Time) {
 	if !p.growth.hopeless() || p.governor.untried() {
 		return

@@ -7,9 +7,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// idleList is the exclusive connections that are open and not in use. The most
-// recently used connection is last and goes out first, so that the list shrinks
-// when load falls. Guarded by Pool.mu.
+// idleList is the exclusive connections that are open and not in use. The most recently used
+// connection is last and goes out first, so that the list shrinks when load falls. Guarded by
+// Pool.mu.
 type idleList struct {
 	list     []*member
 	checking int // connections that the janitor has taken out to check them
@@ -33,10 +33,10 @@ func (l *idleList) remove(m *member) {
 	}
 }
 
-// startCheck moves the next batch of connections from the list to batch. The batch
-// begins at index at, and ends before the first connection used after before. It is
-// small, so that requests find most idle connections in the list; but not so small
-// that a large pool spends its time on moving connections.
+// startCheck moves the next batch of connections from the list to batch. The batch begins at index
+// at, and ends before the first connection used after before. A batch is small, so that requests
+// find most idle connections in the list. It grows with the list, so that a large pool spends
+// little time on moving connections.
 func (l *idleList) startCheck(batch []*member, at int, before time.Time) []*member {
 	most := max(8, len(l.list)/64)
 	at = min(at, len(l.list))
@@ -56,8 +56,8 @@ func (l *idleList) endCheck(batch []*member, at int) {
 	l.list = slices.Insert(l.list, min(at, len(l.list)), batch...)
 }
 
-// keep makes m, which is exclusive and not in use, idle, or closes it if
-// max_idle connections are idle already.
+// keep makes m, which is exclusive and not in use, idle, or closes it if max_idle connections are
+// idle already.
 func (c *connections) keep(m *member) {
 	if c.idle.kept() >= c.opts.MaxIdle {
 		c.drain(m, upstream.ClosedIdle)
@@ -66,8 +66,8 @@ func (c *connections) keep(m *member) {
 	c.idle.list = append(c.idle.list, m)
 }
 
-// popIdle takes the idle connection that was used last, or returns nil. It drains
-// expired connections on the way.
+// popIdle takes the idle connection that was used last, or returns nil. It drains expired
+// connections on the way.
 func (c *connections) popIdle(now time.Time) *member {
 	for n := len(c.idle.list); n > 0; n = len(c.idle.list) {
 		m := c.idle.list[n-1]

@@ -7,13 +7,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// janitorPeriod is how often the janitor checks idle connections. An expired
-// connection gets no request, however late the janitor is.
+// janitorPeriod is how often the janitor checks idle connections. An expired connection gets no
+// request, however late the janitor is.
 const janitorPeriod = time.Second
 
-// janitor closes expired connections, finds those that the SSP has closed, keeps
-// min_idle connections open, and works out the need. New starts it, and it stops
-// when p.ctx ends.
+// janitor closes expired connections, finds those that the SSP has closed, keeps min_idle
+// connections open, and works out the need. New starts it, and it stops when p.ctx ends.
 func (p *Pool) janitor() {
 	tick := time.NewTicker(janitorPeriod)
 	defer tick.Stop()
@@ -43,10 +42,9 @@ func (p *Pool) sweep(now time.Time) {
 	p.mu.Unlock()
 }
 
-// sweepClosed drops connections that the SSP has closed while they were idle, so
-// that the gauges are right and the next request need not find out. It checks a
-// batch at a time, outside the lock; a request that finds no other place waits for
-// the batch.
+// sweepClosed drops connections that the SSP has closed while they were idle. So the gauges are
+// right, and no request finds the connection closed. It checks a batch at a time, outside the lock;
+// a request that finds no other place waits for the batch.
 func (p *Pool) sweepClosed(now time.Time) {
 	var batch []*member
 	for at := 0; ; at += len(batch) {
@@ -67,8 +65,8 @@ func (p *Pool) sweepClosed(now time.Time) {
 	}
 }
 
-// checkedLocked drops a checked connection if it is closed or not needed, and
-// reports whether it did.
+// checkedLocked drops a checked connection if it is closed or not needed, and reports whether it
+// did.
 func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	switch {
 	case m.conn.CloseReason() != upstream.NotClosed:

@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// New returns a pool that dials with d. It opens no connection before Warm, a
-// request, or the janitor asks for one.
+// New returns a pool that dials with d. It opens no connection before Warm, a request, or the
+// janitor asks for one.
 func New(opts Options, d Dialer) *Pool {
 	p := &Pool{
 		dialer: d, stats: newStats(), opts: opts,
@@ -30,8 +30,8 @@ func New(opts Options, d Dialer) *Pool {
 	return p
 }
 
-// Warm opens min_idle connections and returns once they are open, or with ctx's
-// error, or with Draining after Close. It returns at once if min_idle is 0.
+// Warm opens min_idle connections and returns once they are open, or with ctx's error, or with
+// Draining after Close. It returns at once if min_idle is 0.
 func (p *Pool) Warm(ctx context.Context) error {
 	p.mu.Lock()
 	p.growLocked(time.Now())
@@ -62,10 +62,9 @@ func (p *Pool) noteWarmLocked() {
 	}
 }
 
-// Close drains the pool: it refuses new requests, fails those that wait with
-// Draining, and closes idle connections. It waits for the exchanges under way until
-// ctx ends, then cuts the rest, and returns how many places were in use by then. No
-// goroutine of the pool is left when it returns.
+// Close drains the pool: it refuses new requests, fails those that wait with Draining, and closes
+// idle connections. It waits for the exchanges under way until ctx ends, then cuts the rest, and
+// returns how many places were in use by then. No goroutine of the pool is left when it returns.
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()
 	if !p.closed {
@@ -107,8 +106,8 @@ func (p *Pool) startDrainLocked() {
 	p.conns.drainFree()
 }
 
-// closeSoon closes m's connection in a goroutine of its own, because a close may
-// write (TLS's close_notify). Until it has returned, it counts towards max_conns.
+// closeSoon closes m's connection in a goroutine of its own, because a close may write (TLS's
+// close_notify). Until it has returned, it counts towards max_conns.
 func (p *Pool) closeSoon(m *member) {
 	p.wg.Go(func() {
 		m.conn.Close(m.why)

@@ -8,9 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// renewal is the time within which SetOptions replaces connections that were
-// opened with outdated settings. They go one by one, so that they are not all
-// dialled again at once.
+// renewal is the time within which SetOptions replaces connections that were opened with outdated
+// settings. They go one by one, so that they are not all dialled again at once.
 const renewal = 5 * time.Second
 
 // expired returns why m should take no more requests; NotClosed if it may.
@@ -25,8 +24,8 @@ func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
 	}
 }
 
-// setMaxAge sets when m is too old: max_age ±10 % after it was opened, so that
-// connections that were opened together do not go together.
+// setMaxAge sets when m is too old: max_age ±10 % after it was opened, so that connections that
+// were opened together do not go together.
 func (m *member) setMaxAge(maxAge time.Duration) {
 	m.retireAt = time.Time{}
 	if maxAge > 0 {
@@ -36,7 +35,7 @@ func (m *member) setMaxAge(maxAge time.Duration) {
 
 // renew retires m soon if it was opened with outdated settings.
 func (m *member) renew(o *Options, now time.Time) {
-	if m.edition == o.Edition {
+	if m.version == o.ConnVersion {
 		return
 	}
 	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
@@ -44,8 +43,8 @@ func (m *member) renew(o *Options, now time.Time) {
 	}
 }
 
-// expireIdle drains the idle connections that are too old or were idle for too
-// long. Their order says nothing about their age, so it checks all of them.
+// expireIdle drains the idle connections that are too old or were idle for too long. Their order
+// says nothing about their age, so it checks all of them.
 func (c *connections) expireIdle(now time.Time) {
 	c.idle.list = slices.DeleteFunc(c.idle.list, func(m *member) bool {
 		why := m.expired(c.opts, now)

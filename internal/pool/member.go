@@ -11,16 +11,15 @@ import (
 //
 //	dialled ──▶ serving ──▶ draining ──▶ closed
 //
-// A serving member takes new requests: an exclusive one while it is idle, a
-// multiplexed one while it has free places. A draining member takes none, and is
-// closed when no place of it is in use.
+// A serving member takes new requests: an exclusive one while it is idle, a multiplexed one while
+// it has free places. A draining member takes none, and is closed when no place of it is in use.
 type member struct {
 	pool *Pool
 
 	// Set by dial before the pool knows the member; they never change.
 
 	addr     Address
-	edition  int // of Options, when the dial began
+	version  int // Options.ConnVersion when the dial began
 	conn     upstream.Conn
 	protocol upstream.Protocol
 
@@ -49,8 +48,7 @@ type member struct {
 // exclusive reports whether m carries one exchange at a time.
 func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 }
 
-// takes reports whether m, multiplexed, has a place for a request that must, or
-// need not, be alone.
+// takes reports whether m, multiplexed, has a place for a request that must, or need not, be alone.
 func (m *member) takes(alone bool) bool {
 	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
 }

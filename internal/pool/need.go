@@ -7,44 +7,42 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Need is what the requests of the last minute needed of the pool, by Little's law.
-// The janitor works it out once a second; requests spend no time on it.
+// Need is what the requests of the last minute needed of the pool, by Little's law. The janitor
+// works it out once a second; requests spend no time on it.
 type Need struct {
 	// WindowSeconds is the time that Need covers: a minute, less after the start.
 	WindowSeconds float64 `json:"window_seconds"`
-	// ArrivalsPerSecond is the rate of requests that asked for a place, with those
-	// that got none.
+	// ArrivalsPerSecond is the rate of requests that asked for a place, with those that got
+	// none.
 	ArrivalsPerSecond float64 `json:"arrivals_per_second"`
 	// HoldSeconds is the mean time that a place was in use, of those released.
 	HoldSeconds float64 `json:"hold_seconds"`
-	// Load is the mean number of places in use: rate × hold. It is 0 if no request
-	// came, or no place was released yet.
+	// Load is the mean number of places in use: rate × hold. It is 0 if no request came, or no
+	// place was released yet.
 	Load float64 `json:"load"`
-	// AdvisedPlaces is how many places let capacity.DefaultWaitingShare of the
-	// requests wait. It is 0 if Load is.
+	// AdvisedPlaces is how many places let capacity.DefaultWaitingShare of the requests wait.
+	// It is 0 if Load is.
 	AdvisedPlaces int `json:"advised_places"`
 	// AdvisedConnections offer AdvisedPlaces. It is what max_conns should be, or
-	// max_http2_conns over HTTP/2, where no connection is more than half full on
-	// average.
+	// max_http2_conns over HTTP/2, where no connection is more than half full on average.
 	AdvisedConnections int `json:"advised_connections"`
-	// HeadroomRatio is the share of the possible places that Load leaves free: 1
-	// without load, negative if Load exceeds them.
+	// HeadroomRatio is the share of the possible places that Load leaves free: 1 without load,
+	// negative if Load exceeds them.
 	HeadroomRatio float64 `json:"headroom_ratio"`
 }
 
 // needWindow is how many seconds Need covers.
 const needWindow = 60
 
-// sums are the pool's counters at one moment. The difference of two gives the rates
-// between them.
+// sums are the pool's counters at one moment. The difference of two gives the rates between them.
 type sums struct {
 	at              time.Time
 	arrivals, holds uint64
 	held            float64 // seconds
 }
 
-// sums reads the counters. It reads holds first: a place released in between then
-// adds a little too much time, rather than none.
+// sums reads the counters. It reads holds first: a place released in between then adds a little too
+// much time, rather than none.
 func (s *stats) sums(now time.Time) sums {
 	return sums{at: now, arrivals: s.arrivals.Load(), holds: s.hold.Count(), held: s.hold.Sum()}
 }
@@ -96,8 +94,7 @@ func (p *Pool) updateNeed(now time.Time) {
 	p.mu.Unlock()
 }
 
-// current returns the need of the janitor's last round, against what is possible
-// now.
+// current returns the need of the janitor's last round, against what is possible now.
 func (h *needHistory) current(l load) Need {
 	need := h.last
 	need.HeadroomRatio = capacity.HeadroomRatio(need.Load, l.possible)

@@ -6,49 +6,49 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Options are the settings of a pool; see config/adbuffer.yaml for what each
-// does, and what raising it buys and costs.
+// Options are the settings of a pool. config/adbuffer.yaml says what each setting does, and what
+// raising it buys and costs.
 type Options struct {
 	SSP string // for messages and metrics
 
-	MaxConns      int           // ≥ 1; open, being dialled, or being closed
+	MaxConns      int           // ≥ 1; connections open, being dialled, or being closed
 	MaxHTTP2Conns int           // ≥ 1; of MaxConns
-	MinIdle       int           // open even if nothing asks
-	MaxIdle       int           // 0 = a connection per request, where connections are exclusive
+	MinIdle       int           // connections that stay open without requests
+	MaxIdle       int           // 0 = a new connection for each request, if connections are exclusive
 	IdleTimeout   time.Duration // 0 = no limit
 	MaxAge        time.Duration // ±10 %; 0 = no limit
 	MaxRequests   int           // per connection; 0 = no limit
 
-	MaxPending     int // waits beyond those for dials; 0 = none, -1 = no limit
+	MaxPending     int // requests that wait, beyond those that dials will serve; 0 = none, -1 = no limit
 	PendingTimeout time.Duration
 
 	MaxDials   int // ≥ 1
 	BackoffMin time.Duration
 	BackoffMax time.Duration
-	// ConnectTimeout and TLSTimeout bound a dial, and so the wait for one.
-	// TLSTimeout is 0 where the SSP is cleartext.
+	// ConnectTimeout and TLSTimeout bound a dial, and so the wait for one. TLSTimeout is 0 if
+	// the SSP is cleartext.
 	ConnectTimeout, TLSTimeout time.Duration
 
-	// Protocol is what all connections will speak, Unknown where ALPN decides.
+	// Protocol is what all connections speak, Unknown if ALPN decides.
 	Protocol upstream.Protocol
-	// PipelineDepth and MaxStreams are the places that a connection of these
-	// protocols has at best.
+	// PipelineDepth and MaxStreams are the most places that a connection of these protocols
+	// has.
 	PipelineDepth, MaxStreams int
 
-	// Edition counts what connections are opened with, and keep. Where SetOptions
-	// raises it, those that are open are replaced within renewal.
-	Edition int
+	// ConnVersion counts the changes of the settings that a connection keeps from its dial.
+	// When SetOptions raises it, open connections are replaced within renewal.
+	ConnVersion int
 }
 
-// dialLimit is how long a dial may take.
+// dialLimit returns how long a dial may take.
 func (o *Options) dialLimit() time.Duration { return o.ConnectTimeout + o.TLSTimeout }
 
-// waitForDial is how long a request waits for a dial: somewhat longer than a dial
-// takes, so that the request learns why the dial failed.
+// waitForDial returns how long a request waits for a dial. It is longer than a dial may take, so
+// that the request gets the error of a dial that fails.
 func (o *Options) waitForDial() time.Duration { return o.dialLimit() + 2*dialGrace }
 
-// placesPerConn is how many places a connection of the given protocol has at
-// best, 1 while that is unknown.
+// placesPerConn returns how many places a connection of the protocol has at most, 1 if the protocol
+// is unknown.
 func (o *Options) placesPerConn(pr upstream.Protocol) int {
 	switch pr {
 	case upstream.HTTP2:
@@ -67,11 +67,10 @@ func (p *Pool) Options() Options {
 	return p.opts
 }
 
-// SetOptions changes the settings of a running pool; SSP and Protocol must be the
-// same. Connections beyond a lowered limit close as soon as nothing is outstanding
-// on them, idle ones first and at once. If more connections may be opened, waiters
-// get them at once. Requests that wait keep the time that they were given, but those
-// beyond a lowered MaxPending are refused.
+// SetOptions changes the settings of a running pool; SSP and Protocol must be the same. Connections
+// beyond a lowered limit close as soon as nothing is outstanding on them, idle ones first and at
+// once. If more connections may be opened, waiters get them at once. Requests that wait keep the
+// time that they were given, but those beyond a lowered MaxPending are refused.
 func (p *Pool) SetOptions(o Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -221,7 +221,7 @@ func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
 				if n := s.dialCount(); n != before {
 					t.Fatalf("%d dials after %d, though the edition stayed", n, before)
 				}
-				reset(p, func(o *Options) { o.Edition++ })
+				reset(p, func(o *Options) { o.ConnVersion++ })
 				for range 80 { // 8 s
 					ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
 					place, err := p.Acquire(ex)
@@ -239,7 +239,7 @@ func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				for m := range p.conns.members {
-					if m.edition != 1 {
+					if m.version != 1 {
 						t.Errorf("connection %d of the edition before is open", m.conn.(*fakeConn).n)
 					}
 				}
@@ -254,7 +254,7 @@ func TestADialThatBeganBeforeANewEditionIsReplacedToo(t *testing.T) {
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
 		synctest.Wait() // it is being dialled for
-		reset(p, func(o *Options) { o.Edition++ })
+		reset(p, func(o *Options) { o.ConnVersion++ })
 		pass(20 * msec)
 		if !r.ended() {
 			t.Fatal("the dial has not ended")

@@ -2,8 +2,8 @@ package pool
 
 import "adbuffer/internal/upstream"
 
-// Place is one place on a connection, in use by one exchange. It is released by Do,
-// or, unused, by Return; exactly one of them must be called, once.
+// Place is one place on a connection, in use by one exchange. It is released by Do, or, unused, by
+// Return; exactly one of them must be called, once.
 type Place struct{ m *member }
 
 // Do runs ex on the place. See upstream.Conn.
@@ -29,6 +29,5 @@ func (pl Place) Return() { pl.m.pool.free(pl.m, unused) }
 // Protocol returns what the place's connection speaks.
 func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
 
-// Host returns the value of the Host field of requests to the place's endpoint:
-// host[:port].
+// Host returns the value of the Host field of requests to the place's endpoint: host[:port].
 func (pl Place) Host() string { return pl.m.addr.Host }

@@ -1,11 +1,11 @@
-// Package pool gives requests places on connections to one SSP: queue, dial
-// governor, idle and age rules.
+// Package pool gives requests places on connections to one SSP: queue, dial governor, idle and age
+// rules.
 //
-// One pool serves one SSP on all cores. It knows no protocol: connections offer
-// places (upstream.Conn), and each request acquires one. The pool prefers the idle
-// connection that was used last, and the multiplexed connection with the fewest
-// requests. If no place is free, the request waits in a bounded queue, first in,
-// first out, and the pool dials, within max_conns and the limits of the governor.
+// One pool serves one SSP on all cores. It knows no protocol: connections offer places
+// (upstream.Conn), and each request acquires one. The pool prefers the idle connection that was
+// used last, and the multiplexed connection with the fewest requests. If no place is free, the
+// request waits in a bounded queue, first in, first out. Meanwhile the pool dials, within max_conns
+// and the governor's limits.
 package pool
 
 import (
@@ -18,8 +18,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Pool gives requests places on one SSP's connections. Make one with New; end it
-// with Close.
+// Pool gives requests places on one SSP's connections. Make one with New; end it with Close.
 //
 //	Acquire ─── a place is free ──────────▶ Place.Do ──▶ freeLocked
 //	   │                                       ▲             │
@@ -29,10 +28,15 @@ import (
 //	   ▼                                                     │
 //	growLocked ──▶ governor ──▶ dial ──▶ addLocked ──▶ connections
 //
-// Each part is a type with its own file and state: connections (conns.go, with
-// idle.go, shared.go, lifetime.go, forecast.go, probation.go), queue (queue.go,
-// waiter.go), growth (grow.go), governor (dialgovernor.go, address.go), demotion,
-// learnedIdle and needHistory. Pool joins them.
+// Pool joins its parts. Each part is a type with its own state:
+//
+//   - connections (conns.go) are open; idle.go, shared.go, lifetime.go, forecast.go and
+//     probation.go hold their rules. pick chooses the connection of a request.
+//   - queue (queue.go, waiter.go) holds the requests that wait.
+//   - growth (grow.go) decides whether to dial.
+//   - governor (dialgovernor.go, address.go) decides when and where to dial.
+//   - demotion turns the pool to HTTP/1 for a while.
+//   - learnedIdle and needHistory observe the SSP and the load.
 type Pool struct {
 	dialer  Dialer
 	stats   *stats
@@ -46,8 +50,8 @@ type Pool struct {
 
 	mu sync.Mutex // guards the fields below and what they hold; never held during I/O
 
-	// Each request changes the first fields of conns. They stand together and apart
-	// from the rest, so that another core fetches few cache lines: see BenchmarkCores.
+	// Each request changes the first fields of conns. They stand together and apart from the
+	// rest, so that another core fetches few cache lines: see BenchmarkCores.
 
 	conns connections
 	queue queue
@@ -64,17 +68,16 @@ type Pool struct {
 	closed    bool        // Close was called
 }
 
-// Acquire gets a place for ex, and waits for one until ex.Deadline at the latest.
-// Errors are *upstream.Error with Progress NotSent: PendingFull, PendingTimeout,
-// Deadline, ConnectFailed, TLSFailed, Draining, or Cancelled.
+// Acquire gets a place for ex, and waits for one until ex.Deadline at the latest. Errors are
+// *upstream.Error with Progress NotSent: PendingFull, PendingTimeout, Deadline, ConnectFailed,
+// TLSFailed, Draining, or Cancelled.
 //
-// A request with ex.Resent waits in front of other requests, and until its deadline.
-// A request that waits for dials outlasts ex.Redials of them that fail, which are
-// taken off; the next one ends it.
+// A request with ex.Resent waits in front of other requests, and until its deadline. A request that
+// waits for dials outlasts ex.Redials failed dials; the next one fails it. Acquire reduces
+// ex.Redials by those it outlasted.
 //
-// Acquire sets ex.Times.Queued if it is zero; a caller that has just asked the clock
-// may set it before, to the same effect. It sets Lent, and DNS, TCP and TLS if the
-// request waited for a dial.
+// Acquire sets ex.Times.Queued if it is zero; a caller that has just asked the clock may set it
+// before, to the same effect. It sets Lent, and DNS, TCP and TLS if the request waited for a dial.
 func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	now := ex.Times.Queued
 	if now.IsZero() {
@@ -107,8 +110,8 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 			p.stats.refused(err, ex.Times.Queued)
 			return Place{}, err
 		}
-		// The SSP may have closed a connection that was idle, or sent bytes that no
-		// request asked for. A multiplexed connection watches itself.
+		// The SSP may have closed a connection that was idle, or sent bytes that no request
+		// asked for. A multiplexed connection watches itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
 			p.stats.acquired(how, ex.Times.Lent.Sub(ex.Times.Queued))
 			return Place{m}, nil
@@ -121,8 +124,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	}
 }
 
-// takeLocked takes a place that is free. Without one, it returns no member and no
-// error.
+// takeLocked takes a place that is free. Without one, it returns no member and no error.
 func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
 	switch {
 	case p.closed:

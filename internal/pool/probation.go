@@ -2,15 +2,14 @@ package pool
 
 import "adbuffer/internal/upstream"
 
-// probation is for an SSP that closes its multiplexed connections after few
-// requests, and so does not process the requests sent behind (GOAWAY, or an
-// explicit Connection: close). Those requests are sent again, at the front of the
-// queue. If all of them went to the next connection at once, the SSP would again
-// process only a few.
+// probation is for an SSP that closes its multiplexed connections after few requests (GOAWAY, or an
+// explicit Connection: close). The requests sent behind those are not processed, and are sent again
+// from the front of the queue. If all of them went to the next connection at once, the SSP would
+// again process only a few.
 //
-// So a new connection has only as many places at first as the last one of that
-// kind processed requests. After as many exchanges on it have ended, each further
-// one adds a place. Probation ends when a connection has all its places that way.
+// So a new connection has only as many places at first as the last one of that kind processed
+// requests. After as many exchanges on it have ended, each further one adds a place. Probation ends
+// when a connection has all its places that way.
 //
 // Guarded by Pool.mu.
 type probation struct {
@@ -35,8 +34,8 @@ func (pr *probation) earn(m *member) {
 	}
 }
 
-// refused notes that the SSP did not process a request on m. It reports whether m
-// ended before the SSP processed any request on it.
+// refused notes that the SSP did not process a request on m. It reports whether m ended before the
+// SSP processed any request on it.
 func (pr *probation) refused(m *member) (useless bool) {
 	if m.refused++; m.conn.CloseReason() == upstream.NotClosed {
 		return false // the SSP refused one request, and the connection goes on

@@ -4,9 +4,8 @@ import "time"
 
 // queue is the requests that wait, first in, first out. Guarded by Pool.mu.
 //
-// Dials are expected to serve the requests at the front. The other requests are
-// pending: they wait for a place to be released, and max_pending and
-// pending_timeout bound them.
+// Dials are expected to serve the requests at the front. The other requests are pending: they wait
+// for a place to be released, and max_pending and pending_timeout bound them.
 //
 //	head ⇄ … ⇄ waits for a dial │ firstPending ⇄ … ⇄ tail
 //
@@ -43,8 +42,8 @@ func (q *queue) pushBack(w *waiter) {
 	q.count(w, 1)
 }
 
-// maxFront is among how many requests at the front a new one is ordered by its
-// deadline. It bounds the time of pushFront; beyond it, the order matters little.
+// maxFront is among how many requests at the front a new one is ordered by its deadline. It bounds
+// the time of pushFront; beyond it, the order matters little.
 const maxFront = 64
 
 func (q *queue) pushFront(w *waiter) {
@@ -122,9 +121,8 @@ func (q *queue) expect(n int, now time.Time) {
 	}
 }
 
-// popOverflow removes and returns the last request if more than most are pending,
-// else nil; most -1 is no limit. Requests that are sent again stay: they are few,
-// and were admitted before.
+// popOverflow removes and returns the last request if more than most are pending, else nil; most -1
+// is no limit. Requests that are sent again stay: they are few, and were admitted before.
 func (q *queue) popOverflow(most int) *waiter {
 	if most < 0 || q.pending <= most || q.tail.resent {
 		return nil

@@ -8,8 +8,7 @@ type load struct {
 	possible int // places that the pool could offer at once
 }
 
-// saturation returns the share of the possible places that is in use, 0 if none
-// is possible.
+// saturation returns the share of the possible places that is in use, 0 if none is possible.
 func (l load) saturation() float64 {
 	if l.possible <= 0 {
 		return 0
@@ -17,8 +16,8 @@ func (l load) saturation() float64 {
 	return float64(l.inUse) / float64(l.possible)
 }
 
-// highWater remembers the highest saturation of the last 60 seconds, second by
-// second. Guarded by Pool.mu.
+// highWater remembers the highest saturation of the last 60 seconds, second by second. Guarded by
+// Pool.mu.
 type highWater struct {
 	second [60]struct {
 		at         int64 // Unix time in seconds
@@ -39,8 +38,7 @@ func (h *highWater) note(now time.Time, l load) {
 	}
 }
 
-// max returns the highest saturation of the last 60 seconds, or current if that
-// is higher.
+// max returns the highest saturation of the last 60 seconds, or current if that is higher.
 func (h *highWater) max(now time.Time, current float64) float64 {
 	highest := current
 	for i := range h.second {

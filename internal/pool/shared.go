@@ -7,29 +7,26 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// sharedList is the multiplexed connections that take new requests. Guarded by
-// Pool.mu.
+// sharedList is the multiplexed connections that take new requests. Guarded by Pool.mu.
 type sharedList struct {
 	list  []*member
 	aging int // connections that go once another one has come
-	// replace: a connection that was of use closed. Another one is opened before a
-	// request asks for it.
+	// replace: a connection that was of use closed. Another one is opened before a request asks
+	// for it.
 	replace bool
 }
 
-// replaceWithin bounds how long an old connection stays because no other one can
-// be opened: an SSP that refuses new connections must not keep old ones alive for
-// ever. A connection that closes is replaced at once only if it was used within
-// this time.
+// replaceWithin bounds how long an old connection stays because no other one can be opened. An SSP
+// that refuses new connections must not keep old ones alive for ever. A connection that closes is
+// replaced at once only if it was used within this time.
 const replaceWithin = time.Minute
 
-// leastInUse returns the connection with the fewest requests if it has a place
-// for the request, or nil. A request that must be alone on a pipelined connection
-// needs one without requests. While it waits, the requests behind it wait too, so
-// a connection gets empty soon.
+// leastInUse returns the connection with the fewest requests if it has a place for the request, or
+// nil. A request that must be alone on a pipelined connection needs one without requests. While it
+// waits, the requests behind it wait too, so a connection gets empty soon.
 //
-// It scans the list, which has max_http2_conns connections, four by default. Of
-// pipelined connections there may be max_conns; the first idle one ends the scan.
+// It scans the list, which has max_http2_conns connections, four by default. Of pipelined
+// connections there may be max_conns; the first idle one ends the scan.
 func (s *sharedList) leastInUse(alone bool) *member {
 	var best *member
 	for _, m := range s.list {
@@ -45,8 +42,7 @@ func (s *sharedList) leastInUse(alone bool) *member {
 	return best
 }
 
-// emptiest returns the connection with the fewest requests, whether or not it has
-// a free place.
+// emptiest returns the connection with the fewest requests, whether or not it has a free place.
 func (s *sharedList) emptiest() *member {
 	return slices.MinFunc(s.list, func(a, b *member) int { return a.inUse - b.inUse })
 }
@@ -54,8 +50,7 @@ func (s *sharedList) emptiest() *member {
 // staying returns how many connections stay: all except the aging ones.
 func (s *sharedList) staying() int { return len(s.list) - s.aging }
 
-// roomy reports whether a connection other than m stays and has more than half
-// of its places free.
+// roomy reports whether a connection other than m stays and has more than half of its places free.
 func (s *sharedList) roomy(m *member) bool {
 	for _, other := range s.list {
 		if other != m && !other.aging && 2*other.inUse < other.places {
@@ -65,8 +60,8 @@ func (s *sharedList) roomy(m *member) bool {
 	return false
 }
 
-// wantsAnother reports whether another connection is worth opening before a
-// request needs it: every connection that stays has half its places in use.
+// wantsAnother reports whether another connection is worth opening before a request needs it: every
+// connection that stays has half its places in use.
 func (s *sharedList) wantsAnother() bool {
 	if len(s.list) == 0 {
 		return s.replace
@@ -89,9 +84,9 @@ func (s *sharedList) remove(m *member) {
 	s.replace = s.replace || !planned && time.Since(m.used) < replaceWithin
 }
 
-// expireShared drains the multiplexed connections that are too old or were idle
-// for too long. A connection in use stays, as aging, if the others could not
-// easily take its requests, until another one has come.
+// expireShared drains the multiplexed connections that are too old or were idle for too long. If a
+// connection is in use and the rest are not roomy, it is aging: it stays until another connection
+// has come.
 func (c *connections) expireShared(now time.Time) {
 	for i := len(c.shared.list) - 1; i >= 0; i-- {
 		m := c.shared.list[i]

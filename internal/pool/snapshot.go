@@ -7,11 +7,11 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// ByProtocol counts something by what a connection speaks.
-type ByProtocol [upstream.Protocols]int
+// byProtocol is a number of connections for each protocol.
+type byProtocol [upstream.Protocols]int
 
 // MarshalJSON writes an object with a number for each protocol.
-func (b ByProtocol) MarshalJSON() ([]byte, error) {
+func (b byProtocol) MarshalJSON() ([]byte, error) {
 	byName := make(map[string]int, len(b))
 	for pr := upstream.HTTP1; pr < upstream.Protocols; pr++ {
 		byName[pr.String()] = b[pr]
@@ -19,17 +19,17 @@ func (b ByProtocol) MarshalJSON() ([]byte, error) {
 	return json.Marshal(byName)
 }
 
-// Snapshot is a pool at one moment, as /pools and the metrics show it.
+// Snapshot is the state of a pool at one moment, for /pools and the metrics.
 type Snapshot struct {
 	SSP string `json:"ssp"`
 	// Protocol is what was negotiated last.
 	Protocol     upstream.Protocol `json:"-"`
 	ProtocolName string            `json:"protocol"`
 
-	// Open connections. What a dial will bring is not known before it is over.
-	Idle             ByProtocol `json:"idle"`
-	Active           ByProtocol `json:"active"`
-	Draining         ByProtocol `json:"draining"`
+	// Connections. The protocol of a dial is unknown before it is over.
+	Idle             byProtocol `json:"idle"`
+	Active           byProtocol `json:"active"`
+	Draining         byProtocol `json:"draining"`
 	Dialing          int        `json:"dialing"`
 	DialsLimit       int        `json:"dials_limit"`
 	ConnectionsLimit int        `json:"connections_limit"` // max_conns
@@ -39,30 +39,30 @@ type Snapshot struct {
 	Saturation    float64 `json:"saturation"`     // PlacesInUse / PlacesLimit
 	SaturationMax float64 `json:"saturation_max"` // of the last 60 s
 
-	Pending         int  `json:"pending"`          // those whom no dial will serve
-	WaitingForDials int  `json:"waiting_for_dial"` // the others who wait
+	Pending         int  `json:"pending"`          // requests that no dial will serve
+	WaitingForDials int  `json:"waiting_for_dial"` // other requests that wait
 	PendingLimit    int  `json:"pending_limit"`    // -1 = none
 	Warm            bool `json:"warm"`             // min_idle connections have been open
 
 	Arrivals    uint64  `json:"arrivals"`     // requests that asked for a place since start
 	HoldSeconds float64 `json:"hold_seconds"` // sum over Holds
-	Holds       uint64  `json:"holds"`        // places given back since start
+	Holds       uint64  `json:"holds"`        // places released since start
 
-	Lent       uint64 `json:"lent"`        // places lent since start: reused, dialed, waited
+	Lent       uint64 `json:"lent"`        // places acquired since start: reused, dialed, waited
 	Opened     uint64 `json:"opened"`      // connections since start
-	Stale      uint64 `json:"stale"`       // connections since start that were closed when they were to be lent
+	Stale      uint64 `json:"stale"`       // idle connections since start that a request found closed
 	DialErrors uint64 `json:"dial_errors"` // since start
 
-	// Need is what the last minute asked of the pool.
+	// Need is what the requests of the last minute needed.
 	Need Need `json:"need"`
-	// LearnedIdleSeconds is after how long the peer closes idle connections,
-	// rather too low than too high; 0 while too few were closed to tell.
+	// LearnedIdleSeconds is the time after which the SSP closes idle connections, too low
+	// rather than too high. It is 0 while the SSP has closed too few.
 	LearnedIdleSeconds float64 `json:"learned_idle_seconds"`
 
-	// LastDialError is why a dial failed lately, while an address is one that
-	// failed last time.
+	// LastDialError is the error of the last dial that failed. It is empty unless the last dial
+	// to an address failed.
 	LastDialError string `json:"last_dial_error,omitempty"`
-	// Demoted: HTTP/2 is not offered for a while, since the peer breaks it.
+	// Demoted: the pool does not offer HTTP/2 for a while, because the SSP violates it.
 	// Demotions is how often that began.
 	Demoted   bool   `json:"demoted"`
 	Demotions uint64 `json:"demotions"`

@@ -12,16 +12,16 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// acquireOutcome is how a request came to its place, or did not. It is the
-// label `outcome` of adbuffer_pool_acquire_seconds.
+// acquireOutcome is how a request got its place, or why it got none. It is the label `outcome` of
+// adbuffer_pool_acquire_seconds.
 type acquireOutcome uint8
 
 const (
 	reused   acquireOutcome = iota // a place was free at once
 	dialed                         // waited for a connection that was opened meanwhile
-	waited                         // waited for a place that another gave back
-	full                           // there was no place in the queue
-	timedOut                       // waited, and got none, or there was nothing to wait for
+	waited                         // waited for a place that was released
+	full                           // the queue was full
+	timedOut                       // waited in vain, or there was nothing to wait for
 	acquireOutcomes
 )
 
@@ -68,8 +68,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// stats are the pool's counters. They are plain atomics, so that a scrape
-// never holds up a request.
+// stats are the pool's counters. They are atomic, so that a scrape does not delay requests.
 type stats struct {
 	acquire         [acquireOutcomes]*histogram.Histogram
 	hold            *histogram.Histogram
@@ -91,8 +90,8 @@ const ms = time.Millisecond
 
 func newStats() *stats {
 	s := &stats{
-		// Up to the longest deadline that is common in ad serving, denser where
-		// a few milliseconds decide about a bid.
+		// Up to the longest deadline that is common in ad serving, and denser where a few
+		// milliseconds decide about a bid.
 		hold: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 		// Around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
 		idleAge:         histogram.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
@@ -115,8 +114,8 @@ func dialHistogram() *histogram.Histogram {
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
 
-// arrived counts a request, which found the pool as full as l says. Poisson arrivals
-// see time averages (PASTA), so this also shows peaks between two scrapes.
+// arrived counts a request, which found the pool as full as l says. Poisson arrivals see time
+// averages (PASTA), so this also shows peaks between two scrapes.
 func (s *stats) arrived(l load) {
 	s.arrivals.Inc()
 	if l.possible > 0 {
@@ -124,8 +123,7 @@ func (s *stats) arrived(l load) {
 	}
 }
 
-// refused counts a request that asked for a place at the given time and got
-// none.
+// refused counts a request that asked for a place at the given time and got an error.
 func (s *stats) refused(err error, asked time.Time) {
 	o := timedOut
 	if upstream.AsError(err).Outcome == upstream.PendingFull {
@@ -136,8 +134,7 @@ func (s *stats) refused(err error, asked time.Time) {
 
 func (s *stats) opened(p upstream.Protocol) { s.openedBy[p].Add(1) }
 
-// closed counts a member that goes, with its connection's own reason where it
-// has one.
+// closed counts a member that is removed. Its connection's own reason goes before the pool's.
 func (s *stats) closed(m *member) {
 	why := m.conn.CloseReason()
 	if why == upstream.NotClosed {

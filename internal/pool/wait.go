@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// waitLocked puts ex into the queue and waits for a place. It unlocks p.mu.
-// again: ex had a place on a stale connection.
+// waitLocked puts ex into the queue and waits for a place. It unlocks p.mu. again: ex had a place
+// on a stale connection.
 func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOutcome, error) {
 	now := time.Now()
 	if !now.Before(ex.Deadline) {
@@ -41,8 +41,8 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 	return r.m, dialed, nil
 }
 
-// await returns what w gets. Then w is outside the queue, its channel is empty,
-// and its timer is stopped.
+// await returns what w gets. Then w is outside the queue, its channel is empty, and its timer is
+// stopped.
 func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 	var cancelled <-chan struct{}
 	if ctx != nil {
@@ -82,8 +82,8 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 	}
 }
 
-// serveLocked gives free places to waiters, in their order, and opens connections
-// for the rest of them.
+// serveLocked gives free places to waiters, in their order, and opens connections for the rest of
+// them.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
 		m := p.conns.pick(p.queue.head.alone, now)
@@ -104,8 +104,8 @@ func (p *Pool) giveLocked(m *member, r waitResult, now time.Time) {
 	w.ready <- r
 }
 
-// settleLocked brings the queue up to date: which requests dials will serve, and
-// whether too many others wait. The last one to come is the first to be refused.
+// settleLocked updates which requests dials will serve. If too many others wait, it refuses those
+// that came last.
 func (p *Pool) settleLocked(now time.Time) {
 	p.queue.expect(p.growth.willServe(), now)
 	for w := p.queue.popOverflow(p.opts.MaxPending); w != nil; w = p.queue.popOverflow(p.opts.MaxPending) {

@@ -8,8 +8,8 @@ import (
 
 // waiter is a request in the queue.
 type waiter struct {
-	// ready receives the place or the error exactly once, when the pool removes the
-	// waiter from the queue. Its capacity is 1, so that the pool never blocks on it.
+	// ready receives the place or the error exactly once, when the pool removes the waiter from
+	// the queue. Its capacity is 1, so that the pool never blocks on it.
 	ready chan waitResult
 
 	// Pool.mu guards the fields below.
@@ -22,8 +22,8 @@ type waiter struct {
 	resent     bool // see upstream.Exchange
 	redials    int  // see upstream.Exchange
 
-	// timer fires when the waiter should check whether its time has passed. It may
-	// fire too early, never too late.
+	// timer fires when the waiter should check whether its time has passed. It may fire too
+	// early, never too late.
 	timer       *time.Timer
 	armed       bool
 	deadline    time.Time
