@@ -54,12 +54,12 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 			p.mu.Unlock()
 			runtime.Gosched()
 		}
-		held.Return()
+		held.Release()
 		held = <-got
 	}); n >= 1 { // a garbage collection may empty the pool of waiters
 		t.Errorf("%v allocations a wait, want none", n)
 	}
-	held.Return()
+	held.Release()
 	if n := p.stats.acquire[waited].Count(); n < 1000 {
 		t.Errorf("%d requests waited, want all", n)
 	}

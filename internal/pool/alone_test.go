@@ -36,7 +36,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		behind := ask(t, p, time.Second)
 		synctest.Wait()
 		behind.wantWaits() // nothing is put behind it
-		place.Return()
+		place.Release()
 		synctest.Wait()
 		if !behind.ended() || behind.err != nil {
 			t.Fatalf("the request behind was not served: %v", behind.err)
@@ -62,19 +62,19 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 			t.Fatal("lent although another exchange was outstanding")
 		default:
 		}
-		behind.place.Return()
+		behind.place.Release()
 		r := <-alone
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
 		synctest.Wait()
 		later.wantWaits()
-		r.place.Return()
+		r.place.Release()
 		synctest.Wait()
 		if !later.ended() || later.err != nil {
 			t.Fatalf("the request behind was not served: %v", later.err)
 		}
-		later.place.Return()
+		later.place.Release()
 	})
 }
 
@@ -86,8 +86,8 @@ func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 		if err != nil {
 			t.Fatalf("an HTTP/2 stream is alone as it is: %v", err)
 		}
-		place.Return()
-		first.place.Return()
+		place.Release()
+		first.place.Release()
 	})
 }
 
@@ -117,8 +117,8 @@ func TestRequestsThatMustBeAloneAreDialledForOneByOne(t *testing.T) {
 		}
 		pass(10 * msec)
 		for range 6 {
-			(<-places).Return()
+			(<-places).Release()
 		}
-		(<-places).Return()
+		(<-places).Release()
 	})
 }

@@ -125,7 +125,7 @@ func BenchmarkRefuse(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer held.Return()
+	defer held.Release()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		ex := newExchange()

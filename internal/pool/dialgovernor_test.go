@@ -383,7 +383,7 @@ func TestOnlyConnectionIsNotSpentOnATrial(t *testing.T) {
 		pass(sec)
 		p.mu.Lock()
 		for m := range p.conns.members { // the first request's
-			p.freeLocked(m, unused)
+			p.releaseLocked(m, unused)
 		}
 		p.mu.Unlock()
 		for i := range 100 {

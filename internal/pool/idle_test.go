@@ -186,7 +186,7 @@ func TestJanitorDropsIdleConnectionsThatThePeerHasClosed(t *testing.T) {
 			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.conns.idle.list), p.conns.inUse)
 		}
 		for m := range p.conns.members { // give all back
-			p.freeLocked(m, unused)
+			p.releaseLocked(m, unused)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestRequestThatComesWhileTheJanitorLooksWaitsForIt(t *testing.T) {
 		if n := s.dialCount(); n != 1 {
 			t.Errorf("%d dials, want 1", n)
 		}
-		r.place.Return()
+		r.place.Release()
 	})
 }
 

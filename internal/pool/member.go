@@ -54,7 +54,7 @@ func (m *member) takes(alone bool) bool {
 }
 
 // Freed implements upstream.Owner.
-func (m *member) Freed(held time.Duration) { m.pool.free(m, max(held, 0)) }
+func (m *member) Freed(held time.Duration) { m.pool.release(m, max(held, 0)) }
 
 // Changed implements upstream.Owner.
 func (m *member) Changed() { m.pool.changed(m) }

@@ -3,7 +3,7 @@ package pool
 import "adbuffer/internal/upstream"
 
 // Place is one place on a connection, in use by one exchange. It is released by Do, or, unused, by
-// Return; exactly one of them must be called, once.
+// Release; exactly one of them must be called, once.
 type Place struct{ m *member }
 
 // Do runs ex on the place. See upstream.Conn.
@@ -23,8 +23,8 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	return err
 }
 
-// Return releases the place unused.
-func (pl Place) Return() { pl.m.pool.free(pl.m, unused) }
+// Release releases the place unused.
+func (pl Place) Release() { pl.m.pool.release(pl.m, unused) }
 
 // Protocol returns what the place's connection speaks.
 func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }

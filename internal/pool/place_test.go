@@ -90,10 +90,10 @@ func TestPlaceGivenBackUnusedGoesToTheNext(t *testing.T) {
 		held := lend(t, p)
 		r := ask(t, p, sec)
 		synctest.Wait()
-		held.place.Return()
+		held.place.Release()
 		synctest.Wait()
 		r.wantConn(0, 0)
-		r.place.Return()
+		r.place.Release()
 		lend(t, p).do()
 		if n := p.stats.hold.Count(); n != 1 {
 			t.Errorf("%d holds were observed, want 1: places given back unused held nothing", n)
@@ -112,13 +112,13 @@ func TestPlaceGivenBackTwiceIsABug(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t, newPeer(t), nil)
 		r := lend(t, p)
-		r.place.Return()
+		r.place.Release()
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		r.place.Return()
+		r.place.Release()
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Pool gives requests places on one SSP's connections. Make one with New; end it with Close.
 //
-//	Acquire ─── a place is free ──────────▶ Place.Do ──▶ freeLocked
+//	Acquire ─── a place is free ──────────▶ Place.Do ──▶ releaseLocked
 //	   │                                       ▲             │
 //	   ▼                                       │             ▼
 //	 queue ─────────── giveLocked ─────────────┴─────── serveLocked
@@ -120,7 +120,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		now = time.Now()
 		p.mu.Lock()
 		p.learned.foundClosed(m)
-		p.freeLocked(m, unused)
+		p.releaseLocked(m, unused)
 	}
 }
 
@@ -143,17 +143,17 @@ func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
 	return m, nil
 }
 
-// free takes back a place of m, which was in use for held.
-func (p *Pool) free(m *member, held time.Duration) {
+// release takes back a place of m, which was in use for held.
+func (p *Pool) release(m *member, held time.Duration) {
 	if held != unused {
 		p.stats.hold.ObserveDuration(held)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.freeLocked(m, held)
+	p.releaseLocked(m, held)
 }
 
-func (p *Pool) freeLocked(m *member, held time.Duration) {
+func (p *Pool) releaseLocked(m *member, held time.Duration) {
 	p.conns.release(m, held)
 	if p.closed && p.conns.inUse == 0 {
 		close(p.drained)

@@ -49,14 +49,14 @@ func TestLeastBusyConnectionIsLentAndLoadSpreadsEvenly(t *testing.T) {
 		busy := all[0].conn()
 		for _, r := range all {
 			if r.conn() == busy {
-				r.place.Return()
+				r.place.Release()
 			}
 		}
 		for range 3 {
 			if r := lend(t, p); r.conn() != busy {
 				t.Errorf("connection %d was lent, want %d, which is idle", r.conn().n, busy.n)
 			} else {
-				r.place.Return()
+				r.place.Release()
 			}
 		}
 		for _, r := range all {

@@ -175,7 +175,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *peer, given, back *atomic.Int64)
 				case rand.IntN(50) == 0:
 					given.Add(1)
 					back.Add(1)
-					place.Return()
+					place.Release()
 				default:
 					given.Add(1)
 					place.Do(ex) //nolint:errcheck // it may fail

@@ -27,7 +27,7 @@ func (p *quietPool) Do(ex *upstream.Exchange) error {
 	return nil
 }
 
-func (p *quietPool) Return() {}
+func (p *quietPool) Release() {}
 
 func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
 

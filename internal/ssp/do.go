@@ -156,11 +156,11 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *h
 	case err != nil:
 		return err
 	case l.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
-		place.Return()
+		place.Release()
 		return errOnlyHTTP2
 	}
 	if err := s.prepare(r, ex, l, why); err != nil {
-		place.Return()
+		place.Release()
 		return err
 	}
 	s.write(r, ex, &l.body, place.Host())

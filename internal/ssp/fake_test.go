@@ -90,7 +90,7 @@ func (pl *fakePlace) Host() string { return pl.pool.host }
 
 func (pl *fakePlace) Protocol() upstream.Protocol { return pl.pool.protocol }
 
-func (pl *fakePlace) Return() {
+func (pl *fakePlace) Release() {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.returned++

@@ -13,11 +13,11 @@ type lender interface {
 	Acquire(ex *upstream.Exchange) (place, error)
 }
 
-// place is one place on a connection. Exactly one of Do and Return must be
+// place is one place on a connection. Exactly one of Do and Release must be
 // called, once.
 type place interface {
 	Do(ex *upstream.Exchange) error
-	Return()
+	Release()
 	Protocol() upstream.Protocol
 	Host() string
 }
