@@ -73,14 +73,3 @@ func (c *connections) mayOpen() int {
 	}
 	return max(0, n)
 }
-
-// load returns the places in use, and the places that the pool could offer at once. The latter are
-// those of open connections, and perConn for each connection that may yet be opened. Of a draining
-// connection, only the places in use count.
-func (c *connections) load() load {
-	l := load{inUse: c.inUse, possible: c.places}
-	if n := c.mayOpen(); n > 0 {
-		l.possible += n * c.perConn()
-	}
-	return l
-}

@@ -12,6 +12,11 @@ import (
 // settings. They go one by one, so that they are not all dialled again at once.
 const renewal = 5 * time.Second
 
+// replaceWithin bounds how long an old connection stays because no other one can be opened. An SSP
+// that refuses new connections must not keep old ones alive for ever. A connection that closes is
+// replaced at once only if it was used within this time.
+const replaceWithin = time.Minute
+
 // expired returns why m should take no more requests; NotClosed if it may.
 func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
 	switch {
@@ -53,4 +58,23 @@ func (c *connections) expireIdle(now time.Time) {
 		}
 		return why != upstream.NotClosed
 	})
+}
+
+// expireShared drains the multiplexed connections that are too old or were idle for too long. If a
+// connection is in use and the rest are not roomy, it is aging: it stays until another connection
+// has come.
+func (c *connections) expireShared(now time.Time) {
+	for i := len(c.shared.list) - 1; i >= 0; i-- {
+		m := c.shared.list[i]
+		switch why := m.expired(c.opts, now); {
+		case why == upstream.NotClosed:
+		case m.inUse > 0 && !c.shared.roomy(m) && now.Sub(m.retireAt) < replaceWithin:
+			if !m.aging {
+				m.aging = true
+				c.shared.aging++
+			}
+		default:
+			c.drain(m, why)
+		}
+	}
 }

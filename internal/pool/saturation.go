@@ -16,6 +16,17 @@ func (l load) saturation() float64 {
 	return float64(l.inUse) / float64(l.possible)
 }
 
+// load returns the places in use, and the places that the pool could offer at once. The latter are
+// those of open connections, and perConn for each connection that may yet be opened. Of a draining
+// connection, only the places in use count.
+func (c *connections) load() load {
+	l := load{inUse: c.inUse, possible: c.places}
+	if n := c.mayOpen(); n > 0 {
+		l.possible += n * c.perConn()
+	}
+	return l
+}
+
 // highWater remembers the highest saturation of the last 60 seconds, second by second. Guarded by
 // Pool.mu.
 type highWater struct {

@@ -16,11 +16,6 @@ type sharedList struct {
 	replace bool
 }
 
-// replaceWithin bounds how long an old connection stays because no other one can be opened. An SSP
-// that refuses new connections must not keep old ones alive for ever. A connection that closes is
-// replaced at once only if it was used within this time.
-const replaceWithin = time.Minute
-
 // leastInUse returns the connection with the fewest requests if it has a place for the request, or
 // nil. A request that must be alone on a pipelined connection needs one without requests. While it
 // waits, the requests behind it wait too, so a connection gets empty soon.
@@ -82,23 +77,4 @@ func (s *sharedList) remove(m *member) {
 	}
 	planned := m.why == upstream.ClosedIdle || m.why == upstream.ClosedDrain
 	s.replace = s.replace || !planned && time.Since(m.used) < replaceWithin
-}
-
-// expireShared drains the multiplexed connections that are too old or were idle for too long. If a
-// connection is in use and the rest are not roomy, it is aging: it stays until another connection
-// has come.
-func (c *connections) expireShared(now time.Time) {
-	for i := len(c.shared.list) - 1; i >= 0; i-- {
-		m := c.shared.list[i]
-		switch why := m.expired(c.opts, now); {
-		case why == upstream.NotClosed:
-		case m.inUse > 0 && !c.shared.roomy(m) && now.Sub(m.retireAt) < replaceWithin:
-			if !m.aging {
-				m.aging = true
-				c.shared.aging++
-			}
-		default:
-			c.drain(m, why)
-		}
-	}
 }
