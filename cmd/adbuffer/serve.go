@@ -8,10 +8,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"adbuffer/internal/app"
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 )
 
 // configVariable names the configuration file where the flag is absent.
@@ -46,7 +46,7 @@ another server.listen, is a fault too: see adbuffer check --against.`,
 			if err != nil {
 				return err
 			}
-			reloads := newReloader(path)
+			reloads := reload.NewFile(path)
 			cfg, warnings, err := config.Load(path, os.LookupEnv)
 			if err != nil {
 				return failed(err)
@@ -56,15 +56,15 @@ another server.listen, is a fault too: see adbuffer check --against.`,
 				return failed(err)
 			}
 			defer log.Sync() //nolint:errcheck // standard error cannot always be synced
-			logWarnings(log, warnings)
-			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithReload(reloads.post))
+			reload.LogWarnings(log, warnings)
+			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithReload(reloads.Post))
 			if err != nil {
 				return failed(err)
 			}
-			reloads.start(a, cfg, log)
+			reloads.Start(a, cfg, log)
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
-			go reloads.run(ctx, hangups)
+			go reloads.Run(ctx, hangups)
 			return failed(runUntilSignal(cmd.Context(), a))
 		},
 	}
@@ -84,12 +84,6 @@ func configPath(flag string) (string, error) {
 		return "", errors.New("no configuration: name a file with --config or " + configVariable + ", or run 'adbuffer demo', which needs none")
 	}
 	return flag, nil
-}
-
-func logWarnings(log *zap.Logger, warnings []config.Warning) {
-	for _, w := range warnings {
-		log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
-	}
 }
 
 // runUntilSignal runs a until the first SIGTERM or SIGINT; the second ends the

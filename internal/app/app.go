@@ -1,5 +1,5 @@
-// Package app builds every part from a config, starts them, and drains them in
-// reverse order.
+// Package app builds every part of the service from a configuration, starts the
+// parts, and drains them in reverse order.
 package app
 
 import (
@@ -14,47 +14,38 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
+	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/loglimit"
 	"adbuffer/internal/proxy"
-	"adbuffer/internal/ssp"
+	"adbuffer/internal/reload"
 )
 
 // App is the whole service. Make one with New, run it once with Run.
 type App struct {
-	log       *zap.Logger       // of what operators cause
-	peers     *loglimit.Limiter // of what clients, SSPs and local processes cause
-	registry  *prometheus.Registry
-	proxy     *proxy.Proxy
-	admin     *admin.Server
-	state     atomic.Int32
-	started   time.Time
-	via       string // the name of this process in Via, another in each process
-	watch     *watch
-	observers observers
-	hash      hashed
-	info      *info
-	level     *zap.AtomicLevel // nil where the log's level cannot be changed
-	fleet     *fleet.Fleet     // nil where no Redis is configured
-	reload    admin.Reload     // nil where nobody can read the configuration again
+	log      *zap.Logger       // of events that operators cause
+	peers    *loglimit.Limiter // of events that clients, SSPs and local processes cause
+	registry *prometheus.Registry
+	proxy    *proxy.Proxy
+	admin    *admin.Server
+	versions *reload.Versions
+	views    *adminview.Views
+	fleet    *fleet.Fleet // nil where no Redis is configured
+	state    atomic.Int32
+	started  time.Time
+	via      string           // the name of this process in Via; each process has another
+	level    *zap.AtomicLevel // nil where the log's level cannot be changed
+	reload   admin.Reload     // nil where the configuration cannot be read again
 
 	sockets      *listen.Sockets
 	certificates certificates
-	accepting    chan struct{} // closed when no connection of clients is accepted any more
+	accepting    chan struct{} // closed when no client connection is accepted any more
 
-	generation atomic.Pointer[generation] // in force; see current
-	seam       sync.RWMutex               // held to write while generations change, to read by who looks at several parts of one
-	reloading  sync.Mutex                 // held by Reload, guards ending
-	ending     bool                       // no other generation comes
-
-	serving    context.Context // ends when the drain begins
-	stop       context.CancelFunc
-	alive      context.Context // ends when the pools are closed
+	background sync.WaitGroup // goroutines that end with alive
+	alive      context.Context
 	die        context.CancelFunc
-	background sync.WaitGroup // what goes on beside, until alive ends: pools that get warm, or drain
-	retiring   atomic.Int64   // pools that drain after a reload
 }
 
 // The states of the service, as /readyz tells them. They are passed in order:
@@ -69,18 +60,19 @@ const (
 	draining
 )
 
+var stateNames = map[int32]string{starting: "starting", ready: "ready", draining: "draining"}
+
 // New builds the service from cfg and opens its listeners, so that what cannot
-// work fails here. Nothing is served before Run; Close undoes New where Run is
-// not called.
+// work fails here. Nothing is served before Run; Close undoes New if Run is not
+// called.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a := &App{log: log, peers: loglimit.New(log), started: time.Now(), via: newVia(), accepting: make(chan struct{})}
-	a.watch = newWatch(a.peers.Logger())
 	a.alive, a.die = context.WithCancel(context.Background())
-	a.serving, a.stop = context.WithCancel(a.alive)
 	for _, e := range extras {
 		e(a)
 	}
 	if err := a.build(cfg); err != nil {
+		a.die()
 		return nil, err
 	}
 	if err := a.listen(); err != nil {
@@ -90,9 +82,6 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
 	return a, nil
 }
-
-// current is the generation in force. It may be another with the next call.
-func (a *App) current() *generation { return a.generation.Load() }
 
 // Ready reports whether the service takes requests and is warm.
 func (a *App) Ready() bool { return a.state.Load() == ready }
@@ -118,13 +107,13 @@ func (a *App) Close() {
 	a.closePools(now)
 }
 
-// ErrCut is what Run returns where the end of the drain cut requests.
+// ErrCut is the error of Run if the end of the drain cut requests.
 var ErrCut = errors.New("requests were cut at the end of the drain")
 
-// Run serves until ctx ends, and then drains: not ready at once, still
-// accepting for server.drain.delay, and at most server.drain.timeout for what
-// is in flight. hurry ends the waiting early. Run returns nil when nothing was
-// cut.
+// Run serves until ctx ends, and then drains: /readyz fails at once, requests are
+// accepted for server.drain.delay more, and requests in flight have
+// server.drain.timeout. The end of hurry ends the waiting early. Run returns nil if
+// no request was cut.
 func (a *App) Run(ctx, hurry context.Context) error {
 	failed := make(chan error, 2)
 	go func() { failed <- a.admin.Serve(a.sockets.Admin) }()
@@ -135,9 +124,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	a.sockets.Serving(a.admin.StandBy)
 	a.logStart()
 	a.background.Go(func() { a.warm(ctx) })
-	watching, unwatch := context.WithCancel(context.Background())
-	defer unwatch()
-	go a.watch.run(watching, func() []*ssp.SSP { return a.current().ssps })
+	a.background.Go(func() { a.views.Watch(a.alive) })
 	a.watchCertificates(a.alive)
 
 	var err error
@@ -151,8 +138,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 
 // warm opens min_idle connections, and makes the service ready.
 func (a *App) warm(ctx context.Context) {
-	g := a.current()
-	a.warmParts(ctx, g.parts, g.cfg.Admin.WarmupTimeout)
+	a.versions.Warm(ctx)
 	if a.state.CompareAndSwap(starting, ready) {
 		a.notifyReady()
 		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
@@ -162,8 +148,8 @@ func (a *App) warm(ctx context.Context) {
 // drain is starting in reverse.
 func (a *App) drain(hurry context.Context) error {
 	a.state.Store(draining)
-	a.stop()
-	d := a.current().cfg.Server.Drain
+	a.versions.BeginDrain()
+	d := a.versions.Current().Config.Server.Drain
 	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
 	a.notifyStopping()
 	a.proxy.BeginDrain()
@@ -172,7 +158,7 @@ func (a *App) drain(hurry context.Context) error {
 	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
 	defer cancel()
 	a.sockets.CloseTraffic()
-	<-a.accepting // with all that was queued
+	<-a.accepting // including the connections that were queued
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
 
@@ -194,32 +180,10 @@ func await(d time.Duration, sooner context.Context) {
 	}
 }
 
-// closePools ends the SSPs, those too that drain after a reload, and the tracer.
-// A reload under way comes to its end before.
+// closePools closes the pools of all config versions, and leaves the fleet.
 func (a *App) closePools(ctx context.Context) {
-	a.stop()
-	a.reloading.Lock()
-	a.ending = true
-	a.reloading.Unlock()
 	a.die()
-	g := a.current()
-	a.closeParts(ctx, g.parts)
+	a.versions.Close(ctx)
 	a.background.Wait()
 	a.leaveFleet()
-	a.closeTracer(g.tracer)
-}
-
-// closeParts closes pools together, and then what they dial with. It returns how
-// many places were in use when they were cut.
-func (a *App) closeParts(ctx context.Context, parts []*part) (cut int) {
-	var wg sync.WaitGroup
-	var sum atomic.Int64
-	for _, p := range parts {
-		wg.Go(func() { sum.Add(int64(p.ssp.Pool().Close(ctx))) })
-	}
-	wg.Wait()
-	for _, p := range parts {
-		p.dialer.dial.Close()
-	}
-	return int(sum.Load())
 }

@@ -11,7 +11,6 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
-	"adbuffer/internal/ssp"
 )
 
 // firstLease bounds the wait of a start for the first tokens. Without them the
@@ -65,32 +64,6 @@ func redisTLS(c *config.Redis) (*tls.Config, error) {
 		}
 	}
 	return t, nil
-}
-
-// qpsOptions are the settings qps of an SSP, whose bucket they make, or change,
-// where its limit is the fleet's.
-func qpsOptions(c *config.SSP, f *fleet.Fleet) ssp.QPSOptions {
-	o := ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun}
-	if c.QPS.Scope == config.ScopeFleet && o.Limit > 0 {
-		o.Burst = o.BurstInForce()
-		o.Fleet = f.Bucket(c.Name, o.Limit, o.Burst)
-	}
-	return o
-}
-
-// shareLimits makes the fleet one of cfg's SSPs: no others are called for.
-func (a *App) shareLimits(cfg *config.Config) {
-	if a.fleet == nil {
-		return
-	}
-	a.fleet.SetPassword(cfg.Fleet.Redis.Password.Reveal())
-	shared := make(map[string]bool)
-	for i := range cfg.SSPs {
-		if q := &cfg.SSPs[i].QPS; q.Scope == config.ScopeFleet && q.Limit > 0 {
-			shared[cfg.SSPs[i].Name] = true
-		}
-	}
-	a.fleet.Keep(shared)
 }
 
 // awaitFirstLease waits until Redis has been asked for once.

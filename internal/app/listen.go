@@ -14,7 +14,7 @@ import (
 
 // listen opens the listeners.
 func (a *App) listen() error {
-	cfg := a.current().cfg
+	cfg := a.versions.Current().Config
 	options := func(name, key string, at config.Address) listen.Options {
 		network, address := at.Split()
 		return listen.Options{

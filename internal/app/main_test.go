@@ -20,6 +20,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 )
 
@@ -137,7 +138,7 @@ func (v *service) await(what string, ok func() bool) {
 }
 
 // reload brings s into force.
-func (v *service) reload(s setup) *Reloaded {
+func (v *service) reload(s setup) *reload.Result {
 	v.t.Helper()
 	r, err := v.app.Reload(s.load(v.t))
 	if err != nil {
@@ -221,10 +222,26 @@ func (v *service) logged(level zapcore.Level) string {
 	return b.String()
 }
 
-// drained waits until nothing of an earlier generation is left.
+// drained waits until nothing of an earlier version is left.
 func (v *service) drained() {
 	v.t.Helper()
-	v.await("pools of earlier generations are drained", func() bool { return v.app.retiring.Load() == 0 })
+	v.await("pools of earlier versions are drained", func() bool { return v.draining() == 0 })
+}
+
+// draining is how many pools drain after a reload.
+func (v *service) draining() int {
+	v.t.Helper()
+	families, err := v.app.gather()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "adbuffer_pools_draining" {
+			return int(f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	v.t.Fatal("there is no adbuffer_pools_draining")
+	return 0
 }
 
 // sim starts a simulated SSP that is closed at the end of the test.

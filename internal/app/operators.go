@@ -1,14 +1,20 @@
 package app
 
 import (
+	"runtime"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
+	"adbuffer/internal/adminview"
+	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 )
 
-// Extra is something of the process that an App may use.
+// Extra gives an App access to a part of the process.
 type Extra func(*App)
 
 // WithLogLevel lets operators change the level of the log that New was given.
@@ -16,24 +22,53 @@ func WithLogLevel(l zap.AtomicLevel) Extra {
 	return func(a *App) { a.level = &l }
 }
 
-// WithReload is what POST /reload does: it reads the configuration again, calls
-// Reload, and returns what to answer. Without it there is no /reload.
+// WithReload makes f serve POST /reload: it reads the configuration again and calls
+// Reload. Without it there is no /reload.
 func WithReload(f admin.Reload) Extra {
 	return func(a *App) { a.reload = f }
 }
 
 // adminOptions is what operators see and may do.
 func (a *App) adminOptions() admin.Options {
+	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
-		Token: func() string { return a.current().cfg.Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: prometheus.GathererFunc(a.gather),
-		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.capture, Reload: a.reload,
-		Pools: a.poolViews, History: a.watch.view, Config: func() []byte { return a.current().cfg.YAML() },
+		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: prometheus.GathererFunc(a.gather),
+		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Reload: a.reload,
+		Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 
-// gather is what a scrape sees: one generation.
-func (a *App) gather() ([]*dto.MetricFamily, error) {
-	a.seam.RLock()
-	defer a.seam.RUnlock()
-	return a.registry.Gather()
+// gather is what a scrape sees: one config version.
+func (a *App) gather() (families []*dto.MetricFamily, err error) {
+	a.versions.Look(func(*reload.Version) { families, err = a.registry.Gather() })
+	return families, err
+}
+
+func (a *App) pools() any {
+	now := time.Now()
+	return a.views.Pools(adminview.Service{
+		Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
+		Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), Via: a.via,
+	}, a.proxy.Snapshot())
+}
+
+// logStart logs the limits in force, so that each limit can be found in the log.
+func (a *App) logStart() {
+	cfg := a.versions.Current().Config
+	s := &cfg.Server
+	a.log.Info("starting", zap.String("version", Version), zap.String("commit", Commit),
+		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()), zap.String("via", a.via),
+		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_uploads", s.MaxUploads), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
+		zap.Int("max_header_bytes", s.MaxHeaderBytes), zap.Int("max_body_bytes", s.MaxBodyBytes),
+		zap.Duration("deadline_default", cfg.Deadline.Default), zap.Duration("deadline_max", cfg.Deadline.Max),
+		zap.Int("routes", len(cfg.Routes)))
+	for i := range cfg.SSPs {
+		c := &cfg.SSPs[i]
+		a.log.Info("ssp", zap.String("ssp", c.Name), zap.Strings("endpoints", config.HideURLs(c.Endpoints)), zap.String("protocol", string(c.Protocol)),
+			zap.Int("max_conns", c.Pool.MaxConns), zap.Int("max_http2_conns", c.Pool.MaxHTTP2Conns), zap.Int("min_idle", c.Pool.MinIdle),
+			zap.Int("max_pending", c.Pool.MaxPending), zap.Duration("pending_timeout", c.Pool.PendingTimeout), zap.Int("max_dials", c.Pool.MaxDials),
+			zap.Int("max_in_flight", c.MaxInFlight), zap.Duration("connect", c.Timeouts.Connect), zap.Duration("tls_handshake", c.Timeouts.TLSHandshake),
+			zap.Int("max_response_bytes", c.MaxResponseBytes), zap.Int("max_response_fields", c.MaxResponseFields),
+			zap.Int("max_buffered_bytes", c.BufferedBytesLimit(s.MaxBufferedBytes)))
+	}
 }

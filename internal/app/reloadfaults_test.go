@@ -18,7 +18,7 @@ func TestWhatNeedsARestartChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	hash := v.app.current().cfg.Hash()
+	hash := v.app.versions.Current().Hash
 	s.ssps[0] = at("a", a, "max_in_flight: 7")
 	s.log = "format: console"
 	s.server = "max_header_bytes: 9000"
@@ -32,7 +32,7 @@ func TestWhatNeedsARestartChangesNothing(t *testing.T) {
 			t.Errorf("fault %d is %v, want it to name %s and to say what to do", i, faults[i], want)
 		}
 	}
-	if v.app.current().cfg.Hash() != hash || v.app.current().parts[0].ssp.MaxInFlight() != 0 {
+	if v.app.versions.Current().Hash != hash || v.app.versions.Current().Parts[0].SSP.MaxInFlight() != 0 {
 		t.Error("something of it was applied")
 	}
 	v.wantMetric("config_last_reload_successful", "0")
@@ -78,7 +78,7 @@ func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	s := setup{ssps: []string{at("b", b), at("a", a, "tls: {ca_file: \""+ca+"\"}")}, routes: []string{to("x", "a"), to("y", "b")}}
 	v := run(t, s)
 	v.want("/x", "a")
-	was := v.app.current()
+	was := v.app.versions.Current()
 	s.ssps = append(s.ssps, at("c", b)) // planned for before the fault is found
 	s.ssps[0] = at("b", b, "max_in_flight: 7")
 	cfg := s.load(t)
@@ -88,7 +88,7 @@ func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
 		t.Fatalf("the reload says %v, want a fault of the file", err)
 	}
-	if v.app.current() != was || was.parts[0].ssp.MaxInFlight() != 0 {
+	if v.app.versions.Current() != was || was.Parts[0].SSP.MaxInFlight() != 0 {
 		t.Error("something of it was applied")
 	}
 	v.wantMetric("config_last_reload_successful", "0")
@@ -96,7 +96,7 @@ func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	write(t, ca, a.CAPEM())
 	v.reload(s)
 	v.wantMetric("config_last_reload_successful", "1")
-	if v.app.current().parts[1].ssp != was.parts[1].ssp {
+	if v.app.versions.Current().Parts[1].SSP != was.Parts[1].SSP {
 		t.Error("the SSP is another, though its file holds what it held before")
 	}
 }
@@ -122,10 +122,10 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 	}
 	v := run(t, s)
 	v.want("/x", "a")
-	pool := v.app.current().parts[0].ssp.Pool()
+	pool := v.app.versions.Current().Parts[0].SSP.Pool()
 	write(t, ca, a.CAPEM()) // the same again
 	v.reload(s)
-	if v.app.current().parts[0].ssp.Pool() != pool {
+	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
 		t.Error("the pool is another, though the file holds the same")
 	}
 	for _, c := range []struct {
@@ -146,10 +146,10 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 		if got := strings.Join(paths, " "); got != c.paths {
 			t.Errorf("the changes are %s, want %s", got, c.paths)
 		}
-		if v.app.current().parts[0].ssp.Pool() == pool {
+		if v.app.versions.Current().Parts[0].SSP.Pool() == pool {
 			t.Error("the pool is the same")
 		}
-		pool = v.app.current().parts[0].ssp.Pool()
+		pool = v.app.versions.Current().Parts[0].SSP.Pool()
 		v.want("/x", "a")
 	}
 	v.drained()

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 )
 
@@ -26,7 +26,7 @@ func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
 	<-g.arrived
 	v.stop()
 	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
-	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, ErrStopping) {
+	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("the reload says %v", err)
 	}
 	close(g.open)
@@ -37,12 +37,12 @@ func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
 	if v.ended <- err; err != nil {
 		t.Error(err)
 	}
-	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, ErrStopping) {
+	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("after the end, the reload says %v", err)
 	}
 }
 
-func TestTheDrainEndsPoolsOfEarlierGenerationsToo(t *testing.T) {
+func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	g := newGate()
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
@@ -63,8 +63,8 @@ func TestTheDrainEndsPoolsOfEarlierGenerationsToo(t *testing.T) {
 	if v.ended <- err; err != nil {
 		t.Error(err)
 	}
-	if n := v.app.retiring.Load(); n != 0 {
-		t.Errorf("%d pools of earlier generations are left", n)
+	if n := v.draining(); n != 0 {
+		t.Errorf("%d pools of earlier versions are left", n)
 	}
 	for _, one := range []*sspsim.SSP{a, b} {
 		if !one.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
@@ -115,8 +115,8 @@ func TestReloadsAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
 	wg.Wait()
 	v.want("/x", "a")
 	v.want("/y", "b")
-	if g := v.app.current(); len(g.ssps) != 2 || g.ssps[0].Name() != g.cfg.SSPs[0].Name {
-		t.Errorf("the generation in force is %+v", g)
+	if g := v.app.versions.Current(); len(g.SSPs) != 2 || g.SSPs[0].Name() != g.Config.SSPs[0].Name {
+		t.Errorf("the version in force is %+v", g)
 	}
 	v.drained()
 }
@@ -151,58 +151,24 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	}
 	got := make(chan string, 1)
 	go func() { got <- v.admin("/capture?ssp=a&wait=30s") }()
-	v.await("the capture has begun", func() bool {
-		v.app.observers.mu.Lock()
-		defer v.app.observers.mu.Unlock()
-		return len(v.app.observers.captures) == 1
-	})
 	s.ssps[0] = at("a", a, "max_in_flight: 9")
 	v.reload(s) // a capture goes on
-	v.want("/x", "a")
-	if c := <-got; !strings.Contains(c, `"outcome": "fill"`) {
-		t.Errorf("the capture shows %s", c)
+	var shown string
+	v.await("the capture has a request", func() bool {
+		v.want("/x", "a")
+		select {
+		case shown = <-got:
+			return true
+		default:
+			return false
+		}
+	})
+	if !strings.Contains(shown, `"outcome": "fill"`) {
+		t.Errorf("the capture shows %s", shown)
 	}
 	if v.logs.FilterMessage("request").Len() == 0 {
 		t.Error("no request is in the access log")
 	}
-}
-
-// The capture's SSP leaves the configuration, and comes again, while it waits.
-func TestACaptureLeavesNothingBehindOnAnSSPThatCameAgain(t *testing.T) {
-	a := sim(t, sspsim.Options{})
-	with := setup{ssps: []string{at("a", a), at("b", a)}, routes: []string{to("x", "a")}, admin: "capture: true"}
-	without := with
-	without.ssps = []string{at("b", a)}
-	without.routes = []string{to("x", "b")}
-	v := run(t, with)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := v.app.capture(ctx, "a", 1)
-		ended <- err
-	}()
-	captures := func() int {
-		v.app.observers.mu.Lock()
-		defer v.app.observers.mu.Unlock()
-		return len(v.app.observers.captures)
-	}
-	v.await("the capture has begun", func() bool { return captures() == 1 })
-	v.reload(without)
-	v.reload(with)
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if n := captures(); n != 0 {
-		t.Errorf("%d captures are left", n)
-	}
-	again, cancelAgain := context.WithCancel(t.Context())
-	cancelAgain()
-	if _, err := v.app.capture(again, "a", 1); err != nil {
-		t.Errorf("another capture: %v", err)
-	}
-	v.want("/x", "a")
-	v.drained()
 }
 
 // receiver takes spans and counts the requests that brought them.
@@ -243,10 +209,10 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	}
 	s.more = ""
 	v.reload(s)
-	if v.app.current().tracer != nil {
+	if v.app.versions.Current().Tracer != nil {
 		t.Error("there is a tracer")
 	}
-	v.app.background.Wait() // the tracers are closed
+	v.await("the tracers are closed", func() bool { return goroutines("reload.(*Versions).drain") == 0 })
 	v.want("/x", "a")
 }
 
@@ -254,18 +220,18 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 	a := sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Always}}})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, more: "deadline: {default: 20s, max: 20s}"}
 	v := run(t, s)
-	pool := v.app.current().parts[0].ssp.Pool()
+	pool := v.app.versions.Current().Parts[0].SSP.Pool()
 	s.more = "deadline: {default: 30ms, max: 40ms}"
 	v.reload(s)
 	if got := v.get("/x"); got.source != "proxy/deadline" {
 		t.Errorf("answered %+v, want deadline", got)
 	}
-	if v.app.current().parts[0].ssp.Pool() != pool {
+	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
 		t.Error("the pool is another")
 	}
 	v.await("timeouts count against an SSP that was given deadline.default", func() bool {
 		v.get("/x")
-		return v.app.current().parts[0].ssp.Snapshot().BreakerFailures > 0
+		return v.app.versions.Current().Parts[0].SSP.Snapshot().BreakerFailures > 0
 	})
 }
 
@@ -284,7 +250,7 @@ func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
 		t.Error("min_idle connections were not opened")
 	}
 	app.Close()
-	if _, err := app.Reload(s.load(t)); !errors.Is(err, ErrStopping) {
+	if _, err := app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("after Close, a reload says %v", err)
 	}
 }
@@ -303,14 +269,10 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 		reloaded <- err
 	}()
 	v.await("the reload is under way", func() bool {
-		if v.app.reloading.TryLock() {
-			v.app.reloading.Unlock()
-			return false
-		}
-		return true
+		return goroutines("reload.(*prepared).prewarm") > 0
 	})
 	v.stop()
-	if err := <-reloaded; err != nil && !errors.Is(err, ErrStopping) {
+	if err := <-reloaded; err != nil && !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("the reload says %v", err)
 	}
 	err := <-v.ended

@@ -69,8 +69,8 @@ func (s *storm) load(c setup) *config.Config {
 	return cfg
 }
 
-// wantOneGeneration checks that what an operator was shown belongs together.
-func (s *storm) wantOneGeneration(what, hash string, names []string) {
+// wantOneVersion checks that what an operator was shown belongs together.
+func (s *storm) wantOneVersion(what, hash string, names []string) {
 	s.mu.Lock()
 	want, known := s.names[hash]
 	s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *storm) look(v *service) {
 		for _, found := range series.FindAllStringSubmatch(m, -1) {
 			names = append(names, found[1])
 		}
-		s.wantOneGeneration("/metrics", hash, names)
+		s.wantOneVersion("/metrics", hash, names)
 	}
 	var shown struct {
 		Service struct {
@@ -112,7 +112,7 @@ func (s *storm) look(v *service) {
 	for _, p := range shown.Pools {
 		names = append(names, p.SSP)
 	}
-	s.wantOneGeneration("/pools", shown.Service.Hash, names)
+	s.wantOneVersion("/pools", shown.Service.Hash, names)
 }
 
 // series are the names of all series, without their values.
@@ -221,11 +221,11 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeaveNothing(t *testing.T) {
 	if now := series(v.admin("/metrics")); !slices.Equal(now, atFirst) {
 		t.Errorf("%d series were there at first, %d are now: %s", len(atFirst), len(now), difference(atFirst, now))
 	}
-	pools := len(v.app.current().pools)
+	pools := len(v.app.versions.Current().Pools)
 	v.await("one janitor a pool", func() bool { return goroutines("pool.(*Pool).janitor") == pools })
 	v.await("no connection but those of the pools in force", func() bool {
 		var open, atSSPs int64
-		for _, p := range v.app.current().pools {
+		for _, p := range v.app.versions.Current().Pools {
 			snap := p.Snapshot()
 			for i := range snap.Idle {
 				open += int64(snap.Idle[i] + snap.Active[i] + snap.Draining[i])

@@ -60,7 +60,7 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 func BenchmarkPoolsOf50SSPs(b *testing.B) {
 	a := newOf(b, 50)
 	for b.Loop() {
-		a.poolViews()
+		a.pools()
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAScrapeHasEverySSP(t *testing.T) {
 // both configurations setting by setting is nearly all of it.
 func BenchmarkReloadOf50SSPs(b *testing.B) {
 	a := newOf(b, 50)
-	cfg := a.current().cfg
+	cfg := a.versions.Current().Config
 	for b.Loop() {
 		if _, err := a.Reload(cfg); err != nil {
 			b.Fatal(err)

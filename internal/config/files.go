@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +17,33 @@ const (
 	maxPEMBytes   = 1 << 20
 	maxTokenBytes = 4096
 )
+
+// Files returns the files that the config names, sorted: certificates, keys,
+// authorities, tokens. The keys of all of them end in _file.
+func (c *Config) Files() []string {
+	files := appendFiles(nil, reflect.ValueOf(c).Elem())
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+func appendFiles(files []string, v reflect.Value) []string {
+	if isList(v.Type()) && isSection(v.Type().Elem()) {
+		for i := range v.Len() {
+			files = appendFiles(files, v.Index(i))
+		}
+	}
+	if !isSection(v.Type()) {
+		return files
+	}
+	for _, k := range keysOf(v.Type()) {
+		value := v.FieldByIndex(k.index)
+		if strings.HasSuffix(k.name, "_file") && value.String() != "" {
+			files = append(files, value.String())
+		}
+		files = appendFiles(files, value)
+	}
+	return files
+}
 
 // readFile reads a file that the configuration names. Only a regular file of at
 // most limit bytes is read: a pipe or a device could hold the start up for good.

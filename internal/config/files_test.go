@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,5 +120,20 @@ func TestFileSizeIsBounded(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "large.yaml", text)
 	if _, _, err := Load(file, nil); err == nil || err.Error() != "the file must not be larger than 1048576 bytes" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestFilesAreAllThatAConfigNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	cfg := &Config{SSPs: make([]SSP, 2)}
+	cfg.Admin.TokenFile, cfg.Admin.ClientCAFile = file("token"), file("admin-ca")
+	cfg.Server.TLS.CertFile, cfg.Server.TLS.KeyFile = file("cert"), file("key")
+	cfg.SSPs[0].TLS.CAFile, cfg.SSPs[1].TLS.CAFile = file("ca"), file("ca")
+	cfg.SSPs[1].TLS.CertFile, cfg.SSPs[1].TLS.KeyFile = file("ssp-cert"), file("ssp-key")
+	want := []string{file("admin-ca"), file("ca"), file("cert"), file("key"), file("ssp-cert"), file("ssp-key"), file("token")}
+	if got := cfg.Files(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -32,6 +32,10 @@ func checkFleet(cfg *Config, r *report) {
 	}
 }
 
+// SharesLimit reports whether the SSP has a limit on requests a second that all
+// replicas share.
+func (s *SSP) SharesLimit() bool { return s.QPS.Scope == ScopeFleet && s.QPS.Limit > 0 }
+
 // sharesLimits reports whether an SSP's limit is that of the fleet.
 func (c *Config) sharesLimits() bool {
 	return slices.ContainsFunc(c.SSPs, func(s SSP) bool { return s.QPS.Scope == ScopeFleet })

@@ -22,11 +22,10 @@ type Change struct {
 
 // String is one line: path, both values, effect.
 func (c Change) String() string {
-	return fmt.Sprintf("%s: %s -> %s (%s)", c.Path, OrNone(c.Old), OrNone(c.New), c.Effect)
+	return fmt.Sprintf("%s: %s -> %s (%s)", c.Path, orNone(c.Old), orNone(c.New), c.Effect)
 }
 
-// OrNone is a value of a Change as messages write it.
-func OrNone(s string) string {
+func orNone(s string) string {
 	if s == "" {
 		return "none"
 	}
@@ -43,13 +42,13 @@ func Compare(old, next *config.Config) []Change {
 		panic(fmt.Sprintf("BUG: an effective configuration cannot be read: %v", err))
 	}
 	if !old.Admin.Token.Equal(next.Admin.Token) && old.Admin.TokenFile == next.Admin.TokenFile {
-		changes = append(changes, ContentChange("admin.token_file", next.Admin.TokenFile))
+		changes = append(changes, contentChange("admin.token_file", next.Admin.TokenFile))
 	}
 	return changes
 }
 
-// ContentChange is that of a file whose name stays.
-func ContentChange(path, file string) Change {
+// contentChange is that of a file whose name stays.
+func contentChange(path, file string) Change {
 	return Change{Path: path, Old: file, New: file + ", with another content", Effect: effectOf(path)}
 }
 

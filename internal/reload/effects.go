@@ -98,6 +98,16 @@ var effects = map[string]Effect{
 	"routes[]": InPlace,
 }
 
+// strength orders the effects of changes to one SSP.
+var strength = map[Effect]int{InPlace: 1, NewConnections: 2, NewPool: 3}
+
+func stronger(a, b Effect) Effect {
+	if strength[b] > strength[a] {
+		return b
+	}
+	return a
+}
+
 // effectOf looks a setting up, or the nearest section that it is in.
 func effectOf(path string) Effect {
 	if e, ok := listedEffect(anyMember(path)); ok {
@@ -130,7 +140,7 @@ func anyMember(path string) string {
 
 // changeEffect is effectOf, for a setting whose values matter.
 func changeEffect(path string, was, is setting) Effect {
-	if anyMember(path) == "ssps[].endpoints" && SameHosts(was.values, is.values) {
+	if anyMember(path) == "ssps[].endpoints" && sameHosts(was.values, is.values) {
 		return InPlace // only what is asked for there, or the order
 	}
 	return effectOf(path)
@@ -144,9 +154,9 @@ func removedEffect(path string) Effect {
 	return effectOf(path)
 }
 
-// SameHosts reports whether connections to one list of endpoints serve the other
+// sameHosts reports whether connections to one list of endpoints serve the other
 // as well: the same scheme, hosts and ports.
-func SameHosts(a, b []string) bool {
+func sameHosts(a, b []string) bool {
 	x, errX := dial.ParseEndpoints(a)
 	y, errY := dial.ParseEndpoints(b)
 	if errX != nil || errY != nil || x.Scheme != y.Scheme || len(x.All) != len(y.All) {

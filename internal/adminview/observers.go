@@ -1,35 +1,33 @@
-package app
+package adminview
 
 import (
 	"sync"
 
+	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
-// observers is who hears of requests: the tracer, if there is one, all the time,
-// and captures while they run. An SSP without either has none, which is what
-// costs nothing.
-//
-// An SSP and its successors have one observer between them.
+// observers joins the tracer and the captures that run to one observer of each
+// SSP. An SSP without either has no observer, which costs requests nothing. An SSP
+// and its successors share their observer.
 type observers struct {
 	mu       sync.Mutex
 	tracer   *tracing.Tracer         // nil without tracing
 	captures map[string]ssp.Observer // by SSP
 }
 
-// trace makes g's tracer that of all its SSPs. Captures go on.
-func (o *observers) trace(g *generation) {
+func (o *observers) trace(v *reload.Version) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.tracer = g.tracer
-	for _, s := range g.ssps {
+	o.tracer = v.Tracer
+	for _, s := range v.SSPs {
 		o.setLocked(s)
 	}
 }
 
-// capture begins a capture of s, and reports whether there was no other.
+// capture begins a capture of s. It reports false if another one runs.
 func (o *observers) capture(s *ssp.SSP, f ssp.Observer) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,8 +42,8 @@ func (o *observers) capture(s *ssp.SSP, f ssp.Observer) bool {
 	return true
 }
 
-// release ends the capture of an SSP, which may be several by now: it was taken
-// out of the configuration, and came again.
+// release ends the capture of the name. The SSPs are all that had it: a reload may
+// have removed the SSP, and another may have added it again.
 func (o *observers) release(name string, ssps ...*ssp.SSP) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,4 +1,4 @@
-package app
+package adminview
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -44,44 +45,43 @@ type capturedMsg struct {
 // maxCapturedBody bounds what is kept of each body.
 const maxCapturedBody = 4 << 10
 
-// capture implements admin.Capture: it watches an SSP until n requests have
-// ended or ctx has. Nothing is kept, and requests do nothing for it, while
-// nobody asks.
-func (a *App) capture(ctx context.Context, name string, n int) (any, error) {
-	g := a.current()
-	if !g.cfg.Admin.Capture {
+// Capture implements admin.Capture: it returns the next n exchanges with an SSP, or
+// those that ended before ctx. Requests pay nothing while no capture runs.
+func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
+	current := v.versions.Current()
+	if !current.Config.Admin.Capture {
 		return nil, admin.ErrCaptureOff
 	}
-	s := g.sspNamed(name)
+	s := sspNamed(current, name)
 	if s == nil {
 		return nil, admin.ErrUnknownSSP
 	}
 	c := &capturing{want: n, full: make(chan struct{})}
-	if !a.observers.capture(s, c.note) {
+	if !v.observers.capture(s, c.note) {
 		return nil, admin.ErrCaptureBusy
 	}
 	select {
 	case <-c.full:
 	case <-ctx.Done():
 	}
-	a.observers.release(name, s, a.current().sspNamed(name))
+	v.observers.release(name, s, sspNamed(v.versions.Current(), name))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return map[string]any{"ssp": name, "exchanges": append([]captured{}, c.got...)}, nil
 }
 
 // sspNamed returns the SSP of that name, or nil.
-func (g *generation) sspNamed(name string) *ssp.SSP {
-	if p := g.part(name); p != nil {
-		return p.ssp
+func sspNamed(v *reload.Version, name string) *ssp.SSP {
+	if p := v.Part(name); p != nil {
+		return p.SSP
 	}
 	return nil
 }
 
-// capturing is one capture under way.
+// capturing is a capture that runs.
 type capturing struct {
 	want int
-	full chan struct{} // closed when got has what is wanted
+	full chan struct{} // closed when got has want exchanges
 
 	mu  sync.Mutex
 	got []captured

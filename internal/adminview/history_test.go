@@ -1,4 +1,4 @@
-package app
+package adminview
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/pool"
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/upstream"
 )
 
 func TestHistoryIsRatesBetweenLooks(t *testing.T) {
@@ -25,33 +25,38 @@ func TestHistoryIsRatesBetweenLooks(t *testing.T) {
 }
 
 func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
-	a := sim(t, sspsim.Options{})
-	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
-	v := run(t, s)
-	w, now := newWatch(zap.NewNop()), time.Now()
+	ssp := startSSP(t)
+	versions := versionsOf(t, oneSSP(ssp, "a"))
+	h, now := newHistories(zap.NewNop()), time.Now()
 	look := func() {
-		w.look(now, v.app.current().ssps)
+		h.look(now, versions.Current().SSPs)
 		now = now.Add(historyStep)
 	}
-	look()
-	v.want("/x", "a")
-	look()
-	s.ssps[0] = at("a", a, "protocol: http1")
-	v.reload(s)
-	for range 7 { // more than the old pool ever had
-		v.want("/x", "a")
+	acquire := func() {
+		t.Helper()
+		place, err := versions.Current().Pools[0].Acquire(&upstream.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		place.Release()
 	}
 	look()
-	v.want("/x", "a")
+	acquire()
 	look()
-	if got := w.bySSP["a"].Rate; len(got) != 2 || got[0] != 0.5 || got[1] != 0.5 {
+	replace(t, versions, oneSSP(ssp, "a", "protocol: http1"))
+	for range 7 { // more than the old pool ever had
+		acquire()
+	}
+	look()
+	acquire()
+	look()
+	if got := h.bySSP["a"].Rate; len(got) != 2 || got[0] != 0.5 || got[1] != 0.5 {
 		t.Errorf("the rates are %v, want one request in each of the two spaces between looks at the same pool", got)
 	}
-	s.ssps, s.routes = []string{at("b", a)}, []string{to("x", "b")}
-	v.reload(s)
+	replace(t, versions, oneSSP(ssp, "b"))
 	look()
-	if w.bySSP["a"] != nil || w.bySSP["b"] == nil {
-		t.Errorf("the history is %v", w.bySSP)
+	if h.bySSP["a"] != nil || h.bySSP["b"] == nil {
+		t.Errorf("the history is %v", h.bySSP)
 	}
 }
 
@@ -67,7 +72,7 @@ func TestHistoryKeepsTheLastFiveMinutes(t *testing.T) {
 
 func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	w := newWatch(zap.New(core))
+	w := newHistories(zap.New(core))
 	o := &pool.Options{IdleTimeout: 55 * time.Second}
 	for _, learned := range []float64{0, 0, 30, 30, 30.2, 20, 20, 70} {
 		w.adviseLocked("openx", &pool.Snapshot{LearnedIdleSeconds: learned}, o)

@@ -1,4 +1,4 @@
-package app
+package reload
 
 import (
 	"context"
@@ -13,22 +13,22 @@ import (
 const prewarmLimit = 2 * time.Second
 
 // prewarm makes the pools that replace others, and opens as many connections as
-// those have: else all requests of a busy SSP would wait for dials at once. An
-// SSP that cannot be reached holds up the reload for prewarmLimit, and the drain
-// not at all. Until the old pool's idle connections go (aboutToAsk), the SSP may
-// have twice max_conns, where both pools lead to the same one.
-func (p *plan) prewarm(ctx context.Context) {
+// those have: otherwise all requests of a busy SSP would wait for dials at once. An
+// SSP that cannot be reached delays the reload by prewarmLimit, and the drain not
+// at all. Until the old pool closes its idle connections (after aboutToAsk), the
+// SSP may have twice max_conns if both pools lead to it.
+func (p *prepared) prewarm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, prewarmLimit)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range p.ssps {
 		s := &p.ssps[i]
-		if s.was == nil || s.was.dialer == s.dialer {
+		if !s.replaces() {
 			continue
 		}
-		o := poolOptions(s.cfg, s.endpoints.Scheme)
-		// Within max_idle, or they would be closed again as soon as they are open.
-		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.ssp.Pool()), o.MaxIdle))
+		o := s.poolOptions()
+		// Within max_idle: the pool would close more as soon as they are open.
+		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
 		s.pool = pool.New(o, s.dialer)
 		wg.Go(func() { s.pool.Warm(ctx) }) //nolint:errcheck // warm or not, it is used
 	}

@@ -1,10 +1,13 @@
-package app
+package adminview
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
@@ -65,5 +68,42 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 	<-c.full
 	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Answer != nil || c.got[0].Request != nil {
 		t.Errorf("captured %+v, want two failures without request and answer", c.got)
+	}
+}
+
+// A reload removes the capture's SSP and another adds it again while it waits.
+func TestACaptureLeavesNothingBehindOnAnSSPThatCameAgain(t *testing.T) {
+	ssp := startSSP(t)
+	versions := versionsOf(t, oneSSP(ssp, "a"))
+	views := New(versions, zap.NewNop())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := views.Capture(ctx, "a", 1)
+		ended <- err
+	}()
+	captures := func() int {
+		views.observers.mu.Lock()
+		defer views.observers.mu.Unlock()
+		return len(views.observers.captures)
+	}
+	for captures() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for _, name := range []string{"b", "a"} {
+		replace(t, versions, oneSSP(ssp, name))
+		views.Trace(versions.Current())
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := captures(); n != 0 {
+		t.Errorf("%d captures are left", n)
+	}
+	again, cancelAgain := context.WithCancel(t.Context())
+	cancelAgain()
+	if _, err := views.Capture(again, "a", 1); err != nil {
+		t.Errorf("another capture: %v", err)
 	}
 }

@@ -1,11 +1,10 @@
-package app
+package reload
 
 import (
 	"context"
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -50,41 +49,25 @@ func newDialer(c *config.SSP, endpoints dial.Endpoints, log *zap.Logger) (*diale
 	return all, nil
 }
 
-// connOptions are what connections are opened with, and keep.
+// connOptions are the settings that a connection is opened with, and keeps.
 type connOptions struct {
-	limits connLimits
-	http1  *http1.Options
-	http2  http2.Options
+	http1 *http1.Options
+	http2 http2.Options
 }
 
-// connLimits are the settings behind connOptions.
-type connLimits struct {
-	maxResponseBytes, maxResponseHeaderBytes, maxResponseFields int
-
-	linger         time.Duration
-	depth, streams int
-}
-
-// set changes the settings of what is dialled from now on. It reports whether
-// those changed that open connections keep.
-func (d *dialer) set(c *config.SSP) (changed bool) {
+// set changes the settings of connections that are dialled from now on.
+func (d *dialer) set(c *config.SSP) {
 	d.dial.SetTimeouts(c.Timeouts.Connect, c.Timeouts.TLSHandshake)
-	l := connLimits{c.MaxResponseBytes, c.MaxResponseHeaderBytes, c.MaxResponseFields, c.Pool.Linger, c.Pool.PipelineDepth, c.Pool.MaxStreamsPerConn}
-	if o := d.conns.Load(); o != nil && o.limits == l {
-		return false
-	}
 	d.conns.Store(&connOptions{
-		limits: l,
 		http1: &http1.Options{
-			MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes, MaxResponseFields: l.maxResponseFields,
-			Linger: l.linger, Depth: l.depth, HeadWait: d.headWait,
+			MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes, MaxResponseFields: c.MaxResponseFields,
+			Linger: c.Pool.Linger, Depth: c.Pool.PipelineDepth, HeadWait: d.headWait,
 		},
 		http2: http2.Options{
-			MaxStreams: l.streams, MaxResponseBytes: l.maxResponseBytes, MaxResponseHeaderBytes: l.maxResponseHeaderBytes,
-			MaxResponseFields: l.maxResponseFields,
+			MaxStreams: c.Pool.MaxStreamsPerConn, MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes,
+			MaxResponseFields: c.MaxResponseFields,
 		},
 	})
-	return true
 }
 
 // Addresses implements pool.Dialer.

@@ -1,0 +1,141 @@
+package adminview
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/pool"
+	"adbuffer/internal/sizing"
+	"adbuffer/internal/ssp"
+)
+
+// The page's charts show historyPoints points, historyStep apart: five minutes.
+const (
+	historyStep   = 2 * time.Second
+	historyPoints = 150
+)
+
+// history is what the charts of one SSP show, oldest first.
+type history struct {
+	Rate       []float64 `json:"rate"`       // requests per second for a place
+	Saturation []float64 `json:"saturation"` // 0 to 1, at the moment
+	HoldMillis []float64 `json:"hold_ms"`    // mean of the places released; 0 if there were none
+	Waiting    []int     `json:"waiting"`    // at the moment
+
+	pool   *pool.Pool     // that the points are about
+	before *pool.Snapshot // of the last look; nil before the first look at this pool
+	at     time.Time      // of the last look
+}
+
+// histories keeps the history of all SSPs, and logs advice on idle_timeout.
+type histories struct {
+	log *zap.Logger
+
+	mu      sync.Mutex // guards the fields below
+	bySSP   map[string]*history
+	advised map[string]time.Duration // idle_timeout as last logged
+}
+
+func newHistories(log *zap.Logger) *histories {
+	return &histories{log: log, bySSP: make(map[string]*history), advised: make(map[string]time.Duration)}
+}
+
+// run looks at the SSPs every historyStep, until ctx ends.
+func (h *histories) run(ctx context.Context, ssps func() []*ssp.SSP) {
+	tick := time.NewTicker(historyStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			h.look(now, ssps())
+		}
+	}
+}
+
+func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	present := make(map[string]bool, len(ssps))
+	for _, s := range ssps {
+		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
+		present[s.Name()] = true
+		one := h.historyLocked(s.Name())
+		if one.pool != s.Pool() { // a new pool counts from 0, and has learned nothing
+			one.pool, one.before = s.Pool(), nil
+			delete(h.advised, s.Name())
+		}
+		one.note(now, &snap)
+		h.adviseLocked(s.Name(), &snap, &opts)
+	}
+	for name := range h.bySSP {
+		if !present[name] { // the configuration has it no more
+			delete(h.bySSP, name)
+			delete(h.advised, name)
+		}
+	}
+}
+
+func (h *histories) historyLocked(name string) *history {
+	if h.bySSP[name] == nil {
+		h.bySSP[name] = new(history)
+	}
+	return h.bySSP[name]
+}
+
+func (h *history) note(now time.Time, s *pool.Snapshot) {
+	if b := h.before; b != nil {
+		hold := 0.0
+		if n := s.Holds - b.Holds; n > 0 {
+			hold = 1000 * (s.HoldSeconds - b.HoldSeconds) / float64(n)
+		}
+		h.Rate = push(h.Rate, round(float64(s.Arrivals-b.Arrivals)/now.Sub(h.at).Seconds()))
+		h.Saturation = push(h.Saturation, round(s.Saturation))
+		h.HoldMillis = push(h.HoldMillis, round(hold))
+		h.Waiting = push(h.Waiting, s.Pending)
+	}
+	h.before, h.at = s, now
+}
+
+func push[T any](points []T, p T) []T {
+	if len(points) == historyPoints {
+		copy(points, points[1:])
+		points = points[:historyPoints-1]
+	}
+	return append(points, p)
+}
+
+// round keeps what a chart can shoh.
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// adviseLocked logs an idle_timeout to set: once, and again when the advice changed
+// by more than a tenth.
+func (h *histories) adviseLocked(name string, s *pool.Snapshot, o *pool.Options) {
+	advised := sizing.IdleTimeout(s, o)
+	before := h.advised[name]
+	if advised == 0 || (advised-before).Abs() <= before/10 {
+		return
+	}
+	h.advised[name] = advised
+	h.log.Warn("the SSP closes idle connections sooner than adbuffer does; set pool.idle_timeout",
+		zap.String("ssp", name), zap.Duration("set", advised), zap.Duration("now", o.IdleTimeout),
+		zap.Float64("learned_idle_seconds", s.LearnedIdleSeconds))
+}
+
+func (h *histories) view() any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[string]history, len(h.bySSP))
+	for name, one := range h.bySSP {
+		all[name] = history{Rate: clone(one.Rate), Saturation: clone(one.Saturation), HoldMillis: clone(one.HoldMillis), Waiting: clone(one.Waiting)}
+	}
+	return map[string]any{"step_seconds": historyStep.Seconds(), "ssps": all}
+}
+
+// clone never returns nil, which JSON would show as null.
+func clone[T any](points []T) []T { return append([]T{}, points...) }

@@ -1,0 +1,102 @@
+package adminview
+
+import (
+	"time"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/reload"
+	"adbuffer/internal/sizing"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// poolView is one SSP as /pools shows it.
+type poolView struct {
+	pool.Snapshot
+	Protocol    string                    `json:"protocol"`
+	Connections map[string]map[string]int `json:"connections"` // by protocol and state
+	Limits      limitsView                `json:"limits"`
+	Requests    ssp.Snapshot              `json:"requests"`
+	Endpoints   []string                  `json:"endpoints"`
+	ReuseRatio  float64                   `json:"reuse_ratio"` // share of the places lent that needed no new connection; 0 before the first
+	Advice      string                    `json:"advice"`
+	// IdleAdvice says which idle_timeout is better than the one in force; "" = none.
+	IdleAdvice string `json:"idle_advice,omitempty"`
+}
+
+// Service is the process as /pools shows it.
+type Service struct {
+	Version       string    `json:"version"`
+	Commit        string    `json:"commit"`
+	Go            string    `json:"go"`
+	State         string    `json:"state"` // starting, ready, draining
+	Listen        string    `json:"listen"`
+	Now           time.Time `json:"now"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	ConfigHash    string    `json:"config_hash"`
+	Via           string    `json:"via"` // the name of this process in Via
+}
+
+// limitsView are the limits in force.
+type limitsView struct {
+	MaxConns       int    `json:"max_conns"`
+	MaxHTTP2Conns  int    `json:"max_http2_conns"`
+	MinIdle        int    `json:"min_idle"`
+	MaxIdle        int    `json:"max_idle"`
+	IdleTimeout    string `json:"idle_timeout"`
+	MaxAge         string `json:"max_age"`
+	MaxRequests    int    `json:"max_requests_per_conn"`
+	MaxPending     int    `json:"max_pending"`
+	PendingTimeout string `json:"pending_timeout"`
+	MaxDials       int    `json:"max_dials"`
+	MaxStreams     int    `json:"max_streams_per_conn"`
+	PipelineDepth  int    `json:"pipeline_depth"`
+	MaxInFlight    int    `json:"max_in_flight"`
+}
+
+// Pools is what GET /pools shows. Version, commit, state, addresses and names of
+// the service are the caller's, and so are the totals.
+func (v *Views) Pools(service Service, totals any) any {
+	var views []poolView
+	v.versions.Look(func(current *reload.Version) {
+		service.ConfigHash = current.Hash
+		views = make([]poolView, len(current.Parts))
+		for i, p := range current.Parts {
+			views[i] = viewOf(p)
+		}
+	})
+	return map[string]any{"service": service, "totals": totals, "pools": views}
+}
+
+func viewOf(p *reload.Part) poolView {
+	snap, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
+	return poolView{
+		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
+		Limits: limitsView{
+			MaxConns: o.MaxConns, MaxHTTP2Conns: o.MaxHTTP2Conns, MinIdle: o.MinIdle, MaxIdle: o.MaxIdle,
+			IdleTimeout: o.IdleTimeout.String(), MaxAge: o.MaxAge.String(), MaxRequests: o.MaxRequests,
+			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
+			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: p.SSP.MaxInFlight(),
+		},
+		Requests: p.SSP.Snapshot(), Endpoints: config.HideURLs(p.Config.Endpoints), ReuseRatio: reuseRatio(&snap),
+		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
+	}
+}
+
+// reuseRatio counts as the recording rules do. Warming up may open more connections
+// than places were lent; the ratio is 0 then.
+func reuseRatio(s *pool.Snapshot) float64 {
+	if s.Lent == 0 {
+		return 0
+	}
+	return max(0, 1-float64(s.Opened)/float64(s.Lent))
+}
+
+func connectionsView(s *pool.Snapshot) map[string]map[string]int {
+	all := make(map[string]map[string]int)
+	for p := upstream.HTTP1; p < upstream.Protocols; p++ {
+		all[p.String()] = map[string]int{"idle": s.Idle[p], "active": s.Active[p], "draining": s.Draining[p]}
+	}
+	return all
+}

@@ -1,0 +1,21 @@
+package adminview
+
+import (
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
+	"adbuffer/internal/upstream"
+)
+
+// traced returns an observer that makes a span of each exchange.
+func traced(t *tracing.Tracer, name string) ssp.Observer {
+	return func(_ *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+		e := tracing.Exchange{
+			SSP: name, Method: r.Method, Protocol: ex.Protocol, Reused: ex.Reused, Outcome: o, Err: err, Times: ex.Times,
+		}
+		if err == nil {
+			e.Status = ex.Answer.Status
+		}
+		e.TraceParent, _ = r.Fields.Lookup("Traceparent")
+		t.Ended(&e)
+	}
+}

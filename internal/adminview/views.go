@@ -1,0 +1,38 @@
+// Package adminview is what operators see of a running service on the admin
+// listener: pools, their history and advice, and captures of requests.
+package adminview
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/reload"
+	"adbuffer/internal/ssp"
+)
+
+// Views are what the admin listener shows. Make them with New.
+type Views struct {
+	versions  *reload.Versions
+	history   *histories
+	observers observers
+}
+
+// New returns views of the versions. log is for events that SSPs cause.
+func New(versions *reload.Versions, log *zap.Logger) *Views {
+	v := &Views{versions: versions, history: newHistories(log)}
+	v.Trace(versions.Current())
+	return v
+}
+
+// Watch notes the history of all SSPs until ctx ends.
+func (v *Views) Watch(ctx context.Context) {
+	v.history.run(ctx, func() []*ssp.SSP { return v.versions.Current().SSPs })
+}
+
+// History is what GET /history shows.
+func (v *Views) History() any { return v.history.view() }
+
+// Trace makes spans of the requests to all SSPs of a version with its tracer.
+// Captures go on.
+func (v *Views) Trace(version *reload.Version) { v.observers.trace(version) }

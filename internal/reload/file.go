@@ -1,0 +1,197 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/configwatch"
+)
+
+const (
+	// settle is longer than an editor or a kubelet takes between its steps.
+	settle = 250 * time.Millisecond
+	// pollEvery bounds how late a change is found that raises no event.
+	pollEvery = 10 * time.Second
+)
+
+// The reasons for a reload, as the log names them.
+const (
+	bySignal = "SIGHUP"
+	byFile   = "file"
+	byAdmin  = "POST /reload"
+)
+
+// service is what a File reloads: an *app.App.
+type service interface {
+	Reload(cfg *config.Config) (*Result, error)
+	ReloadFailed(err error)
+}
+
+// File is the configuration file of a running service. It is read again on SIGHUP,
+// on POST /reload, and when it or a file that it names changes.
+type File struct {
+	path string
+
+	// Set by Start, before a reload can begin.
+	service service
+	log     *zap.Logger
+	watch   *configwatch.Watcher
+
+	mu   sync.Mutex // guards next; never held while a file is read
+	next *reading   // has not begun to read; nil where none waits
+
+	turn    sync.Mutex          // held by the reading under way; guards the fields below
+	content configwatch.Content // of all files, as they were just before they were last read
+	unread  string              // why the file could not be read, or what is wrong with it; "" = nothing
+}
+
+// reading is one reading of the file, for all requests that came before it began.
+type reading struct {
+	by     []string
+	done   chan struct{} // closed when report is complete
+	report Report
+}
+
+// NewFile returns the file at path. Make it before the file is first read: it
+// notices changes from then on.
+func NewFile(path string) *File {
+	return &File{path: path, content: configwatch.Read([]string{path})}
+}
+
+// Start gives the file the service that was made of cfg. Call it before Run, and
+// before the service runs.
+func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
+	f.service, f.log = s, log
+	f.watch = configwatch.New(configwatch.Options{
+		Settle: settle, Every: pollEvery,
+		Warn: func(err error) { log.Warn("watching the configuration", zap.Error(err)) },
+	})
+	f.follow(cfg)
+}
+
+// Run reloads when a file changes and on each hang-up, until ctx ends.
+func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
+	go f.watch.Run(ctx, f.look)
+	for {
+		select {
+		case <-hangups:
+			f.reload(bySignal)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Post serves POST /reload; it is an admin.Reload.
+func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
+
+// follow watches the files of cfg, which is in force from now on.
+func (f *File) follow(cfg *config.Config) {
+	files := append(cfg.Files(), f.path)
+	content := configwatch.Read(files)
+	for name := range content {
+		if known, ok := f.content[name]; ok { // a change since the last reading must be noticed
+			content[name] = known
+		}
+	}
+	f.content = content
+	f.watch.Watch(files)
+}
+
+// look reloads if a file changed since it was last read. A configuration with
+// faults is read again in any case: it may name a file that was missing, and that
+// is not watched.
+func (f *File) look() {
+	f.turn.Lock()
+	again := f.unread != "" || !maps.Equal(f.content, configwatch.Read(f.filesLocked()))
+	f.turn.Unlock()
+	if again {
+		f.reload(byFile)
+	}
+}
+
+func (f *File) filesLocked() []string { return slices.Collect(maps.Keys(f.content)) }
+
+// reload reads the file and brings it into force. All calls that come during one
+// reading share the next.
+func (f *File) reload(by string) *Report {
+	f.mu.Lock()
+	if r := f.next; r != nil {
+		r.by = append(r.by, by)
+		f.mu.Unlock()
+		<-r.done
+		return &r.report
+	}
+	r := &reading{by: []string{by}, done: make(chan struct{})}
+	f.next = r
+	f.mu.Unlock()
+
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	f.next = nil // calls from now on need another reading
+	f.mu.Unlock()
+	f.readLocked(r)
+	close(r.done)
+	return &r.report
+}
+
+// readLocked makes r's report. The service logs errors and changes.
+func (f *File) readLocked(r *reading) {
+	slices.Sort(r.by)
+	r.by = slices.Compact(r.by)
+	by := zap.String("by", strings.Join(r.by, ", "))
+	f.content = configwatch.Read(f.filesLocked())
+	cfg, warnings, err := f.load()
+	if err != nil {
+		r.report.refused(err)
+		if !slices.Equal(r.by, []string{byFile}) || err.Error() != f.unread {
+			f.log.Info("reading the configuration again", by)
+			f.service.ReloadFailed(err)
+		}
+		f.unread = err.Error()
+		return
+	}
+	f.unread = ""
+	f.log.Info("reading the configuration again", by)
+	res, err := f.service.Reload(cfg)
+	switch {
+	case errors.Is(err, ErrStopping):
+		f.log.Warn("the configuration stays as it is while adbuffer drains", by)
+		r.report.stopping()
+	case err != nil:
+		r.report.refused(err)
+	default:
+		r.report.done(res, warnings)
+		f.follow(cfg)
+	}
+	if r.report.Result == applied {
+		LogWarnings(f.log, warnings)
+	}
+}
+
+func (f *File) load() (*config.Config, []config.Warning, error) {
+	// The process may have been started with a pipe. That has nothing more to read,
+	// and could block every reload to come.
+	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("config: %s is no regular file and cannot be read again", f.path)
+	}
+	return config.Load(f.path, os.LookupEnv)
+}
+
+// LogWarnings logs the warnings about a configuration that is in force.
+func LogWarnings(log *zap.Logger, warnings []config.Warning) {
+	for _, w := range warnings {
+		log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
+	}
+}

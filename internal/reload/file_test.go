@@ -1,0 +1,140 @@
+package reload
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/configwatch"
+)
+
+// counter counts the configurations that it is given.
+type counter struct {
+	reloads, failures int
+	refuse            error
+}
+
+func (c *counter) Reload(cfg *config.Config) (*Result, error) {
+	c.reloads++
+	if c.refuse != nil {
+		return nil, c.refuse
+	}
+	return &Result{Hash: cfg.Hash()}, nil
+}
+
+func (c *counter) ReloadFailed(error) { c.failures++ }
+
+func newTestFile(t *testing.T, text string) (*File, *counter) {
+	t.Helper()
+	s := new(counter)
+	r := NewFile(filepath.Join(t.TempDir(), "adbuffer.yaml"))
+	write(t, r, text)
+	cfg, _, err := config.Load(r.path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.content = configwatch.Read([]string{r.path})
+	r.Start(s, cfg, zap.NewNop())
+	return r, s
+}
+
+func write(t *testing.T, f *File, text string) {
+	t.Helper()
+	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// to is a configuration of one SSP.
+func to(endpoint string) string {
+	return "ssps: [{name: openx, endpoints: [\"" + endpoint + "\"]}]\nroutes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]\n"
+}
+
+func TestAllWhoAskWhileAReloadIsUnderWayAreServedByOneMore(t *testing.T) {
+	t.Parallel()
+	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
+	r.turn.Lock() // one is under way
+	var wg sync.WaitGroup
+	reports := make(chan *Report, 50)
+	for range cap(reports) {
+		wg.Go(func() { reports <- r.reload(byAdmin) })
+	}
+	asked := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.next != nil && len(r.next.by) == cap(reports)
+	}
+	for !asked() {
+		time.Sleep(time.Millisecond)
+	}
+	r.turn.Unlock()
+	wg.Wait()
+	first := <-reports
+	for range cap(reports) - 1 {
+		if got := <-reports; got != first {
+			t.Error("two reports of one reload")
+		}
+	}
+	if s.reloads != 1 || first.Result != unchanged {
+		t.Errorf("%d reloads, the first of which was %q", s.reloads, first.Result)
+	}
+	r.reload(bySignal)
+	if s.reloads != 2 {
+		t.Errorf("%d reloads, want 2", s.reloads)
+	}
+}
+
+func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
+	t.Parallel()
+	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
+	r.look()
+	if s.reloads != 0 {
+		t.Error("it reloaded what had not changed")
+	}
+	write(t, r, to("http://127.0.0.1:2/bid"))
+	r.look()
+	r.look()
+	if s.reloads != 1 {
+		t.Errorf("%d reloads of one change", s.reloads)
+	}
+	s.refuse = errors.New("no")
+	write(t, r, to("http://127.0.0.1:3/bid"))
+	r.look()
+	r.look()
+	if s.reloads != 2 {
+		t.Errorf("%d reloads: what was refused whole was tried again, although nothing changed", s.reloads)
+	}
+}
+
+func TestAFaultIsToldOnceHoweverOftenTheFileIsLookedAt(t *testing.T) {
+	t.Parallel()
+	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
+	write(t, r, "ssps: []")
+	for range 3 {
+		r.look()
+	}
+	if s.failures != 1 || s.reloads != 0 {
+		t.Errorf("told %d times, want 1; %d reloads", s.failures, s.reloads)
+	}
+	if rep := r.reload(bySignal); s.failures != 2 || rep.Result != refused || len(rep.Faults) == 0 {
+		t.Errorf("told %d times, want 2, since somebody asked: %+v", s.failures, rep)
+	}
+	write(t, r, "ssps: [] # another")
+	r.look()
+	write(t, r, "routes: []")
+	r.look()
+	if s.failures != 3 {
+		t.Errorf("told %d times, want 3: the last fault is another", s.failures)
+	}
+	write(t, r, to("http://127.0.0.1:1/bid"))
+	r.look()
+	if s.reloads != 1 || r.unread != "" {
+		t.Errorf("%d reloads of the file that is good again, want 1", s.reloads)
+	}
+}

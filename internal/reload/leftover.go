@@ -1,0 +1,104 @@
+package reload
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/tracing"
+)
+
+// leftover is what a version had and the next one does not use.
+//
+// A request that began before the swap may not have asked its SSP yet: its body
+// still arrives, or a waterfall has not reached that SSP. So an old pool lends
+// places until no request can ask for one any more. Then it is closed, and no
+// request notices.
+//
+//	swap ──aboutToAsk──▶ idle connections close ──no older request──▶ closed
+//	                                            ──server.drain.timeout──▶ cut
+type leftover struct {
+	parts  []*Part
+	tracer *tracing.Tracer // nil where the next version uses it too
+	// longest is how long a request that has begun may take until it last asks an
+	// SSP: the wait for its body, the body, and its deadline.
+	longest time.Duration
+}
+
+const (
+	// aboutToAsk is how long idle connections stay after the swap. It is longer than
+	// any request takes from choosing its route until it counts as in flight.
+	aboutToAsk = time.Second
+	drainPoll  = 10 * time.Millisecond
+)
+
+// drainLeftover closes in the background what was has and next does not.
+func (v *Versions) drainLeftover(was, next *Version) {
+	l := &leftover{
+		parts: was.without(next),
+		// A wait for a body that begins now uses the timeout of now.
+		longest: 2*max(was.Config.Server.ReadTimeout, next.Config.Server.ReadTimeout) + was.Config.Deadline.Max,
+	}
+	if was.Tracer != next.Tracer {
+		l.tracer = was.Tracer
+	}
+	if len(l.parts) == 0 && l.tracer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(v.alive, next.Config.Server.Drain.Timeout)
+	v.leftovers.Add(int64(len(l.parts)))
+	v.background.Go(func() {
+		defer cancel()
+		v.drain(ctx, l)
+		v.leftovers.Add(-int64(len(l.parts)))
+	})
+}
+
+func (v *Versions) drain(ctx context.Context, l *leftover) {
+	swapped := time.Now()
+	sleep(ctx, aboutToAsk)
+	for _, p := range l.parts {
+		o := p.SSP.Pool().Options()
+		o.MinIdle, o.MaxIdle = 0, 0
+		p.SSP.Pool().SetOptions(o)
+	}
+	// A moment without a request in progress: all that began before the swap ended.
+	for v.opts.InProgress() > 0 && time.Since(swapped) < l.longest && ctx.Err() == nil {
+		sleep(ctx, drainPoll)
+	}
+	cut := closeParts(ctx, l.parts)
+	for _, p := range l.parts {
+		v.opts.Log.Info("pool drained after a reload", zap.String("ssp", p.Config.Name))
+	}
+	if cut > 0 && v.alive.Err() == nil {
+		v.opts.Log.Error("requests were cut at the end of a pool's drain; see server.drain.timeout", zap.Int("cut", cut))
+	}
+	v.closeTracer(l.tracer)
+}
+
+// closeParts closes the pools side by side, and then their dialers. It returns how
+// many places were in use when they were cut.
+func closeParts(ctx context.Context, parts []*Part) (cut int) {
+	var wg sync.WaitGroup
+	var sum atomic.Int64
+	for _, p := range parts {
+		wg.Go(func() { sum.Add(int64(p.SSP.Pool().Close(ctx))) })
+	}
+	wg.Wait()
+	for _, p := range parts {
+		p.dialer.dial.Close()
+	}
+	return int(sum.Load())
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

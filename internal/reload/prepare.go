@@ -1,0 +1,194 @@
+package reload
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strings"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/dial"
+	"adbuffer/internal/fleet"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
+)
+
+// prepared is a version to come. Everything that can fail has been done for it, and
+// no request has noticed.
+type prepared struct {
+	was     *Version
+	cfg     *config.Config
+	hash    string
+	common  common
+	changes []Change
+	ssps    []preparedSSP
+	tracer  *tracing.Tracer
+}
+
+// preparedSSP is an SSP to come.
+type preparedSSP struct {
+	cfg       *config.SSP
+	endpoints dial.Endpoints
+	files     tlsFiles
+	was       *Part      // as it is; nil for a new SSP
+	effect    Effect     // the strongest of its changes; "" = nothing changes
+	dialer    *dialer    // was's, or a new one for a new pool
+	pool      *pool.Pool // the new pool where it replaces another; see prewarm
+}
+
+// replaces reports whether the SSP gets a pool in place of another.
+func (s *preparedSSP) replaces() bool { return s.was != nil && s.was.dialer != s.dialer }
+
+func (s *preparedSSP) encrypted() bool { return s.endpoints.Scheme == "https" }
+
+// prepare prepares the version of cfg that follows was. The error is
+// config.Faults, with all that could not be done; nothing has changed then.
+func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (*prepared, error) {
+	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
+	effects := effectsBySSP(changes)
+	var faults config.Faults
+	for i := range cfg.SSPs {
+		c := &cfg.SSPs[i]
+		s := preparedSSP{cfg: c, was: was.Part(c.Name), effect: effects[c.Name]}
+		if err := v.prepareSSP(p, &s); err != nil {
+			faults = append(faults, config.Fault{Path: fmt.Sprintf("ssps[%d]", i), Value: c.Name, Rule: err.Error()})
+			continue
+		}
+		p.ssps = append(p.ssps, s)
+	}
+	if cfg.Tracing != was.Config.Tracing {
+		var err error
+		if p.tracer, err = newTracer(&cfg.Tracing, v.opts.AppVersion); err != nil {
+			faults = append(faults, config.Fault{Path: "tracing", Rule: err.Error()})
+		}
+	}
+	if len(faults) > 0 {
+		p.drop()
+		return nil, faults
+	}
+	return p, nil
+}
+
+func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
+	if s.endpoints, err = dial.ParseEndpoints(s.cfg.Endpoints); err != nil {
+		return err
+	}
+	// Before they are read for use: the next reload sees a change in between.
+	s.files = readTLSFiles(s.cfg, s.encrypted())
+	for _, c := range s.contentChanges() {
+		p.changes = append(p.changes, c)
+		s.effect = stronger(s.effect, c.Effect)
+	}
+	if s.was != nil && s.effect != NewPool {
+		s.dialer = s.was.dialer
+		return nil
+	}
+	s.dialer, err = newDialer(s.cfg, s.endpoints, v.opts.Peers)
+	return err
+}
+
+// drop closes what was made for a version that does not come.
+func (p *prepared) drop() {
+	for i := range p.ssps {
+		if s := &p.ssps[i]; s.was == nil || s.replaces() {
+			s.dialer.dial.Close()
+		}
+	}
+	if p.tracer != p.was.Tracer {
+		closeTracer(p.tracer) //nolint:errcheck // it has no spans
+	}
+}
+
+// build makes the version that was prepared. From then on its settings hold for all
+// parts that it shares with the version before.
+func (p *prepared) build(f *fleet.Fleet) *Version {
+	next := &Version{Config: p.cfg, Hash: p.hash, common: p.common, Tracer: p.tracer}
+	byName := make(map[string]*ssp.SSP, len(p.ssps))
+	for i := range p.ssps {
+		part := p.ssps[i].build(p.was.common, p.common, f)
+		next.add(part)
+		byName[part.Config.Name] = part.SSP
+	}
+	next.Table = newTable(p.cfg.Routes, byName)
+	return next
+}
+
+func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
+	next := &Part{Config: s.cfg, dialer: s.dialer, files: s.files}
+	o, po := s.sspOptions(common, f), s.poolOptions()
+	switch {
+	case s.was == nil:
+		next.SSP = ssp.New(o, pool.New(po, s.dialer))
+	case s.replaces():
+		// The SSP's counters go on. Those of the pool and the dialer begin at 0, as
+		// counters may: they are about connections that the new pool never had, and
+		// opened less closed stays the number of open ones.
+		s.pool.SetOptions(po)
+		next.SSP = s.was.SSP.MovedTo(o, s.pool)
+	case s.effect == "" && before == common:
+		next.SSP = s.was.SSP
+	default:
+		// The dialer first: the pool takes what it dials from then on for new.
+		p := s.was.SSP.Pool()
+		s.dialer.set(s.cfg)
+		po.ConnVersion = p.Options().ConnVersion
+		if s.effect == NewConnections {
+			po.ConnVersion++
+		}
+		p.SetOptions(po)
+		next.SSP = s.was.SSP.With(o)
+	}
+	return next
+}
+
+// tlsFiles are digests of ca_file, cert_file and key_file. The digest of no file,
+// and of one that cannot be read, is zero.
+type tlsFiles [3][sha256.Size]byte
+
+var tlsFileKeys = [3]string{"ca_file", "cert_file", "key_file"}
+
+func tlsFileNames(c *config.SSP) [3]string {
+	return [3]string{c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile}
+}
+
+func readTLSFiles(c *config.SSP, encrypted bool) (f tlsFiles) {
+	if !encrypted {
+		return f // the files are not used
+	}
+	for i, name := range tlsFileNames(c) {
+		if name == "" {
+			continue
+		}
+		if data, err := os.ReadFile(name); err == nil {
+			f[i] = sha256.Sum256(data)
+		}
+	}
+	return f
+}
+
+// contentChanges are the TLS files that keep their names and have another content.
+func (s *preparedSSP) contentChanges() (changes []Change) {
+	if s.was == nil || !s.encrypted() {
+		return nil
+	}
+	was := tlsFileNames(s.was.Config)
+	for i, name := range tlsFileNames(s.cfg) {
+		if name != "" && was[i] == name && s.was.files[i] != s.files[i] {
+			changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+tlsFileKeys[i], name))
+		}
+	}
+	return changes
+}
+
+// effectsBySSP returns the strongest effect of the changes to each SSP's settings.
+func effectsBySSP(changes []Change) map[string]Effect {
+	effects := make(map[string]Effect)
+	for _, c := range changes {
+		rest, of := strings.CutPrefix(c.Path, "ssps[")
+		if name, _, ok := strings.Cut(rest, "]."); of && ok {
+			effects[name] = stronger(effects[name], c.Effect)
+		}
+	}
+	return effects
+}

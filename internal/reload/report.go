@@ -1,0 +1,60 @@
+package reload
+
+import (
+	"errors"
+	"net/http"
+
+	"adbuffer/internal/config"
+)
+
+// The results of a reload. After refused and draining the old configuration stays
+// in force.
+const (
+	applied   = "applied"
+	unchanged = "unchanged"
+	refused   = "refused"
+	draining  = "draining" // no configuration was read
+)
+
+// Report is the body of the response to POST /reload.
+type Report struct {
+	Result   string           `json:"result"`
+	Hash     string           `json:"hash,omitempty"` // of the new configuration in force; empty if the old one is
+	Changes  []Change         `json:"changes"`
+	Faults   config.Faults    `json:"faults"`
+	Warnings []config.Warning `json:"warnings"`
+	// Error says why the file could not be read or brought into force, if that is
+	// not because of its values.
+	Error string `json:"error,omitempty"`
+}
+
+func (r *Report) done(res *Result, warnings []config.Warning) {
+	r.Result, r.Hash, r.Changes, r.Warnings = applied, res.Hash, res.Changes, warnings
+	if len(res.Changes) == 0 {
+		r.Result = unchanged
+	}
+}
+
+func (r *Report) refused(err error) {
+	r.Result = refused
+	if !errors.As(err, &r.Faults) {
+		r.Error = err.Error()
+	}
+}
+
+func (r *Report) stopping() { r.Result, r.Error = draining, ErrStopping.Error() }
+
+// response is the report with [] in place of JSON's null for an empty list.
+func (r Report) response() (status int, body any) {
+	r.Changes = append([]Change{}, r.Changes...)
+	r.Faults = append(config.Faults{}, r.Faults...)
+	r.Warnings = append([]config.Warning{}, r.Warnings...)
+	switch r.Result {
+	case refused:
+		return http.StatusUnprocessableEntity, r
+	case draining:
+		return http.StatusServiceUnavailable, r
+	default:
+		return http.StatusOK, r
+	}
+}

@@ -1,0 +1,85 @@
+package reload
+
+import (
+	"adbuffer/internal/config"
+	"adbuffer/internal/fleet"
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// sspOptions are the settings of the SSP. They make or change its bucket where its
+// limit on requests a second is shared by a fleet.
+func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
+	c := s.cfg
+	o := ssp.Options{
+		Name: c.Name, Scheme: s.endpoints.Scheme, Path: s.endpoints.Path, Query: s.endpoints.Query, Host: c.Host,
+		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
+			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity], Via: common.via,
+		}),
+		RequestTimeout: c.Timeouts.Request, Patience: common.patience, MaxInFlight: c.MaxInFlight,
+		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),
+		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
+		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
+		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
+		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
+		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll,
+	}
+	if c.SharesLimit() {
+		o.QPS.Burst = o.QPS.BurstInForce()
+		o.QPS.Fleet = f.Bucket(c.Name, o.QPS.Limit, o.QPS.Burst)
+	}
+	return o
+}
+
+func (s *preparedSSP) poolOptions() pool.Options {
+	c := s.cfg
+	o := pool.Options{
+		SSP:      c.Name,
+		MaxConns: c.Pool.MaxConns, MaxHTTP2Conns: c.Pool.MaxHTTP2Conns, MinIdle: c.Pool.MinIdle, MaxIdle: c.Pool.MaxIdle,
+		IdleTimeout: c.Pool.IdleTimeout, MaxAge: c.Pool.MaxAge, MaxRequests: c.Pool.MaxRequestsPerConn,
+		MaxPending: c.Pool.MaxPending, PendingTimeout: c.Pool.PendingTimeout,
+		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
+		ConnectTimeout: c.Timeouts.Connect,
+		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
+	}
+	if s.encrypted() {
+		o.TLSTimeout = c.Timeouts.TLSHandshake
+	}
+	switch c.Protocol {
+	case config.ProtocolHTTP1:
+		o.Protocol = upstream.HTTP1
+	case config.ProtocolHTTP1Pipelined:
+		o.Protocol = upstream.HTTP1Pipelined
+	case config.ProtocolHTTP2, config.ProtocolH2C:
+		o.Protocol = upstream.HTTP2
+	default:
+		if !s.encrypted() {
+			o.Protocol = upstream.HTTP1 // only TLS negotiates
+		}
+	}
+	return o
+}
+
+func nameValues(fields []config.Field) []httpheader.NameValue {
+	all := make([]httpheader.NameValue, len(fields))
+	for i, f := range fields {
+		all[i] = httpheader.NameValue{Name: f.Name, Value: f.Value}
+	}
+	return all
+}
+
+// The words of the configuration, as the packages below know them.
+var (
+	identityModes = map[config.Identity]httpheader.IdentityMode{
+		config.IdentityXForwardedFor: httpheader.XForwardedFor, config.IdentityXDevice: httpheader.XDevice,
+		config.IdentityBoth: httpheader.Both, config.IdentityNone: httpheader.None,
+	}
+	retryStales = map[config.RetryStale]ssp.RetryStale{
+		config.RetryIdempotent: ssp.StaleIdempotent, config.RetryAll: ssp.StaleAll, config.RetryNever: ssp.StaleNever,
+	}
+	noBidBodies = map[config.NoBidBody]ssp.NoBidBody{
+		config.NoBidNone: ssp.NoBidNone, config.NoBidVAST: ssp.NoBidVAST, config.NoBidOpenRTB: ssp.NoBidOpenRTB,
+	}
+)

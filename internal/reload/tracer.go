@@ -1,0 +1,35 @@
+package reload
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/tracing"
+)
+
+// newTracer returns nil where tracing is off.
+func newTracer(c *config.Tracing, appVersion string) (*tracing.Tracer, error) {
+	if c.Endpoint == "" {
+		return nil, nil //nolint:nilnil // tracing is off, which is no error
+	}
+	return tracing.New(tracing.Options{Endpoint: c.Endpoint, Sample: c.Sample, Version: appVersion})
+}
+
+// closeTracer sends the last spans of a tracer, which may be nil.
+func (v *Versions) closeTracer(t *tracing.Tracer) {
+	if err := closeTracer(t); err != nil {
+		v.opts.Log.Warn("the last spans could not be sent; see tracing.endpoint", zap.Error(err))
+	}
+}
+
+func closeTracer(t *tracing.Tracer) error {
+	if t == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return t.Close(ctx)
+}

@@ -1,0 +1,82 @@
+package reload
+
+import (
+	"time"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/route"
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
+)
+
+// Version is a config version: what one configuration built. It never changes. A
+// reload builds the next version, which shares with this one all that stays.
+type Version struct {
+	Config *config.Config
+	Hash   string    // of Config
+	Loaded time.Time // when the version came into force
+	Parts  []*Part   // one for each SSP, in the configuration's order
+	Table  *route.Table
+	Tracer *tracing.Tracer // nil while tracing is off
+
+	// SSPs and Pools are those of Parts.
+	SSPs  []*ssp.SSP
+	Pools []*pool.Pool
+
+	common common
+}
+
+// Part is one SSP of a version.
+type Part struct {
+	Config *config.SSP
+	SSP    *ssp.SSP
+
+	dialer *dialer  // of the SSP's pool
+	files  tlsFiles // as they were when the dialer was made
+}
+
+// Part returns the SSP of that name, or nil.
+func (v *Version) Part(name string) *Part {
+	for _, p := range v.Parts {
+		if p.Config.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (v *Version) add(p *Part) {
+	v.Parts, v.SSPs, v.Pools = append(v.Parts, p), append(v.SSPs, p.SSP), append(v.Pools, p.SSP.Pool())
+}
+
+// without returns the parts of v whose pools are not in next.
+func (v *Version) without(next *Version) []*Part {
+	kept := make(map[*pool.Pool]bool, len(next.Pools))
+	for _, p := range next.Pools {
+		kept[p] = true
+	}
+	var gone []*Part
+	for _, p := range v.Parts {
+		if !kept[p.SSP.Pool()] {
+			gone = append(gone, p)
+		}
+	}
+	return gone
+}
+
+// common is what every SSP takes from the rest of the configuration.
+type common struct {
+	patience time.Duration // how long a request leaves an SSP, unless it brings a deadline
+	via      string        // the name of this process in Via; "" = none is sent
+	// maxBufferedBytes is server.max_buffered_bytes.
+	maxBufferedBytes int
+}
+
+func commonOf(cfg *config.Config, via string) common {
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.Server.MaxBufferedBytes}
+	if cfg.Server.Via {
+		c.via = via
+	}
+	return c
+}

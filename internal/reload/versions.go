@@ -1,0 +1,226 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/fleet"
+)
+
+// Options are what all config versions of a process share.
+type Options struct {
+	Log        *zap.Logger  // of events that operators cause
+	Peers      *zap.Logger  // of events that SSPs cause
+	Via        string       // the name of this process in Via
+	AppVersion string       // for spans
+	Fleet      *fleet.Fleet // nil where no Redis is configured
+	// InProgress returns how many requests have begun and not ended.
+	InProgress func() int
+	// Apply makes next the version of all requests that begin from then on. It is
+	// called with the swap lock held, and must not block.
+	Apply func(next *Version)
+	// Applied is called after a reload, before the next reload begins.
+	Applied func(next *Version)
+}
+
+// Versions holds the config version in force, and replaces it by the next one.
+type Versions struct {
+	opts      Options
+	current   atomic.Pointer[Version]
+	succeeded atomic.Bool // the last reload did
+	// swapLock is held to write while versions change, and to read by goroutines
+	// that look at several parts of one version, such as a scrape.
+	swapLock sync.RWMutex
+
+	reloading sync.Mutex // held by Replace, and guards closed
+	closed    bool       // no version follows
+
+	serving    context.Context // ends when the drain begins
+	stop       context.CancelFunc
+	alive      context.Context // ends when the pools are closed
+	die        context.CancelFunc
+	background sync.WaitGroup // pools that warm up or drain, until alive ends
+	leftovers  atomic.Int64   // pools that drain after a reload
+}
+
+// New builds the first version. It opens no connection; see Warm.
+func New(cfg *config.Config, opts Options) (*Versions, error) {
+	v := &Versions{opts: opts}
+	v.alive, v.die = context.WithCancel(context.Background())
+	v.serving, v.stop = context.WithCancel(v.alive)
+	p, err := v.prepare(&Version{Config: new(config.Config)}, cfg, nil)
+	if err != nil {
+		v.die()
+		return nil, err
+	}
+	first := p.build(opts.Fleet)
+	first.Loaded = time.Now()
+	v.current.Store(first)
+	v.succeeded.Store(true)
+	return v, nil
+}
+
+// Current is the version in force. Two calls may return different versions.
+func (v *Versions) Current() *Version { return v.current.Load() }
+
+// Look calls f while no swap happens, so that f sees parts of one version only.
+func (v *Versions) Look(f func(current *Version)) {
+	v.swapLock.RLock()
+	defer v.swapLock.RUnlock()
+	f(v.Current())
+}
+
+// Result is what a reload did.
+type Result struct {
+	Hash    string   // of the configuration in force
+	Changes []Change // none where nothing changed
+}
+
+// ErrStopping is what Replace returns once the drain has begun.
+var ErrStopping = errors.New("adbuffer is stopping, and takes no other configuration")
+
+// Replace brings cfg into force for every request that begins from then on. Requests
+// that have begun keep their SSP, its settings and its connections to their end.
+//
+// Steps that can fail come first. If one fails, or if a changed setting needs a
+// restart, nothing changes. The error is config.Faults then; it has been logged and
+// counted.
+//
+// Calls wait for one another. A call waits up to prewarmLimit for pools that replace
+// others, and never for old pools to drain.
+func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
+	v.reloading.Lock()
+	defer v.reloading.Unlock()
+	if v.closed || v.serving.Err() != nil {
+		return nil, ErrStopping
+	}
+	was := v.Current()
+	p, err := v.prepareReload(was, cfg)
+	if err != nil {
+		v.Failed(err)
+		return nil, err
+	}
+	p.prewarm(v.serving)
+	next := v.swap(p)
+	v.warmAdded(was, next)
+	v.drainLeftover(was, next)
+	v.opts.Applied(next)
+	res := &Result{Hash: next.Hash, Changes: p.changes}
+	res.log(v.opts.Log)
+	return res, nil
+}
+
+func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, error) {
+	changes := Compare(was.Config, cfg)
+	if faults := restartFaults(changes); len(faults) > 0 {
+		return nil, faults
+	}
+	return v.prepare(was, cfg, changes)
+}
+
+// restartFaults are the changes that no reload can make.
+func restartFaults(changes []Change) (faults config.Faults) {
+	for _, c := range changes {
+		if c.Effect == Restart {
+			faults = append(faults, config.Fault{
+				Path: c.Path, Value: orNone(c.New), Rule: "is " + orNone(c.Old) + " in the running process and cannot change there: restart it",
+			})
+		}
+	}
+	return faults
+}
+
+// swap makes the prepared version the current one. A goroutine in Look sees all of
+// the old version or all of the new one.
+func (v *Versions) swap(p *prepared) *Version {
+	v.swapLock.Lock()
+	defer v.swapLock.Unlock()
+	next := p.build(v.opts.Fleet)
+	next.Loaded = time.Now()
+	v.opts.Apply(next)
+	v.keepBuckets(next.Config)
+	v.current.Store(next)
+	v.succeeded.Store(true)
+	return next
+}
+
+// keepBuckets ends the leases of limits that no SSP of cfg shares any more.
+func (v *Versions) keepBuckets(cfg *config.Config) {
+	if v.opts.Fleet == nil {
+		return
+	}
+	v.opts.Fleet.SetPassword(cfg.Fleet.Redis.Password.Reveal())
+	shared := make(map[string]bool)
+	for i := range cfg.SSPs {
+		if c := &cfg.SSPs[i]; c.SharesLimit() {
+			shared[c.Name] = true
+		}
+	}
+	v.opts.Fleet.Keep(shared)
+}
+
+// Failed notes that a configuration could not be brought into force, or not even
+// be read: it logs each fault and shows in config_last_reload_successful.
+func (v *Versions) Failed(err error) {
+	v.succeeded.Store(false)
+	const message = "the configuration was not reloaded; the one before stays in force"
+	var faults config.Faults
+	if !errors.As(err, &faults) {
+		v.opts.Log.Error(message, zap.Error(err))
+		return
+	}
+	for _, f := range faults {
+		v.opts.Log.Error(message, zap.String("fault", f.String()))
+	}
+}
+
+// Warm opens min_idle connections of the current version, as far as time allows.
+func (v *Versions) Warm(ctx context.Context) {
+	current := v.Current()
+	v.warm(ctx, current.Parts, current.Config.Admin.WarmupTimeout)
+}
+
+// warmAdded opens min_idle connections of new pools, in the background.
+func (v *Versions) warmAdded(was, next *Version) {
+	if added := next.without(was); len(added) > 0 {
+		v.background.Go(func() { v.warm(v.alive, added, next.Config.Admin.WarmupTimeout) })
+	}
+}
+
+func (v *Versions) warm(ctx context.Context, parts []*Part, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range parts {
+		wg.Go(func() {
+			if err := p.SSP.Pool().Warm(ctx); errors.Is(err, context.DeadlineExceeded) {
+				v.opts.Log.Warn("not all min_idle connections could be opened in time; see pool.min_idle and admin.warmup_timeout",
+					zap.String("ssp", p.Config.Name), zap.Duration("warmup_timeout", limit))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BeginDrain lets no other version follow, and ends a wait for new pools.
+func (v *Versions) BeginDrain() { v.stop() }
+
+// Close closes all pools, including those that drain after a reload, and then the
+// tracer. A reload under way ends before that.
+func (v *Versions) Close(ctx context.Context) {
+	v.stop()
+	v.reloading.Lock()
+	v.closed = true
+	v.reloading.Unlock()
+	v.die()
+	current := v.Current()
+	closeParts(ctx, current.Parts)
+	v.background.Wait()
+	v.closeTracer(current.Tracer)
+}
