@@ -17,44 +17,42 @@ func TestErlangCAgreesWithPublishedValues(t *testing.T) {
 		want    float64
 		within  float64 // half a unit of the last digit printed, carried over to the result
 	}{
-		// J. Dunlop, D. Girma, J. Irvine, "Digital Mobile Communications and the
-		// TETRA System", appendix A.4, Erlang C table: the loads of its worked
-		// example, printed to 0.01 erlang, for 5 % and 1 % delayed calls.
+		// J. Dunlop, D. Girma, J. Irvine, "Digital Mobile Communications and the TETRA
+		// System", appendix A.4, Erlang C table: the loads of its worked example, printed
+		// to 0.01 erlang, for 5 % and 1 % delayed calls.
 		{"Dunlop et al., 8 channels, 5 %", 8, 3.87, 0.05, 0.0004},
 		{"Dunlop et al., 10 channels, 1 %", 10, 4.08, 0.01, 0.0002},
-		// D. Gross, C. M. Harris, "Fundamentals of Queueing Theory", the eye
-		// clinic: 6 patients an hour, 3 doctors, 20 minutes each. p0 = 1/9, so
-		// (2³/3!)·3·p0 = 4/9.
+		// D. Gross, C. M. Harris, "Fundamentals of Queueing Theory", the eye clinic: 6
+		// patients an hour, 3 doctors, 20 minutes each. p0 = 1/9, so (2³/3!)·3·p0 = 4/9.
 		{"Gross and Harris, eye clinic", 3, 2, 4.0 / 9, 1e-15},
 		// M/M/1: a customer waits if the server is busy, which is ρ.
 		{"M/M/1", 1, 0.7, 0.7, 1e-15},
 		// M/M/2: 2ρ²/(1+ρ), ρ = 0.75.
 		{"M/M/2", 2, 1.5, 2 * 0.75 * 0.75 / 1.75, 1e-15},
 	} {
-		near(t, c.source, ErlangC(c.servers, c.load), c.want, c.within)
+		near(t, c.source, erlangC(c.servers, c.load), c.want, c.within)
 	}
 }
 
 func TestErlangBAgreesWithPublishedValues(t *testing.T) {
-	// Westbay Engineers, Traffic Calculators manual (erlang.com), "How much
-	// traffic can a trunk group handle": 15 lines block 1 % of 8.108 erlangs.
-	near(t, "Westbay, 15 lines", ErlangB(15, 8.108), 0.01, 0.000005)
+	// Westbay Engineers, Traffic Calculators manual (erlang.com), "How much traffic can a trunk
+	// group handle": 15 lines block 1 % of 8.108 erlangs.
+	near(t, "Westbay, 15 lines", erlangB(15, 8.108), 0.01, 0.000005)
 	// One line: a/(1+a). Two: a²/2 / (1 + a + a²/2).
-	near(t, "one line", ErlangB(1, 3), 0.75, 1e-15)
-	near(t, "two lines", ErlangB(2, 2), 0.4, 1e-15)
+	near(t, "one line", erlangB(1, 3), 0.75, 1e-15)
+	near(t, "two lines", erlangB(2, 2), 0.4, 1e-15)
 }
 
 func TestMeanWaitAgreesWithPublishedValues(t *testing.T) {
 	// The eye clinic again: 8/9 patients wait on average, so each waits 8/54 h.
-	wait, ok := MeanWait(6.0/3600, 20*time.Minute, 3)
+	wait, ok := meanWait(6.0/3600, 20*time.Minute, 3)
 	if !ok {
 		t.Fatal("MeanWait says that 2 erlangs fill 3 doctors")
 	}
 	near(t, "mean wait, s", wait.Seconds(), 8.0/54*3600, 1e-3)
 }
 
-// erlangBFromFactorials is the definition, (a^N/N!) / Σ a^k/k!, in exact
-// rational arithmetic.
+// erlangBFromFactorials is the definition, (a^N/N!) / Σ a^k/k!, in exact rational arithmetic.
 func erlangBFromFactorials(servers int, load *big.Rat) *big.Rat {
 	term, sum := big.NewRat(1, 1), big.NewRat(1, 1)
 	for k := 1; k <= servers; k++ {
@@ -73,23 +71,23 @@ func TestErlangFormulasEqualTheirDefinitionInExactArithmetic(t *testing.T) {
 		b := erlangBFromFactorials(c.servers, load)
 		wantB, _ := b.Float64()
 		name := fmt.Sprintf("%d servers, %d erlangs", c.servers, c.load)
-		near(t, "ErlangB of "+name, ErlangB(c.servers, float64(c.load))/wantB, 1, 1e-13)
+		near(t, "ErlangB of "+name, erlangB(c.servers, float64(c.load))/wantB, 1, 1e-13)
 		if c.load >= c.servers {
 			continue
 		}
-		// The delay formula in its own form: T / (Σ_{k<N} a^k/k! + T) with
-		// T = a^N/N! · N/(N−a), divided by Σ_{k≤N}.
+		// The delay formula in its own form: T / (Σ_{k<N} a^k/k! + T) with T = a^N/N! ·
+		// N/(N−a), divided by Σ_{k≤N}.
 		n, a := big.NewRat(int64(c.servers), 1), load
 		factor := new(big.Rat).Quo(n, new(big.Rat).Sub(n, a))
 		tail := new(big.Rat).Mul(b, factor)
 		below := new(big.Rat).Sub(big.NewRat(1, 1), b)
 		wantC, _ := new(big.Rat).Quo(tail, new(big.Rat).Add(below, tail)).Float64()
-		near(t, "ErlangC of "+name, ErlangC(c.servers, float64(c.load))/wantC, 1, 1e-12)
+		near(t, "ErlangC of "+name, erlangC(c.servers, float64(c.load))/wantC, 1, 1e-12)
 	}
 }
 
-// erlangBFromTerms sums 1/B = Σ_j Π_{i<j} (N−i)/a in 200 bits: another formula
-// and another precision than the one under test.
+// erlangBFromTerms sums 1/B = Σ_j Π_{i<j} (N−i)/a in 200 bits: another formula and another
+// precision than the one under test.
 func erlangBFromTerms(servers int, load float64) float64 {
 	const bits = 200
 	a := new(big.Float).SetPrec(bits).SetFloat64(load)
@@ -110,7 +108,7 @@ func TestErlangBStaysExactForThousandsOfServers(t *testing.T) {
 		load    float64
 	}{{1680, 1600}, {5000, 4990.5}, {12421, 12345}, {20000, 19999}, {20000, 30000}} {
 		want := erlangBFromTerms(c.servers, c.load)
-		got := ErlangB(c.servers, c.load)
+		got := erlangB(c.servers, c.load)
 		near(t, fmt.Sprintf("ErlangB(%d, %v) against 200 bits", c.servers, c.load), got/want, 1, 1e-11)
 	}
 }
@@ -128,19 +126,19 @@ func TestErlangFormulasAtTheirEdges(t *testing.T) {
 		{5, math.NaN(), 0, 0},
 		{5, math.Inf(1), 1, 1},
 		{0, 0, 0, 0},
-		{MaxPlaces, 1, 0, 0}, // far below the smallest float64
+		{maxPlaces, 1, 0, 0}, // far below the smallest float64
 	} {
-		if got := ErlangB(c.servers, c.load); got != c.wantB {
+		if got := erlangB(c.servers, c.load); got != c.wantB {
 			t.Errorf("ErlangB(%d, %v) = %v, want %v", c.servers, c.load, got, c.wantB)
 		}
-		if got := ErlangC(c.servers, c.load); got != c.wantC {
+		if got := erlangC(c.servers, c.load); got != c.wantC {
 			t.Errorf("ErlangC(%d, %v) = %v, want %v", c.servers, c.load, got, c.wantC)
 		}
 	}
-	if got := ErlangC(10, 10); got != 1 {
+	if got := erlangC(10, 10); got != 1 {
 		t.Errorf("ErlangC of a full pool = %v, want 1", got)
 	}
-	if got := ErlangB(10, 10); !(got > 0 && got < 1) {
+	if got := erlangB(10, 10); !(got > 0 && got < 1) {
 		t.Errorf("ErlangB of a full pool = %v, want between 0 and 1: losses relieve it", got)
 	}
 }
@@ -152,10 +150,10 @@ func TestPlacesIsTheLeastNumberThatKeepsTheShare(t *testing.T) {
 		hold := time.Duration(1+rng.IntN(300)) * time.Millisecond
 		share := math.Exp(-0.05 - 10*rng.Float64())
 		n := Places(rate, hold, share)
-		if got := WaitingShare(rate, hold, n); got > share {
+		if got := erlangC(n, Load(rate, hold)); got > share {
 			t.Errorf("Places(%v, %v, %v) = %d, with which %v wait", rate, hold, share, n, got)
 		}
-		if got := WaitingShare(rate, hold, n-1); got <= share {
+		if got := erlangC(n-1, Load(rate, hold)); got <= share {
 			t.Errorf("Places(%v, %v, %v) = %d, but %d keep the share too: %v", rate, hold, share, n, n-1, got)
 		}
 		if load := Load(rate, hold); float64(n) <= load {
@@ -174,11 +172,11 @@ func TestPlacesAtTheEdges(t *testing.T) {
 		{math.NaN(), 0.03, time.Second, 0},
 		{100, 0.03, 0, 0},
 		{1e-9, 0.03, time.Millisecond, 1},
-		{100, 0, time.Second, MaxPlaces},
-		{100, math.NaN(), time.Second, MaxPlaces},
-		{100, 1, time.Second, 101}, // everybody may wait, but the queue must end
-		{math.Inf(1), 0.03, time.Second, MaxPlaces},
-		{MaxPlaces, 0.03, time.Second, MaxPlaces},
+		{100, 0, time.Second, maxPlaces},
+		{100, math.NaN(), time.Second, maxPlaces},
+		{100, 1, time.Second, 101}, // all requests may wait, but the queue must not grow for ever
+		{math.Inf(1), 0.03, time.Second, maxPlaces},
+		{maxPlaces, 0.03, time.Second, maxPlaces},
 	} {
 		if got := Places(c.rate, c.hold, c.share); got != c.want {
 			t.Errorf("Places(%v, %v, %v) = %d, want %d", c.rate, c.hold, c.share, got, c.want)
@@ -202,15 +200,15 @@ func TestMoreLoadNeverNeedsFewerPlacesAndMorePlacesNeverMakeMoreWait(t *testing.
 		if got := Places(rate, hold, share/2); got < n {
 			t.Errorf("a smaller share than %v (rate %v, hold %v) needs %d places instead of %d", share, rate, hold, got, n)
 		}
-		if WaitingShare(rate, hold, n+1) >= WaitingShare(rate, hold, n) {
+		if erlangC(n+1, Load(rate, hold)) >= erlangC(n, Load(rate, hold)) {
 			t.Errorf("one place more than %d (rate %v, hold %v) lets as many wait", n, rate, hold)
 		}
-		less, _ := MeanWait(rate, hold, n+1)
-		more, ok := MeanWait(rate, hold, n)
+		less, _ := meanWait(rate, hold, n+1)
+		more, ok := meanWait(rate, hold, n)
 		if !ok || less > more {
 			t.Errorf("one place more than %d (rate %v, hold %v) lets them wait %v instead of %v", n, rate, hold, less, more)
 		}
-		if b, c := ErlangB(n, Load(rate, hold)), ErlangC(n, Load(rate, hold)); b > c {
+		if b, c := erlangB(n, Load(rate, hold)), erlangC(n, Load(rate, hold)); b > c {
 			t.Errorf("%d places, rate %v, hold %v: more are lost (%v) than would wait (%v)", n, rate, hold, b, c)
 		}
 	}
@@ -219,20 +217,20 @@ func TestMoreLoadNeverNeedsFewerPlacesAndMorePlacesNeverMakeMoreWait(t *testing.
 func TestFullRateIsWhereWaitingBecomesCertain(t *testing.T) {
 	const hold = 125 * time.Millisecond
 	full := FullRate(40, hold)
-	if got := WaitingShare(full, hold, 40); got != 1 {
+	if got := erlangC(40, Load(full, hold)); got != 1 {
 		t.Errorf("share that waits at the full rate = %v, want 1", got)
 	}
-	if _, ok := MeanWait(full, hold, 40); ok {
+	if _, ok := meanWait(full, hold, 40); ok {
 		t.Error("MeanWait claims a mean at the full rate")
 	}
-	if got := WaitingShare(full*0.999, hold, 40); !(got < 1) {
+	if got := erlangC(40, Load(full*0.999, hold)); !(got < 1) {
 		t.Errorf("share that waits just below the full rate = %v, want below 1", got)
 	}
-	wait, ok := MeanWait(full*0.999, hold, 40)
+	wait, ok := meanWait(full*0.999, hold, 40)
 	if !ok || wait <= 0 {
 		t.Errorf("MeanWait just below the full rate = %v, %v", wait, ok)
 	}
-	if wait, ok := MeanWait(0, hold, 0); wait != 0 || !ok {
+	if wait, ok := meanWait(0, hold, 0); wait != 0 || !ok {
 		t.Errorf("MeanWait without requests = %v, %v; want 0, true", wait, ok)
 	}
 }
@@ -240,14 +238,14 @@ func TestFullRateIsWhereWaitingBecomesCertain(t *testing.T) {
 func TestSquareRootRuleIsWithinTwoPlacesFrom40To4000Erlangs(t *testing.T) {
 	for load := 40.0; load <= 4000; load *= 1.05 {
 		exact := float64(placesForLoad(load, DefaultWaitingShare))
-		near(t, fmt.Sprintf("rule of thumb for %v erlangs", load), SquareRootPlaces(load), exact, 2)
+		near(t, fmt.Sprintf("rule of thumb for %v erlangs", load), squareRootPlaces(load), exact, 2)
 	}
 	for load := 0.5; load < 40; load *= 1.1 {
-		if exact := placesForLoad(load, DefaultWaitingShare); SquareRootPlaces(load) >= float64(exact) {
-			t.Errorf("rule of thumb for %v erlangs = %v, want below the exact %d", load, SquareRootPlaces(load), exact)
+		if exact := placesForLoad(load, DefaultWaitingShare); squareRootPlaces(load) >= float64(exact) {
+			t.Errorf("rule of thumb for %v erlangs = %v, want below the exact %d", load, squareRootPlaces(load), exact)
 		}
 	}
-	if got := SquareRootPlaces(-1); got != 0 {
+	if got := squareRootPlaces(-1); got != 0 {
 		t.Errorf("SquareRootPlaces(-1) = %v, want 0", got)
 	}
 }

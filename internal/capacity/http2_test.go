@@ -12,8 +12,8 @@ func TestHTTP2ConnsAreTheFewestThatCarryThePlaces(t *testing.T) {
 	}
 }
 
-// grow plays the pool's rule: requests go to the connection with the least in
-// flight, and one that finds half of the streams in use on each opens another.
+// grow simulates the pool's rule: a request goes to the connection with the fewest requests. If it
+// finds half of the streams in use on each, the pool opens another connection.
 func grow(places, streams int) int {
 	var inUse []int
 	for range places {

@@ -1,15 +1,13 @@
-// Package capacity is Little's law: how many places a pool needs for a rate
-// and a hold time, at which rate it fills, and how many requests wait.
+// Package capacity is Little's law. It tells how many places a pool needs for a rate and a hold
+// time, at which rate it fills, and how many requests wait.
 //
-// A place carries one request at a time: one HTTP/1 connection or one HTTP/2
-// stream. Rates are requests per second and include the rejected ones: what is
-// sized is what arrives, not what got through. A hold is the time from lending
-// a place to its return, which is longer than the SSP's own latency. A load is
-// the mean number of busy places, in erlangs: rate × hold, without unit.
+// A place carries one request at a time: one HTTP/1 connection or one HTTP/2 stream. A rate is in
+// requests per second, rejected ones included: pools are sized for the requests that arrive. A hold
+// is the time from acquiring a place to its release, which is longer than the SSP's own latency. A
+// load is the mean number of places in use, in erlangs: rate × hold, without unit.
 //
-// All functions are pure and safe for concurrent use. Numbers that mean
-// nothing (negative, NaN) never panic; each function says what they give.
-// [Plan] refuses them with an error instead.
+// All functions are pure and safe for concurrent use. They do not panic on invalid numbers
+// (negative, NaN); each function says what it returns for them. [Plan] returns an error for them.
 package capacity
 
 import (
@@ -17,16 +15,15 @@ import (
 	"time"
 )
 
-// z99 is the 99th percentile of the standard normal distribution, to the three
-// decimals that printed tables give.
+// z99 is the 99th percentile of the standard normal distribution, with the three decimals of
+// printed tables.
 const z99 = 2.326
 
-// Load returns the mean number of places in use, L = λ·W, for rate λ in
-// requests per second and mean hold W. It holds for any arrivals and any hold
-// times, as long as neither drifts. A rate or hold that is not above 0 gives 0.
+// Load returns the mean number of places in use, L = λ·W, for rate λ in requests per second and
+// mean hold W. It is true for any arrivals and any hold times, as long as neither drifts. A rate or
+// hold that is not above 0 gives 0.
 //
-// J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations
-// Research 9(3), 1961.
+// J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9(3), 1961.
 func Load(rate float64, hold time.Duration) float64 {
 	if !(rate > 0) || hold <= 0 {
 		return 0
@@ -34,11 +31,9 @@ func Load(rate float64, hold time.Duration) float64 {
 	return rate * hold.Seconds()
 }
 
-// FullRate returns the rate, in requests per second, at which the given places
-// are all busy all the time: N/W, Little's law read the other way. Above it a
-// queue only grows. Places is a float64 so that an unrounded rule of thumb can
-// be asked too. Places or a hold that are not above 0 give 0: such a pool
-// carries nothing.
+// FullRate returns the rate, in requests per second, at which all places are in use all the time:
+// N/W, by Little's law. At a higher rate the queue only grows. places is a float64 for the sake of
+// unrounded rules of thumb. Places or a hold that are not above 0 give 0.
 func FullRate(places float64, hold time.Duration) float64 {
 	if !(places > 0) || hold <= 0 {
 		return 0
@@ -46,10 +41,9 @@ func FullRate(places float64, hold time.Duration) float64 {
 	return places / hold.Seconds()
 }
 
-// HeadroomRatio returns the share of the places that a load leaves free,
-// 1 − L/N: 1 is an idle pool, 0 a full one. It is negative where more is asked
-// than there is: −0.5 says half as many places again are missing. A pool of no
-// places has headroom 0.
+// HeadroomRatio returns the share of the places that a load leaves free, 1 − L/N: 1 for an idle
+// pool, 0 for a full one. It is negative if the load exceeds the places: −0.5 means that the pool
+// lacks half as many places as it has. No places give 0.
 func HeadroomRatio(load float64, places int) float64 {
 	if places <= 0 {
 		return 0
@@ -57,15 +51,14 @@ func HeadroomRatio(load float64, places int) float64 {
 	return 1 - load/float64(places)
 }
 
-// LognormalMean returns the mean of a lognormal distribution with the given
-// median and 99th percentile: p50·exp(σ²/2), σ = ln(p99/p50)/2.326. Latencies are skewed, so their
-// mean, which Little's law needs, lies above the median; p50 alone undersizes a
-// pool. A p99 below p50 counts as p50. It is 0 if p50 is not above 0, and the
-// longest Duration if the mean is longer still.
+// lognormalMean returns the mean of a lognormal distribution with the given median and 99th
+// percentile: p50·exp(σ²/2), σ = ln(p99/p50)/2.326. Latencies are skewed, so their mean, which
+// Little's law needs, is above the median: a pool sized by p50 is too small. A p99 below p50 counts
+// as p50. It returns 0 if p50 is not above 0, and the longest Duration if the mean is longer.
 //
-// The mean and quantiles of the lognormal: N. L. Johnson, S. Kotz, N.
-// Balakrishnan, "Continuous Univariate Distributions", vol. 1, chapter 14.
-func LognormalMean(p50, p99 time.Duration) time.Duration {
+// For the mean and quantiles of the lognormal, see N. L. Johnson, S. Kotz, N. Balakrishnan,
+// "Continuous Univariate Distributions", vol. 1, chapter 14.
+func lognormalMean(p50, p99 time.Duration) time.Duration {
 	if p50 <= 0 {
 		return 0
 	}
@@ -76,8 +69,8 @@ func LognormalMean(p50, p99 time.Duration) time.Duration {
 	return toDuration(float64(p50) * math.Exp(sigma*sigma/2))
 }
 
-// toDuration rounds ns nanoseconds, not negative, down to a Duration, and to
-// the longest one if they do not fit.
+// toDuration rounds ns nanoseconds, which are not negative, down to a Duration, or to the longest
+// Duration.
 func toDuration(ns float64) time.Duration {
 	if ns >= math.MaxInt64 {
 		return math.MaxInt64

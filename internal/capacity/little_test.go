@@ -16,7 +16,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 }
 
 func TestLoadIsRateTimesHold(t *testing.T) {
-	// Capacity questions that ops ask, with the arithmetic done by hand.
+	// Questions of operators, calculated by hand.
 	near(t, "20,000/s held 80 ms", Load(20000, 80*time.Millisecond), 1600, 1e-9)
 	near(t, "1,000/s held 80 ms", Load(1000, 80*time.Millisecond), 80, 1e-9)
 	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(-1)} {
@@ -54,8 +54,7 @@ func TestHeadroomIsOneWhenIdleZeroWhenFullAndNegativeBeyond(t *testing.T) {
 
 func TestLognormalMeanMatchesSamplesWithThoseQuantiles(t *testing.T) {
 	const p50, p99 = 80 * time.Millisecond, 250 * time.Millisecond
-	// Draw from the distribution that the formula claims to describe and read
-	// the quantiles and the mean back from the samples alone.
+	// Draw samples from the distribution, and compare their quantiles and mean.
 	rng := rand.New(rand.NewPCG(1, 2))
 	hold := lognormalHold(rng, p50, p99)
 	samples := make([]float64, 400_000)
@@ -67,22 +66,22 @@ func TestLognormalMeanMatchesSamplesWithThoseQuantiles(t *testing.T) {
 	slices.Sort(samples)
 	near(t, "median of the samples, s", samples[len(samples)/2], p50.Seconds(), 0.0005)
 	near(t, "p99 of the samples, s", samples[len(samples)*99/100], p99.Seconds(), 0.003)
-	near(t, "LognormalMean, s", LognormalMean(p50, p99).Seconds(), sum/float64(len(samples)), 0.0003)
+	near(t, "LognormalMean, s", lognormalMean(p50, p99).Seconds(), sum/float64(len(samples)), 0.0003)
 }
 
 func TestLognormalMeanWithoutTailIsTheMedian(t *testing.T) {
 	for _, p99 := range []time.Duration{0, 10 * time.Millisecond, 80 * time.Millisecond} {
-		if got := LognormalMean(80*time.Millisecond, p99); got != 80*time.Millisecond {
+		if got := lognormalMean(80*time.Millisecond, p99); got != 80*time.Millisecond {
 			t.Errorf("LognormalMean(80ms, %v) = %v, want 80ms", p99, got)
 		}
 	}
-	if got := LognormalMean(0, time.Second); got != 0 {
+	if got := lognormalMean(0, time.Second); got != 0 {
 		t.Errorf("LognormalMean without a median = %v, want 0", got)
 	}
 }
 
 func TestLognormalMeanThatFitsNoDurationIsTheLongestOne(t *testing.T) {
-	if got := LognormalMean(1, math.MaxInt64); got != math.MaxInt64 {
+	if got := lognormalMean(1, math.MaxInt64); got != math.MaxInt64 {
 		t.Errorf("LognormalMean(1ns, longest) = %v, want the longest Duration", got)
 	}
 }

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// PlanInput says what one SSP is asked for and what it is asked from. Start
-// from [DefaultPlanInput] and fill in Rate, P50, P99 and Replicas: apart from
-// the fields that say so, zero is an error and not a default. The name in
-// brackets is the one that errors use.
+// PlanInput is the load of one SSP and the limits of the system. Start from [DefaultPlanInput] and
+// set Rate, P50, P99 and Replicas. Zero is an error, except for fields that give it a meaning.
+// Errors use the names in brackets.
 type PlanInput struct {
 	Rate     float64       // [rps] requests per second to the SSP at peak, of all replicas together
 	P50, P99 time.Duration // [p50, p99] quantiles of the time that a place is held
@@ -26,25 +25,24 @@ type PlanInput struct {
 	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
 }
 
-// Defaults of Linux: the hard limit the kernel gives to its first process
-// (INR_OPEN_MAX), and the ports of net.ipv4.ip_local_port_range, 32768 to 60999
-// (Documentation/networking/ip-sysctl). Distributions and container runtimes
-// often raise the first.
+// Defaults of Linux: the hard limit of file descriptors of its first process (INR_OPEN_MAX), and
+// the ports of net.ipv4.ip_local_port_range, 32768 to 60999 (Documentation/networking/ip-sysctl).
+// Distributions and container runtimes often raise the former.
 const (
 	linuxFileDescriptors = 4096
 	linuxEphemeralPorts  = 60999 - 32768 + 1
 )
 
-// timeWait is how long Linux keeps the port of a connection that it closed
-// first (TCP_TIMEWAIT_LEN).
+// timeWait is how long Linux keeps the port of a connection that this side closed first
+// (TCP_TIMEWAIT_LEN).
 const timeWait = 60 * time.Second
 
-// ownFileDescriptors is room for what is no connection: listeners, epoll, DNS
-// sockets, certificates, logs.
+// ownFileDescriptors is a reserve for other files than connections: listeners, epoll, DNS sockets,
+// certificates, logs.
 const ownFileDescriptors = 64
 
-// DefaultPlanInput returns a PlanInput that lacks only the rate, the two
-// quantiles and the replicas.
+// DefaultPlanInput returns a PlanInput that lacks only the rate, the two quantiles and the
+// replicas.
 func DefaultPlanInput() PlanInput {
 	return PlanInput{
 		WaitingShare:    DefaultWaitingShare,
@@ -56,8 +54,7 @@ func DefaultPlanInput() PlanInput {
 	}
 }
 
-// PlanResult is the size of the pools for one SSP. Fields without "Total" are
-// those of one replica.
+// PlanResult is the size of the pools for one SSP. Fields without "Total" are for one replica.
 type PlanResult struct {
 	Rate     float64       // requests per second
 	MeanHold time.Duration // W
@@ -72,8 +69,8 @@ type PlanResult struct {
 	SlowHold     time.Duration // the W of the next field
 	SlowFullRate float64       // requests per second that fill N places when W is SlowHold
 
-	// The rule of thumb beside the exact figures: what somebody gets who
-	// checks them with L + 2·√L. It is unrounded, and so is its rate.
+	// The rule of thumb, L + 2·√L, and its rate, to compare with the exact figures. Both are
+	// unrounded.
 	RulePlaces       float64
 	RuleSlowFullRate float64 // requests per second that fill RulePlaces when W is SlowHold
 
@@ -89,21 +86,20 @@ type PlanResult struct {
 	TotalHTTP2GrownConns int     // the same over HTTP/2, with HTTP2GrownConns
 	TotalSlowFullRate    float64 // requests per second that fill all pools when W is SlowHold
 
-	// Warnings are limits of the system that the plan runs into, each naming
-	// the need, the limit and what to change. Empty if there are none.
+	// Warnings are the limits of the system that the plan exceeds. Each names the need, the
+	// limit and what to change.
 	Warnings []string
 }
 
-// Plan sizes the pools for one SSP. It assumes Poisson arrivals, spread evenly
-// over the replicas, and lognormal holds. The error joins one [InputError] for
-// every number that cannot be; the result is then empty.
+// Plan sizes the pools for one SSP. It assumes Poisson arrivals, spread evenly over the replicas,
+// and lognormal holds. The error joins an [InputError] for each invalid number.
 func Plan(in PlanInput) (PlanResult, error) {
 	if err := in.validate(); err != nil {
 		return PlanResult{}, err
 	}
 	r := PlanResult{
 		Rate:     in.Rate / float64(in.Replicas),
-		MeanHold: LognormalMean(in.P50, in.P99),
+		MeanHold: lognormalMean(in.P50, in.P99),
 		SlowHold: in.SlowHold,
 	}
 	if r.SlowHold == 0 {
@@ -114,11 +110,11 @@ func Plan(in PlanInput) (PlanResult, error) {
 	r.Places = Places(r.Rate, r.MeanHold, in.WaitingShare)
 	r.Saturation = r.Load / float64(r.Places)
 	r.Headroom = HeadroomRatio(r.Load, r.Places)
-	r.WaitingShare = WaitingShare(r.Rate, r.MeanHold, r.Places)
-	r.MeanWait, _ = MeanWait(r.Rate, r.MeanHold, r.Places) // Places exceeds the load
+	r.WaitingShare = erlangC(r.Places, r.Load)
+	r.MeanWait, _ = meanWait(r.Rate, r.MeanHold, r.Places) // Places exceeds the load
 	r.FullRate = FullRate(float64(r.Places), r.MeanHold)
 	r.SlowFullRate = FullRate(float64(r.Places), r.SlowHold)
-	r.RulePlaces = SquareRootPlaces(r.Load)
+	r.RulePlaces = squareRootPlaces(r.Load)
 	r.RuleSlowFullRate = FullRate(r.RulePlaces, r.SlowHold)
 
 	r.HTTP2Conns = HTTP2Conns(r.Places, in.Streams)
@@ -141,15 +137,14 @@ func Plan(in PlanInput) (PlanResult, error) {
 func (in PlanInput) fileDescriptors(places int) int {
 	clients := in.ClientConns
 	if clients == 0 {
-		clients = places // each place works for a client that waits on a connection of its own
+		clients = places // each place serves a client with a connection of its own
 	}
 	return places + clients + ownFileDescriptors
 }
 
-// portsPerAddress counts the ports that connections between one source address
-// and one address of the SSP hold: open ones, and those closed by age within
-// timeWait. Ports are scarce only within such a pair: another address on either
-// side has all of them again.
+// portsPerAddress counts the ports of connections between one source address and one address of the
+// SSP. It counts open connections, and those closed because of their age within timeWait. Each such
+// pair of addresses has all ports of its own.
 func (in PlanInput) portsPerAddress(places int) int {
 	replicas := 1
 	if in.SourceAddresses > 0 {

@@ -34,12 +34,12 @@ func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
 		t.Errorf("L rounds to %v, want 150", got)
 	}
 
-	// Exact Erlang C: of 150.33 erlangs 3.11 % wait for 175 places, a little more
-	// than the 3 % allowed, and 2.57 % for 176.
+	// Exact Erlang C for 150.33 erlangs: with 175 places 3.11 % wait, a little more than the
+	// allowed 3 %; with 176 places 2.57 %.
 	if r.Places != 176 {
 		t.Errorf("N = %d, want 176", r.Places)
 	}
-	near(t, "share that waits for 175", WaitingShare(r.Rate, r.MeanHold, 175), 0.0311, 0.00005)
+	near(t, "share that waits for 175", erlangC(175, r.Load), 0.0311, 0.00005)
 	near(t, "share that waits for 176", r.WaitingShare, 0.0257, 0.00005)
 	near(t, "saturation", r.Saturation, 150.33/176, 0.0001)
 	near(t, "headroom", r.Headroom, 1-150.33/176, 0.0001)
@@ -49,8 +49,8 @@ func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
 	near(t, "full at 200 ms", r.SlowFullRate, 880, 1e-9)
 	near(t, "full at the mean hold", r.FullRate, 176/0.090198449, 0.001)
 
-	// The rule of thumb, unrounded: 150.33 + 2·√150.33 = 174.85 places, 175 in
-	// whole ones, and 174.85 places are full at 874.26 requests/s of 200 ms.
+	// The rule of thumb, unrounded: 150.33 + 2·√150.33 = 174.85 places, which are full at
+	// 874.26 requests/s of 200 ms.
 	near(t, "L + 2√L", r.RulePlaces, 174.85, 0.005)
 	if got := math.Ceil(r.RulePlaces); got != 175 {
 		t.Errorf("L + 2√L rounds up to %v, want 175", got)
@@ -87,7 +87,7 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 		"replicas 0: must be between 1 and 1000000",
 		"p50 -1ms: must be above 0 and at most 1h0m0s",
 		"p99 2h0m0s: must be above 0 and at most 1h0m0s",
-		"waiting-share 1: must be above 0 and below 1, for example 0.03: no pool is so large that nobody ever waits",
+		"waiting-share 1: must be above 0 and below 1, for example 0.03: no pool is so large that no request ever waits",
 		"slow-hold -1ns: must be above 0 and at most 1h0m0s",
 		"streams 0: must be between 1 and 1000000000",
 		"client-connections -1: must be between 0 and 1000000000",
@@ -157,7 +157,7 @@ func TestPlanCountsFileDescriptorsOfBothSides(t *testing.T) {
 	in.FileDescriptors--
 	wantWarning(t, mustPlan(t, in), "file descriptors: 176 connections to the SSP and their clients need 10240 of one process, whose limit is 10239")
 
-	in.ClientConns = 0 // one for each place
+	in.ClientConns = 0 // one client connection for each place
 	if got := mustPlan(t, in).FileDescriptors; got != 2*176+64 {
 		t.Errorf("needs %d without known clients, want %d", got, 2*176+64)
 	}
@@ -215,7 +215,7 @@ func TestPlanTakesASlowHoldAboveTheMeanUnlessToldOtherwise(t *testing.T) {
 	in.SlowHold = 500 * time.Millisecond
 	near(t, "full at 500 ms", mustPlan(t, in).SlowFullRate, 352, 1e-9)
 
-	in.SlowHold, in.P99 = 0, 8*time.Second // a tail that takes the mean past 2.5 × p50
+	in.SlowHold, in.P99 = 0, 8*time.Second // raises the mean above 2.5 × p50
 	r := mustPlan(t, in)
 	if r.SlowHold != 2*r.MeanHold || r.SlowHold <= in.P50*5/2 {
 		t.Errorf("slow hold = %v, want twice the mean %v", r.SlowHold, r.MeanHold)
@@ -226,7 +226,7 @@ func TestPlanTakesASlowHoldAboveTheMeanUnlessToldOtherwise(t *testing.T) {
 	wantWarning(t, mustPlan(t, in), "slow-hold 50ms is below the mean hold 90.198")
 }
 
-// Whatever the numbers, a plan is refused with InputErrors or adds up.
+// For any input, Plan returns InputErrors or a plan whose numbers agree with each other.
 func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 	f.Add(20000.0, int64(80*time.Millisecond), int64(250*time.Millisecond), 12, 0.03, int64(0), 100, 0, 4096, 28232, 0, 1, int64(10*time.Minute))
 	f.Add(0.001, int64(1), int64(1), 1_000_000, 0.999, int64(1), 1, 1, 1, 1, 1, 1, int64(time.Second))
@@ -251,7 +251,7 @@ func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 			}
 			return
 		}
-		if !(r.Load > 0 && float64(r.Places) > r.Load && r.Places < MaxPlaces && r.WaitingShare <= share) {
+		if !(r.Load > 0 && float64(r.Places) > r.Load && r.Places < maxPlaces && r.WaitingShare <= share) {
 			t.Fatalf("load %v, places %d, share %v of %v", r.Load, r.Places, r.WaitingShare, share)
 		}
 		if r.TotalPlaces < r.Places || r.FileDescriptors <= r.Places || r.PortsPerAddress < 1 ||

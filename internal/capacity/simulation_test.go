@@ -1,29 +1,33 @@
 package capacity
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 )
 
-// The queue that the formulas describe, played event by event: Poisson
-// arrivals, one FIFO queue, N servers. Seeds are fixed, so a run is repeatable;
-// the tolerance of each test is four standard errors, estimated from the run.
+// These tests simulate the queue of the formulas, event by event: Poisson arrivals, one FIFO queue,
+// N servers. Seeds are fixed, so a run can be repeated. The tolerance of each test is four standard
+// errors, estimated from the run.
 
-// busyUntil is a heap of the times, in seconds, at which servers become free.
-type busyUntil []float64
+// freeTimes is a heap of the times, in seconds, at which servers become free.
+type freeTimes []float64
 
-func (h busyUntil) Len() int           { return len(h) }
-func (h busyUntil) Less(i, j int) bool { return h[i] < h[j] }
-func (h busyUntil) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *busyUntil) Push(x any)        { *h = append(*h, x.(float64)) }
-func (h *busyUntil) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
+// replaceFirst replaces the earliest time.
+func (h freeTimes) replaceFirst(t float64) {
+	i := 0
+	for child := 1; child < len(h); child = 2*i + 1 {
+		if child+1 < len(h) && h[child+1] < h[child] {
+			child++
+		}
+		if t <= h[child] {
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	h[i] = t
 }
 
 // lognormalHold draws holds, in seconds, with the given quantiles.
@@ -62,17 +66,16 @@ func batchMeans(values []float64) estimate {
 	return estimate{mean, math.Sqrt(squares / (batches - 1) / batches)}
 }
 
-// simulateWaiting returns the share of requests that waited and the mean wait
-// in seconds, over n requests after a start that is not counted.
+// simulateWaiting returns the share of requests that waited and the mean wait in seconds, over n
+// requests after a start that is not counted.
 func simulateWaiting(rng *rand.Rand, rate float64, hold func() float64, servers, n int) (share, wait estimate) {
-	free := make(busyUntil, servers)
+	free := make(freeTimes, servers)
 	waited, waits := make([]float64, 0, n), make([]float64, 0, n)
 	now := 0.0
 	for i := -n / 10; i < n; i++ {
 		now += rng.ExpFloat64() / rate
-		start := max(now, free[0]) // the queue is FIFO: the next request gets the server that is free first
-		free[0] = start + hold()
-		heap.Fix(&free, 0)
+		start := max(now, free[0]) // FIFO: the next request gets the first free server
+		free.replaceFirst(start + hold())
 		if i < 0 {
 			continue
 		}
@@ -86,19 +89,16 @@ func simulateWaiting(rng *rand.Rand, rate float64, hold func() float64, servers,
 	return batchMeans(waited), batchMeans(waits)
 }
 
-// simulateLoss returns the share of requests that found no server free and left.
+// simulateLoss returns the share of requests that found no server free and were refused.
 func simulateLoss(rng *rand.Rand, rate float64, hold func() float64, servers, n int) estimate {
-	var busy busyUntil
+	free := make(freeTimes, servers)
 	lost := make([]float64, 0, n)
 	now := 0.0
 	for i := -n / 10; i < n; i++ {
 		now += rng.ExpFloat64() / rate
-		for len(busy) > 0 && busy[0] <= now {
-			heap.Pop(&busy)
-		}
-		full := len(busy) >= servers
+		full := free[0] > now
 		if !full {
-			heap.Push(&busy, now+hold())
+			free.replaceFirst(now + hold())
 		}
 		switch {
 		case i < 0:
@@ -111,8 +111,8 @@ func simulateLoss(rng *rand.Rand, rate float64, hold func() float64, servers, n 
 	return batchMeans(lost)
 }
 
-// matches fails if want is not within four standard errors, and if the run was
-// too short to tell: those errors must stay below the given share of want.
+// matches checks that want is within four standard errors, and that the run was long enough: four
+// errors must be at most resolution × want.
 func (e estimate) matches(t *testing.T, what string, want, resolution float64) {
 	t.Helper()
 	if e.standardError*4 > resolution*want {
@@ -138,8 +138,8 @@ func TestErlangCIsWhatAnMMNQueueDoes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, uint64(c.servers)))
 			share, wait := simulateWaiting(rng, c.rate, exponentialHold(rng, c.hold), c.servers, c.requests)
-			share.matches(t, "share that waits", WaitingShare(c.rate, c.hold, c.servers), c.resolution)
-			mean, _ := MeanWait(c.rate, c.hold, c.servers)
+			share.matches(t, "share that waits", erlangC(c.servers, Load(c.rate, c.hold)), c.resolution)
+			mean, _ := meanWait(c.rate, c.hold, c.servers)
 			wait.matches(t, "mean wait", mean.Seconds(), 2*c.resolution)
 		})
 	}
@@ -147,17 +147,17 @@ func TestErlangCIsWhatAnMMNQueueDoes(t *testing.T) {
 
 func TestErlangBIsWhatALossSystemDoesForAnyHoldTimes(t *testing.T) {
 	const p50, p99 = 80 * time.Millisecond, 250 * time.Millisecond
-	mean := LognormalMean(p50, p99)
+	mean := lognormalMean(p50, p99)
 	const rate = 1000.0
 	servers := int(Load(rate, mean))
-	want := ErlangB(servers, Load(rate, mean))
+	want := erlangB(servers, Load(rate, mean))
 	rng := rand.New(rand.NewPCG(8, 1))
 	simulateLoss(rng, rate, exponentialHold(rng, mean), servers, 400_000).matches(t, "loss with exponential holds", want, 0.1)
 	simulateLoss(rng, rate, lognormalHold(rng, p50, p99), servers, 400_000).matches(t, "loss with lognormal holds", want, 0.1)
 }
 
-// With other than exponential holds Erlang C is an approximation. This bounds
-// its error where it is used: pools of the size that Places advises.
+// Erlang C is an approximation if holds are not exponential. This test bounds its error for pools
+// of the size that Places returns.
 func TestErlangCIsCloseForLognormalHolds(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -2,7 +2,7 @@ package capacity
 
 import "fmt"
 
-// warnings compares what the plan needs with what the system gives.
+// warnings compares what the plan needs with the limits of the system.
 func (in PlanInput) warnings(r PlanResult) []string {
 	var w []string
 	if r.FileDescriptors > in.FileDescriptors {
