@@ -29,12 +29,11 @@ func (s *ssp) mood() string {
 
 // sspKind is how adbuffer and an SSP speak to each other.
 type sspKind struct {
-	name      string
-	speaks    sspsim.Protocol
-	protocol  string // in adbuffer's configuration
-	pool      string
-	calm      bool
-	behaviour sspsim.Behaviour
+	name     string
+	speaks   sspsim.Protocol
+	protocol string // in adbuffer's configuration
+	pool     string
+	calm     bool
 }
 
 const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64, max_pending: 256"
