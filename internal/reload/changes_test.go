@@ -115,32 +115,6 @@ func TestCompareSeesAnotherTokenInTheSameFile(t *testing.T) {
 	}
 }
 
-// Whoever adds a setting says here what a reload does about it.
-func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
-	s, err := settingsOf(edited(t, "s3cret", "s3cret").YAMLWithSecrets())
-	if err != nil {
-		t.Fatal(err)
-	}
-	used := map[string]bool{}
-	for _, leaf := range s.list {
-		path := anyMember(leaf.path)
-		if _, ok := listedEffect(path); !ok {
-			t.Errorf("%s has no effect in the table", path)
-		}
-		for p := path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
-			used[p] = true
-		}
-	}
-	for path := range effects {
-		if !used[path] {
-			t.Errorf("%s is no setting", path)
-		}
-	}
-	if e := effectOf("ssps[openx].nobody_thought_of_it"); e != Restart {
-		t.Errorf("a setting that is not listed has the effect %q", e)
-	}
-}
-
 // What another process sends must not harm this one, and is equal to itself.
 func FuzzCompareYAML(f *testing.F) {
 	f.Add([]byte(comparedYAML), []byte("server: {listen: a}"))

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"strings"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
@@ -179,16 +178,4 @@ func (s *preparedSSP) contentChanges() (changes []Change) {
 		}
 	}
 	return changes
-}
-
-// effectsBySSP returns the strongest effect of the changes to each SSP's settings.
-func effectsBySSP(changes []Change) map[string]Effect {
-	effects := make(map[string]Effect)
-	for _, c := range changes {
-		rest, of := strings.CutPrefix(c.Path, "ssps[")
-		if name, _, ok := strings.Cut(rest, "]."); of && ok {
-			effects[name] = stronger(effects[name], c.Effect)
-		}
-	}
-	return effects
 }

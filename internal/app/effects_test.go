@@ -1,0 +1,84 @@
+package app
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
+	"adbuffer/internal/sspsim"
+)
+
+// readWhenUsed are in-place settings that are read from the configuration in force at
+// the moment of use, and so are handed to no part.
+var readWhenUsed = map[string]bool{"server.drain.delay": true, "server.drain.timeout": true}
+
+// A setting that applies in place must reach the proxy, or be known as read when used.
+func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
+	ssp := sim(t, sspsim.Options{})
+	s := setup{ssps: []string{at("a", ssp)}, routes: []string{to("x", "a")}}
+	base := s.load(t)
+	a, err := New(base, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	seen := 0
+	next := s.load(t)
+	for _, section := range []any{&next.Server, &next.Deadline, &next.Log.Access} {
+		eachField(reflect.ValueOf(section).Elem(), func(field reflect.Value) {
+			old := reflect.ValueOf(field.Interface())
+			change(field)
+			changes := reload.Compare(base, next)
+			if len(changes) != 1 {
+				t.Fatalf("one field changed, and the changes are %v", changes)
+			}
+			path := changes[0].Path
+			reached := !reflect.DeepEqual(a.proxyOptions(base), a.proxyOptions(next)) || path == "server.via" // SSPs take part in it
+			if changes[0].Effect == reload.InPlace && reached == readWhenUsed[path] {
+				t.Errorf("%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])
+			}
+			field.Set(old)
+			seen++
+		})
+	}
+	if seen < 25 {
+		t.Errorf("only %d settings were changed", seen)
+	}
+}
+
+// eachField calls f with every setting of a section.
+func eachField(section reflect.Value, f func(reflect.Value)) {
+	for i := range section.NumField() {
+		if field := section.Field(i); field.Kind() == reflect.Struct {
+			eachField(field, f)
+		} else {
+			f(field)
+		}
+	}
+}
+
+func change(field reflect.Value) {
+	switch v := field.Interface().(type) {
+	case bool:
+		field.SetBool(!v)
+	case string:
+		field.SetString("/other")
+	case config.Address:
+		field.SetString("127.0.0.1:1")
+	case []netip.Prefix:
+		field.Set(reflect.ValueOf(v[:len(v)-1]))
+	case float64:
+		field.SetFloat(v / 2)
+	default:
+		if strings.HasPrefix(field.Kind().String(), "uint") {
+			field.SetUint(field.Uint() + 1)
+		} else {
+			field.SetInt(field.Int() + 1_000_000)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package reload
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/dial"
+	"adbuffer/internal/sspsim"
+)
+
+func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
+	all := leavesOf(t, edited(t, "s3cret", "s3cret"))
+	used := map[string]bool{}
+	for _, l := range all {
+		path := anyMember(l.path)
+		if _, ok := listedEffect(path); !ok {
+			t.Errorf("%s has no effect in the table", path)
+		}
+		for p := path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
+			used[p] = true
+		}
+	}
+	for path := range effects {
+		if !used[path] {
+			t.Errorf("%s is no setting", path)
+		}
+	}
+	if e := effectOf("ssps[openx].unheard_of"); e != Restart {
+		t.Errorf("a setting without a row has the effect %q", e)
+	}
+}
+
+func leavesOf(t *testing.T, cfg *config.Config) []leaf {
+	t.Helper()
+	all, err := flatten(cfg.YAMLWithSecrets())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.list
+}
+
+// everything is a configuration that uses every file and every section.
+func everything(t *testing.T, dir string) (*config.Config, *sspsim.SSP) {
+	t.Helper()
+	ssp, err := sspsim.Start(sspsim.Options{Protocol: sspsim.TLSAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ssp.Close() })
+	pair, err := ssp.CA().ClientCert("adbuffer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "other-"} {
+		file := func(of string) string { return filepath.Join(dir, name+of) }
+		if err := sspsim.WriteKeyPair(pair, file("cert.pem"), file("key.pem")); err != nil {
+			t.Fatal(err)
+		}
+		for of, content := range map[string]string{"ca.pem": string(ssp.CAPEM()), "token": name + "0123456789abcdef"} {
+			if err := os.WriteFile(file(of), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files := fmt.Sprintf("cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem", dir)
+	return parse(t, strings.NewReplacer("FILES", files, "DIR", dir, "URL", ssp.URL()).Replace(`
+server: {tls: {FILES, client_ca_file: DIR/ca.pem}}
+admin: {tls: {FILES}, client_ca_file: DIR/ca.pem, token_file: DIR/token}
+fleet: {expected_replicas: 3, redis: {address: "127.0.0.1:1", username: u, password_file: DIR/token, tls: {enabled: true, FILES, ca_file: DIR/ca.pem}}}
+ssps:
+  - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50, adaptive: {enabled: true}}
+  - {name: b, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
+routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a]}]
+`)), ssp
+}
+
+// changed returns cfg with another valid value at path, which is the only change.
+func changed(t *testing.T, cfg *config.Config, dir, path string) *config.Config {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(cfg.YAMLWithSecrets(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	node := nodeAt(doc.Content[0], path)
+	for _, text := range others(node, dir) {
+		old := *node
+		if yaml.Unmarshal([]byte(text), node) != nil {
+			t.Fatalf("%q is not YAML", text)
+		}
+		*node = *node.Content[0]
+		b, err := yaml.Marshal(&doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, _, err := config.Parse(b, nil)
+		if err == nil {
+			if changes := Compare(cfg, next); len(changes) == 1 && changes[0].Path == path {
+				return next
+			}
+		}
+		*node = old
+	}
+	t.Errorf("%s: no other value is valid", path)
+	return nil
+}
+
+func nodeAt(node *yaml.Node, path string) *yaml.Node {
+	for key := range strings.SplitSeq(path, ".") {
+		key, name, member := strings.Cut(strings.TrimSuffix(key, "]"), "[")
+		node = fieldOf(node, key)
+		for i := 0; member && i < len(node.Content); i++ {
+			if fieldOf(node.Content[i], "name").Value == name {
+				node = node.Content[i]
+				break
+			}
+		}
+	}
+	return node
+}
+
+// others are values that may be valid in place of the node's.
+func others(node *yaml.Node, dir string) (texts []string) {
+	v := node.Value
+	switch d, err := time.ParseDuration(v); {
+	case node.Kind == yaml.SequenceNode:
+		return []string{`["192.0.2.0/24"]`, "[X-Other]", `[{name: X-Other, value: "1"}]`, "[{name: q, value: 1x}]", "[b]", `["https://127.0.0.1:2/bid"]`}
+	case v == "true" || v == "false":
+		return []string{strconv.FormatBool(v == "false")}
+	case strings.HasPrefix(v, dir):
+		return []string{filepath.Join(dir, "other-"+filepath.Base(v))}
+	case err == nil && v != "0":
+		return []string{(d + time.Millisecond).String(), (d / 2).String()}
+	}
+	if f, err := strconv.ParseFloat(v, 64); err == nil {
+		for _, other := range []float64{f + 1, f / 2, f * 0.9} {
+			texts = append(texts, strconv.FormatFloat(other, 'f', -1, 64))
+		}
+	}
+	return append(texts, "other", "/other", "other.example", "127.0.0.1:2", `"0600"`, `"4.1"`, "http://127.0.0.1:4318/v1/traces",
+		"debug", "console", "http1", "all", "both", "vast", "fleet", "split", "waterfall", "single", "no_ad", "truncate_ip")
+}
+
+// A reload does what the table says, setting by setting.
+func TestAReloadDoesWhatTheTableSays(t *testing.T) {
+	dir := t.TempDir()
+	base, _ := everything(t, dir)
+	v := versionsOf(t, base)
+	for _, l := range leavesOf(t, base) {
+		path := l.path
+		if strings.HasSuffix(path, "]") || strings.HasSuffix(path, "].name") || path == "routes" || strings.HasPrefix(path, "ssps[b]") {
+			continue // the path itself would change, or it was seen at ssps[a]
+		}
+		next := changed(t, base, dir, path)
+		if next == nil {
+			continue
+		}
+		effect := effectOf(path)
+		was := *v.Current().Part("a")
+		conns, options := *was.dialer.conns.Load(), was.SSP.Pool().Options()
+		_, err := v.Replace(next)
+		var faults config.Faults
+		if refused := errors.As(err, &faults) && len(faults) == 1 && faults[0].Path == path; refused != (effect == Restart) {
+			t.Errorf("%s: %s, and the reload says %v", path, effect, err)
+		}
+		if err != nil {
+			continue
+		}
+		is := v.Current().Part("a")
+		if replaced := is.SSP.Pool() != was.SSP.Pool(); replaced != (effect == NewPool) {
+			t.Errorf("%s: %s, but a new pool: %v", path, effect, replaced)
+		}
+		if effect != NewPool {
+			if renewed := is.SSP.Pool().Options().ConnVersion != options.ConnVersion; renewed != (effect == NewConnections) {
+				t.Errorf("%s: %s, but new connections: %v", path, effect, renewed)
+			}
+			if kept := !reflect.DeepEqual(conns, *is.dialer.conns.Load()); kept != (effect == NewConnections) {
+				t.Errorf("%s: %s, but connections keep the setting: %v", path, effect, kept)
+			}
+		}
+		// qps.scope has no effect while qps.limit is 0.
+		if effect == InPlace && path != "ssps[a].qps.scope" && strings.HasPrefix(path, "ssps[a].") && settingsOf(t, v, was.Config) == settingsOf(t, v, is.Config) {
+			t.Errorf("%s: %s, but neither the SSP nor its pool has another setting", path, effect)
+		}
+		if _, err := v.Replace(base); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// settingsOf are the settings of an SSP and its pool, in a form to compare.
+func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
+	t.Helper()
+	endpoints, err := dial.ParseEndpoints(c.Endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := preparedSSP{cfg: c, endpoints: endpoints}
+	o := s.sspOptions(v.Current().common, nil)
+	policy := *o.Policy
+	o.Policy = nil
+	return fmt.Sprintf("%+v %+v %+v", o, policy, s.poolOptions())
+}
+
+// statedEffects are what comments of config/adbuffer.yaml say about a change.
+var statedEffects = map[string]Effect{"needs a restart": Restart, "takes a new pool": NewPool, "replaces open connections": NewConnections}
+
+// A comment says what a change does unless it applies in place. The comment of a
+// section is about all keys in it.
+func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
+	data, err := os.ReadFile("../../config/adbuffer.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(data), "\n")
+	var stated []string
+	var visit func(node *yaml.Node, path string, effect Effect)
+	visit = func(node *yaml.Node, path string, around Effect) {
+		for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
+			name, value := node.Content[i], node.Content[i+1]
+			p, effect := strings.TrimPrefix(path+"."+name.Value, "."), around
+			for words, e := range statedEffects {
+				if strings.Contains(commentAbove(lines, name.Line), words) {
+					effect = e
+				}
+			}
+			switch {
+			case value.Kind == yaml.MappingNode:
+				visit(value, p, effect)
+			case p == "ssps" || p == "routes":
+				visit(value.Content[0], p+"[]", effect)
+			case effectOf(p) != effect:
+				t.Errorf("the comment says that a change of %s is %q, and it is %q", p, effect, effectOf(p))
+			}
+			stated = append(stated, p)
+		}
+	}
+	visit(doc.Content[0], "", InPlace)
+	if !slices.Contains(stated, "ssps[].pool.dial_backoff.max") {
+		t.Errorf("only %v were looked at", stated)
+	}
+}
+
+var comment = regexp.MustCompile(`^\s*# ?`)
+
+// commentAbove joins the comment lines that end right above line (from 1).
+func commentAbove(lines []string, line int) (text string) {
+	for i := line - 2; i >= 0 && comment.MatchString(lines[i]); i-- {
+		text = comment.ReplaceAllString(lines[i], "") + " " + text
+	}
+	return text
+}
