@@ -81,14 +81,23 @@ var nuisances = []nuisance{
 		_, _ = c.Write(text)
 		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond) // what is refused must not destroy what was answered
 		in := bufio.NewReader(c)
-		for _, a := range asks {
+		for i, a := range asks {
 			_ = c.SetReadDeadline(time.Now().Add(patience))
-			p, err := readReply(in, a.method)
-			if err != nil {
-				r.breaches.add(mixed, "%v, before a broken request: %v", a, err)
+			if _, err := in.Peek(1); err != nil {
+				r.ended(asks[i:], i, err)
 				return
 			}
-			r.judge(a, p, 0)
+			p, err := readReply(in, a.method)
+			if err != nil {
+				r.ended(asks[i:], i, &cutError{err})
+				return
+			}
+			if r.judge(a, p, 0); p.closes {
+				for _, rest := range asks[i+1:] {
+					r.unanswered(rest, i+1, errors.New("behind Connection: close"))
+				}
+				return
+			}
 		}
 		r.wantRefusedOn(c, in, bad)
 	}},
