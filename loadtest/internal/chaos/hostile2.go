@@ -27,7 +27,7 @@ var http2Nuisances = []nuisance{
 	}},
 	{"resets each stream at once", func(r *run, c net.Conn, rnd *rand.Rand) {
 		h := newRaw2(c)
-		for i := range 50 + rnd.IntN(400) {
+		for i := range 20 + rnd.IntN(100) {
 			a := r.draw("a hostile client", rnd)
 			a.method, a.body = "GET", nil
 			h.open(uint32(2*i+1), a, true)
