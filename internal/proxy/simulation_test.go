@@ -197,11 +197,14 @@ type simResponse struct {
 
 // responses returns those that have come by now.
 func (c *simClient) responses() (all []simResponse) {
-	synctest.Wait()
+	take := c.Take
 	if c.tls != nil {
-		c.got += c.tls.open()
-	} else {
-		c.got += c.Take()
+		take = c.tls.open
+	}
+	synctest.Wait()
+	for more := take(); more != ""; more = take() {
+		c.got += more
+		synctest.Wait() // more may be written now
 	}
 	for {
 		in := strings.NewReader(c.got)
