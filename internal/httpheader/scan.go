@@ -101,7 +101,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.hosts++; f.hosts > 1 {
 			return refuse(RuleHostRepeated, name)
 		}
-		if !isHost(value) {
+		if !IsHost(value) {
 			return refuse(RuleHost, name)
 		}
 		f.host = value

@@ -31,9 +31,9 @@ func parseLength(v []byte) int64 {
 	return int64(n)
 }
 
-// isHost reports whether v has only bytes that a host and port may have. Empty is allowed: it says that the
+// IsHost reports whether v has only bytes that a host and port may have. Empty is allowed: it says that the
 // target has no authority. RFC 9110, section 7.2; RFC 3986, section 3.2.2.
-func isHost(v []byte) bool {
+func IsHost(v []byte) bool {
 	for _, c := range v {
 		if !hostBytes[c] {
 			return false

@@ -5,6 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
 
@@ -38,6 +39,11 @@ func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 	if hasBody {
 		r.conn.body.open(r.fields.ContentLength(), r.generation)
 		r.source, r.conn.uploading = &r.conn.body, &r.upload
+		// fasthttp has done it where the field's name is in its usual case.
+		if !r.fields.HTTP10 && !ctx.Request.MayContinue() {
+			expect, _ := r.fields.Lookup("Expect")
+			r.expects = httpheader.EqualFold(expect, "100-continue")
+		}
 	}
 	if f := r.checkLine(h.Method(), h.RequestURI()); f != nil {
 		return f
@@ -97,6 +103,9 @@ func (r *request) splitTarget(target []byte) *fault {
 		end := bytes.IndexAny(target, "/?")
 		if end < 0 {
 			end = len(target)
+		}
+		if end == 0 || !httpheader.IsHost(target[:end]) {
+			return &fault{outcome: upstream.BadRequest, detail: "the request target is a URL without a host, or its host is none", close: true}
 		}
 		// The host is for matching, and nothing else.
 		r.lookup.Host = target[:end]

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,6 +185,28 @@ func TestGETAndHEADWithABodyAreRefused(t *testing.T) {
 		if res, _ := c.response(method); res.StatusCode != 200 {
 			t.Errorf("%s with Content-Length: 0: %d", method, res.StatusCode)
 		}
+	}
+}
+
+// A client that waits for a 100 is sent one, however it spells the field's name, and
+// none where it has sent its body or is refused.
+func TestClientThatExpectsA100IsSentIt(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, echoes("a"))
+	for _, name := range []string{"Expect", "expect", "EXPECT"} {
+		head := "POST /fill HTTP/1.1\r\nHost: a\r\n" + name + ": 100-Continue\r\nContent-Length: 2\r\n\r\n"
+		for range 2 {
+			c := m.dialRaw()
+			c.send(0, head)
+			c.wants(100)
+			c.send(0, "ab")
+			if res, body := c.response("POST"); res.StatusCode != 200 || body != `POST "ab"` {
+				t.Errorf("%s: %d %s", name, res.StatusCode, body)
+			}
+		}
+		c := m.dialRaw()
+		c.send(0, strings.Replace(head, "Length: 2", "Length: 1000000", 1))
+		c.wants(413)
+		c.wantEnd()
 	}
 }
 

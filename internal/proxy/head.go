@@ -104,7 +104,7 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 			return 0, io.EOF
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return c.refuseHead(b, c.proxy.current().notReadInTime())
-		case scan.line < n && !errors.Is(err, net.ErrClosed):
+		case (scan.started || scan.line < n) && !errors.Is(err, net.ErrClosed):
 			return c.refuseHead(b, malformed("the head ended early"))
 		default:
 			return 0, err
@@ -142,6 +142,8 @@ func (c *clientConn) settle(ctx *fasthttp.RequestCtx) bool {
 		return true
 	}
 	switch {
+	case c.uploading == nil: // Content-Length: 0
+		c.owed = 0
 	case c.body.chunked:
 		c.owed, c.owesChunk = 0, true
 	case c.owed == 1: // its first byte has not been asked for

@@ -107,6 +107,7 @@ type request struct {
 	conn        *clientConn
 	stream      *stream   // of HTTP/2, nil for HTTP/1
 	source      io.Reader // the body that is to be read, nil where there is none
+	expects     bool      // the client waits for a 100 before it sends the body
 	block       []byte    // scratch for the head of a stream
 	names       []string  // the same
 }
@@ -124,7 +125,7 @@ func (p *Proxy) release(r *request) {
 	p.uploads.end(&r.upload, true)
 	p.freeBody(r)
 	clear(r.names)
-	r.stream, r.source = nil, nil
+	r.stream, r.source, r.expects = nil, nil, false
 	r.fields.Reset()
 	r.lookup, r.ssp, r.route, r.target, r.conn, r.generation = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
 	r.identity = httpheader.Identity{}

@@ -33,6 +33,11 @@ func (p *Proxy) fillBody(r *request) *fault {
 	case length >= 0:
 		limit, room = int(length), int(length)
 	}
+	if r.expects && r.conn.early.empty() {
+		if _, err := r.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+			return malformed("the client took no response")
+		}
+	}
 	if r.stream != nil {
 		r.stream.awaitBody(r.opts.ReadTimeout)
 		p.uploads.begin(&r.upload, r.stream)

@@ -46,7 +46,9 @@ const (
 
 // simSSP answers with the method and the body of the request: delay=300 in the query
 // makes it wait so many milliseconds before, and big=1000 makes its body so long.
-type simSSP struct{ asked int }
+type simSSP struct {
+	note func(*upstream.Request) // is told of each request; nil tells nobody
+}
 
 func (*simSSP) Addresses(context.Context) ([]pool.Address, error) {
 	return []pool.Address{{Host: "ssp.example", AddrPort: netip.MustParseAddrPort("192.0.2.1:80")}}, nil
@@ -63,7 +65,9 @@ type simSSPConn struct {
 }
 
 func (c *simSSPConn) Do(ex *upstream.Exchange) error {
-	c.ssp.asked++
+	if c.ssp.note != nil {
+		c.ssp.note(&ex.Request)
+	}
 	u, err := url.Parse(string(ex.Request.Target))
 	if err != nil {
 		return &upstream.Error{Outcome: upstream.BadResponse, Err: err}
@@ -112,7 +116,7 @@ func (l *simListener) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // simProxy is a proxy in a bubble.
 type simProxy struct {
-	t      *testing.T
+	t      testing.TB
 	p      *proxy.Proxy
 	ssp    *simSSP
 	pool   *pool.Pool
@@ -122,7 +126,7 @@ type simProxy struct {
 	overTLS bool
 }
 
-func newSimProxy(t *testing.T, change func(*proxy.Options)) *simProxy {
+func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 	t.Helper()
 	s := &simProxy{t: t, ssp: new(simSSP), l: &simListener{make(chan net.Conn), make(chan struct{})}, served: make(chan error, 1)}
 	s.pool = pool.New(pool.Options{
@@ -154,7 +158,6 @@ func (s *simProxy) close() {
 		s.t.Error(err)
 	}
 	s.pool.Close(s.t.Context())
-	time.Sleep(time.Minute) // a goroutine of fasthttp's server sleeps for ten seconds
 	if snap := s.p.Snapshot(); snap.Clients != 0 || snap.InFlight != 0 || snap.Uploads != 0 || snap.BufferedBytes != 0 {
 		s.t.Errorf("left at the end: %+v", snap)
 	}
@@ -163,7 +166,7 @@ func (s *simProxy) close() {
 // simClient is a client of a simProxy.
 type simClient struct {
 	*socketsim.Socket
-	t   *testing.T
+	t   testing.TB
 	got string  // what the proxy has sent, and was not parsed
 	tls *simTLS // nil for cleartext
 }
@@ -252,7 +255,10 @@ func simBubble(t *testing.T, test func(t *testing.T)) {
 	}
 	empty()
 	defer empty()
-	synctest.Test(t, test)
+	synctest.Test(t, func(t *testing.T) {
+		test(t)
+		time.Sleep(time.Minute) // a goroutine of fasthttp's server sleeps for ten seconds
+	})
 }
 
 // simMessages are the requests under test: where the head ends, and what is
