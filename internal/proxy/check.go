@@ -6,6 +6,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -42,7 +43,7 @@ func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 		// fasthttp has done it where the field's name is in its usual case.
 		if !r.fields.HTTP10 && !ctx.Request.MayContinue() {
 			expect, _ := r.fields.Lookup("Expect")
-			r.expects = httpheader.EqualFold(expect, "100-continue")
+			r.expects = httpsyntax.EqualFold(expect, "100-continue")
 		}
 	}
 	if f := r.checkLine(h.Method(), h.RequestURI()); f != nil {

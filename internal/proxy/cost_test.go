@@ -75,6 +75,7 @@ func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 		o.MaxHeaderBytes, o.Deadline.OpenRTBTmax, o.Via = 16<<10, true, "adbuffer-0123456789abcdef"
 	})
 	defer s.close()
+	s.ssp.terse = true
 	for _, segment := range []int{0, 1} {
 		send := func(in string) func() {
 			return func() {

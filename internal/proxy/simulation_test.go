@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
@@ -47,7 +47,8 @@ const (
 // simSSP answers with the method and the body of the request: delay=300 in the query
 // makes it wait so many milliseconds before, and big=1000 makes its body so long.
 type simSSP struct {
-	note func(*upstream.Request) // is told of each request; nil tells nobody
+	note  func(*upstream.Request) // is told of each request; nil tells nobody
+	terse bool                    // its responses have no body
 }
 
 func (*simSSP) Addresses(context.Context) ([]pool.Address, error) {
@@ -68,14 +69,17 @@ func (c *simSSPConn) Do(ex *upstream.Exchange) error {
 	if c.ssp.note != nil {
 		c.ssp.note(&ex.Request)
 	}
-	u, err := url.Parse(string(ex.Request.Target))
-	if err != nil {
-		return &upstream.Error{Outcome: upstream.BadResponse, Err: err}
+	number := func(key string) int {
+		_, value, _ := bytes.Cut(ex.Request.Target, []byte("?"+key+"="))
+		n, _ := strconv.Atoi(string(value)) //nolint:errcheck // 0 for none
+		return n
 	}
-	delay, _ := strconv.Atoi(u.Query().Get("delay")) //nolint:errcheck // 0 for none
-	big, _ := strconv.Atoi(u.Query().Get("big"))     //nolint:errcheck // as above
+	delay, big := number("delay"), number("big")
 	time.Sleep(time.Duration(delay) * time.Millisecond)
-	body := fmt.Sprintf("%s %q", ex.Request.Method, ex.Request.Body) + strings.Repeat("x", big)
+	var body string
+	if !c.ssp.terse {
+		body = fmt.Sprintf("%s %q", ex.Request.Method, ex.Request.Body) + strings.Repeat("x", big)
+	}
 	ex.Answer.Status, ex.Answer.ContentLength = 200, len(body)
 	ex.Answer.Body = append(ex.Answer.Body, body...)
 	c.owner.Freed(time.Since(ex.Times.Lent))

@@ -195,10 +195,8 @@ func (v *visitor) check(name string, early bool) {
 	case len(got) == 1 && got[0].status == 200 && (got[0].close || v.arrivals[len(v.arrivals)-1].pause <= 0):
 	case len(got) > 0:
 		v.t.Errorf("%s: %+v", name, got)
-	case early:
-		v.t.Errorf("%s: no response, %d bytes came and %d were read", name, v.came, read)
-	case read > 0:
-		v.t.Errorf("%s: %d bytes of it were read, and it was not answered", name, read)
+	case early || v.came > 0:
+		v.t.Errorf("%s: no response, though %d bytes came while it was open, and %d were read", name, v.came, read)
 	}
 	v.Release()
 }

@@ -3,6 +3,7 @@
 package socketsim
 
 import (
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -22,10 +23,11 @@ import (
 type Socket struct {
 	tb testing.TB
 
-	mu   sync.Mutex // guards the fields below, and is held during system calls
-	fd   int        // ours, -1 once closed
-	far  int        // the script's, -1 once closed
-	held bool       // the script's bytes do not wake a waiting read yet; see Hold
+	mu    sync.Mutex // guards the fields below, and is held during system calls
+	fd    int        // ours, -1 once closed
+	ended bool       // our sending half is closed
+	far   int        // the script's, -1 once closed
+	held  bool       // the script's bytes do not wake a waiting read yet; see Hold
 
 	looks    int    // that find nothing until behind comes; 0 for never
 	behind   string // see ArriveBehind
@@ -157,11 +159,11 @@ func (s *Socket) EndSending() {
 	s.change(func() { syscall.Shutdown(s.far, syscall.SHUT_WR) }) //nolint:errcheck // the test would fail
 }
 
-// Closed reports whether the connection has closed its end.
+// Closed reports whether the connection has closed its end, or the sending half of it.
 func (s *Socket) Closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fd < 0
+	return s.fd < 0 || s.ended
 }
 
 // The connection's side, as socket.Conn uses it.
@@ -314,8 +316,36 @@ func (s *Socket) SetDeadline(t time.Time) error {
 func (s *Socket) LocalAddr() net.Addr  { return &net.UnixAddr{Net: "unix"} }
 func (s *Socket) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
-// Read and Write would go around socket.Conn's system calls.
-func (s *Socket) Read([]byte) (int, error)  { panic("BUG: not by the raw connection") }
+// CloseWrite ends the connection's sending half.
+func (s *Socket) CloseWrite() error {
+	s.change(func() {
+		s.ended = true
+		if s.fd >= 0 {
+			syscall.Shutdown(s.fd, syscall.SHUT_WR) //nolint:errcheck // as above
+		}
+	})
+	return nil
+}
+
+// Read implements net.Conn, for what goes around socket.Conn.
+func (s *Socket) Read(b []byte) (n int, err error) {
+	var errno syscall.Errno
+	err = (*rawSocket)(s).Read(func(fd uintptr) bool {
+		n, errno = s.Recv(fd, b, 0)
+		return errno != syscall.EAGAIN
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errno != 0:
+		return 0, errno
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Write would go around socket.Conn's system calls.
 func (s *Socket) Write([]byte) (int, error) { panic("BUG: not by the raw connection") }
 
 var (
