@@ -21,7 +21,7 @@ func newSim(stdout *os.File) *cobra.Command {
 		Short: "Run one simulated SSP, to try a configuration against",
 		Long: `Runs a simulated SSP until SIGTERM or Ctrl-C. It answers every request with an OpenRTB
 bid, as late and as badly as --behaviour says. That is JSON; absent keys are those of a
-healthy SSP, and a wrong one is answered with the right ones. With --control, GET and
+healthy SSP, and the error about an unknown key lists those that there are. With --control, GET and
 PATCH /behaviour show and change it while it runs, and GET /counters shows what it saw.`,
 		Example: `  adbuffer sim --listen 127.0.0.1:9000
   adbuffer sim --behaviour '{"latency":{"p50":"40ms","p99":"150ms"},"answer":{"no_bid":{"share":0.2}}}'

@@ -3,7 +3,6 @@ package sspsim
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -197,10 +196,10 @@ func (b Behaviour) Validate() error {
 	return c.err()
 }
 
-// clone returns a copy that shares no memory with b.
+// clone returns a copy that shares no memory with b. Empty lists are nil in it.
 func (b Behaviour) clone() Behaviour {
-	b.Answer.Headers = slices.Clone(b.Answer.Headers)
-	b.Faults.Malformed.Kinds = slices.Clone(b.Faults.Malformed.Kinds)
+	b.Answer.Headers = append([]Field(nil), b.Answer.Headers...)
+	b.Faults.Malformed.Kinds = append([]Malformation(nil), b.Faults.Malformed.Kinds...)
 	return b
 }
 

@@ -70,15 +70,18 @@ func TestControlShowsReplacesAndPatchesTheBehaviour(t *testing.T) {
 func TestControlReportsAllMistakesAndChangesNothing(t *testing.T) {
 	s := startControlled(t, Options{Behaviour: Behaviour{Answer: Answer{Echo: true}}})
 	for _, method := range []string{"PUT", "PATCH"} {
-		status, text := s.controlCall(t, method, "/behaviour", `{"latency":{"constant":80},"faults":{"rest":{}}}`)
+		status, text := s.controlCall(t, method, "/behaviour", `{"latency":{"slow_share":80},"faults":{"hang":{"every":-1}}}`)
 		var reply struct{ Errors []string }
 		if err := json.Unmarshal([]byte(text), &reply); err != nil || status != 400 || len(reply.Errors) != 2 ||
-			!strings.HasPrefix(reply.Errors[0], "latency.constant: ") || !strings.HasPrefix(reply.Errors[1], "faults.rest: unknown key") {
+			!strings.HasPrefix(reply.Errors[0], "latency.slow_share: ") || !strings.HasPrefix(reply.Errors[1], "faults.hang.every: ") {
 			t.Errorf("%s: %d %s", method, status, text)
 		}
 		if !s.Behaviour().Answer.Echo {
 			t.Errorf("%s changed the behaviour", method)
 		}
+	}
+	if status, text := s.controlCall(t, "PUT", "/behaviour", `{"faults":{"rest":{}}}`); status != 400 || !strings.Contains(text, `unknown key \"rest`) {
+		t.Errorf("an unknown key: %d %s", status, text)
 	}
 	if status, text := s.controlCall(t, "PUT", "/behaviour", `{"latency`); status != 400 || !strings.Contains(text, "not JSON") {
 		t.Errorf("no JSON: %d %s", status, text)

@@ -7,8 +7,10 @@ import (
 )
 
 func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
-	_, order := keys(reflect.ValueOf(Faults{}))
-	order = order[3:] // behind refuse, black_hole and hang, which are of connections
+	var order []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Faults]())[3:] { // behind Refuse, BlackHole and Hang, which are of connections
+		order = append(order, f.Tag.Get("json"))
+	}
 	if len(order) != int(faultMalformed) {
 		t.Fatalf("%d faults of requests have a field, %d a name", len(order), faultMalformed)
 	}

@@ -3,7 +3,10 @@ package sspsim
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,34 +71,56 @@ func wantNoZero(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-func TestAllThatIsWrongWithABehaviourIsReportedAtOnce(t *testing.T) {
-	before := Behaviour{Latency: Constant(time.Second)}
-	b := before
-	err := json.Unmarshal([]byte(`{
-		"latency": {"constant": 80, "p50": "80", "slow": {"p99": null}, "slow_share": 1.5},
-		"answer": {"size": {"constant": "big"}, "kind": "gif", "echo": 1, "no_bid_form": "shrug", "headers": [{"name": "a b"}, {"name": "Content-Length"}, 7]},
-		"connections": {"max_requests": 1.5, "max_requests": 2, "MAX_STREAMS": 7, "max_streams": -7},
-		"faults": {"reset": {"share": -1, "evry": 2}, "stall": [], "goaway": {"code": "NOPE"}, "status": {"code": 99}, "malformed": {"kinds": ["rot13"]},
-			"hang": {"every": -1}, "oversized_body": {"bytes": 99999999999}, "drip": {"pause": "-1s"}},
-		"fault": {}
-	}`), &b)
-	var invalid *InvalidError
-	if !errors.As(err, &invalid) {
-		t.Fatalf("got %v", err)
+// The control endpoint and `adbuffer sim` read and write this JSON, so it does not
+// change: the files were written before encoding/json took over.
+func TestJSONOfABehaviour(t *testing.T) {
+	for file, b := range map[string]Behaviour{"behaviour-full.json": fullBehaviour(), "behaviour-healthy.json": {}} {
+		want, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.MarshalIndent(b, "", "  ")
+		if err != nil || string(got)+"\n" != string(want) {
+			t.Errorf("%s: %v, got\n%s", file, err, got)
+		}
+		var read Behaviour
+		if err := json.Unmarshal(want, &read); err != nil || read.Latency != b.Latency || read.Faults.Status != b.Faults.Status {
+			t.Errorf("%s: read %+v, %v", file, read, err)
+		}
 	}
-	want := []string{
-		`latency.constant: 80 has no unit; write for example "80ms"`,
-		`latency.p50: "80" is not a duration with a unit`,
-		`latency.slow.p99: null is no value`,
-		`answer.size.constant: "big" is not a whole number`,
-		`answer.echo: 1 is not true or false`,
-		`answer.headers[2]: 7 is not an object`,
-		`connections.max_requests: 1.5 is not a whole number`,
-		`connections.max_requests: is there twice`,
-		`connections.MAX_STREAMS: unknown key; connections has max_requests, announce,`,
-		`faults.reset.evry: unknown key; faults.reset has share, every`,
-		`faults.stall: [] is not an object`,
-		`fault: unknown key; behaviour has latency, answer, connections, faults`,
+}
+
+// wantRefused checks that text is refused with all of want, in this order, and changes nothing.
+func wantRefused(t *testing.T, text string, want ...string) {
+	t.Helper()
+	before := Behaviour{Latency: Constant(time.Second), Answer: Answer{Headers: []Field{{"A", "1"}}}}
+	b := before
+	var invalid *InvalidError
+	if err := json.Unmarshal([]byte(text), &b); !errors.As(err, &invalid) {
+		t.Errorf("%s: got %v", text, err)
+		return
+	}
+	for _, w := range want {
+		if !slices.ContainsFunc(invalid.Mistakes, func(m string) bool { return strings.HasPrefix(m, w) }) {
+			t.Errorf("%s: not reported: %s", text, w)
+		}
+	}
+	if len(invalid.Mistakes) != len(want) {
+		t.Errorf("%s: %d mistakes, want %d:\n%s", text, len(invalid.Mistakes), len(want), strings.Join(invalid.Mistakes, "\n"))
+	}
+	if !reflect.DeepEqual(b, before) {
+		t.Errorf("%s was taken over in part: %+v", text, b)
+	}
+}
+
+func TestValuesOutOfRangeAreReportedTogether(t *testing.T) {
+	wantRefused(t, `{
+		"latency": {"slow_share": 1.5},
+		"answer": {"kind": "gif", "no_bid_form": "shrug", "headers": [{"name": "a b"}, {"name": "Content-Length"}, {}]},
+		"connections": {"max_streams": -7},
+		"faults": {"reset": {"share": -1}, "goaway": {"code": "NOPE"}, "status": {"code": 99}, "malformed": {"kinds": ["rot13"]},
+			"hang": {"every": -1}, "oversized_body": {"bytes": 99999999999}, "drip": {"pause": "-1s"}}
+	}`,
 		`latency.slow_share: 1.5 is not within 0 to 1`,
 		`answer.no_bid_form: "shrug" is not one of`,
 		`answer.kind: "gif" is not one of`,
@@ -110,21 +135,47 @@ func TestAllThatIsWrongWithABehaviourIsReportedAtOnce(t *testing.T) {
 		`faults.drip.pause: -1s is not within`,
 		`faults.oversized_body.bytes: 99999999999 is not within`,
 		`faults.malformed.kinds[0]: "rot13" is not a malformation`,
+	)
+}
+
+func TestMalformedBehavioursAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"latency":{"constant":80}}`:             `80 is not a duration with a unit, such as "80ms"`,
+		`{"latency":{"p50":"80"}}`:                `"80" is not a duration with a unit`,
+		`{"latency":{"slow":{"p99":null}}}`:       `null is not a duration`,
+		`{"answer":{"size":{"constant":"big"}}}`:  `cannot unmarshal string`,
+		`{"answer":{"echo":1}}`:                   `cannot unmarshal number`,
+		`{"answer":{"headers":[7]}}`:              `cannot unmarshal number`,
+		`{"connections":{"max_requests":1.5}}`:    `cannot unmarshal number 1.5`,
+		`{"faults":{"stall":[]}}`:                 `cannot unmarshal array`,
+		`{"faults":{"reset":{"evry":2}}}`:         `unknown key "evry"; the keys are after_head, announce, answer, black_hole,`,
+		`{"fault":{}}`:                            `unknown key "fault"; the keys are after_head,`,
+		`{"latency":{"constant":"1s"},"fault":1}`: `unknown key "fault"`,
+		`[]`: `cannot unmarshal array`,
+	} {
+		wantRefused(t, text, want)
 	}
-	for _, w := range want {
-		found := false
-		for _, m := range invalid.Mistakes {
-			found = found || strings.HasPrefix(m, w)
+	var b Behaviour
+	for _, text := range []string{`{`, ``, `{} {}`, `{"latency":{}`} {
+		if err := b.UnmarshalJSON([]byte(text)); err == nil || !reflect.DeepEqual(b, Behaviour{}) {
+			t.Errorf("%q: %v, %+v", text, err, b)
 		}
-		if !found {
-			t.Errorf("not reported: %s", w)
-		}
 	}
-	if len(invalid.Mistakes) != len(want) {
-		t.Errorf("%d mistakes, want %d:\n%s", len(invalid.Mistakes), len(want), strings.Join(invalid.Mistakes, "\n"))
+}
+
+// A key that is there replaces the value, lists whole; a key that is absent keeps it.
+func TestJSONOverABehaviour(t *testing.T) {
+	b := fullBehaviour()
+	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[{"name":"B"}]},"faults":{"status":{"code":404}}}`)); err != nil {
+		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(b, before) {
-		t.Errorf("a wrong behaviour was taken over in part: %+v", b)
+	want := fullBehaviour()
+	want.Answer.Headers, want.Faults.Status.Code = []Field{{"B", ""}}, 404
+	if !reflect.DeepEqual(b, want) {
+		t.Errorf("got  %+v\nwant %+v", b, want)
+	}
+	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[]}}`)); err != nil || len(b.Answer.Headers) != 0 || len(b.Faults.Malformed.Kinds) != 2 {
+		t.Errorf("%v, %+v", err, b)
 	}
 }
 
