@@ -88,7 +88,9 @@ func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.ser
 // fails the waiters. It must be called after each change of how many requests wait, or of what they
 // wait for.
 func (p *Pool) growLocked(now time.Time) {
-	p.growth.paused = false
+	if p.growth.paused { // each request reads its cache line: write it only if needed
+		p.growth.paused = false
+	}
 	for !p.closed && p.growth.wants() && p.growth.mayDial() {
 		if ok, pause := p.governor.ready(now); !ok {
 			p.pauseLocked(pause, now)

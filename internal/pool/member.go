@@ -37,10 +37,10 @@ type member struct {
 	violated bool // closed after an HTTP/2 violation that is counted
 	draining bool
 	why      upstream.CloseReason // why it drains
+	used     time.Time            // when a place was last acquired or released
+	idleFor  time.Duration        // before its place was acquired last; means little if multiplexed
 	opened   time.Time
-	used     time.Time     // when a place was last acquired or released
-	idleFor  time.Duration // before its place was acquired last; means little if multiplexed
-	retireAt time.Time     // zero = never
+	retireAt time.Time // zero = never
 
 	worked atomic.Bool // an exchange on it had a response; set only if multiplexed
 }
