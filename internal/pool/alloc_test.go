@@ -9,15 +9,15 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestLendingAnIdleConnectionAllocatesNothing(t *testing.T) {
-	for name, c := range map[string]nothing{
+func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
+	for name, c := range map[string]nullConn{
 		"exclusive":   {protocol: upstream.HTTP1, places: 1},
 		"multiplexed": {protocol: upstream.HTTP2, places: 100},
 	} {
 		p := startFor(t, c, 4)
 		ex := newExchange()
 		if n := testing.AllocsPerRun(1000, func() {
-			if err := lendAndFree(p, ex); err != nil {
+			if err := acquireAndRelease(p, ex); err != nil {
 				t.Fatal(err)
 			}
 		}); n != 0 {
@@ -28,7 +28,7 @@ func TestLendingAnIdleConnectionAllocatesNothing(t *testing.T) {
 
 // Two requests take turns on one connection: each waits for the other.
 func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
-	p := startFor(t, nothing{protocol: upstream.HTTP1, places: 1}, 1)
+	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
 	held, err := p.Acquire(newExchange())
 	if err != nil {
 		t.Fatal(err)
@@ -65,18 +65,18 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestFailingAtOnceWhileAddressesBackOffAllocatesNothing(t *testing.T) {
-	s := newPeer(t)
+func TestErrorWhileAddressesPauseAllocatesNothing(t *testing.T) {
+	s := newFakeSSP(t)
 	s.refuse(0)
 	p := start(t, s, func(o *Options) { o.BackoffMin, o.BackoffMax = 1000*sec, 1000*sec })
 	ex := newExchange()
 	for range 2 { // the second failure in a row begins the pause
 		if _, err := p.Acquire(ex); err == nil {
-			t.Fatal("a place was lent")
+			t.Fatal("the request got a place")
 		}
 	}
 	if n := testing.AllocsPerRun(1000, func() {
-		if err := lendAndFree(p, ex); err != p.governor.paused {
+		if err := acquireAndRelease(p, ex); err != p.governor.paused {
 			t.Fatal(err)
 		}
 	}); n >= 1 {

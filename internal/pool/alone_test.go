@@ -8,18 +8,20 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// pipelined is a pool of up to two pipelined connections of four places each.
+// pipelined sets up a pool of up to two pipelined connections with four places each.
 func pipelined(o *Options) {
 	o.Protocol, o.PipelineDepth, o.MaxConns = upstream.HTTP1Pipelined, 4, 2
 }
 
-func newPipelinedPeer(t testing.TB) *peer {
-	s := newPeer(t)
-	s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4} })
+func newPipelinedSSP(t testing.TB) *fakeSSP {
+	s := newFakeSSP(t)
+	s.set(func(dialCall) dialResult {
+		return dialResult{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4}
+	})
 	return s
 }
 
-// acquireAlone acquires for an exchange that must be alone.
+// acquireAlone acquires a place for an exchange that must be alone.
 func acquireAlone(p *Pool, deadline time.Duration) (Place, error) {
 	ex := upstream.AcquireExchange()
 	ex.Deadline, ex.Alone = time.Now().Add(deadline), true
@@ -28,22 +30,22 @@ func acquireAlone(p *Pool, deadline time.Duration) (Place, error) {
 
 func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPipelinedPeer(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, time.Second })
+		p := start(t, newPipelinedSSP(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, time.Second })
 		place, err := acquireAlone(p, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		behind := ask(t, p, time.Second)
 		synctest.Wait()
-		behind.wantWaits() // nothing is put behind it
+		behind.wantWaits() // no request is put behind it
 		place.Release()
 		synctest.Wait()
 		if !behind.ended() || behind.err != nil {
 			t.Fatalf("the request behind was not served: %v", behind.err)
 		}
 
-		// One that must be alone waits until the connection is empty; those that
-		// come after it wait for their turn, so that it will be.
+		// A request that must be alone waits until the connection is empty. Requests behind
+		// it wait too, so that it gets empty.
 		type result struct {
 			place Place
 			err   error
@@ -59,7 +61,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		later.wantWaits()
 		select {
 		case <-alone:
-			t.Fatal("lent although another exchange was outstanding")
+			t.Fatal("it got a place although another exchange was outstanding")
 		default:
 		}
 		behind.place.Release()
@@ -80,22 +82,22 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 
 func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newHTTP2Peer(t), func(o *Options) { multiplexed(o); o.MaxHTTP2Conns = 1 })
-		first := lend(t, p)
+		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MaxHTTP2Conns = 1 })
+		first := acquire(t, p)
 		place, err := acquireAlone(p, 20*msec)
 		if err != nil {
-			t.Fatalf("an HTTP/2 stream is alone as it is: %v", err)
+			t.Fatalf("an HTTP/2 stream is always alone: %v", err)
 		}
 		place.Release()
 		first.place.Release()
 	})
 }
 
-// Each of them needs a connection for itself, and so that many are dialled at
-// once, and no more of them count as waiting for dials.
-func TestRequestsThatMustBeAloneAreDialledForOneByOne(t *testing.T) {
+// Each of these requests needs a connection of its own. So the pool dials that many at once, and no
+// more requests count as waiting for dials.
+func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPipelinedPeer(t)
+		s := newPipelinedSSP(t)
 		p := start(t, s, func(o *Options) { pipelined(o); o.MaxConns, o.MaxPending = 6, 1 })
 		places, errs := make(chan Place, 8), make(chan error, 8)
 		for range 8 {

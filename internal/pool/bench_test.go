@@ -10,38 +10,38 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// nothing is a connection, and a Dialer, that costs nothing, so that what is
-// measured is the pool.
-type nothing struct {
+// nullConn is a connection, and a Dialer, that does nothing, so that benchmarks measure the pool
+// alone.
+type nullConn struct {
 	owner    upstream.Owner
 	protocol upstream.Protocol
 	places   int
 	yield    bool
 }
 
-func (c *nothing) Do(ex *upstream.Exchange) error {
+func (c *nullConn) Do(ex *upstream.Exchange) error {
 	if c.yield {
 		runtime.Gosched()
 	}
 	c.owner.Freed(time.Millisecond)
 	return nil
 }
-func (c *nothing) Protocol() upstream.Protocol       { return c.protocol }
-func (c *nothing) Places() int                       { return c.places }
-func (c *nothing) Idle() bool                        { return true }
-func (c *nothing) Close(upstream.CloseReason)        {}
-func (c *nothing) CloseReason() upstream.CloseReason { return upstream.NotClosed }
+func (c *nullConn) Protocol() upstream.Protocol       { return c.protocol }
+func (c *nullConn) Places() int                       { return c.places }
+func (c *nullConn) Idle() bool                        { return true }
+func (c *nullConn) Close(upstream.CloseReason)        {}
+func (c *nullConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
 
-func (c *nothing) Addresses(context.Context) ([]Address, error) { return addresses(1), nil }
+func (c *nullConn) Addresses(context.Context) ([]Address, error) { return addresses(1), nil }
 
-func (c *nothing) Dial(_ context.Context, _ Address, _ bool, owner upstream.Owner) (Dialed, error) {
+func (c *nullConn) Dial(_ context.Context, _ Address, _ bool, owner upstream.Owner) (Dialed, error) {
 	made := *c
 	made.owner = owner
 	return Dialed{Conn: &made}, nil
 }
 
 // startFor returns a pool with all its connections open.
-func startFor(b testing.TB, like nothing, conns int) *Pool {
+func startFor(b testing.TB, like nullConn, conns int) *Pool {
 	o := testOptions()
 	o.MaxConns, o.MaxIdle, o.MinIdle, o.MaxHTTP2Conns, o.MaxDials = conns, conns, conns, conns, conns
 	o.Protocol, o.MaxStreams, o.MaxPending, o.PendingTimeout = like.protocol, like.places, -1, time.Hour
@@ -54,8 +54,8 @@ func startFor(b testing.TB, like nothing, conns int) *Pool {
 	return p
 }
 
-// lendAndFree is what a request costs the pool.
-func lendAndFree(p *Pool, ex *upstream.Exchange) error {
+// acquireAndRelease does what a request does with the pool.
+func acquireAndRelease(p *Pool, ex *upstream.Exchange) error {
 	ex.Times.Queued = time.Time{}
 	place, err := p.Acquire(ex)
 	if err != nil {
@@ -68,10 +68,10 @@ func newExchange() *upstream.Exchange {
 	return &upstream.Exchange{Deadline: time.Now().Add(time.Hour)}
 }
 
-// BenchmarkAcquire is a place on a connection that lies idle, asked for by one
-// goroutine for each P: run it with -cpu 1,2,4,8.
+// BenchmarkAcquire acquires places on idle connections, in one goroutine for each P. Run it with
+// -cpu 1,2,4,8.
 func BenchmarkAcquire(b *testing.B) {
-	for name, c := range map[string]nothing{
+	for name, c := range map[string]nullConn{
 		"exclusive":   {protocol: upstream.HTTP1, places: 1},
 		"multiplexed": {protocol: upstream.HTTP2, places: 100},
 	} {
@@ -85,7 +85,7 @@ func BenchmarkAcquire(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				ex := newExchange()
 				for pb.Next() {
-					if err := lendAndFree(p, ex); err != nil {
+					if err := acquireAndRelease(p, ex); err != nil {
 						b.Error(err)
 					}
 				}
@@ -94,11 +94,10 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkWait is four times as many goroutines as places: most wait in the
-// queue.
+// BenchmarkWait has four times as many goroutines as places: most wait in the queue.
 func BenchmarkWait(b *testing.B) {
 	const places = 16
-	p := startFor(b, nothing{protocol: upstream.HTTP1, places: 1, yield: true}, places)
+	p := startFor(b, nullConn{protocol: upstream.HTTP1, places: 1, yield: true}, places)
 	b.ReportAllocs()
 	b.ResetTimer()
 	var all sync.WaitGroup
@@ -106,7 +105,7 @@ func BenchmarkWait(b *testing.B) {
 		all.Go(func() {
 			ex := newExchange()
 			for range b.N / (4 * places) {
-				if err := lendAndFree(p, ex); err != nil {
+				if err := acquireAndRelease(p, ex); err != nil {
 					b.Error(err)
 				}
 			}
@@ -115,9 +114,9 @@ func BenchmarkWait(b *testing.B) {
 	all.Wait()
 }
 
-// BenchmarkRefuse is a request that finds the queue full.
+// BenchmarkRefuse sends requests that find the queue full.
 func BenchmarkRefuse(b *testing.B) {
-	p := startFor(b, nothing{protocol: upstream.HTTP1, places: 1}, 1)
+	p := startFor(b, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
 	o := p.Options()
 	o.MaxPending = 0
 	p.SetOptions(o)
@@ -130,18 +129,18 @@ func BenchmarkRefuse(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		ex := newExchange()
 		for pb.Next() {
-			if lendAndFree(p, ex) == nil {
-				b.Error("a place was lent")
+			if acquireAndRelease(p, ex) == nil {
+				b.Error("the request got a place")
 			}
 		}
 	})
 }
 
-// BenchmarkSnapshot is what a scrape holds the pool up for.
+// BenchmarkSnapshot measures how long a scrape holds the lock.
 func BenchmarkSnapshot(b *testing.B) {
 	for name, conns := range map[string]int{"256": 256, "4096": 4096} {
 		b.Run(name, func(b *testing.B) {
-			p := startFor(b, nothing{protocol: upstream.HTTP1, places: 1}, conns)
+			p := startFor(b, nullConn{protocol: upstream.HTTP1, places: 1}, conns)
 			for b.Loop() {
 				p.Snapshot()
 			}

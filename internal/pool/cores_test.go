@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// cpuTime is what the process has used so far.
+// cpuTime returns the CPU time that the process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -19,10 +19,10 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// spun keeps the compiler from leaving work out.
+// spun keeps the compiler from removing work.
 var spun atomic.Uint64
 
-// work takes 1.1 ns of CPU a step.
+// work takes 1.1 ns of CPU for each step.
 func work(steps int) {
 	x := uint64(1)
 	for range steps {
@@ -33,51 +33,47 @@ func work(steps int) {
 	}
 }
 
-// BenchmarkCores is what more cores cost acquire and release: make bench-cores.
-// Four goroutines for each P compete for one pool, with nothing else to do,
-// which is the worst that can be, and with a request's 11 us of CPU between
-// acquire and release, which is the least that adbuffer needs for one; scraped:
-// beside one who asks for snapshots all the time. On two cores -cpu 4 and 8 let
-// the kernel take the lock's holder off its core, so that others run into it:
-// the start of a convoy, were there one.
+// BenchmarkCores measures what acquire and release cost on several cores: make bench-cores. Four
+// goroutines for each P compete for one pool.
 //
-// CPU ns/op, before and now, on an AMD EPYC whose two cores share no cache: the
-// medians of 8 runs of 15 ms each, builds in turns, in the real-time class, which
-// keeps others off the cores (chrt -r 1):
+//   - nothing else: they do no other work. This is the worst case.
+//   - a request: they use 11 us of CPU between acquire and release, the least that a request needs.
+//   - scraped: a goroutine takes a thousand snapshots a second meanwhile.
 //
-//	-cpu                          1                2                8
-//	exclusive, nothing else     109    118     1414    798     1450    940
-//	exclusive, a request      11145  11090    11771  11406    11755  11384
-//	pipelined, nothing else     148    159     1456    960     1579   1240
-//	pipelined, a request      11190  11198    11986  11664    12046  11642
-//	http2, nothing else         155    163     1436    979     1312    937
-//	http2, a request          11310  11392    12036  11602    11966  11663
+// With -cpu 8 on two cores, the kernel may take the lock's holder off its core. That is how a
+// convoy would begin.
 //
-// So the second core costs a request 0.2 to 0.5 us of CPU in the pool, 2 to 4 %,
-// where it cost 0.6 to 0.8. What helped: histograms and counters that count on
-// each core apart, which takes 9 ns more on one core (half of it), what requests
-// change in the pool on cache lines of its own (a third), and observing after the
-// lock is left. A cheaper high-water mark did not help. With -cpu 8, and beside
-// snapshots, it is not worse than with 2: no convoy forms.
+// CPU ns/op on an AMD EPYC whose two cores share no cache. These are medians of 8 runs of 15 ms
+// each in the real-time class, so that no other process disturbs them (chrt -r 1):
 //
-// The idle connections are not split among cores. At the worst, acquire and
-// release hold others up for 0.6 us, so one pool lends 1.6 million places a
-// second, however many cores ask: what 18 cores ask of one and the same SSP at
-// 11 us a request. To split would save 2 to 4 % at most, less the word that all
-// cores had to share still, since pool_saturation_at_arrival and its high-water
-// mark are exact; and it would cost what one list gives: the most recently used
-// connection first, first come first served, and max_conns held exactly, without
-// a look at the lists of all cores. A machine that sends more than that to one
-// SSP runs two adbuffers.
+//	-cpu                          1       2       8
+//	exclusive, nothing else     118     798     940
+//	exclusive, a request      11090   11406   11384
+//	pipelined, nothing else     159     960    1240
+//	pipelined, a request      11198   11664   11642
+//	http2, nothing else         163     979     937
+//	http2, a request          11392   11663   11663
+//
+// So the second core costs a request 0.2 to 0.5 us of CPU in the pool, 2 to 4 %. It cost 0.6 to 0.8
+// us before three changes. Histograms and counters count on each core apart: half of the gain, for
+// 9 ns more on one core. The fields that requests change have cache lines of their own: a third of
+// the gain. The pool observes after it has unlocked. With -cpu 8, and scraped, it is not slower: no
+// convoy forms.
+//
+// The idle connections are not split by core. In the worst case acquire and release hold the lock
+// for 0.6 us. So one pool serves 1.6 million requests a second, which is what 18 cores can send to
+// one SSP. A split would save 2 to 4 % at most. It would cost what one list guarantees without
+// looking at other lists: the most recently used connection first, first come first served, and
+// max_conns exactly.
 func BenchmarkCores(b *testing.B) {
 	for _, kind := range []struct {
 		name  string
-		like  nothing
+		like  nullConn
 		conns int
 	}{
-		{"exclusive", nothing{protocol: upstream.HTTP1, places: 1}, 256},
-		{"pipelined", nothing{protocol: upstream.HTTP1Pipelined, places: 8}, 64},
-		{"http2", nothing{protocol: upstream.HTTP2, places: 100}, 4},
+		{"exclusive", nullConn{protocol: upstream.HTTP1, places: 1}, 256},
+		{"pipelined", nullConn{protocol: upstream.HTTP1Pipelined, places: 8}, 64},
+		{"http2", nullConn{protocol: upstream.HTTP2, places: 100}, 4},
 	} {
 		for _, load := range []struct {
 			name    string
@@ -103,7 +99,7 @@ func BenchmarkCores(b *testing.B) {
 							return
 						}
 						work(load.steps)
-						place.Do(ex) //nolint:errcheck // nothing that can fail
+						place.Do(ex) //nolint:errcheck // it cannot fail
 					}
 				})
 				b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
@@ -112,8 +108,7 @@ func BenchmarkCores(b *testing.B) {
 	}
 }
 
-// scrape asks for snapshots, a thousand a second, until the returned function is
-// called.
+// scrape takes a thousand snapshots a second, until stop is called.
 func scrape(p *Pool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -11,9 +11,9 @@ import (
 
 const msec = time.Millisecond
 
-func TestDialsUnderWayNeverPassMaxDials(t *testing.T) {
+func TestDialsUnderWayNeverExceedMaxDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 20, 20, 3 })
 		var all []*request
 		for range 20 {
@@ -23,7 +23,7 @@ func TestDialsUnderWayNeverPassMaxDials(t *testing.T) {
 		if n := p.Snapshot().Dialing; n != 3 {
 			t.Errorf("%d dials are under way, want 3", n)
 		}
-		pass(100 * msec) // 20 connections, 3 at a time
+		pass(100 * msec) // for 20 connections, 3 at a time
 		for _, r := range all {
 			if err := r.do(); err != nil {
 				t.Error(err)
@@ -35,18 +35,18 @@ func TestDialsUnderWayNeverPassMaxDials(t *testing.T) {
 	})
 }
 
-func TestConnectionThatIsShutAtOnceCountsAsAFailedDial(t *testing.T) {
+func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply {
-			return reply{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult {
+			return dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
 		})
 		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
 		for range 1000 {
 			r := ask(t, p, 50*msec)
 			pass(10 * msec)
 			if r.err == nil {
-				t.Fatal("a closed connection was lent")
+				t.Fatal("a request got a closed connection")
 			}
 		}
 		if n := s.dialCount(); n > 12 {
@@ -55,48 +55,48 @@ func TestConnectionThatIsShutAtOnceCountsAsAFailedDial(t *testing.T) {
 	})
 }
 
-func TestKeptOpenConnectionsThatThePeerClosesDoNotMakeADialStorm(t *testing.T) {
+func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		start(t, s, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 })
-		for range 1000 { // for 10 s, the peer closes what it can
+		for range 1000 { // for 10 s, the SSP closes its connections
 			s.mu.Lock()
 			conns := s.conns
 			s.mu.Unlock()
 			for _, c := range conns {
 				if c.CloseReason() == upstream.NotClosed {
-					c.leave(upstream.ClosedByPeer)
+					c.goAway(upstream.ClosedByPeer)
 				}
 			}
 			pass(10 * msec)
 		}
 		if n := s.dialCount(); n < 3 || n > 101 {
-			t.Errorf("%d dials in 10 s, want at most one in dial_backoff.min", n)
+			t.Errorf("%d dials in 10 s, want at most one in each dial_backoff.min", n)
 		}
 	})
 }
 
-func TestStatesOfAddressesThatAreGoneAreForgotten(t *testing.T) {
+func TestStatesOfRemovedAddressesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
 		all := addresses(200)
 		for i := range all {
 			s.mu.Lock()
 			s.addrs = all[i : i+1]
 			s.mu.Unlock()
-			lend(t, p).do()
+			acquire(t, p).do()
 			synctest.Wait()
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if n := len(p.governor.states); n > 2 {
-			t.Errorf("%d addresses are remembered", n)
+			t.Errorf("the states of %d addresses are kept, want at most 2", n)
 		}
 	})
 }
 
-func TestDialFailuresAreCountedByKind(t *testing.T) {
+func TestFailedDialsAreCountedByKind(t *testing.T) {
 	for want, err := range map[dialError]error{
 		dialDNS:     &upstream.Error{Err: &net.DNSError{Err: "timeout", IsTimeout: true}},
 		dialRefused: errRefused,

@@ -10,14 +10,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// refuse makes the peer refuse all dials after that time.
-func (s *peer) refuse(after time.Duration) {
-	s.set(func(dialCall) reply { return reply{after: after, err: errRefused} })
+// refuse makes all dials fail after the given time.
+func (s *fakeSSP) refuse(after time.Duration) {
+	s.set(func(dialCall) dialResult { return dialResult{after: after, err: errRefused} })
 }
 
 func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 })
 		const seconds = 30
@@ -26,7 +26,7 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 			r := ask(t, p, sec)
 			pass(msec)
 			if !r.ended() {
-				t.Fatalf("request %d waits, though every address refuses", i)
+				t.Fatalf("request %d waits, but every address refuses", i)
 			}
 			slowest = max(slowest, r.took)
 			if e := upstream.AsError(r.err); e.Outcome != upstream.ConnectFailed || !strings.Contains(e.Error(), "refused by the script") {
@@ -34,10 +34,10 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 			}
 		}
 		if slowest != 0 {
-			t.Errorf("a request took %v, want none to wait", slowest)
+			t.Errorf("a request took %v, want at once", slowest)
 		}
-		// Twice at first, 0.1, 0.3, 0.7, 1.5, 3.1, and then every 5 s, give or take a
-		// fifth.
+		// Two dials at first, one after 0.1, 0.3, 0.7, 1.5 and 3.1 s, and then one every 5
+		// s, ±20 %.
 		if n := s.dialCount(); n < 9 || n > 15 {
 			t.Errorf("%d dials in %d s, want about 11", n, seconds)
 		}
@@ -50,12 +50,12 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 	})
 }
 
-func TestBackoffDoublesWithJitterUpToItsLimit(t *testing.T) {
+func TestPausesDoubleWithJitterUpToTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, nil)
-		var at []time.Time // of all dials but the first, whose failure begins no pause
+		var at []time.Time // of all dials except the first, whose failure begins no pause
 		for len(at) < 12 {
 			ask(t, p, sec)
 			pass(msec)
@@ -67,7 +67,7 @@ func TestBackoffDoublesWithJitterUpToItsLimit(t *testing.T) {
 		for i := 1; i < len(at); i++ {
 			gap := at[i].Sub(at[i-1])
 			if gap < want*8/10-msec || gap > min(5*sec, want*12/10)+msec {
-				t.Errorf("pause %d is %v, want %v give or take a fifth, and never above 5s", i, gap, want)
+				t.Errorf("pause %d is %v, want %v ±20 %%, and at most 5s", i, gap, want)
 			}
 			if gap == want {
 				exact++
@@ -80,7 +80,7 @@ func TestBackoffDoublesWithJitterUpToItsLimit(t *testing.T) {
 	})
 }
 
-func TestGovernorSurvivesAnyBackoff(t *testing.T) {
+func TestPausesStayWithinAnyBackoff(t *testing.T) {
 	for _, limits := range [][2]time.Duration{{time.Millisecond, time.Hour}, {time.Hour, time.Hour}, {30 * time.Minute, time.Hour}, {time.Millisecond, time.Millisecond}} {
 		var s addressState
 		now := time.Unix(0, 0)
@@ -101,9 +101,9 @@ func TestGovernorSurvivesAnyBackoff(t *testing.T) {
 	}
 }
 
-func TestAddressOnTrialIsDialledOnceAtATime(t *testing.T) {
+func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 })
 		for range 50 {
@@ -113,7 +113,7 @@ func TestAddressOnTrialIsDialledOnceAtATime(t *testing.T) {
 		if n := s.dialCount(); n > 16 {
 			t.Fatalf("%d dials at first, max_dials is 16", n)
 		}
-		pass(150 * msec) // the back-off is over
+		pass(150 * msec) // the pause is over
 		s.refuse(20 * msec)
 		before, lookups := s.dialCount(), s.lookups.Load()
 		for range 50 {
@@ -124,19 +124,19 @@ func TestAddressOnTrialIsDialledOnceAtATime(t *testing.T) {
 			t.Errorf("%d dials to an address on trial, want 1", n)
 		}
 		if n := s.lookups.Load() - lookups; n != 1 {
-			t.Errorf("%d goroutines set out to dial an address on trial, want 1", n)
+			t.Errorf("%d goroutines looked up an address on trial, want 1", n)
 		}
 		if n := p.Snapshot().Dialing; n != 1 {
-			t.Errorf("%d dials are said to be under way, want 1", n)
+			t.Errorf("the snapshot shows %d dials under way, want 1", n)
 		}
-		pass(sec) // the second back-off is over
-		s.set(func(dialCall) reply { return reply{after: 20 * msec} })
+		pass(sec) // the second pause is over
+		s.set(func(dialCall) dialResult { return dialResult{after: 20 * msec} })
 		var all []*request
 		for range 50 {
 			all = append(all, ask(t, p, sec))
 		}
 		pass(20 * msec)
-		// The trial went well: the others follow at once.
+		// The trial succeeded: more dials follow at once.
 		if n := p.Snapshot().Dialing; n != 16 {
 			t.Errorf("%d dials after the trial, want 16", n)
 		}
@@ -149,9 +149,9 @@ func TestAddressOnTrialIsDialledOnceAtATime(t *testing.T) {
 	})
 }
 
-func TestDialsThatFailTogetherAreOneFailure(t *testing.T) {
+func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(5 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
 		for range 16 {
@@ -159,9 +159,9 @@ func TestDialsThatFailTogetherAreOneFailure(t *testing.T) {
 		}
 		pass(11 * msec)
 		if n := s.dialCount(); n != 17 {
-			t.Fatalf("%d dials, want 16 and one that follows at once", n)
+			t.Fatalf("%d dials, want 16, and one more at once", n)
 		}
-		pass(130 * msec) // the second failure's back-off, not the seventeenth's
+		pass(130 * msec) // the pause after the second failure, not the seventeenth
 		r := ask(t, p, sec)
 		pass(5 * msec)
 		r.wantErr(upstream.ConnectFailed, 5*msec)
@@ -171,11 +171,11 @@ func TestDialsThatFailTogetherAreOneFailure(t *testing.T) {
 	})
 }
 
-func TestWaitersGetTheErrorOfTheirDialAndLaterOnesSayThatAddressesBackOff(t *testing.T) {
+func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		bad := &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "its certificate has expired"}
-		s.set(func(dialCall) reply { return reply{after: 5 * msec, err: bad} })
+		s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, err: bad} })
 		p := start(t, s, nil)
 		first := ask(t, p, sec)
 		pass(10 * msec)
@@ -196,18 +196,18 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterOnesSayThatAddressesBackOff(t *tes
 
 func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.addrs = addresses(3)
 		dead := s.addrs[1]
-		s.set(func(c dialCall) reply {
+		s.set(func(c dialCall) dialResult {
 			if c.addr == dead {
-				return reply{after: 250 * msec, err: errRefused} // a black hole
+				return dialResult{after: 250 * msec, err: errRefused} // a black hole
 			}
-			return reply{after: 5 * msec}
+			return dialResult{after: 5 * msec}
 		})
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
-		// Every request needs a connection of its own. Once the hole is known,
-		// none may wait for it, also not when it is tried again.
+		// Each request needs a connection of its own. Once the black hole is known, no
+		// request may wait for it, even when it is tried again.
 		for i := range 3000 {
 			r := ask(t, p, sec)
 			pass(10 * msec)
@@ -229,14 +229,14 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 			}
 		}
 		if tries < 4 || tries > 20 {
-			t.Errorf("%d dials to the dead address, want about one in 5 s", tries)
+			t.Errorf("%d dials to the dead address, want about one every 5 s", tries)
 		}
 	})
 }
 
 func TestAddressesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.addrs = addresses(4)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 12, 12 })
 		var all []*request
@@ -261,7 +261,7 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	for name, empty := range map[string]bool{"an error": false, "no address": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
+				s := newFakeSSP(t)
 				gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
 				addrs := s.addrs
 				s.addrs = nil
@@ -284,17 +284,17 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 				s.addrs, s.lookup = addrs, nil
 				s.mu.Unlock()
 				pass(6 * sec)
-				lend(t, p).do()
+				acquire(t, p).do()
 			})
 		})
 	}
 }
 
-func TestManyWhoWaitForTheEndOfABackoffSendOneDial(t *testing.T) {
+func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 16, 16, sec })
-		held := lend(t, p)
+		held := acquire(t, p)
 		s.refuse(0)
 		var all []*request
 		for range 8 {
@@ -302,58 +302,58 @@ func TestManyWhoWaitForTheEndOfABackoffSendOneDial(t *testing.T) {
 			pass(0)
 		}
 		dials, lookups := s.dialCount(), s.lookups.Load()
-		s.set(func(dialCall) reply { return reply{after: 10 * msec} })
+		s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec} })
 		for s.dialCount() == dials {
 			pass(msec)
 		}
 		if d, l := s.dialCount()-dials, s.lookups.Load()-lookups; d != 1 || l != 1 {
-			t.Errorf("%d dials and %d look-ups when the back-off ends, want one each", d, l)
+			t.Errorf("%d dials and %d look-ups when the pause ends, want one each", d, l)
 		}
-		finish(append(all, held))
+		useAll(append(all, held))
 	})
 }
 
-func TestWaitersGetADialWhenTheBackoffEnds(t *testing.T) {
+func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
-		held := lend(t, p)
+		held := acquire(t, p)
 		s.refuse(0)
 		r := ask(t, p, sec)
 		pass(0)
-		r.wantWaits() // a connection is open: its place may come back
+		r.wantWaits() // a connection is open: its place may be released
 		if n := s.dialCount(); n != 3 {
-			t.Fatalf("%d dials, want 3: the first failure is followed at once", n)
+			t.Fatalf("%d dials, want 3: one follows the first failure at once", n)
 		}
 		s.set(nil)
-		pass(200 * msec) // nothing but the end of the back-off happens
+		pass(200 * msec) // only the end of the pause happens
 		if !r.ended() || r.err != nil {
 			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
 		}
 		if r.took < 80*msec || r.took > 135*msec {
-			t.Errorf("the request took %v, want a back-off of 100ms give or take a fifth, and a dial", r.took)
+			t.Errorf("the request took %v, want a pause of 100ms ±20 %%, and a dial", r.took)
 		}
 		r.do()
 		held.do()
 	})
 }
 
-// Both addresses refuse, and are tried again when their back-off ends. One of
-// them has become a black hole: nobody waits for that alone.
-func TestTrialOfOneAddressDoesNotHoldUpTheOther(t *testing.T) {
+// Both addresses refuse, and are dialled again when their pause ends. One of them has become a
+// black hole by then: no request waits for it alone.
+func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.addrs = addresses(2)
 		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
-		held := lend(t, p)
-		s.set(func(c dialCall) reply {
+		held := acquire(t, p)
+		s.set(func(c dialCall) dialResult {
 			switch {
 			case c.n < 3:
-				return reply{err: errRefused}
+				return dialResult{err: errRefused}
 			case c.addr == s.addrs[0]:
-				return reply{after: 740 * msec, err: errRefused}
+				return dialResult{after: 740 * msec, err: errRefused}
 			default:
-				return reply{after: 5 * msec}
+				return dialResult{after: 5 * msec}
 			}
 		})
 		r := ask(t, p, sec)
@@ -366,17 +366,17 @@ func TestTrialOfOneAddressDoesNotHoldUpTheOther(t *testing.T) {
 	})
 }
 
-// With one connection in all, a trial that hangs would be all that there is.
-func TestOnlyConnectionIsNotSpentOnATrial(t *testing.T) {
+// With max_conns 1, a trial that hangs would take the only connection.
+func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.addrs = addresses(2)
 		dead := s.addrs[0]
-		s.set(func(c dialCall) reply {
+		s.set(func(c dialCall) dialResult {
 			if c.addr == dead {
-				return reply{after: 250 * msec, err: errRefused}
+				return dialResult{after: 250 * msec, err: errRefused}
 			}
-			return reply{after: 5 * msec}
+			return dialResult{after: 5 * msec}
 		})
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests = 1, 1 })
 		ask(t, p, sec)
@@ -388,21 +388,21 @@ func TestOnlyConnectionIsNotSpentOnATrial(t *testing.T) {
 		p.mu.Unlock()
 		for i := range 100 {
 			pass(100 * msec)
-			r := lend(t, p)
+			r := acquire(t, p)
 			if r.took > 5*msec {
 				t.Fatalf("request %d waited %v", i, r.took)
 			}
 			r.do()
 		}
-		// But if nothing else is left, it is tried.
-		s.set(func(c dialCall) reply {
+		// If no other address is left, the pool dials it.
+		s.set(func(c dialCall) dialResult {
 			if c.addr != dead {
-				return reply{err: errRefused}
+				return dialResult{err: errRefused}
 			}
-			return reply{after: 5 * msec}
+			return dialResult{after: 5 * msec}
 		})
 		synctest.Wait()
-		if r := lend(t, p); r.conn().addr != dead {
+		if r := acquire(t, p); r.conn().addr != dead {
 			t.Errorf("got a connection to %v", r.conn().addr)
 		} else {
 			r.do()

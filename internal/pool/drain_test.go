@@ -12,8 +12,8 @@ import (
 
 func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(c dialCall) reply { return reply{after: time.Duration(c.n+1) * 10 * msec} })
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult { return dialResult{after: time.Duration(c.n+1) * 10 * msec} })
 		p := start(t, s, func(o *Options) { o.MinIdle = 3 })
 		if p.Ready() {
 			t.Error("ready before any connection is open")
@@ -33,7 +33,7 @@ func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
 
 func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		if err := p.Warm(t.Context()); err != nil || !p.Ready() || s.dialCount() != 0 {
 			t.Errorf("%v, ready %v, %d dials", err, p.Ready(), s.dialCount())
@@ -41,9 +41,9 @@ func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
 	})
 }
 
-func TestWarmGivesUpWithItsContext(t *testing.T) {
+func TestWarmEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
@@ -52,7 +52,7 @@ func TestWarmGivesUpWithItsContext(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if n := s.dialCount(); n > 9 {
-			t.Errorf("%d dials in 10 s to a peer that refuses, want few", n)
+			t.Errorf("%d dials in 10 s to an SSP that refuses, want few", n)
 		}
 		s.set(nil)
 		pass(7 * sec)
@@ -62,12 +62,12 @@ func TestWarmGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestCloseLetsWhatIsInFlightFinish(t *testing.T) {
+func TestCloseWaitsForExchanges(t *testing.T) {
 	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "multiplexed": upstream.HTTP2} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
-				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol, places: 1} })
+				s := newFakeSSP(t)
+				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol, places: 1} })
 				s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
 				p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 })
 				a, b := ask(t, p, sec), ask(t, p, sec)
@@ -106,9 +106,9 @@ func TestCloseLetsWhatIsInFlightFinish(t *testing.T) {
 	}
 }
 
-func TestCloseCutsWhatIsLeftWhenItsTimeIsOver(t *testing.T) {
+func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.do = func(c *fakeConn, _ *upstream.Exchange) error {
 			for c.CloseReason() == upstream.NotClosed {
 				time.Sleep(msec)
@@ -141,10 +141,10 @@ func TestCloseCutsWhatIsLeftWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestCloseCallsOffDials(t *testing.T) {
+func TestCloseCancelsDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: 700 * msec} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: 700 * msec} })
 		p := start(t, s, func(o *Options) { o.MinIdle = 2 })
 		r := ask(t, p, sec)
 		synctest.Wait()
@@ -157,7 +157,7 @@ func TestCloseCallsOffDials(t *testing.T) {
 		r.wantErr(upstream.Draining, 0)
 		for kind := range p.stats.failed {
 			if n := p.stats.failed[kind].Load(); n != 0 {
-				t.Errorf("%d dials counted as failed (%s) that were called off", n, dialErrorNames[kind])
+				t.Errorf("%d cancelled dials are counted as failed (%s)", n, dialErrorNames[kind])
 			}
 		}
 		if err := p.Warm(t.Context()); upstream.AsError(err).Outcome != upstream.Draining {
@@ -166,11 +166,11 @@ func TestCloseCallsOffDials(t *testing.T) {
 	})
 }
 
-func TestDialThatComesThroughDuringCloseIsClosed(t *testing.T) {
+func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		through := make(chan struct{})
-		s.set(func(dialCall) reply { <-through; return reply{} })
+		s.set(func(dialCall) dialResult { <-through; return dialResult{} })
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
 		synctest.Wait()
@@ -178,7 +178,7 @@ func TestDialThatComesThroughDuringCloseIsClosed(t *testing.T) {
 		go func() { p.Close(t.Context()); close(closed) }()
 		synctest.Wait()
 		r.wantErr(upstream.Draining, 0)
-		// The dialer did not hear of it in time.
+		// The dialer noticed it too late.
 		s.mu.Lock()
 		s.script = nil
 		s.mu.Unlock()
@@ -190,18 +190,18 @@ func TestDialThatComesThroughDuringCloseIsClosed(t *testing.T) {
 	})
 }
 
-func TestSlowClosesCountTowardsMaxConnsAndAreWaitedFor(t *testing.T) {
+func TestSlowClosesCountTowardsMaxConnsAndCloseWaitsForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests, o.PendingTimeout = 1, 1, sec })
-		r := lend(t, p)
+		r := acquire(t, p)
 		r.conn().slowClose = 100 * msec
 		r.do()
 		next := ask(t, p, sec)
 		pass(50 * msec)
 		next.wantWaits()
 		if n := s.dialCount(); n != 1 {
-			t.Errorf("%d dials while the connection is still being closed", n)
+			t.Errorf("%d dials while the connection is being closed", n)
 		}
 		pass(60 * msec)
 		next.wantConn(1, 110*msec)

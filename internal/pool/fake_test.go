@@ -13,9 +13,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// peer is an SSP made of scripts: it dials as its script says, and counts what
-// it sees of the pool from outside.
-type peer struct {
+// fakeSSP is a Dialer that does what its script says. It counts the connections and dials of the
+// pool from outside.
+type fakeSSP struct {
 	t testing.TB
 
 	mu     sync.Mutex
@@ -23,37 +23,37 @@ type peer struct {
 	lookup error // of Addresses
 	// lookupFails is how many look-ups end with lookup; 0 = all.
 	lookupFails int
-	script      func(dialCall) reply // nil: HTTP/1 after 10 ms
+	script      func(dialCall) dialResult // nil: HTTP/1 after 10 ms
 	do          func(*fakeConn, *upstream.Exchange) error
-	conns       []*fakeConn // all that were ever opened
-	dials       []dialCall  // all that were ever begun
-	dialling    int
-	open        int // whose Close was not called and which did not close themselves
-	maxOpen     int // highest of open + dialling
-	maxDials    int // highest of dialling
+	conns       []*fakeConn // in the order in which they were opened
+	dials       []dialCall  // in the order in which they began
+	dialing     int
+	open        int // connections that are not closed
+	maxOpen     int // highest of open + dialing
+	maxDials    int // highest of dialing
 
 	lookups atomic.Int64
 }
 
 // dialCall is one call of Dial.
 type dialCall struct {
-	n     int // how many came before it
+	n     int // how many dials began before
 	addr  Address
 	offer bool
 	at    time.Time
 }
 
-// reply is what a dial comes to. The zero reply is an HTTP/1 connection at once.
-type reply struct {
+// dialResult is how a dial ends. The zero dialResult is an HTTP/1 connection at once.
+type dialResult struct {
 	after    time.Duration
 	err      error
 	protocol upstream.Protocol    // Unknown means HTTP1
-	places   int                  // 0 means what is usual: 1, 8 or 100
-	closed   upstream.CloseReason // by the peer, before Dial has returned
+	places   int                  // 0 means 1, 8 or 100, by protocol
+	closed   upstream.CloseReason // by the SSP, before Dial has returned
 }
 
-func newPeer(t testing.TB) *peer {
-	return &peer{t: t, addrs: addresses(1)}
+func newFakeSSP(t testing.TB) *fakeSSP {
+	return &fakeSSP{t: t, addrs: addresses(1)}
 }
 
 func addresses(n int) []Address {
@@ -64,13 +64,13 @@ func addresses(n int) []Address {
 	return all
 }
 
-func (s *peer) set(script func(dialCall) reply) {
+func (s *fakeSSP) set(script func(dialCall) dialResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script = script
 }
 
-func (s *peer) Addresses(ctx context.Context) ([]Address, error) {
+func (s *fakeSSP) Addresses(ctx context.Context) ([]Address, error) {
 	s.lookups.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,16 +83,16 @@ func (s *peer) Addresses(ctx context.Context) ([]Address, error) {
 	return s.addrs, nil
 }
 
-func (s *peer) Dial(ctx context.Context, addr Address, offer bool, owner upstream.Owner) (Dialed, error) {
+func (s *fakeSSP) Dial(ctx context.Context, addr Address, offer bool, owner upstream.Owner) (Dialed, error) {
 	s.mu.Lock()
 	call := dialCall{len(s.dials), addr, offer, time.Now()}
 	s.dials = append(s.dials, call)
-	s.dialling++
-	s.maxOpen = max(s.maxOpen, s.open+s.dialling)
-	s.maxDials = max(s.maxDials, s.dialling)
+	s.dialing++
+	s.maxOpen = max(s.maxOpen, s.open+s.dialing)
+	s.maxDials = max(s.maxDials, s.dialing)
 	script := s.script
 	s.mu.Unlock()
-	r := reply{after: 10 * time.Millisecond}
+	r := dialResult{after: 10 * time.Millisecond}
 	if script != nil {
 		r = script(call)
 	}
@@ -105,11 +105,11 @@ func (s *peer) Dial(ctx context.Context, addr Address, offer bool, owner upstrea
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dialling--
+	s.dialing--
 	if r.err != nil {
 		return Dialed{TCP: r.after}, r.err
 	}
-	c := &fakeConn{peer: s, owner: owner, n: len(s.conns), addr: addr, protocol: r.protocol, places: r.places, reason: r.closed}
+	c := &fakeConn{ssp: s, owner: owner, n: len(s.conns), addr: addr, protocol: r.protocol, places: r.places, reason: r.closed}
 	if c.protocol == upstream.Unknown {
 		c.protocol = upstream.HTTP1
 	}
@@ -120,24 +120,24 @@ func (s *peer) Dial(ctx context.Context, addr Address, offer bool, owner upstrea
 	if r.closed == upstream.NotClosed {
 		s.open++
 	}
-	s.maxOpen = max(s.maxOpen, s.open+s.dialling)
+	s.maxOpen = max(s.maxOpen, s.open+s.dialing)
 	return Dialed{Conn: c, TCP: r.after}, nil
 }
 
-func (s *peer) dialCount() int {
+func (s *fakeSSP) dialCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.dials)
 }
 
-func (s *peer) openCount() int {
+func (s *fakeSSP) openCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
 }
 
 // conn returns the n-th connection that was opened.
-func (s *peer) conn(n int) *fakeConn {
+func (s *fakeSSP) conn(n int) *fakeConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n >= len(s.conns) {
@@ -146,30 +146,29 @@ func (s *peer) conn(n int) *fakeConn {
 	return s.conns[n]
 }
 
-// fakeConn is a connection of a peer. All but the constants is guarded by
-// peer.mu.
+// fakeConn is a connection of a fakeSSP. fakeSSP.mu guards the fields from places on.
 type fakeConn struct {
-	peer     *peer
+	ssp      *fakeSSP
 	owner    upstream.Owner
-	n        int // how many were opened before
+	n        int // how many connections were opened before
 	addr     Address
 	protocol upstream.Protocol
 
-	places    int
-	reason    upstream.CloseReason
-	busy      int // calls of Do that have not freed their place
-	done      int // calls of Do
-	unasked   bool
-	looks     int // calls of Idle
-	closes    int // calls of Close
-	slowClose time.Duration
+	places      int
+	reason      upstream.CloseReason
+	inUse       int // calls of Do that have not released their place
+	done        int // calls of Do
+	unsolicited bool
+	checks      int // calls of Idle
+	closes      int // calls of Close
+	slowClose   time.Duration
 }
 
 func (c *fakeConn) Protocol() upstream.Protocol { return c.protocol }
 
 func (c *fakeConn) Places() int {
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
+	c.ssp.mu.Lock()
+	defer c.ssp.mu.Unlock()
 	if c.reason != upstream.NotClosed {
 		return 0
 	}
@@ -177,89 +176,88 @@ func (c *fakeConn) Places() int {
 }
 
 func (c *fakeConn) CloseReason() upstream.CloseReason {
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
+	c.ssp.mu.Lock()
+	defer c.ssp.mu.Unlock()
 	return c.reason
 }
 
 func (c *fakeConn) Idle() bool {
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
-	c.looks++
-	if c.busy > 0 {
-		c.peer.t.Errorf("Idle was asked of connection %d, on which %d exchanges are outstanding", c.n, c.busy)
+	c.ssp.mu.Lock()
+	defer c.ssp.mu.Unlock()
+	c.checks++
+	if c.inUse > 0 {
+		c.ssp.t.Errorf("Idle was called on connection %d, on which %d exchanges are outstanding", c.n, c.inUse)
 	}
-	if c.unasked {
-		c.shutLocked(upstream.ClosedUnsolicited)
+	if c.unsolicited {
+		c.closeLocked(upstream.ClosedUnsolicited)
 	}
 	return c.reason == upstream.NotClosed
 }
 
 func (c *fakeConn) Close(r upstream.CloseReason) {
 	if r == upstream.NotClosed {
-		c.peer.t.Errorf("connection %d is closed without a reason", c.n)
+		c.ssp.t.Errorf("connection %d is closed without a reason", c.n)
 	}
-	c.peer.mu.Lock()
+	c.ssp.mu.Lock()
 	c.closes++
 	slow := c.slowClose
-	c.peer.mu.Unlock()
+	c.ssp.mu.Unlock()
 	time.Sleep(slow)
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
-	c.shutLocked(r)
+	c.ssp.mu.Lock()
+	defer c.ssp.mu.Unlock()
+	c.closeLocked(r)
 }
 
-func (c *fakeConn) shutLocked(r upstream.CloseReason) {
+func (c *fakeConn) closeLocked(r upstream.CloseReason) {
 	if c.reason == upstream.NotClosed {
 		c.reason = r
-		c.peer.open--
+		c.ssp.open--
 	}
 }
 
-// shut is the connection closing itself, told nobody.
-func (c *fakeConn) shut(r upstream.CloseReason) {
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
-	c.shutLocked(r)
+// closeItself closes the connection without telling its owner.
+func (c *fakeConn) closeItself(r upstream.CloseReason) {
+	c.ssp.mu.Lock()
+	defer c.ssp.mu.Unlock()
+	c.closeLocked(r)
 }
 
-// leave is the connection taking no more requests, as a GOAWAY makes it do:
-// what is outstanding goes on.
-func (c *fakeConn) leave(r upstream.CloseReason) {
-	c.shut(r)
+// goAway makes the connection take no more requests, like a GOAWAY. Outstanding exchanges go on.
+func (c *fakeConn) goAway(r upstream.CloseReason) {
+	c.closeItself(r)
 	c.owner.Changed()
 }
 
-// setPlaces is the peer changing how many exchanges it takes.
+// setPlaces changes how many exchanges the connection takes.
 func (c *fakeConn) setPlaces(n int) {
-	c.peer.mu.Lock()
+	c.ssp.mu.Lock()
 	c.places = n
-	c.peer.mu.Unlock()
+	c.ssp.mu.Unlock()
 	c.owner.Changed()
 }
 
 var errFakeLost = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
 
-// Do takes no time, unless the peer has a do of its own.
+// Do takes no time, unless fakeSSP.do is set.
 func (c *fakeConn) Do(ex *upstream.Exchange) error {
-	c.peer.mu.Lock()
+	c.ssp.mu.Lock()
 	c.done++
-	c.busy++
-	if c.busy > c.places && c.protocol == upstream.HTTP1 {
-		c.peer.t.Errorf("connection %d carries %d exchanges at once, and has %d places", c.n, c.busy, c.places)
+	c.inUse++
+	if c.inUse > c.places && c.protocol == upstream.HTTP1 {
+		c.ssp.t.Errorf("connection %d carries %d exchanges at once, and has %d places", c.n, c.inUse, c.places)
 	}
-	do := c.peer.do
-	c.peer.mu.Unlock()
+	do := c.ssp.do
+	c.ssp.mu.Unlock()
 	var err error
 	if do != nil {
 		err = do(c, ex)
 	}
-	c.peer.mu.Lock()
-	c.busy--
+	c.ssp.mu.Lock()
+	c.inUse--
 	if err == nil && c.reason == upstream.ClosedDrain {
 		err = errFakeLost
 	}
-	c.peer.mu.Unlock()
+	c.ssp.mu.Unlock()
 	c.owner.Freed(time.Since(ex.Times.Lent))
 	return err
 }

@@ -9,18 +9,17 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// failFirst makes the first n dials fail after 5 ms, and the others succeed.
-func (s *peer) failFirst(n int, protocol upstream.Protocol, err error) {
-	s.set(func(c dialCall) reply {
+// failFirst makes the first n dials fail after 5 ms, and the next ones succeed.
+func (s *fakeSSP) failFirst(n int, protocol upstream.Protocol, err error) {
+	s.set(func(c dialCall) dialResult {
 		if c.n < n {
-			return reply{after: 5 * msec, err: err}
+			return dialResult{after: 5 * msec, err: err}
 		}
-		return reply{after: 5 * msec, protocol: protocol}
+		return dialResult{after: 5 * msec, protocol: protocol}
 	})
 }
 
-// Whatever fails a dial once may not fail it again: the requests that wait for it
-// get another dial at once.
+// A failure may not happen again: the requests that wait for the dial get another one at once.
 func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 	for name, err := range map[string]error{
 		"refused":   errRefused,
@@ -29,7 +28,7 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 		for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 			t.Run(name+" "+protocol.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newPeer(t)
+					s := newFakeSSP(t)
 					s.failFirst(1, protocol, err)
 					p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 })
 					var all []*request
@@ -51,25 +50,25 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 
 func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.lookup = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "try again", IsTemporary: true}}
 		s.lookupFails = 1
 		p := start(t, s, nil)
-		lend(t, p).do()
+		acquire(t, p).do()
 		if n := s.lookups.Load(); n != 2 {
 			t.Errorf("%d look-ups, want 2", n)
 		}
 	})
 }
 
-// retry.max says how many failed dials a request outlasts. An address that has
-// failed twice in a row is left alone all the same.
-func TestRequestOutlastsAsManyFailedDialsAsItMay(t *testing.T) {
+// retry.max says how many failed dials a request outlasts. An address that has failed twice in a
+// row pauses all the same.
+func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 	for _, c := range []struct{ redials, failing, dials int }{
 		{0, 1, 1}, {1, 1, 2}, {1, 2, 2}, {3, 1, 2}, {3, 2, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newPeer(t)
+			s := newFakeSSP(t)
 			s.failFirst(c.failing, upstream.HTTP1, errRefused)
 			p := start(t, s, nil)
 			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: c.redials}}
@@ -83,32 +82,34 @@ func TestRequestOutlastsAsManyFailedDialsAsItMay(t *testing.T) {
 				t.Errorf("%+v: %d dials", c, n)
 			}
 			if used := c.redials - r.ex.Redials; used > c.redials || used < c.dials-1 {
-				t.Errorf("%+v: %d failures were taken off", c, used)
+				t.Errorf("%+v: Redials was reduced by %d", c, used)
 			}
 		})
 	}
 }
 
-// A request that may outlast none fails with its dial, and the next one dials at
-// once: the address is left alone only after the second failure in a row.
+// A request that may outlast no failed dial fails with its dial. The next request causes a dial at
+// once: the address pauses only after the second failure in a row.
 func TestFirstFailureBeginsNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.failFirst(1, upstream.HTTP1, errRefused)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
 		first := &upstream.Exchange{Deadline: time.Now().Add(sec)}
 		if _, err := p.Acquire(first); err != errRefused {
 			t.Errorf("the first request got %v", err)
 		}
-		r := lend(t, p)
+		r := acquire(t, p)
 		if r.took != 5*msec {
 			t.Errorf("the second request took %v, want a dial", r.took)
 		}
 		r.do()
 		// Only failures in a row begin a pause.
-		s.set(func(c dialCall) reply { return reply{after: msec, err: map[bool]error{true: errRefused}[c.n%2 == 0]} })
+		s.set(func(c dialCall) dialResult {
+			return dialResult{after: msec, err: map[bool]error{true: errRefused}[c.n%2 == 0]}
+		})
 		for range 20 {
-			r := lend(t, p)
+			r := acquire(t, p)
 			if r.took > 2*msec {
 				t.Fatalf("a request waited %v", r.took)
 			}
@@ -117,11 +118,11 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 	})
 }
 
-// Many requests a second, for a minute, at an SSP that refuses all dials after a
-// while: at most max_dials are under way at once, and one follows in each pause.
-func TestSSPThatRefusesCostsMaxDialsAndThenOneInEachPause(t *testing.T) {
+// Many requests a second ask for an SSP that refuses all dials after a while. At most max_dials are
+// under way at once, and one follows after each pause.
+func TestRefusingSSPGetsMaxDialsAndThenOneInEachPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(100 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 4, 1000 })
 		for range 60 * 100 {
@@ -131,8 +132,8 @@ func TestSSPThatRefusesCostsMaxDialsAndThenOneInEachPause(t *testing.T) {
 		if s.maxDials != 4 {
 			t.Errorf("%d dials were under way at once, want 4", s.maxDials)
 		}
-		// Four, one more, and one after 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 and then every 5 s,
-		// give or take a fifth, and each takes 0.1 s.
+		// Four dials, one more, and one after 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 and then every 5
+		// s, ±20 %. Each takes 0.1 s.
 		if n := s.dialCount(); n > 4+1+6+60/4 {
 			t.Errorf("%d dials in a minute", n)
 		}

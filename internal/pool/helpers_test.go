@@ -23,8 +23,8 @@ func testOptions() Options {
 	}
 }
 
-// start returns a pool that is closed, and looked over, at the end of the test.
-func start(t testing.TB, s *peer, change func(*Options)) *Pool {
+// start returns a pool that is closed and checked at the end of the test.
+func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	t.Helper()
 	o := testOptions()
 	if change != nil {
@@ -47,9 +47,9 @@ func start(t testing.TB, s *peer, change func(*Options)) *Pool {
 	return p
 }
 
-// wantConsistent checks the pool's books against each other and against what
-// the peer has seen.
-func wantConsistent(t testing.TB, p *Pool, s *peer) {
+// wantConsistent checks the pool's sums and lists against each other, and against the counts of the
+// fakeSSP.
+func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,12 +69,12 @@ func wantConsistent(t testing.TB, p *Pool, s *peer) {
 	}
 	for _, m := range p.conns.idle.list {
 		if _, open := p.conns.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() {
-			t.Errorf("the idle member %+v is not one", m)
+			t.Errorf("a member in the idle list is not idle: %+v", m)
 		}
 	}
 	for _, m := range p.conns.shared.list {
 		if _, open := p.conns.members[m]; !open || m.draining || m.exclusive() {
-			t.Errorf("the shared member %+v is not one", m)
+			t.Errorf("a member in the shared list is not multiplexed, or drains: %+v", m)
 		}
 	}
 	var opened, closed uint64
@@ -88,17 +88,17 @@ func wantConsistent(t testing.TB, p *Pool, s *peer) {
 		t.Errorf("%d connections opened, %d closed, %d open", opened, closed, len(p.conns.members))
 	}
 	if n := p.stats.closedBy[upstream.NotClosed].Load(); n > 0 {
-		t.Errorf("%d connections were closed for no reason", n)
+		t.Errorf("%d connections were closed without a reason", n)
 	}
 	if q := &p.queue; p.opts.MaxPending >= 0 && q.pending > p.opts.MaxPending {
-		t.Errorf("%d requests wait beyond dials, %d may", q.pending, p.opts.MaxPending)
+		t.Errorf("%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
 	}
 	waits := uint64(0)
 	for _, h := range p.stats.acquire {
 		waits += h.Count()
 	}
 	if got := p.stats.arrivals.Load(); got < waits {
-		t.Errorf("%d requests asked for a place, %d were answered", got, waits)
+		t.Errorf("%d requests asked for a place, %d got one or an error", got, waits)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ type request struct {
 	took  time.Duration
 }
 
-// ask starts a request with a deadline that far from now.
+// ask starts a request whose deadline is that far from now.
 func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
 	return askWith(t, p, deadline, nil)
 }
@@ -145,7 +145,7 @@ func (r *request) ended() bool {
 	return r.over
 }
 
-// wantConn checks that the request was lent a place on connection n after took.
+// wantConn checks that the request got a place on connection n after took.
 func (r *request) wantConn(n int, took time.Duration) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -182,7 +182,7 @@ func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Erro
 func (r *request) wantWaits() {
 	r.t.Helper()
 	if r.ended() {
-		r.t.Fatalf("the request waits no more: %v", r.err)
+		r.t.Fatalf("the request does not wait: %v", r.err)
 	}
 }
 
@@ -191,8 +191,8 @@ func (r *request) conn() *fakeConn { return r.place.m.conn.(*fakeConn) }
 // do uses the place.
 func (r *request) do() error { return r.place.Do(r.ex) }
 
-// lend returns a place that is had at once, in the caller's goroutine.
-func lend(t testing.TB, p *Pool) *request {
+// acquire acquires a place in the caller's goroutine.
+func acquire(t testing.TB, p *Pool) *request {
 	t.Helper()
 	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
 	r.place, r.err = p.Acquire(r.ex)
@@ -203,7 +203,7 @@ func lend(t testing.TB, p *Pool) *request {
 	return r
 }
 
-// pass lets time pass, and then everything happen that is to happen by then.
+// pass lets time pass, and then waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -212,9 +212,9 @@ func pass(d time.Duration) {
 func pass5()  { time.Sleep(5 * time.Millisecond) }
 func pass20() { time.Sleep(20 * time.Millisecond) }
 
-// finish uses the places that requests were lent, and those that this gets the
-// others, until all have ended, and fails those that got none.
-func finish(all []*request) {
+// useAll uses the places of the requests until all of them have got one. Each use may give a place
+// to a request that waits.
+func useAll(all []*request) {
 	for len(all) > 0 {
 		synctest.Wait()
 		n := len(all)

@@ -29,14 +29,14 @@ func (p *Pool) closedFor(r upstream.CloseReason) int { return int(p.stats.closed
 
 func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.IdleTimeout = 10 * sec })
 		fill(t, p, 3)
 		pass(9 * sec)
-		lend(t, p).do() // one of them is used again
+		acquire(t, p).do() // uses one connection again
 		pass(2 * sec)
 		if n := s.openCount(); n != 1 {
-			t.Errorf("%d connections are open, want the one that was used", n)
+			t.Errorf("%d connections are open, want only the one that was used", n)
 		}
 		pass(10 * sec)
 		if n := s.openCount(); n != 0 {
@@ -48,23 +48,23 @@ func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
 	})
 }
 
-func TestExpiredConnectionIsNotLentHoweverLateTheJanitor(t *testing.T) {
+func TestExpiredConnectionIsNotUsedBeforeTheJanitorRuns(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"idle_timeout": func(o *Options) { o.IdleTimeout = 200 * msec },
 		"max_age":      func(o *Options) { o.MaxAge = 200 * msec },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
+				s := newFakeSSP(t)
 				p := start(t, s, change)
-				lend(t, p).do()
-				pass(300 * msec) // the janitor comes at 1 s
+				acquire(t, p).do()
+				pass(300 * msec) // the janitor runs at 1 s
 				if n := s.openCount(); n != 1 {
-					t.Fatalf("%d connections are open, want 1: the test wants to come before the janitor", n)
+					t.Fatalf("%d connections are open, want 1: the test must run before the janitor", n)
 				}
-				r := lend(t, p)
+				r := acquire(t, p)
 				if r.conn().n != 1 {
-					t.Error("the expired connection was lent")
+					t.Error("the request got the expired connection")
 				}
 				r.do()
 			})
@@ -72,11 +72,11 @@ func TestExpiredConnectionIsNotLentHoweverLateTheJanitor(t *testing.T) {
 	}
 }
 
-func TestOldConnectionIsNotHandedOnToThoseWhoWait(t *testing.T) {
+func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxAge = 1, sec })
-		held := lend(t, p)
+		held := acquire(t, p)
 		pass(1200 * msec)
 		r := ask(t, p, sec)
 		synctest.Wait()
@@ -90,9 +90,9 @@ func TestOldConnectionIsNotHandedOnToThoseWhoWait(t *testing.T) {
 	})
 }
 
-func TestMaxAgeIsSpreadByATenth(t *testing.T) {
+func TestMaxAgeVariesByATenth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) {
 			o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxAge, o.IdleTimeout = 200, 200, 200, 100*sec, 0
 		})
@@ -115,12 +115,12 @@ func TestMaxAgeIsSpreadByATenth(t *testing.T) {
 	})
 }
 
-func TestConnectionCarriesMaxRequestsAtMost(t *testing.T) {
+func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 3 })
 		for range 10 {
-			lend(t, p).do()
+			acquire(t, p).do()
 		}
 		synctest.Wait()
 		var carried []int
@@ -139,10 +139,10 @@ func TestConnectionCarriesMaxRequestsAtMost(t *testing.T) {
 	})
 }
 
-func TestNoMoreThanMaxIdleConnectionsAreKept(t *testing.T) {
+func TestAtMostMaxIdleConnectionsAreKept(t *testing.T) {
 	for _, maxIdle := range []int{0, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newPeer(t)
+			s := newFakeSSP(t)
 			p := start(t, s, func(o *Options) { o.MaxIdle = maxIdle })
 			fill(t, p, 4)
 			if n := s.openCount(); n != maxIdle {
@@ -156,28 +156,28 @@ func TestNoMoreThanMaxIdleConnectionsAreKept(t *testing.T) {
 	}
 }
 
-func TestJanitorDropsIdleConnectionsThatThePeerHasClosed(t *testing.T) {
+func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 50, 50 })
 		fill(t, p, 50)
 		for n, c := range s.conns {
 			if n%3 != 0 {
-				c.shut(upstream.ClosedByPeer)
+				c.closeItself(upstream.ClosedByPeer)
 			}
 		}
 		pass(2 * sec)
 		snap := p.Snapshot()
 		if snap.Idle[upstream.HTTP1] != 17 {
-			t.Errorf("%d connections are idle, want the 17 that live", snap.Idle[upstream.HTTP1])
+			t.Errorf("%d connections are idle, want the 17 that are not closed", snap.Idle[upstream.HTTP1])
 		}
 		if n := p.closedFor(upstream.ClosedByPeer); n != 33 {
-			t.Errorf("%d connections closed by the peer, want 33", n)
+			t.Errorf("%d connections closed by the SSP, want 33", n)
 		}
 		wantConsistent(t, p, s)
 		for range 17 {
-			if r := lend(t, p); r.took != 0 {
-				t.Errorf("a request waited %v, though connections are idle", r.took)
+			if r := acquire(t, p); r.took != 0 {
+				t.Errorf("a request waited %v, but connections are idle", r.took)
 			}
 		}
 		p.mu.Lock()
@@ -185,7 +185,7 @@ func TestJanitorDropsIdleConnectionsThatThePeerHasClosed(t *testing.T) {
 		if len(p.conns.idle.list) != 0 || p.conns.inUse != 17 {
 			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.conns.idle.list), p.conns.inUse)
 		}
-		for m := range p.conns.members { // give all back
+		for m := range p.conns.members { // release all
 			p.releaseLocked(m, unused)
 		}
 	})
@@ -193,7 +193,7 @@ func TestJanitorDropsIdleConnectionsThatThePeerHasClosed(t *testing.T) {
 
 func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 30, 30 })
 		fill(t, p, 30)
 		order := func() (n []int) {
@@ -215,14 +215,13 @@ func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 				t.Fatalf("the order was %v and is %v", before, after)
 			}
 		}
-		if looks := s.conn(0).looks; looks < 3 {
-			t.Errorf("the janitor looked %d times in 5 s, want at least 3", looks)
+		if checks := s.conn(0).checks; checks < 3 {
+			t.Errorf("the janitor checked %d times in 5 s, want at least 3", checks)
 		}
 	})
 }
 
-// slowIdle is a connection on which a look takes its time, so that a request
-// can come in the middle of it.
+// slowIdle is a connection whose check takes long enough for a request to come meanwhile.
 type slowIdle struct{ *fakeConn }
 
 func (c slowIdle) Idle() bool {
@@ -230,16 +229,16 @@ func (c slowIdle) Idle() bool {
 	return c.fakeConn.Idle()
 }
 
-func TestRequestThatComesWhileTheJanitorLooksWaitsForIt(t *testing.T) {
+func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
 		fill(t, p, 1)
 		p.mu.Lock()
 		m := p.conns.idle.list[0]
 		m.conn = slowIdle{m.conn.(*fakeConn)}
 		p.mu.Unlock()
-		for p.sweptNow() == 0 {
+		for p.checkingNow() == 0 {
 			pass(msec)
 		}
 		r := ask(t, p, sec)
@@ -254,7 +253,7 @@ func TestRequestThatComesWhileTheJanitorLooksWaitsForIt(t *testing.T) {
 	})
 }
 
-func (p *Pool) sweptNow() int {
+func (p *Pool) checkingNow() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.conns.idle.checking
@@ -264,14 +263,14 @@ func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(protocol.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
-				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol} })
+				s := newFakeSSP(t)
+				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 				p := start(t, s, func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec })
 				pass(5 * sec)
 				if n := s.openCount(); n != 2 {
-					t.Fatalf("%d connections are open before anything asks, want 2", n)
+					t.Fatalf("%d connections are open before the first request, want 2", n)
 				}
-				s.conn(0).shut(upstream.ClosedByPeer)
+				s.conn(0).closeItself(upstream.ClosedByPeer)
 				if protocol == upstream.HTTP2 {
 					s.conn(0).owner.Changed()
 				}
@@ -279,7 +278,7 @@ func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
 				if n := s.openCount(); n != 2 {
 					t.Errorf("%d connections are open after one was lost, want 2", n)
 				}
-				pass(100 * sec) // they expire, and come again
+				pass(100 * sec) // they expire, and are opened again
 				if n := s.openCount(); n != 2 {
 					t.Errorf("%d connections are open after a while, want 2", n)
 				}

@@ -8,12 +8,11 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// closeIdle makes the peer close all connections that are idle, once that long
-// has passed.
-func closeIdle(s *peer, after time.Duration) {
+// closeIdle lets the given time pass, and then makes the SSP close all idle connections.
+func closeIdle(s *fakeSSP, after time.Duration) {
 	time.Sleep(after)
 	for _, c := range s.conns {
-		c.shut(upstream.ClosedByPeer)
+		c.closeItself(upstream.ClosedByPeer)
 	}
 	synctest.Wait()
 }
@@ -25,9 +24,9 @@ func wantLearned(t *testing.T, p *Pool, low, high time.Duration) {
 	}
 }
 
-func TestIdleLimitIsLearnedFromWhatTheJanitorFindsClosed(t *testing.T) {
+func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
 		pass(300 * msec) // not in step with the janitor
 		fill(t, p, 8)
@@ -38,17 +37,17 @@ func TestIdleLimitIsLearnedFromWhatTheJanitorFindsClosed(t *testing.T) {
 	})
 }
 
-func TestIdleLimitIsLearnedFromRequestsThatMeetAClosedConnection(t *testing.T) {
+func TestIdleLimitIsLearnedFromRequestsThatFindAClosedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		for range learnedLeast {
-			lend(t, p).do()
-			time.Sleep(800 * msec) // the janitor looks at none that is idle for less than a second
+			acquire(t, p).do()
+			time.Sleep(800 * msec) // the janitor checks no connection that is idle for less than a second
 			for _, c := range s.conns {
-				c.shut(upstream.ClosedByPeer)
+				c.closeItself(upstream.ClosedByPeer)
 			}
-			lend(t, p).do()
+			acquire(t, p).do()
 		}
 		wantLearned(t, p, 400*msec, 800*msec)
 	})
@@ -56,44 +55,44 @@ func TestIdleLimitIsLearnedFromRequestsThatMeetAClosedConnection(t *testing.T) {
 
 func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		for range learnedLeast {
 			s.do = nil
-			lend(t, p).do()
+			acquire(t, p).do()
 			time.Sleep(3 * sec)
 			s.do = func(c *fakeConn, _ *upstream.Exchange) error {
-				c.shut(upstream.ClosedError)
+				c.closeItself(upstream.ClosedError)
 				return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
 			}
-			lend(t, p).do()
+			acquire(t, p).do()
 		}
 		wantLearned(t, p, 3*sec, 3*sec)
 	})
 }
 
-func TestIdleLimitOfHTTP2IsLearnedToTheInstant(t *testing.T) {
+func TestIdleLimitOfHTTP2IsLearnedExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
 		p := start(t, s, auto)
 		for range learnedLeast {
-			lend(t, p).do()
+			acquire(t, p).do()
 			time.Sleep(7 * sec)
-			s.conn(len(s.conns) - 1).leave(upstream.ClosedGoaway)
+			s.conn(len(s.conns) - 1).goAway(upstream.ClosedGoaway)
 			pass(msec)
 		}
 		wantLearned(t, p, 7*sec, 7*sec)
 	})
 }
 
-func TestIdleLimitIsLowAmongTheAges(t *testing.T) {
+func TestIdleLimitIsALowPercentileOfTheAges(t *testing.T) {
 	var l learnedIdle
 	for i := range 100 {
 		l.note(time.Duration(100-i) * sec)
 	}
 	if l.limit != 6*sec {
-		t.Errorf("of 1 s to 100 s the limit learned is %v, want the 5th percentile", l.limit)
+		t.Errorf("from 1 s to 100 s the pool learned %v, want the 5th percentile", l.limit)
 	}
 	for range learnedAges {
 		l.note(30 * sec)
@@ -103,18 +102,18 @@ func TestIdleLimitIsLowAmongTheAges(t *testing.T) {
 	}
 }
 
-func TestNothingIsLearnedFromAPeerThatGoesAway(t *testing.T) {
+func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
 		fill(t, p, 4)
 		held := []*request{}
 		for range 4 {
-			held = append(held, lend(t, p))
+			held = append(held, acquire(t, p))
 		}
-		fill(t, p, 4) // others
+		fill(t, p, 4) // four other connections
 		pass(10 * sec)
-		finish(held) // four are idle since now, the others for ten seconds
+		useAll(held) // four are idle since now, and four for ten seconds
 		closeIdle(s, 3*sec)
 		pass(2 * sec)
 		if n := p.closedFor(upstream.ClosedByPeer); n != 8 {
@@ -124,23 +123,23 @@ func TestNothingIsLearnedFromAPeerThatGoesAway(t *testing.T) {
 	})
 }
 
-func TestNothingIsLearnedFromClosesThatAreNotAboutIdling(t *testing.T) {
+func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
-		s.do = func(c *fakeConn, _ *upstream.Exchange) error { c.shut(upstream.ClosedByPeer); return nil }
+		s.do = func(c *fakeConn, _ *upstream.Exchange) error { c.closeItself(upstream.ClosedByPeer); return nil }
 		for range 2 * learnedLeast { // Connection: close
-			lend(t, p).do()
+			acquire(t, p).do()
 		}
 		s.do = nil
-		for range 2 * learnedLeast { // a FIN right behind the answer
-			lend(t, p).do()
+		for range 2 * learnedLeast { // a FIN right behind the response
+			acquire(t, p).do()
 			time.Sleep(20 * msec)
-			s.conn(len(s.conns) - 1).shut(upstream.ClosedByPeer)
-			lend(t, p).do()
+			s.conn(len(s.conns) - 1).closeItself(upstream.ClosedByPeer)
+			acquire(t, p).do()
 		}
 		for range 2 * learnedLeast { // our own idle_timeout
-			lend(t, p).do()
+			acquire(t, p).do()
 			pass(56 * sec)
 		}
 		wantLearned(t, p, 0, 0)

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// registry returns a registry that checks what it gathers from the pools.
+// registry returns a registry that checks the metrics of the pools.
 func registry(t testing.TB, pools ...*Pool) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
 	if err := r.Register(NewCollector(func() []*Pool { return pools })); err != nil {
@@ -37,52 +37,52 @@ func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
 
 func TestEverySeriesExistsFromStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), auto)
+		p := start(t, newFakeSSP(t), auto)
 		wantExposition(t, p, "at-start.prom")
 	})
 }
 
-func TestMetricsTellWhatThePoolDid(t *testing.T) {
+func TestMetricsShowWhatThePoolDid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(c dialCall) reply {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult {
 			switch c.n {
 			case 1:
-				return reply{after: 20 * msec, protocol: upstream.HTTP2, places: 2}
+				return dialResult{after: 20 * msec, protocol: upstream.HTTP2, places: 2}
 			case 3, 4:
-				return reply{after: 3 * msec, err: errRefused}
+				return dialResult{after: 3 * msec, err: errRefused}
 			default:
-				return reply{after: 10 * msec}
+				return dialResult{after: 10 * msec}
 			}
 		})
 		p := start(t, s, func(o *Options) {
 			auto(o)
 			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 6, 6, 1, 1
 		})
-		a := lend(t, p) // dialled: HTTP/1
-		b := lend(t, p) // dialled: HTTP/2
-		c := lend(t, p) // its second place
-		d := lend(t, p) // dialled: HTTP/1, since there may be one HTTP/2 connection
+		a := acquire(t, p) // dialled: HTTP/1
+		b := acquire(t, p) // dialled: HTTP/2
+		c := acquire(t, p) // its second place
+		d := acquire(t, p) // dialled: HTTP/1, because there may be only one HTTP/2 connection
 		e, f := ask(t, p, sec), (*request)(nil)
-		pass(10 * msec) // refused twice: it waits for a place
+		pass(10 * msec) // its dial fails twice: it waits for a place
 		f = ask(t, p, sec)
 		pass(100 * msec)
 		e.wantErr(upstream.PendingTimeout, 56*msec)
 		f.wantErr(upstream.PendingFull, 0)
 		a.do()
-		s.conn(1).leave(upstream.ClosedGoaway)
+		s.conn(1).goAway(upstream.ClosedGoaway)
 		wantExposition(t, p, "two-protocols.prom",
 			"adbuffer_pool_connections", "adbuffer_pool_connections_limit", "adbuffer_pool_connections_opened_total",
 			"adbuffer_pool_connections_closed_total", "adbuffer_pool_places_in_use", "adbuffer_pool_places_limit",
 			"adbuffer_pool_saturation_ratio", "adbuffer_pool_saturation_max_ratio", "adbuffer_pool_pending_requests",
 			"adbuffer_pool_acquire_seconds", "adbuffer_pool_hold_seconds", "adbuffer_pool_dial_errors_total")
-		finish([]*request{b, c, d})
+		useAll([]*request{b, c, d})
 	})
 }
 
 func TestMetricsFollowNamingRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), nil)
+		p := start(t, newFakeSSP(t), nil)
 		problems, err := testutil.GatherAndLint(registry(t, p))
 		if err != nil {
 			t.Fatal(err)
@@ -93,21 +93,20 @@ func TestMetricsFollowNamingRules(t *testing.T) {
 	})
 }
 
-// TestSeriesAreBoundedPerSSP guards what a scrape costs: whatever happens, an
-// SSP has these series and no more.
+// An SSP has a fixed number of series, so that the cost of a scrape is bounded.
 func TestSeriesAreBoundedPerSSP(t *testing.T) {
 	const perSSP = 237
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
 		p := start(t, s, auto)
-		q := start(t, newPeer(t), func(o *Options) { o.SSP = "other" })
+		q := start(t, newFakeSSP(t), func(o *Options) { o.SSP = "other" })
 		before := countSeries(t, registry(t, p, q))
 		fill(t, p, 200)
 		fill(t, q, 4)
 		s.refuse(0)
 		for _, c := range s.conns {
-			c.leave(upstream.ClosedGoaway)
+			c.goAway(upstream.ClosedGoaway)
 		}
 		ask(t, p, sec)
 		pass(sec)
@@ -117,8 +116,8 @@ func TestSeriesAreBoundedPerSSP(t *testing.T) {
 	})
 }
 
-// countSeries counts as Prometheus stores them: a histogram is its buckets,
-// +Inf, sum and count.
+// countSeries counts series as Prometheus stores them: a histogram has its buckets, +Inf, sum and
+// count.
 func countSeries(t testing.TB, r *prometheus.Registry) int {
 	families, err := r.Gather()
 	if err != nil {
@@ -139,8 +138,8 @@ func countSeries(t testing.TB, r *prometheus.Registry) int {
 
 func TestSnapshotIsJSONWithNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), nil)
-		r := lend(t, p)
+		p := start(t, newFakeSSP(t), nil)
+		r := acquire(t, p)
 		b, err := json.Marshal(p.Snapshot())
 		if err != nil {
 			t.Fatal(err)

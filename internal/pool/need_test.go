@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// drive sends a request every so often.
+// drive sends a request at each interval of every, for length.
 func drive(t testing.TB, p *Pool, every, length time.Duration) {
 	t.Helper()
 	for range length / every {
@@ -38,7 +38,7 @@ func wantNear(t *testing.T, what string, got, want float64) {
 
 func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.do = holding(80 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 64, 64 })
 		drive(t, p, 5*msec, 90*sec)
@@ -49,7 +49,7 @@ func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 		wantNear(t, "the load", n.Load, 16)
 		wantNear(t, "the headroom", n.HeadroomRatio, 0.75)
 		if want := capacity.Places(n.ArrivalsPerSecond, time.Duration(n.HoldSeconds*1e9), 0.03); n.AdvisedPlaces != want || n.AdvisedConnections != want {
-			t.Errorf("advised are %d places on %d connections, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
+			t.Errorf("%d places on %d connections are advised, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
 		}
 		pass(61 * sec)
 		if n := p.Snapshot().Need; n.Load != 0 || n.AdvisedConnections != 0 || n.HeadroomRatio != 1 {
@@ -58,9 +58,9 @@ func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 	})
 }
 
-func TestNeedCountsThoseWhoWereRefused(t *testing.T) {
+func TestNeedCountsRefusedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.do = holding(100 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 2, 2, 0 })
 		drive(t, p, 10*msec, 30*sec)
@@ -68,36 +68,36 @@ func TestNeedCountsThoseWhoWereRefused(t *testing.T) {
 		wantNear(t, "the load", n.Load, 10)
 		wantNear(t, "the headroom", n.HeadroomRatio, -4)
 		if n.AdvisedConnections <= 10 {
-			t.Errorf("advised are %d connections for a load of 10", n.AdvisedConnections)
+			t.Errorf("%d connections are advised for a load of 10", n.AdvisedConnections)
 		}
 	})
 }
 
-func TestAdviceForHTTP2IsConnectionsThatAreHalfFullAtMost(t *testing.T) {
+func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{protocol: upstream.HTTP2, places: 10} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{protocol: upstream.HTTP2, places: 10} })
 		s.do = holding(100 * msec)
 		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = upstream.HTTP2, 8, 8 })
 		drive(t, p, 10*msec, 20*sec)
 		n := p.Snapshot().Need
 		if want := (n.AdvisedPlaces + 4) / 5; n.AdvisedPlaces < 11 || n.AdvisedConnections != want {
-			t.Errorf("advised are %d places on %d connections of 10 streams, want them on %d", n.AdvisedPlaces, n.AdvisedConnections, want)
+			t.Errorf("%d places on %d connections of 10 streams are advised, want them on %d", n.AdvisedPlaces, n.AdvisedConnections, want)
 		}
 	})
 }
 
 func TestNeedIsKnownAfterTheFirstSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), nil)
+		p := start(t, newFakeSSP(t), nil)
 		pass(sec / 2)
 		if n := p.Snapshot().Need; n.WindowSeconds != 0 || n.HeadroomRatio != 1 {
 			t.Errorf("before the first round of the janitor the need is %+v", n)
 		}
-		lend(t, p).do()
+		acquire(t, p).do()
 		pass(sec)
 		if n := p.Snapshot().Need; n.WindowSeconds != 1 || n.ArrivalsPerSecond != 1 {
-			t.Errorf("after it, the need is %+v, want one request a second", n)
+			t.Errorf("after the first round, the need is %+v, want one request a second", n)
 		}
 	})
 }

@@ -7,19 +7,19 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// auto is a pool that learns by ALPN what the peer speaks.
+// auto sets up a pool that learns the protocol by ALPN.
 func auto(o *Options) {
 	o.Protocol = upstream.Unknown
 	o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 256, 256, 4, 512
 }
 
-// speak makes dials that offer HTTP/2 get it, and the others HTTP/1.
-func (s *peer) speakHTTP2() {
-	s.set(func(c dialCall) reply {
+// speakHTTP2 makes dials that offer HTTP/2 get it, and all other dials HTTP/1.
+func (s *fakeSSP) speakHTTP2() {
+	s.set(func(c dialCall) dialResult {
 		if c.offer {
-			return reply{after: 10 * msec, protocol: upstream.HTTP2}
+			return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
 		}
-		return reply{after: 10 * msec}
+		return dialResult{after: 10 * msec}
 	})
 }
 
@@ -27,8 +27,8 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(protocol.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
-				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol} })
+				s := newFakeSSP(t)
+				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 				p := start(t, s, auto)
 				var all []*request
 				for range 150 {
@@ -36,7 +36,7 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 				}
 				pass(9 * msec)
 				if n := s.dialCount(); n != 1 {
-					t.Errorf("%d dials before the first has told the protocol, want 1", n)
+					t.Errorf("%d dials while the protocol is unknown, want 1", n)
 				}
 				if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 150 {
 					t.Errorf("%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
@@ -44,7 +44,7 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 				pass(2 * msec)
 				want := 1 + 16 // max_dials
 				if protocol == upstream.HTTP2 {
-					want = 2 // 150 streams, 100 a connection
+					want = 2 // 150 streams, 100 per connection
 				}
 				if n := s.dialCount(); n != want {
 					t.Errorf("%d dials after the probe, want %d", n, want)
@@ -63,13 +63,13 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 
 func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.addrs = addresses(3)
-		s.set(func(c dialCall) reply {
+		s.set(func(c dialCall) dialResult {
 			if c.n < 2 {
-				return reply{after: 5 * msec, err: errRefused}
+				return dialResult{after: 5 * msec, err: errRefused}
 			}
-			return reply{after: 5 * msec, protocol: upstream.HTTP2}
+			return dialResult{after: 5 * msec, protocol: upstream.HTTP2}
 		})
 		p := start(t, s, auto)
 		a, b := ask(t, p, sec), ask(t, p, sec)
@@ -84,9 +84,9 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 	})
 }
 
-func TestFailedProbeToTheOnlyAddressFailsAllWhoWait(t *testing.T) {
+func TestFailedProbeToTheOnlyAddressFailsAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(5 * msec)
 		p := start(t, s, auto)
 		var all []*request
@@ -105,7 +105,7 @@ func TestFailedProbeToTheOnlyAddressFailsAllWhoWait(t *testing.T) {
 
 func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
 		s.do = func(*fakeConn, *upstream.Exchange) error { pass20(); return nil }
 		p := start(t, s, auto)
@@ -134,15 +134,15 @@ func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreFiledByWhatTheyNegotiated(t *testing.T) {
+func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		// A balancer with backends of either kind.
-		s.set(func(c dialCall) reply {
+		s := newFakeSSP(t)
+		// A balancer with backends of both protocols.
+		s.set(func(c dialCall) dialResult {
 			if c.offer && c.n != 1 {
-				return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 3}
+				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 3}
 			}
-			return reply{after: 10 * msec}
+			return dialResult{after: 10 * msec}
 		})
 		p := start(t, s, func(o *Options) {
 			auto(o)
@@ -169,20 +169,20 @@ func TestConnectionsAreFiledByWhatTheyNegotiated(t *testing.T) {
 			r.do()
 		}
 		if n := len(s.conns); n != 10 {
-			t.Errorf("%d connections were opened, want 10: no handshake is wasted", n)
+			t.Errorf("%d connections were opened, want 10: each handshake is of use", n)
 		}
 	})
 }
 
-func TestPeerThatChangesItsMindNeverPassesMaxHTTP2Conns(t *testing.T) {
+func TestSSPOfMixedProtocolsNeverExceedsMaxHTTP2Conns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		// HTTP/1 for the probe, HTTP/2 for whatever offers it then.
-		s.set(func(c dialCall) reply {
+		s := newFakeSSP(t)
+		// HTTP/1 for the probe, HTTP/2 for each later dial that offers it.
+		s.set(func(c dialCall) dialResult {
 			if c.offer && c.n > 0 {
-				return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 2}
+				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 2}
 			}
-			return reply{after: 10 * msec}
+			return dialResult{after: 10 * msec}
 		})
 		p := start(t, s, func(o *Options) {
 			auto(o)
@@ -206,15 +206,15 @@ func TestPeerThatChangesItsMindNeverPassesMaxHTTP2Conns(t *testing.T) {
 	})
 }
 
-func TestHTTP2IsOfferedOnlyWhereItIsAllowed(t *testing.T) {
+func TestHTTP2IsOfferedOnlyIfAllowed(t *testing.T) {
 	for protocol, want := range map[upstream.Protocol]bool{
 		upstream.Unknown: true, upstream.HTTP2: true, upstream.HTTP1: false, upstream.HTTP1Pipelined: false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newPeer(t)
-			s.set(func(dialCall) reply { return reply{protocol: protocol} })
+			s := newFakeSSP(t)
+			s.set(func(dialCall) dialResult { return dialResult{protocol: protocol} })
 			p := start(t, s, func(o *Options) { o.Protocol = protocol })
-			lend(t, p).do()
+			acquire(t, p).do()
 			if got := s.dials[0].offer; got != want {
 				t.Errorf("protocol %v: HTTP/2 offered: %v, want %v", protocol, got, want)
 			}
@@ -222,26 +222,26 @@ func TestHTTP2IsOfferedOnlyWhereItIsAllowed(t *testing.T) {
 	}
 }
 
-// broken makes exchanges fail as e says.
-func (s *peer) broken(e *upstream.Error, closes bool) {
+// violate makes exchanges fail with e.
+func (s *fakeSSP) violate(e *upstream.Error, closes bool) {
 	s.do = func(c *fakeConn, _ *upstream.Exchange) error {
 		if c.protocol != upstream.HTTP2 {
 			return nil
 		}
 		if closes {
-			c.shut(upstream.ClosedError)
+			c.closeItself(upstream.ClosedError)
 		}
 		return e
 	}
 }
 
-func TestPeerThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
+func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
-		s.broken(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
 		p := start(t, s, auto)
-		if err := lend(t, p).do(); err == nil {
+		if err := acquire(t, p).do(); err == nil {
 			t.Fatal("no error")
 		}
 		if snap := p.Snapshot(); !snap.Demoted || snap.Demotions != 1 || snap.Protocol != upstream.HTTP1 {
@@ -262,34 +262,34 @@ func TestPeerThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 	})
 }
 
-func TestPeerThatBreaksHTTP2IsDemotedWhenItDoesSoRepeatedly(t *testing.T) {
+func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
+				s := newFakeSSP(t)
 				s.speakHTTP2()
-				s.broken(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
+				s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
 				p := start(t, s, auto)
 				for i := range maxViolations {
 					if p.Snapshot().Demoted {
-						t.Fatalf("demoted after %d faults, want %d", i, maxViolations)
+						t.Fatalf("demoted after %d violations, want %d", i, maxViolations)
 					}
-					lend(t, p).do()
+					acquire(t, p).do()
 					synctest.Wait()
 				}
 				if !p.Snapshot().Demoted {
-					t.Fatalf("not demoted after %d faults", maxViolations)
+					t.Fatalf("not demoted after %d violations", maxViolations)
 				}
 			})
 		})
 	}
 }
 
-func TestConnectionThatBreaksDownWithAllItsExchangesIsOneFault(t *testing.T) {
+func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
-		s.broken(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
+		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
 		p := start(t, s, auto)
 		for range 2 {
 			var all []*request
@@ -303,19 +303,19 @@ func TestConnectionThatBreaksDownWithAllItsExchangesIsOneFault(t *testing.T) {
 			pass(0)
 		}
 		if p.Snapshot().Demoted {
-			t.Error("two connections that broke down demoted the peer, want three")
+			t.Error("two connections with violations demoted the SSP, want three")
 		}
 	})
 }
 
-func TestDialThatFailsForHTTP2IsRepeatedWithoutIt(t *testing.T) {
+func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(c dialCall) reply {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult {
 			if c.offer {
-				return reply{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true}}
+				return dialResult{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true}}
 			}
-			return reply{after: 10 * msec}
+			return dialResult{after: 10 * msec}
 		})
 		p := start(t, s, auto)
 		r := ask(t, p, sec)
@@ -328,20 +328,20 @@ func TestDialThatFailsForHTTP2IsRepeatedWithoutIt(t *testing.T) {
 	})
 }
 
-// The peer agrees to HTTP/2 and says goodbye before it is asked anything.
-func TestPeerThatShutsHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
-	for name, beforeDialReturns := range map[string]bool{"before it is lent": true, "while it is idle": false} {
+// The SSP accepts HTTP/2, and closes the connection before the first request.
+func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
+	for name, beforeDialReturns := range map[string]bool{"before its first use": true, "while it is idle": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
-				s.set(func(c dialCall) reply {
+				s := newFakeSSP(t)
+				s.set(func(c dialCall) dialResult {
 					switch {
 					case !c.offer:
-						return reply{after: 10 * msec}
+						return dialResult{after: 10 * msec}
 					case beforeDialReturns:
-						return reply{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
+						return dialResult{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
 					default:
-						return reply{after: 10 * msec, protocol: upstream.HTTP2}
+						return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
 					}
 				})
 				p := start(t, s, func(o *Options) { auto(o); o.MinIdle = 1 })
@@ -351,7 +351,7 @@ func TestPeerThatShutsHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 					s.mu.Unlock()
 					for _, c := range conns {
 						if c.protocol == upstream.HTTP2 && c.CloseReason() == upstream.NotClosed {
-							c.leave(upstream.ClosedGoaway)
+							c.goAway(upstream.ClosedGoaway)
 						}
 					}
 					pass(10 * msec)
@@ -359,38 +359,38 @@ func TestPeerThatShutsHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 				if snap := p.Snapshot(); snap.Demotions != 1 || snap.Idle[upstream.HTTP1] != 1 {
 					t.Errorf("%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
 				}
-				lend(t, p).do()
+				acquire(t, p).do()
 			})
 		})
 	}
 }
 
-func TestHTTP2IsTriedAgainAfterACoolDownThatDoubles(t *testing.T) {
+func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
-		s.broken(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
 		p := start(t, s, func(o *Options) { auto(o); o.IdleTimeout = sec })
 		cool := demotedFor
 		for range 4 {
-			lend(t, p).do()
+			acquire(t, p).do()
 			if !p.Snapshot().Demoted {
 				t.Fatal("not demoted")
 			}
 			pass(cool - 2*sec)
-			lend(t, p).do()
+			acquire(t, p).do()
 			if s.dials[len(s.dials)-1].offer {
-				t.Fatalf("HTTP/2 was offered %v into a cool-down of %v", cool-2*sec, cool)
+				t.Fatalf("HTTP/2 was offered %v after the start of a demotion of %v", cool-2*sec, cool)
 			}
 			pass(3 * sec)
 			cool *= 2
 		}
 		s.mu.Lock()
-		s.do = nil // the peer is repaired
+		s.do = nil // the SSP is repaired
 		s.mu.Unlock()
-		r := lend(t, p)
+		r := acquire(t, p)
 		if r.conn().protocol != upstream.HTTP2 {
-			t.Error("HTTP/2 was not tried again")
+			t.Error("HTTP/2 was not offered again")
 		}
 		if err := r.do(); err != nil {
 			t.Error(err)
@@ -398,18 +398,18 @@ func TestHTTP2IsTriedAgainAfterACoolDownThatDoubles(t *testing.T) {
 	})
 }
 
-func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotLent(t *testing.T) {
+func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(c dialCall) reply {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult {
 			if c.offer {
-				return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 1}
+				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1}
 			}
-			return reply{after: 50 * msec}
+			return dialResult{after: 50 * msec}
 		})
-		s.broken(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
 		p := start(t, s, auto)
-		first := lend(t, p) // which has another dialled, that offers HTTP/2 too
+		first := acquire(t, p) // it starts another dial, which offers HTTP/2 too
 		pass(5 * msec)
 		first.do()
 		second := ask(t, p, sec)
@@ -426,11 +426,11 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotLent(t *testing.T) {
 
 func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.speakHTTP2()
-		s.broken(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
 		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
-		lend(t, p).do()
+		acquire(t, p).do()
 		if p.Snapshot().Demoted {
 			t.Error("demoted")
 		}

@@ -8,35 +8,35 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// reset changes the pool's settings in place.
-func reset(p *Pool, change func(*Options)) {
+// changeOptions changes the pool's settings.
+func changeOptions(p *Pool, change func(*Options)) {
 	o := p.Options()
 	change(&o)
 	p.SetOptions(o)
 }
 
-func TestLoweredMaxConnsRetiresIdleConnectionsAtOnceAndLentOnesLater(t *testing.T) {
+func TestLoweredMaxConnsClosesIdleConnectionsAtOnceAndUsedOnesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 8, 8 })
 		fill(t, p, 8)
 		var held []*request
 		for range 4 {
-			held = append(held, lend(t, p))
+			held = append(held, acquire(t, p))
 		}
 		s.mu.Lock()
-		s.maxOpen = 0 // what was open before the change may stay for a while
+		s.maxOpen = 0 // connections that were open may stay for a while
 		s.mu.Unlock()
-		reset(p, func(o *Options) { o.MaxConns, o.MaxIdle = 3, 3 })
+		changeOptions(p, func(o *Options) { o.MaxConns, o.MaxIdle = 3, 3 })
 		synctest.Wait()
 		if n := s.openCount(); n != 4 {
-			t.Errorf("%d connections are open, want the 4 that are lent", n)
+			t.Errorf("%d connections are open, want the 4 in use", n)
 		}
 		for i, r := range held {
 			r.do()
 			synctest.Wait()
 			if n := s.openCount(); n != 3 {
-				t.Errorf("%d connections are open after %d came back, want 3", n, i+1)
+				t.Errorf("%d connections are open after %d were released, want 3", n, i+1)
 			}
 		}
 		if n := p.closedFor(upstream.ClosedDrain); n != 5 {
@@ -44,57 +44,57 @@ func TestLoweredMaxConnsRetiresIdleConnectionsAtOnceAndLentOnesLater(t *testing.
 		}
 		fill(t, p, 3)
 		if n := s.dialCount(); n != 8 {
-			t.Errorf("%d dials, want no more than the first 8", n)
+			t.Errorf("%d dials, want only the first 8", n)
 		}
 	})
 }
 
 func TestLoweredMaxConnsWhileDialsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 8, 8, sec })
 		var all []*request
 		for range 8 {
 			all = append(all, ask(t, p, sec))
 		}
 		synctest.Wait()
-		reset(p, func(o *Options) { o.MaxConns, o.MaxIdle = 2, 2 })
+		changeOptions(p, func(o *Options) { o.MaxConns, o.MaxIdle = 2, 2 })
 		pass(20 * msec)
 		s.mu.Lock()
-		s.maxOpen = 0 // dials are not called off
+		s.maxOpen = 0 // dials are not cancelled
 		s.mu.Unlock()
 		if n := s.openCount(); n != 2 {
 			t.Errorf("%d connections are open, want 2", n)
 		}
-		finish(all)
+		useAll(all)
 	})
 }
 
-func TestRaisedMaxConnsDialsForThoseWhoWait(t *testing.T) {
+func TestRaisedMaxConnsDialsForWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
-		held := lend(t, p)
+		held := acquire(t, p)
 		a, b := ask(t, p, sec), ask(t, p, sec)
 		pass(50 * msec)
-		reset(p, func(o *Options) { o.MaxConns = 3 })
+		changeOptions(p, func(o *Options) { o.MaxConns = 3 })
 		pass(10 * msec)
 		if !a.ended() || !b.ended() {
-			t.Fatal("requests wait, though two more connections may be opened")
+			t.Fatal("requests wait, but two more connections may be opened")
 		}
-		finish([]*request{held, a, b})
+		useAll([]*request{held, a, b})
 	})
 }
 
 func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 3 })
 		if err := p.Warm(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		a, b := lend(t, p), lend(t, p)
-		reset(p, func(o *Options) { o.MaxHTTP2Conns = 1 })
+		a, b := acquire(t, p), acquire(t, p)
+		changeOptions(p, func(o *Options) { o.MaxHTTP2Conns = 1 })
 		synctest.Wait()
 		if n := s.openCount(); n != 2 {
 			t.Errorf("%d connections are open, want the two in use", n)
@@ -103,7 +103,7 @@ func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
 		if snap.Active[upstream.HTTP2] != 1 || snap.Draining[upstream.HTTP2] != 1 || snap.PlacesLimit != 11 {
 			t.Errorf("the pool is %+v, want one active and one draining connection, with ten places and one", snap)
 		}
-		finish([]*request{a, b})
+		useAll([]*request{a, b})
 		pass(2 * sec)
 		if n := s.openCount(); n != 1 || s.dialCount() != 3 {
 			t.Errorf("%d connections are open after %d dials, want 1 after 3", n, s.dialCount())
@@ -111,16 +111,16 @@ func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
 	})
 }
 
-func TestLoweredMaxPendingRefusesTheLastToCome(t *testing.T) {
+func TestLoweredMaxPendingRefusesTheLastRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+		held := acquire(t, p)
 		var all []*request
 		for range 5 {
 			all = append(all, ask(t, p, sec))
 			synctest.Wait()
 		}
-		reset(p, func(o *Options) { o.MaxPending = 2 })
+		changeOptions(p, func(o *Options) { o.MaxPending = 2 })
 		synctest.Wait()
 		for i, r := range all {
 			if i < 2 {
@@ -129,17 +129,17 @@ func TestLoweredMaxPendingRefusesTheLastToCome(t *testing.T) {
 				r.wantErr(upstream.PendingFull, 0)
 			}
 		}
-		finish(append(all[:2:2], held))
+		useAll(append(all[:2:2], held))
 	})
 }
 
-func TestTimeoutsApplyToWhatComesNext(t *testing.T) {
+func TestNewTimeoutsApplyToLaterRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+		held := acquire(t, p)
 		before := ask(t, p, sec)
 		synctest.Wait()
-		reset(p, func(o *Options) { o.PendingTimeout = 20 * msec })
+		changeOptions(p, func(o *Options) { o.PendingTimeout = 20 * msec })
 		after := ask(t, p, sec)
 		pass(100 * msec)
 		before.wantErr(upstream.PendingTimeout, 50*msec)
@@ -156,11 +156,11 @@ func TestLoweredMaxAgeAndIdleTimeoutApplyToOpenConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
+				s := newFakeSSP(t)
 				p := start(t, s, func(o *Options) { o.MaxAge = time.Hour })
 				fill(t, p, 3)
 				pass(15 * sec)
-				reset(p, change)
+				changeOptions(p, change)
 				pass(sec)
 				if n := s.openCount(); n != 0 {
 					t.Errorf("%d connections are open, want none", n)
@@ -170,11 +170,11 @@ func TestLoweredMaxAgeAndIdleTimeoutApplyToOpenConnections(t *testing.T) {
 	}
 }
 
-func TestRaisedMinIdleIsFilled(t *testing.T) {
+func TestRaisedMinIdleOpensConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
-		reset(p, func(o *Options) { o.MinIdle = 3 })
+		changeOptions(p, func(o *Options) { o.MinIdle = 3 })
 		pass(10 * msec)
 		if n := s.openCount(); n != 3 {
 			t.Errorf("%d connections are open, want 3", n)
@@ -182,12 +182,12 @@ func TestRaisedMinIdleIsFilled(t *testing.T) {
 	})
 }
 
-func TestBackoffCanBeShortened(t *testing.T) {
+func TestShorterBackoffAppliesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, nil)
-		reset(p, func(o *Options) { o.BackoffMin, o.BackoffMax = 10*msec, 10*msec })
+		changeOptions(p, func(o *Options) { o.BackoffMin, o.BackoffMax = 10*msec, 10*msec })
 		for range 100 {
 			ask(t, p, sec)
 			pass(10 * msec)
@@ -198,13 +198,13 @@ func TestBackoffCanBeShortened(t *testing.T) {
 	})
 }
 
-func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
+func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 	for name, with := range map[string]func(*Options){"idle ones": nil, "multiplexed ones in use": multiplexed} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
+				s := newFakeSSP(t)
 				if with != nil {
-					s = newHTTP2Peer(t)
+					s = newHTTP2SSP(t)
 				}
 				p := start(t, s, func(o *Options) {
 					if with != nil {
@@ -216,12 +216,12 @@ func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := s.dialCount()
-				reset(p, func(o *Options) { o.PendingTimeout = sec })
+				changeOptions(p, func(o *Options) { o.PendingTimeout = sec })
 				pass(time.Minute / 4)
 				if n := s.dialCount(); n != before {
-					t.Fatalf("%d dials after %d, though the edition stayed", n, before)
+					t.Fatalf("%d dials after %d, but ConnVersion did not change", n, before)
 				}
-				reset(p, func(o *Options) { o.ConnVersion++ })
+				changeOptions(p, func(o *Options) { o.ConnVersion++ })
 				for range 80 { // 8 s
 					ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
 					place, err := p.Acquire(ex)
@@ -240,7 +240,7 @@ func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
 				defer p.mu.Unlock()
 				for m := range p.conns.members {
 					if m.version != 1 {
-						t.Errorf("connection %d of the edition before is open", m.conn.(*fakeConn).n)
+						t.Errorf("connection %d of the version before is open", m.conn.(*fakeConn).n)
 					}
 				}
 			})
@@ -248,33 +248,33 @@ func TestANewEditionReplacesOpenConnectionsWithoutALull(t *testing.T) {
 	}
 }
 
-func TestADialThatBeganBeforeANewEditionIsReplacedToo(t *testing.T) {
+func TestNewConnVersionReplacesTheConnectionOfAnEarlierDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
-		synctest.Wait() // it is being dialled for
-		reset(p, func(o *Options) { o.ConnVersion++ })
+		synctest.Wait() // the dial is under way
+		changeOptions(p, func(o *Options) { o.ConnVersion++ })
 		pass(20 * msec)
 		if !r.ended() {
 			t.Fatal("the dial has not ended")
 		}
-		finish([]*request{r})
+		useAll([]*request{r})
 		pass(renewal + 2*janitorPeriod)
 		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open, want none of the edition before", n)
+			t.Errorf("%d connections are open, want none of the version before", n)
 		}
 	})
 }
 
 func TestProtocolOfARunningPoolCannotBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), nil)
+		p := start(t, newFakeSSP(t), nil)
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		reset(p, func(o *Options) { o.Protocol = upstream.HTTP2 })
+		changeOptions(p, func(o *Options) { o.Protocol = upstream.HTTP2 })
 	})
 }

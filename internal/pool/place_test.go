@@ -8,17 +8,17 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestStaleConnectionIsReplacedAndTheRequestKeepsItsTurn(t *testing.T) {
+func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
+		held := acquire(t, p)
 		first := ask(t, p, sec)
 		synctest.Wait()
 		second := ask(t, p, sec)
 		synctest.Wait()
-		// Bytes that nobody asked for have come when first gets the connection.
-		s.conn(0).unasked = true
+		// first finds bytes that no request asked for on the connection.
+		s.conn(0).unsolicited = true
 		held.do()
 		synctest.Wait()
 		first.wantWaits()
@@ -37,14 +37,14 @@ func TestStaleConnectionIsReplacedAndTheRequestKeepsItsTurn(t *testing.T) {
 			t.Errorf("%d connections closed for unsolicited bytes, want 1", n)
 		}
 		if a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count(); a != 3 || b != 3 {
-			t.Errorf("%d requests asked and %d were lent a place, want 3 and 3", a, b)
+			t.Errorf("%d requests asked for a place and %d got one, want 3 and 3", a, b)
 		}
 	})
 }
 
-func TestAllStaleConnectionsArePassedOver(t *testing.T) {
+func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		var all []*request
 		for range 4 {
@@ -54,10 +54,10 @@ func TestAllStaleConnectionsArePassedOver(t *testing.T) {
 		for _, r := range all {
 			r.do()
 		}
-		for _, n := range []int{3, 2, 0} { // the one left is deep in the stack
-			s.conn(n).shut(upstream.ClosedByPeer)
+		for _, n := range []int{3, 2, 0} { // connection 1, which is not the last used, stays
+			s.conn(n).closeItself(upstream.ClosedByPeer)
 		}
-		r := lend(t, p)
+		r := acquire(t, p)
 		if r.took != 0 || r.conn().reason != upstream.NotClosed {
 			t.Errorf("got connection %d after %v", r.conn().n, r.took)
 		}
@@ -68,35 +68,35 @@ func TestAllStaleConnectionsArePassedOver(t *testing.T) {
 	})
 }
 
-func TestConnectionJustDialledIsLentWithoutALook(t *testing.T) {
+func TestNewConnectionIsUsedWithoutACheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
-		lend(t, p).do()
-		if n := s.conn(0).looks; n != 0 {
-			t.Errorf("a new connection was looked at %d times before its first request", n)
+		acquire(t, p).do()
+		if n := s.conn(0).checks; n != 0 {
+			t.Errorf("a new connection was checked %d times before its first request", n)
 		}
-		lend(t, p).do()
-		if n := s.conn(0).looks; n != 1 {
-			t.Errorf("a connection was looked at %d times before its second request, want 1", n)
+		acquire(t, p).do()
+		if n := s.conn(0).checks; n != 1 {
+			t.Errorf("a connection was checked %d times before its second request, want 1", n)
 		}
 	})
 }
 
-func TestPlaceGivenBackUnusedGoesToTheNext(t *testing.T) {
+func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
+		held := acquire(t, p)
 		r := ask(t, p, sec)
 		synctest.Wait()
 		held.place.Release()
 		synctest.Wait()
 		r.wantConn(0, 0)
 		r.place.Release()
-		lend(t, p).do()
+		acquire(t, p).do()
 		if n := p.stats.hold.Count(); n != 1 {
-			t.Errorf("%d holds were observed, want 1: places given back unused held nothing", n)
+			t.Errorf("%d holds were observed, want 1: an unused place has no hold", n)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -108,10 +108,10 @@ func TestPlaceGivenBackUnusedGoesToTheNext(t *testing.T) {
 	})
 }
 
-func TestPlaceGivenBackTwiceIsABug(t *testing.T) {
+func TestPlaceReleasedTwicePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), nil)
-		r := lend(t, p)
+		p := start(t, newFakeSSP(t), nil)
+		r := acquire(t, p)
 		r.place.Release()
 		defer func() {
 			if recover() == nil {
@@ -122,18 +122,18 @@ func TestPlaceGivenBackTwiceIsABug(t *testing.T) {
 	})
 }
 
-func TestPlaceKnowsItsEndpoint(t *testing.T) {
+func TestPlaceKnowsTheHostOfItsEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
-		r := lend(t, p)
+		r := acquire(t, p)
 		if h := r.place.Host(); h != "ssp0.test" {
 			t.Errorf("the host is %q", h)
 		}
 		s.mu.Lock()
 		s.addrs = []Address{{Host: "ssp0.test:8443", AddrPort: s.addrs[0].AddrPort}}
 		s.mu.Unlock()
-		other := lend(t, p)
+		other := acquire(t, p)
 		if h := other.place.Host(); h != "ssp0.test:8443" {
 			t.Errorf("the host is %q", h)
 		}

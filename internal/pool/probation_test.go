@@ -12,25 +12,25 @@ import (
 
 var errFakeRefused = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "the SSP closed the connection without looking at the request"}
 
-// processOnly makes the peer process the first n requests on each connection, and
-// then announce its end, with the last response or late after it: the others on
-// it are refused. n is 0 for a peer that processes none.
-func (s *peer) processOnly(n int, takes, late time.Duration) (processed *atomic.Int64) {
+// processOnly makes the SSP process the first n requests on each connection, and then send a
+// GOAWAY, late after the last response. It refuses the other requests on the connection. With n 0
+// it processes no request.
+func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atomic.Int64) {
 	processed = new(atomic.Int64)
 	s.do = func(c *fakeConn, ex *upstream.Exchange) error {
 		s.mu.Lock()
-		mine := c.done // of those on c, this is that many
+		mine := c.done // the number of this request on c
 		s.mu.Unlock()
 		time.Sleep(takes)
 		switch {
 		case mine > n:
 			time.Sleep(late)
-			c.leave(upstream.ClosedGoaway)
+			c.goAway(upstream.ClosedGoaway)
 			return errFakeRefused
 		case mine == n && late > 0:
-			time.AfterFunc(late, func() { c.leave(upstream.ClosedGoaway) })
+			time.AfterFunc(late, func() { c.goAway(upstream.ClosedGoaway) })
 		case mine == n:
-			c.leave(upstream.ClosedGoaway)
+			c.goAway(upstream.ClosedGoaway)
 		}
 		processed.Add(1)
 		return nil
@@ -38,8 +38,7 @@ func (s *peer) processOnly(n int, takes, late time.Duration) (processed *atomic.
 	return processed
 }
 
-// sendUntilProcessed is what a request does: it is sent again while it was not
-// processed.
+// sendUntilProcessed sends a request, and sends it again until it is processed.
 func sendUntilProcessed(p *Pool, deadline time.Duration) (refusals int, err error) {
 	ex := &upstream.Exchange{Deadline: time.Now().Add(deadline), Redials: 1}
 	for {
@@ -61,14 +60,14 @@ func http2Pool(o *Options) {
 	o.MaxConns, o.MaxHTTP2Conns, o.MaxPending, o.PendingTimeout = 64, 4, 100, sec
 }
 
-// The SSP closes each connection after its first request. Eight clients send one
-// request after the other, and all are processed: none is refused again and again.
-func TestSSPThatProcessesOneRequestOnAConnectionLosesNone(t *testing.T) {
+// The SSP closes each connection after its first request. Eight clients send one request after the
+// other. All requests are processed, and none is refused many times.
+func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	for i, clients := range []int{8, 64, 8, 64} {
 		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
 		synctest.Test(t, func(t *testing.T) {
-			s := newPeer(t)
-			s.set(func(dialCall) reply { return reply{after: msec, protocol: upstream.HTTP2} })
+			s := newFakeSSP(t)
+			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 			processed := s.processOnly(1, msec, late)
 			p := start(t, s, http2Pool)
 			const each = 50
@@ -103,12 +102,12 @@ func TestSSPThatProcessesOneRequestOnAConnectionLosesNone(t *testing.T) {
 	}
 }
 
-// A connection that processes more than it refused teaches nothing, and one that
-// goes on ends the probation.
-func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
+// A connection with more processed than refused requests begins no probation, and one that stays
+// open ends it.
+func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: msec, protocol: upstream.HTTP2, places: 20} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2, places: 20} })
 		s.processOnly(3, msec, 0)
 		p := start(t, s, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 })
 		var all []*request
@@ -123,7 +122,7 @@ func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
 		if n := p.conns.probation.places; n != 3 {
 			t.Fatalf("new connections have %d places, want 3, as many as the last one processed", n)
 		}
-		// The SSP is well again. The places of the next connection grow to all.
+		// The SSP recovers. The next connection gets place after place, up to all.
 		s.mu.Lock()
 		s.do = func(*fakeConn, *upstream.Exchange) error { pass5(); return nil }
 		s.mu.Unlock()
@@ -133,18 +132,18 @@ func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
 		}
 		pass(2 * msec)
 		if n := p.Snapshot().PlacesInUse; n != 3 {
-			t.Errorf("%d places are lent of a connection on probation, want 3", n)
+			t.Errorf("%d places are in use on a connection on probation, want 3", n)
 		}
-		finish(all)
+		useAll(all)
 		if p.conns.probation.places != 0 {
 			t.Error("the probation goes on")
 		}
 		if n := s.dialCount(); n != 2 {
 			t.Errorf("%d dials, want 2", n)
 		}
-		// 43 processed, one refused: an ordinary GOAWAY.
-		held := lend(t, p)
-		s.conn(1).leave(upstream.ClosedGoaway)
+		// 43 requests processed, one refused: an ordinary GOAWAY.
+		held := acquire(t, p)
+		s.conn(1).goAway(upstream.ClosedGoaway)
 		s.mu.Lock()
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		s.mu.Unlock()
@@ -155,13 +154,12 @@ func TestProbationIsForYoungConnectionsAndEnds(t *testing.T) {
 	})
 }
 
-// An SSP that closes each connection and processes nothing is dialled ever less
-// often. Requests wait for the next connection, those that were refused until
-// their deadline.
-func TestSSPThatProcessesNothingIsDialledEverLessOften(t *testing.T) {
+// An SSP closes each connection and processes no request. The pool dials it less and less often.
+// Requests wait for the next connection; refused ones wait until their deadline.
+func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: msec, protocol: upstream.HTTP2} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 		s.processOnly(0, 0, 0)
 		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec })
 		for range 20 {
@@ -176,11 +174,11 @@ func TestSSPThatProcessesNothingIsDialledEverLessOften(t *testing.T) {
 			}
 			pass(sec - time.Since(began))
 		}
-		// Three, then one after 1, 2, 4 ms and so on up to 5 s.
+		// Three dials, then one after 1, 2, 4 ms and so on, up to 5 s.
 		if n := s.dialCount(); n > 3+13+5 {
 			t.Errorf("%d dials in 20 s", n)
 		}
-		// It recovers: the next connection is used at once, by all.
+		// It recovers: all requests use the next connection at once.
 		s.mu.Lock()
 		s.do = nil
 		s.mu.Unlock()
@@ -193,13 +191,13 @@ func TestSSPThatProcessesNothingIsDialledEverLessOften(t *testing.T) {
 	})
 }
 
-// A request that is sent again comes first, and among several the one that has
-// the least time.
-func TestRequestsThatAreSentAgainComeFirstByTheirDeadlines(t *testing.T) {
+// A request that is sent again comes first. Of several, the one with the earliest deadline comes
+// first.
+func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec })
-		held := lend(t, p)
+		held := acquire(t, p)
 		wait := func(deadline time.Duration, resent bool) *request {
 			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline), Resent: resent}}
 			go func() {
@@ -225,13 +223,12 @@ func TestRequestsThatAreSentAgainComeFirstByTheirDeadlines(t *testing.T) {
 	})
 }
 
-// pending_timeout and max_pending are for requests that come; one that is sent
-// again was let in before.
-func TestRequestThatIsSentAgainWaitsUntilItsDeadline(t *testing.T) {
+// pending_timeout and max_pending do not apply to a request that is sent again.
+func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 })
-		held := lend(t, p)
+		held := acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
 		_, err := p.Acquire(ex)
 		if err != upstream.ErrDeadlineNotSent || time.Now().Before(ex.Deadline) {

@@ -8,14 +8,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// multiplexed is a pool of HTTP/2 connections of ten places each.
+// multiplexed sets up a pool of HTTP/2 connections with ten places each.
 func multiplexed(o *Options) {
 	o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns = upstream.HTTP2, 10, 3, 8
 }
 
-func newHTTP2Peer(t testing.TB) *peer {
-	s := newPeer(t)
-	s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 10} })
+func newHTTP2SSP(t testing.TB) *fakeSSP {
+	s := newFakeSSP(t)
+	s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 10} })
 	return s
 }
 
@@ -30,22 +30,22 @@ func inUse(p *Pool) map[int]int {
 	return n
 }
 
-func TestLeastBusyConnectionIsLentAndLoadSpreadsEvenly(t *testing.T) {
+func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newHTTP2Peer(t), func(o *Options) { multiplexed(o); o.MinIdle = 3 })
+		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MinIdle = 3 })
 		if err := p.Warm(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var all []*request
 		for range 21 {
-			all = append(all, lend(t, p))
+			all = append(all, acquire(t, p))
 		}
 		for n, places := range inUse(p) {
 			if places != 7 {
 				t.Errorf("connection %d has %d exchanges, want 7", n, places)
 			}
 		}
-		// What one gives back, one gets.
+		// The connection that gets free places is used next.
 		busy := all[0].conn()
 		for _, r := range all {
 			if r.conn() == busy {
@@ -53,8 +53,8 @@ func TestLeastBusyConnectionIsLentAndLoadSpreadsEvenly(t *testing.T) {
 			}
 		}
 		for range 3 {
-			if r := lend(t, p); r.conn() != busy {
-				t.Errorf("connection %d was lent, want %d, which is idle", r.conn().n, busy.n)
+			if r := acquire(t, p); r.conn() != busy {
+				t.Errorf("the request got connection %d, want %d, which is idle", r.conn().n, busy.n)
 			} else {
 				r.place.Release()
 			}
@@ -71,8 +71,8 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.HTTP1Pipelined} {
 		t.Run(protocol.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPeer(t)
-				s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: protocol, places: 10} })
+				s := newFakeSSP(t)
+				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol, places: 10} })
 				p := start(t, s, func(o *Options) {
 					multiplexed(o)
 					o.Protocol, o.PipelineDepth = protocol, 10
@@ -81,10 +81,10 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 					}
 				})
 				var all []*request
-				grown := map[int]int{5: 2, 10: 3} // by how many requests
+				grown := map[int]int{5: 2, 10: 3} // number of dials, by the number of requests
 				want := 1
 				for i := range 30 {
-					all = append(all, lend(t, p))
+					all = append(all, acquire(t, p))
 					pass(20 * msec)
 					if n, ok := grown[i+1]; ok {
 						want = n
@@ -107,13 +107,13 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 	}
 }
 
-func TestPlacesMayChangeBothWaysAndBelowWhatIsInUse(t *testing.T) {
+func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.PendingTimeout = 1, 10*sec })
 		var all []*request
 		for range 8 {
-			all = append(all, lend(t, p))
+			all = append(all, acquire(t, p))
 		}
 		s.conn(0).setPlaces(5)
 		wantConsistent(t, p, s)
@@ -138,7 +138,7 @@ func TestPlacesMayChangeBothWaysAndBelowWhatIsInUse(t *testing.T) {
 		s.conn(0).setPlaces(7)
 		pass(0)
 		if !none.ended() || !more.ended() {
-			t.Error("requests wait, though the peer takes more of them")
+			t.Error("requests wait, but the SSP takes more of them")
 		}
 		for _, r := range append(all[4:], r, none, more) {
 			r.do()
@@ -146,10 +146,10 @@ func TestPlacesMayChangeBothWaysAndBelowWhatIsInUse(t *testing.T) {
 	})
 }
 
-func TestGrowthExpectsWhatThePeerAllows(t *testing.T) {
+func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: 10 * msec, protocol: upstream.HTTP2, places: 1} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1} })
 		p := start(t, s, func(o *Options) {
 			o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = upstream.HTTP2, 100, 4, 8, 2
 		})
@@ -159,27 +159,28 @@ func TestGrowthExpectsWhatThePeerAllows(t *testing.T) {
 			synctest.Wait()
 		}
 		pass(10 * msec)
-		// 100 streams were hoped for, and one came: three more connections, two in the queue.
+		// The pool expected 100 streams, and got one: it dials three more connections, and
+		// two requests are pending.
 		all[6].wantErr(upstream.PendingFull, 10*msec)
 		if snap := p.Snapshot(); snap.Dialing != 3 || snap.PlacesLimit != 4 || snap.WaitingForDials != 3 || snap.Pending != 2 {
-			t.Errorf("the pool is %+v, want 3 dials and 4 places, with 3 who wait for dials and 2 pending", snap)
+			t.Errorf("the pool is %+v, want 3 dials and 4 places, with 3 requests waiting for dials and 2 pending", snap)
 		}
 		pass(10 * msec)
-		finish(all[:6])
+		useAll(all[:6])
 	})
 }
 
 func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, multiplexed)
-		held := lend(t, p)
-		s.conn(0).leave(upstream.ClosedGoaway)
+		held := acquire(t, p)
+		s.conn(0).goAway(upstream.ClosedGoaway)
 		pass(10 * msec)
 		if n := s.dialCount(); n != 2 {
-			t.Fatalf("%d dials, want a second one that nobody asked for", n)
+			t.Fatalf("%d dials, want a second one, without a request", n)
 		}
-		r := lend(t, p)
+		r := acquire(t, p)
 		if r.conn().n != 1 || r.took != 0 {
 			t.Errorf("got connection %d after %v, want 1 at once", r.conn().n, r.took)
 		}
@@ -187,7 +188,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 		if snap.Draining[upstream.HTTP2] != 1 || snap.Active[upstream.HTTP2] != 1 || snap.PlacesInUse != 2 {
 			t.Errorf("the pool is %+v", snap)
 		}
-		held.do() // what is outstanding goes on
+		held.do() // the outstanding exchange goes on
 		r.do()
 		if n := p.stats.closedBy[upstream.ClosedGoaway].Load(); n != 1 {
 			t.Errorf("%d connections closed for goaway, want 1", n)
@@ -195,34 +196,34 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 	})
 }
 
-func TestIdleConnectionThatThePeerClosesIsNotReplacedOnceItIsForgotten(t *testing.T) {
+func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.IdleTimeout = 0 })
-		lend(t, p).do()
+		acquire(t, p).do()
 		pass(2 * replaceWithin)
-		s.conn(0).leave(upstream.ClosedByPeer)
+		s.conn(0).goAway(upstream.ClosedByPeer)
 		pass(sec)
 		if n := s.dialCount(); n != 1 {
-			t.Errorf("%d dials, want 1: nothing has asked for two minutes", n)
+			t.Errorf("%d dials, want 1: there was no request for two minutes", n)
 		}
 	})
 }
 
-// A connection fails with all its exchanges, and says so by their Freed alone.
+// A connection fails with all its exchanges. The pool learns it only by their calls of Freed.
 func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, multiplexed)
-		a, b := lend(t, p), lend(t, p)
-		s.conn(0).shut(upstream.ClosedError)
+		a, b := acquire(t, p), acquire(t, p)
+		s.conn(0).closeItself(upstream.ClosedError)
 		a.do()
 		pass(10 * msec)
 		if n := s.dialCount(); n != 2 {
 			t.Errorf("%d dials, want 2", n)
 		}
 		b.do()
-		if r := lend(t, p); r.took != 0 {
+		if r := acquire(t, p); r.took != 0 {
 			t.Errorf("the next request waited %v", r.took)
 		} else {
 			r.do()
@@ -230,16 +231,16 @@ func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-func TestOldConnectionIsReplacedBeforeItGoes(t *testing.T) {
+func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 	for name, cap := range map[string]int{"one": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newHTTP2Peer(t)
+				s := newHTTP2SSP(t)
 				p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = cap, 10*sec })
 				var last *request
 				began := time.Now()
 				for time.Since(began) < 60*sec {
-					next := lend(t, p) // there is always one in use
+					next := acquire(t, p) // one request is always under way
 					if next.took != 0 && last != nil {
 						t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
 					}
@@ -264,11 +265,11 @@ func TestOldConnectionIsReplacedBeforeItGoes(t *testing.T) {
 	}
 }
 
-func TestOldConnectionGoesAsSoonAsAnotherHasCome(t *testing.T) {
+func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec })
-		held := lend(t, p)
+		held := acquire(t, p)
 		for p.Snapshot().Idle[upstream.HTTP2] == 0 {
 			pass(msec)
 		}
@@ -279,11 +280,11 @@ func TestOldConnectionGoesAsSoonAsAnotherHasCome(t *testing.T) {
 	})
 }
 
-func TestOldConnectionGoesEvenIfNoOtherCanBeOpened(t *testing.T) {
+func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxAge = 10 * sec })
-		last := lend(t, p)
+		last := acquire(t, p)
 		s.refuse(msec)
 		began := time.Now()
 		for time.Since(began) < 3*replaceWithin {
@@ -296,7 +297,7 @@ func TestOldConnectionGoesEvenIfNoOtherCanBeOpened(t *testing.T) {
 			last = r
 		}
 		if age := time.Since(began); age < replaceWithin || age > replaceWithin+15*sec {
-			t.Errorf("the old connection went after %v, want max_age and a minute", age)
+			t.Errorf("the old connection was drained after %v, want max_age and a minute", age)
 		}
 		synctest.Wait()
 		if got := s.conn(0).CloseReason(); got != upstream.ClosedMaxAge {
@@ -307,7 +308,7 @@ func TestOldConnectionGoesEvenIfNoOtherCanBeOpened(t *testing.T) {
 
 func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2Peer(t)
+		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxRequests = 4 })
 		var all []*request
 		for range 10 {

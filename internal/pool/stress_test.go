@@ -14,12 +14,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stress is a burst of real goroutines against a peer that does everything
-// wrong now and then, watched from outside.
+// stress is a burst of goroutines, without synctest, against an SSP that sometimes does each thing
+// wrong.
 type stress struct {
 	change   func(*Options)
 	protocol func(dialCall) upstream.Protocol
-	mayFail  bool // dials fail now and then
+	mayFail  bool // dials sometimes fail
 }
 
 func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
@@ -52,10 +52,10 @@ func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
 
 func (c stress) run(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	s := newPeer(t)
+	s := newFakeSSP(t)
 	s.addrs = addresses(3)
-	s.set(func(d dialCall) reply {
-		r := reply{after: time.Duration(rand.IntN(2000)) * time.Microsecond, protocol: c.protocol(d)}
+	s.set(func(d dialCall) dialResult {
+		r := dialResult{after: time.Duration(rand.IntN(2000)) * time.Microsecond, protocol: c.protocol(d)}
 		if r.protocol == upstream.HTTP2 || r.protocol == upstream.HTTP1Pipelined {
 			r.places = 1 + rand.IntN(8)
 		}
@@ -83,11 +83,11 @@ func (c stress) run(t *testing.T) {
 		}
 		switch rand.IntN(60) {
 		case 0:
-			f.shut(upstream.ClosedError)
+			f.closeItself(upstream.ClosedError)
 			return errFakeLost
 		case 1:
 			if f.protocol == upstream.HTTP2 {
-				f.leave(upstream.ClosedGoaway)
+				f.goAway(upstream.ClosedGoaway)
 			}
 		case 2:
 			if f.protocol != upstream.HTTP1 {
@@ -101,7 +101,7 @@ func (c stress) run(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 	defer cancel()
 	if cut := p.Close(ctx); cut != 0 {
-		t.Errorf("%d places were never given back", cut)
+		t.Errorf("%d places were never released", cut)
 	}
 	wantConsistent(t, p, s)
 	snap := p.Snapshot()
@@ -109,7 +109,7 @@ func (c stress) run(t *testing.T) {
 		t.Errorf("after Close: %d places in use, %d places, %d members, %d waiting, %d open", snap.PlacesInUse, p.conns.places, len(p.conns.members), p.queue.n, s.openCount())
 	}
 	if given.Load() != back.Load() {
-		t.Errorf("%d places were lent, %d came back", given.Load(), back.Load())
+		t.Errorf("%d places were acquired, %d were released", given.Load(), back.Load())
 	}
 	if given.Load() < 100 {
 		t.Errorf("only %d requests were served: %v", given.Load(), outcomes)
@@ -122,16 +122,16 @@ func (c stress) run(t *testing.T) {
 		total += h.Count()
 	}
 	if total != p.stats.arrivals.Load() {
-		t.Errorf("%d requests asked for a place, %d were answered", p.stats.arrivals.Load(), total)
+		t.Errorf("%d requests asked for a place, %d got one or an error", p.stats.arrivals.Load(), total)
 	}
 	if n := p.stats.hold.Count(); int64(n) > given.Load() {
-		t.Errorf("%d holds observed of %d places lent", n, given.Load())
+		t.Errorf("%d holds observed of %d places acquired", n, given.Load())
 	}
 }
 
-// burst asks for places from ten times as many goroutines as there are, for a
-// while, and looks at the pool all the time.
-func (c stress) burst(t *testing.T, p *Pool, s *peer, given, back *atomic.Int64) map[upstream.Outcome]int {
+// burst acquires places for a while, in ten times as many goroutines as there are places, and
+// checks the pool all the time.
+func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int64) map[upstream.Outcome]int {
 	var (
 		clients, watcher sync.WaitGroup
 		mu               sync.Mutex
@@ -147,7 +147,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *peer, given, back *atomic.Int64)
 			}
 			wantConsistent(t, p, s)
 			if snap := p.Snapshot(); snap.Saturation > 1 || snap.PendingLimit >= 0 && snap.Pending > snap.PendingLimit || snap.Dialing > snap.DialsLimit {
-				t.Errorf("a bound is broken: %+v", snap)
+				t.Errorf("a limit is exceeded: %+v", snap)
 			}
 			time.Sleep(200 * time.Microsecond)
 		}
@@ -191,8 +191,8 @@ func (c stress) burst(t *testing.T, p *Pool, s *peer, given, back *atomic.Int64)
 
 func TestSettingsChangeUnderLoad(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	s := newPeer(t)
-	s.set(func(dialCall) reply { return reply{after: time.Millisecond} })
+	s := newFakeSSP(t)
+	s.set(func(dialCall) dialResult { return dialResult{after: time.Millisecond} })
 	o := testOptions()
 	p := New(o, s)
 	var clients sync.WaitGroup
@@ -227,7 +227,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 		n := len(p.conns.members) + p.governor.dialing + p.conns.closing
 		if n <= o.MaxConns {
 			s.mu.Lock()
-			s.maxOpen = 0 // from now on the limit holds
+			s.maxOpen = 0 // the new limit applies from now on
 			s.mu.Unlock()
 		}
 		p.mu.Unlock()
@@ -245,11 +245,11 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	wantConsistent(t, p, s)
 }
 
-func TestCloseUnderLoadLeavesNothing(t *testing.T) {
+func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for range 20 {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: time.Duration(rand.IntN(3)) * msec} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: time.Duration(rand.IntN(3)) * msec} })
 		s.do = func(*fakeConn, *upstream.Exchange) error { runtime.Gosched(); return nil }
 		p := New(testOptions(), s)
 		var clients sync.WaitGroup

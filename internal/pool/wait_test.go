@@ -12,11 +12,11 @@ import (
 
 const sec = time.Second
 
-func TestRequestsAreServedInTheOrderInWhichTheyCame(t *testing.T) {
+func TestRequestsAreServedInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
-		first := lend(t, p)
+		first := acquire(t, p)
 		var order []*request
 		for range 5 {
 			order = append(order, ask(t, p, sec))
@@ -38,22 +38,22 @@ func TestRequestsAreServedInTheOrderInWhichTheyCame(t *testing.T) {
 	})
 }
 
-func TestMostRecentlyUsedConnectionIsLentFirst(t *testing.T) {
+func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		a, b, c := ask(t, p, sec), ask(t, p, sec), ask(t, p, sec)
 		pass(20 * time.Millisecond)
 		for _, r := range []*request{b, a, c} { // c's connection was used last
 			r.do()
 		}
-		again := lend(t, p)
+		again := acquire(t, p)
 		if again.conn() != c.conn() {
-			t.Errorf("connection %d was lent, want %d", again.conn().n, c.conn().n)
+			t.Errorf("the request got connection %d, want %d", again.conn().n, c.conn().n)
 		}
-		next := lend(t, p)
+		next := acquire(t, p)
 		if next.conn() != a.conn() {
-			t.Errorf("connection %d was lent, want %d", next.conn().n, a.conn().n)
+			t.Errorf("the request got connection %d, want %d", next.conn().n, a.conn().n)
 		}
 		again.do()
 		next.do()
@@ -62,7 +62,7 @@ func TestMostRecentlyUsedConnectionIsLentFirst(t *testing.T) {
 
 func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 2, 3 })
 		a, b := ask(t, p, sec), ask(t, p, sec)
 		pass(20 * time.Millisecond)
@@ -94,7 +94,7 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 
 func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 40, 40, 0, 4 })
 		var all []*request
 		for range 40 {
@@ -112,7 +112,7 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 		seen := map[*fakeConn]bool{}
 		for _, r := range all {
 			if r.err != nil || !r.ended() {
-				t.Fatalf("a request for which there is a connection got %v", r.err)
+				t.Fatalf("a request got %v, want a connection", r.err)
 			}
 			seen[r.conn()] = true
 		}
@@ -125,30 +125,30 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 		for _, r := range all {
 			r.do()
 		}
-		lend(t, p).do()
+		acquire(t, p).do()
 	})
 }
 
 func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.IdleTimeout = 1, 0, 300*time.Millisecond })
-		lend(t, p).do()
+		acquire(t, p).do()
 		s.conn(0).slowClose = 5 * time.Millisecond
 		pass(400 * time.Millisecond)
 		r := ask(t, p, sec)
 		pass(20 * time.Millisecond)
 		synctest.Wait()
-		r.wantConn(1, 15*time.Millisecond) // closed, and only then dialled
+		r.wantConn(1, 15*time.Millisecond) // the old connection is closed before the next is dialled
 		r.do()
 	})
 }
 
-func TestUnlimitedQueueTakesAll(t *testing.T) {
+func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.PendingTimeout = 1, -1, 10*time.Second })
-		held := lend(t, p)
+		held := acquire(t, p)
 		var all []*request
 		for range 2000 {
 			all = append(all, ask(t, p, 10*sec))
@@ -169,15 +169,15 @@ func TestUnlimitedQueueTakesAll(t *testing.T) {
 			}
 		}
 		if len(all) > 0 {
-			t.Errorf("%d were never served", len(all))
+			t.Errorf("%d requests were never served", len(all))
 		}
 	})
 }
 
 func TestPendingTimeoutEndsAWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+		held := acquire(t, p)
 		r := ask(t, p, sec)
 		pass(60 * time.Millisecond)
 		e := r.wantErr(upstream.PendingTimeout, 50*time.Millisecond)
@@ -185,16 +185,16 @@ func TestPendingTimeoutEndsAWaitForAPlace(t *testing.T) {
 			t.Errorf("the error says %q", e.Detail)
 		}
 		held.do()
-		lend(t, p).do()
+		acquire(t, p).do()
 	})
 }
 
-func TestWaitThatTheDeadlineEndsIsDeadline(t *testing.T) {
+func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"before pending_timeout": 30 * time.Millisecond, "at pending_timeout": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
-				held := lend(t, p)
+				p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+				held := acquire(t, p)
 				r := ask(t, p, deadline)
 				pass(60 * time.Millisecond)
 				r.wantErr(upstream.Deadline, deadline)
@@ -204,9 +204,9 @@ func TestWaitThatTheDeadlineEndsIsDeadline(t *testing.T) {
 	}
 }
 
-func TestPassedDeadlineDialsNothing(t *testing.T) {
+func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := ask(t, p, 0)
 		synctest.Wait()
@@ -217,12 +217,12 @@ func TestPassedDeadlineDialsNothing(t *testing.T) {
 	})
 }
 
-// A caller that tries again keeps the time at which it first asked. The wait
-// went on for as long after the deadline as the first try had taken.
-func TestOldTimeOfAskingDoesNotMoveTheDeadline(t *testing.T) {
+// A second attempt may keep Times.Queued of the first one. Its wait once went on after the
+// deadline, for as long as the first attempt had taken.
+func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
-		held := lend(t, p)
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
+		held := acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
 		ex.Times.Queued = time.Now()
 		pass(60 * time.Millisecond)
@@ -237,10 +237,10 @@ func TestOldTimeOfAskingDoesNotMoveTheDeadline(t *testing.T) {
 
 func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		// It takes longer than a dial may, and does not care.
+		s := newFakeSSP(t)
+		// The dialer ignores the end of its context.
 		block := make(chan struct{})
-		s.set(func(c dialCall) reply { <-block; return reply{} })
+		s.set(func(c dialCall) dialResult { <-block; return dialResult{} })
 		p := start(t, s, nil)
 		short, long := ask(t, p, 300*time.Millisecond), ask(t, p, 5*sec)
 		pass(sec)
@@ -254,10 +254,10 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 	})
 }
 
-func TestDialIsCalledOffWhenItsTimeIsOver(t *testing.T) {
+func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: time.Hour} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: time.Hour} })
 		p := start(t, s, nil)
 		r := ask(t, p, 5*sec)
 		pass(2 * 760 * time.Millisecond)
@@ -274,15 +274,14 @@ func TestDialIsCalledOffWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// Four requests wait for four dials, and the queue takes one. The dials fail
-// while the pool has a connection: now they wait for that, as max_pending and
-// pending_timeout allow.
+// Four requests wait for four dials, and max_pending is 1. The dials fail while the pool has a
+// connection. From then on the requests are pending, within max_pending and pending_timeout.
 func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 })
-		held := lend(t, p)
-		s.set(func(dialCall) reply { return reply{after: 20 * time.Millisecond, err: errRefused} })
+		held := acquire(t, p)
+		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
 		var all []*request
 		for range 4 {
 			all = append(all, ask(t, p, sec))
@@ -291,7 +290,7 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 4 {
 			t.Fatalf("%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
 		}
-		pass(40 * time.Millisecond) // the first failure is followed by another dial
+		pass(40 * time.Millisecond) // another dial follows the first failure
 		synctest.Wait()
 		all[0].wantWaits()
 		for _, r := range all[1:] {
@@ -309,29 +308,29 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 	})
 }
 
-// Dials fail again and again, so that the request waits now for a dial, now for
-// a place: the waits for a place end when they come to pending_timeout in sum.
-func TestWaitsForAPlaceAddUp(t *testing.T) {
+// Dials fail again and again, so that the request waits in turn for a dial and for a place. All its
+// waits for a place together last at most pending_timeout.
+func TestPendingTimesAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond })
-		held := lend(t, p)
-		s.set(func(dialCall) reply { return reply{after: 20 * time.Millisecond, err: errRefused} })
+		held := acquire(t, p)
+		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
 		r := ask(t, p, 10*sec)
 		pass(sec)
-		// The back-off of 100 ms and most of that of 200 ms, give or take a fifth,
-		// and three dials between.
+		// The pause of 100 ms and most of the one of 200 ms, ±20 %, and three dials
+		// between.
 		r.wantErr(upstream.PendingTimeout, 260*time.Millisecond)
 		held.do()
 	})
 }
 
-func TestDialOfOneWhoLeavesIsForTheNext(t *testing.T) {
+func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
+		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 2 })
-		held := lend(t, p)
-		s.set(func(dialCall) reply { return reply{after: 200 * time.Millisecond} })
+		held := acquire(t, p)
+		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := askWith(t, p, sec, ctx)
 		synctest.Wait()
@@ -341,27 +340,27 @@ func TestDialOfOneWhoLeavesIsForTheNext(t *testing.T) {
 		synctest.Wait()
 		leaves.wantErr(upstream.Cancelled, 10*time.Millisecond)
 		if n := p.Snapshot().Pending; n != 0 {
-			t.Errorf("%d are pending, want none: the dial is for the one who stays", n)
+			t.Errorf("%d are pending, want none: the dial serves the request that stays", n)
 		}
 		pass(sec)
 		stays.wantConn(1, 200*time.Millisecond)
-		finish([]*request{held, stays})
+		useAll([]*request{held, stays})
 	})
 }
 
-func TestWaitThatADialWillSatisfyOutlastsPendingTimeout(t *testing.T) {
+func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPeer(t)
-		s.set(func(dialCall) reply { return reply{after: 200 * time.Millisecond} })
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
 		pass(250 * time.Millisecond)
 		r.wantConn(0, 200*time.Millisecond)
 		if d := r.ex.Times.TCP; d != 200*time.Millisecond {
-			t.Errorf("the exchange says that its dial took %v, want 200ms", d)
+			t.Errorf("the exchange's dial took %v, want 200ms", d)
 		}
 		if w := r.ex.Times.Lent.Sub(r.ex.Times.Queued); w != 200*time.Millisecond {
-			t.Errorf("the exchange says that it waited %v, want 200ms", w)
+			t.Errorf("the exchange waited %v, want 200ms", w)
 		}
 		r.do()
 	})
@@ -369,8 +368,8 @@ func TestWaitThatADialWillSatisfyOutlastsPendingTimeout(t *testing.T) {
 
 func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, newPeer(t), func(o *Options) { o.MaxConns = 1 })
-		held := lend(t, p)
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+		held := acquire(t, p)
 		ctx, cancel := context.WithCancel(t.Context())
 		lost, next := askWith(t, p, sec, ctx), (*request)(nil)
 		synctest.Wait()
