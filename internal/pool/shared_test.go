@@ -3,7 +3,6 @@ package pool
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"adbuffer/internal/upstream"
 )
@@ -227,81 +226,6 @@ func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 			t.Errorf("the next request waited %v", r.took)
 		} else {
 			r.do()
-		}
-	})
-}
-
-func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
-	for name, cap := range map[string]int{"one": 1, "several": 3} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newHTTP2SSP(t)
-				p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = cap, 10*sec })
-				var last *request
-				began := time.Now()
-				for time.Since(began) < 60*sec {
-					next := acquire(t, p) // one request is always under way
-					if next.took != 0 && last != nil {
-						t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
-					}
-					if last != nil {
-						last.do()
-					}
-					last = next
-					pass(100 * msec)
-				}
-				last.do()
-				pass(2 * sec)
-				if n := s.dialCount(); n < 5 || n > 8 {
-					t.Errorf("%d connections in 60 s of max_age 10 s, want 5 to 8", n)
-				}
-				for _, c := range s.conns[:len(s.conns)-1] {
-					if c.CloseReason() != upstream.ClosedMaxAge {
-						t.Errorf("connection %d was closed for %q", c.n, c.CloseReason())
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec })
-		held := acquire(t, p)
-		for p.Snapshot().Idle[upstream.HTTP2] == 0 {
-			pass(msec)
-		}
-		if snap := p.Snapshot(); snap.Draining[upstream.HTTP2] != 1 {
-			t.Errorf("%d connections drain, want the old one", snap.Draining[upstream.HTTP2])
-		}
-		held.do()
-	})
-}
-
-func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxAge = 10 * sec })
-		last := acquire(t, p)
-		s.refuse(msec)
-		began := time.Now()
-		for time.Since(began) < 3*replaceWithin {
-			r := ask(t, p, sec)
-			pass(100 * msec)
-			last.do()
-			if r.err != nil {
-				break
-			}
-			last = r
-		}
-		if age := time.Since(began); age < replaceWithin || age > replaceWithin+15*sec {
-			t.Errorf("the old connection was drained after %v, want max_age and a minute", age)
-		}
-		synctest.Wait()
-		if got := s.conn(0).CloseReason(); got != upstream.ClosedMaxAge {
-			t.Errorf("it was closed for %q", got)
 		}
 	})
 }

@@ -149,12 +149,12 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 			if snap := p.Snapshot(); snap.Saturation > 1 || snap.PendingLimit >= 0 && snap.Pending > snap.PendingLimit || snap.Dialing > snap.DialsLimit {
 				t.Errorf("a limit is exceeded: %+v", snap)
 			}
-			time.Sleep(200 * time.Microsecond)
+			time.Sleep(msec)
 		}
 	})
 	for range 320 {
 		clients.Go(func() {
-			for range 60 {
+			for range 25 {
 				ex := &upstream.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec)}
 				cancel := context.CancelFunc(func() {})
 				if rand.IntN(8) == 0 {

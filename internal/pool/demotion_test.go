@@ -1,0 +1,222 @@
+package pool
+
+import (
+	"adbuffer/internal/upstream"
+	"testing"
+	"testing/synctest"
+)
+
+// violate makes exchanges fail with e.
+func (s *fakeSSP) violate(e *upstream.Error, closes bool) {
+	s.do = func(c *fakeConn, _ *upstream.Exchange) error {
+		if c.protocol != upstream.HTTP2 {
+			return nil
+		}
+		if closes {
+			c.closeItself(upstream.ClosedError)
+		}
+		return e
+	}
+}
+
+func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.speakHTTP2()
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
+		p := start(t, s, auto)
+		if err := acquire(t, p).do(); err == nil {
+			t.Fatal("no error")
+		}
+		if snap := p.Snapshot(); !snap.Demoted || snap.Demotions != 1 || snap.Protocol != upstream.HTTP1 {
+			t.Fatalf("the pool was not demoted: %+v", snap)
+		}
+		r := ask(t, p, sec)
+		pass(10 * msec)
+		r.wantConn(1, 10*msec)
+		if r.conn().protocol != upstream.HTTP1 {
+			t.Error("the next connection is not HTTP/1")
+		}
+		if err := r.do(); err != nil {
+			t.Error(err)
+		}
+		if got := s.conn(0).CloseReason(); got != upstream.ClosedError {
+			t.Errorf("the HTTP/2 connection was closed for %q, want error", got)
+		}
+	})
+}
+
+func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
+	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeSSP(t)
+				s.speakHTTP2()
+				s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
+				p := start(t, s, auto)
+				for i := range maxViolations {
+					if p.Snapshot().Demoted {
+						t.Fatalf("demoted after %d violations, want %d", i, maxViolations)
+					}
+					acquire(t, p).do()
+					synctest.Wait()
+				}
+				if !p.Snapshot().Demoted {
+					t.Fatalf("not demoted after %d violations", maxViolations)
+				}
+			})
+		})
+	}
+}
+
+func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.speakHTTP2()
+		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
+		p := start(t, s, auto)
+		for range 2 {
+			var all []*request
+			for range 40 {
+				all = append(all, ask(t, p, sec))
+			}
+			pass(20 * msec)
+			for _, r := range all {
+				r.do()
+			}
+			pass(0)
+		}
+		if p.Snapshot().Demoted {
+			t.Error("two connections with violations demoted the SSP, want three")
+		}
+	})
+}
+
+func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult {
+			if c.offer {
+				return dialResult{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true}}
+			}
+			return dialResult{after: 10 * msec}
+		})
+		p := start(t, s, auto)
+		r := ask(t, p, sec)
+		pass(sec)
+		r.wantConn(0, 20*msec)
+		r.do()
+		if snap := p.Snapshot(); snap.Demotions != 1 || p.stats.failed[dialTLS].Load() != 1 {
+			t.Errorf("%d demotions and %d failed dials, want 1 and 1", snap.Demotions, p.stats.failed[dialTLS].Load())
+		}
+	})
+}
+
+// The SSP accepts HTTP/2, and closes the connection before the first request.
+func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
+	for name, beforeDialReturns := range map[string]bool{"before its first use": true, "while it is idle": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeSSP(t)
+				s.set(func(c dialCall) dialResult {
+					switch {
+					case !c.offer:
+						return dialResult{after: 10 * msec}
+					case beforeDialReturns:
+						return dialResult{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
+					default:
+						return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
+					}
+				})
+				p := start(t, s, func(o *Options) { auto(o); o.MinIdle = 1 })
+				for range 1000 {
+					s.mu.Lock()
+					conns := s.conns
+					s.mu.Unlock()
+					for _, c := range conns {
+						if c.protocol == upstream.HTTP2 && c.CloseReason() == upstream.NotClosed {
+							c.goAway(upstream.ClosedGoaway)
+						}
+					}
+					pass(10 * msec)
+				}
+				if snap := p.Snapshot(); snap.Demotions != 1 || snap.Idle[upstream.HTTP1] != 1 {
+					t.Errorf("%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
+				}
+				acquire(t, p).do()
+			})
+		})
+	}
+}
+
+func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.speakHTTP2()
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		p := start(t, s, func(o *Options) { auto(o); o.IdleTimeout = sec })
+		cool := demotedFor
+		for range 4 {
+			acquire(t, p).do()
+			if !p.Snapshot().Demoted {
+				t.Fatal("not demoted")
+			}
+			pass(cool - 2*sec)
+			acquire(t, p).do()
+			if s.dials[len(s.dials)-1].offer {
+				t.Fatalf("HTTP/2 was offered %v after the start of a demotion of %v", cool-2*sec, cool)
+			}
+			pass(3 * sec)
+			cool *= 2
+		}
+		s.mu.Lock()
+		s.do = nil // the SSP is repaired
+		s.mu.Unlock()
+		r := acquire(t, p)
+		if r.conn().protocol != upstream.HTTP2 {
+			t.Error("HTTP/2 was not offered again")
+		}
+		if err := r.do(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult {
+			if c.offer {
+				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1}
+			}
+			return dialResult{after: 50 * msec}
+		})
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		p := start(t, s, auto)
+		first := acquire(t, p) // it starts another dial, which offers HTTP/2 too
+		pass(5 * msec)
+		first.do()
+		second := ask(t, p, sec)
+		pass(sec)
+		if second.err != nil || second.conn().protocol != upstream.HTTP1 {
+			t.Errorf("the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
+		}
+		second.do()
+		if got := p.Snapshot().Protocol; got != upstream.HTTP1 {
+			t.Errorf("the pool speaks %v", got)
+		}
+	})
+}
+
+func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.speakHTTP2()
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
+		acquire(t, p).do()
+		if p.Snapshot().Demoted {
+			t.Error("demoted")
+		}
+	})
+}
