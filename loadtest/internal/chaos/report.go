@@ -26,8 +26,9 @@ func (r *run) report(rep *results.Report) {
 		}
 	}
 	asked, answered := r.calm.asked.Load(), r.calm.answered.Load()
-	const least = 0.999
-	if float64(answered) < least*float64(asked) || asked == 0 {
+	// So many of a short run's may fail for what the machine does meanwhile.
+	const share, few = 0.001, 5
+	if float64(asked-answered) > max(few, share*float64(asked)) || asked == 0 {
 		r.breaches.add(spared, "%d of %d succeeded", answered, asked)
 	}
 	for p := range promises {
