@@ -3,21 +3,22 @@ package admin
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
+
+	"adbuffer/internal/configfile"
 )
 
 const (
 	clientTimeout = 15 * time.Second
 	maxReplyBytes = 64 << 20
+	maxTokenBytes = 4096
 )
 
 // ErrURL is the error of NewClient where the URL is not one of an admin listener.
@@ -47,28 +48,23 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	c := &Client{base: strings.TrimSuffix(o.URL, "/")}
 	if o.TokenFile != "" {
-		b, err := os.ReadFile(o.TokenFile)
+		b, err := configfile.Read(o.TokenFile, maxTokenBytes)
 		if err != nil {
-			return nil, fmt.Errorf("--token-file: %w", err)
+			return nil, fmt.Errorf("--token-file %w", err)
 		}
 		c.token = strings.TrimSpace(string(b))
 	}
 	trust := &tls.Config{InsecureSkipVerify: o.Insecure}
-	if o.CAFile != "" {
-		b, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		if trust.RootCAs = x509.NewCertPool(); !trust.RootCAs.AppendCertsFromPEM(b) {
-			return nil, fmt.Errorf("--ca-file %s: must hold a certificate in PEM", o.CAFile)
-		}
+	m, err := configfile.TLSFiles{Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Load()
+	if e := new(configfile.Error); errors.As(err, &e) {
+		return nil, fmt.Errorf("--%s %w", strings.ReplaceAll(e.Key, "_", "-"), e)
 	}
-	if o.CertFile != "" || o.KeyFile != "" {
-		cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--cert-file, --key-file: %w", err)
-		}
-		trust.Certificates = []tls.Certificate{cert}
+	trust.RootCAs = m.Authorities
+	switch {
+	case m.Certificate != nil:
+		trust.Certificates = []tls.Certificate{*m.Certificate}
+	case o.CertFile != "" || o.KeyFile != "":
+		return nil, errors.New("--cert-file and --key-file go together")
 	}
 	c.client = http.Client{
 		// No proxy: an adbuffer that HTTP_PROXY names must not be asked about itself.

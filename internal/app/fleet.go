@@ -3,13 +3,12 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/configfile"
 	"adbuffer/internal/fleet"
 )
 
@@ -37,8 +36,8 @@ func (a *App) startFleet(c *config.Fleet) error {
 	return nil
 }
 
-// redisTLS is nil for cleartext. The client certificate is read for each
-// connection, so that it can be renewed.
+// redisTLS is nil for cleartext. Each connection looks whether the files of the
+// client certificate changed, so that it can be renewed.
 func redisTLS(c *config.Redis) (*tls.Config, error) {
 	if !c.TLS.Enabled {
 		return nil, nil
@@ -47,20 +46,15 @@ func redisTLS(c *config.Redis) (*tls.Config, error) {
 	if t.ServerName == "" {
 		t.ServerName, _, _ = net.SplitHostPort(string(c.Address))
 	}
-	if c.TLS.CAFile != "" {
-		pem, err := os.ReadFile(c.TLS.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate", c.TLS.CAFile)
-		}
+	keeper, err := configfile.Keep(configfile.TLSFiles{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile})
+	if err != nil {
+		return nil, err
 	}
-	if certFile, keyFile := c.TLS.CertFile, c.TLS.KeyFile; certFile != "" {
+	t.RootCAs = keeper.Current().Authorities
+	if c.TLS.CertFile != "" {
 		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-			return &cert, err
+			_, err := keeper.Check()
+			return keeper.Current().Certificate, err
 		}
 	}
 	return t, nil

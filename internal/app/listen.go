@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/configfile"
 	"adbuffer/internal/listen"
 )
 
@@ -58,14 +59,14 @@ func (c *certificates) reload() {
 func (a *App) loadCertificates(cfg *config.Config) (err error) {
 	if t := &cfg.Server.TLS; t.CertFile != "" {
 		if a.certificates.server, err = listen.LoadCertificates(listen.Files{
-			Name: "server", CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile, ClientAuth: tls.RequireAndVerifyClientCert,
+			Name: "server", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.ClientCAFile}, ClientAuth: tls.RequireAndVerifyClientCert,
 		}, a.log); err != nil {
 			return err
 		}
 	}
 	if t := &cfg.Admin.TLS; t.CertFile != "" {
 		if a.certificates.admin, err = listen.LoadCertificates(listen.Files{
-			Name: "admin", CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: cfg.Admin.ClientCAFile, ClientAuth: tls.VerifyClientCertIfGiven,
+			Name: "admin", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, ClientAuth: tls.VerifyClientCertIfGiven,
 		}, a.log); err != nil {
 			return err
 		}

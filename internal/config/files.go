@@ -1,22 +1,15 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
+
+	"adbuffer/internal/configfile"
 )
 
-const (
-	maxPEMBytes   = 1 << 20
-	maxTokenBytes = 4096
-)
+const maxTokenBytes = 4096
 
 // Files returns the files that the config names, sorted: certificates, keys,
 // authorities, tokens. The keys of all of them end in _file.
@@ -45,46 +38,11 @@ func appendFiles(files []string, v reflect.Value) []string {
 	return files
 }
 
-// readFile reads a file that the configuration names. Only a regular file of at
-// most limit bytes is read: a pipe or a device could hold the start up for good.
-func readFile(name string, limit int64) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, errors.New("cannot be read: " + reason(err))
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("must be a regular file")
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, errors.New("cannot be read: " + reason(err))
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, errors.New("cannot be read: " + reason(err))
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("must not be larger than %d bytes", limit)
-	}
-	return data, nil
-}
-
-// reason is an error of the file system without the path, which its message has
-// already.
-func reason(err error) string {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err.Error()
-	}
-	return err.Error()
-}
-
 // readToken reads a bearer token, without the newline at its end.
 func readToken(name, path string, r *report) Secret {
-	data, err := readFile(name, maxTokenBytes)
-	if err != nil {
-		r.add(path, name, err.Error())
+	data, err := configfile.Read(name, maxTokenBytes)
+	if e := new(configfile.Error); errors.As(err, &e) {
+		r.add(path, name, e.Rule)
 		return Secret{}
 	}
 	token := strings.TrimRight(string(data), "\r\n")
@@ -101,67 +59,56 @@ func readToken(name, path string, r *report) Secret {
 	return NewSecret(token)
 }
 
-// checkTLSFiles reads the files as dialling will, so that what is wrong with
-// them shows at the start and not at the first connection.
-func checkTLSFiles(t *ClientTLS, path string, r *report) {
-	checkCAFile(t.CAFile, join(path, "ca_file"), r)
-	checkCertificate(t.CertFile, t.KeyFile, path, r)
+// check reads the files, so that an error in them
+// shows at the start and not at the first connection.
+func (t *ClientTLS) check(path string, r *report) {
+	checkTLSFiles(configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}, path, join(path, "ca_file"), r)
 }
 
-// checkServerTLS does so for both listeners.
+// checkServerTLS reads those of both listeners.
 func checkServerTLS(cfg *Config, r *report) {
+	server, admin := &cfg.Server.TLS, &cfg.Admin
 	for _, l := range []struct {
-		certFile, keyFile, path, caFile, caPath string
+		files        configfile.TLSFiles
+		path, caPath string
 	}{
-		{cfg.Server.TLS.CertFile, cfg.Server.TLS.KeyFile, "server.tls", cfg.Server.TLS.ClientCAFile, "server.tls.client_ca_file"},
-		{cfg.Admin.TLS.CertFile, cfg.Admin.TLS.KeyFile, "admin.tls", cfg.Admin.ClientCAFile, "admin.client_ca_file"},
+		{configfile.TLSFiles{Cert: server.CertFile, Key: server.KeyFile, CA: server.ClientCAFile}, "server.tls", "server.tls.client_ca_file"},
+		{configfile.TLSFiles{Cert: admin.TLS.CertFile, Key: admin.TLS.KeyFile, CA: admin.ClientCAFile}, "admin.tls", "admin.client_ca_file"},
 	} {
-		checkCertificate(l.certFile, l.keyFile, l.path, r)
-		if l.caFile != "" && l.certFile == "" {
-			r.add(l.caPath, l.caFile, "needs "+join(l.path, "cert_file")+": without TLS no client shows a certificate", join(l.path, "cert_file"))
+		certPath := join(l.path, "cert_file")
+		if l.files.CA != "" && l.files.Cert == "" {
+			r.add(l.caPath, l.files.CA, "needs "+certPath+": without TLS no client shows a certificate", certPath)
+		}
+		checkTLSFiles(l.files, l.path, l.caPath, r)
+	}
+}
+
+// checkTLSFiles reports what is wrong with files, of which caPath names the
+// authorities and path the section of the others.
+func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
+	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
+	if files.Cert == "" && files.Key != "" {
+		r.add(keyPath, files.Key, "needs cert_file beside it")
+	} else if files.Cert != "" && files.Key == "" {
+		r.add(certPath, files.Cert, "needs key_file beside it")
+	}
+	_, err := files.Load()
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // it is what Load says it is
+	if !ok {
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		e := new(configfile.Error)
+		if !errors.As(err, &e) {
 			continue
 		}
-		checkCAFile(l.caFile, l.caPath, r)
-	}
-}
-
-// checkCAFile looks for an authority's certificate in the file, if there is one.
-func checkCAFile(name, path string, r *report) {
-	if name == "" {
-		return
-	}
-	if data, err := readFile(name, maxPEMBytes); err != nil {
-		r.add(path, name, err.Error())
-	} else if !x509.NewCertPool().AppendCertsFromPEM(data) {
-		r.add(path, name, "must hold a certificate in PEM")
-	}
-}
-
-// checkCertificate looks whether a certificate and a key go together, if there
-// are any.
-func checkCertificate(certFile, keyFile, path string, r *report) {
-	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
-	switch {
-	case certFile == "" && keyFile == "":
-		return
-	case certFile == "":
-		r.add(keyPath, keyFile, "needs cert_file beside it")
-		return
-	case keyFile == "":
-		r.add(certPath, certFile, "needs key_file beside it")
-		return
-	}
-	cert, certErr := readFile(certFile, maxPEMBytes)
-	if certErr != nil {
-		r.add(certPath, certFile, certErr.Error())
-	}
-	key, keyErr := readFile(keyFile, maxPEMBytes)
-	if keyErr != nil {
-		r.add(keyPath, keyFile, keyErr.Error())
-	}
-	if certErr == nil && keyErr == nil {
-		if _, err := tls.X509KeyPair(cert, key); err != nil {
-			r.add(certPath, certFile, "does not go with key_file: "+err.Error(), keyPath)
+		switch e.Key {
+		case "ca_file":
+			r.add(caPath, e.File, e.Rule)
+		case "key_file":
+			r.add(keyPath, e.File, e.Rule)
+		default:
+			r.add(certPath, e.File, e.Rule, keyPath)
 		}
 	}
 }

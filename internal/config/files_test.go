@@ -64,13 +64,13 @@ func TestTLSFilesAreRead(t *testing.T) {
 	}
 
 	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = otherKey
-	wantFault(t, vars, cert, "does not go with key_file: tls: private key does not match public key")
+	wantFault(t, vars, cert, "does not go with key_file "+otherKey+": tls: private key does not match public key")
 	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = notPEM
 	wantFault(t, vars, cert, "does not go with key_file")
 	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = key
 	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = notPEM
 	wantFault(t, vars, notPEM, "must hold a certificate in PEM")
-	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = writeFile(t, dir, "large", strings.Repeat("x", maxPEMBytes+1))
+	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = writeFile(t, dir, "large", strings.Repeat("x", 1<<20+1))
 	wantFault(t, vars, vars["ADBUFFER_SSPS_0_TLS_CA_FILE"], "must not be larger than 1048576 bytes")
 }
 

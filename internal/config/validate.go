@@ -26,7 +26,7 @@ func validate(doc *document, r *report) {
 	checkTracing(&cfg.Tracing, r)
 	checkFleet(cfg, r)
 	checkHeaders(&doc.SSPDefaults.Headers, "ssp_defaults.headers", r)
-	checkTLSFiles(&doc.SSPDefaults.TLS, "ssp_defaults.tls", r)
+	doc.SSPDefaults.TLS.check("ssp_defaults.tls", r)
 	if len(cfg.SSPs) == 0 {
 		r.addMissing("ssps", "must have at least one SSP")
 	}

@@ -43,7 +43,7 @@ func (c *Config) sharesLimits() bool {
 
 func checkRedis(c *Redis, r *report) {
 	const path = "fleet.redis"
-	checkTLSFiles(&c.TLS.ClientTLS, join(path, "tls"), r)
+	c.TLS.check(join(path, "tls"), r)
 	if name := c.TLS.ServerName; name != "" && !validHost(name) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}

@@ -20,7 +20,7 @@ func checkSSP(ssp *SSP, path string, r *report) {
 	scheme := checkEndpoints(ssp.Endpoints, join(path, "endpoints"), r)
 	checkProtocol(ssp.Protocol, scheme, path, r)
 	checkPool(&ssp.Pool, join(path, "pool"), r)
-	checkTLSFiles(&ssp.TLS, join(path, "tls"), r)
+	ssp.TLS.check(join(path, "tls"), r)
 	if name := ssp.TLS.ServerName; name != "" && !validHost(name) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}

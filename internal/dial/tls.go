@@ -3,12 +3,9 @@ package dial
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"os"
-	"strconv"
 
+	"adbuffer/internal/configfile"
 	"adbuffer/internal/socket"
 )
 
@@ -40,11 +37,11 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 		c.base.CipherSuites = http2Suites
 	}
 	if o.CAFile != "" {
-		roots, err := loadAuthorities(o.CAFile)
+		m, err := configfile.TLSFiles{CA: o.CAFile}.Load()
 		if err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", err)
+			return nil, withSetting(err)
 		}
-		c.base.RootCAs = roots
+		c.base.RootCAs = m.Authorities
 	}
 	switch {
 	case o.CertFile != "" && o.KeyFile != "":
@@ -58,33 +55,6 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 		return nil, fmt.Errorf("tls.cert_file: missing, and tls.key_file is %q", o.KeyFile)
 	}
 	return c, nil
-}
-
-// loadAuthorities reads certificates, all of which must be sound: an authority
-// that is left out silently would be missed only when an SSP moves to it.
-func loadAuthorities(file string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	for n := 0; ; n++ {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			if n == 0 {
-				return nil, fmt.Errorf("%s: no PEM certificate in it", file)
-			}
-			return roots, nil
-		}
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("%s: block %d is %q, not CERTIFICATE", file, n+1, block.Type)
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("%s: certificate %d: %w", file, n+1, err)
-		}
-		roots.AddCert(cert)
-	}
 }
 
 // handshake makes a TLS connection of sock, which the caller closes if that
@@ -114,10 +84,10 @@ func (c *clientTLS) config(addr Addr, offer []string, asked *bool) *tls.Config {
 	key := addr.String()
 	own := new(tls.Certificate) // empty: we have none
 	if c.cert != nil {
-		loaded := c.cert.load()
-		own = &loaded.cert
+		var version [32]byte
+		own, version = c.cert.load()
 		// A session keeps the identity that it was opened with.
-		key += " " + strconv.Itoa(loaded.generation)
+		key += " " + string(version[:])
 	}
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		*asked = true

@@ -239,12 +239,12 @@ func TestFilesThatAreBrokenAreNamedWithTheirSetting(t *testing.T) {
 		want []string
 	}{
 		{TLS{CAFile: file("none")}, []string{"tls.ca_file: ", file("none")}},
-		{TLS{CAFile: file("text")}, []string{"tls.ca_file: ", file("text"), "no PEM certificate"}},
-		{TLS{CAFile: file("half.pem")}, []string{"tls.ca_file: ", file("half.pem"), "certificate 2"}},
+		{TLS{CAFile: file("text")}, []string{"tls.ca_file: ", file("text"), "a certificate in PEM"}},
+		{TLS{CAFile: file("half.pem")}, []string{"tls.ca_file: ", file("half.pem"), "number 2"}},
 		{TLS{CAFile: file("a.key")}, []string{"tls.ca_file: ", file("a.key"), "PRIVATE KEY"}},
 		{TLS{CertFile: file("none"), KeyFile: file("a.key")}, []string{"tls.cert_file: ", file("none")}},
 		{TLS{CertFile: file("a.pem"), KeyFile: file("none")}, []string{"tls.key_file: ", file("none")}},
-		{TLS{CertFile: file("a.pem"), KeyFile: file("b.key")}, []string{"tls.cert_file", file("a.pem"), "tls.key_file", file("b.key")}},
+		{TLS{CertFile: file("a.pem"), KeyFile: file("b.key")}, []string{"tls.cert_file", file("a.pem"), "key_file", file("b.key")}},
 		{TLS{CertFile: file("text"), KeyFile: file("a.key")}, []string{"tls.cert_file", file("text")}},
 		{TLS{CertFile: file("a.pem")}, []string{"tls.key_file: missing"}},
 		{TLS{KeyFile: file("a.key")}, []string{"tls.cert_file: missing"}},

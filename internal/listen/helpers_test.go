@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"adbuffer/internal/configfile"
 	"adbuffer/internal/sspsim"
 )
 
@@ -112,10 +113,10 @@ func newAuthority(t *testing.T) *authority {
 // write writes a new server certificate and its key into dir, and the authority.
 func (a *authority) write(dir string) Files {
 	a.t.Helper()
-	f := Files{Name: "server", CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	f := Files{Name: "server", TLSFiles: configfile.TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}}
 	cert, err := a.ServerCert("localhost", "127.0.0.1")
 	must(a.t, err)
-	must(a.t, sspsim.WriteKeyPair(cert, f.CertFile, f.KeyFile))
+	must(a.t, sspsim.WriteKeyPair(cert, f.Cert, f.Key))
 	must(a.t, a.WriteFile(filepath.Join(dir, "ca.pem")))
 	return f
 }

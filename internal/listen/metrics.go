@@ -8,7 +8,7 @@ import (
 
 var (
 	descGood = func(listener string) *prometheus.Desc {
-		return prometheus.NewDesc("adbuffer_tls_certificate_reload_successful", "1 if the listener's certificate files were good when they were last read, 0 if what they held before is still in use.", nil, prometheus.Labels{"listener": listener})
+		return prometheus.NewDesc("adbuffer_tls_certificate_reload_successful", "1 if the listener's certificate files were valid when they were last read, 0 if the certificates before are still in use.", nil, prometheus.Labels{"listener": listener})
 	}
 	descExpiry = func(listener string) *prometheus.Desc {
 		return prometheus.NewDesc("adbuffer_tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires, in seconds since 1970.", nil, prometheus.Labels{"listener": listener})
@@ -29,15 +29,13 @@ func (c *Certificates) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Certificates) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	good, expiry, at := 0.0, c.expiry, c.at
-	if c.good {
+	good, now := 0.0, c.current.Load()
+	if c.keeper.Good() {
 		good = 1
 	}
-	c.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(descGood(c.files.Name), prometheus.GaugeValue, good)
-	ch <- prometheus.MustNewConstMetric(descExpiry(c.files.Name), prometheus.GaugeValue, float64(expiry.Unix()))
-	ch <- prometheus.MustNewConstMetric(descLoaded(c.files.Name), prometheus.GaugeValue, float64(at.Unix()))
+	ch <- prometheus.MustNewConstMetric(descExpiry(c.files.Name), prometheus.GaugeValue, float64(now.expiry.Unix()))
+	ch <- prometheus.MustNewConstMetric(descLoaded(c.files.Name), prometheus.GaugeValue, float64(now.at.Unix()))
 }
 
 // proxyCounts are connections of trusted peers, by their PROXY header.

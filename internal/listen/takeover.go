@@ -17,6 +17,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/configfile"
 )
 
 const (
@@ -73,8 +75,8 @@ func doorName(o Options) (string, bool) {
 		if err != nil {
 			return "", false // bindUnix will say what is wrong
 		}
-		id := idOf(info)
-		place = fmt.Sprintf("unix %d %d %s", id.device, id.inode, filepath.Base(o.Address))
+		id := configfile.FileIDOf(info)
+		place = fmt.Sprintf("unix %d %d %s", id.Device, id.Inode, filepath.Base(o.Address))
 	} else {
 		a, err := net.ResolveTCPAddr(o.Network, o.Address)
 		if err != nil || a.Port == 0 {

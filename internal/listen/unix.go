@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"adbuffer/internal/configfile"
 )
 
 // maxUnixPath is what fits into the kernel's sun_path, its last byte being zero.
@@ -56,7 +58,7 @@ func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 func newUnix(o Options, u socket) *Listener {
 	l := &Listener{options: o, socket: u, addr: &net.UnixAddr{Name: o.Address, Net: "unix"}}
 	if info, err := os.Lstat(o.Address); err == nil {
-		l.file = &socketFile{o.Address, idOf(info)}
+		l.file = &socketFile{o.Address, configfile.FileIDOf(info)}
 	}
 	return l
 }
@@ -107,12 +109,12 @@ func explainPath(err error, dir string) error {
 // socketFile is the file of a unix socket.
 type socketFile struct {
 	path string
-	id   fileID
+	id   configfile.FileID
 }
 
 // remove removes it, unless another process has put its own in its place.
 func (f *socketFile) remove() {
-	if info, err := os.Lstat(f.path); err == nil && idOf(info) == f.id {
+	if info, err := os.Lstat(f.path); err == nil && configfile.FileIDOf(info) == f.id {
 		os.Remove(f.path) //nolint:errcheck // what is left is replaced by the next process
 	}
 }

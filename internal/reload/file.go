@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/configwatch"
+	"adbuffer/internal/configfile"
 )
 
 const (
@@ -45,14 +45,14 @@ type File struct {
 	// Set by Start, before a reload can begin.
 	service service
 	log     *zap.Logger
-	watch   *configwatch.Watcher
+	watch   *configfile.Watcher
 
 	mu   sync.Mutex // guards next; never held while a file is read
 	next *reading   // has not begun to read; nil where none waits
 
-	turn    sync.Mutex          // held by the reading under way; guards the fields below
-	content configwatch.Content // of all files, as they were just before they were last read
-	unread  string              // why the file could not be read, or what is wrong with it; "" = nothing
+	turn    sync.Mutex         // held by the reading under way; guards the fields below
+	content configfile.Content // of all files, as they were just before they were last read
+	unread  string             // why the file could not be read, or what is wrong with it; "" = nothing
 }
 
 // reading is one reading of the file, for all requests that came before it began.
@@ -65,14 +65,14 @@ type reading struct {
 // NewFile returns the file at path. Make it before the file is first read: it
 // notices changes from then on.
 func NewFile(path string) *File {
-	return &File{path: path, content: configwatch.Read([]string{path})}
+	return &File{path: path, content: configfile.Look([]string{path})}
 }
 
 // Start gives the file the service that was made of cfg. Call it before Run, and
 // before the service runs.
 func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
 	f.service, f.log = s, log
-	f.watch = configwatch.New(configwatch.Options{
+	f.watch = configfile.New(configfile.Options{
 		Settle: settle, Every: pollEvery,
 		Warn: func(err error) { log.Warn("watching the configuration", zap.Error(err)) },
 	})
@@ -98,7 +98,7 @@ func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response
 // follow watches the files of cfg, which is in force from now on.
 func (f *File) follow(cfg *config.Config) {
 	files := append(cfg.Files(), f.path)
-	content := configwatch.Read(files)
+	content := configfile.Look(files)
 	for name := range content {
 		if known, ok := f.content[name]; ok { // a change since the last reading must be noticed
 			content[name] = known
@@ -113,7 +113,7 @@ func (f *File) follow(cfg *config.Config) {
 // is not watched.
 func (f *File) look() {
 	f.turn.Lock()
-	again := f.unread != "" || !maps.Equal(f.content, configwatch.Read(f.filesLocked()))
+	again := f.unread != "" || !maps.Equal(f.content, configfile.Look(f.filesLocked()))
 	f.turn.Unlock()
 	if again {
 		f.reload(byFile)
@@ -151,7 +151,7 @@ func (f *File) readLocked(r *reading) {
 	slices.Sort(r.by)
 	r.by = slices.Compact(r.by)
 	by := zap.String("by", strings.Join(r.by, ", "))
-	f.content = configwatch.Read(f.filesLocked())
+	f.content = configfile.Look(f.filesLocked())
 	cfg, warnings, err := f.load()
 	if err != nil {
 		r.report.refused(err)

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/configwatch"
+	"adbuffer/internal/configfile"
 )
 
 // counter counts the configurations that it is given.
@@ -39,7 +39,7 @@ func newTestFile(t *testing.T, text string) (*File, *counter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.content = configwatch.Read([]string{r.path})
+	r.content = configfile.Look([]string{r.path})
 	r.Start(s, cfg, zap.NewNop())
 	return r, s
 }

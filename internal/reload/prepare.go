@@ -1,11 +1,12 @@
 package reload
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"os"
+	"maps"
+	"slices"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/configfile"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/pool"
@@ -29,11 +30,11 @@ type prepared struct {
 type preparedSSP struct {
 	cfg       *config.SSP
 	endpoints dial.Endpoints
-	files     tlsFiles
-	was       *Part      // as it is; nil for a new SSP
-	effect    Effect     // the strongest of its changes; "" = nothing changes
-	dialer    *dialer    // was's, or a new one for a new pool
-	pool      *pool.Pool // the new pool where it replaces another; see prewarm
+	files     configfile.Content // of the TLS files
+	was       *Part              // as it is; nil for a new SSP
+	effect    Effect             // the strongest of its changes; "" = nothing changes
+	dialer    *dialer            // was's, or a new one for a new pool
+	pool      *pool.Pool         // the new pool where it replaces another; see prewarm
 }
 
 // replaces reports whether the SSP gets a pool in place of another.
@@ -74,7 +75,9 @@ func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
 		return err
 	}
 	// Before they are read for use: the next reload sees a change in between.
-	s.files = readTLSFiles(s.cfg, s.encrypted())
+	if s.encrypted() {
+		s.files = configfile.Look(slices.Collect(maps.Values(tlsFiles(s.cfg))))
+	}
 	for _, c := range s.contentChanges() {
 		p.changes = append(p.changes, c)
 		s.effect = stronger(s.effect, c.Effect)
@@ -141,29 +144,9 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 	return next
 }
 
-// tlsFiles are digests of ca_file, cert_file and key_file. The digest of no file,
-// and of one that cannot be read, is zero.
-type tlsFiles [3][sha256.Size]byte
-
-var tlsFileKeys = [3]string{"ca_file", "cert_file", "key_file"}
-
-func tlsFileNames(c *config.SSP) [3]string {
-	return [3]string{c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile}
-}
-
-func readTLSFiles(c *config.SSP, encrypted bool) (f tlsFiles) {
-	if !encrypted {
-		return f // the files are not used
-	}
-	for i, name := range tlsFileNames(c) {
-		if name == "" {
-			continue
-		}
-		if data, err := os.ReadFile(name); err == nil {
-			f[i] = sha256.Sum256(data)
-		}
-	}
-	return f
+// tlsFiles are the TLS files of an SSP, by their settings.
+func tlsFiles(c *config.SSP) map[string]string {
+	return map[string]string{"ca_file": c.TLS.CAFile, "cert_file": c.TLS.CertFile, "key_file": c.TLS.KeyFile}
 }
 
 // contentChanges are the TLS files that keep their names and have another content.
@@ -171,10 +154,10 @@ func (s *preparedSSP) contentChanges() (changes []Change) {
 	if s.was == nil || !s.encrypted() {
 		return nil
 	}
-	was := tlsFileNames(s.was.Config)
-	for i, name := range tlsFileNames(s.cfg) {
-		if name != "" && was[i] == name && s.was.files[i] != s.files[i] {
-			changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+tlsFileKeys[i], name))
+	was, is := tlsFiles(s.was.Config), tlsFiles(s.cfg)
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		if file := is[key]; file != "" && was[key] == file && s.was.files[file] != s.files[file] {
+			changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+key, file))
 		}
 	}
 	return changes

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/configfile"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -32,8 +33,8 @@ type Part struct {
 	Config *config.SSP
 	SSP    *ssp.SSP
 
-	dialer *dialer  // of the SSP's pool
-	files  tlsFiles // as they were when the dialer was made
+	dialer *dialer            // of the SSP's pool
+	files  configfile.Content // of the TLS files, when the dialer was made
 }
 
 // Part returns the SSP of that name, or nil.

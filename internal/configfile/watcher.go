@@ -1,6 +1,6 @@
 // Package configwatch tells when the files that a process was configured from
 // may have changed: by inotify, and by a look now and then where that is silent.
-package configwatch
+package configfile
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func (w *Watcher) watched() []string {
 }
 
 // Run calls look when the files may have changed, and once at first, until ctx
-// ends. look has to find out whether they did; see Read.
+// ends. look has to find out whether they did; see Look.
 func (w *Watcher) Run(ctx context.Context, look func()) {
 	events, err := w.open()
 	if err != nil {

@@ -1,4 +1,4 @@
-package configwatch
+package configfile
 
 import (
 	"os"

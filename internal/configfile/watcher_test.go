@@ -1,4 +1,4 @@
-package configwatch
+package configfile
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func watch(t *testing.T, file string, every time.Duration) *watching {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.Run(t.Context(), func() { w.seen <- Read([]string{file}) })
+		w.Run(t.Context(), func() { w.seen <- Look([]string{file}) })
 	}()
 	t.Cleanup(func() { <-ended }) // the context of a test ends before its cleanups
 	w.await("the first look", func(Content) bool { return true })
@@ -64,7 +64,7 @@ func (w *watching) await(what string, ok func(Content) bool) {
 // another than before.
 func (w *watching) wantSeen(what string) {
 	w.t.Helper()
-	before, now := w.last, Read([]string{w.file})
+	before, now := w.last, Look([]string{w.file})
 	if maps.Equal(before, now) {
 		w.t.Fatalf("%s: the content is still %v", what, now)
 	}
@@ -227,11 +227,11 @@ func TestWithoutEventsFilesAreLookedAtNowAndThen(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.Run(ctx, func() { seen <- Read([]string{file}) })
+		w.Run(ctx, func() { seen <- Look([]string{file}) })
 	}()
 	<-seen
 	write(t, file, "2")
-	for now := Read([]string{file}); !maps.Equal(<-seen, now); {
+	for now := Look([]string{file}); !maps.Equal(<-seen, now); {
 	}
 	stop()
 	go func() { // room for what is seen until it ends
@@ -298,12 +298,12 @@ func TestWhatCannotBeReadIsAStateToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(dir, "missing")
-	before := Read([]string{pipe, missing, dir})
-	if before[pipe] != "not a regular file" || before[dir] != "not a regular file" || !strings.Contains(before[missing], "no such file") {
+	before := Look([]string{pipe, missing, dir})
+	if !strings.Contains(before[pipe], "regular file") || !strings.Contains(before[dir], "regular file") || !strings.Contains(before[missing], "no such file") {
 		t.Error(before)
 	}
 	write(t, missing, "")
-	if after := Read([]string{pipe, missing, dir}); maps.Equal(before, after) {
+	if after := Look([]string{pipe, missing, dir}); maps.Equal(before, after) {
 		t.Error("a file that appears, empty, changes nothing")
 	}
 }

@@ -1,0 +1,116 @@
+package configfile
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Keeper keeps what TLS files hold, so that they can be renewed under a running
+// process. Files that are not valid change nothing.
+type Keeper struct {
+	files   TLSFiles
+	current atomic.Pointer[Material] // never nil
+	good    atomic.Bool
+
+	mu   sync.Mutex // guards seen; held while files are read
+	seen stamps     // of the files when they were last read
+}
+
+// Keep reads the files, which must be valid.
+func Keep(files TLSFiles) (*Keeper, error) {
+	k := &Keeper{files: files, seen: files.stamps()}
+	m, err := files.Load()
+	if err != nil {
+		return nil, err
+	}
+	k.current.Store(m)
+	k.good.Store(true)
+	return k, nil
+}
+
+// Current is what the files held when they were last valid.
+func (k *Keeper) Current() *Material { return k.current.Load() }
+
+// Good reports whether the files were valid when they were last read.
+func (k *Keeper) Good() bool { return k.good.Load() }
+
+// Reload reads the files now. changed reports whether Current is new. The error is
+// that of TLSFiles.Load; Current stays then.
+func (k *Keeper) Reload() (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reloadLocked()
+}
+
+func (k *Keeper) reloadLocked() (changed bool, err error) {
+	k.seen = k.files.stamps() // before they are read: the next look finds a change in between
+	m, err := k.files.Load()
+	k.good.Store(err == nil)
+	if err != nil || m.Digest == k.Current().Digest {
+		return false, err
+	}
+	k.current.Store(m)
+	return true, nil
+}
+
+// Check is Reload if the file system shows that a file changed since it was last
+// read, so it reports an invalid version once. It returns at once while another
+// goroutine reads the files.
+func (k *Keeper) Check() (changed bool, err error) {
+	if !k.mu.TryLock() {
+		return false, nil
+	}
+	defer k.mu.Unlock()
+	if k.files.stamps() == k.seen {
+		return false, nil
+	}
+	return k.reloadLocked()
+}
+
+// WatchEvery is the time between two looks of Watch.
+const WatchEvery = time.Second
+
+// Watch calls loaded after each attempt to load files that changed, until ctx ends.
+// A change is loaded at the second look that finds the same, so that a certificate
+// and its key may be written one after the other. Watch waits for no events, which
+// network file systems and mounts of single files do not raise.
+func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)) {
+	tick := time.NewTicker(WatchEvery)
+	defer tick.Stop()
+	var before stamps
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := k.files.stamps()
+		settled := now == before
+		before = now
+		if !settled {
+			continue
+		}
+		if changed, err := k.Check(); changed || err != nil {
+			loaded(changed, err)
+		}
+	}
+}
+
+// stamps are what the file system says about TLSFiles; comparable.
+type stamps [3]struct {
+	id       FileID
+	size     int64
+	modified int64 // nanoseconds since 1970; 0 = the file is missing
+}
+
+func (f TLSFiles) stamps() (s stamps) {
+	for i, name := range []string{f.Cert, f.Key, f.CA} {
+		if info, err := os.Stat(name); err == nil {
+			s[i].id, s[i].size, s[i].modified = FileIDOf(info), info.Size(), info.ModTime().UnixNano()
+		}
+	}
+	return s
+}

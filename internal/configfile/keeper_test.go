@@ -1,0 +1,153 @@
+package configfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+)
+
+// pair writes a new certificate of ca, its key and ca into dir.
+func pair(t *testing.T, ca *sspsim.CA, dir string) TLSFiles {
+	t.Helper()
+	f := TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), CA: filepath.Join(dir, "ca.pem")}
+	cert, err := ca.ClientCert("adbuffer")
+	if err == nil {
+		err = errors.Join(sspsim.WriteKeyPair(cert, f.Cert, f.Key), ca.WriteFile(f.CA))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func newCA(t *testing.T) *sspsim.CA {
+	t.Helper()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
+	t.Parallel()
+	ca, dir := newCA(t), t.TempDir()
+	good := pair(t, ca, dir)
+	other := pair(t, ca, t.TempDir())
+	file := func(name, content string) string {
+		write(t, filepath.Join(dir, name), content)
+		return filepath.Join(dir, name)
+	}
+	key, err := os.ReadFile(good.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		files TLSFiles
+		want  string // keys and rules, joined
+	}{
+		{good, ""},
+		{TLSFiles{}, ""},
+		{TLSFiles{Cert: good.Cert, Key: other.Key}, "cert_file does not go with key_file " + other.Key},
+		{TLSFiles{Cert: dir, Key: dir + "/missing", CA: file("empty", "")}, "cert_file must be a regular file|key_file cannot be read: no such file|ca_file must not be empty"},
+		{TLSFiles{CA: file("large", strings.Repeat("x", maxBytes+1))}, "ca_file must not be larger than 1048576 bytes"},
+		{TLSFiles{CA: file("none", "nothing")}, "ca_file must hold a certificate in PEM"},
+		{TLSFiles{CA: file("key", string(ca.PEM())+string(key))}, "ca_file must hold certificates only, but block 2 is"},
+		{TLSFiles{CA: file("bad", "-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n")}, "ca_file must hold valid certificates, but number 1 is not"},
+	} {
+		m, err := c.files.Load()
+		if c.want == "" {
+			if err != nil || (m.Certificate != nil) != (c.files.Cert != "") || (m.Authorities != nil) != (c.files.CA != "") {
+				t.Errorf("%+v: %v, %+v", c.files, err, m)
+			}
+			continue
+		}
+		var errs []error
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			errs = joined.Unwrap()
+		}
+		want := strings.Split(c.want, "|")
+		if len(errs) != len(want) {
+			t.Errorf("%+v: %v, want %q", c.files, err, want)
+			continue
+		}
+		for i, err := range errs {
+			e := new(Error)
+			if !errors.As(err, &e) || !strings.HasPrefix(e.Key+" "+e.Rule, want[i]) || !strings.HasPrefix(e.Error(), e.File+": ") {
+				t.Errorf("%+v: %v, want %q", c.files, err, want[i])
+			}
+		}
+	}
+}
+
+func TestCheckLoadsAChangeOnceAndKeepsWhatWasValid(t *testing.T) {
+	t.Parallel()
+	ca, dir := newCA(t), t.TempDir()
+	files := pair(t, ca, dir)
+	k, err := Keep(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, wantChanged, wantErr bool) {
+		t.Helper()
+		before := k.Current()
+		changed, err := k.Check()
+		if changed != wantChanged || (err != nil) != wantErr || (k.Current() != before) != wantChanged {
+			t.Errorf("%s: changed is %v, the error %v", what, changed, err)
+		}
+	}
+	check("no change", false, false)
+	pair(t, ca, dir)
+	check("a new pair", true, false)
+	check("no further change", false, false)
+	content, err := os.ReadFile(files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, files.Key, "broken")
+	check("a broken key", false, true)
+	if k.Good() {
+		t.Error("broken files are good")
+	}
+	check("the same broken key", false, false)
+	write(t, files.Key, string(content))
+	check("the key as before", false, false)
+	if !k.Good() {
+		t.Error("the files that are in use are not good")
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(files.Cert, later, later); err != nil {
+		t.Fatal(err)
+	}
+	check("another time, the same content", false, false)
+}
+
+// Kubernetes swaps a symbolic link to a folder.
+func TestCheckSeesAChangeBehindASymbolicLink(t *testing.T) {
+	t.Parallel()
+	ca, dir := newCA(t), t.TempDir()
+	for _, name := range []string{"1", "2"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		pair(t, ca, filepath.Join(dir, name))
+	}
+	if err := os.Symlink("1", filepath.Join(dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	k, err := Keep(TLSFiles{Cert: filepath.Join(dir, "data/cert.pem"), Key: filepath.Join(dir, "data/key.pem")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Symlink("2", filepath.Join(dir, "new")), os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "data"))); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := k.Check(); !changed || err != nil {
+		t.Errorf("changed is %v, the error %v", changed, err)
+	}
+}

@@ -1,0 +1,58 @@
+// Package configfile reads, checks and watches the files that an operator gives
+// adbuffer: the configuration, and the certificates, keys, authorities and tokens
+// that it names.
+package configfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Error is what is wrong with a file. Its text names the file.
+type Error struct {
+	// Key is the last word of the setting that names the file, such as "cert_file";
+	// "" where the caller knows it.
+	Key  string
+	File string
+	Rule string // that the file breaks: "must be a regular file"
+}
+
+// Error is one line: file and rule.
+func (e *Error) Error() string { return e.File + ": " + e.Rule }
+
+// Read returns the content of a regular file of at most limit bytes. It opens
+// nothing else: a pipe or a device could block the process for good. The error is
+// an *Error.
+func Read(name string, limit int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Error{File: name, Rule: "must be a regular file"}
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, &Error{File: name, Rule: fmt.Sprintf("must not be larger than %d bytes", limit)}
+	}
+	return data, nil
+}
+
+// unreadable is an error of the file system, with the file's name once.
+func unreadable(name string, err error) error {
+	if at := new(fs.PathError); errors.As(err, &at) {
+		err = at.Err
+	}
+	return &Error{File: name, Rule: "cannot be read: " + err.Error()}
+}
