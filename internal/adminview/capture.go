@@ -107,10 +107,10 @@ func capturedOf(policy *httpheader.Policy, query []byte, ex *upstream.Exchange, 
 		At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
 		TotalMs: milliseconds(t.Done.Sub(t.Queued)),
 	}
-	if !t.Lent.IsZero() {
-		e.Pending = milliseconds(t.Lent.Sub(t.Queued))
+	if !t.Acquired.IsZero() {
+		e.Pending = milliseconds(t.Acquired.Sub(t.Queued))
 		if !t.FirstByte.IsZero() {
-			e.First = milliseconds(t.FirstByte.Sub(t.Lent))
+			e.First = milliseconds(t.FirstByte.Sub(t.Acquired))
 		}
 	}
 	if r := &ex.Request; len(r.Target) > 0 {
@@ -122,8 +122,8 @@ func capturedOf(policy *httpheader.Policy, query []byte, ex *upstream.Exchange, 
 		e.Error = err.Error()
 		return e
 	}
-	e.Answer = message(ex.Answer.Fields, ex.Answer.Body, nil)
-	e.Answer.Status = ex.Answer.Status
+	e.Answer = message(ex.Response.Fields, ex.Response.Body, nil)
+	e.Answer.Status = ex.Response.Status
 	return e
 }
 

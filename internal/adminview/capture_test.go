@@ -18,14 +18,14 @@ func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
 	now := time.Now()
-	ex.Times = upstream.Times{Queued: now, Lent: now.Add(2 * time.Millisecond), FirstByte: now.Add(12 * time.Millisecond), Done: now.Add(15 * time.Millisecond)}
+	ex.Times = upstream.Times{Queued: now, Acquired: now.Add(2 * time.Millisecond), FirstByte: now.Add(12 * time.Millisecond), Done: now.Add(15 * time.Millisecond)}
 	ex.Protocol, ex.Reused = upstream.HTTP2, true
 	ex.Request = upstream.Request{
 		Method: upstream.POST, Scheme: "https", Authority: []byte("rtb.example"), Target: []byte("/bid?v=s3cret&pub=1&api_key=k3y"),
 		Fields: []byte("Cookie: id=s3cret\r\nAuthorization: Bearer s3cret\r\nX-Api-Key: s3cret\r\nX-Partner: s3cret\r\nUser-Agent: phone\r\n"), Body: []byte(`{"id":"1"}`),
 	}
-	ex.Answer.Status, ex.Answer.Fields = 200, append(ex.Answer.Fields, "Set-Cookie: id=s3cret\r\nContent-Type: text/xml\r\n"...)
-	ex.Answer.Body = append(ex.Answer.Body, "<VAST/>"...)
+	ex.Response.Status, ex.Response.Fields = 200, append(ex.Response.Fields, "Set-Cookie: id=s3cret\r\nContent-Type: text/xml\r\n"...)
+	ex.Response.Body = append(ex.Response.Body, "<VAST/>"...)
 
 	policy := httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "X-Partner", Value: "s3cret"}}})
 	c := capturedOf(policy, []byte("pub=1&api_key=k3y"), ex, upstream.Fill, nil)

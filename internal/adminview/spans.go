@@ -13,7 +13,7 @@ func traced(t *tracing.Tracer, name string) ssp.Observer {
 			SSP: name, Method: r.Method, Protocol: ex.Protocol, Reused: ex.Reused, Outcome: o, Err: err, Times: ex.Times,
 		}
 		if err == nil {
-			e.Status = ex.Answer.Status
+			e.Status = ex.Response.Status
 		}
 		e.TraceParent, _ = r.Fields.Lookup("Traceparent")
 		t.Ended(&e)

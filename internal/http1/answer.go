@@ -111,13 +111,13 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 	}
 	var lines []byte
 	if !a.discard {
-		lines = ex.Answer.Fields
+		lines = ex.Response.Fields
 	}
 	// No more than a head may take: what lies behind must not decide anything.
 	b, _ := br.Peek(min(br.Buffered(), a.maxHead))
 	n, lines, err := a.head.parse(b, lines, !a.discard)
 	if !a.discard {
-		ex.Answer.Fields = lines
+		ex.Response.Fields = lines
 	}
 	switch {
 	case err != nil:
@@ -138,12 +138,12 @@ func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
 		}
 		a.head = headParser{maxFields: a.maxFields}
 		if !a.discard {
-			ex.Answer.Fields = ex.Answer.Fields[:0]
+			ex.Response.Fields = ex.Response.Fields[:0]
 		}
 		return nil
 	}
 	if !a.discard {
-		ex.Answer.Status, ex.Answer.ContentLength = a.head.status, a.head.statedLength()
+		ex.Response.Status, ex.Response.ContentLength = a.head.status, a.head.statedLength()
 	}
 	switch a.head.framing(a.toHEAD) {
 	case noBody:

@@ -79,7 +79,7 @@ func readAnswer(input []byte, method upstream.Method, h how) outcome {
 			continue
 		}
 		o := outcome{
-			status: ex.Answer.Status, fields: string(ex.Answer.Fields), length: ex.Answer.ContentLength, body: string(ex.Answer.Body),
+			status: ex.Response.Status, fields: string(ex.Response.Fields), length: ex.Response.ContentLength, body: string(ex.Response.Body),
 			end: len(input) - len(src.input) - br.Buffered(), odd: a.head.odd, theLast: a.announcesEnd(), closes: a.head.close,
 		}
 		if err != nil {

@@ -64,9 +64,9 @@ func benchExchange() *upstream.Exchange {
 // reset prepares ex for another use, as its next acquisition would.
 func reset(ex *upstream.Exchange) {
 	ex.ReleaseBody()
-	ex.Answer.Reset()
-	ex.Times = upstream.Times{Lent: time.Now()}
-	ex.Deadline = ex.Times.Lent.Add(time.Second)
+	ex.Response.Reset()
+	ex.Times = upstream.Times{Acquired: time.Now()}
+	ex.Deadline = ex.Times.Acquired.Add(time.Second)
 }
 
 type countingOwner struct{ freed atomic.Int64 }
@@ -101,8 +101,8 @@ func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
 					b.Error(err)
 					return
 				}
-				if len(ex.Answer.Body) != 1000 {
-					b.Errorf("body of %d bytes", len(ex.Answer.Body))
+				if len(ex.Response.Body) != 1000 {
+					b.Errorf("body of %d bytes", len(ex.Response.Body))
 				}
 			}
 			ex.Release()

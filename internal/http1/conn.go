@@ -285,7 +285,7 @@ func (c *Conn) finish(ex *upstream.Exchange, r upstream.CloseReason) {
 			ex.Times.Done = time.Now()
 		}
 	}
-	c.release(r, ex.Times.Done.Sub(ex.Times.Lent))
+	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired))
 }
 
 func (c *Conn) release(r upstream.CloseReason, held time.Duration) {
@@ -309,7 +309,7 @@ func (c *Conn) abandon(ex *upstream.Exchange) {
 		c.finish(ex, upstream.ClosedTimeout)
 		return
 	}
-	lent := ex.Times.Lent
+	lent := ex.Times.Acquired
 	c.answer.discard = true
 	go func() {
 		c.net.SetDeadline(time.Now().Add(c.opts.Linger)) //nolint:errcheck // a closed socket fails the read

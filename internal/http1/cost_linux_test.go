@@ -80,7 +80,7 @@ func costOf(t *testing.T, text string, size int) cost {
 		for range times {
 			src.text = text
 			br.Reset(src)
-			ex.Answer = upstream.Answer{ContentLength: -1}
+			ex.Response = upstream.Response{ContentLength: -1}
 			a.start(upstream.GET)
 			if err := a.read(br, ex); err != nil {
 				t.Fatal(err)

@@ -267,8 +267,8 @@ func (p plan) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending,
 	name, left := nameOf(i), i == p.gone
 	whole := good || e.whole() || e == untilClose_ && p.then == "fin"
 	if c.err == nil {
-		if !whole || left || string(c.ex.Answer.Body) != name {
-			tb.Fatalf("%s ended well with %q; its response came: %v; its caller left: %v", name, c.ex.Answer.Body, whole, left)
+		if !whole || left || string(c.ex.Response.Body) != name {
+			tb.Fatalf("%s ended well with %q; its response came: %v; its caller left: %v", name, c.ex.Response.Body, whole, left)
 		}
 		return
 	}

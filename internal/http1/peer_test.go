@@ -270,8 +270,8 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 		Method: upstream.GET, Scheme: "http", Authority: []byte("ssp.example"), Target: []byte("/bid?slot=top"),
 		Fields: []byte("Accept: */*\r\n"),
 	}
-	ex.Times.Lent = time.Now()
-	ex.Deadline = ex.Times.Lent.Add(patience)
+	ex.Times.Acquired = time.Now()
+	ex.Deadline = ex.Times.Acquired.Add(patience)
 	return ex
 }
 
@@ -301,12 +301,12 @@ func wantAnswer(tb testing.TB, err error, ex *upstream.Exchange, status int, bod
 	if err != nil {
 		tb.Fatalf("the exchange failed: %v", err)
 	}
-	if ex.Answer.Status != status || string(ex.Answer.Body) != body {
-		tb.Fatalf("answer %d %.100q, want %d %.100q", ex.Answer.Status, ex.Answer.Body, status, body)
+	if ex.Response.Status != status || string(ex.Response.Body) != body {
+		tb.Fatalf("answer %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
 	}
 	for name, at := range map[string]time.Time{"FirstByte": ex.Times.FirstByte, "Done": ex.Times.Done} {
-		if at.Before(ex.Times.Lent) {
-			tb.Fatalf("Times.%s %v is before Times.Lent %v", name, at, ex.Times.Lent)
+		if at.Before(ex.Times.Acquired) {
+			tb.Fatalf("Times.%s %v is before Times.Lent %v", name, at, ex.Times.Acquired)
 		}
 	}
 }

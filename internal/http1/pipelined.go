@@ -153,7 +153,7 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 	turn, err := p.enter(ex)
 	if err != nil {
 		ex.Times.Done = time.Now()
-		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Lent))
+		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired))
 		return err
 	}
 	if turn != toWait {
@@ -193,7 +193,7 @@ const (
 // enter puts ex into the pipeline. If it returns an error, ex is not in it, and
 // nothing was sent.
 func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
-	if !ex.Deadline.After(ex.Times.Lent) {
+	if !ex.Deadline.After(ex.Times.Acquired) {
 		return toWait, upstream.ErrDeadlineNotSent
 	}
 	r := &ex.Request
@@ -227,7 +227,7 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
 	if start == 0 {
 		p.first = size
 	}
-	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queued, lent: ex.Times.Lent, deadline: ex.Deadline})
+	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queued, lent: ex.Times.Acquired, deadline: ex.Deadline})
 	if p.latest.Before(ex.Deadline) {
 		p.latest = ex.Deadline
 	}

@@ -134,8 +134,8 @@ func TestPipelinedAnswersWithoutABodyKeepTheirTurn(t *testing.T) {
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n" +
 		answer("last"))
 	wantAnswer(t, wait(t, headDone), head, 200, "")
-	if head.Answer.ContentLength != 1000 {
-		t.Fatalf("Content-Length %d, want 1000", head.Answer.ContentLength)
+	if head.Response.ContentLength != 1000 {
+		t.Fatalf("Content-Length %d, want 1000", head.Response.ContentLength)
 	}
 	wantAnswer(t, wait(t, f.done[0]), f.ex[0], 204, "")
 	wantAnswer(t, wait(t, f.done[1]), f.ex[1], 304, "")
@@ -270,7 +270,7 @@ func TestMoreExchangesThanPlacesIsABug(t *testing.T) {
 func TestPipelinedRefusesADeadlineThatHasPassed(t *testing.T) {
 	conn, _, owner := dialPipelined(t, plain, testOptions(), nil)
 	ex := get(t, "late")
-	ex.Deadline = ex.Times.Lent
+	ex.Deadline = ex.Times.Acquired
 	if err := conn.Do(ex); err != upstream.ErrDeadlineNotSent {
 		t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
 	}

@@ -11,7 +11,7 @@ func (r *reader) leave(e *entry, err error) {
 		r.answer.discard = true
 	}
 	ex.Times.Done = r.now
-	ex.Finish(err)
+	ex.Complete(err)
 }
 
 // drop ends e, which is no longer in the queue: its place is free, and its
@@ -21,7 +21,7 @@ func (r *reader) drop(e *entry, err error) {
 	r.owner.Freed(max(0, r.now.Sub(e.lent)))
 	if e.ex != nil {
 		e.ex.Times.Done = r.now
-		e.ex.Finish(err)
+		e.ex.Complete(err)
 	}
 }
 

@@ -60,7 +60,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	share, all := upstream.NewBudget(1<<30), upstream.NewBudget(1<<30)
 	use := func(ex *upstream.Exchange) {
 		ex.Share, ex.Budget = share, all
-		ex.Answer.Body, ex.Answer.Fields = nil, nil // no memory of other tests
+		ex.Response.Body, ex.Response.Fields = nil, nil // no memory of other tests
 	}
 	came := 0
 	var calls []*call
@@ -89,7 +89,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 		}
 		memory := 0
 		for _, c := range calls {
-			memory += cap(c.ex.Answer.Body) + cap(c.ex.Answer.Fields)
+			memory += cap(c.ex.Response.Body) + cap(c.ex.Response.Fields)
 		}
 		if memory > 2*came+len(calls)<<12 {
 			t.Fatalf("%d bytes of memory, %d have come", memory, came)

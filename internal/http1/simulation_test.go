@@ -113,8 +113,8 @@ func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	if c.at.IsZero() || c.err != nil {
 		m.tb.Fatalf("the exchange did not end well: %v", c.err)
 	}
-	if c.ex.Answer.Status != status || string(c.ex.Answer.Body) != body {
-		m.tb.Fatalf("got %d %q, want %d %q", c.ex.Answer.Status, c.ex.Answer.Body, status, body)
+	if c.ex.Response.Status != status || string(c.ex.Response.Body) != body {
+		m.tb.Fatalf("got %d %q, want %d %q", c.ex.Response.Status, c.ex.Response.Body, status, body)
 	}
 	if !at.IsZero() && c.at != at {
 		m.tb.Fatalf("the exchange ended %v late", c.at.Sub(at))

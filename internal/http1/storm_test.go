@@ -194,10 +194,10 @@ func TestNoAnswerEverReachesAnotherRequest(t *testing.T) {
 								continue
 							}
 							answered.Add(1)
-							body := string(ex.Answer.Body)
-							if !strings.Contains(string(ex.Answer.Fields), "X-Target: "+target+"\r\n") ||
+							body := string(ex.Response.Body)
+							if !strings.Contains(string(ex.Response.Fields), "X-Target: "+target+"\r\n") ||
 								strings.ReplaceAll(strings.TrimPrefix(body, target), "."+target, "") != "" {
-								t.Errorf("the answer to %s is %q %.100q", target, ex.Answer.Fields, body)
+								t.Errorf("the answer to %s is %q %.100q", target, ex.Response.Fields, body)
 							}
 						}
 					})

@@ -133,8 +133,8 @@ func (c *Conn) onHeadLocked(s *stream, b *block, last bool) {
 	s.gotHead, s.fields = true, b.regular
 	s.noBody = ex.Request.Method == upstream.HEAD || b.status == 204 || b.status == 304
 	ex.Times.FirstByte = c.in.clock()
-	ex.Answer.Status, ex.Answer.ContentLength = b.status, b.length
-	ex.Answer.Fields = append(ex.Answer.Fields[:0], b.fields...)
+	ex.Response.Status, ex.Response.ContentLength = b.status, b.length
+	ex.Response.Fields = append(ex.Response.Fields[:0], b.fields...)
 	switch {
 	case b.status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
 		c.resetLocked(s, h2.ErrCodeCancel, errMisdirected)
@@ -160,7 +160,7 @@ func (c *Conn) onTrailersLocked(s *stream, b *block, last bool) {
 
 // completeLocked ends an exchange whose answer is whole.
 func (c *Conn) completeLocked(s *stream) {
-	answer := &s.ex.Answer
+	answer := &s.ex.Response
 	if !s.noBody && answer.ContentLength >= 0 && answer.ContentLength != s.received {
 		c.malformedLocked(s, "the body is not as long as its content-length", false)
 		return

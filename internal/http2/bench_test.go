@@ -114,8 +114,8 @@ func exchangeAd(conn upstream.Conn) error {
 	ex.Block = append(append(append(ex.Block[:0], "ssp.example"...), adTarget...), adFields...)
 	a, t := len("ssp.example"), len("ssp.example")+len(adTarget)
 	ex.Request.Authority, ex.Request.Target, ex.Request.Fields = ex.Block[:a], ex.Block[a:t], ex.Block[t:]
-	ex.Times.Lent = time.Now()
-	ex.Deadline = ex.Times.Lent.Add(10 * time.Second)
+	ex.Times.Acquired = time.Now()
+	ex.Deadline = ex.Times.Acquired.Add(10 * time.Second)
 	return conn.Do(ex)
 }
 

@@ -19,8 +19,8 @@ func (c *Conn) bodies() (memory, fields, exchanges int) {
 	defer c.mu.Unlock()
 	for i := range c.streams.slots {
 		if s := c.streams.slots[i].stream; s != nil {
-			memory += cap(s.ex.Answer.Body)
-			fields = max(fields, cap(s.ex.Answer.Fields))
+			memory += cap(s.ex.Response.Body)
+			fields = max(fields, cap(s.ex.Response.Fields))
 			exchanges++
 		}
 	}
@@ -115,11 +115,11 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 	ch := make(chan result, 1)
 	go func() {
 		ex := upstream.AcquireExchange()
-		ex.Answer.Body = nil // memory of an earlier use would be counted
+		ex.Response.Body = nil // memory of an earlier use would be counted
 		ex.Request = upstream.Request{Method: upstream.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
 		ex.Budget, ex.Share = all, share
-		ex.Times.Lent = time.Now()
-		ex.Deadline = ex.Times.Lent.Add(timeout)
+		ex.Times.Acquired = time.Now()
+		ex.Deadline = ex.Times.Acquired.Add(timeout)
 		err := c.Do(ex)
 		ex.Release()
 		ch <- result{err: err}

@@ -42,7 +42,7 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 		c.malformedLocked(s, "DATA before the head", true)
 	case s.noBody && len(p) > 0:
 		c.malformedLocked(s, "a body where there is none", false)
-	case ex.Answer.ContentLength >= 0 && s.received > ex.Answer.ContentLength && !s.noBody:
+	case ex.Response.ContentLength >= 0 && s.received > ex.Response.ContentLength && !s.noBody:
 		c.malformedLocked(s, "the body is longer than its content-length", false)
 	case s.received > c.opts.MaxResponseBytes:
 		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)

@@ -12,7 +12,7 @@ import (
 // Do implements upstream.Conn.
 func (c *Conn) Do(ex *upstream.Exchange) error {
 	ex.Protocol = upstream.HTTP2
-	if !ex.Deadline.After(ex.Times.Lent) {
+	if !ex.Deadline.After(ex.Times.Acquired) {
 		return c.leave(ex, upstream.ErrDeadlineNotSent)
 	}
 	c.mu.Lock()
@@ -62,7 +62,7 @@ func (c *Conn) leave(ex *upstream.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
-	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Lent))
+	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired))
 	return err
 }
 
@@ -82,7 +82,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	case !c.headFits(&ex.Request):
 		return nil, errRequestHeadTooLarge
 	}
-	ex.Answer.Reset()
+	ex.Response.Reset()
 	s := c.newStreamLocked()
 	if !c.streams.add(s) {
 		c.recycleLocked(s)
@@ -136,14 +136,14 @@ func (c *Conn) endLocked(s *stream, err error) {
 	c.streams.remove(s)
 	c.recycleLocked(s)
 	// Under mu, so that a caller that leaves knows which came first.
-	ex.Finish(err)
+	ex.Complete(err)
 	c.drainedLocked()
 }
 
 // failLocked ends the exchange of s with err.
 func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 	s.ex.ReleaseBody()
-	s.ex.Answer.Reset()
+	s.ex.Response.Reset()
 	s.ex.Times.Done = time.Now()
 	c.endLocked(s, err)
 }
@@ -160,7 +160,7 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 // it any more: why is ErrDeadline or ErrCancelled. What the peer sends for it
 // from now on is dropped. Its place is freed here, or by resets later.
 func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
-	lent := s.ex.Times.Lent
+	lent := s.ex.Times.Acquired
 	c.resetLocked(s, h2.ErrCodeCancel, why)
 	if !c.resets.add(c, lent) {
 		c.freed = append(c.freed, time.Since(lent))

@@ -43,16 +43,16 @@ func ours(conn *Conn, scheme string, r request) verdict {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
 	ex.Request = upstream.Request{Method: r.method, Scheme: scheme, Authority: []byte("ssp.example"), Target: []byte(r.target), Fields: []byte(r.fields), Body: []byte(r.body)}
-	ex.Times.Lent = time.Now()
-	ex.Deadline = ex.Times.Lent.Add(time.Minute)
+	ex.Times.Acquired = time.Now()
+	ex.Deadline = ex.Times.Acquired.Add(time.Minute)
 	if conn.Do(ex) != nil {
 		return verdict{Failed: true}
 	}
-	lines, err := textproto.NewReader(bufio.NewReader(strings.NewReader(string(ex.Answer.Fields) + "\r\n"))).ReadMIMEHeader()
+	lines, err := textproto.NewReader(bufio.NewReader(strings.NewReader(string(ex.Response.Fields) + "\r\n"))).ReadMIMEHeader()
 	if err != nil {
 		panic(err)
 	}
-	return verdict{false, ex.Answer.Status, int64(ex.Answer.ContentLength), describe(ex.Answer.Body), stable(http.Header(lines))}
+	return verdict{false, ex.Response.Status, int64(ex.Response.ContentLength), describe(ex.Response.Body), stable(http.Header(lines))}
 }
 
 // theirs runs an exchange through net/http.

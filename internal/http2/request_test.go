@@ -53,15 +53,15 @@ func (r request) do(conn upstream.Conn) result {
 		Fields: []byte(r.fields), Body: []byte(r.body),
 	}
 	ex.Context, ex.Budget = r.ctx, r.budget
-	ex.Times.Lent = time.Now()
-	ex.Deadline = ex.Times.Lent.Add(timeout)
+	ex.Times.Acquired = time.Now()
+	ex.Deadline = ex.Times.Acquired.Add(timeout)
 	err := conn.Do(ex)
 	res := result{err: err, times: ex.Times, reused: ex.Reused, deadline: ex.Deadline}
 	if r.budget != nil {
 		res.held = r.budget.Used()
 	}
 	if err == nil {
-		a := &ex.Answer
+		a := &ex.Response
 		res.status, res.length, res.fields, res.body = a.Status, a.ContentLength, string(a.Fields), string(a.Body)
 	}
 	return res

@@ -38,7 +38,7 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 	go func() {
 		ex := newExchange()
 		for range ask {
-			ex.Times.Queued = ex.Times.Lent.Add(0)
+			ex.Times.Queued = ex.Times.Acquired.Add(0)
 			place, err := p.Acquire(ex)
 			if err != nil {
 				t.Error(err)

@@ -258,7 +258,7 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 		err = errFakeLost
 	}
 	c.ssp.mu.Unlock()
-	c.owner.Freed(time.Since(ex.Times.Lent))
+	c.owner.Freed(time.Since(ex.Times.Acquired))
 	return err
 }
 

@@ -95,7 +95,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 			if !again {
 				p.stats.arrived(found)
 			}
-			ex.Times.Lent = now
+			ex.Times.Acquired = now
 			if m != nil && m.exclusive() {
 				p.stats.idleAge.ObserveDuration(m.idleFor)
 			}
@@ -106,14 +106,14 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 			m, how, err = p.waitLocked(ex, again) // unlocks
 		}
 		if err != nil {
-			ex.Times.Lent = time.Time{}
+			ex.Times.Acquired = time.Time{}
 			p.stats.refused(err, ex.Times.Queued)
 			return Place{}, err
 		}
 		// The SSP may have closed a connection that was idle, or sent bytes that no request
 		// asked for. A multiplexed connection watches itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
-			p.stats.acquired(how, ex.Times.Lent.Sub(ex.Times.Queued))
+			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))
 			return Place{m}, nil
 		}
 		p.stats.stale.Add(1)

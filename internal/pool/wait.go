@@ -33,7 +33,7 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 	if r.err != nil {
 		return nil, timedOut, r.err
 	}
-	ex.Times.Lent = time.Now()
+	ex.Times.Acquired = time.Now()
 	if !r.dialed {
 		return r.m, waited, nil
 	}

@@ -359,7 +359,7 @@ func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 		if d := r.ex.Times.TCP; d != 200*time.Millisecond {
 			t.Errorf("the exchange's dial took %v, want 200ms", d)
 		}
-		if w := r.ex.Times.Lent.Sub(r.ex.Times.Queued); w != 200*time.Millisecond {
+		if w := r.ex.Times.Acquired.Sub(r.ex.Times.Queued); w != 200*time.Millisecond {
 			t.Errorf("the exchange waited %v, want 200ms", w)
 		}
 		r.do()

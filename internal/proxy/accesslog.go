@@ -36,17 +36,17 @@ func (p *Proxy) logAccess(r *request, res *route.Result) {
 	if ex := res.Exchange; ex != nil {
 		t := &ex.Times
 		f = append(f, zap.Stringer("protocol", ex.Protocol), zap.Bool("reused", ex.Reused))
-		if !t.Lent.IsZero() {
-			f = append(f, zap.Duration("pending", t.Lent.Sub(t.Queued)))
+		if !t.Acquired.IsZero() {
+			f = append(f, zap.Duration("pending", t.Acquired.Sub(t.Queued)))
 		}
 		if t.TCP > 0 {
 			f = append(f, zap.Duration("dns", t.DNS), zap.Duration("dial", t.TCP), zap.Duration("tls", t.TLS))
 		}
 		if !t.FirstByte.IsZero() {
-			f = append(f, zap.Duration("first_byte", t.FirstByte.Sub(t.Lent)))
+			f = append(f, zap.Duration("first_byte", t.FirstByte.Sub(t.Acquired)))
 		}
 		if res.Err == nil {
-			f = append(f, zap.Int("status", ex.Answer.Status), zap.Int("answer_bytes", len(ex.Answer.Body)))
+			f = append(f, zap.Int("status", ex.Response.Status), zap.Int("answer_bytes", len(ex.Response.Body)))
 		}
 	}
 	if legs := res.Legs(); legs != nil {

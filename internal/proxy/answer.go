@@ -63,7 +63,7 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 	if res.Outcome == upstream.NoBid {
 		r.noAd(r.route, bySSP)
 	}
-	a := &res.Exchange.Answer
+	a := &res.Exchange.Response
 	h := &ctx.Response.Header
 	if res.Outcome == upstream.Merged {
 		h.SetContentType("application/json")

@@ -80,9 +80,9 @@ func (c *simSSPConn) Do(ex *upstream.Exchange) error {
 	if !c.ssp.terse {
 		body = fmt.Sprintf("%s %q", ex.Request.Method, ex.Request.Body) + strings.Repeat("x", big)
 	}
-	ex.Answer.Status, ex.Answer.ContentLength = 200, len(body)
-	ex.Answer.Body = append(ex.Answer.Body, body...)
-	c.owner.Freed(time.Since(ex.Times.Lent))
+	ex.Response.Status, ex.Response.ContentLength = 200, len(body)
+	ex.Response.Body = append(ex.Response.Body, body...)
+	c.owner.Freed(time.Since(ex.Times.Acquired))
 	return nil
 }
 

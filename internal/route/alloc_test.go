@@ -85,7 +85,7 @@ func TestParallelAllOverRealConnectionsAllocatesLittle(t *testing.T) {
 				r.Received = time.Now()
 				r.Deadline = r.Received.Add(time.Minute)
 				res := rt.Do(&r.Request, nil, p)
-				if !bytes.Contains(res.Exchange.Answer.Body, []byte(`"d","status":200`)) {
+				if !bytes.Contains(res.Exchange.Response.Body, []byte(`"d","status":200`)) {
 					t.Fatalf("result: %s", ended(&res))
 				}
 				res.Release()

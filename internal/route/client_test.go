@@ -134,7 +134,7 @@ func ended(res *Result) string {
 		return s.String()
 	}
 	fmt.Fprintf(&s, ": %d", res.Status())
-	if b := res.Exchange.Answer.Body; len(b) > 0 {
+	if b := res.Exchange.Response.Body; len(b) > 0 {
 		s.WriteString(" " + string(b))
 	}
 	return s.String()

@@ -177,7 +177,7 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	if err := ex.Reserve(len(r.body)); err != nil {
 		return err
 	}
-	a := &ex.Answer
+	a := &ex.Response
 	a.Status, a.ContentLength = r.status, len(r.body)
 	a.Fields = append(a.Fields, r.fields...)
 	a.Body = append(a.Body, r.body...)

@@ -84,7 +84,7 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 	if ex.Reserve(n) != nil {
 		return Result{Exchange: ex, Outcome: upstream.Overloaded, Err: noRoom("the envelope", int64(n), b), legs: log}
 	}
-	body := ex.Answer.Body
+	body := ex.Response.Body
 	if cap(body) < n {
 		body = make([]byte, 0, n)
 	}
@@ -99,8 +99,8 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 			l.releaseExchange()
 		}
 	}
-	ex.Answer.Body = append(body, envelopeEnd...)
-	ex.Answer.Status = 200
+	ex.Response.Body = append(body, envelopeEnd...)
+	ex.Response.Status = 200
 	return Result{Exchange: ex, Outcome: upstream.Merged, legs: log}
 }
 
@@ -112,7 +112,7 @@ func (l *leg) envelopeEntry() entry {
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()
 	default:
-		a := &l.ex.Answer
+		a := &l.ex.Response
 		e.status, e.took = a.Status, l.took()
 		e.describe(a.Fields, a.Body)
 	}

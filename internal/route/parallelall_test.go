@@ -210,7 +210,7 @@ func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 		fakes := []*fakeSSP{newFake(t, "a", fills(ms, strings.Repeat("x", 1000))), newFake(t, "b", fills(ms, strings.Repeat("y", 1000)))}
 		r := get(t)
 		res := all(fakes).Do(&r.Request, nil, newProcess(t))
-		held, size := r.Budget.Used(), int64(len(res.Exchange.Answer.Body))
+		held, size := r.Budget.Used(), int64(len(res.Exchange.Response.Body))
 		if held < size || held > size+2*200 {
 			t.Errorf("%d bytes are held for an envelope of %d", held, size)
 		}

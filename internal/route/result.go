@@ -30,7 +30,7 @@ func (res *Result) Status() int {
 	if res.Err != nil || res.Exchange == nil {
 		return 0
 	}
-	return res.Exchange.Answer.Status
+	return res.Exchange.Response.Status
 }
 
 // Legs returns how each SSP fared that was asked, in the route's order; nil
@@ -86,7 +86,7 @@ func rank(o upstream.Outcome) int {
 	switch {
 	case o == upstream.NoBid:
 		return 2
-	case o.Answered():
+	case o.HasResponse():
 		return 1
 	default:
 		return 0
@@ -103,7 +103,7 @@ func (res *Result) unfilled() {
 	if res.Outcome != upstream.NoBid {
 		return
 	}
-	a := &res.Exchange.Answer
+	a := &res.Exchange.Response
 	if a.Status != 204 {
 		// Its fields describe the document.
 		a.Status, a.Fields = 204, a.Fields[:0]

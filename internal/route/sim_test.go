@@ -130,7 +130,7 @@ func checkID(t *testing.T, res *Result, id string) {
 		t.Errorf("request %s: %v", id, res.Err)
 		return
 	}
-	b := res.Exchange.Answer.Body
+	b := res.Exchange.Response.Body
 	mine := bytes.Count(b, []byte(`"id":"`+id+`"`))
 	if res.Outcome == upstream.Fill && mine == 0 || bytes.Count(b, []byte(`"seatbid"`)) != mine {
 		t.Errorf("request %s has the answer %s", id, b)

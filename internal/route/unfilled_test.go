@@ -66,8 +66,8 @@ func TestNobodyFilled(t *testing.T) {
 						expect += " " + b
 					}
 					want(t, fmt.Sprintf("%v, order %d", names, order), ended(&res), expect)
-					if names[i] == "no_bid" && string(res.Exchange.Answer.Fields) != "X-Nbr: 7\r\n" {
-						t.Errorf("a 204 has the fields %q", res.Exchange.Answer.Fields)
+					if names[i] == "no_bid" && string(res.Exchange.Response.Fields) != "X-Nbr: 7\r\n" {
+						t.Errorf("a 204 has the fields %q", res.Exchange.Response.Fields)
 					}
 					if n := len(res.Legs()); n != 3 {
 						t.Errorf("%d legs", n)
@@ -90,7 +90,7 @@ func TestNoBidWithADocumentIsAnsweredAs204(t *testing.T) {
 			r := get(t)
 			res := newRoute(mode, a, b).Do(&r.Request, nil, newProcess(t))
 			want(t, "result", ended(&res), "no_bid of b: 204")
-			if a := &res.Exchange.Answer; len(a.Fields) > 0 || a.ContentLength >= 0 {
+			if a := &res.Exchange.Response; len(a.Fields) > 0 || a.ContentLength >= 0 {
 				t.Errorf("the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
 			}
 			wantEmpty(t, r.Budget)

@@ -15,7 +15,7 @@ import (
 func (c *client) alloc(ex *upstream.Exchange, r *Request) {
 	ex.Times = upstream.Times{Queued: r.Received}
 	ex.ReleaseBody()
-	ex.Answer.Reset()
+	ex.Response.Reset()
 	if _, err := c.ssp.Do(r, ex, 0); err != nil {
 		c.t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func (c *oneConn) Dial(_ context.Context, _ pool.Address, _ bool, owner upstream
 }
 
 func (c *oneConn) Do(ex *upstream.Exchange) error {
-	ex.Answer.Status = 204
-	ex.Times.Done = ex.Times.Lent
+	ex.Response.Status = 204
+	ex.Times.Done = ex.Times.Acquired
 	c.owner.Freed(0)
 	return nil
 }

@@ -58,7 +58,7 @@ func (b *backoff) left(now time.Duration) time.Duration {
 //
 // A 429 tells one client to slow down as often as it tells all of them. So it
 // pauses the SSP for all clients only where the SSP says it to many requests.
-func (b *backoff) heed(a *upstream.Answer, at time.Time, now time.Duration) bool {
+func (b *backoff) heed(a *upstream.Response, at time.Time, now time.Duration) bool {
 	if b.max <= 0 {
 		return false
 	}

@@ -14,16 +14,16 @@ func (p *quietPool) Acquire(ex *upstream.Exchange) (place, error) {
 	if ex.Times.Queued.IsZero() {
 		ex.Times.Queued = time.Now()
 	}
-	ex.Times.Lent = ex.Times.Queued
+	ex.Times.Acquired = ex.Times.Queued
 	return p, nil
 }
 
 func (p *quietPool) Do(ex *upstream.Exchange) error {
-	ex.Answer.Status = p.status
-	ex.Answer.Fields = append(ex.Answer.Fields, "Content-Type: application/json\r\n"...)
-	ex.Answer.Body = append(ex.Answer.Body, `{"seatbid":[{"bid":[{}]}]}`...)
-	ex.Times.FirstByte = ex.Times.Lent
-	ex.Times.Done = ex.Times.Lent
+	ex.Response.Status = p.status
+	ex.Response.Fields = append(ex.Response.Fields, "Content-Type: application/json\r\n"...)
+	ex.Response.Body = append(ex.Response.Body, `{"seatbid":[{"bid":[{}]}]}`...)
+	ex.Times.FirstByte = ex.Times.Acquired
+	ex.Times.Done = ex.Times.Acquired
 	return nil
 }
 
@@ -54,7 +54,7 @@ func benchmarkDo(b *testing.B, want upstream.Outcome, with func(o *Options), pre
 		for pb.Next() {
 			ex.Times = upstream.Times{Queued: r.Received}
 			ex.ReleaseBody()
-			ex.Answer.Reset()
+			ex.Response.Reset()
 			if o, _ := c.ssp.Do(r, ex, 0); o != want {
 				b.Fatal(o)
 			}

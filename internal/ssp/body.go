@@ -62,7 +62,7 @@ const noNumber int64 = -1
 
 // remaining is how many milliseconds are left, at least 1.
 func remaining(ex *upstream.Exchange) int64 {
-	return min(max(ex.Deadline.Sub(ex.Times.Lent).Milliseconds(), 1), maxTmax)
+	return min(max(ex.Deadline.Sub(ex.Times.Acquired).Milliseconds(), 1), maxTmax)
 }
 
 // reserve takes room for the copy from the budget, once.

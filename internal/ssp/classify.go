@@ -22,7 +22,7 @@ const (
 const maxScan = 64 << 10
 
 // classify says what an answer is.
-func (s *SSP) classify(r *Request, a *upstream.Answer) upstream.Outcome {
+func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
 	switch {
 	case a.Status >= 500:
 		return upstream.ServerError
@@ -44,7 +44,7 @@ func (s *SSP) classify(r *Request, a *upstream.Answer) upstream.Outcome {
 }
 
 // filled reports whether the body holds an ad, compressed or not.
-func (n NoBidBody) filled(a *upstream.Answer) bool {
+func (n NoBidBody) filled(a *upstream.Response) bool {
 	coding, fields := identity, 0
 	for name, value := range httpsyntax.Fields(a.Fields) {
 		if httpsyntax.EqualFold(name, "Content-Encoding") {

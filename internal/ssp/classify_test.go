@@ -60,7 +60,7 @@ func TestWhatAnAnswerIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSSP(options(func(o *Options) { o.NoBidBody = c.by }), &fakePool{})
-			a := &upstream.Answer{Status: c.status, Body: []byte(c.body), Fields: []byte(c.fields)}
+			a := &upstream.Response{Status: c.status, Body: []byte(c.body), Fields: []byte(c.fields)}
 			if got := s.classify(&Request{Method: c.method}, a); got != c.want {
 				t.Errorf("is %v, want %v", got, c.want)
 			}

@@ -74,7 +74,7 @@ const (
 
 func classifyCoded(by NoBidBody, body []byte, codings ...string) upstream.Outcome {
 	s := newSSP(options(func(o *Options) { o.NoBidBody = by }), &fakePool{})
-	a := &upstream.Answer{Status: 200, Body: body}
+	a := &upstream.Response{Status: 200, Body: body}
 	for _, c := range codings {
 		a.Fields = append(a.Fields, "content-encoding: "+c+"\r\n"...)
 	}

@@ -49,7 +49,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	if err != nil {
 		outcome = err.Outcome
 	} else {
-		outcome = s.classify(r, &ex.Answer)
+		outcome = s.classify(r, &ex.Response)
 	}
 	s.learn(ex, start, outcome, err)
 	s.stats.ended(outcome, start, &ex.Times)
@@ -126,7 +126,7 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 		}
 		why, failed = again, e
 		ex.ReleaseBody()
-		ex.Answer.Reset()
+		ex.Response.Reset()
 		ex.Times = upstream.Times{} // the pool sets Queued, to when the attempt began
 	}
 }
@@ -184,13 +184,13 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *h
 
 // prepare is what comes between the loan of a place and its use.
 func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why again) *upstream.Error {
-	if r.Gone != nil && why != againHedge && ex.Times.Lent.Sub(l.start) > goneAfter && r.Gone() {
+	if r.Gone != nil && why != againHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
 		return errClientGone
 	}
 	if err := s.makeBody(r, ex, &l.body); err != nil {
 		return err
 	}
-	return s.qps.take(s.since(ex.Times.Lent))
+	return s.qps.take(s.since(ex.Times.Acquired))
 }
 
 // goneAfter is how long a request must have waited before it is worth a system

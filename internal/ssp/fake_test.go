@@ -71,13 +71,13 @@ func (p *fakePool) Acquire(ex *upstream.Exchange) (place, error) {
 	n := p.lent
 	p.lent++
 	p.mu.Unlock()
-	ex.Times.Lent = time.Time{}
+	ex.Times.Acquired = time.Time{}
 	if p.acquire != nil {
 		if err := p.acquire(n, ex); err != nil {
 			return nil, err
 		}
 	}
-	ex.Times.Lent = time.Now()
+	ex.Times.Acquired = time.Now()
 	return &fakePlace{p, p.steps[min(n, len(p.steps)-1)]}, nil
 }
 
@@ -122,7 +122,7 @@ func answer(status int, body string, fields ...string) step {
 		if err := ex.Reserve(len(body)); err != nil {
 			return err
 		}
-		a := &ex.Answer
+		a := &ex.Response
 		a.Status, a.ContentLength = status, len(body)
 		a.Body = append(a.Body, body...)
 		for _, f := range fields {
@@ -254,14 +254,14 @@ func (c *client) doOn(ex *upstream.Exchange, r *Request, timeout time.Duration) 
 	ex.Times.Queued = r.Received
 	start := time.Now()
 	o, err := c.ssp.Do(r, ex, timeout)
-	return result{c.t, o, err, ex.Answer.Status, string(ex.Answer.Body), ex.Times, time.Since(start)}
+	return result{c.t, o, err, ex.Response.Status, string(ex.Response.Body), ex.Times, time.Since(start)}
 }
 
 func (c *client) get() result { return c.do(c.request(upstream.GET)) }
 
 func (r result) want(o upstream.Outcome) result {
 	r.t.Helper()
-	if r.outcome != o || (r.err == nil) != o.Answered() {
+	if r.outcome != o || (r.err == nil) != o.HasResponse() {
 		r.t.Fatalf("outcome %v (%v), want %v", r.outcome, r.err, o)
 	}
 	if r.err != nil && r.err.Outcome != o {

@@ -67,9 +67,9 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why again, after
 	}
 	switch {
 	case err == nil:
-		ex.TakeAnswer(h.first)
+		ex.TakeResponse(h.first)
 	case l.hedged && h.err == nil:
-		ex.TakeAnswer(h.second)
+		ex.TakeResponse(h.second)
 		err = nil
 	default:
 		ex.Times, ex.Reused, ex.Protocol = h.first.Times, h.first.Reused, h.first.Protocol
@@ -135,7 +135,7 @@ func (h *hedge) run() {
 	if h.leg.sent == 0 {
 		s.budget.refund()
 	}
-	if h.err == nil && h.second.Answer.Status < 400 {
+	if h.err == nil && h.second.Response.Status < 400 {
 		h.cancelFirst()
 	}
 }
@@ -147,7 +147,7 @@ var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstr
 // was not waited for to its end it is known that it took longer; that tells
 // something where it was late already.
 func (s *SSP) observeLate(ex *upstream.Exchange, err error) {
-	took := ex.Times.Done.Sub(ex.Times.Lent)
+	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {
 		switch upstream.AsError(err).Outcome {
 		case upstream.Cancelled, upstream.Deadline:

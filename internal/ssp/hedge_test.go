@@ -42,8 +42,8 @@ func TestALateRequestIsHedgedAndTheFirstAnswerWins(t *testing.T) {
 		late := c.ssp.late.get()
 		ex := upstream.AcquireExchange()
 		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
-		if res.body != "of the second" || string(ex.Answer.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
-			t.Errorf("%q with fields %q after %v", res.body, ex.Answer.Fields, res.took)
+		if res.body != "of the second" || string(ex.Response.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
+			t.Errorf("%q with fields %q after %v", res.body, ex.Response.Fields, res.took)
 		}
 		if got := ex.Times.FirstByte.Sub(ex.Times.Queued); got != res.took {
 			t.Errorf("the first byte is said to have come after %v", got)

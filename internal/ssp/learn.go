@@ -10,7 +10,7 @@ import (
 func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
-	if err == nil && s.backoff.heed(&ex.Answer, t.Done, now) {
+	if err == nil && s.backoff.heed(&ex.Response, t.Done, now) {
 		return // the pause is what follows from it
 	}
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
@@ -24,7 +24,7 @@ func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, 
 		s.breaker.record(now, false)
 	}
 	if s.opts.Adaptive.Enabled && (timedOut || o <= upstream.Redirect) {
-		s.adaptive.observe(now, t.Done.Sub(t.Lent))
+		s.adaptive.observe(now, t.Done.Sub(t.Acquired))
 	}
 }
 

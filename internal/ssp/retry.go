@@ -103,7 +103,7 @@ func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 	if n <= unpaced {
 		return true
 	}
-	last := ex.Times.Lent
+	last := ex.Times.Acquired
 	next := last.Add(max(last.Sub(start)/paceShare, paceMin))
 	wait := time.Until(next)
 	switch {

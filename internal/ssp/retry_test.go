@@ -79,8 +79,8 @@ func TestARetryAfterPartOfAnAnswerStartsAnew(t *testing.T) {
 	c := newClient(t, p, nil)
 	ex := upstream.AcquireExchange()
 	res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
-	if res.body != "an ad" || len(ex.Answer.Fields) > 0 || c.budget.Used() != int64(len("an ad")) {
-		t.Errorf("the answer is %q with fields %q, and holds %d bytes", res.body, ex.Answer.Fields, c.budget.Used())
+	if res.body != "an ad" || len(ex.Response.Fields) > 0 || c.budget.Used() != int64(len("an ad")) {
+		t.Errorf("the answer is %q with fields %q, and holds %d bytes", res.body, ex.Response.Fields, c.budget.Used())
 	}
 	ex.Release()
 	c.wantIdle()

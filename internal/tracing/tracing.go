@@ -118,19 +118,19 @@ func (t *Tracer) Ended(e *Exchange) {
 	if e.Err != nil {
 		span.SetStatus(codes.Error, e.Err.Detail) // never bytes of a request or an answer
 	}
-	if x.Lent.IsZero() {
+	if x.Acquired.IsZero() {
 		t.part(ctx, "pending", x.Queued, x.Done) // and in vain
 		return
 	}
-	pending := t.part(ctx, "pending", x.Queued, x.Lent)
-	if handshake := x.Lent.Add(-x.TLS); x.TCP > 0 {
+	pending := t.part(ctx, "pending", x.Queued, x.Acquired)
+	if handshake := x.Acquired.Add(-x.TLS); x.TCP > 0 {
 		t.part(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
 		if x.TLS > 0 {
-			t.part(pending, "tls", handshake, x.Lent)
+			t.part(pending, "tls", handshake, x.Acquired)
 		}
 	}
 	if !x.FirstByte.IsZero() {
-		t.part(ctx, "first_byte", x.Lent, x.FirstByte)
+		t.part(ctx, "first_byte", x.Acquired, x.FirstByte)
 	}
 }
 

@@ -97,7 +97,7 @@ func dialled() *Exchange {
 	return &Exchange{
 		SSP: "openx", TraceParent: []byte(parent), Method: upstream.POST, Protocol: upstream.HTTP2, Outcome: upstream.Fill, Status: 200,
 		Times: upstream.Times{
-			Queued: at, Lent: at.Add(50 * time.Millisecond), FirstByte: at.Add(130 * time.Millisecond), Done: at.Add(140 * time.Millisecond),
+			Queued: at, Acquired: at.Add(50 * time.Millisecond), FirstByte: at.Add(130 * time.Millisecond), Done: at.Add(140 * time.Millisecond),
 			DNS: 5 * time.Millisecond, TCP: 15 * time.Millisecond, TLS: 20 * time.Millisecond,
 		},
 	}
@@ -168,7 +168,7 @@ func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 
 func TestARequestThatGotNoPlaceHasOneSpanAndAnError(t *testing.T) {
 	e := dialled()
-	e.Times.Lent, e.Times.FirstByte = time.Time{}, time.Time{}
+	e.Times.Acquired, e.Times.FirstByte = time.Time{}, time.Time{}
 	e.Err, e.Outcome, e.Status = &upstream.Error{Outcome: upstream.PendingFull, Detail: "see pool.max_pending"}, upstream.PendingFull, 0
 	spans, _ := newReceiver(t).send(t, Options{}, e)
 	wantSpan(t, spans["pending"], spans["ssp openx"], 0, 140*time.Millisecond)

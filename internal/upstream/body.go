@@ -12,7 +12,7 @@ const firstRoom = 4 << 10
 // later no larger than what has come.
 func (ex *Exchange) BodyRoom(n int) []byte {
 	ex.growBody(1)
-	body := ex.Answer.Body
+	body := ex.Response.Body
 	return body[len(body):min(cap(body), len(body)+n)]
 }
 
@@ -23,7 +23,7 @@ func (ex *Exchange) TakeBody(n int) error {
 	if err := ex.Reserve(n); err != nil {
 		return err
 	}
-	ex.Answer.Body = ex.Answer.Body[:len(ex.Answer.Body)+n]
+	ex.Response.Body = ex.Response.Body[:len(ex.Response.Body)+n]
 	return nil
 }
 
@@ -35,7 +35,7 @@ func (ex *Exchange) AppendBody(p []byte) error {
 		return err
 	}
 	ex.growBody(len(p))
-	ex.Answer.Body = append(ex.Answer.Body, p...)
+	ex.Response.Body = append(ex.Response.Body, p...)
 	return nil
 }
 
@@ -43,15 +43,15 @@ func (ex *Exchange) AppendBody(p []byte) error {
 // so that a body in many pieces is not copied for each, but never beyond a length
 // that was stated.
 func (ex *Exchange) growBody(n int) {
-	body := ex.Answer.Body
+	body := ex.Response.Body
 	if cap(body)-len(body) >= n {
 		return
 	}
 	ahead := max(len(body), firstRoom-len(body))
-	if l := ex.Answer.ContentLength; l >= 0 {
+	if l := ex.Response.ContentLength; l >= 0 {
 		ahead = min(ahead, l-len(body))
 	}
-	ex.Answer.Body = append(make([]byte, 0, len(body)+max(n, ahead)), body...)
+	ex.Response.Body = append(make([]byte, 0, len(body)+max(n, ahead)), body...)
 }
 
 // Reserve takes n more bytes of Share and of Budget for Answer.Body, or of
@@ -93,5 +93,5 @@ func (ex *Exchange) ReleaseBody() {
 		}
 		ex.reserved = 0
 	}
-	ex.Answer.Body = ex.Answer.Body[:0]
+	ex.Response.Body = ex.Response.Body[:0]
 }

@@ -40,8 +40,8 @@ func TestResponseTakesOfTheShareAndOfTheBudgetOrOfNeither(t *testing.T) {
 		}
 		wantUsed(t, share, held)
 		wantUsed(t, budget, held)
-		if len(ex.Answer.Body) != int(held) {
-			t.Errorf("a body of %d bytes, want %d", len(ex.Answer.Body), held)
+		if len(ex.Response.Body) != int(held) {
+			t.Errorf("a body of %d bytes, want %d", len(ex.Response.Body), held)
 		}
 		ex.Release()
 		wantUsed(t, share, 0)
@@ -55,11 +55,11 @@ func TestMemoryForABodyFollowsWhatHasCome(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for range 300 {
 		ex := AcquireExchange()
-		ex.Answer.Body = nil
+		ex.Response.Body = nil
 		ex.Budget = NewBudget(1 << 30)
 		claim := r.IntN(1 << 20)
 		if r.IntN(3) > 0 {
-			ex.Answer.ContentLength = claim
+			ex.Response.ContentLength = claim
 		}
 		largest := 1 + r.IntN(1<<uint(r.IntN(17)))
 		var want []byte
@@ -85,11 +85,11 @@ func TestMemoryForABodyFollowsWhatHasCome(t *testing.T) {
 			}
 			want = append(want, p...)
 			wantUsed(t, ex.Budget, int64(len(want)))
-			if c := cap(ex.Answer.Body); c > 2*len(want)+4<<10 {
+			if c := cap(ex.Response.Body); c > 2*len(want)+4<<10 {
 				t.Fatalf("memory of %d bytes for %d that have come, of %d", c, len(want), claim)
 			}
 		}
-		if !slices.Equal(ex.Answer.Body, want) {
+		if !slices.Equal(ex.Response.Body, want) {
 			t.Fatal("the body is another than what came")
 		}
 		b := ex.Budget

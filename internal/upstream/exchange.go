@@ -45,8 +45,8 @@ type Request struct {
 	Body []byte
 }
 
-// Answer is an SSP's final answer (never 1xx), whatever protocol brought it.
-type Answer struct {
+// Response is an SSP's final answer (never 1xx), whatever protocol brought it.
+type Response struct {
 	// Status is 200 to 599.
 	Status int
 	// Fields are the header fields as they came, in their order and spelling,
@@ -66,7 +66,7 @@ type Answer struct {
 }
 
 // Reset empties the answer and keeps its memory.
-func (a *Answer) Reset() {
+func (a *Response) Reset() {
 	a.Status, a.ContentLength = 0, -1
 	a.Fields, a.Body = a.Fields[:0], a.Body[:0]
 }
@@ -75,7 +75,7 @@ func (a *Answer) Reset() {
 // come so far.
 type Times struct {
 	Queued    time.Time // entered the pool's queue, or asked for a place
-	Lent      time.Time // was given its place
+	Acquired      time.Time // was given its place
 	FirstByte time.Time // the first byte of the answer was read
 	Done      time.Time // the answer was read whole, or the exchange failed
 	// What of Queued to Lent was a dial made for this exchange. Zero for a
@@ -113,9 +113,9 @@ type Exchange struct {
 
 	// Written by Do.
 
-	// Answer is valid once Do returned nil. Connections append to its slices,
+	// Response is valid once Do returned nil. Connections append to its slices,
 	// which are empty at first and keep their memory between uses.
-	Answer Answer
+	Response Response
 	Times  Times
 	// Reused: the connection had carried a request before.
 	Reused bool
@@ -132,7 +132,7 @@ type Exchange struct {
 }
 
 var exchanges = sync.Pool{New: func() any {
-	return &Exchange{Answer: Answer{ContentLength: -1}, done: make(chan error, 1)}
+	return &Exchange{Response: Response{ContentLength: -1}, done: make(chan error, 1)}
 }}
 
 // AcquireExchange returns an empty exchange. The caller releases it once.
@@ -164,26 +164,26 @@ func (ex *Exchange) Release() {
 	if cap(ex.Block) > maxKeptBytes {
 		ex.Block = nil
 	}
-	if cap(ex.Answer.Body) > maxKeptBytes {
-		ex.Answer.Body = nil
+	if cap(ex.Response.Body) > maxKeptBytes {
+		ex.Response.Body = nil
 	}
-	ex.Answer.Reset()
+	ex.Response.Reset()
 	exchanges.Put(ex)
 }
 
-// Finish puts err, or nil, where Done's receiver finds it. Connections whose
+// Complete puts err, or nil, where Done's receiver finds it. Connections whose
 // answers are read by another goroutine call it at most once per Do; it never
 // blocks.
-func (ex *Exchange) Finish(err error) { ex.done <- err }
+func (ex *Exchange) Complete(err error) { ex.done <- err }
 
 // Done returns where Finish puts how the exchange ended. One receive takes it.
 func (ex *Exchange) Done() <-chan error { return ex.done }
 
-// TakeAnswer moves the answer of from, on which Do has returned nil, to ex, on
+// TakeResponse moves the answer of from, on which Do has returned nil, to ex, on
 // which no Do is under way: with its times, what brought it, and what it holds
 // of the Budget and the Share that both have. from is left with ex's memory.
-func (ex *Exchange) TakeAnswer(from *Exchange) {
-	ex.Answer, from.Answer = from.Answer, ex.Answer
+func (ex *Exchange) TakeResponse(from *Exchange) {
+	ex.Response, from.Response = from.Response, ex.Response
 	ex.reserved, from.reserved = from.reserved, ex.reserved
 	ex.Times, ex.Reused, ex.Protocol = from.Times, from.Reused, from.Protocol
 }

@@ -60,8 +60,8 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Answered reports whether an SSP's answer stands behind the outcome.
-func (o Outcome) Answered() bool { return o <= ServerError }
+// HasResponse reports whether an SSP's answer stands behind the outcome.
+func (o Outcome) HasResponse() bool { return o <= ServerError }
 
 // Protocol is what a connection speaks. It is the metric label `protocol`.
 type Protocol uint8
