@@ -126,7 +126,7 @@ func (c *clientConn) nextRequest(ctx *fasthttp.RequestCtx) bool {
 // stop implements stopper. What has come can still be read.
 func (c *clientConn) stop() {
 	c.stopped.Store(true)
-	c.CloseRead() //nolint:errcheck // a closed socket fails reads as well
+	c.Interrupt()
 }
 
 // waitRead and waitWrite are called before a Read or Write waits, and return its

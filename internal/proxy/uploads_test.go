@@ -132,6 +132,22 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	}
 }
 
+// The client sends on after the response, and its connection is not reset: its kernel
+// might throw the response away.
+func TestUploadThatMakesRoomIsToldThoughItSendsOn(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 1 }, echoes("a"))
+	c := m.dialRaw()
+	c.send(0, post(100_000)+"a")
+	m.await(1, uploadsNow, "")
+	m.dialRaw().send(0, post(2)+"a")
+	c.wants(408)
+	c.wantEnd()
+	for range 3 {
+		c.send(0, strings.Repeat("a", 1000))
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxUploads = 2 }), echoes("a"))
 	f := m.frames(t)

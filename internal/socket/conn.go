@@ -81,7 +81,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.goOn() {
 		n, err = c.in.read(p)
 	}
-	if c.in.limited && c.raw != nil && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+	if (c.in.limited || c.in.interrupted.Load()) && c.raw != nil && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		n, err = c.in.readLast(p)
 	}
 	c.in.end()
@@ -140,11 +140,10 @@ func WouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }
 // instead of waiting. It is for a look at what has come, between exchanges.
 func (c *Conn) SetNonblocking(on bool) { c.nonblocking.Store(on) }
 
-// CloseRead ends the receiving half: a Read takes what has come, and then finds the
-// end of the stream, also one that waits.
-func (c *Conn) CloseRead() error {
-	if half, ok := c.Conn.(interface{ CloseRead() error }); ok {
-		return half.CloseRead()
-	}
-	return errors.ErrUnsupported
+// Interrupt ends all waiting of Reads, for good: a Read that would wait, or waits
+// already, fails as at its deadline. A Read still takes bytes that have come. The
+// connection needs OnWait. Any goroutine may call Interrupt.
+func (c *Conn) Interrupt() {
+	c.in.interrupted.Store(true)
+	c.SetReadDeadline(past) //nolint:errcheck // a closed socket fails reads as well
 }

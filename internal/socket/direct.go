@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -29,7 +30,14 @@ type direct struct {
 	wait     func() time.Time // see OnWait; nil calls nothing
 	told     bool             // wait was called in the Read or Write under way
 	limited  bool             // and returned a deadline, which is in force
+	// interrupted ends all waiting; see Interrupt, which stores it before it moves the
+	// deadline. waits loads it after it has moved the deadline. So whichever comes
+	// last, the deadline has passed.
+	interrupted atomic.Bool
 }
+
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
 
 // begin and end enclose a Read or Write.
 func (d *direct) begin() { d.told = false }
@@ -70,6 +78,10 @@ func (d *direct) waits() {
 	if until := d.wait(); !until.IsZero() {
 		d.limited = true
 		d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the call under way
+	}
+	if d.interrupted.Load() {
+		d.limited = true
+		d.deadline.set(past, d.arm) //nolint:errcheck // as above
 	}
 }
 

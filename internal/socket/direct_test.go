@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -180,6 +181,41 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Fatalf("a Write failed by the deadline of the one before: %v", err)
 				}
+			}
+		})
+	}
+}
+
+// An interrupted Read takes what has come, and waits no more, whenever the interrupt
+// comes.
+func TestInterruptedReadDoesNotWait(t *testing.T) {
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			for round := range 200 {
+				c, peer := connect(t, network)
+				c.OnWait(func() time.Time { return time.Now().Add(patience) }, nil)
+				ended := make(chan error, 1)
+				go func() {
+					_, err := c.Read(make([]byte, 1))
+					ended <- err
+				}()
+				for range round % 50 {
+					runtime.Gosched() // the Read has begun, or waits, or not
+				}
+				c.Interrupt()
+				if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatalf("the read ended with %v", err)
+				}
+				peer.Write([]byte("x"))
+				awaitState(t, c, Readable)
+				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+					t.Fatalf("what has come is not read: %v", err)
+				}
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatalf("the next read ended with %v", err)
+				}
+				c.Close()
+				peer.Close()
 			}
 		})
 	}

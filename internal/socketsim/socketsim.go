@@ -287,16 +287,6 @@ func (s *Socket) Close() error {
 	return nil
 }
 
-// CloseRead ends the connection's receiving half.
-func (s *Socket) CloseRead() error {
-	s.change(func() {
-		if s.fd >= 0 {
-			syscall.Shutdown(s.fd, syscall.SHUT_RD) //nolint:errcheck // as above
-		}
-	})
-	return nil
-}
-
 // SetReadDeadline implements net.Conn.
 func (s *Socket) SetReadDeadline(t time.Time) error {
 	s.time(func() { s.readBy = t })
