@@ -76,6 +76,11 @@ var promisedMetrics = []struct {
 	{"config_last_reload_successful", "gauge", nil},
 	{"config_last_reload_timestamp_seconds", "gauge", nil},
 	{"config_info", "gauge", nil},
+	{"tls_handshakes_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"full", "resumed", "failed"}}},
+	{"dns_lookups_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
+	{"dns_addresses_dropped_total", "counter", map[string][]string{"ssp": {"a", "b"}, "reason": {"forbidden", "too_many"}}},
+	{"http2_cipher_refused_total", "counter", bySSP},
+	{"ssp_client_certificate_reloads_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
 	{"build_info", "gauge", nil},
 }
 

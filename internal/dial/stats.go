@@ -5,15 +5,15 @@ import "sync/atomic"
 // Stats counts what a dialer has done since New.
 type Stats struct {
 	Lookups           uint64 // look-ups begun, one for each name
-	LookupsFailed     uint64 // of them, those without a usable answer
-	AddrsRefused      uint64 // addresses in answers of a kind that is never dialled, such as link-local
-	AddrsBeyond       uint64 // addresses in answers beyond the number that is used
+	LookupsFailed     uint64 // look-ups that brought no usable address
+	AddrsRefused      uint64 // addresses in DNS responses of a kind that is never dialled, such as link-local
+	AddrsBeyond       uint64 // addresses in DNS responses beyond the number that is used for one name
 	HandshakesFull    uint64 // TLS handshakes from scratch that brought a connection
 	HandshakesResumed uint64 // TLS handshakes that resumed a session
-	HandshakesFailed  uint64 // TLS handshakes that brought none
-	HTTP2Refused      uint64 // connections given up for one in HTTP/1, since their cipher suite is unfit for HTTP/2
+	HandshakesFailed  uint64 // TLS handshakes that brought no connection
+	HTTP2Refused      uint64 // connections closed because HTTP/2 prohibits their cipher suite
 	CertsReloaded     uint64 // new versions of the client certificate taken into use
-	CertsBroken       uint64 // new versions that could not be used
+	CertsBroken       uint64 // new versions of the client certificate that could not be used
 }
 
 // counters are Stats while they are counted.

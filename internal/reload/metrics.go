@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"adbuffer/internal/dial"
 	"adbuffer/internal/histogram"
 	"adbuffer/internal/tracing"
 )
@@ -24,11 +25,14 @@ var (
 	descHeadWait   = prometheus.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", []string{"ssp"}, nil)
 	descHandshakes = prometheus.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", []string{"ssp", "kind"}, nil)
 	descLookups    = prometheus.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by how they ended; while one fails, the last good response is used.", []string{"ssp", "result"}, nil)
+	descAddrs      = prometheus.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", []string{"ssp", "reason"}, nil)
+	descCipher     = prometheus.NewDesc("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", []string{"ssp"}, nil)
+	descCerts      = prometheus.NewDesc("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; while it cannot, the version before stays in use.", []string{"ssp", "result"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (v *Versions) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descLookups} {
+	for _, d := range []*prometheus.Desc{descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descLookups, descAddrs, descCipher, descCerts} {
 		ch <- d
 	}
 	(*tracing.Tracer)(nil).Describe(ch)
@@ -58,14 +62,23 @@ func (v *Versions) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (d *dialer) collect(ch chan<- prometheus.Metric) {
-	counter := func(desc *prometheus.Desc, v uint64, label string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), d.ssp, label)
-	}
-	s := d.dial.Stats()
 	ch <- d.headWait.Metric(descHeadWait, d.ssp)
+	collectDials(ch, d.ssp, d.dial.Stats())
+}
+
+// collectDials sends what an SSP's dialer has counted.
+func collectDials(ch chan<- prometheus.Metric, ssp string, s dial.Stats) {
+	counter := func(desc *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), append([]string{ssp}, labels...)...)
+	}
 	counter(descHandshakes, s.HandshakesFull, "full")
 	counter(descHandshakes, s.HandshakesResumed, "resumed")
 	counter(descHandshakes, s.HandshakesFailed, "failed")
 	counter(descLookups, s.Lookups-min(s.LookupsFailed, s.Lookups), "good")
 	counter(descLookups, s.LookupsFailed, "failed")
+	counter(descAddrs, s.AddrsRefused, "forbidden")
+	counter(descAddrs, s.AddrsBeyond, "too_many")
+	counter(descCipher, s.HTTP2Refused)
+	counter(descCerts, s.CertsReloaded, "good")
+	counter(descCerts, s.CertsBroken, "failed")
 }
