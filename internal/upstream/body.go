@@ -2,23 +2,21 @@ package upstream
 
 import "fmt"
 
-// firstRoom is the least memory that an exchange takes for a body of unknown or
-// larger size. From there on its memory at most doubles.
+// firstRoom is the size of the first buffer for a body of unknown or larger size. After that, the
+// buffer at most doubles each time.
 const firstRoom = 4 << 10
 
-// BodyRoom returns free memory behind Answer.Body, of 1 to n bytes, for a
-// connection to read into. n is at least 1, and may be what the SSP claims is
-// still to come. A claim takes no memory: the room is firstRoom at first, and
-// later no larger than what has come.
+// BodyRoom returns free memory behind Response.Body, of 1 to n bytes, for a connection to read
+// into. n is at least 1 and may be a claim of the SSP. A claim takes no memory: the first buffer
+// has firstRoom bytes, and each later one is at most twice as large as what has arrived.
 func (ex *Exchange) BodyRoom(n int) []byte {
 	ex.growBody(1)
 	body := ex.Response.Body
 	return body[len(body):min(cap(body), len(body)+n)]
 }
 
-// TakeBody adds to Answer.Body the first n bytes of what BodyRoom returned. If
-// they do not fit into Share or Budget, it returns an *Error whose Outcome is
-// Overloaded, and the body stays as it was.
+// TakeBody adds to Response.Body the first n bytes of what BodyRoom returned. If they do not fit
+// into Share or Budget, it returns an *Error with Outcome Overloaded and leaves the body unchanged.
 func (ex *Exchange) TakeBody(n int) error {
 	if err := ex.Reserve(n); err != nil {
 		return err
@@ -27,9 +25,8 @@ func (ex *Exchange) TakeBody(n int) error {
 	return nil
 }
 
-// AppendBody copies p to the end of Answer.Body. If it does not fit into Share
-// or Budget, it returns an *Error whose Outcome is Overloaded, and the body
-// stays as it was.
+// AppendBody copies p to the end of Response.Body. If it does not fit into Share or Budget, it
+// returns an *Error with Outcome Overloaded and leaves the body unchanged.
 func (ex *Exchange) AppendBody(p []byte) error {
 	if err := ex.Reserve(len(p)); err != nil {
 		return err
@@ -39,9 +36,8 @@ func (ex *Exchange) AppendBody(p []byte) error {
 	return nil
 }
 
-// growBody makes room for at least n bytes. Memory at least doubles where it grows,
-// so that a body in many pieces is not copied for each, but never beyond a length
-// that was stated.
+// growBody makes room for at least n bytes. It at least doubles the memory, so a body in many
+// pieces is not copied for each piece. It never allocates more than a stated Content-Length.
 func (ex *Exchange) growBody(n int) {
 	body := ex.Response.Body
 	if cap(body)-len(body) >= n {
@@ -54,10 +50,9 @@ func (ex *Exchange) growBody(n int) {
 	ex.Response.Body = append(make([]byte, 0, len(body)+max(n, ahead)), body...)
 }
 
-// Reserve takes n more bytes of Share and of Budget for Answer.Body, or of
-// neither. It returns nil, or an *Error whose Outcome is Overloaded and which
-// names the limit that was reached. It is called for bytes that have come, and
-// never for what an SSP only claims.
+// Reserve takes n more bytes of Share and of Budget for Response.Body, or of neither. It returns
+// nil, or an *Error with Outcome Overloaded that names the limit. Call it for bytes that have
+// arrived, never for bytes that the SSP only claims.
 func (ex *Exchange) Reserve(n int) error {
 	if n <= 0 {
 		return nil
@@ -78,11 +73,11 @@ func (ex *Exchange) Reserve(n int) error {
 func overBudget(b *Budget, holder, setting string) *Error {
 	return &Error{
 		Outcome: Overloaded, Progress: MaybeProcessed,
-		Detail: fmt.Sprintf("no room for the response: %d of %d bytes are held for %s; see %s", b.Used(), b.Limit(), holder, setting),
+		Detail: fmt.Sprintf("the response does not fit: %d of %d bytes are held for %s; see %s", b.Used(), b.Limit(), holder, setting),
 	}
 }
 
-// ReleaseBody empties Answer.Body and gives its bytes back to Share and Budget.
+// ReleaseBody empties Response.Body and releases its bytes to Share and Budget.
 func (ex *Exchange) ReleaseBody() {
 	if n := ex.reserved; n > 0 {
 		if ex.Share != nil {

@@ -14,7 +14,7 @@ func wantUsed(t *testing.T, b *Budget, want int64) {
 	}
 }
 
-func TestResponseTakesOfTheShareAndOfTheBudgetOrOfNeither(t *testing.T) {
+func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 	for _, c := range []struct {
 		share, budget int64
 		names         string
@@ -49,9 +49,9 @@ func TestResponseTakesOfTheShareAndOfTheBudgetOrOfNeither(t *testing.T) {
 	}
 }
 
-// However a body comes, and whatever is claimed of it: what is reserved is what
-// has come, and memory is at most twice that and 4 KB.
-func TestMemoryForABodyFollowsWhatHasCome(t *testing.T) {
+// Whatever an SSP claims and in whatever pieces the body arrives: the bytes reserved are the bytes
+// that have arrived, and memory is at most twice that plus 4 KB.
+func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for range 300 {
 		ex := AcquireExchange()

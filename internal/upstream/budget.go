@@ -2,9 +2,9 @@ package upstream
 
 import "sync/atomic"
 
-// Budget bounds bytes of bodies that are held at once: those of all requests and
-// responses, or an SSP's share, which its responses take as well. It is safe for
-// concurrent use. The zero Budget allows nothing.
+// Budget bounds the bytes of bodies that are held at once. One Budget covers all requests and
+// responses; each SSP's share covers its responses, which count in both. It is safe for concurrent
+// use. The zero Budget allows nothing.
 type Budget struct {
 	limit atomic.Int64
 	used  atomic.Int64
@@ -17,12 +17,12 @@ func NewBudget(limit int64) *Budget {
 	return b
 }
 
-// SetLimit changes the limit. What is held stays held: where that is over a
-// limit that was lowered, nothing fits until it is not.
+// SetLimit changes the limit. Bytes that are held stay held. While they exceed a lowered limit,
+// Reserve fails.
 func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
 
-// Reserve takes n bytes, or takes none and returns false where they do not
-// fit. A negative n is a bug of the caller.
+// Reserve takes n bytes. If they do not fit, it takes none and returns false. A negative n is a bug
+// of the caller.
 func (b *Budget) Reserve(n int64) bool {
 	if n < 0 {
 		panic("BUG: negative reservation")
@@ -38,15 +38,14 @@ func (b *Budget) Reserve(n int64) bool {
 	}
 }
 
-// Release gives n bytes back.
+// Release releases n bytes.
 func (b *Budget) Release(n int64) {
 	if b.used.Add(-n) < 0 {
 		panic("BUG: more bytes released than reserved")
 	}
 }
 
-// Used returns the bytes held now: more than the limit only after that was
-// lowered.
+// Used returns the bytes that are held. They exceed the limit only after the limit was lowered.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
 // Limit returns the bytes that may be held.

@@ -1,8 +1,7 @@
-// Package upstream is what pools and connections agree on: typed errors, the
-// place, the exchange.
+// Package upstream defines what pools and connections share: typed errors, outcomes and the
+// exchange.
 //
-// A connection ([Conn]) offers places: HTTP/1.1 one, pipelined HTTP/1.1 its
-// depth, HTTP/2 its streams. A pool lends a place to one request at a time, as
-// an [Exchange], and learns through [Owner] when the place is free again. The
-// pool knows no protocol and the connections know no pool.
+// A connection ([Conn]) lends places: HTTP/1.1 one, pipelined HTTP/1.1 its depth, HTTP/2 its
+// streams. A request acquires a place from the pool for one [Exchange]. [Owner] tells the pool when
+// the place is free again. The pool knows no protocol, and the connections do not know the pool.
 package upstream

@@ -2,48 +2,47 @@ package upstream
 
 import "errors"
 
-// Progress says how far a failed exchange had come. It decides whether the
-// request may be sent again.
+// Progress says how far a failed exchange had got. It decides whether the request may be sent
+// again.
 type Progress uint8
 
 const (
-	// NotSent: no byte of the request reached the SSP (DNS, dial, TLS, a queue,
-	// a write of zero bytes). Any method may be sent again.
+	// NotSent: no byte of the request reached the SSP (DNS, dial, TLS, the queue, a write of zero
+	// bytes). Any method may be sent again.
 	NotSent Progress = iota
-	// NotProcessed: bytes were sent, and the peer has said that it did not and
-	// will not act on them (REFUSED_STREAM, a stream id above GOAWAY's, behind
-	// an explicit Connection: close). Any method may be sent again. RFC 9113, section 8.7.
+	// NotProcessed: bytes were sent, but the SSP stated that it did not and will not act on them
+	// (REFUSED_STREAM, a stream id above that of GOAWAY, a request behind an explicit Connection:
+	// close). Any method may be sent again. RFC 9113, section 8.7.
 	NotProcessed
 	// MaybeProcessed: the SSP may have acted on the request.
 	MaybeProcessed
 )
 
-// Error is a failed exchange, or a place that could not be had.
+// Error is a failed exchange, or the failure to acquire a place.
 type Error struct {
 	Outcome  Outcome
 	Progress Progress
-	// Stale: a reused HTTP/1 connection closed before the first byte of an
-	// answer, the keep-alive race. What is done about it is `retry.stale`.
+	// Stale: a reused HTTP/1 connection closed before the first byte of a response (the keep-alive
+	// race). The setting `retry.stale` decides what happens then.
 	Stale bool
-	// Demote: the peer breaks HTTP/2 (protocol errors): where that happens
-	// repeatedly, the pool should speak HTTP/1 to it for a while.
+	// Demote: the peer violated HTTP/2. If that repeats, the pool should speak HTTP/1 to the peer
+	// for a while.
 	Demote bool
-	// RefusesHTTP2: the peer has said that it wants HTTP/1 (421,
-	// HTTP_1_1_REQUIRED, INADEQUATE_SECURITY): the pool should speak that to it
-	// for a while, from now on.
+	// RefusesHTTP2: the peer asks for HTTP/1 (421, HTTP_1_1_REQUIRED, INADEQUATE_SECURITY). The
+	// pool should speak HTTP/1 to it for a while, from now on.
 	RefusesHTTP2 bool
-	// OverHTTP1: the peer refused to act on the request over HTTP/2, and began no
-	// response (HTTP_1_1_REQUIRED, 421). Whatever Progress says, the request may
-	// be sent again, with any method, over HTTP/1 and only over HTTP/1.
+	// OverHTTP1: the peer refused to process the request over HTTP/2 and began no response
+	// (HTTP_1_1_REQUIRED, 421). Whatever Progress says, a request of any method may be sent again,
+	// but only over HTTP/1.
 	OverHTTP1 bool
-	// Detail is for people: the limit that was met, with its value, and the
-	// setting to change. Never bytes of a request or an answer.
+	// Detail explains the error to people: the limit, its value and the setting to change. It never
+	// holds bytes of a request or a response.
 	Detail string
 	// Err is the cause, or nil.
 	Err error
 }
 
-// Error returns "outcome: detail: cause", without the parts that are empty.
+// Error returns "outcome: detail: cause" without the empty parts.
 func (e *Error) Error() string {
 	s := e.Outcome.String()
 	if e.Detail != "" {
@@ -58,8 +57,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// AsError returns err as an *Error; anything else becomes Internal, since
-// connections and pools return nothing but *Error.
+// AsError returns err as an *Error. Connections and pools return only *Error; any other error
+// becomes Internal.
 func AsError(err error) *Error {
 	if e, ok := err.(*Error); ok { //nolint:errorlint // the usual case; errors.As would allocate
 		return e
@@ -71,17 +70,16 @@ func AsError(err error) *Error {
 	return &Error{Outcome: Internal, Progress: MaybeProcessed, Err: err}
 }
 
-// ErrALPN is the cause of a TLSFailed where the handshake went well, but the
-// peer speaks no protocol that the SSP's `protocol` allows.
+// ErrALPN is the cause of a TLSFailed after a handshake in which the peer offered no protocol that
+// the SSP's `protocol` setting allows.
 var ErrALPN = errors.New("no usable protocol negotiated")
 
-// Errors without a cause of their own, kept so that failing at a high rate
-// costs no allocation.
+// Errors without their own cause are allocated once, so that a high error rate allocates nothing.
 var (
 	// ErrDeadline: the deadline passed after the request was sent.
-	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not answer in time; see deadline and timeouts.request"}
+	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not respond in time; see deadline and timeouts.request"}
 	// ErrDeadlineNotSent: the deadline passed before anything was sent.
 	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline and pool.max_conns"}
-	// ErrCancelled: the exchange's context ended, since another leg answered.
+	// ErrCancelled: the exchange's context ended because another leg responded first.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
 )

@@ -9,7 +9,7 @@ import (
 // Method is a request method that adbuffer forwards.
 type Method uint8
 
-// The methods, and no others.
+// The methods that adbuffer forwards.
 const (
 	GET Method = iota
 	HEAD
@@ -25,9 +25,8 @@ func (m Method) String() string { return methodNames[m] }
 // 9.2.2.
 func (m Method) Idempotent() bool { return m != POST }
 
-// Request is one request as it leaves for an SSP, without what differs by
-// protocol: framing and the way fields are written. A connection reads it only
-// during Do, and never changes it.
+// Request is one request to an SSP, without the parts that differ by protocol: framing and the
+// encoding of fields. A connection reads it only during Do and never changes it.
 type Request struct {
 	Method Method
 	// Scheme is "http" or "https".
@@ -36,98 +35,93 @@ type Request struct {
 	Authority []byte
 	// Target is the origin-form request target: path and query.
 	Target []byte
-	// Fields are the end-to-end header fields as HTTP/1.1 lines, each ended by
-	// CRLF, without an empty line at the end. There is no Host, no
-	// Content-Length and nothing hop-by-hop among them, and no line is
-	// malformed: whoever builds Fields answers for that.
+	// Fields are the end-to-end header fields as HTTP/1.1 lines. CRLF ends each line, and no empty
+	// line follows. Fields holds no Host, no Content-Length, no hop-by-hop field and no malformed
+	// line: the code that builds Fields ensures that.
 	Fields []byte
 	// Body is the whole body; empty means no body.
 	Body []byte
 }
 
-// Response is an SSP's final answer (never 1xx), whatever protocol brought it.
+// Response is an SSP's final response (never 1xx), of any protocol.
 type Response struct {
 	// Status is 200 to 599.
 	Status int
-	// Fields are the header fields as they came, in their order and spelling,
-	// as HTTP/1.1 lines, each "Name: value" ended by CRLF, without an empty
-	// line at the end; HTTP/2's pseudo-fields are not among them. The
-	// connection has checked every line: the name is a token, the value has no
-	// CR, LF or NUL, and nothing is folded. Hop-by-hop fields are still there.
-	// Trailers are not.
+	// Fields are the header fields as they came, in their order and spelling, without HTTP/2's
+	// pseudo-fields and without trailers. They are HTTP/1.1 lines "Name: value", each ended by
+	// CRLF, with no empty line at the end. Hop-by-hop fields are still among them.
+	//
+	// The connection has checked each line: the name is a token, the value has no CR, LF or NUL,
+	// and nothing is folded.
 	Fields []byte
-	// ContentLength is the Content-Length that the SSP stated, -1 for none. It
-	// differs from len(Body) only in answers that have no body by rule: to
-	// HEAD, and 304.
+	// ContentLength is the Content-Length that the SSP stated, -1 for none. It differs from
+	// len(Body) only for responses that have no body by rule: to HEAD, and 304.
 	ContentLength int
-	// Body is whole and unframed: no transfer coding is left; a
-	// Content-Encoding is.
+	// Body is complete and has no transfer coding; it may have a Content-Encoding.
 	Body []byte
 }
 
-// Reset empties the answer and keeps its memory.
-func (a *Response) Reset() {
-	a.Status, a.ContentLength = 0, -1
-	a.Fields, a.Body = a.Fields[:0], a.Body[:0]
+// Reset empties the response and keeps its memory.
+func (r *Response) Reset() {
+	r.Status, r.ContentLength = 0, -1
+	r.Fields, r.Body = r.Fields[:0], r.Body[:0]
 }
 
-// Times are the moments of an exchange. The zero time means that it did not
-// come so far.
+// Times are the moments of an exchange. A zero time means that the exchange did not get so far.
 type Times struct {
-	Queued    time.Time // entered the pool's queue, or asked for a place
-	Acquired      time.Time // was given its place
-	FirstByte time.Time // the first byte of the answer was read
-	Done      time.Time // the answer was read whole, or the exchange failed
-	// What of Queued to Lent was a dial made for this exchange. Zero for a
-	// connection that was there before.
+	Queued    time.Time // the request entered the pool's queue, or asked for a place
+	Acquired  time.Time // the request acquired its place
+	FirstByte time.Time // the first byte of the response was read
+	Done      time.Time // the complete response was read, or the exchange failed
+	// DNS, TCP and TLS are the parts of a dial for this exchange, between Queued and Acquired. They
+	// are zero if the connection existed before.
 	DNS, TCP, TLS time.Duration
 }
 
-// Exchange is one attempt: a request, its deadline, and room for the answer.
+// Exchange is one attempt: a request, its deadline, and memory for the response.
 //
-// The caller holds it from AcquireExchange to Release. A connection reads and
-// writes it only during Do.
+// The caller owns it from AcquireExchange to Release. A connection reads and writes it only during
+// Do.
 type Exchange struct {
 	// Set by the caller before Do.
 
 	Request Request
 	// Deadline ends the exchange, wherever it is. Never zero.
 	Deadline time.Time
-	// Alone: on a connection that answers in order (HTTP1Pipelined) nothing may
-	// be outstanding before or behind the exchange. Pools see to it; nothing
-	// changes on other connections.
+	// Alone: on a pipelined connection, no other exchange may be outstanding before or behind this
+	// one. The pool ensures it. The field means nothing on other connections.
 	Alone bool
-	// Redials is how many failed dials the exchange may outlast while it waits for
-	// a place. Acquire takes off those that it outlasted.
+	// Redials is how many failed dials the exchange may survive while it waits for a place. Acquire
+	// subtracts the ones that happened.
 	Redials int
-	// Resent: the request was sent before, and provably not processed. It waits
-	// in front of other requests, until its deadline.
+	// Resent: the request was sent before, and the SSP provably did not process it. It waits in
+	// front of other requests, until its deadline.
 	Resent bool
-	// Context, where not nil, ends the exchange early (ErrCancelled). It has no
-	// deadline of its own. Nil on the single path.
+	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
+	// It is nil for requests to a single SSP.
 	Context context.Context
-	// Budget bounds the bodies of all requests and responses, and Share those of
-	// the SSP's responses; Answer.Body is part of both. Nil means no bound.
-	// Neither may change while Answer.Body is not empty.
+	// Budget bounds the bodies of all requests and responses, Share the bodies of this SSP's
+	// responses. Response.Body counts in both. Nil means no bound. Neither may change while
+	// Response.Body is not empty.
 	Budget, Share *Budget
 
 	// Written by Do.
 
-	// Response is valid once Do returned nil. Connections append to its slices,
-	// which are empty at first and keep their memory between uses.
+	// Response is valid after Do returned nil. Connections append to its slices, which are empty at
+	// first and keep their memory between uses.
 	Response Response
-	Times  Times
-	// Reused: the connection had carried a request before.
+	Times    Times
+	// Reused: the connection carried a request before this one.
 	Reused bool
-	// Protocol is what the connection spoke.
+	// Protocol is what the connection speaks.
 	Protocol Protocol
 
-	// Block is scratch memory of the caller for Request's slices; it is kept
-	// between uses. Connections leave it alone.
+	// Block is scratch memory of the caller for the slices of Request; it is kept between uses.
+	// Connections do not use it.
 	Block []byte
 
 	done     chan error // see Done
-	reserved int64      // bytes taken from Share and Budget for Answer.Body
+	reserved int64      // bytes taken from Share and Budget for Response.Body
 	acquired bool       // from AcquireExchange to Release
 }
 
@@ -142,11 +136,11 @@ func AcquireExchange() *Exchange {
 	return ex
 }
 
-// maxKeptBytes is the largest buffer that an exchange keeps for its next use,
-// so that one huge answer does not stay in memory for ever.
+// maxKeptBytes is the largest buffer that an exchange keeps for its next use. A larger one is
+// freed, so that one huge response does not occupy memory for ever.
 const maxKeptBytes = 64 << 10
 
-// Release gives the exchange back. Nothing of it may be used afterwards.
+// Release gives the exchange back for reuse. The caller must not use any part of it afterwards.
 func (ex *Exchange) Release() {
 	if !ex.acquired {
 		panic("BUG: exchange released twice")
@@ -154,7 +148,7 @@ func (ex *Exchange) Release() {
 	ex.acquired = false
 	ex.ReleaseBody()
 	select {
-	case <-ex.done: //nolint:errcheck // completed after its caller had left
+	case <-ex.done: //nolint:errcheck // completed after its caller had abandoned it
 	default:
 	}
 	ex.Request = Request{}
@@ -171,17 +165,16 @@ func (ex *Exchange) Release() {
 	exchanges.Put(ex)
 }
 
-// Complete puts err, or nil, where Done's receiver finds it. Connections whose
-// answers are read by another goroutine call it at most once per Do; it never
-// blocks.
+// Complete sends err, or nil, to the receiver of Done. A connection whose responses are read by
+// another goroutine calls it at most once per Do. It never blocks.
 func (ex *Exchange) Complete(err error) { ex.done <- err }
 
-// Done returns where Finish puts how the exchange ended. One receive takes it.
+// Done returns the channel on which Complete sends its result. One receive takes it.
 func (ex *Exchange) Done() <-chan error { return ex.done }
 
-// TakeResponse moves the answer of from, on which Do has returned nil, to ex, on
-// which no Do is under way: with its times, what brought it, and what it holds
-// of the Budget and the Share that both have. from is left with ex's memory.
+// TakeResponse moves the response of from to ex, with its times, its protocol and its bytes of the
+// Budget and the Share that both have. Do must have returned nil on from, and no Do may be running
+// on ex. from gets ex's memory.
 func (ex *Exchange) TakeResponse(from *Exchange) {
 	ex.Response, from.Response = from.Response, ex.Response
 	ex.reserved, from.reserved = from.reserved, ex.reserved

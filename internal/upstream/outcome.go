@@ -1,42 +1,42 @@
 package upstream
 
-// Outcome is how a request, or one leg of it, ended. It is a closed set: its
-// names are the values of the metric label `outcome`, the reasons in our own
-// error bodies, and what stands behind `proxy/` in X-Adbuffer-Source.
+// Outcome is how a request, or one leg of it, ended. It is a closed set. Its names are the values
+// of the metric label `outcome`, the reasons in adbuffer's own error bodies, and the text behind
+// `proxy/` in X-Adbuffer-Source.
 type Outcome uint8
 
-// The first five say what an SSP's answer was, the rest that there was none.
+// The first five classify an SSP's response; the others mean that there was none.
 const (
 	Fill        Outcome = iota // 2xx with a body
 	NoBid                      // 204, an empty body, or a document without an ad
-	Redirect                   // 3xx, passed on and never followed
+	Redirect                   // 3xx, forwarded to the client and never followed
 	ClientError                // 4xx
 	ServerError                // 5xx
 
-	BadRequest       // the client's request breaks a rule
+	BadRequest       // the client's request violates a rule
 	MethodNotAllowed // not GET, HEAD or POST
 	NoRoute          // no route matches
 	UnknownSSP       // the client named an SSP outside the route
-	Loop             // the request has passed this process, or too many, before
-	TooLarge         // the client's head or body is over its limit
+	Loop             // the request has passed this process, or too many processes, before
+	TooLarge         // the client's header or body is over its limit
 	PendingFull      // the SSP's queue is full
-	PendingTimeout   // waited in the queue for as long as it allows
-	BreakerOpen      // shed, since the SSP fails
+	PendingTimeout   // waited in the queue for as long as the queue allows
+	BreakerOpen      // refused because the SSP fails
 	QPSLimit         // over the SSP's queries per second
 	SSPBackoff       // the SSP asked for a pause (Retry-After)
-	Overloaded       // over a limit on what is in flight or buffered
-	Draining         // adbuffer is stopping
-	ConnectFailed    // DNS or TCP failed, or every address backs off since they did
-	TLSFailed        // the TLS handshake failed, or offered no usable protocol, or every address backs off since
+	Overloaded       // over a limit on requests or bytes in flight
+	Draining         // adbuffer stops
+	ConnectFailed    // DNS or TCP failed, or every address is backing off after such a failure
+	TLSFailed        // the TLS handshake failed or offered no usable protocol, or every address is backing off
 	ConnLost         // the connection broke after bytes may have been sent
-	BadResponse      // the SSP's answer breaks a rule
-	ResponseTooLarge // the SSP's answer is over its limit
-	Deadline         // the time was up
-	Internal         // a fault of ours
-	Merged           // the envelope of parallel-all
+	BadResponse      // the SSP's response violates a rule
+	ResponseTooLarge // the SSP's response is over its limit
+	Deadline         // the deadline passed
+	Internal         // an error in adbuffer
+	Merged           // the combined response of parallel-all
 
-	ClientGone // the client left while its request waited
-	Cancelled  // a leg that lost, abandoned
+	ClientGone // the client closed its connection while its request waited
+	Cancelled  // a leg that lost or was abandoned
 
 	// Outcomes is how many there are, for arrays indexed by Outcome.
 	Outcomes
@@ -60,13 +60,13 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// HasResponse reports whether an SSP's answer stands behind the outcome.
+// HasResponse reports whether the outcome classifies an SSP's response.
 func (o Outcome) HasResponse() bool { return o <= ServerError }
 
 // Protocol is what a connection speaks. It is the metric label `protocol`.
 type Protocol uint8
 
-// Unknown is what a connection speaks before ALPN has told.
+// Unknown is the protocol of a connection before ALPN has chosen one.
 const (
 	Unknown Protocol = iota
 	HTTP1
@@ -87,21 +87,21 @@ func (p Protocol) String() string {
 	return "unknown"
 }
 
-// CloseReason says why a connection was closed. It is the label `reason` of
+// CloseReason is why a connection was closed. It is the label `reason` of
 // adbuffer_pool_connections_closed_total.
 type CloseReason uint8
 
-// NotClosed is the zero value: the connection lives and takes requests.
+// NotClosed is the zero value: the connection takes requests.
 const (
 	NotClosed         CloseReason = iota
 	ClosedIdle                    // idle for longer than idle_timeout
 	ClosedMaxAge                  // older than max_age
 	ClosedMaxRequests             // carried max_requests_per_conn
-	ClosedByPeer                  // the SSP closed it, or announced to
-	ClosedUnsolicited             // bytes came while no request was outstanding
-	ClosedLeftover                // bytes were left behind an answer
+	ClosedByPeer                  // the SSP closed it, or announced that it will
+	ClosedUnsolicited             // bytes arrived while no request was outstanding
+	ClosedLeftover                // bytes were left behind a response
 	ClosedGoaway                  // HTTP/2 GOAWAY
-	ClosedTimeout                 // an abandoned exchange did not end within linger
+	ClosedTimeout                 // the response of an abandoned exchange did not end within linger
 	ClosedError                   // the connection or its framing failed
 	ClosedDrain                   // adbuffer stops, or the SSP's settings changed
 
