@@ -266,7 +266,7 @@ func TestTheNewProcessAnswersOperators(t *testing.T) {
 	next.signal(syscall.SIGKILL)
 	next.wantExit(-1)
 	old.awaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
-	if _, ok := old.log.line("the process that had taken over has gone; this one goes on"); !ok {
+	if _, ok := old.log.line("the process that had taken over has gone; this one serves alone again"); !ok {
 		t.Errorf("the log does not say that the new one has gone:\n%s", old.log)
 	}
 }

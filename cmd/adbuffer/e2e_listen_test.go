@@ -159,8 +159,8 @@ func TestPathsThatFailSayWhich(t *testing.T) {
 	}
 	for listen, says := range map[string][]string{
 		"unix:" + dir + "/none/ad.sock": {"server.listen", "the folder " + dir + "/none does not exist"},
-		"unix:" + file:                  {"server.listen", "a file that is no socket is in the way"},
-		"unix:" + file + "/ad.sock":     {"server.listen", file + " is no folder"},
+		"unix:" + file:                  {"server.listen", "the path is a file that is not a socket"},
+		"unix:" + file + "/ad.sock":     {"server.listen", file + " is not a folder"},
 		"unix:/proc/ad.sock":            {"server.listen", "/proc"},
 		"unix:" + long + "/a":           {"server.listen", "too long"},
 	} {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// activated returns the listeners that systemd has passed, or whoever else speaks
-// its protocol, by the names of their options; nil where none were passed. They
-// are told apart by FileDescriptorName, or else by their order: traffic, admin.
-// The environment forgets them, and their addresses stand above the configured
-// ones. man 3 sd_listen_fds.
+// activated returns the listeners that systemd, or another program with its protocol,
+// has passed, by the names of their options. It returns nil if none were passed. Their
+// FileDescriptorName says which is which, or else their order: traffic, admin. Their
+// addresses replace the configured ones. The variables of the protocol are removed from
+// the environment. man 3 sd_listen_fds.
 func activated(traffic, admin Options) (map[string]*Listener, error) {
 	files := activation.Files(true)
 	if len(files) == 0 {
@@ -61,7 +61,7 @@ func assign(files []*os.File, options ...Options) (given map[string]*Listener, e
 				}
 			}
 			if at < 0 {
-				return given, fmt.Errorf("the socket %q has neither of the names %q and %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
+				return given, fmt.Errorf("the socket %q is named neither %q nor %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
 			}
 			o = options[at]
 		}
@@ -97,7 +97,7 @@ func fromFile(f *os.File) (socket, error) {
 		return nil, err
 	}
 	if err != nil || listens == 0 {
-		return nil, errors.New("it is no stream socket that listens; use ListenStream= and Accept=no")
+		return nil, errors.New("it is not a listening stream socket; use ListenStream= and Accept=no")
 	}
 	l, err := net.FileListener(f)
 	if err != nil {

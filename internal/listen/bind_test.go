@@ -45,12 +45,12 @@ func TestAUnixPathThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
 	dir, free := t.TempDir(), adminAt("127.0.0.1:0")
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, []byte("precious"), 0o600))
-	wantRefused(t, trafficAt("unix", file), free, `server.listen "`+file+`"`, "a file that is no socket is in the way")
+	wantRefused(t, trafficAt("unix", file), free, `server.listen "`+file+`"`, "the path is a file that is not a socket")
 	if b, _ := os.ReadFile(file); string(b) != "precious" {
 		t.Error("the file in the way was touched")
 	}
 	wantRefused(t, trafficAt("unix", dir+"/none/ad.sock"), free, "the folder "+dir+"/none does not exist")
-	wantRefused(t, trafficAt("unix", file+"/ad.sock"), free, file+" is no folder")
+	wantRefused(t, trafficAt("unix", file+"/ad.sock"), free, file+" is not a folder")
 	long := filepath.Join(dir, strings.Repeat("x", 106-len(dir)-2))
 	must(t, os.Mkdir(long, 0o700))
 	wantRefused(t, trafficAt("unix", long+"/a"), free, "too long by")

@@ -13,16 +13,16 @@ import (
 
 // Files are a listener's TLS files.
 type Files struct {
-	// Name is the listener's, as the metrics' label has it: "server" or "admin".
+	// Name is the listener's name in the metrics' label: "server" or "admin".
 	Name string
 	// TLSFiles.CA holds the authorities of clients' certificates; "" asks for none.
 	configfile.TLSFiles
-	// ClientAuth says what is asked for where CA is set.
+	// ClientAuth says how clients' certificates are asked for if CA is set.
 	ClientAuth tls.ClientAuthType
 }
 
-// Certificates serves a listener's certificates: those of the files when they were
-// last valid. Run Watch for changes to be seen without Reload.
+// Certificates holds a listener's certificates, as the files had them when they were
+// last valid. Watch reloads them when the files change.
 type Certificates struct {
 	log     *zap.Logger
 	files   Files
@@ -48,8 +48,8 @@ func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
 	return c, nil
 }
 
-// Config returns a configuration for servers that offers these protocols by ALPN.
-// Each handshake uses the certificates of its moment. The oldest TLS version is 1.2.
+// Config returns a server's configuration that offers these protocols by ALPN. Each
+// handshake uses the certificates in use at that moment. The oldest TLS version is 1.2.
 func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 	type offered struct{ from, config *tls.Config }
 	var last atomic.Pointer[offered]
@@ -82,7 +82,7 @@ func (c *Certificates) Reload() error {
 // Watch reloads the files when they change, until ctx ends.
 func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.noted) }
 
-// noted takes what was loaded into use, and logs it.
+// noted uses the certificates that were loaded, and logs it.
 func (c *Certificates) noted(changed bool, err error) {
 	switch {
 	case err != nil:

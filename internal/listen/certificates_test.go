@@ -91,7 +91,7 @@ func (c *certs) serial(server *tls.Config, a *authority) string {
 func (c *certs) wantMetric(want string) {
 	c.t.Helper()
 	if err := testutil.CollectAndCompare(c, strings.NewReader(`
-# HELP adbuffer_tls_certificate_reload_successful 1 if the listener's certificate files were valid when they were last read, 0 if the certificates before are still in use.
+# HELP adbuffer_tls_certificate_reload_successful 1 if the listener's certificate files were valid when they were last read, 0 if older certificates are still in use.
 # TYPE adbuffer_tls_certificate_reload_successful gauge
 adbuffer_tls_certificate_reload_successful{listener="server"} `+want+"\n"), "adbuffer_tls_certificate_reload_successful"); err != nil {
 		c.t.Error(err)

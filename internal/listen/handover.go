@@ -14,35 +14,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handover is a process's part in the row of processes that have one traffic
-// socket. They meet at an abstract unix socket, the door, whose name is made of
-// the address: it lies in the network namespace, as ports do, belongs to the
-// processes that have it open, and is gone with them.
+// handover is one process in a chain of processes that share the traffic socket.
+// They meet at an abstract unix socket, the meeting socket. Its name is made from the
+// listen address. It belongs to the network namespace, as ports do, and disappears
+// with the last process that has it open.
 //
-//	first process        binds the door, and the sockets
-//	next process         finds the door taken, connects, is sent the sockets and the door
-//	                     keeps the connection: its end says that this process has gone
-//	                     writes a byte once it serves
-//	process before it    leaves operators to the next one, if that has its admin socket;
-//	                     once it drains, leaves new connections to it too;
-//	                     takes all that back where the next one dies
+//	first process        binds the meeting socket, and the sockets
+//	next process         finds the meeting socket bound, connects to it, and receives all sockets
+//	                     keeps the connection: its end tells that this process has gone
+//	                     writes a byte when it serves
+//	process before it    stops accepting on the admin socket, if the next process has it;
+//	                     stops accepting clients when it drains;
+//	                     accepts on both again if the next process dies
 //
-// A process does not open the door while the one after it lives, so that a third
-// meets the second. Only processes of one user hand over to each other.
+// A process accepts nothing at the meeting socket while the next process lives. So a
+// third process meets the second. All processes must belong to one user.
 type handover struct {
-	log    *zap.Logger
-	name   string
-	door   *net.UnixListener
-	before *net.UnixConn // to the process before this one; nil for the first
-	admin  bool          // that one's admin socket was taken over, too
+	log     *zap.Logger
+	name    string
+	meeting *net.UnixListener
+	before  *net.UnixConn // to the process before this one; nil for the first
+	admin   bool          // its admin socket was taken over too
 
 	mu         sync.Mutex // guards the fields below
 	sockets    *Sockets
-	after      *net.UnixConn // to the process after this one
-	serves     byte          // what the process after this one serves; 0 for nothing
+	after      *net.UnixConn // to the next process
+	serves     byte          // what the next process serves; 0 for nothing
 	succession func(bool)    // nil until this process serves
 	draining   bool
-	left       bool
+	closed     bool
 	ended      chan struct{} // closed when the goroutine of start has ended; nil before
 }
 
@@ -52,11 +52,10 @@ const (
 	servesBoth
 )
 
-// handedSocket says which socket a descriptor of the message is; they come in the
-// same order.
+// handedSocket names one socket of the message. The descriptors come in the same order.
 type handedSocket struct{ Name, Network, Address string }
 
-// start opens the door to processes that come after.
+// start lets the next process connect.
 func (h *handover) start(s *Sockets) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,11 +63,11 @@ func (h *handover) start(s *Sockets) {
 	go h.run(h.ended)
 }
 
-// run is started by start, and ended by leave.
+// run is started by start and ended by close.
 func (h *handover) run(ended chan struct{}) {
 	defer close(ended)
 	for {
-		c, err := h.door.AcceptUnix()
+		c, err := h.meeting.AcceptUnix()
 		if err != nil {
 			return
 		}
@@ -76,8 +75,7 @@ func (h *handover) run(ended chan struct{}) {
 	}
 }
 
-// attend sends the sockets to the process at the other end, and waits for its
-// end.
+// attend sends the sockets to the next process, and waits until that process ends.
 func (h *handover) attend(c *net.UnixConn) {
 	defer c.Close() //nolint:errcheck // nothing is left to be done about it
 	if err := h.send(c); err != nil {
@@ -103,12 +101,12 @@ func (h *handover) send(c *net.UnixConn) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.left {
+	if h.closed {
 		return net.ErrClosed
 	}
 	s := h.sockets
 	sockets := []handedSocket{
-		{doorSocket, "unix", h.name},
+		{meetingSocket, "unix", h.name},
 		{s.Traffic.options.Name, s.Traffic.options.Network, s.Traffic.options.Address},
 		{s.Admin.options.Name, s.Admin.options.Network, s.Admin.options.Address},
 	}
@@ -118,13 +116,13 @@ func (h *handover) send(c *net.UnixConn) error {
 	}
 	c.SetWriteDeadline(time.Now().Add(takeOverWithin)) //nolint:errcheck // a closed socket fails the write
 	h.after = c
-	return withFDs([]syscall.Conn{h.door, s.Traffic.socket, s.Admin.socket}, nil, func(fds []int) error {
+	return withFDs([]syscall.Conn{h.meeting, s.Traffic.socket, s.Admin.socket}, nil, func(fds []int) error {
 		_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 		return err
 	})
 }
 
-// withFDs calls f with the descriptors of conns, none of which closes meanwhile.
+// withFDs calls f with the descriptors of conns, which stay open during the call.
 func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
 	if len(conns) == 0 {
 		return f(fds)
@@ -137,7 +135,7 @@ func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
 	return errors.Join(controlErr, err)
 }
 
-// succeeded is told what the process after this one serves; 0 when it has gone.
+// succeeded stores what the next process serves, 0 when it has gone.
 func (h *handover) succeeded(serves byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,14 +143,14 @@ func (h *handover) succeeded(serves byte) {
 	if serves == 0 {
 		h.after = nil
 	}
-	if serves == was || h.left {
+	if serves == was || h.closed {
 		return
 	}
 	h.serves = serves
 	if serves != 0 {
-		h.log.Info("another process has taken over; this one accepts on until it is stopped")
+		h.log.Info("another process has taken over; this one accepts too until it is stopped")
 	} else {
-		h.log.Warn("the process that had taken over has gone; this one goes on")
+		h.log.Warn("the process that had taken over has gone; this one serves alone again")
 	}
 	h.pauseLocked()
 	if h.succession != nil && (serves == servesBoth || was == servesBoth) {
@@ -160,7 +158,7 @@ func (h *handover) succeeded(serves byte) {
 	}
 }
 
-// pauseLocked leaves to the process after this one what that is to accept.
+// pauseLocked stops accepting what the next process accepts.
 func (h *handover) pauseLocked() {
 	h.sockets.Admin.pause(h.serves == servesBoth)
 	h.sockets.Traffic.pause(h.serves != 0 && h.draining)
@@ -190,12 +188,12 @@ func (h *handover) drain() {
 	h.pauseLocked()
 }
 
-// leave closes the door on this process's side. last says that no other process
-// has it; it stays shut to all until release is called.
-func (h *handover) leave() (last bool, release func()) {
+// close ends this process's part. last reports that no other process has the sockets;
+// then no process can start a hand-over until release is called.
+func (h *handover) close() (last bool, release func()) {
 	h.mu.Lock()
-	h.left = true
-	h.door.Close() //nolint:errcheck // its end is all that matters
+	h.closed = true
+	h.meeting.Close() //nolint:errcheck // closing is all that matters
 	for _, c := range []*net.UnixConn{h.before, h.after} {
 		if c != nil {
 			c.Close() //nolint:errcheck // as above
@@ -206,9 +204,9 @@ func (h *handover) leave() (last bool, release func()) {
 	if ended != nil {
 		<-ended
 	}
-	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: h.name, Net: "unix"})
+	meeting, err := net.ListenUnix("unix", &net.UnixAddr{Name: h.name, Net: "unix"})
 	if err != nil {
 		return false, func() {}
 	}
-	return true, func() { door.Close() } //nolint:errcheck // as above
+	return true, func() { meeting.Close() } //nolint:errcheck // as above
 }

@@ -18,4 +18,4 @@ func (*handover) serving(func(bool)) {}
 
 func (*handover) drain() {}
 
-func (*handover) leave() (last bool, release func()) { return true, func() {} }
+func (*handover) close() (last bool, release func()) { return true, func() {} }

@@ -113,7 +113,7 @@ func TestOperatorsAreAnsweredByTheNewestProcess(t *testing.T) {
 	second.Close()
 	first.wantAway(false)
 	wantAccepted(t, first.Admin, 1) // what the second did not live to accept
-	if n := first.logs.FilterMessageSnippet("has gone; this one goes on").Len(); n != 1 {
+	if n := first.logs.FilterMessageSnippet("has gone; this one serves alone again").Len(); n != 1 {
 		t.Errorf("%d lines about that: %v", n, first.logs.All())
 	}
 }
@@ -201,40 +201,40 @@ func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
 
 func TestAddressesThatAreOneHaveOneDoor(t *testing.T) {
 	name := func(address string) string {
-		n, ok := doorName(trafficAt("tcp", address))
+		n, ok := meetingName(trafficAt("tcp", address))
 		if !ok {
-			t.Errorf("%s has no door", address)
+			t.Errorf("%s has no meeting socket", address)
 		}
 		return n
 	}
 	if name(":8080") != name("0.0.0.0:8080") || name(":8080") != name("[::]:8080") || name("127.0.0.1:80") != name("127.0.0.1:http") {
-		t.Error("one address has several doors")
+		t.Error("one address has several meeting sockets")
 	}
 	if name(":8080") == name(":8081") || name(":8080") == name("127.0.0.1:8080") {
-		t.Error("several addresses have one door")
+		t.Error("several addresses have one meeting socket")
 	}
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/a", 0o700))
 	must(t, os.Mkdir(dir+"/b", 0o700))
 	must(t, os.Symlink("a", dir+"/link"))
-	a, _ := doorName(trafficAt("unix", dir+"/a/ad.sock"))
-	link, _ := doorName(trafficAt("unix", dir+"/link/ad.sock"))
-	b, _ := doorName(trafficAt("unix", dir+"/b/ad.sock"))
-	other, _ := doorName(trafficAt("unix", dir+"/a/other.sock"))
+	a, _ := meetingName(trafficAt("unix", dir+"/a/ad.sock"))
+	link, _ := meetingName(trafficAt("unix", dir+"/link/ad.sock"))
+	b, _ := meetingName(trafficAt("unix", dir+"/b/ad.sock"))
+	other, _ := meetingName(trafficAt("unix", dir+"/a/other.sock"))
 	if a != link || a == b || a == other {
-		t.Errorf("the doors of unix sockets: %q, %q, %q, %q", a, link, b, other)
+		t.Errorf("the meeting sockets of unix sockets: %q, %q, %q, %q", a, link, b, other)
 	}
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.1:none", "x"} {
-		if n, ok := doorName(trafficAt("tcp", address)); ok {
-			t.Errorf("%s has a door: %s", address, n)
+		if n, ok := meetingName(trafficAt("tcp", address)); ok {
+			t.Errorf("%s has a meeting socket: %s", address, n)
 		}
 	}
 }
 
-// doorkeeper is a foreign process that has the door of an address.
-func doorkeeper(t *testing.T, address string, answer func(*net.UnixConn)) {
+// otherProcess is another program that has bound the meeting socket of an address.
+func otherProcess(t *testing.T, address string, answer func(*net.UnixConn)) {
 	t.Helper()
-	name, _ := doorName(trafficAt("tcp", address))
+	name, _ := meetingName(trafficAt("tcp", address))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	must(t, err)
 	ended := make(chan struct{})
@@ -284,11 +284,11 @@ func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := reserve(t)
-			doorkeeper(t, address, answer)
+			otherProcess(t, address, answer)
 			p := startProcess(t, "tcp", address, "127.0.0.1:0")
 			dial(t, p.Traffic.Addr())
 			wantAccepted(t, p.Traffic, 1)
-			if n := p.logs.FilterMessageSnippet("gave no answer").Len(); n != 1 {
+			if n := p.logs.FilterMessageSnippet("did not respond").Len(); n != 1 {
 				t.Errorf("%d lines about that: %v", n, p.logs.All())
 			}
 		})
@@ -299,7 +299,7 @@ func TestAHangingProcessDelaysTheNextOnlySoLong(t *testing.T) {
 	t.Parallel()
 	address := reserve(t)
 	released := make(chan struct{})
-	doorkeeper(t, address, func(*net.UnixConn) { <-released })
+	otherProcess(t, address, func(*net.UnixConn) { <-released })
 	p := startProcess(t, "tcp", address, "127.0.0.1:0")
 	close(released)
 	dial(t, p.Traffic.Addr())

@@ -1,19 +1,19 @@
-// Package listen opens the sockets that clients and operators connect to, hands
-// them to the process that comes after, and proves who listens by certificates.
+// Package listen opens the sockets that clients and operators connect to, hands them
+// over to the next process, and serves their TLS certificates.
 //
 // # Handing over
 //
-// With server.reuse_port a new process does not bind beside the old one: it asks
-// it for its sockets, and both accept from the same queues. That loses nothing,
-// whereas two sockets with SO_REUSEPORT do: each has a queue of its own, and when
-// the old one is closed the kernel resets what waits in it and forgets handshakes
-// under way. (net.ipv4.tcp_migrate_req would move them; it is off by default and
-// takes an administrator. A BPF program on the group could steer new connections
-// away before, but not a handshake that has begun.) A queue that two processes
-// own is closed with the last of them, whichever that is and however it dies.
-// SO_REUSEPORT is set all the same, for a process that gets no answer.
+// With server.reuse_port a new process does not bind its own socket beside the old
+// process. It receives the old process's sockets, and both accept from the same
+// queue. This loses no connection. Two sockets with SO_REUSEPORT would: each has its
+// own queue, and when the old socket is closed, the kernel resets the connections in
+// its queue and drops handshakes in progress. (net.ipv4.tcp_migrate_req would move
+// them, but it is off by default. A BPF program could steer new connections to the
+// new socket, but not a handshake in progress.) A shared queue is closed with the
+// last process that has it, even if a process is killed. SO_REUSEPORT is still set,
+// for a process that cannot reach the old one.
 //
-// Sockets from systemd are shared in the same way, and systemd is their owner.
+// Sockets from systemd are shared in the same way; systemd owns them.
 package listen
 
 import (
@@ -31,24 +31,24 @@ import (
 // Options say where to listen.
 type Options struct {
 	Name    string // "traffic" or "admin": systemd's FileDescriptorName
-	Key     string // of the configuration, for messages: "server.listen"
+	Key     string // the config key, for messages: "server.listen"
 	Network string // "tcp" or "unix"
 	Address string // host:port, or a path
 	Mode    os.FileMode
-	// ReusePort has the socket shared with the process that comes after, and
-	// taken from the one before.
+	// ReusePort shares the socket with the next process, and takes it over from the
+	// process before.
 	ReusePort bool
 }
 
 // Sockets are what the process listens on.
 type Sockets struct {
 	Traffic, Admin *Listener
-	Passed         bool      // by systemd: the configured addresses do not count
-	handover       *handover // nil where sockets are not handed over
+	Passed         bool      // by systemd; the configured addresses are ignored
+	handover       *handover // nil if sockets are not handed over
 }
 
-// Open opens both sockets: those that systemd has passed, those of the process
-// before this one, or new ones.
+// Open opens both sockets. It takes those that systemd has passed, else those of the
+// process before, else it binds new ones.
 func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	given, err := activated(traffic, admin)
 	if err != nil {
@@ -57,7 +57,7 @@ func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	s := &Sockets{Passed: given != nil}
 	if given == nil && traffic.ReusePort {
 		if s.handover, given, err = takeOver(log, traffic, admin); err != nil {
-			log.Warn("the process that listens there gave no answer; this one binds beside it, and connections may be lost when that one stops", zap.Error(err))
+			log.Warn("the process that listens there did not respond; this one binds beside it, and connections may be lost when that one stops", zap.Error(err))
 		}
 	}
 	if s.Traffic, err = open(traffic, given, log); err == nil {
@@ -89,31 +89,28 @@ func open(o Options, given map[string]*Listener, log *zap.Logger) (l *Listener, 
 	return l, nil
 }
 
-// Serving says that connections are accepted from now on. The process before
-// this one leaves operators to it then, if they share the admin socket.
-// onSuccession is called when the process after this one does so (true), and when
-// that has gone (false).
+// Serving tells the process before that this one accepts connections. That process
+// then stops accepting on the admin socket, if they share it. onSuccession(true) is
+// called when the next process does the same, onSuccession(false) when it has gone.
 func (s *Sockets) Serving(onSuccession func(bool)) {
 	if s.handover != nil {
 		s.handover.serving(onSuccession)
 	}
 }
 
-// BeginDrain leaves new connections to the process after this one, as long as
-// there is one that serves.
+// BeginDrain stops accepting new clients while there is a next process that serves.
 func (s *Sockets) BeginDrain() {
 	if s.handover != nil {
 		s.handover.drain()
 	}
 }
 
-// CloseTraffic ends accepting requests' connections, once Accept has returned
-// those that are queued and that no other process is there for. The sockets are
-// handed to no other process any more.
+// CloseTraffic closes the traffic socket. Accept first returns the connections in its
+// queue, unless another process accepts them. No process can take over any more.
 func (s *Sockets) CloseTraffic() {
 	last, release := true, func() {}
 	if s.handover != nil {
-		last, release = s.handover.leave()
+		last, release = s.handover.close()
 	}
 	defer release()
 	if s.Traffic != nil {
@@ -121,7 +118,7 @@ func (s *Sockets) CloseTraffic() {
 	}
 }
 
-// Close closes what is open.
+// Close closes both sockets.
 func (s *Sockets) Close() {
 	s.CloseTraffic()
 	if s.Admin != nil {
@@ -149,7 +146,7 @@ func bindTCP(o Options) (*Listener, error) {
 	return &Listener{options: o, socket: l.(socket), addr: l.Addr()}, nil
 }
 
-// explain says what to do about a socket that cannot be bound.
+// explain adds the usual cause of a failed bind to the error.
 func explain(err error, o Options) error {
 	var advice string
 	switch {

@@ -14,20 +14,20 @@ import (
 )
 
 // Listener is one listening socket. Its Accept returns a *net.TCPConn or
-// *net.UnixConn, or a *Proxied where Trust has asked for that.
+// *net.UnixConn, or a *Proxied for a peer named in Trust.
 type Listener struct {
 	options Options
 	socket  socket
 	addr    net.Addr
-	file    *socketFile // that goes with the last process that has the socket; nil for none
+	file    *socketFile // removed by the last process that has the socket; nil for TCP
 
 	proxy   atomic.Pointer[proxyProtocol] // nil = no PROXY headers
 	headers proxyCounts
-	failed  atomic.Uint64 // calls of Accept that had to be tried again
+	failed  atomic.Uint64 // failed accept calls that were repeated
 
 	mu     sync.Mutex    // guards the fields below
-	paused chan struct{} // closed when the pause ends; nil for none
-	queued []net.Conn    // what the kernel still held at the end
+	paused chan struct{} // closed when the pause ends; nil if not paused
+	queued []net.Conn    // accepted from the kernel's queue at the end
 	closed bool
 }
 
@@ -43,9 +43,8 @@ type proxyProtocol struct {
 	timeout time.Duration
 }
 
-// Trust has connections of these peers start with a PROXY header, to be read
-// within timeout, and those of every peer of a unix socket. It is for connections
-// that are accepted from now on.
+// Trust says which peers must begin a connection with a PROXY header, within timeout.
+// All peers of a unix socket must. It holds for connections accepted from now on.
 func (l *Listener) Trust(peers []netip.Prefix, timeout time.Duration) {
 	l.proxy.Store(&proxyProtocol{peers, timeout})
 }
@@ -53,8 +52,8 @@ func (l *Listener) Trust(peers []netip.Prefix, timeout time.Duration) {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Accept implements net.Listener. It fails for good only after Close, and when it
-// has returned what was queued then.
+// Accept implements net.Listener. It fails only after Close, once it has returned the
+// connections that were queued then.
 func (l *Listener) Accept() (net.Conn, error) {
 	wait := time.Duration(0)
 	for {
@@ -79,15 +78,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// After a shortage of files or memory, Accept waits this long before it tries
-// again, doubling.
+// After a shortage of files or memory, Accept waits before it tries again. The wait
+// doubles each time.
 const (
 	acceptWaitMin = 5 * time.Millisecond
 	acceptWaitMax = time.Second
 )
 
-// isShortage reports whether accept(2) failed for want of something that may be
-// there again soon.
+// isShortage reports whether accept(2) failed for lack of files or memory, which may
+// soon be available again.
 func isShortage(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {
@@ -103,13 +102,13 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 		return c
 	}
 	if peer := addrOf(c.RemoteAddr()); peer.IsValid() && !httpheader.Trusted(peer, p.trusted) {
-		return c // a header would be a malformed request
+		return c // its header would be a malformed request
 	}
 	return &Proxied{Conn: c, within: p.timeout, counts: &l.headers}
 }
 
-// pause leaves what comes to the other processes that have this socket, but for
-// one connection that may be being accepted; pause(false) ends that.
+// pause stops Accept, so that another process with this socket accepts. One call of
+// accept that has begun may still return a connection. pause(false) resumes.
 func (l *Listener) pause(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +116,7 @@ func (l *Listener) pause(on bool) {
 		l.resumeLocked()
 	} else if l.paused == nil && !l.closed {
 		l.paused = make(chan struct{})
-		l.socket.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // it fails only where it is closed
+		l.socket.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // it fails only if the socket is closed
 	}
 }
 
@@ -138,9 +137,9 @@ func (l *Listener) awaitResume() {
 	}
 }
 
-// Close implements net.Listener. What the kernel has queued stays for the other
-// processes that have this socket, and the file of a unix socket stays too; see
-// Sockets.CloseTraffic. It may be called more than once.
+// Close implements net.Listener. Queued connections stay for other processes that have
+// this socket, and so does the file of a unix socket; see Sockets.CloseTraffic. It may
+// be called more than once.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,11 +156,11 @@ func (l *Listener) closeLocked() error {
 	return err
 }
 
-// end closes the socket. Connections whose handshake the kernel has finished
-// would be reset with it, unless another process has it: Accept returns them before
-// it fails. Where they are not left to the process after this one they are taken in
-// any case, since one that was started beside this one has a queue of its own. last
-// says that no other process has the socket: its file goes.
+// end closes the socket. If no other process has it, the kernel would reset the
+// connections in its queue, so they are accepted first and returned by Accept. They
+// are left in the queue only for a next process that accepts from it: a process that
+// bound its own socket has its own queue. If last, no other process has the socket,
+// and its file is removed.
 func (l *Listener) end(last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,18 +187,18 @@ func (l *Listener) takeQueued() net.Conn {
 	return c
 }
 
-// maxQueued bounds what Close takes; Linux queues no more by default.
+// maxQueued bounds how many connections end accepts; it is Linux's default backlog.
 const maxQueued = 4096
 
-// acceptQueued accepts all connections that wait now, and waits for none.
+// acceptQueued accepts all connections in the queue, and waits for no more.
 func acceptQueued(s socket) (all []net.Conn) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil
 	}
-	raw.Control(func(fd uintptr) { //nolint:errcheck // then it is closed already, and nothing is queued
+	raw.Control(func(fd uintptr) { //nolint:errcheck // then the socket is closed and its queue is gone
 		for len(all) < maxQueued {
-			n, _, err := syscall.Accept(int(fd)) // which does not block: the runtime has made it so
+			n, _, err := syscall.Accept(int(fd)) // does not block: the runtime set O_NONBLOCK
 			if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ECONNABORTED) {
 				continue
 			}

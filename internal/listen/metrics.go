@@ -8,7 +8,7 @@ import (
 
 var (
 	descGood = func(listener string) *prometheus.Desc {
-		return prometheus.NewDesc("adbuffer_tls_certificate_reload_successful", "1 if the listener's certificate files were valid when they were last read, 0 if the certificates before are still in use.", nil, prometheus.Labels{"listener": listener})
+		return prometheus.NewDesc("adbuffer_tls_certificate_reload_successful", "1 if the listener's certificate files were valid when they were last read, 0 if older certificates are still in use.", nil, prometheus.Labels{"listener": listener})
 	}
 	descExpiry = func(listener string) *prometheus.Desc {
 		return prometheus.NewDesc("adbuffer_tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires, in seconds since 1970.", nil, prometheus.Labels{"listener": listener})
@@ -16,8 +16,8 @@ var (
 	descLoaded = func(listener string) *prometheus.Desc {
 		return prometheus.NewDesc("adbuffer_tls_certificate_reload_timestamp_seconds", "When the certificate in use was read, in seconds since 1970.", nil, prometheus.Labels{"listener": listener})
 	}
-	descProxyHeaders = prometheus.NewDesc("adbuffer_proxy_protocol_headers_total", "Connections of trusted peers that were to start with a PROXY header, by what they started with; only ok ones are served.", []string{"result"}, nil)
-	descAcceptErrors = prometheus.NewDesc("adbuffer_accept_errors_total", "Connections that could not be accepted at once, for want of file descriptors or memory; they wait in the kernel.", []string{"listener"}, nil)
+	descProxyHeaders = prometheus.NewDesc("adbuffer_proxy_protocol_headers_total", "Connections from trusted peers that must start with a PROXY header, by result; only ok ones are served.", []string{"result"}, nil)
+	descAcceptErrors = prometheus.NewDesc("adbuffer_accept_errors_total", "Calls of accept that failed for lack of file descriptors or memory; the connections wait in the kernel.", []string{"listener"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -15,12 +15,11 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Proxied is a connection that starts with a PROXY header, which has not been
-// read yet: Accept must not wait for it. What serves the connection calls
-// ReadHeader on its own goroutine first, and goes on with NetConn.
+// Proxied is a connection that starts with a PROXY header. Accept does not wait for the
+// header: the connection's goroutine first calls ReadHeader, and then uses NetConn.
 type Proxied struct {
 	net.Conn
-	within time.Duration // from ReadHeader on, which must have read the header then
+	within time.Duration // how long ReadHeader may take
 	counts *proxyCounts
 }
 
@@ -28,11 +27,10 @@ type Proxied struct {
 // byte read from it is the client's first.
 func (c *Proxied) NetConn() net.Conn { return c.Conn }
 
-// ReadHeader reads the PROXY header, and no byte more. client is whose requests
-// these are: the header's source, or the peer itself where the header names none
-// (LOCAL, as in health checks, and UNKNOWN); zero for the peer of a unix socket.
-// Where it fails, that has been counted, and the connection is closed, so that
-// nobody takes what follows for a request.
+// ReadHeader reads the PROXY header, and no byte more. client is the header's source. If
+// the header has no source (LOCAL, as in health checks, and UNKNOWN), it is the peer's
+// address, which is zero for a unix socket. If it fails, it has counted the failure and
+// closed the connection, so that the next bytes are not read as a request.
 //
 // https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt
 func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
@@ -46,7 +44,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	switch {
 	case err == nil:
 		c.counts.ok.Add(1)
-	case errors.Is(err, io.EOF): // a look whether somebody listens
+	case errors.Is(err, io.EOF): // a check whether the port is open
 		return netip.Addr{}, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.counts.timeout.Add(1)
@@ -65,7 +63,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	return addrOf(c.Conn.RemoteAddr()), nil
 }
 
-// addrOf is the address of a peer; zero for that of a unix socket.
+// addrOf is the address of a peer; zero for a unix socket.
 func addrOf(a net.Addr) netip.Addr {
 	if t, ok := a.(*net.TCPAddr); ok {
 		return t.AddrPort().Addr().Unmap()
@@ -79,10 +77,9 @@ const (
 	v2Fixed    = 16 // signature, version, family, length
 )
 
-// readHeader takes a header off r. It reads what the shortest one has, and then
-// only what the header says that it has: what follows is not ours to buffer. A
-// version 1 header is read byte by byte after that, which is forty short reads
-// for a connection of many requests.
+// readHeader reads a header from r, and no byte behind it. It first reads as many bytes
+// as the shortest header has. Then it reads a version 2 header by its length, and a
+// version 1 header byte by byte: about forty short reads, once for each connection.
 func readHeader(r io.Reader) (*proxyproto.Header, error) {
 	buf := make([]byte, minV1Bytes, 128)
 	if n, err := io.ReadFull(r, buf); err != nil {
@@ -106,7 +103,7 @@ func readHeader(r io.Reader) (*proxyproto.Header, error) {
 	return proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(buf), len(buf)))
 }
 
-// isPrefix reports whether b can become a header.
+// isPrefix reports whether b can be the beginning of a header.
 func isPrefix(b []byte) bool {
 	for _, signature := range [][]byte{proxyproto.SIGV1, proxyproto.SIGV2} {
 		n := min(len(b), len(signature))
@@ -119,7 +116,7 @@ func isPrefix(b []byte) bool {
 
 func readV1(r io.Reader, buf []byte) ([]byte, error) {
 	if i := bytes.IndexByte(buf, '\n'); i >= 0 && i < len(buf)-1 {
-		return nil, proxyproto.ErrCantReadVersion1Header // shorter than the shortest
+		return nil, proxyproto.ErrCantReadVersion1Header // shorter than the shortest header
 	}
 	for buf[len(buf)-1] != '\n' {
 		if len(buf) == maxV1Bytes {
@@ -140,7 +137,7 @@ func readV2(r io.Reader, buf []byte) ([]byte, error) {
 	}
 	length := int(binary.BigEndian.Uint16(buf[v2Fixed-2:]))
 	if length > int(proxyproto.MaxV2HeaderSize) {
-		return nil, fmt.Errorf("it says to have %d bytes, and may have %d", length, proxyproto.MaxV2HeaderSize)
+		return nil, fmt.Errorf("its length is %d bytes; the limit is %d", length, proxyproto.MaxV2HeaderSize)
 	}
 	buf = append(buf, make([]byte, length)...)
 	return buf, readRest(r, buf[v2Fixed:])

@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// takeOverWithin bounds the wait for the process before; it needs to do
-	// nothing but send.
+	// takeOverWithin bounds the wait for the process before, which only has to send.
 	takeOverWithin = 3 * time.Second
-	// takeOverAgain is the pause between tries, where that process is starting
-	// or ending.
+	// takeOverAgain is the pause between attempts while that process starts or ends.
 	takeOverAgain  = 10 * time.Millisecond
 	maxHandedBytes = 4096
 	maxHandedFiles = 8
-	doorSocket     = "door"
+	// meetingSocket names the meeting socket in the message. Earlier releases use the
+	// same word.
+	meetingSocket = "door"
 )
 
-// takeOver takes the sockets from the process that has the door, or takes the
-// door where none has. It returns neither where the address needs no door.
+// takeOver receives the sockets from the process that has the meeting socket. If there
+// is none, it binds the meeting socket. It returns nil for an address without one.
 func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*Listener, error) {
-	name, ok := doorName(traffic)
+	name, ok := meetingName(traffic)
 	if !ok {
 		return nil, nil, nil
 	}
@@ -44,7 +44,7 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 	var last error
 	for by := time.Now().Add(takeOverWithin); time.Now().Before(by); time.Sleep(takeOverAgain) {
 		var err error
-		if h.door, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
+		if h.meeting, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
 			return h, nil, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
@@ -62,34 +62,35 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 	return nil, nil, last
 }
 
-// errEnding is what a process hears that comes while the one before closes.
+// errEnding is returned while the process before closes.
 var errEnding = errors.New("the process that listens is ending")
 
-// doorName is the door's name; false for a port that nobody can know before, and
-// for what cannot be listened on. Containers may share a network namespace and
-// have different folders of one name: a unix socket's folder stands for itself.
-func doorName(o Options) (string, bool) {
-	var place string
+// meetingName is the name of the meeting socket. It is false for port 0, which is not
+// known before, and for an address that is not valid. Containers may share a network
+// namespace but have different folders of one name. So a unix socket's name is made
+// from its folder's device and inode.
+func meetingName(o Options) (string, bool) {
+	var address string
 	if o.Network == "unix" {
 		info, err := os.Stat(filepath.Dir(o.Address))
 		if err != nil {
 			return "", false // bindUnix will say what is wrong
 		}
 		id := configfile.FileIDOf(info)
-		place = fmt.Sprintf("unix %d %d %s", id.Device, id.Inode, filepath.Base(o.Address))
+		address = fmt.Sprintf("unix %d %d %s", id.Device, id.Inode, filepath.Base(o.Address))
 	} else {
 		a, err := net.ResolveTCPAddr(o.Network, o.Address)
 		if err != nil || a.Port == 0 {
 			return "", false // as above
 		}
-		place = "tcp " + canonical(a)
+		address = "tcp " + canonical(a)
 	}
-	sum := sha256.Sum256([]byte(place))
+	sum := sha256.Sum256([]byte(address))
 	return "@adbuffer-" + hex.EncodeToString(sum[:16]), true
 }
 
-// canonical writes every wildcard address in the same way; Go listens on all
-// interfaces for each of them.
+// canonical writes all wildcard addresses in one way, since Go listens on all interfaces
+// for each of them.
 func canonical(a *net.TCPAddr) string {
 	if len(a.IP) == 0 || a.IP.IsUnspecified() {
 		return (&net.TCPAddr{Port: a.Port}).String()
@@ -97,7 +98,7 @@ func canonical(a *net.TCPAddr) string {
 	return a.String()
 }
 
-// ask has the process at the door send its sockets.
+// ask connects to the process before, and receives its sockets.
 func (h *handover) ask(by time.Time, traffic, admin Options) (map[string]*Listener, error) {
 	d := net.Dialer{Deadline: by}
 	c, err := d.Dial("unix", h.name)
@@ -129,15 +130,15 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 		return nil, err
 	}
 	files, err := filesOf(rights[:rn])
-	var door *net.UnixListener
+	var meeting *net.UnixListener
 	defer func() {
 		for _, f := range files {
 			f.Close() //nolint:errcheck // listeners have descriptors of their own
 		}
-		if h.door = door; err != nil {
+		if h.meeting = meeting; err != nil {
 			closeAll(given)
-			if door != nil {
-				door.Close() //nolint:errcheck // as above
+			if meeting != nil {
+				meeting.Close() //nolint:errcheck // as above
 			}
 		}
 	}()
@@ -146,7 +147,7 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 	case err != nil:
 		return nil, err
 	case json.Unmarshal(text[:n], &sockets) != nil || len(sockets) != len(files):
-		return nil, errors.New("the process that listens sent something else than its sockets")
+		return nil, errors.New("the process that listens did not send its sockets")
 	}
 	given = make(map[string]*Listener)
 	for i, s := range sockets {
@@ -154,28 +155,28 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 		if err != nil {
 			return given, fmt.Errorf("socket %q of the process that listens: %w", s.Name, err)
 		}
-		if u, ok := l.(*net.UnixListener); ok && s.Name == doorSocket && door == nil {
-			door = u
+		if u, ok := l.(*net.UnixListener); ok && s.Name == meetingSocket && meeting == nil {
+			meeting = u
 			continue
 		}
 		if err := keep(given, s, l, wanted); err != nil {
 			return given, err
 		}
 	}
-	if door == nil || given[wanted[0].Name] == nil {
+	if meeting == nil || given[wanted[0].Name] == nil {
 		return given, errors.New("the process that listens sent another socket than that of " + wanted[0].Key)
 	}
 	return given, nil
 }
 
-// keep puts l into given where it is what was wanted, and closes it otherwise:
-// the process before may have an admin listener elsewhere.
+// keep puts l into given if it is one of those wanted, and closes it otherwise. The
+// process before may have its admin listener at another address.
 func keep(given map[string]*Listener, s handedSocket, l socket, wanted []Options) error {
 	for _, o := range wanted {
 		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
 			continue
 		}
-		if o.Network == "unix" { // it is there, or another door would have been asked
+		if o.Network == "unix" { // it has this path: another path has another meeting socket
 			given[o.Name] = newUnix(o, l)
 			return nil
 		}
@@ -196,7 +197,7 @@ func filesOf(rights []byte) (files []*os.File, err error) {
 	for i := range messages {
 		fds, err := unix.ParseUnixRights(&messages[i])
 		if err != nil {
-			continue // something else than descriptors
+			continue // not descriptors
 		}
 		for _, fd := range fds {
 			files = append(files, os.NewFile(uintptr(fd), ""))
@@ -205,7 +206,7 @@ func filesOf(rights []byte) (files []*os.File, err error) {
 	return files, nil
 }
 
-// sameUser refuses a process of another user at the other end.
+// sameUser fails if the process at the other end belongs to another user.
 func sameUser(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"adbuffer/internal/configfile"
 )
 
-// maxUnixPath is what fits into the kernel's sun_path, its last byte being zero.
+// maxUnixPath is the longest path for the kernel's sun_path, without its zero byte.
 const maxUnixPath = 107
 
-// bindUnix binds a name of its own beside the path, and renames it to the path:
-// that has its mode from the first moment on, and a socket that is there is
-// replaced in one step. One that is served is replaced only with ReusePort; what
-// is no socket, never.
+// bindUnix binds a temporary name beside the path, and renames it to the path. So the
+// socket has its mode from the start, and an old socket is replaced in one step. A
+// socket that a process serves is replaced only with ReusePort. A file that is not a
+// socket is never replaced.
 func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 	if err := checkPath(o, log); err != nil {
 		return nil, err
@@ -31,8 +31,8 @@ func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 	if len(own) > maxUnixPath {
 		return nil, fmt.Errorf("the folder's name is too long by %d bytes for a second name beside the path", len(own)-maxUnixPath)
 	}
-	os.Remove(own) //nolint:errcheck // of a process with this id that was killed; what else is there, bind says
-	// Nobody may connect between bind and chmod.
+	os.Remove(own) //nolint:errcheck // left by a killed process with this id; bind reports any other file
+	// No process may connect between bind and chmod.
 	old := syscall.Umask(0o177)
 	u, err := net.ListenUnix("unix", &net.UnixAddr{Name: own, Net: "unix"})
 	syscall.Umask(old)
@@ -54,7 +54,7 @@ func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 	return newUnix(o, u), nil
 }
 
-// newUnix returns the listener of a socket that lies at o.Address.
+// newUnix returns the listener of a socket at the path o.Address.
 func newUnix(o Options, u socket) *Listener {
 	l := &Listener{options: o, socket: u, addr: &net.UnixAddr{Name: o.Address, Net: "unix"}}
 	if info, err := os.Lstat(o.Address); err == nil {
@@ -63,7 +63,7 @@ func newUnix(o Options, u socket) *Listener {
 	return l
 }
 
-// checkPath looks at what lies at the path.
+// checkPath fails if the path cannot be used for a socket.
 func checkPath(o Options, log *zap.Logger) error {
 	info, err := os.Lstat(o.Address)
 	switch {
@@ -72,14 +72,14 @@ func checkPath(o Options, log *zap.Logger) error {
 	case err != nil:
 		return explainPath(err, filepath.Dir(o.Address))
 	case info.Mode()&os.ModeSocket == 0:
-		return errors.New("a file that is no socket is in the way")
+		return errors.New("the path is a file that is not a socket")
 	}
 	c, err := net.DialTimeout("unix", o.Address, time.Second)
 	switch {
 	case err == nil:
-		c.Close() //nolint:errcheck // it was opened only to see
+		c.Close() //nolint:errcheck // it was opened only for the check
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		return nil // left behind by a process that was killed, or gone by now
+		return nil // left by a killed process, or removed just now
 	case errors.Is(err, syscall.EAGAIN): // its queue is full
 	default:
 		return explainPath(err, filepath.Dir(o.Address))
@@ -87,11 +87,11 @@ func checkPath(o Options, log *zap.Logger) error {
 	if !o.ReusePort {
 		return errors.New("another process serves this socket; one adbuffer takes over from another if both have server.reuse_port")
 	}
-	log.Warn("the path is taken away from the process that serves it", zap.String("path", o.Address))
+	log.Warn("the path is taken over from the process that serves it", zap.String("path", o.Address))
 	return nil
 }
 
-// explainPath says which folder cannot be used, and why.
+// explainPath names the folder that cannot be used, and why.
 func explainPath(err error, dir string) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -99,7 +99,7 @@ func explainPath(err error, dir string) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("permission denied: user %d may not create files in %s", os.Geteuid(), dir)
 	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s is on a file system that is read-only", dir)
 	}
@@ -112,9 +112,9 @@ type socketFile struct {
 	id   configfile.FileID
 }
 
-// remove removes it, unless another process has put its own in its place.
+// remove removes the file, unless another process has replaced it.
 func (f *socketFile) remove() {
 	if info, err := os.Lstat(f.path); err == nil && configfile.FileIDOf(info) == f.id {
-		os.Remove(f.path) //nolint:errcheck // what is left is replaced by the next process
+		os.Remove(f.path) //nolint:errcheck // the next process replaces a file that is left
 	}
 }
