@@ -97,7 +97,7 @@ func TestSocketsOfSystemdThatDoNotFitSayWhatToSet(t *testing.T) {
 	}{
 		{[]string{"admin"}, []string{`no socket is named "traffic", for server.listen`, "FileDescriptorName=traffic"}},
 		{[]string{"a", "b", "c"}, []string{"3 sockets were passed (a, b, c)", `"traffic"`, "FileDescriptorName="}},
-		{[]string{"traffic", "operators"}, []string{`the socket "operators" has neither of the names "traffic" and "admin"`}},
+		{[]string{"traffic", "operators"}, []string{`the socket "operators" is named neither "traffic" nor "admin"`}},
 		{[]string{"traffic", "traffic"}, []string{`two sockets are named "traffic"`}},
 		{[]string{"traffic:udp"}, []string{`the socket "traffic" for server.listen`, "ListenStream="}},
 		{[]string{"traffic", "admin:connected"}, []string{`the socket "admin" for admin.listen`, "Accept=no"}},
