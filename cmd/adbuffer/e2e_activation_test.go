@@ -132,7 +132,7 @@ func TestSocketsOfSystemdThatDoNotFitAreFaults(t *testing.T) {
 	t.Parallel()
 	for names, says := range map[string]string{
 		"admin": `no socket is named "traffic", for server.listen; set FileDescriptorName=traffic`, "traffic:traffic": `two sockets are named "traffic"`,
-		"traffic:web": `the socket "web" has neither of the names`, "a:b:c": "3 sockets were passed (a, b, c)",
+		"traffic:web": `the socket "web" is named neither`, "a:b:c": "3 sockets were passed (a, b, c)",
 	} {
 		m := newManager(t, single("http://127.0.0.1:1/"), names)
 		out, err := m.command().CombinedOutput()
