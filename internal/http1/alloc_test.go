@@ -20,7 +20,7 @@ func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 			} else {
 				conn = New(c, sock, &countingOwner{}, testOptions())
 			}
-			go stub(p.conn, benchAnswer)
+			go stub(p.conn, benchResponse)
 			ceiling := 0.0
 			if tr == overTLS {
 				ceiling = 2 // one of it the peer's

@@ -45,7 +45,7 @@ func stub(c net.Conn, answer string) {
 }
 
 // benchAnswer is a typical answer of an SSP: 1 KB of JSON.
-var benchAnswer = "HTTP/1.1 200 OK\r\nServer: stub\r\nDate: Fri, 20 Nov 2026 10:00:00 GMT\r\n" +
+var benchResponse = "HTTP/1.1 200 OK\r\nServer: stub\r\nDate: Fri, 20 Nov 2026 10:00:00 GMT\r\n" +
 	"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"" + strings.Repeat("x", 996) + "\"}"
 
 // benchExchange returns an ad request of about 800 bytes.
@@ -124,7 +124,7 @@ func BenchmarkPipelined(b *testing.B) {
 				var pool []*Pipelined
 				for range conns {
 					c, sock, p := connect(b, tr)
-					go stub(p.conn, benchAnswer)
+					go stub(p.conn, benchResponse)
 					pool = append(pool, NewPipelined(c, sock, &countingOwner{}, opts))
 				}
 				run(b, callers, func(i int) upstream.Conn { return pool[i%conns] })
@@ -146,7 +146,7 @@ func BenchmarkExclusive(b *testing.B) {
 				var pool []*Conn
 				for range callers {
 					c, sock, p := connect(b, tr)
-					go stub(p.conn, benchAnswer)
+					go stub(p.conn, benchResponse)
 					pool = append(pool, New(c, sock, &countingOwner{}, opts))
 				}
 				run(b, callers, func(i int) upstream.Conn { return pool[i] })

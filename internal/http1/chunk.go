@@ -18,8 +18,8 @@ const maxChunkLine = 256
 // every limit that we have.
 const maxChunkSize = 1 << 30
 
-func (a *answerReader) readChunkSize(br *bufio.Reader) error {
-	line, n, err := a.line(br, min(maxChunkLine, a.maxHead), errChunk)
+func (r *responseReader) readChunkSize(br *bufio.Reader) error {
+	line, n, err := r.line(br, min(maxChunkLine, r.maxHead), errChunk)
 	if n == 0 || err != nil {
 		return err
 	}
@@ -40,16 +40,16 @@ func (a *answerReader) readChunkSize(br *bufio.Reader) error {
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
 	if size == 0 {
-		a.phase = inTrailer
+		r.phase = inTrailer
 		return nil
 	}
-	a.phase, a.left = inChunk, size
-	return a.claim(size)
+	r.phase, r.remaining = inChunk, size
+	return r.claim(size)
 }
 
-func (a *answerReader) readChunkEnd(br *bufio.Reader) error {
+func (r *responseReader) readChunkEnd(br *bufio.Reader) error {
 	for br.Buffered() < 2 {
-		if err := a.more(br); err != nil {
+		if err := r.fill(br); err != nil {
 			return err
 		}
 	}
@@ -57,23 +57,23 @@ func (a *answerReader) readChunkEnd(br *bufio.Reader) error {
 		return errChunk
 	}
 	br.Discard(2) //nolint:errcheck // two bytes are buffered
-	a.phase = inChunkSize
+	r.phase = inChunkSize
 	return nil
 }
 
-func (a *answerReader) readTrailer(br *bufio.Reader) error {
-	line, n, err := a.line(br, a.maxHead-a.trailer, errTrailer)
+func (r *responseReader) readTrailer(br *bufio.Reader) error {
+	line, n, err := r.line(br, r.maxHead-r.trailerBytes, errTrailer)
 	if n == 0 || err != nil {
 		return err
 	}
 	if len(line) == 0 {
-		a.phase = atEnd
+		r.phase = atEnd
 	} else if _, _, err := cutField(line); err != nil {
 		return errTrailer
-	} else if a.head.fields++; a.head.fields > a.maxFields {
+	} else if r.header.fields++; r.header.fields > r.maxFields {
 		return errTooManyFields
 	}
-	a.trailer += n
+	r.trailerBytes += n
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
 	return nil
 }
@@ -81,16 +81,16 @@ func (a *answerReader) readTrailer(br *bufio.Reader) error {
 // line returns the next line without its CRLF, and how many bytes it takes with
 // it. n is 0 where it has not come whole: more bytes are there now, and line is
 // to be called again. A line over limit bytes, or one with a bare LF, is tooBad.
-func (a *answerReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
+func (r *responseReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
 	b, _ := br.Peek(br.Buffered())
-	line, n, bare, ok := cutLine(b, 0, a.searched)
-	a.searched = 0
+	line, n, bare, ok := cutLine(b, 0, r.searched)
+	r.searched = 0
 	switch {
 	case !ok && len(b) >= limit, n > limit, bare:
 		return nil, 0, tooBad
 	case !ok:
-		a.searched = len(b)
-		return nil, 0, a.more(br)
+		r.searched = len(b)
+		return nil, 0, r.fill(br)
 	}
 	return line, n, nil
 }

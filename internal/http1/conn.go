@@ -63,9 +63,9 @@ type Conn struct {
 	owner upstream.Owner
 	opts  *Options
 
-	reused bool // an exchange has ended well
-	answer answerReader
-	br     *bufio.Reader // nil while idle
+	reused   bool // an exchange has ended well
+	response responseReader
+	br       *bufio.Reader // nil while idle
 
 	reason atomic.Uint32 // upstream.CloseReason
 }
@@ -77,7 +77,7 @@ var _ upstream.Conn = (*Conn)(nil)
 func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Conn {
 	conn := &Conn{
 		net: c, sock: sock, owner: owner, opts: opts,
-		answer: opts.answerReader(),
+		response: opts.newResponseReader(),
 	}
 	if c != net.Conn(sock) {
 		conn.tls = &plaintext{from: c}
@@ -145,7 +145,7 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	}
 	switch {
 	case err == nil:
-		c.finish(ex, c.verdict())
+		c.completeExchange(ex, c.closeReasonAfter())
 		return nil
 	case errors.Is(err, errAbandoned):
 		c.abandon(ex)
@@ -154,7 +154,7 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 		}
 		return upstream.ErrDeadline
 	default:
-		c.finish(ex, upstream.ClosedError)
+		c.completeExchange(ex, upstream.ClosedError)
 		return err
 	}
 }
@@ -184,12 +184,12 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 		return err
 	}
 	c.br = c.opts.acquireReader(c.source())
-	c.answer.start(ex.Request.Method)
-	err := c.answer.read(c.br, ex)
+	c.response.start(ex.Request.Method)
+	err := c.response.read(c.br, ex)
 	if errors.Is(err, os.ErrDeadlineExceeded) && (ex.Context == nil || ex.Context.Err() == nil) {
 		// What came before the deadline counts, also where we are late to read it.
 		c.sock.SetNonblocking(true)
-		err = c.answer.read(c.br, ex)
+		err = c.response.read(c.br, ex)
 		c.sock.SetNonblocking(false)
 	}
 	switch {
@@ -198,7 +198,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	case errors.Is(err, os.ErrDeadlineExceeded), socket.WouldBlock(err):
 		return errAbandoned
 	default:
-		return c.answer.typed(err, c.answer.began(c.br), c.reused)
+		return c.response.asError(err, c.response.hasBegun(c.br), c.reused)
 	}
 }
 
@@ -214,7 +214,7 @@ func (c *Conn) source() io.Reader {
 func (c *Conn) write(ex *upstream.Exchange) error {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
-	*b = appendHead((*b)[:0], &ex.Request)
+	*b = appendMessageHead((*b)[:0], &ex.Request)
 	body := ex.Request.Body
 	if len(*b)+len(body) <= maxJoined {
 		*b = append(*b, body...)
@@ -263,13 +263,13 @@ func isConnError(err error) bool {
 
 // verdict says whether the connection can carry another exchange after a whole
 // answer, and if not, why.
-func (c *Conn) verdict() upstream.CloseReason {
+func (c *Conn) closeReasonAfter() upstream.CloseReason {
 	switch {
 	case c.br.Buffered() > 0:
 		return upstream.ClosedLeftover
-	case c.answer.announcesEnd():
+	case c.response.announcesClose():
 		return upstream.ClosedByPeer
-	case c.answer.head.odd:
+	case c.response.header.notReusable:
 		return upstream.ClosedError
 	default:
 		return upstream.NotClosed
@@ -277,9 +277,9 @@ func (c *Conn) verdict() upstream.CloseReason {
 }
 
 // finish ends the exchange: the connection is closed with r, or idle again.
-func (c *Conn) finish(ex *upstream.Exchange, r upstream.CloseReason) {
+func (c *Conn) completeExchange(ex *upstream.Exchange, r upstream.CloseReason) {
 	if ex.Times.Done.IsZero() {
-		if c.answer.waits <= 1 && !ex.Times.FirstByte.IsZero() {
+		if c.response.waits <= 1 && !ex.Times.FirstByte.IsZero() {
 			ex.Times.Done = ex.Times.FirstByte // all came at once: no need to ask the clock again
 		} else {
 			ex.Times.Done = time.Now()
@@ -306,16 +306,16 @@ func (c *Conn) release(r upstream.CloseReason, held time.Duration) {
 func (c *Conn) abandon(ex *upstream.Exchange) {
 	ex.Times.Done = time.Now()
 	if c.opts.Linger <= 0 {
-		c.finish(ex, upstream.ClosedTimeout)
+		c.completeExchange(ex, upstream.ClosedTimeout)
 		return
 	}
 	lent := ex.Times.Acquired
-	c.answer.discard = true
+	c.response.discard = true
 	go func() {
 		c.net.SetDeadline(time.Now().Add(c.opts.Linger)) //nolint:errcheck // a closed socket fails the read
 		reason := upstream.ClosedTimeout
-		if err := c.answer.read(c.br, nil); err == nil {
-			reason = c.verdict()
+		if err := c.response.read(c.br, nil); err == nil {
+			reason = c.closeReasonAfter()
 		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
 			reason = upstream.ClosedError
 		}

@@ -64,7 +64,7 @@ func costOf(t *testing.T, text string, size int) cost {
 	opts := testOptions()
 	src := &pieces{size: size}
 	br := bufio.NewReaderSize(src, opts.MaxResponseHeaderBytes)
-	a := opts.answerReader()
+	a := opts.newResponseReader()
 	ex := upstream.AcquireExchange()
 	times := 1 + 100_000/len(text)
 	if size == 1 {

@@ -49,8 +49,8 @@ func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn u
 				ex := newExchange(t)
 				done := start(conn, ex)
 				p.request()
-				p.send(answer("first"))
-				wantAnswer(t, wait(t, done), ex, 200, "first")
+				p.send(textResponse("first"))
+				wantResponse(t, wait(t, done), ex, 200, "first")
 				owner.awaitFreed(t, 1)
 				test(t, conn, p, owner)
 			})
@@ -72,10 +72,10 @@ func lingering() *Options {
 // phases are how far an answer has come when its time is up, and what is
 // missing then.
 var phases = map[string]struct{ came, missing string }{
-	"nothing":      {"", answer("late")},
+	"nothing":      {"", textResponse("late")},
 	"status line":  {"HTTP/1.1 20", "0 OK\r\nContent-Length: 4\r\n\r\nlate"},
 	"head":         {"HTTP/1.1 200 OK\r\nX: y\r\nContent-", "Length: 4\r\n\r\nlate"},
-	"interim":      {"HTTP/1.1 103 Early Hints\r\n\r\n", answer("late")},
+	"interim":      {"HTTP/1.1 103 Early Hints\r\n\r\n", textResponse("late")},
 	"body":         {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nla", "te"},
 	"large body":   {"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nla", strings.Repeat("x", 99_998)},
 	"chunk size":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1", "0\r\n0123456789abcdef\r\n0\r\n\r\n"},
@@ -86,7 +86,7 @@ var phases = map[string]struct{ came, missing string }{
 }
 
 // endings are what makes a caller leave at shortBudget.
-var endings = map[string]struct {
+var abandonCauses = map[string]struct {
 	arm func(ex *upstream.Exchange) context.CancelFunc
 	err error
 }{
@@ -101,9 +101,9 @@ var endings = map[string]struct {
 	}, upstream.ErrCancelled},
 }
 
-func TestCallerIsFreedInTimeAndItsConnectionIsUsedAgain(t *testing.T) {
+func TestCallerReturnsInTimeAndItsConnectionIsReused(t *testing.T) {
 	for phase, piece := range phases {
-		for ending, how := range endings {
+		for ending, how := range abandonCauses {
 			t.Run(phase+"/"+ending, func(t *testing.T) {
 				inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
 					begin := time.Now()
@@ -134,15 +134,15 @@ func TestCallerIsFreedInTimeAndItsConnectionIsUsedAgain(t *testing.T) {
 					next := newExchange(t)
 					done = start(conn, next)
 					p.request()
-					p.send(answer("next"))
-					wantAnswer(t, wait(t, done), next, 200, "next")
+					p.send(textResponse("next"))
+					wantResponse(t, wait(t, done), next, 200, "next")
 				})
 			})
 		}
 	}
 }
 
-func TestConnectionIsClosedWhenAnAbandonedAnswerDoesNotEndWithinLinger(t *testing.T) {
+func TestConnectionIsClosedWhenAnAbandonedResponseOutlastsLinger(t *testing.T) {
 	for phase, piece := range phases {
 		t.Run(phase, func(t *testing.T) {
 			inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
@@ -166,7 +166,7 @@ func TestConnectionIsClosedWhenAnAbandonedAnswerDoesNotEndWithinLinger(t *testin
 	}
 }
 
-func TestWithoutLingerAnAbandonedExchangeClosesItsConnectionAtOnce(t *testing.T) {
+func TestWithoutLingerAnAbandonedExchangeClosesItsConnection(t *testing.T) {
 	inBubble(t, func() *Options { o := testOptions(); o.Linger = 0; return o }, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
 		begin := time.Now()
 		ex := newExchange(t)
@@ -186,7 +186,7 @@ func TestWithoutLingerAnAbandonedExchangeClosesItsConnectionAtOnce(t *testing.T)
 }
 
 // A peer that reads nothing, or stops within the request.
-func TestCallerIsFreedInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
+func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 	for read, want := range map[int]error{0: upstream.ErrDeadlineNotSent, 1: upstream.ErrDeadline} {
 		inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
 			begin := time.Now()

@@ -11,13 +11,13 @@ import (
 )
 
 // exchangeWell runs an exchange on conn that goes well.
-func exchangeWell(tb testing.TB, conn upstream.Conn, p *peer, name string) {
+func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) {
 	tb.Helper()
 	ex := get(tb, name)
 	done := start(conn, ex)
 	p.wantRequests(name)
-	p.send(answer(name))
-	wantAnswer(tb, wait(tb, done), ex, 200, name)
+	p.send(textResponse(name))
+	wantResponse(tb, wait(tb, done), ex, 200, name)
 }
 
 func TestRequestIsWrittenAsItIs(t *testing.T) {
@@ -44,7 +44,7 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 						t.Fatalf("the peer read %.200q, want %.200q", got, c.want)
 					}
 					p.send("HTTP/1.1 204 No Content\r\n\r\n")
-					wantAnswer(t, wait(t, done), ex, 204, "")
+					wantResponse(t, wait(t, done), ex, 204, "")
 					if ex.Protocol != upstream.HTTP1 || ex.Reused != (round > 0) {
 						t.Fatalf("protocol %v, reused %v in round %d", ex.Protocol, ex.Reused, round)
 					}
@@ -57,23 +57,23 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 }
 
 // Whether an answer leaves its connection usable, over TLS as in clear.
-func TestConnectionIsUsedAgainOnlyIfItsFramingIsBeyondDoubt(t *testing.T) {
+func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer, body string
 		eof          bool // the peer closes behind the answer
 		reason       upstream.CloseReason
 	}{
-		"fixed":             {answer: answer("ok"), body: "ok"},
+		"fixed":             {answer: textResponse("ok"), body: "ok"},
 		"chunked":           {answer: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
 		"trailers":          {answer: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
-		"interim":           {answer: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + answer("ok"), body: "ok"},
+		"interim":           {answer: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + textResponse("ok"), body: "ok"},
 		"connection close":  {answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
 		"HTTP/1.0":          {answer: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
 		"read to EOF":       {answer: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: upstream.ClosedByPeer},
 		"length and coding": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
 		"obs-fold":          {answer: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedError},
 		"bare LF":           {answer: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: upstream.ClosedError},
-		"leftover":          {answer: answer("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
+		"leftover":          {answer: textResponse("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
 	} {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
@@ -85,14 +85,14 @@ func TestConnectionIsUsedAgainOnlyIfItsFramingIsBeyondDoubt(t *testing.T) {
 				if c.eof {
 					p.close()
 				}
-				wantAnswer(t, wait(t, done), ex, 200, c.body)
+				wantResponse(t, wait(t, done), ex, 200, c.body)
 				owner.awaitFreed(t, 1)
 				wantReason(t, conn, c.reason)
 				if conn.Idle() != (c.reason == upstream.NotClosed) {
 					t.Fatalf("Idle %v", conn.Idle())
 				}
 				if c.reason == upstream.NotClosed {
-					exchangeWell(t, conn, p, "next")
+					exchangeOnce(t, conn, p, "next")
 				} else if !c.eof {
 					p.wantClosed()
 				}
@@ -101,7 +101,7 @@ func TestConnectionIsUsedAgainOnlyIfItsFramingIsBeyondDoubt(t *testing.T) {
 	}
 }
 
-func TestBrokenAnswersFailTheExchangeAndCloseTheConnection(t *testing.T) {
+func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  string
 		eof     bool
@@ -124,7 +124,7 @@ func TestBrokenAnswersFailTheExchangeAndCloseTheConnection(t *testing.T) {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
 				conn, p, owner := dial(t, tr, testOptions())
-				exchangeWell(t, conn, p, "first") // so that a close could be the keep-alive race
+				exchangeOnce(t, conn, p, "first") // so that a close could be the keep-alive race
 				done := start(conn, newExchange(t))
 				p.request()
 				p.send(c.answer)
@@ -149,7 +149,7 @@ func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 					conn, p, owner := dial(t, tr, testOptions())
 					freed := 1
 					if reused {
-						exchangeWell(t, conn, p, "first")
+						exchangeOnce(t, conn, p, "first")
 						freed++
 					}
 					done := start(conn, newExchange(t))
@@ -171,7 +171,7 @@ func TestWriteOfNothingIsNotSent(t *testing.T) {
 		writes.after.Store(-1)
 		owner := newRecorder()
 		conn := New(writes, sock, owner, testOptions())
-		exchangeWell(t, conn, p, "first")
+		exchangeOnce(t, conn, p, "first")
 		writes.after.Store(after)
 		wantError(t, conn.Do(newExchange(t)), upstream.ConnLost, want, true)
 		owner.awaitFreed(t, 2)
@@ -179,10 +179,10 @@ func TestWriteOfNothingIsNotSent(t *testing.T) {
 	}
 }
 
-func TestAnswerOverTheBudgetIsRefusedAndGivesItsBytesBack(t *testing.T) {
+func TestResponseOverTheBudgetIsRefusedAndReleasesItsBytes(t *testing.T) {
 	budget := upstream.NewBudget(1000)
 	for body, fits := range map[string]bool{strings.Repeat("x", 1000): true, strings.Repeat("x", 1001): false} {
-		for _, large := range []string{answer(body), chunkedHead + "3e8\r\n" + body[:1000] + "\r\n" + map[bool]string{true: "0\r\n\r\n", false: "1\r\nx\r\n0\r\n\r\n"}[fits]} {
+		for _, large := range []string{textResponse(body), chunkedHead + "3e8\r\n" + body[:1000] + "\r\n" + map[bool]string{true: "0\r\n\r\n", false: "1\r\nx\r\n0\r\n\r\n"}[fits]} {
 			conn, p, owner := dial(t, plain, testOptions())
 			ex := newExchange(t)
 			ex.Budget = budget
@@ -192,7 +192,7 @@ func TestAnswerOverTheBudgetIsRefusedAndGivesItsBytesBack(t *testing.T) {
 			err := wait(t, done)
 			owner.awaitFreed(t, 1)
 			if fits {
-				wantAnswer(t, err, ex, 200, body)
+				wantResponse(t, err, ex, 200, body)
 				if budget.Used() != 1000 {
 					t.Fatalf("%d bytes taken, want 1000", budget.Used())
 				}
@@ -207,7 +207,7 @@ func TestAnswerOverTheBudgetIsRefusedAndGivesItsBytesBack(t *testing.T) {
 	}
 }
 
-func TestCloseEndsTheExchangeInHand(t *testing.T) {
+func TestCloseFailsTheCurrentExchange(t *testing.T) {
 	for _, tr := range transports {
 		conn, p, owner := dial(t, tr, testOptions())
 		done := start(conn, newExchange(t))
@@ -247,10 +247,10 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 					time.Sleep(time.Duration(round%10) * 10 * time.Microsecond)
 					cancel()
 				}()
-				p.send(answer("x"))
+				p.send(textResponse("x"))
 				switch err := wait(t, done); err {
 				case nil:
-					wantAnswer(t, nil, ex, 200, "x")
+					wantResponse(t, nil, ex, 200, "x")
 					answered.Add(1)
 				case upstream.ErrCancelled:
 					cancelled.Add(1)
@@ -261,7 +261,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 				if !conn.Idle() {
 					t.Fatalf("the connection was closed: %v", conn.CloseReason())
 				}
-				exchangeWell(t, conn, p, "next")
+				exchangeOnce(t, conn, p, "next")
 				owner.awaitFreed(t, 2*round+2)
 				cancel()
 			}

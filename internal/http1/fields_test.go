@@ -45,7 +45,7 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 				err := wait(t, done)
 				owner.awaitFreed(t, 1)
 				if c.fits {
-					wantAnswer(t, err, ex, 200, "x")
+					wantResponse(t, err, ex, 200, "x")
 					return
 				}
 				wantError(t, err, upstream.BadResponse, upstream.MaybeProcessed, false)
@@ -65,7 +65,7 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 // A head was parsed from its start again for each read that brought some of it:
 // one of 1 MB that came byte by byte took minutes. It must take no more than some
 // thousand times as long as one that comes at once.
-func TestHeadThatDripsIsNotParsedAgainFromItsStart(t *testing.T) {
+func TestHeaderInManyPiecesIsParsedOnce(t *testing.T) {
 	const size = 1 << 20
 	for name, head := range map[string]string{
 		"many fields": "HTTP/1.1 200 OK\r\n" + strings.Repeat("a: b\r\n", size/6) + "\r\n",

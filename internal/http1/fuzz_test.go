@@ -94,7 +94,7 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 	}
 }
 
-func checkAnswer(tb testing.TB, input []byte, method upstream.Method, next func() int) {
+func checkResponse(tb testing.TB, input []byte, method upstream.Method, next func() int) {
 	tb.Helper()
 	got := checkSplits(tb, input, method, next)
 	checkReference(tb, input, method, got)
@@ -110,21 +110,21 @@ func checkAnswer(tb testing.TB, input []byte, method upstream.Method, next func(
 	}
 	checkOracle(tb, input, method, got)
 	// What comes behind it decides nothing about it.
-	if !got.theLast || got.end < len(input) {
-		if again := readAnswer(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole()); again != got {
+	if !got.announcesClose || got.end < len(input) {
+		if again := readResponse(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole()); again != got {
 			tb.Fatalf("%q: %+v, with something behind it %+v", input, got, again)
 		}
 	}
 }
 
-func TestAnswersAgreeWithNetHTTP(t *testing.T) {
-	for _, c := range goodAnswers {
-		checkAnswer(t, []byte(c.head+c.rest+"HTTP/1.1"), c.method, func() int { return 11 })
+func TestResponsesAgreeWithNetHTTP(t *testing.T) {
+	for _, c := range goodResponses {
+		checkResponse(t, []byte(c.head+c.rest+"HTTP/1.1"), c.method, func() int { return 11 })
 	}
 }
 
 // Answers made of pieces that are likely to matter, at random.
-func TestRandomAnswersAreReadTheSameWayHoweverTheyCome(t *testing.T) {
+func TestRandomResponsesAreTheSameInAnyPieces(t *testing.T) {
 	pieces := []string{
 		"HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1 204 x\r\n", "HTTP/1.1 304 x\n", "HTTP/1.1 100 x\r\n\r\n", "\r\n", "\r\n", "\n", "\r", " ", "\t",
 		"Content-Length: 5\r\n", "Content-Length: 0\r\n", "Content-Length: 5\n", "Transfer-Encoding: chunked\r\n", "Connection: close\r\n", "X: y\r\n", "X: y\n", " folded\r\n",
@@ -143,15 +143,15 @@ func TestRandomAnswersAreReadTheSameWayHoweverTheyCome(t *testing.T) {
 		if r.IntN(8) == 0 {
 			method = upstream.HEAD
 		}
-		checkAnswer(t, []byte(b.String()), method, func() int { return 1 + r.IntN(30) })
+		checkResponse(t, []byte(b.String()), method, func() int { return 1 + r.IntN(30) })
 	}
 }
 
-func FuzzAnswer(f *testing.F) {
-	for _, c := range goodAnswers {
+func FuzzResponse(f *testing.F) {
+	for _, c := range goodResponses {
 		f.Add([]byte(c.head+c.rest), c.method == upstream.HEAD, []byte{1, 7})
 	}
-	for _, c := range badAnswers {
+	for _, c := range badResponses {
 		f.Add([]byte(c.answer), false, []byte{100, 3, 1})
 	}
 	f.Fuzz(func(t *testing.T, input []byte, toHEAD bool, sizes []byte) {
@@ -160,7 +160,7 @@ func FuzzAnswer(f *testing.F) {
 			method = upstream.HEAD
 		}
 		i := 0
-		checkAnswer(t, input, method, func() int {
+		checkResponse(t, input, method, func() int {
 			if len(sizes) == 0 {
 				return 1 << 16
 			}
@@ -171,10 +171,10 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func FuzzParseHead(f *testing.F) {
-	for _, c := range goodAnswers {
+	for _, c := range goodResponses {
 		f.Add([]byte(c.head))
 	}
-	for _, c := range badAnswers {
+	for _, c := range badResponses {
 		f.Add([]byte(c.answer))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -23,7 +23,7 @@ type head struct {
 	status        int
 	http10        bool
 	close         bool // Connection: close
-	odd           bool // obs-fold, a bare LF, Content-Length beside Transfer-Encoding, a 204 that speaks of a body: readable, but do not reuse
+	notReusable   bool // obs-fold, a bare LF, Content-Length beside Transfer-Encoding, a 204 that speaks of a body: readable, but do not reuse
 	hasTE         bool
 	contentLength int // -1 for none
 }
@@ -109,7 +109,7 @@ var colon = []byte(":")
 
 // note takes what a field says about framing and the connection, and reports
 // whether it said something.
-func (h *head) note(name, value []byte) (bool, error) {
+func (h *head) noteField(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):
 		if httpsyntax.EqualFold(name, "connection") {
@@ -123,7 +123,7 @@ func (h *head) note(name, value []byte) (bool, error) {
 				return true, errContentLength
 			}
 			h.contentLength = n
-			h.odd = h.odd || h.hasTE
+			h.notReusable = h.notReusable || h.hasTE
 			return true, nil
 		}
 	case len("Transfer-Encoding"):
@@ -132,7 +132,7 @@ func (h *head) note(name, value []byte) (bool, error) {
 				return true, errTransferCoding
 			}
 			h.hasTE = true
-			h.odd = h.odd || h.contentLength >= 0
+			h.notReusable = h.notReusable || h.contentLength >= 0
 			return true, nil
 		}
 	}

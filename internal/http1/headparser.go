@@ -21,7 +21,7 @@ type headParser struct {
 	first        int  // where the first field line begins; 0 until the status line is read
 	next         int  // where the next line begins
 	searched     int  // no LF stands between next and here
-	mended       bool // the lines are written one by one, and not copied in one block at the end
+	rewritten    bool // the lines are written one by one, and not copied in one block at the end
 	framingField bool // the last field decided framing
 }
 
@@ -39,18 +39,18 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		start := p.next
 		p.next, p.searched = end, end
 		if p.first == 0 {
-			p.head = head{contentLength: -1, odd: bare}
+			p.head = head{contentLength: -1, notReusable: bare}
 			if err := p.parseStatusLine(line); err != nil {
 				return 0, lines, err
 			}
-			p.first, p.mended = end, bare
+			p.first, p.rewritten = end, bare
 			continue
 		}
 		folded := len(line) > 0 && (line[0] == ' ' || line[0] == '\t') // obs-fold, RFC 9112, section 5.2
 		if bare || folded {
-			p.odd = true
-			if !p.mended { // from here on the lines are written one by one
-				p.mended = true
+			p.notReusable = true
+			if !p.rewritten { // from here on the lines are written one by one
+				p.rewritten = true
 				if keep {
 					lines = append(lines, b[p.first:start]...)
 				}
@@ -58,10 +58,10 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		}
 		switch {
 		case len(line) == 0:
-			if !p.mended && keep {
+			if !p.rewritten && keep {
 				lines = append(lines, b[p.first:start]...)
 			}
-			p.odd = p.odd || p.status == 204 && (p.hasTE || p.contentLength > 0)
+			p.notReusable = p.notReusable || p.status == 204 && (p.hasTE || p.contentLength > 0)
 			return end, lines, nil
 		case folded:
 			value := httpsyntax.Trim(line)
@@ -86,10 +86,10 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		if p.fields++; p.fields > p.maxFields {
 			return 0, lines, errTooManyFields
 		}
-		if p.framingField, err = p.note(name, value); err != nil {
+		if p.framingField, err = p.noteField(name, value); err != nil {
 			return 0, lines, err
 		}
-		if p.mended && keep {
+		if p.rewritten && keep {
 			lines = append(append(lines, line...), '\r', '\n')
 		}
 	}

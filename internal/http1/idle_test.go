@@ -15,7 +15,7 @@ import (
 // Bytes behind an answer may have been decrypted with it: then they are neither
 // in our buffer nor in the socket. They were once taken as the start of the
 // next answer, where max_response_header_bytes was smaller than a TLS record.
-func TestBytesThatTLSHasDecryptedBehindAnAnswerAreFound(t *testing.T) {
+func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 	for _, buffer := range []int{512, 4096, 15000} {
 		t.Run(strconv.Itoa(buffer), func(t *testing.T) {
 			opts := testOptions()
@@ -28,8 +28,8 @@ func TestBytesThatTLSHasDecryptedBehindAnAnswerAreFound(t *testing.T) {
 			head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(buffer/2) + "\r\nX-Padding: "
 			body := strings.Repeat("b", buffer/2)
 			head += strings.Repeat("p", buffer-len(head)-len("\r\n\r\n")-len(body)) + "\r\n\r\n"
-			p.send(head + body + answer("evil")) // one record
-			wantAnswer(t, wait(t, done), ex, 200, body)
+			p.send(head + body + textResponse("evil")) // one record
+			wantResponse(t, wait(t, done), ex, 200, body)
 			owner.awaitFreed(t, 1)
 			if conn.Idle() {
 				t.Fatal("a connection with bytes behind an answer is lent again")
@@ -39,13 +39,13 @@ func TestBytesThatTLSHasDecryptedBehindAnAnswerAreFound(t *testing.T) {
 	}
 }
 
-func TestUnsolicitedAnswerOnAnIdleConnectionIsFoundBeforeItIsUsed(t *testing.T) {
+func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 	for _, tr := range transports {
 		for _, used := range []bool{false, true} {
 			t.Run(tr.String(), func(t *testing.T) {
 				conn, p, _ := dial(t, tr, testOptions())
 				if used {
-					exchangeWell(t, conn, p, "first")
+					exchangeOnce(t, conn, p, "first")
 				}
 				p.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 				p.close()
@@ -67,12 +67,12 @@ func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
 	}
 }
 
-func TestCloseByThePeerIsFoundOnAnIdleConnection(t *testing.T) {
+func TestIdleFindsThatThePeerClosed(t *testing.T) {
 	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
 				conn, p, _ := dial(t, tr, testOptions())
-				exchangeWell(t, conn, p, "first")
+				exchangeOnce(t, conn, p, "first")
 				end(p)
 				awaitNotIdle(t, conn)
 				wantReason(t, conn, upstream.ClosedByPeer)
@@ -96,20 +96,20 @@ func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 			t.Fatalf("closed: %v", conn.CloseReason())
 		}
 	}
-	exchangeWell(t, conn, p, "first")
+	exchangeOnce(t, conn, p, "first")
 	if !conn.Idle() {
 		t.Fatalf("closed: %v", conn.CloseReason())
 	}
-	exchangeWell(t, conn, p, "second")
+	exchangeOnce(t, conn, p, "second")
 }
 
 // A record of which only a part has come may be anything.
 func TestPartOfARecordIsUnsolicited(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
-	exchangeWell(t, conn, p, "first")
+	exchangeOnce(t, conn, p, "first")
 	tcp := p.tcp.(*corkable)
 	tcp.cork()
-	p.send(answer("evil"))
+	p.send(textResponse("evil"))
 	half := tcp.held[:len(tcp.held)/2]
 	tcp.Conn.Write(half)
 	awaitNotIdle(t, conn)
@@ -117,7 +117,7 @@ func TestPartOfARecordIsUnsolicited(t *testing.T) {
 }
 
 // A deadline in the middle of a TLS record must not lose the record.
-func TestAnswerAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
+func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 	for _, pipelined := range []bool{false, true} {
 		c, sock, p := connect(t, overTLS)
 		owner := newRecorder()
@@ -127,14 +127,14 @@ func TestAnswerAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 		} else {
 			conn = New(c, sock, owner, testOptions())
 		}
-		exchangeWell(t, conn, p, "first")
+		exchangeOnce(t, conn, p, "first")
 		ex := get(t, "late")
 		ex.Deadline = time.Now().Add(50 * time.Millisecond)
 		done := start(conn, ex)
 		p.wantRequests("late")
 		tcp := p.tcp.(*corkable)
 		tcp.cork()
-		p.send(answer("late"))
+		p.send(textResponse("late"))
 		half := len(tcp.held) / 2
 		tcp.Conn.Write(tcp.held[:half])
 		if err := wait(t, done); err != upstream.ErrDeadline {
@@ -147,20 +147,20 @@ func TestAnswerAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 		if !conn.Idle() {
 			t.Fatalf("closed: %v", conn.CloseReason())
 		}
-		exchangeWell(t, conn, p, "next")
+		exchangeOnce(t, conn, p, "next")
 		conn.Close(upstream.ClosedDrain)
 	}
 }
 
 // Two records in one segment: the second must neither be lost in TLS nor be the
 // next answer.
-func TestRecordBehindAnAnswerIsFound(t *testing.T) {
+func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	ex := newExchange(t)
 	done := start(conn, ex)
 	p.request()
-	p.sendTogether(answer("A"), answer("evil"))
-	wantAnswer(t, wait(t, done), ex, 200, "A")
+	p.sendTogether(textResponse("A"), textResponse("evil"))
+	wantResponse(t, wait(t, done), ex, 200, "A")
 	if conn.Idle() {
 		t.Fatal("a connection with a record behind an answer is lent again")
 	}
@@ -168,27 +168,27 @@ func TestRecordBehindAnAnswerIsFound(t *testing.T) {
 }
 
 // close_notify behind an answer, in the same segment.
-func TestGoodbyeBehindAnAnswerIsFound(t *testing.T) {
+func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	ex := newExchange(t)
 	done := start(conn, ex)
 	p.request()
 	tcp := p.tcp.(*corkable)
 	tcp.cork()
-	p.send(answer("A"))
+	p.send(textResponse("A"))
 	p.conn.(*tls.Conn).CloseWrite()
 	tcp.SetWriteDeadline(time.Time{}) // which CloseWrite sets
 	tcp.uncork()
-	wantAnswer(t, wait(t, done), ex, 200, "A")
+	wantResponse(t, wait(t, done), ex, 200, "A")
 	if conn.Idle() {
 		t.Fatal("a connection that the peer has closed is lent again")
 	}
 	wantReason(t, conn, upstream.ClosedByPeer)
 }
 
-func TestIdleConnectionSaysGoodbyeOverTLS(t *testing.T) {
+func TestIdleConnectionSendsCloseNotify(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
-	exchangeWell(t, conn, p, "first")
+	exchangeOnce(t, conn, p, "first")
 	conn.Close(upstream.ClosedIdle)
 	if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatalf("the peer read %v, want EOF by close_notify", err)

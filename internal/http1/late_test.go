@@ -24,7 +24,7 @@ func (g gated) Read(b []byte) (int, error) {
 
 // A response that had come before the deadline was refused for time where the
 // goroutine that should read it was late.
-func TestResponseThatCameBeforeTheDeadlineCountsHoweverLateItIsRead(t *testing.T) {
+func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	const budget = time.Second
 	for name, kind := range map[string]func(net.Conn, *socket.Conn, upstream.Owner, *Options) upstream.Conn{
 		"exclusive": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {
@@ -46,10 +46,10 @@ func TestResponseThatCameBeforeTheDeadlineCountsHoweverLateItIsRead(t *testing.T
 					ex.Deadline = time.Now().Add(budget)
 					done := start(conn, ex)
 					p.request()
-					p.send(answer(body))
+					p.send(textResponse(body))
 					time.Sleep(time.Until(ex.Deadline) + time.Millisecond)
 					close(gate)
-					wantAnswer(t, wait(t, done), ex, 200, body)
+					wantResponse(t, wait(t, done), ex, 200, body)
 					owner.awaitFreed(t, 1)
 					wantReason(t, conn, upstream.NotClosed)
 				})

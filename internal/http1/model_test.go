@@ -67,7 +67,7 @@ func (e ending) text(name string) string {
 	case malformed:
 		return "HTTP/1.1 200 OK\r\nConnection: close\r\nContent Length: 1\r\n\r\n" + name
 	case overBudget:
-		return answer(strings.Repeat(name, modelBudget+1))
+		return textResponse(strings.Repeat(name, modelBudget+1))
 	default:
 		return ""
 	}
@@ -82,7 +82,7 @@ func (e ending) whole() bool { return e == closes || e == http10 || e == http10C
 const modelBudget = 100
 
 // plan is one case.
-type plan struct {
+type modelCase struct {
 	proven    bool
 	exchanges int
 	gone      int  // whose caller leaves before any response; -1 for nobody's
@@ -94,7 +94,7 @@ type plan struct {
 	stalled   bool   // writes wait until the end, and then fail
 }
 
-func (p plan) String() string {
+func (p modelCase) String() string {
 	return fmt.Sprintf("%+v, ending %s", struct {
 		proven          bool
 		exchanges, gone int
@@ -107,11 +107,11 @@ func (p plan) String() string {
 }
 
 // plans calls f for all of them.
-func plans(f func(plan)) {
+func modelCases(f func(modelCase)) {
 	for n := 1; n <= 3; n++ {
 		for _, proven := range []bool{false, true} {
 			for gone := -1; gone < 2*n; gone++ {
-				p := plan{proven: proven, exchanges: n, gone: gone, writable: -1}
+				p := modelCase{proven: proven, exchanges: n, gone: gone, writable: -1}
 				if gone >= n {
 					p.gone, p.cancelled = gone-n, true
 				}
@@ -156,7 +156,7 @@ func (w *wire) bytes(name string) int {
 	return min(len(w.text)-i, len(requestText))
 }
 
-func (p plan) play(tb testing.TB) {
+func (p modelCase) play(tb testing.TB) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: time.Hour, Depth: 8}
 	m := newSim(tb, true, opts)
 	defer m.s.Release()
@@ -207,9 +207,9 @@ func (p plan) play(tb testing.TB) {
 			break
 		}
 		good[name] = true
-		text := answer(name)
+		text := textResponse(name)
 		if p.ending == ahead && i == p.good-1 && w.answered*len(requestText) == len(w.text) {
-			text += answer("?")
+			text += textResponse("?")
 		}
 		m.send(text)
 	}
@@ -217,7 +217,7 @@ func (p plan) play(tb testing.TB) {
 	if p.ending == unasked {
 		w.text += m.s.Take()
 		if w.answered*len(requestText) == len(w.text) { // to a part of a request a response may come
-			m.send(answer("?"))
+			m.send(textResponse("?"))
 		}
 	} else if p.ending != noEnding && p.ending != ahead {
 		if name, ok := next(); ok {
@@ -262,7 +262,7 @@ func nameOf(i int) string { return string(rune('a' + i)) }
 
 // check holds the end of an exchange to the model. good: its whole response came.
 // e: what else came for it. behind: a response in front of it said close.
-func (p plan) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending, behind bool) {
+func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending, behind bool) {
 	tb.Helper()
 	name, left := nameOf(i), i == p.gone
 	whole := good || e.whole() || e == untilClose_ && p.then == "fin"
@@ -309,10 +309,10 @@ func (p plan) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending,
 	}
 }
 
-func TestPipelinedConnectionKeepsToTheModel(t *testing.T) {
+func TestPipelinedConnectionAgreesWithTheModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		plans(func(p plan) {
+		modelCases(func(p modelCase) {
 			if n++; *full || n%11 == 0 {
 				p.play(namer{t, p})
 			}

@@ -296,7 +296,7 @@ func wait(tb testing.TB, done <-chan error) error {
 }
 
 // wantAnswer checks that the exchange ended well, with body.
-func wantAnswer(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
+func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatalf("the exchange failed: %v", err)
@@ -332,7 +332,7 @@ func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) 
 }
 
 // answer returns a 200 with a body of fixed length.
-func answer(body string) string {
+func textResponse(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 

@@ -52,22 +52,22 @@ type Pipelined struct {
 	outstanding atomic.Int32  // entries, in arrived and in queue; at most opts.Depth
 	// Requests are counted in bytes since the connection was opened:
 	// answered <= taken <= queued.
-	taken    atomic.Int64 // have been handed to Write, and did not fail there
-	answered atomic.Int64 // were answered, as of the reader's last Read
+	takenBytes    atomic.Int64 // have been handed to Write, and did not fail there
+	answeredBytes atomic.Int64 // were answered, as of the reader's last Read
 
-	mu         sync.Mutex // guards the fields below; never held across I/O or a call of owner
-	out        *[]byte    // requests that have not been taken; nil for none
-	queued     int64      // where the next request begins
-	first      int        // length of the first request
-	arrived    []entry    // what the reader has not seen yet, in order
-	writing    bool       // a goroutine is in flush or flushBehind, or about to be
-	notWriting sync.Cond  // of mu; signalled when writing ends on a sealed connection
-	proven     bool       // an answer has come, and the connection stayed open
-	sealed     bool       // nothing more is written
-	writeErr   error      // why, where a write failed
-	nudged     bool       // the reader is to look around
-	wakeAt     time.Time  // the reader's deadline, zero for none; never after a waiting caller's
-	latest     time.Time  // the latest deadline so far
+	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
+	out          *[]byte    // requests that have not been taken; nil for none
+	queuedBytes  int64      // where the next request begins
+	first        int        // length of the first request
+	arrived      []entry    // what the reader has not seen yet, in order
+	writing      bool       // a goroutine is in flush or flushBehind, or about to be
+	writingEnded sync.Cond  // of mu; signalled when writing ends on a sealed connection
+	firstDone    bool       // an answer has come, and the connection stayed open
+	writesEnded  bool       // nothing more is written
+	writeErr     error      // why, where a write failed
+	sweepAgain   bool       // the reader is to look around
+	wakeAt       time.Time  // the reader's deadline, zero for none; never after a waiting caller's
+	latest       time.Time  // the latest deadline so far
 
 	reader reader
 }
@@ -79,7 +79,7 @@ type entry struct {
 	ex         *upstream.Exchange // nil once its caller has left
 	method     upstream.Method
 	start, end int64 // of its request, in bytes since the connection was opened
-	lent       time.Time
+	acquired   time.Time
 	deadline   time.Time // or when its caller left, if that was earlier
 }
 
@@ -91,11 +91,11 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 		net: c, sock: sock, owner: owner, opts: opts,
 		arrived: make([]entry, 0, opts.Depth),
 	}
-	p.notWriting.L = &p.mu
+	p.writingEnded.L = &p.mu
 	p.reader = reader{
 		Pipelined: p,
 		queue:     make([]entry, opts.Depth),
-		answer:    opts.answerReader(),
+		response:  opts.newResponseReader(),
 	}
 	p.reader.br = bufio.NewReaderSize((*source)(&p.reader), opts.pipelineBuffer())
 	go p.reader.run()
@@ -130,7 +130,7 @@ func (p *Pipelined) Idle() bool { return p.CloseReason() == upstream.NotClosed }
 
 // Close implements upstream.Conn.
 func (p *Pipelined) Close(r upstream.CloseReason) {
-	if p.stop(r) && p.outstanding.Load() == 0 {
+	if p.setCloseReason(r) && p.outstanding.Load() == 0 {
 		switch r {
 		case upstream.ClosedIdle, upstream.ClosedMaxAge, upstream.ClosedMaxRequests:
 			p.net.Close() //nolint:errcheck // says goodbye where TLS asks for that
@@ -142,7 +142,7 @@ func (p *Pipelined) Close(r upstream.CloseReason) {
 
 // stop makes r the reason, unless there is one. Who stops the connection tells
 // the owner, if it does not know.
-func (p *Pipelined) stop(r upstream.CloseReason) (first bool) {
+func (p *Pipelined) setCloseReason(r upstream.CloseReason) (first bool) {
 	return p.reason.CompareAndSwap(uint32(upstream.NotClosed), uint32(r))
 }
 
@@ -156,12 +156,12 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired))
 		return err
 	}
-	if turn != toWait {
+	if turn != writeNothing {
 		// Whoever is ready appends its request first; then all leave in one
 		// write. Nobody else being ready, this costs nothing. Without it, an
 		// exchange costs 5.7 us in place of 1.06 (BenchmarkPipelined).
 		runtime.Gosched()
-		if turn == toWriteAlone && !p.quiet() {
+		if turn == checkAndWrite && !p.socketIsQuiet() {
 			// The reader fails the entry: nothing of it was sent.
 			p.sock.Close() //nolint:errcheck // as said
 			p.stopWriting()
@@ -176,39 +176,39 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 	case err := <-ex.Done():
 		return err
 	case <-ex.Context.Done():
-		p.nudge()
+		p.wake()
 		return <-ex.Done()
 	}
 }
 
 // turn is what a caller has to do once its request is in the buffer.
-type turn uint8
+type writeDuty uint8
 
 const (
-	toWait       turn = iota // another writes
-	toWrite                  // nobody writes
-	toWriteAlone             // nobody writes, and nothing is outstanding on a connection that was used before
+	writeNothing  writeDuty = iota // another writes
+	writeAll                       // nobody writes
+	checkAndWrite                  // nobody writes, and nothing is outstanding on a connection that was used before
 )
 
 // enter puts ex into the pipeline. If it returns an error, ex is not in it, and
 // nothing was sent.
-func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
+func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	if !ex.Deadline.After(ex.Times.Acquired) {
-		return toWait, upstream.ErrDeadlineNotSent
+		return writeNothing, upstream.ErrDeadlineNotSent
 	}
 	r := &ex.Request
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Known before any error: who is told that a kept connection was closed may
 	// ask for another as often as there are such.
-	ex.Reused = p.queued > 0
+	ex.Reused = p.queuedBytes > 0
 	switch {
 	case p.CloseReason() == upstream.ClosedByPeer:
-		return toWait, errBehindClose
-	case p.sealed || p.CloseReason() != upstream.NotClosed:
-		return toWait, errClosed
+		return writeNothing, errBehindClose
+	case p.writesEnded || p.CloseReason() != upstream.NotClosed:
+		return writeNothing, errClosed
 	case p.out != nil && len(*p.out)+len(r.Fields)+len(r.Target)+len(r.Body) > maxUnwritten:
-		return toWait, errStuffed
+		return writeNothing, errUnwrittenFull
 	}
 	ahead := p.outstanding.Add(1) - 1
 	if int(ahead) >= p.opts.Depth {
@@ -219,30 +219,30 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
 		*p.out = (*p.out)[:0]
 	}
 	had := len(*p.out)
-	*p.out = append(appendHead(*p.out, r), r.Body...)
+	*p.out = append(appendMessageHead(*p.out, r), r.Body...)
 	size := len(*p.out) - had
 
-	start := p.queued
-	p.queued += int64(size)
+	start := p.queuedBytes
+	p.queuedBytes += int64(size)
 	if start == 0 {
 		p.first = size
 	}
-	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queued, lent: ex.Times.Acquired, deadline: ex.Deadline})
+	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline})
 	if p.latest.Before(ex.Deadline) {
 		p.latest = ex.Deadline
 	}
 	if p.wakeAt.IsZero() || ex.Deadline.Before(p.wakeAt) {
-		p.wakeLocked(ex.Deadline)
+		p.setWakeLocked(ex.Deadline)
 	}
 	switch {
-	case p.writing || !p.proven && start > 0:
-		return toWait, nil
+	case p.writing || !p.firstDone && start > 0:
+		return writeNothing, nil
 	case ahead == 0 && start > 0:
 		p.writing = true
-		return toWriteAlone, nil
+		return checkAndWrite, nil
 	default:
 		p.writing = true
-		return toWrite, nil
+		return writeAll, nil
 	}
 }
 
@@ -252,7 +252,7 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (turn, error) {
 //
 // It costs one system call, 3 % of an exchange, but only where a request goes
 // alone; under load there is nearly always another on its way.
-func (p *Pipelined) quiet() bool {
+func (p *Pipelined) socketIsQuiet() bool {
 	r := upstream.ClosedByPeer
 	switch p.sock.PeekSocket() {
 	case socket.Quiet:
@@ -260,26 +260,26 @@ func (p *Pipelined) quiet() bool {
 	case socket.Readable:
 		r = upstream.ClosedUnsolicited
 	}
-	if p.stop(r) {
+	if p.setCloseReason(r) {
 		p.owner.Changed()
 	}
 	return false
 }
 
 // wakeLocked sets the reader's deadline; the zero time is none.
-func (p *Pipelined) wakeLocked(t time.Time) {
+func (p *Pipelined) setWakeLocked(t time.Time) {
 	p.wakeAt = t
 	p.sock.SetReadDeadline(t) //nolint:errcheck // a closed socket wakes the reader too
 }
 
 // nudge makes the reader look around.
-func (p *Pipelined) nudge() {
+func (p *Pipelined) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nudgeLocked()
+	p.wakeReaderLocked()
 }
 
-func (p *Pipelined) nudgeLocked() {
-	p.nudged = true
-	p.wakeLocked(time.Unix(1, 0))
+func (p *Pipelined) wakeReaderLocked() {
+	p.sweepAgain = true
+	p.setWakeLocked(time.Unix(1, 0))
 }

@@ -38,8 +38,8 @@ func prove(tb testing.TB, conn *Pipelined, p *peer, owner *recorder) {
 	ex := get(tb, "first")
 	done := start(conn, ex)
 	p.wantRequests("first")
-	p.send(answer("first"))
-	wantAnswer(tb, wait(tb, done), ex, 200, "first")
+	p.send(textResponse("first"))
+	wantResponse(tb, wait(tb, done), ex, 200, "first")
 	owner.awaitFreed(tb, 1)
 }
 
@@ -75,9 +75,9 @@ func send(tb testing.TB, conn *Pipelined, p *peer, names ...string) *flight {
 }
 
 // wantAnswer waits for the i-th exchange.
-func (f *flight) wantAnswer(i int, body string) {
+func (f *flight) wantResponse(i int, body string) {
 	f.tb.Helper()
-	wantAnswer(f.tb, wait(f.tb, f.done[i]), f.ex[i], 200, body)
+	wantResponse(f.tb, wait(f.tb, f.done[i]), f.ex[i], 200, body)
 }
 
 func (f *flight) wantError(i int, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
@@ -85,7 +85,7 @@ func (f *flight) wantError(i int, outcome upstream.Outcome, progress upstream.Pr
 	wantError(f.tb, wait(f.tb, f.done[i]), outcome, progress, stale)
 }
 
-func TestPipelinedAnswersGoToTheirRequestsInOrder(t *testing.T) {
+func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
 			opts := testOptions()
@@ -98,12 +98,12 @@ func TestPipelinedAnswersGoToTheirRequestsInOrder(t *testing.T) {
 				t.Fatalf("an exchange ended without an answer: %v", err)
 			default:
 			}
-			p.send(answer("A") + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nBBB\r\n0\r\nX: y\r\n\r\n")
-			f.wantAnswer(0, "A")
-			f.wantAnswer(1, "BBB")
-			p.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + answer(strings.Repeat("C", 100_000)) + answer("D"))
-			f.wantAnswer(2, strings.Repeat("C", 100_000))
-			f.wantAnswer(3, "D")
+			p.send(textResponse("A") + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nBBB\r\n0\r\nX: y\r\n\r\n")
+			f.wantResponse(0, "A")
+			f.wantResponse(1, "BBB")
+			p.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + textResponse(strings.Repeat("C", 100_000)) + textResponse("D"))
+			f.wantResponse(2, strings.Repeat("C", 100_000))
+			f.wantResponse(3, "D")
 			owner.awaitFreed(t, 5)
 			wantReason(t, conn, upstream.NotClosed)
 			if f.ex[0].Protocol != upstream.HTTP1Pipelined || !f.ex[0].Reused || conn.Places() != opts.Depth || !conn.Idle() {
@@ -119,7 +119,7 @@ func TestPipelinedAnswersGoToTheirRequestsInOrder(t *testing.T) {
 	}
 }
 
-func TestPipelinedAnswersWithoutABodyKeepTheirTurn(t *testing.T) {
+func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, conn, p, owner)
 	head := get(t, "head")
@@ -132,14 +132,14 @@ func TestPipelinedAnswersWithoutABodyKeepTheirTurn(t *testing.T) {
 	p.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" +
 		"HTTP/1.1 204 No Content\r\n\r\n" +
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n" +
-		answer("last"))
-	wantAnswer(t, wait(t, headDone), head, 200, "")
+		textResponse("last"))
+	wantResponse(t, wait(t, headDone), head, 200, "")
 	if head.Response.ContentLength != 1000 {
 		t.Fatalf("Content-Length %d, want 1000", head.Response.ContentLength)
 	}
-	wantAnswer(t, wait(t, f.done[0]), f.ex[0], 204, "")
-	wantAnswer(t, wait(t, f.done[1]), f.ex[1], 304, "")
-	f.wantAnswer(2, "last")
+	wantResponse(t, wait(t, f.done[0]), f.ex[0], 204, "")
+	wantResponse(t, wait(t, f.done[1]), f.ex[1], 304, "")
+	f.wantResponse(2, "last")
 	owner.awaitFreed(t, 5)
 	wantReason(t, conn, upstream.NotClosed)
 }
@@ -158,8 +158,8 @@ func TestPipelinedPostBodiesFollowTheirHeads(t *testing.T) {
 		}
 	}
 	for i, body := range bodies {
-		p.send(answer(fmt.Sprint(len(body))))
-		wantAnswer(t, wait(t, f.done[i]), f.ex[i], 200, fmt.Sprint(len(body)))
+		p.send(textResponse(fmt.Sprint(len(body))))
+		wantResponse(t, wait(t, f.done[i]), f.ex[i], 200, fmt.Sprint(len(body)))
 	}
 }
 
@@ -176,7 +176,7 @@ func (c *countedWrites) Write(b []byte) (int, error) {
 
 // Those that come behind the first request wait until it has been answered,
 // and then leave in one write.
-func TestPipelinedConnectionProvesItselfWithOneRequest(t *testing.T) {
+func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 	var counted *countedWrites
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
 		counted = &countedWrites{Conn: c}
@@ -190,13 +190,13 @@ func TestPipelinedConnectionProvesItselfWithOneRequest(t *testing.T) {
 		done = append(done, start(conn, get(t, name)))
 	}
 	awaitOutstanding(t, conn, 4)
-	p.send(answer("first"))
-	wantAnswer(t, wait(t, firstDone), first, 200, "first")
+	p.send(textResponse("first"))
+	wantResponse(t, wait(t, firstDone), first, 200, "first")
 	for range done {
 		p.request()
 	}
 	for range done {
-		p.send(answer("x"))
+		p.send(textResponse("x"))
 	}
 	for _, d := range done {
 		if err := wait(t, d); err != nil {
@@ -213,25 +213,25 @@ func TestPipelinedConnectionProvesItselfWithOneRequest(t *testing.T) {
 func TestFirstWriteTakesOneRequestAlone(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	first, second := get(t, "first"), get(t, "second")
-	if got, err := conn.enter(first); got != toWrite || err != nil {
-		t.Fatalf("turn %d, %v; want %d", got, err, toWrite)
+	if got, err := conn.enter(first); got != writeAll || err != nil {
+		t.Fatalf("turn %d, %v; want %d", got, err, writeAll)
 	}
-	if got, err := conn.enter(second); got != toWait || err != nil {
-		t.Fatalf("turn %d, %v; want %d", got, err, toWait)
+	if got, err := conn.enter(second); got != writeNothing || err != nil {
+		t.Fatalf("turn %d, %v; want %d", got, err, writeNothing)
 	}
 	conn.flush(first.Deadline)
 	conn.mu.Lock()
-	taken, length, left, writing := conn.taken.Load(), conn.first, conn.out != nil, conn.writing
+	taken, length, left, writing := conn.takenBytes.Load(), conn.first, conn.out != nil, conn.writing
 	conn.mu.Unlock()
 	if taken != int64(length) || !left || writing {
 		t.Fatalf("%d bytes were taken, want the first request's %d", taken, length)
 	}
 	p.wantRequests("first")
-	p.send(answer("first"))
-	wantAnswer(t, <-first.Done(), first, 200, "first")
+	p.send(textResponse("first"))
+	wantResponse(t, <-first.Done(), first, 200, "first")
 	p.wantRequests("second")
-	p.send(answer("second"))
-	wantAnswer(t, <-second.Done(), second, 200, "second")
+	p.send(textResponse("second"))
+	wantResponse(t, <-second.Done(), second, 200, "second")
 	owner.awaitFreed(t, 2)
 }
 
@@ -261,7 +261,7 @@ func TestMoreExchangesThanPlacesIsABug(t *testing.T) {
 		}()
 		conn.Do(get(t, "b"))
 	}()
-	p.send(answer("A"))
+	p.send(textResponse("A"))
 	if err := wait(t, done); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // The oldest response may hold up the others for linger once its caller has left.
 // After a cancel, or a response over the budget, it could do so until the caller's
 // deadline, however far that was.
-func TestPipelineIsRetiredAfterLingerHoweverItsOldestCallerLeft(t *testing.T) {
+func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget time.Duration
 		leave  func(m *sim, c *call, cancel func())

@@ -1,14 +1,14 @@
 package http1
 
 // leave lets e's caller go with err; its answer, when it comes, is dropped.
-func (r *reader) leave(e *entry, err error) {
+func (r *reader) abandon(e *entry, err error) {
 	ex := e.ex
 	e.ex = nil
 	if r.now.Before(e.deadline) {
 		e.deadline = r.now // linger begins
 	}
 	if r.started && e == r.at(0) {
-		r.answer.discard = true
+		r.response.discard = true
 	}
 	ex.Times.Done = r.now
 	ex.Complete(err)
@@ -16,9 +16,9 @@ func (r *reader) leave(e *entry, err error) {
 
 // drop ends e, which is no longer in the queue: its place is free, and its
 // caller, if it still waits, gets err.
-func (r *reader) drop(e *entry, err error) {
+func (r *reader) releaseEntry(e *entry, err error) {
 	r.outstanding.Add(-1)
-	r.owner.Freed(max(0, r.now.Sub(e.lent)))
+	r.owner.Freed(max(0, r.now.Sub(e.acquired)))
 	if e.ex != nil {
 		e.ex.Times.Done = r.now
 		e.ex.Complete(err)
@@ -68,7 +68,7 @@ func (r *reader) pop() entry {
 }
 
 // awaited reports whether anybody waits for an answer.
-func (r *reader) awaited() bool {
+func (r *reader) hasWaiting() bool {
 	r.mu.Lock()
 	r.admitLocked()
 	r.mu.Unlock()

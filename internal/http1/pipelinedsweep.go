@@ -13,26 +13,26 @@ func (r *reader) sweep() error {
 	for {
 		r.mu.Lock()
 		r.admitLocked()
-		r.nudged = false
+		r.sweepAgain = false
 		writeErr := r.writeErr
 		r.mu.Unlock()
 
 		r.now = time.Now()
 		if writeErr != nil {
-			r.dropUnsent(writeErr)
+			r.failUnsent(writeErr)
 		}
-		next := r.letGo()
-		if r.CloseReason() != upstream.NotClosed && !r.awaited() {
-			return errHopeless
+		next := r.expire()
+		if r.CloseReason() != upstream.NotClosed && !r.hasWaiting() {
+			return errNoWaiters
 		}
 
 		r.mu.Lock()
-		done := !r.nudged
+		done := !r.sweepAgain
 		if done {
 			for i := range r.arrived {
 				next = earlier(next, r.arrived[i].deadline)
 			}
-			r.wakeLocked(next)
+			r.setWakeLocked(next)
 		}
 		r.mu.Unlock()
 		if done {
@@ -44,7 +44,7 @@ func (r *reader) sweep() error {
 // letGo ends what its callers need not wait for any more, retires the
 // connection if the answer that holds up all others is overdue, and returns
 // when to look again, zero for never.
-func (r *reader) letGo() (next time.Time) {
+func (r *reader) expire() (next time.Time) {
 	for i := 0; i < r.n; i++ {
 		e := r.at(i)
 		var err, unsent error
@@ -60,11 +60,11 @@ func (r *reader) letGo() (next time.Time) {
 			continue
 		}
 		if gone, ok := r.withdraw(i); ok {
-			r.drop(&gone, unsent)
+			r.releaseEntry(&gone, unsent)
 			i--
 			continue
 		}
-		r.leave(e, err)
+		r.abandon(e, err)
 	}
 	if r.n == 0 || r.at(0).ex != nil || r.CloseReason() != upstream.NotClosed {
 		return next
@@ -73,7 +73,7 @@ func (r *reader) letGo() (next time.Time) {
 	if r.now.Before(overdue) {
 		return earlier(next, overdue)
 	}
-	if r.stop(upstream.ClosedTimeout) {
+	if r.setCloseReason(upstream.ClosedTimeout) {
 		r.owner.Changed()
 	}
 	return next
@@ -84,15 +84,15 @@ func (r *reader) letGo() (next time.Time) {
 // deadline, or with its turn if that is later.
 func (r *reader) overdue() time.Time {
 	from := r.at(0).deadline
-	if r.turned.After(from) {
-		from = r.turned
+	if r.oldestSince.After(from) {
+		from = r.oldestSince
 	}
 	return from.Add(r.opts.Linger)
 }
 
 // awaitOverdue makes the reader look around when the oldest entry is overdue, where
 // that has just become the oldest and its caller has left.
-func (r *reader) awaitOverdue() {
+func (r *reader) wakeWhenOverdue() {
 	if r.n == 0 || r.at(0).ex != nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (r *reader) awaitOverdue() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.wakeAt.IsZero() || at.Before(r.wakeAt) {
-		r.wakeLocked(at)
+		r.setWakeLocked(at)
 	}
 }
 
@@ -110,7 +110,7 @@ func (r *reader) withdraw(i int) (entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := *r.at(i)
-	if r.out == nil || e.start < r.taken.Load() {
+	if r.out == nil || e.start < r.takenBytes.Load() {
 		return entry{}, false
 	}
 	size := r.withdrawLocked(&e)

@@ -26,7 +26,7 @@ func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipel
 
 // A write so large that it may block is nobody's who waits: the caller is freed
 // in time, and while others wait, the peer may take its time.
-func TestLargeRequestThatCannotBeWrittenHoldsUpNoCaller(t *testing.T) {
+func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
 		large := newExchange(t)
@@ -45,7 +45,7 @@ func TestLargeRequestThatCannotBeWrittenHoldsUpNoCaller(t *testing.T) {
 			t.Fatalf("request %.100q", got)
 		}
 		p.wantRequests("patient")
-		p.send(answer("to nobody") + answer("patient"))
+		p.send(textResponse("to nobody") + textResponse("patient"))
 		if err := wait(t, patient); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestLargeRequestThatCannotBeWrittenHoldsUpNoCaller(t *testing.T) {
 	})
 }
 
-func TestPipelineThatIsNotReadIsClosedWhenNobodyWaitsAnyMore(t *testing.T) {
+func TestUnreadPipelineIsClosedWhenNoCallerWaits(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
 		large := newExchange(t)
@@ -87,7 +87,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 		wantError(t, conn.Do(post()), upstream.Overloaded, upstream.NotSent, false)
 		for _, done := range []<-chan error{written, waiting} {
 			p.request()
-			p.send(answer(""))
+			p.send(textResponse(""))
 			if err := wait(t, done); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 }
 
 // Each caller is freed at its own deadline, in whatever order they come.
-func TestEachPipelinedCallerIsFreedAtItsOwnDeadline(t *testing.T) {
+func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
 		budgets := []time.Duration{400, 100, 300, 200, 500}
@@ -117,9 +117,9 @@ func TestEachPipelinedCallerIsFreedAtItsOwnDeadline(t *testing.T) {
 				t.Fatalf("a caller was freed after %v, want %v", took, budgets[i])
 			}
 		}
-		p.send(answer("0") + answer("1") + answer("2") + answer("3"))
+		p.send(textResponse("0") + textResponse("1") + textResponse("2") + textResponse("3"))
 		owner.awaitFreed(t, 5)
-		p.send(answer("4"))
+		p.send(textResponse("4"))
 		if err := wait(t, done[4]); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestEachPipelinedCallerIsFreedAtItsOwnDeadline(t *testing.T) {
 
 // An answer that holds up the others for too long costs the connection its
 // places, but not the others their answers.
-func TestOverdueAnswerRetiresThePipeline(t *testing.T) {
+func TestOverdueResponseClosesThePipeline(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 			begin := time.Now()
@@ -150,9 +150,9 @@ func TestOverdueAnswerRetiresThePipeline(t *testing.T) {
 			wantReason(t, conn, upstream.ClosedTimeout)
 			wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
 			if answered {
-				p.send(answer("slow") + answer("A") + answer("B"))
-				others.wantAnswer(0, "A")
-				others.wantAnswer(1, "B")
+				p.send(textResponse("slow") + textResponse("A") + textResponse("B"))
+				others.wantResponse(0, "A")
+				others.wantResponse(1, "B")
 				p.wantClosed()
 				if took := time.Since(begin); took != shortBudget+shortLinger {
 					t.Fatalf("with nobody waiting the connection was open until %v", took)
@@ -174,7 +174,7 @@ func TestOverdueAnswerRetiresThePipeline(t *testing.T) {
 }
 
 // The last answer of a connection is not read to its end for nobody.
-func TestLastAnswerThatNobodyWaitsForClosesThePipelineAtOnce(t *testing.T) {
+func TestLastResponseWithoutCallerClosesThePipelineAtOnce(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
 		ex := get(t, "late")
@@ -243,8 +243,8 @@ func TestPipelineOutlivesDeadlinesOfAnsweredRequests(t *testing.T) {
 			ex.Deadline = time.Now().Add(shortBudget)
 			done := start(conn, ex)
 			p.request()
-			p.send(answer("X"))
-			wantAnswer(t, wait(t, done), ex, 200, "X")
+			p.send(textResponse("X"))
+			wantResponse(t, wait(t, done), ex, 200, "X")
 			time.Sleep(time.Hour)
 			wantReason(t, conn, upstream.NotClosed)
 
@@ -256,7 +256,7 @@ func TestPipelineOutlivesDeadlinesOfAnsweredRequests(t *testing.T) {
 			if err := wait(t, done); err != upstream.ErrDeadline || time.Since(begin) != shortBudget {
 				t.Fatalf("error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, shortBudget)
 			}
-			p.send(answer("late"))
+			p.send(textResponse("late"))
 			time.Sleep(time.Second)
 			wantReason(t, conn, upstream.NotClosed)
 		}

@@ -14,7 +14,7 @@ import (
 // Requests that wait until the connection has proved itself, and whose callers
 // leave meanwhile, ended as maybe processed, and were sent all the same once the
 // first response had come.
-func TestRequestWhoseCallerLeavesBeforeItIsWrittenIsNeverSent(t *testing.T) {
+func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
@@ -45,11 +45,11 @@ func TestRequestWhoseCallerLeavesBeforeItIsWrittenIsNeverSent(t *testing.T) {
 
 		behind := start(conn, get(t, "behind"))
 		synctest.Wait()
-		p.send(answer("1"))
-		wantAnswer(t, wait(t, firstDone), first, 200, "1")
+		p.send(textResponse("1"))
+		wantResponse(t, wait(t, firstDone), first, 200, "1")
 		p.wantRequests("last", "behind")
-		p.send(answer("2") + answer("3"))
-		wantAnswer(t, wait(t, done[2]), last, 200, "2")
+		p.send(textResponse("2") + textResponse("3"))
+		wantResponse(t, wait(t, done[2]), last, 200, "2")
 		if err := wait(t, behind); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestRequestWhoseCallerLeavesBeforeItIsWrittenIsNeverSent(t *testing.T) {
 
 // The same for the first request of a connection, whose caller is late to write
 // it: the next one is the first then, and goes alone.
-func TestFirstRequestIsTakenBackWhereItsCallerIsLateToWriteIt(t *testing.T) {
+func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
@@ -68,7 +68,7 @@ func TestFirstRequestIsTakenBackWhereItsCallerIsLateToWriteIt(t *testing.T) {
 		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 		late := get(t, "late")
 		late.Deadline = time.Now().Add(shortBudget)
-		if turn, err := conn.enter(late); turn != toWrite || err != nil { // its caller is stuck between enter and flush
+		if turn, err := conn.enter(late); turn != writeAll || err != nil { // its caller is stuck between enter and flush
 			t.Fatal(turn, err)
 		}
 		next, behind := get(t, "next-and-longer"), get(t, "behind")
@@ -81,14 +81,14 @@ func TestFirstRequestIsTakenBackWhereItsCallerIsLateToWriteIt(t *testing.T) {
 		go conn.flush(time.Now().Add(patience)) // now it goes on
 		p.wantRequests("next-and-longer")
 		synctest.Wait()
-		if n := conn.taken.Load(); n != int64(conn.first) {
+		if n := conn.takenBytes.Load(); n != int64(conn.first) {
 			t.Fatalf("%d bytes were written before the first response, of a first request of %d", n, conn.first)
 		}
-		p.send(answer("1"))
-		wantAnswer(t, wait(t, nextDone), next, 200, "1")
+		p.send(textResponse("1"))
+		wantResponse(t, wait(t, nextDone), next, 200, "1")
 		p.wantRequests("behind")
-		p.send(answer("2"))
-		wantAnswer(t, wait(t, behindDone), behind, 200, "2")
+		p.send(textResponse("2"))
+		wantResponse(t, wait(t, behindDone), behind, 200, "2")
 		owner.awaitFreed(t, 3)
 	})
 }
@@ -108,7 +108,7 @@ func (w lateWriter) Write([]byte) (int, error) {
 // A connection may end while a write is under way, which then fails with nothing
 // written. The reader did not wait for that: the request counted as maybe
 // processed.
-func TestRequestOfWhichAWriteSaysLateThatNothingWasWrittenWasNotSent(t *testing.T) {
+func TestRequestWhoseWriteFailsLateWithZeroBytesWasNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()

@@ -29,7 +29,7 @@ const (
 func (p *Pipelined) flush(deadline time.Time) {
 	for round := 0; ; round++ {
 		p.mu.Lock()
-		if round == maxRounds || p.queued-p.answered.Load() > maxDirect {
+		if round == maxRounds || p.queuedBytes-p.answeredBytes.Load() > maxDirect {
 			p.mu.Unlock()
 			go p.flushBehind()
 			return
@@ -60,17 +60,17 @@ func (p *Pipelined) flushBehind() {
 func (p *Pipelined) takeLocked() *[]byte {
 	b := p.out
 	switch {
-	case b == nil, p.sealed, !p.proven && p.taken.Load() > 0:
+	case b == nil, p.writesEnded, !p.firstDone && p.takenBytes.Load() > 0:
 		p.stopWritingLocked()
 		return nil
-	case !p.proven && p.first < len(*b):
+	case !p.firstDone && p.first < len(*b):
 		b = buffers.Get().(*[]byte)
 		*b = append((*b)[:0], (*p.out)[:p.first]...)
 		*p.out = append((*p.out)[:0], (*p.out)[p.first:]...)
 	default:
 		p.out = nil
 	}
-	p.taken.Add(int64(len(*b)))
+	p.takenBytes.Add(int64(len(*b)))
 	return b
 }
 
@@ -91,13 +91,13 @@ func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
 // stays open: the peer's last answers, and with them perhaps word that it
 // closes, may lie in it.
 func (p *Pipelined) writeFailed(left int, err error) {
-	first := p.stop(upstream.ClosedError)
+	first := p.setCloseReason(upstream.ClosedError)
 	p.mu.Lock()
-	p.taken.Add(-int64(left))
-	if !p.sealed {
+	p.takenBytes.Add(-int64(left))
+	if !p.writesEnded {
 		p.writeErr = err
-		p.sealLocked()
-		p.nudgeLocked()
+		p.endWritesLocked()
+		p.wakeReaderLocked()
 	}
 	p.stopWritingLocked()
 	p.mu.Unlock()
@@ -115,8 +115,8 @@ func (p *Pipelined) stopWriting() {
 
 func (p *Pipelined) stopWritingLocked() {
 	p.writing = false
-	if p.sealed {
-		p.notWriting.Signal()
+	if p.writesEnded {
+		p.writingEnded.Signal()
 	}
 }
 
@@ -124,9 +124,9 @@ func (p *Pipelined) stopWritingLocked() {
 // Write, and returns its size. The caller moves the entries behind it forward.
 func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
 	size = e.end - e.start
-	at := e.start - p.taken.Load()
+	at := e.start - p.takenBytes.Load()
 	*p.out = slices.Delete(*p.out, int(at), int(at+size))
-	p.queued -= size
+	p.queuedBytes -= size
 	if len(*p.out) == 0 {
 		releaseBuffer(p.out)
 		p.out = nil
@@ -136,8 +136,8 @@ func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
 
 // sealLocked drops what has not been taken, and sees to it that nothing more is
 // written or appended.
-func (p *Pipelined) sealLocked() {
-	p.sealed = true
+func (p *Pipelined) endWritesLocked() {
+	p.writesEnded = true
 	if p.out != nil {
 		releaseBuffer(p.out)
 		p.out = nil
@@ -151,9 +151,9 @@ func releaseBuffer(b *[]byte) {
 }
 
 // prove lets those write who waited for the first answer.
-func (p *Pipelined) prove() {
+func (p *Pipelined) firstResponseDone() {
 	p.mu.Lock()
-	p.proven = true
+	p.firstDone = true
 	start := p.out != nil && !p.writing
 	if start {
 		p.writing = true

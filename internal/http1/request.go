@@ -8,7 +8,7 @@ import (
 
 // appendHead appends r's head as HTTP/1.1: request line, Host, the fields that
 // cross, our own framing, and the empty line. RFC 9112, section 3.
-func appendHead(dst []byte, r *upstream.Request) []byte {
+func appendMessageHead(dst []byte, r *upstream.Request) []byte {
 	dst = append(dst, r.Method.String()...)
 	dst = append(dst, ' ')
 	dst = append(dst, r.Target...)

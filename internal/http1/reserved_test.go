@@ -38,7 +38,7 @@ var claims = map[string]func(r *rand.Rand, n int) string{
 // Whatever an SSP claims, and however its responses come: at each step a connection
 // has reserved at most the bytes that have come, and its exchanges hold at most twice
 // as much memory and 4 KB each.
-func TestBytesReservedFollowTheBytesThatHaveCome(t *testing.T) {
+func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
 	for _, pipelined := range []bool{false, true} {
 		for name, claim := range claims {
 			t.Run(fmt.Sprintf("%s/pipelined=%v", name, pipelined), func(t *testing.T) {

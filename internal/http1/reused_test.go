@@ -8,7 +8,7 @@ import (
 
 // Whether a connection that closed in the moment in which it was lent was a kept
 // one decides how often the request may be sent again.
-func TestRequestThatFindsItsKeptPipelineClosedSaysThatItWasKept(t *testing.T) {
+func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 	used, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, used, p, owner)
 	fresh, _, _ := dialPipelined(t, plain, testOptions(), nil)

@@ -16,7 +16,7 @@ import (
 // compared with it for every input of the fuzz tests.
 
 // verdict is what the reference makes of an input.
-type verdict struct {
+type reference struct {
 	bad, short bool // the input breaks a rule, or ends too early
 	status     int
 	body       string
@@ -27,7 +27,7 @@ type verdict struct {
 }
 
 var (
-	badVerdict, shortVerdict = verdict{bad: true}, verdict{short: true}
+	badVerdict, shortVerdict = reference{bad: true}, reference{short: true}
 
 	// Sections 4 and 2.3; 5 and 5.1; 7.1. RFC 9110, section 5.5, for values.
 	statusLine = regexp.MustCompile(`^HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?$`)
@@ -53,7 +53,7 @@ func cutReferenceLine(s string) (line, rest string, bare, ok bool) {
 }
 
 // byRFC9112 reads the response to method at the start of input.
-func byRFC9112(input []byte, method upstream.Method) verdict {
+func byRFC9112(input []byte, method upstream.Method) reference {
 	s := latin1(input)
 	length := len(input)
 	at := func(rest string) int { return length - len([]rune(rest)) }
@@ -92,7 +92,7 @@ func byRFC9112(input []byte, method upstream.Method) verdict {
 
 // referenceHead reads a status line and fields. stated is the Content-Length, -1
 // for none.
-func referenceHead(s string) (v verdict, coded bool, stated int, rest string) {
+func referenceHead(s string) (v reference, coded bool, stated int, rest string) {
 	line, rest, bare, ok := cutReferenceLine(s)
 	if !ok {
 		return shortVerdict, false, 0, ""
@@ -150,7 +150,7 @@ func referenceHead(s string) (v verdict, coded bool, stated int, rest string) {
 }
 
 // chunks reads a chunked body and its trailers. Section 7.1: line ends are CRLF.
-func (v verdict) chunks(rest string, at func(string) int) verdict {
+func (v reference) chunks(rest string, at func(string) int) reference {
 	for {
 		line, next, bare, ok := cutReferenceLine(rest)
 		if !ok {
@@ -216,7 +216,7 @@ func checkReference(tb testing.TB, input []byte, method upstream.Method, got out
 	case failed:
 		return
 	}
-	if got.status != want.status || latin1([]byte(got.body)) != want.body || got.end != want.end || got.odd != want.odd || got.theLast != want.last || got.closes != want.closes {
+	if got.status != want.status || latin1([]byte(got.body)) != want.body || got.end != want.end || got.notReusable != want.odd || got.announcesClose != want.last || got.closes != want.closes {
 		tb.Fatalf("%v %q: %+v, by RFC 9112 %+v", method, input, got, want)
 	}
 }
@@ -254,7 +254,7 @@ func TestRulesOfRFC9112(t *testing.T) {
 					if v := byRFC9112([]byte(input), upstream.GET); (v.bad || v.short) != (i == 1) {
 						t.Errorf("reference: %q: %+v", input, v)
 					}
-					checkAnswer(t, []byte(input), upstream.GET, func() int { return 3 })
+					checkResponse(t, []byte(input), upstream.GET, func() int { return 3 })
 				}
 			}
 		})
@@ -271,7 +271,7 @@ func TestMutatedResponsesAreReadAsByRFC9112(t *testing.T) {
 		n = 1_000_000
 	}
 	for range n {
-		c := goodAnswers[r.IntN(len(goodAnswers))]
+		c := goodResponses[r.IntN(len(goodResponses))]
 		input := []byte(c.head + c.rest)
 		if len(input) > 400 {
 			continue
@@ -290,6 +290,6 @@ func TestMutatedResponsesAreReadAsByRFC9112(t *testing.T) {
 				input = slices.Insert(input, i, slices.Clone(input[i:j])...)
 			}
 		}
-		checkAnswer(t, input, c.method, func() int { return 1 + r.IntN(30) })
+		checkResponse(t, input, c.method, func() int { return 1 + r.IntN(30) })
 	}
 }

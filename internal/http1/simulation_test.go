@@ -171,7 +171,7 @@ var histories = []struct {
 			m.tb.Fatalf("error %v, want %v", c.err, upstream.ErrCancelled)
 		}
 		time.Sleep(5 * time.Millisecond)
-		m.send(answer("old"))
+		m.send(textResponse("old"))
 		return ""
 	}},
 	{"after a slow write", false, false, func(m *sim) string {
@@ -181,14 +181,14 @@ var histories = []struct {
 		m.s.Stall(false)
 		synctest.Wait()
 		m.s.Take()
-		m.send(answer("slow"))
+		m.send(textResponse("slow"))
 		m.wantBody(c, time.Time{}, 200, "slow")
 		return ""
 	}},
 	{"behind another exchange", true, false, func(m *sim) string {
 		m.exchange(time.Second, 0) // proves the connection
 		m.begin(time.Minute, nil)
-		return answer("first")
+		return textResponse("first")
 	}},
 	{"behind an abandoned exchange", true, true, func(m *sim) string {
 		m.exchange(time.Second, 0)
@@ -205,7 +205,7 @@ func (m *sim) exchange(budget, pause time.Duration) {
 	c := m.begin(budget, nil)
 	m.s.Take()
 	time.Sleep(pause)
-	m.send(answer("before"))
+	m.send(textResponse("before"))
 	m.wantBody(c, time.Time{}, 200, "before")
 }
 
@@ -293,7 +293,7 @@ func (sc scene) play(tb testing.TB) {
 		if got := m.s.Take(); strings.Count(got, "GET ") != 1 {
 			tb.Fatalf("the next request is %q", got)
 		}
-		m.send(answer("next"))
+		m.send(textResponse("next"))
 		m.wantBody(next, time.Now(), 200, "next")
 	}
 	m.close()

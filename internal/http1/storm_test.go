@@ -23,7 +23,7 @@ type storm struct {
 	r *rand.Rand
 	// evil: it sends answers that nobody asked for. While other requests are
 	// outstanding on a pipelined connection, nobody could tell.
-	evil bool
+	unsolicited bool
 }
 
 // serve answers what comes on c until one of them ends it.
@@ -51,7 +51,7 @@ func (s *storm) serve(c net.Conn) {
 		}
 		last, out := false, ""
 		kind := s.r.IntN(60)
-		if kind == 5 && !s.evil {
+		if kind == 5 && !s.unsolicited {
 			kind = 4
 		}
 		switch kind {
@@ -119,7 +119,7 @@ func (p *place) Changed() {}
 // early, share connections to a peer that answers in every way, late, in pieces
 // and sometimes not at all: whoever gets an answer gets the one to its request,
 // each place comes back exactly once, and no caller is forgotten.
-func TestNoAnswerEverReachesAnotherRequest(t *testing.T) {
+func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 	for _, tr := range transports {
 		for _, pipelined := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/pipelined=%v", tr, pipelined), func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestNoAnswerEverReachesAnotherRequest(t *testing.T) {
 					} else {
 						p.conn = New(c, sock, p, opts)
 					}
-					s := &storm{r: rand.New(rand.NewPCG(uint64(len(places)), uint64(done.Load()))), evil: !pipelined}
+					s := &storm{r: rand.New(rand.NewPCG(uint64(len(places)), uint64(done.Load()))), unsolicited: !pipelined}
 					peers.Go(func() { s.serve(peer.conn) })
 					p.inUse.Add(1)
 					places = append(places, p)

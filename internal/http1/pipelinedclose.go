@@ -16,18 +16,18 @@ var (
 		Detail: "the SSP closed the pipelined connection behind an earlier answer"}
 	errBehindLast = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
 		Detail: "the SSP ended the pipelined connection with an earlier answer, and did not say that it processed nothing behind it"}
-	errStuffed = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent,
+	errUnwrittenFull = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent,
 		Detail: "1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth"}
 )
 
 // dropUnsent ends the entries whose requests were not sent when a write failed.
 // They are the youngest.
-func (r *reader) dropUnsent(cause error) {
+func (r *reader) failUnsent(cause error) {
 	sent := r.n
-	for sent > 0 && r.at(sent-1).start >= r.taken.Load() {
+	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
 		sent--
 	}
-	r.dropFrom(sent, func(_ int, e *entry) error {
+	r.failFrom(sent, func(_ int, e *entry) error {
 		if !r.now.Before(e.deadline) {
 			return upstream.ErrDeadlineNotSent
 		}
@@ -42,18 +42,18 @@ func (r *reader) dropUnsent(cause error) {
 //
 // Requests that still waited to be written count as not processed, too: that
 // the SSP closes is nothing that should use up retries.
-func (r *reader) announced() {
-	r.endsHere = true
-	first := r.stop(upstream.ClosedByPeer)
+func (r *reader) closeAnnounced() {
+	r.lastResponse = true
+	first := r.setCloseReason(upstream.ClosedByPeer)
 	r.mu.Lock()
-	r.sealLocked()
+	r.endWritesLocked()
 	r.admitLocked()
 	r.mu.Unlock()
 	if first {
 		r.owner.Changed()
 	}
-	r.dropFrom(1, func(_ int, e *entry) error {
-		if r.answer.head.close || e.start >= r.taken.Load() {
+	r.failFrom(1, func(_ int, e *entry) error {
+		if r.response.header.close || e.start >= r.takenBytes.Load() {
 			return errBehindClose
 		}
 		return errBehindLast
@@ -61,7 +61,7 @@ func (r *reader) announced() {
 }
 
 // dropFrom ends all entries but the from oldest, in their order.
-func (r *reader) dropFrom(from int, why func(i int, e *entry) error) {
+func (r *reader) failFrom(from int, why func(i int, e *entry) error) {
 	for i := from; i < r.n; i++ {
 		e := *r.at(i)
 		*r.at(i) = entry{}
@@ -69,20 +69,20 @@ func (r *reader) dropFrom(from int, why func(i int, e *entry) error) {
 		if e.ex != nil {
 			err = why(i, &e)
 		}
-		r.drop(&e, err)
+		r.releaseEntry(&e, err)
 	}
 	r.n = min(r.n, from)
 }
 
 // end closes the connection and fails what is left on it. It waits for a write
 // that is under way, which the close ends, to know what was sent.
-func (r *reader) end(cause error) {
-	first := r.stop(endReason(cause, r.started))
+func (r *reader) closeAndFail(cause error) {
+	first := r.setCloseReason(closeReasonFor(cause, r.started))
 	r.sock.Close() //nolint:errcheck // nothing is left to be done about it
 	r.mu.Lock()
-	r.sealLocked()
+	r.endWritesLocked()
 	for r.writing {
-		r.notWriting.Wait()
+		r.writingEnded.Wait()
 	}
 	r.admitLocked()
 	r.mu.Unlock()
@@ -90,15 +90,15 @@ func (r *reader) end(cause error) {
 		r.owner.Changed()
 	}
 	r.now = time.Now()
-	r.dropFrom(0, func(i int, e *entry) error { return r.failure(i, e, cause) })
+	r.failFrom(0, func(i int, e *entry) error { return r.failure(i, e, cause) })
 }
 
 // failure is what the i-th oldest entry fails with when the connection ends.
 func (r *reader) failure(i int, e *entry, cause error) error {
 	switch {
 	case i == 0 && r.started:
-		return r.answer.typed(cause, true, e.ex.Reused)
-	case e.start >= r.taken.Load():
+		return r.response.asError(cause, true, e.ex.Reused)
+	case e.start >= r.takenBytes.Load():
 		return notSent(cause)
 	default:
 		return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
@@ -109,7 +109,7 @@ func (r *reader) failure(i int, e *entry, cause error) error {
 }
 
 // endReason is why a connection ends with cause, if it had not ended before.
-func endReason(cause error, started bool) upstream.CloseReason {
+func closeReasonFor(cause error, started bool) upstream.CloseReason {
 	switch {
 	case errors.Is(cause, errUnsolicited):
 		return upstream.ClosedUnsolicited

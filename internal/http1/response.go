@@ -13,7 +13,7 @@ import (
 // answerReader reads one answer. It can be interrupted by a deadline at any
 // byte and go on later: an abandoned answer is read to its end that way, and
 // discarded, so that its connection can be used again.
-type answerReader struct {
+type responseReader struct {
 	maxHead   int // bytes of a head; also the size of the bufio.Reader
 	maxBody   int
 	maxFields int
@@ -21,14 +21,14 @@ type answerReader struct {
 	toHEAD  bool
 	discard bool // nobody wants the answer any more: keep nothing of it
 
-	phase    phase
-	head     headParser
-	interim  int // 1xx answers so far
-	left     int // bytes of the body, or of the chunk, that are still to come
-	size     int // bytes of the body so far
-	searched int // no LF stands in so much of what is buffered; see line
-	trailer  int // bytes of the trailer section so far
-	waits    int // reads that had to wait for the network
+	phase        phase
+	header       headParser
+	interim      int // 1xx answers so far
+	remaining    int // bytes of the body, or of the chunk, that are still to come
+	size         int // bytes of the body so far
+	searched     int // no LF stands in so much of what is buffered; see line
+	trailerBytes int // bytes of the trailer section so far
+	waits        int // reads that had to wait for the network
 }
 
 type phase uint8
@@ -45,52 +45,52 @@ const (
 )
 
 // answerReader returns one under the limits of o.
-func (o *Options) answerReader() answerReader {
-	a := answerReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, maxFields: o.MaxResponseFields}
-	if a.maxFields <= 0 {
-		a.maxFields = 256
+func (o *Options) newResponseReader() responseReader {
+	r := responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, maxFields: o.MaxResponseFields}
+	if r.maxFields <= 0 {
+		r.maxFields = 256
 	}
-	return a
+	return r
 }
 
 // maxInterim is how many 1xx answers may precede the final one.
 const maxInterim = 16
 
 // start prepares a for the answer to a request with method m.
-func (a *answerReader) start(m upstream.Method) {
-	*a = answerReader{maxHead: a.maxHead, maxBody: a.maxBody, maxFields: a.maxFields, toHEAD: m == upstream.HEAD}
-	a.head.maxFields = a.maxFields
+func (r *responseReader) start(m upstream.Method) {
+	*r = responseReader{maxHead: r.maxHead, maxBody: r.maxBody, maxFields: r.maxFields, toHEAD: m == upstream.HEAD}
+	r.header.maxFields = r.maxFields
 }
 
 // began reports whether a byte of the answer has come, as far as a has seen.
-func (a *answerReader) began(br *bufio.Reader) bool {
-	return a.phase != inHead || a.interim > 0 || br.Buffered() > 0
+func (r *responseReader) hasBegun(br *bufio.Reader) bool {
+	return r.phase != inHead || r.interim > 0 || br.Buffered() > 0
 }
 
 // announcesEnd reports whether the answer's head has come, and says that the
 // connection ends with this answer. RFC 9112, sections 6.3 and 9.6.
-func (a *answerReader) announcesEnd() bool {
-	return a.phase != inHead && (a.head.close || a.head.http10 || a.head.framing(a.toHEAD) == untilClose)
+func (r *responseReader) announcesClose() bool {
+	return r.phase != inHead && (r.header.close || r.header.http10 || r.header.framing(r.toHEAD) == untilClose)
 }
 
 // read goes on reading until the answer is whole, or br fails. What it reads
 // goes to ex, unless a discards; ex may be nil then.
-func (a *answerReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
+func (r *responseReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 	for {
 		var err error
-		switch a.phase {
+		switch r.phase {
 		case inHead:
-			err = a.readHead(br, ex)
+			err = r.readMessageHead(br, ex)
 		case inFixed, inChunk:
-			err = a.readBody(br, ex)
+			err = r.readBody(br, ex)
 		case inChunkSize:
-			err = a.readChunkSize(br)
+			err = r.readChunkSize(br)
 		case inChunkEnd:
-			err = a.readChunkEnd(br)
+			err = r.readChunkEnd(br)
 		case inTrailer:
-			err = a.readTrailer(br)
+			err = r.readTrailer(br)
 		case inUntilClose:
-			err = a.readUntilClose(br, ex)
+			err = r.readUntilClose(br, ex)
 		case atEnd:
 			return nil
 		}
@@ -100,130 +100,130 @@ func (a *answerReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 	}
 }
 
-func (a *answerReader) readHead(br *bufio.Reader, ex *upstream.Exchange) error {
+func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange) error {
 	if br.Buffered() == 0 {
-		if err := a.more(br); err != nil {
+		if err := r.fill(br); err != nil {
 			return err
 		}
 	}
-	if !a.discard && ex.Times.FirstByte.IsZero() {
+	if !r.discard && ex.Times.FirstByte.IsZero() {
 		ex.Times.FirstByte = time.Now()
 	}
 	var lines []byte
-	if !a.discard {
+	if !r.discard {
 		lines = ex.Response.Fields
 	}
 	// No more than a head may take: what lies behind must not decide anything.
-	b, _ := br.Peek(min(br.Buffered(), a.maxHead))
-	n, lines, err := a.head.parse(b, lines, !a.discard)
-	if !a.discard {
+	b, _ := br.Peek(min(br.Buffered(), r.maxHead))
+	n, lines, err := r.header.parse(b, lines, !r.discard)
+	if !r.discard {
 		ex.Response.Fields = lines
 	}
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		return a.more(br)
+		return r.fill(br)
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
-	if a.head.status < 200 {
-		if a.head.status == 101 {
+	if r.header.status < 200 {
+		if r.header.status == 101 {
 			return errSwitching
 		}
-		if a.head.hasTE || a.head.contentLength > 0 {
+		if r.header.hasTE || r.header.contentLength > 0 {
 			return errInterimBody
 		}
-		if a.interim++; a.interim > maxInterim {
+		if r.interim++; r.interim > maxInterim {
 			return errInterimFlood
 		}
-		a.head = headParser{maxFields: a.maxFields}
-		if !a.discard {
+		r.header = headParser{maxFields: r.maxFields}
+		if !r.discard {
 			ex.Response.Fields = ex.Response.Fields[:0]
 		}
 		return nil
 	}
-	if !a.discard {
-		ex.Response.Status, ex.Response.ContentLength = a.head.status, a.head.statedLength()
+	if !r.discard {
+		ex.Response.Status, ex.Response.ContentLength = r.header.status, r.header.statedLength()
 	}
-	switch a.head.framing(a.toHEAD) {
+	switch r.header.framing(r.toHEAD) {
 	case noBody:
-		a.phase = atEnd
+		r.phase = atEnd
 	case fixedLength:
-		a.phase, a.left = inFixed, a.head.contentLength
-		return a.claim(a.left)
+		r.phase, r.remaining = inFixed, r.header.contentLength
+		return r.claim(r.remaining)
 	case chunked:
-		a.phase = inChunkSize
+		r.phase = inChunkSize
 	case untilClose:
-		a.phase = inUntilClose
+		r.phase = inUntilClose
 	}
 	return nil
 }
 
 // claim counts n more bytes that the SSP says are part of the body. A claim is
 // held against the limit of a body, and takes no memory.
-func (a *answerReader) claim(n int) error {
-	if n > a.maxBody-a.size {
+func (r *responseReader) claim(n int) error {
+	if n > r.maxBody-r.size {
 		return errBodyTooLarge
 	}
-	a.size += n
+	r.size += n
 	return nil
 }
 
 // readBody takes left bytes as they come. If they do not fit into the budget, it
 // returns an error of upstream's, after which a can go on if it discards.
-func (a *answerReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error {
-	for a.left > 0 {
+func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error {
+	for r.remaining > 0 {
 		var n int
 		var err error
 		switch {
 		case br.Buffered() > 0:
-			n, err = a.takeBuffered(br, ex, a.left)
-		case a.discard:
-			err = a.more(br)
+			n, err = r.takeBuffered(br, ex, r.remaining)
+		case r.discard:
+			err = r.fill(br)
 		default:
-			a.waits++
-			n, err = br.Read(ex.BodyRoom(a.left))
+			r.waits++
+			n, err = br.Read(ex.BodyRoom(r.remaining))
 			if n > 0 {
 				err = ex.TakeBody(n)
 			}
 		}
-		a.left -= n
+		r.remaining -= n
 		if err != nil {
 			return err
 		}
 	}
-	if a.phase == inFixed {
-		a.phase = atEnd
+	if r.phase == inFixed {
+		r.phase = atEnd
 	} else {
-		a.phase = inChunkEnd
+		r.phase = inChunkEnd
 	}
 	return nil
 }
 
 // readUntilClose takes a body that ends with the connection: HTTP/1.0's way.
-func (a *answerReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange) error {
+func (r *responseReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange) error {
 	if br.Buffered() == 0 {
-		if err := a.more(br); err != nil {
+		if err := r.fill(br); err != nil {
 			if errors.Is(err, io.EOF) {
-				a.phase = atEnd
+				r.phase = atEnd
 				return nil
 			}
 			return err
 		}
 	}
-	if err := a.claim(br.Buffered()); err != nil {
+	if err := r.claim(br.Buffered()); err != nil {
 		return err
 	}
-	_, err := a.takeBuffered(br, ex, br.Buffered())
+	_, err := r.takeBuffered(br, ex, br.Buffered())
 	return err
 }
 
 // takeBuffered takes what is buffered of the next n bytes of the body, and
 // returns how many these were, also where they did not fit into the budget.
-func (a *answerReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n int) (int, error) {
+func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n int) (int, error) {
 	n = min(n, br.Buffered())
 	var err error
-	if !a.discard {
+	if !r.discard {
 		b, _ := br.Peek(n)
 		err = ex.AppendBody(b)
 	}
@@ -232,18 +232,18 @@ func (a *answerReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n i
 }
 
 // typed says what ended the reading of an answer. began: a byte of it had come.
-func (a *answerReader) typed(err error, began, reused bool) error {
+func (r *responseReader) asError(err error, began, reused bool) error {
 	var typed *upstream.Error
 	e := &upstream.Error{Progress: upstream.MaybeProcessed, Err: err}
 	switch {
 	case errors.As(err, &typed):
 		return typed
 	case errors.Is(err, errHeadTooLarge):
-		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_header_bytes", a.maxHead)
+		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_header_bytes", r.maxHead)
 	case errors.Is(err, errBodyTooLarge):
-		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_bytes", a.maxBody)
+		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_bytes", r.maxBody)
 	case errors.Is(err, errTooManyFields):
-		e.Outcome, e.Detail = upstream.BadResponse, fmt.Sprintf("over %d fields; see max_response_fields", a.maxFields)
+		e.Outcome, e.Detail = upstream.BadResponse, fmt.Sprintf("over %d fields; see max_response_fields", r.maxFields)
 	case !isConnError(err):
 		e.Outcome = upstream.BadResponse
 	case began:
@@ -255,9 +255,9 @@ func (a *answerReader) typed(err error, began, reused bool) error {
 }
 
 // more waits for at least one byte beyond what is buffered.
-func (a *answerReader) more(br *bufio.Reader) error {
-	a.waits++
-	if br.Buffered() >= a.maxHead {
+func (r *responseReader) fill(br *bufio.Reader) error {
+	r.waits++
+	if br.Buffered() >= r.maxHead {
 		return errHeadTooLarge
 	}
 	_, err := br.Peek(br.Buffered() + 1)

@@ -16,7 +16,7 @@ import (
 // they go elsewhere at once. POSTs behind a response of HTTP/1.0, or behind one
 // without a length, were sent twice, since that counted as not processed, too. In
 // either case the response need not be whole for them to fail.
-func TestOnlyConnectionCloseProvesThatEntriesBehindItWereNotProcessed(t *testing.T) {
+func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T) {
 	cases := map[string]struct {
 		head, body string
 		proves     bool
@@ -47,7 +47,7 @@ func TestOnlyConnectionCloseProvesThatEntriesBehindItWereNotProcessed(t *testing
 				wantError(t, conn.Do(refused), upstream.ConnLost, upstream.NotProcessed, false)
 				p.send(c.body)
 				p.close()
-				f.wantAnswer(0, "AB")
+				f.wantResponse(0, "AB")
 				owner.awaitFreed(t, 5)
 				if _, changed := owner.counts(); changed != 1 {
 					t.Fatalf("Changed was called %d times, want 1", changed)
@@ -59,7 +59,7 @@ func TestOnlyConnectionCloseProvesThatEntriesBehindItWereNotProcessed(t *testing
 
 // A close that nobody announced leaves those without an answer in doubt: it is
 // the keep-alive race for those of whose answer no byte came.
-func TestEntriesBehindAnUnannouncedEndMayHaveBeenProcessed(t *testing.T) {
+func TestRequestsBehindAnUnannouncedCloseMayHaveBeenProcessed(t *testing.T) {
 	ends := map[string]func(p *peer){
 		"close": func(p *peer) { p.close() },
 		"reset": func(p *peer) { p.reset() },
@@ -69,8 +69,8 @@ func TestEntriesBehindAnUnannouncedEndMayHaveBeenProcessed(t *testing.T) {
 			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 			prove(t, conn, p, owner)
 			f := send(t, conn, p, "a", "b", "c")
-			p.send(answer("A"))
-			f.wantAnswer(0, "A")
+			p.send(textResponse("A"))
+			f.wantResponse(0, "A")
 			p.send("HTTP/1.1 200 OK\r\nContent-Le")
 			end(p)
 			if name == "close" {
@@ -88,7 +88,7 @@ func TestEntriesBehindAnUnannouncedEndMayHaveBeenProcessed(t *testing.T) {
 }
 
 // On a connection that has carried nothing before, a close is no race.
-func TestFirstPipelinedRequestIsNotStaleAndThoseThatWaitWereNotSent(t *testing.T) {
+func TestFirstPipelinedRequestIsNotStaleAndWaitingOnesWereNotSent(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	first := start(conn, get(t, "first"))
 	p.wantRequests("first")
@@ -100,7 +100,7 @@ func TestFirstPipelinedRequestIsNotStaleAndThoseThatWaitWereNotSent(t *testing.T
 	owner.awaitFreed(t, 2)
 }
 
-func TestMalformedAnswerEndsThePipeline(t *testing.T) {
+func TestMalformedResponseClosesThePipeline(t *testing.T) {
 	cases := map[string]struct {
 		answer  string
 		outcome upstream.Outcome
@@ -130,12 +130,12 @@ func TestMalformedAnswerEndsThePipeline(t *testing.T) {
 }
 
 // CL beside TE, obs-fold and bare LF are mended, but nothing behind them counts.
-func TestOddFramingEndsThePipelineBehindItsAnswer(t *testing.T) {
+func TestAmbiguousFramingClosesThePipelineBehindItsResponse(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, conn, p, owner)
 	f := send(t, conn, p, "a", "b")
-	p.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n" + answer("evil"))
-	f.wantAnswer(0, "A")
+	p.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n" + textResponse("evil"))
+	f.wantResponse(0, "A")
 	f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
 	owner.awaitFreed(t, 3)
 	wantReason(t, conn, upstream.ClosedError)
@@ -163,7 +163,7 @@ func TestUnsolicitedBytesCloseAnIdlePipeline(t *testing.T) {
 	}
 }
 
-func TestCloseByThePeerIsFoundOnAnIdlePipeline(t *testing.T) {
+func TestIdlePipelineFindsThatThePeerClosed(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
 			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
@@ -177,7 +177,7 @@ func TestCloseByThePeerIsFoundOnAnIdlePipeline(t *testing.T) {
 
 // An answer that comes with the one before it cannot be for a request that had
 // not been sent when both were read.
-func TestAnswerToARequestThatWasNotSentIsUnsolicited(t *testing.T) {
+func TestResponseToAnUnsentRequestIsUnsolicited(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
 			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
@@ -186,8 +186,8 @@ func TestAnswerToARequestThatWasNotSentIsUnsolicited(t *testing.T) {
 			p.wantRequests("first")
 			waiting := start(conn, get(t, "waiting"))
 			awaitOutstanding(t, conn, 2)
-			p.send(answer("first") + answer("evil")) // one segment, one record
-			wantAnswer(t, wait(t, firstDone), first, 200, "first")
+			p.send(textResponse("first") + textResponse("evil")) // one segment, one record
+			wantResponse(t, wait(t, firstDone), first, 200, "first")
 			if err := wait(t, waiting); upstream.AsError(err).Outcome != upstream.ConnLost {
 				t.Fatalf("the waiting request ended with %v", err)
 			}
@@ -197,18 +197,18 @@ func TestAnswerToARequestThatWasNotSentIsUnsolicited(t *testing.T) {
 	}
 }
 
-func TestLeftoverBehindTheLastPipelinedAnswerClosesTheConnection(t *testing.T) {
+func TestLeftoverBehindTheLastPipelinedResponseClosesTheConnection(t *testing.T) {
 	for _, tr := range transports {
 		for name, parts := range map[string][]string{
-			"one record":  {answer("A") + "x"},
-			"two records": {answer("A"), answer("evil")},
+			"one record":  {textResponse("A") + "x"},
+			"two records": {textResponse("A"), textResponse("evil")},
 		} {
 			t.Run(tr.String()+"/"+name, func(t *testing.T) {
 				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
 				prove(t, conn, p, owner)
 				f := send(t, conn, p, "a")
 				p.sendTogether(parts...)
-				f.wantAnswer(0, "A")
+				f.wantResponse(0, "A")
 				owner.awaitFreed(t, 2)
 				wantReason(t, conn, upstream.ClosedLeftover)
 				p.wantClosed()
@@ -227,11 +227,11 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 			conn, p, owner := dialPipelined(t, tr, opts, nil)
 			prove(t, conn, p, owner)
 			f := send(t, conn, p, "a")
-			a := answer(strings.Repeat("a", 2<<10-len("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")))
+			a := textResponse(strings.Repeat("a", 2<<10-len("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")))
 			if len(a) != opts.pipelineBuffer() {
 				t.Fatalf("an answer of %d bytes does not fill a buffer of %d", len(a), opts.pipelineBuffer())
 			}
-			p.sendTogether(a + answer("evil"))
+			p.sendTogether(a + textResponse("evil"))
 			if err := wait(t, f.done[0]); err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +257,7 @@ func (c *heldReads) Read(b []byte) (int, error) {
 
 // The reader may be late. A look at the socket before a request goes alone
 // finds what has come before it.
-func TestLookBeforeALoneRequestFindsWhatTheReaderHasNotReadYet(t *testing.T) {
+func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	cases := map[string]struct {
 		send   func(p *peer)
 		reason upstream.CloseReason
@@ -275,7 +275,7 @@ func TestLookBeforeALoneRequestFindsWhatTheReaderHasNotReadYet(t *testing.T) {
 			})
 			first := start(conn, get(t, "first"))
 			p.wantRequests("first")
-			p.send(answer("first"))
+			p.send(textResponse("first"))
 			held.release <- struct{}{}
 			if err := wait(t, first); err != nil {
 				t.Fatal(err)
@@ -294,7 +294,7 @@ func TestLookBeforeALoneRequestFindsWhatTheReaderHasNotReadYet(t *testing.T) {
 }
 
 // What is in the socket while another request is outstanding is its answer.
-func TestNoLookBeforeARequestThatGoesBehindOthers(t *testing.T) {
+func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
 	var held *heldReads
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
 		held = &heldReads{Conn: c, release: make(chan struct{})}
@@ -303,18 +303,18 @@ func TestNoLookBeforeARequestThatGoesBehindOthers(t *testing.T) {
 	})
 	first := start(conn, get(t, "first"))
 	p.wantRequests("first")
-	p.send(answer("first"))
+	p.send(textResponse("first"))
 	held.release <- struct{}{}
 	if err := wait(t, first); err != nil {
 		t.Fatal(err)
 	}
 	b := send(t, conn, p, "b")
-	p.send(answer("B")) // the reader cannot read it
+	p.send(textResponse("B")) // the reader cannot read it
 	c := send(t, conn, p, "c")
-	p.send(answer("C"))
+	p.send(textResponse("C"))
 	close(held.release)
-	b.wantAnswer(0, "B")
-	c.wantAnswer(0, "C")
+	b.wantResponse(0, "B")
+	c.wantResponse(0, "C")
 	owner.awaitFreed(t, 3)
 	wantReason(t, conn, upstream.NotClosed)
 }
@@ -342,7 +342,7 @@ func (c *failingWrites) Write(b []byte) (int, error) {
 
 // A write that fails leaves what was sent before it waiting for answers, which
 // may have come already, and says of the rest that it was not sent.
-func TestFailedWriteFailsOnlyWhatWasNotSent(t *testing.T) {
+func TestFailedWriteFailsOnlyUnsentRequests(t *testing.T) {
 	var writes *failingWrites
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
 		writes = &failingWrites{Conn: c}
@@ -357,9 +357,9 @@ func TestFailedWriteFailsOnlyWhatWasNotSent(t *testing.T) {
 	if err := conn.Do(get(t, "d")); upstream.AsError(err).Progress != upstream.NotSent {
 		t.Fatalf("a connection that is closing took a request: %v", err)
 	}
-	p.send(answer("A") + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nB")
-	f.wantAnswer(0, "A")
-	f.wantAnswer(1, "B")
+	p.send(textResponse("A") + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nB")
+	f.wantResponse(0, "A")
+	f.wantResponse(1, "B")
 	owner.awaitFreed(t, 5)
 	p.wantClosed()
 }
@@ -383,7 +383,7 @@ func TestPartlyWrittenRequestMayHaveBeenProcessed(t *testing.T) {
 	owner.awaitFreed(t, 2)
 }
 
-func TestCloseFailsWhatIsOutstanding(t *testing.T) {
+func TestCloseFailsOutstandingExchanges(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
 			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
@@ -403,7 +403,7 @@ func TestCloseFailsWhatIsOutstanding(t *testing.T) {
 	}
 }
 
-func TestIdlePipelineSaysGoodbyeOverTLS(t *testing.T) {
+func TestIdlePipelineSendsCloseNotify(t *testing.T) {
 	conn, p, owner := dialPipelined(t, overTLS, testOptions(), nil)
 	prove(t, conn, p, owner)
 	conn.Close(upstream.ClosedIdle)
@@ -413,9 +413,9 @@ func TestIdlePipelineSaysGoodbyeOverTLS(t *testing.T) {
 }
 
 // One answer that does not fit into the budget costs nobody else anything.
-func TestAnswerOverTheBudgetFailsAlone(t *testing.T) {
+func TestPipelinedResponseOverTheBudgetFailsAlone(t *testing.T) {
 	for name, large := range map[string]string{
-		"fixed":   answer(strings.Repeat("x", 1000)),
+		"fixed":   textResponse(strings.Repeat("x", 1000)),
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n" + strings.Repeat("x", 1000) + "\r\n0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -429,9 +429,9 @@ func TestAnswerOverTheBudgetFailsAlone(t *testing.T) {
 				f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
 				p.wantRequests(name)
 			}
-			p.send(large + answer("B"))
+			p.send(large + textResponse("B"))
 			wantError(t, wait(t, f.done[0]), upstream.Overloaded, upstream.MaybeProcessed, false)
-			f.wantAnswer(1, "B")
+			f.wantResponse(1, "B")
 			owner.awaitFreed(t, 3)
 			wantReason(t, conn, upstream.NotClosed)
 			f.ex[0].ReleaseBody()

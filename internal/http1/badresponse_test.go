@@ -8,7 +8,7 @@ import (
 )
 
 // badAnswers are answers that are refused, and why.
-var badAnswers = []struct {
+var badResponses = []struct {
 	name, answer string
 	err          error
 }{
@@ -90,8 +90,8 @@ var badAnswers = []struct {
 
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-func TestMalformedAnswersAreRefusedHoweverTheyCome(t *testing.T) {
-	for _, c := range badAnswers {
+func TestMalformedResponsesAreRefusedInAnyPieces(t *testing.T) {
+	for _, c := range badResponses {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 10, 100, 1000} {
 				got := checkSplits(t, []byte(c.answer), upstream.GET, func() int { return size })

@@ -19,15 +19,15 @@ const (
 
 // outcome is all that reading an answer can come to.
 type outcome struct {
-	status  int
-	fields  string
-	length  int
-	body    string
-	err     string
-	end     int  // bytes of the input that belong to the answer
-	odd     bool // see head
-	theLast bool // announcesEnd
-	closes  bool // it says Connection: close
+	status         int
+	fields         string
+	length         int
+	body           string
+	err            string
+	end            int  // bytes of the input that belong to the answer
+	notReusable    bool // see head
+	announcesClose bool // announcesEnd
+	closes         bool // it says Connection: close
 }
 
 // broken is a source of input that interrupts reads, as a socket does: after
@@ -54,7 +54,7 @@ func (s *broken) Read(p []byte) (int, error) {
 }
 
 // how says in which way an answer is read.
-type how struct {
+type readWay struct {
 	buffer    int
 	next      func() int // sizes of the pieces in which the answer comes
 	interrupt error      // what the reads in between fail with, and are repeated
@@ -62,10 +62,10 @@ type how struct {
 }
 
 // readAnswer reads the answer to method at the start of input.
-func readAnswer(input []byte, method upstream.Method, h how) outcome {
+func readResponse(input []byte, method upstream.Method, h readWay) outcome {
 	src := &broken{input: input, next: h.next, interrupt: h.interrupt}
 	br := bufio.NewReaderSize(src, h.buffer)
-	a := (&Options{MaxResponseHeaderBytes: testMaxHead, MaxResponseBytes: testMaxBody}).answerReader()
+	a := (&Options{MaxResponseHeaderBytes: testMaxHead, MaxResponseBytes: testMaxBody}).newResponseReader()
 	a.start(method)
 	ex := upstream.AcquireExchange()
 	for n := 0; ; n++ {
@@ -80,7 +80,7 @@ func readAnswer(input []byte, method upstream.Method, h how) outcome {
 		}
 		o := outcome{
 			status: ex.Response.Status, fields: string(ex.Response.Fields), length: ex.Response.ContentLength, body: string(ex.Response.Body),
-			end: len(input) - len(src.input) - br.Buffered(), odd: a.head.odd, theLast: a.announcesEnd(), closes: a.head.close,
+			end: len(input) - len(src.input) - br.Buffered(), notReusable: a.header.notReusable, announcesClose: a.announcesClose(), closes: a.header.close,
 		}
 		if err != nil {
 			// What had come of a failed answer is nobody's business.
@@ -91,41 +91,41 @@ func readAnswer(input []byte, method upstream.Method, h how) outcome {
 }
 
 // whole reads an answer that comes at once.
-func whole() how {
-	return how{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
+func whole() readWay {
+	return readWay{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
 }
 
 // waysToRead are how the two connections read: the exclusive one with a buffer
 // of a head's size, blocking, and interrupted by a deadline; the pipelined one
 // with a large buffer, interrupted whenever nothing is buffered.
-func waysToRead(next func() int) map[string]how {
-	return map[string]how{
+func readWays(next func() int) map[string]readWay {
+	return map[string]readWay{
 		"blocking":    {buffer: testMaxHead, next: next, discard: -1},
 		"interrupted": {buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: -1},
-		"pipelined":   {buffer: 64 << 10, next: next, interrupt: errNothing, discard: -1},
+		"pipelined":   {buffer: 64 << 10, next: next, interrupt: errNothingBuffered, discard: -1},
 	}
 }
 
 // checkSplits checks that the answer is the same however it comes.
 func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
 	tb.Helper()
-	want := readAnswer(input, method, whole())
-	for name, h := range waysToRead(next) {
-		if got := readAnswer(input, method, h); got != want {
+	want := readResponse(input, method, whole())
+	for name, h := range readWays(next) {
+		if got := readResponse(input, method, h); got != want {
 			tb.Fatalf("%s, %v %q:\n got %+v\nwant %+v", name, method, input, got, want)
 		}
 	}
 	// Discarded from some point on: the same end, and the same faults.
-	h := how{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
-	got := readAnswer(input, method, h)
-	if got.err != want.err || got.end != want.end || got.odd != want.odd || got.theLast != want.theLast {
+	h := readWay{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
+	got := readResponse(input, method, h)
+	if got.err != want.err || got.end != want.end || got.notReusable != want.notReusable || got.announcesClose != want.announcesClose {
 		tb.Fatalf("discarded, %v %q:\n got %+v\nwant %+v", method, input, got, want)
 	}
 	return want
 }
 
 // goodAnswers are answers, without what comes behind them, and their bodies.
-var goodAnswers = []struct {
+var goodResponses = []struct {
 	name, head, rest, body string
 	status                 int
 	method                 upstream.Method
@@ -161,8 +161,8 @@ var goodAnswers = []struct {
 	{name: "largest trailer", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "0\r\nX: " + strings.Repeat("x", testMaxHead-7) + "\r\n\r\n", status: 200},
 }
 
-func TestAnswerIsTheSameHoweverItComes(t *testing.T) {
-	for _, c := range goodAnswers {
+func TestResponseIsTheSameInAnyPieces(t *testing.T) {
+	for _, c := range goodResponses {
 		t.Run(c.name, func(t *testing.T) {
 			answer := c.head + c.rest
 			for _, behind := range []string{"", "HTTP/1.1 200 OK\r\n\r\n"} {
@@ -170,7 +170,7 @@ func TestAnswerIsTheSameHoweverItComes(t *testing.T) {
 				// In two pieces, cut everywhere; then in pieces of one size.
 				for cut := range input {
 					got := checkSplits(t, input, c.method, sequence(cut, len(input)))
-					if got.err != "" || got.status != c.status || got.body != c.body || got.odd != c.odd || got.theLast != c.theLast {
+					if got.err != "" || got.status != c.status || got.body != c.body || got.notReusable != c.odd || got.announcesClose != c.theLast {
 						t.Fatalf("%+v", got)
 					}
 					if got.end != len(answer) {
@@ -198,8 +198,8 @@ func sequence(sizes ...int) func() int {
 
 // An answer that breaks off is an error wherever it does, and never an answer:
 // unless it is one that the connection's end may end.
-func TestHalfAnswersAreErrors(t *testing.T) {
-	for _, c := range goodAnswers {
+func TestTruncatedResponsesAreErrors(t *testing.T) {
+	for _, c := range goodResponses {
 		answer := []byte(c.head + c.rest)
 		for cut := range answer {
 			got := checkSplits(t, answer[:cut], c.method, sequence(cut/2, cut))
@@ -215,7 +215,7 @@ func TestBodyWithoutALengthEndsWithTheConnection(t *testing.T) {
 		for _, body := range []string{"", "hello", strings.Repeat("x", testMaxBody)} {
 			for cut := range len(head) + min(len(body), 100) {
 				got := checkSplits(t, []byte(head+body), upstream.GET, sequence(cut, 7, 1000))
-				if got.err != "" || got.body != body || got.length != -1 || !got.theLast {
+				if got.err != "" || got.body != body || got.length != -1 || !got.announcesClose {
 					t.Fatalf("%+v", got)
 				}
 			}
@@ -231,13 +231,13 @@ func TestLengthIsReportedWhereItCounts(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n": -1,
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5000000000\r\n\r\n":                               5_000_000_000,
 	} {
-		if got := readAnswer([]byte(answer), upstream.GET, whole()); got.err != "" || got.length != want {
+		if got := readResponse([]byte(answer), upstream.GET, whole()); got.err != "" || got.length != want {
 			t.Errorf("%q: %+v, want length %d", answer, got, want)
 		}
 	}
 }
 
-func TestFieldsAreMendedLines(t *testing.T) {
+func TestFieldsAreNormalizedLines(t *testing.T) {
 	for answer, want := range map[string]string{
 		"HTTP/1.1 204 x\r\nA: b\r\nc:D  \r\nE:\r\n\r\n":                       "A: b\r\nc:D  \r\nE:\r\n",
 		"HTTP/1.1 204 x\r\n\r\n":                                              "",
@@ -247,7 +247,7 @@ func TestFieldsAreMendedLines(t *testing.T) {
 		"HTTP/1.1 204 x\r\nA:\r\n b\n c\r\nE: f\r\n g\r\n\r\n":                "A: b c\r\nE: f g\r\n",
 		"HTTP/1.1 103 x\r\nEarly: hint\r\n\r\nHTTP/1.1 204 x\r\nA: b\r\n\r\n": "A: b\r\n",
 	} {
-		if got := readAnswer([]byte(answer), upstream.GET, whole()); got.err != "" || got.fields != want {
+		if got := readResponse([]byte(answer), upstream.GET, whole()); got.err != "" || got.fields != want {
 			t.Errorf("%q: %+v, want fields %q", answer, got, want)
 		}
 	}
