@@ -211,7 +211,7 @@ func exchangeAll(t *testing.T, ab *adbuffer, method string, attempt int) (lost i
 				return err
 			}
 			all.add(a)
-			if method == "POST" && a.status == 502 && strings.Contains(a.body, "before the first byte of the answer") {
+			if method == "POST" && a.status == 502 && strings.Contains(a.body, "before the first byte of the response") {
 				continue // it is counted as lost
 			}
 			if want := `{"id":"` + id + `","method":"` + method + `"}`; a.body != want || a.header("X-Echo") != id {

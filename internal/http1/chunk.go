@@ -7,15 +7,14 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// The chunked transfer coding, RFC 9112, section 7.1. Strict: sizes are plain
-// hexadecimal, lines end in CRLF, extensions are skipped and bounded, trailer
-// fields are checked and dropped.
+// The chunked transfer coding, RFC 9112, section 7.1. Sizes are plain hexadecimal, and CRLF ends
+// each line. Extensions are bounded and skipped; trailer fields are checked and dropped.
 
-// maxChunkLine bounds a chunk's size with its extensions.
+// maxChunkLine bounds the line of a chunk's size and extensions.
 const maxChunkLine = 256
 
-// maxChunkSize keeps sizes far from overflow, on any architecture. It is over
-// every limit that we have.
+// maxChunkSize prevents an overflow on every architecture. It is larger than any configurable
+// limit.
 const maxChunkSize = 1 << 30
 
 func (r *responseReader) readChunkSize(br *bufio.Reader) error {
@@ -78,9 +77,9 @@ func (r *responseReader) readTrailer(br *bufio.Reader) error {
 	return nil
 }
 
-// line returns the next line without its CRLF, and how many bytes it takes with
-// it. n is 0 where it has not come whole: more bytes are there now, and line is
-// to be called again. A line over limit bytes, or one with a bare LF, is tooBad.
+// line returns the next line without its CRLF, and its length with the CRLF. n is 0 if the line has
+// not arrived whole: then more bytes have arrived meanwhile, and the caller calls line again. For a
+// line over limit bytes, or one that ends in a bare LF, line returns tooBad.
 func (r *responseReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
 	b, _ := br.Peek(br.Buffered())
 	line, n, bare, ok := cutLine(b, 0, r.searched)

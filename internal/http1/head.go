@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// framing is how the end of an answer's body is found. RFC 9112, section 6.3.
+// framing is how the end of a response's body is found. RFC 9112, section 6.3.
 type framing uint8
 
 const (
@@ -17,19 +17,19 @@ const (
 	untilClose
 )
 
-// head is what a status line and header fields say about the message and the
-// connection.
+// head is what a status line and a header say about the message and the connection.
 type head struct {
-	status        int
-	http10        bool
-	close         bool // Connection: close
-	notReusable   bool // obs-fold, a bare LF, Content-Length beside Transfer-Encoding, a 204 that speaks of a body: readable, but do not reuse
+	status int
+	http10 bool
+	close  bool // Connection: close
+	// notReusable: readable, but the connection must be closed: obs-fold, bare LF, Content-Length
+	// beside Transfer-Encoding, a 204 that announces a body.
+	notReusable   bool
 	hasTE         bool
 	contentLength int // -1 for none
 }
 
-// framing returns how the body of the answer ends, for a request that was, or
-// was not, HEAD.
+// framing returns how the body of a response ends. toHEAD: the request was HEAD.
 func (h *head) framing(toHEAD bool) framing {
 	switch {
 	case toHEAD || h.status < 200 || h.status == 204 || h.status == 304:
@@ -43,9 +43,9 @@ func (h *head) framing(toHEAD bool) framing {
 	}
 }
 
-// statedLength is the Content-Length as it counts: -1 where there is none, or
-// where it means nothing, beside a Transfer-Encoding or in a 204. RFC 9110,
-// section 8.6, RFC 9112, section 6.3.
+// statedLength is the Content-Length, or -1 if there is none. It is also -1 where Content-Length
+// has no meaning: beside a Transfer-Encoding, and in a 204. RFC 9110, section 8.6, RFC 9112,
+// section 6.3.
 func (h *head) statedLength() int {
 	if h.hasTE || h.status == 204 {
 		return -1
@@ -53,7 +53,7 @@ func (h *head) statedLength() int {
 	return h.contentLength
 }
 
-// Faults of an answer's head. Their text never quotes what the peer sent.
+// Violations of the protocol in a response. Their text never quotes what the SSP sent.
 var (
 	errStatusLine     = errors.New("malformed status line")
 	errVersion        = errors.New("neither HTTP/1.1 nor HTTP/1.0")
@@ -62,9 +62,9 @@ var (
 	errFoldedFraming  = errors.New("folded framing field")
 	errContentLength  = errors.New("invalid or repeated Content-Length")
 	errTransferCoding = errors.New("a Transfer-Encoding other than one \"chunked\"")
-	errInterimFlood   = errors.New("too many 1xx answers")
-	errInterimBody    = errors.New("a 1xx answer that speaks of a body")
-	errSwitching      = errors.New("101 without having been asked to upgrade")
+	errInterimFlood   = errors.New("too many 1xx responses")
+	errInterimBody    = errors.New("a 1xx response that announces a body")
+	errSwitching      = errors.New("101 although no upgrade was requested")
 	errChunk          = errors.New("malformed chunk")
 	errTrailer        = errors.New("malformed or overlong trailer section")
 	errHeadTooLarge   = errors.New("header section over its limit")
@@ -72,8 +72,8 @@ var (
 	errBodyTooLarge   = errors.New("body over its limit")
 )
 
-// parseStatusLine reads "HTTP/1.1 200 OK"; the reason phrase may be missing,
-// with or without its space.
+// parseStatusLine parses "HTTP/1.1 200 OK". The reason phrase may be missing, with or without the
+// space in front of it.
 func (h *head) parseStatusLine(line []byte) error {
 	if len(line) < len("HTTP/1.1 200") || string(line[:7]) != "HTTP/1." || line[8] != ' ' {
 		return errStatusLine
@@ -93,7 +93,7 @@ func (h *head) parseStatusLine(line []byte) error {
 	return nil
 }
 
-// cutField splits a field line. The value is trimmed.
+// cutField splits a field line into its name and its trimmed value.
 func cutField(line []byte) (name, value []byte, err error) {
 	name, value, ok := bytes.Cut(line, colon)
 	if !ok || !httpsyntax.IsToken(name) {
@@ -107,8 +107,8 @@ func cutField(line []byte) (name, value []byte, err error) {
 
 var colon = []byte(":")
 
-// note takes what a field says about framing and the connection, and reports
-// whether it said something.
+// noteField records what a field says about framing and the connection. It reports whether the
+// field is one of these.
 func (h *head) noteField(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):

@@ -6,29 +6,27 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// headParser reads a head line by line, as it comes. Each byte is looked at once,
-// however many reads bring it. The zero headParser with maxFields set is at the
-// start of a head.
+// headParser parses a message head line by line, as it arrives. It reads each byte once, in however
+// many pieces they arrive. A zero headParser with maxFields set is at the start of a message head.
 //
-// It is strict about all that could make two readers see two messages. What
-// RFC 9112 lets a proxy mend (obs-fold, a bare LF as line end) it mends, and
-// sets odd, so that the connection is not used again.
+// It rejects everything that two readers could understand as two different messages. It repairs
+// what RFC 9112 lets a proxy repair (obs-fold, a bare LF) and sets notReusable.
 type headParser struct {
 	head
-	maxFields int // of the header; more are errTooManyFields
+	maxFields int // fields of the header; more cause errTooManyFields
 
-	fields       int  // field lines so far
-	first        int  // where the first field line begins; 0 until the status line is read
-	next         int  // where the next line begins
-	searched     int  // no LF stands between next and here
-	rewritten    bool // the lines are written one by one, and not copied in one block at the end
-	framingField bool // the last field decided framing
+	fields       int  // fields so far
+	first        int  // offset of the first field; 0 until the status line is parsed
+	next         int  // offset of the next line
+	searched     int  // no LF stands between next and this offset
+	rewritten    bool // lines are appended one by one, instead of all together at the end
+	framingField bool // the last field was one of framing
 }
 
-// parse goes on reading the head, which begins at b[0] and of which b may hold
-// more than it did at the call before. It returns how many bytes the head takes,
-// 0 as long as its end has not come. It appends the fields' lines to lines, which
-// must be what the call before returned. If keep is false it writes no lines.
+// parse continues with the message head that begins at b[0]; b may hold more than at the call
+// before. It returns the length of the message head, 0 while it is incomplete. It appends the
+// fields to lines, which must be what the call before returned. If keep is false it appends
+// nothing.
 func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 	for {
 		line, end, bare, ok := cutLine(b, p.next, p.searched)
@@ -95,9 +93,9 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 	}
 }
 
-// cutLine returns the line that starts at b[from:], without its end, where the
-// next one starts, and whether it ended in a bare LF. ok is false while the
-// line's end has not come. No LF stands between from and searched.
+// cutLine returns the line that starts at b[from:], without its end; the offset of the next line;
+// and whether the line ended in a bare LF. ok is false while the line is incomplete. No LF stands
+// between from and searched.
 func cutLine(b []byte, from, searched int) (line []byte, next int, bare, ok bool) {
 	searched = max(from, searched)
 	i := bytes.IndexByte(b[searched:], '\n')

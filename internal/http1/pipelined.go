@@ -12,80 +12,73 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Pipelined is an HTTP/1.1 connection that carries up to Options.Depth
-// exchanges at once: requests leave in few writes, answers come in their order.
-// RFC 9112, section 9.3.2.
+// Pipelined is an HTTP/1.1 connection that carries up to Options.Depth exchanges at once. Requests
+// leave in few writes; responses arrive in the order of the requests. RFC 9112, section 9.3.2.
 //
-// Which methods are worth the risk is not decided here: after a connection
-// broke, nobody knows which of its requests were acted on. `pipeline_methods`
-// keeps POST away from it, unless that is allowed.
+// After a connection breaks, it is unknown which of its requests were processed. The setting
+// `pipeline_methods` therefore keeps POST away from pipelined connections by default.
 //
-// One goroutine reads, from NewPipelined until the socket is closed. There is
-// no writer: a caller encodes its request into the shared buffer, and if nobody
-// is writing it writes, for all; see flush. And there is no timer for a caller:
-// the reader's deadline is the earliest of all, so that it wakes when somebody's
-// time is up; see sweep. BenchmarkPipelined, 64 callers on one connection: 1.06
-// us of CPU an exchange, the peer's half included; with a timer for each caller
-// (Exchange.Wait) it is 1.33.
+// One goroutine reads, from NewPipelined until the socket is closed. There is no writer goroutine:
+// a caller encodes its request into the shared buffer. If no other goroutine is writing, it writes
+// the whole buffer; see flush. There is no timer for each caller: the reader's deadline is the
+// earliest deadline of all callers; see sweep. BenchmarkPipelined, 64 callers on one connection:
+// 1.06 us of CPU an exchange, including the peer's half; with a timer for each caller 1.33 us.
 //
-// Only the reader ends exchanges. A caller that gives up asks it to (nudge), so
-// nothing is ever written into an exchange whose caller has left. The answer of
-// such an exchange is read all the same, and dropped.
+// Only the reader completes exchanges. A caller that gives up asks the reader to do it (wake), so
+// the reader never writes into an exchange whose caller has returned. It still reads the response
+// of such an exchange, and drops it.
 //
-// A connection proves itself with one request: those that come meanwhile wait
-// until it has been answered and the connection has stayed open. So a peer that
-// closes after each answer sees no request twice, and requests that failed on
-// one connection are not pipelined at once on the next, as section 9.3.2 asks.
+// On a new connection, later requests wait until the first one has its response and the connection
+// has stayed open. So a peer that closes after each response never sees a request twice. Requests
+// that failed on one connection are not pipelined at once on the next, as section 9.3.2 asks.
 //
-//	open ──end announced, write failed, head entry hopeless──▶ closing ──nobody waits──▶ closed
-//	  └───────────EOF, fault, bytes that nobody asked for, Close──────────────────────────▶
+//	open ──close announced, write failed, response overdue──▶ closing ──no caller waits──▶ closed
+//	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────────▶
 //
-// Open means that CloseReason is NotClosed. Closing, it takes no more requests,
-// and those that are on it still get what answers come.
+// Open means that CloseReason is NotClosed. A closing connection takes no more requests; its
+// current requests still get the responses that arrive.
 type Pipelined struct {
 	net   net.Conn     // sock itself, or TLS on top of it
-	sock  *socket.Conn // what net stands on
+	sock  *socket.Conn // the socket below net
 	owner upstream.Owner
 	opts  *Options
 
 	reason      atomic.Uint32 // upstream.CloseReason
-	outstanding atomic.Int32  // entries, in arrived and in queue; at most opts.Depth
-	// Requests are counted in bytes since the connection was opened:
-	// answered <= taken <= queued.
-	takenBytes    atomic.Int64 // have been handed to Write, and did not fail there
-	answeredBytes atomic.Int64 // were answered, as of the reader's last Read
+	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
+	// Offsets in bytes since the connection was opened: answeredBytes <= takenBytes <= queuedBytes.
+	takenBytes    atomic.Int64 // passed to Write, and did not fail there
+	answeredBytes atomic.Int64 // have their responses, as of the reader's last Read
 
 	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
-	out          *[]byte    // requests that have not been taken; nil for none
-	queuedBytes  int64      // where the next request begins
+	out          *[]byte    // requests that no goroutine has taken to write; nil for none
+	queuedBytes  int64      // offset of the next request
 	first        int        // length of the first request
-	arrived      []entry    // what the reader has not seen yet, in order
-	writing      bool       // a goroutine is in flush or flushBehind, or about to be
-	writingEnded sync.Cond  // of mu; signalled when writing ends on a sealed connection
-	firstDone    bool       // an answer has come, and the connection stayed open
-	writesEnded  bool       // nothing more is written
-	writeErr     error      // why, where a write failed
-	sweepAgain   bool       // the reader is to look around
-	wakeAt       time.Time  // the reader's deadline, zero for none; never after a waiting caller's
-	latest       time.Time  // the latest deadline so far
+	arrived      []entry    // entries that the reader has not taken over yet, in order
+	writing      bool       // a goroutine is in flush or flushBehind, or is about to be
+	writingEnded sync.Cond  // of mu; signalled when writing becomes false after writesEnded
+	firstDone    bool       // the first response has arrived, and the connection stayed open
+	writesEnded  bool       // no more bytes are written
+	writeErr     error      // the error of the write that failed
+	sweepAgain   bool       // the reader must sweep before it waits
+	wakeAt       time.Time  // the reader's deadline, zero for none; never after a waiting caller's deadline
+	latest       time.Time  // the latest deadline of any caller so far
 
 	reader reader
 }
 
 var _ upstream.Conn = (*Pipelined)(nil)
 
-// entry is one exchange on the way.
+// entry is one exchange in the pipeline.
 type entry struct {
-	ex         *upstream.Exchange // nil once its caller has left
+	ex         *upstream.Exchange // nil after its caller has returned
 	method     upstream.Method
-	start, end int64 // of its request, in bytes since the connection was opened
+	start, end int64 // offsets of the request's bytes
 	acquired   time.Time
-	deadline   time.Time // or when its caller left, if that was earlier
+	deadline   time.Time // or the time of abandoning, if that was earlier
 }
 
-// NewPipelined returns a connection on c, which is sock or a TLS connection on
-// it. It is closed, and its goroutine ends, by Close, or when the peer closes
-// or breaks a rule.
+// NewPipelined returns a connection on c, which is sock or a TLS connection on it. Its goroutine
+// ends when Close is called, or when the peer closes or violates the protocol.
 func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Pipelined {
 	p := &Pipelined{
 		net: c, sock: sock, owner: owner, opts: opts,
@@ -102,9 +95,8 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 	return p
 }
 
-// pipelineBuffer is the size of a pipelined connection's read buffer, which it
-// keeps as long as it lives: 2 KB for each answer that may come at once, but not
-// more than 64 KB; and a head must fit.
+// pipelineBuffer is the size of a pipelined connection's read buffer, which it keeps for life: 2 KB
+// for each place, at most 64 KB, and enough for a message head.
 func (o *Options) pipelineBuffer() int {
 	return max(min(o.Depth*(2<<10), 64<<10), o.MaxResponseHeaderBytes)
 }
@@ -112,7 +104,7 @@ func (o *Options) pipelineBuffer() int {
 // Protocol returns upstream.HTTP1Pipelined.
 func (p *Pipelined) Protocol() upstream.Protocol { return upstream.HTTP1Pipelined }
 
-// Places returns Options.Depth, or 0 once the connection takes no more.
+// Places returns Options.Depth, or 0 if the connection takes no more requests.
 func (p *Pipelined) Places() int {
 	if p.CloseReason() != upstream.NotClosed {
 		return 0
@@ -125,7 +117,8 @@ func (p *Pipelined) CloseReason() upstream.CloseReason {
 	return upstream.CloseReason(p.reason.Load())
 }
 
-// Idle implements upstream.Conn. The reader looks all the time.
+// Idle implements upstream.Conn. The reader notices every change at once, so nothing is checked
+// here.
 func (p *Pipelined) Idle() bool { return p.CloseReason() == upstream.NotClosed }
 
 // Close implements upstream.Conn.
@@ -133,21 +126,21 @@ func (p *Pipelined) Close(r upstream.CloseReason) {
 	if p.setCloseReason(r) && p.outstanding.Load() == 0 {
 		switch r {
 		case upstream.ClosedIdle, upstream.ClosedMaxAge, upstream.ClosedMaxRequests:
-			p.net.Close() //nolint:errcheck // says goodbye where TLS asks for that
+			p.net.Close() //nolint:errcheck // sends close_notify over TLS
 			return
 		}
 	}
 	p.sock.Close() //nolint:errcheck // the reader does what is left to do
 }
 
-// stop makes r the reason, unless there is one. Who stops the connection tells
-// the owner, if it does not know.
+// setCloseReason sets the close reason and returns true, unless there is one already. After true,
+// the caller must report it to the owner, unless the owner itself closes the connection.
 func (p *Pipelined) setCloseReason(r upstream.CloseReason) (first bool) {
 	return p.reason.CompareAndSwap(uint32(upstream.NotClosed), uint32(r))
 }
 
-// Do implements upstream.Conn. Where the request's write might block for longer
-// than the caller has, it is not the caller that writes.
+// Do implements upstream.Conn. If the write of the request could block beyond the caller's
+// deadline, another goroutine writes.
 func (p *Pipelined) Do(ex *upstream.Exchange) error {
 	ex.Protocol = upstream.HTTP1Pipelined
 	turn, err := p.enter(ex)
@@ -157,12 +150,12 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		return err
 	}
 	if turn != writeNothing {
-		// Whoever is ready appends its request first; then all leave in one
-		// write. Nobody else being ready, this costs nothing. Without it, an
-		// exchange costs 5.7 us in place of 1.06 (BenchmarkPipelined).
+		// Other callers that are ready append their requests first; then all requests leave in one
+		// write. Without other callers this costs nothing. Without it, an exchange costs 5.7 us
+		// instead of 1.06 us (BenchmarkPipelined).
 		runtime.Gosched()
 		if turn == checkAndWrite && !p.socketIsQuiet() {
-			// The reader fails the entry: nothing of it was sent.
+			// The reader fails the entry, of which nothing was sent.
 			p.sock.Close() //nolint:errcheck // as said
 			p.stopWriting()
 		} else {
@@ -181,17 +174,17 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 	}
 }
 
-// turn is what a caller has to do once its request is in the buffer.
+// writeDuty is what a caller must do after its request is in the buffer.
 type writeDuty uint8
 
 const (
-	writeNothing  writeDuty = iota // another writes
-	writeAll                       // nobody writes
-	checkAndWrite                  // nobody writes, and nothing is outstanding on a connection that was used before
+	writeNothing  writeDuty = iota // another goroutine writes
+	writeAll                       // no goroutine writes
+	checkAndWrite                  // no goroutine writes, and nothing is outstanding on a reused connection
 )
 
-// enter puts ex into the pipeline. If it returns an error, ex is not in it, and
-// nothing was sent.
+// enter puts ex into the pipeline. If it returns an error, ex is not in the pipeline and nothing
+// was sent.
 func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	if !ex.Deadline.After(ex.Times.Acquired) {
 		return writeNothing, upstream.ErrDeadlineNotSent
@@ -199,8 +192,8 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	r := &ex.Request
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Known before any error: who is told that a kept connection was closed may
-	// ask for another as often as there are such.
+	// Set before any error: the number of retries of a reused connection that had closed depends on
+	// it.
 	ex.Reused = p.queuedBytes > 0
 	switch {
 	case p.CloseReason() == upstream.ClosedByPeer:
@@ -246,12 +239,12 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	}
 }
 
-// quiet looks at the socket before the only request on it is sent: bytes that
-// are there already cannot be its answer. What the reader has in hand it judges
-// itself, by taken. If quiet returns false, it has stopped the connection.
+// socketIsQuiet checks the socket before a request is sent that will be the only one outstanding:
+// bytes that are there already cannot be its response. The reader judges bytes that it has read by
+// takenBytes. If socketIsQuiet returns false, it has set the close reason.
 //
-// It costs one system call, 3 % of an exchange, but only where a request goes
-// alone; under load there is nearly always another on its way.
+// It costs one system call, 3 % of an exchange, but only for a request that goes alone. Under load
+// other requests are nearly always outstanding.
 func (p *Pipelined) socketIsQuiet() bool {
 	r := upstream.ClosedByPeer
 	switch p.sock.PeekSocket() {
@@ -266,13 +259,13 @@ func (p *Pipelined) socketIsQuiet() bool {
 	return false
 }
 
-// wakeLocked sets the reader's deadline; the zero time is none.
+// setWakeLocked sets the reader's deadline; a zero time means none.
 func (p *Pipelined) setWakeLocked(t time.Time) {
 	p.wakeAt = t
 	p.sock.SetReadDeadline(t) //nolint:errcheck // a closed socket wakes the reader too
 }
 
-// nudge makes the reader look around.
+// wake makes the reader sweep.
 func (p *Pipelined) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Errors that carry nothing of their own, made once.
+// Errors without their own cause are allocated once.
 var (
 	errClosed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
 		Detail: "the pipelined connection was closed before the request was sent"}
 	errBehindClose = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
-		Detail: "the SSP closed the pipelined connection behind an earlier answer"}
+		Detail: "the SSP closed the pipelined connection behind an earlier response"}
 	errBehindLast = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
-		Detail: "the SSP ended the pipelined connection with an earlier answer, and did not say that it processed nothing behind it"}
+		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
 	errUnwrittenFull = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent,
 		Detail: "1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth"}
 )
 
-// dropUnsent ends the entries whose requests were not sent when a write failed.
-// They are the youngest.
+// failUnsent fails the entries whose requests were not sent when a write failed. They are the
+// youngest entries.
 func (r *reader) failUnsent(cause error) {
 	sent := r.n
 	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
@@ -35,13 +35,12 @@ func (r *reader) failUnsent(cause error) {
 	})
 }
 
-// announced is called when an answer is the last of its connection. Only
-// `Connection: close` says that nothing behind it is processed (RFC 9112, section
-// 9.6). After a response of HTTP/1.0, or one without a length, the SSP may have
-// processed what was written.
+// closeAnnounced is called when a response is the last of its connection. Only `Connection: close`
+// states that no later request is processed (RFC 9112, section 9.6). After an HTTP/1.0 response, or
+// one without a length, the SSP may have processed every request that was written.
 //
-// Requests that still waited to be written count as not processed, too: that
-// the SSP closes is nothing that should use up retries.
+// Requests that were not written yet also count as not processed: the SSP's close should not use up
+// retries.
 func (r *reader) closeAnnounced() {
 	r.lastResponse = true
 	first := r.setCloseReason(upstream.ClosedByPeer)
@@ -60,7 +59,7 @@ func (r *reader) closeAnnounced() {
 	})
 }
 
-// dropFrom ends all entries but the from oldest, in their order.
+// failFrom fails all entries but the from oldest, in their order.
 func (r *reader) failFrom(from int, why func(i int, e *entry) error) {
 	for i := from; i < r.n; i++ {
 		e := *r.at(i)
@@ -74,11 +73,11 @@ func (r *reader) failFrom(from int, why func(i int, e *entry) error) {
 	r.n = min(r.n, from)
 }
 
-// end closes the connection and fails what is left on it. It waits for a write
-// that is under way, which the close ends, to know what was sent.
+// closeAndFail closes the connection and fails its remaining entries. To know what was sent, it
+// waits for the current write, which the close interrupts.
 func (r *reader) closeAndFail(cause error) {
 	first := r.setCloseReason(closeReasonFor(cause, r.started))
-	r.sock.Close() //nolint:errcheck // nothing is left to be done about it
+	r.sock.Close() //nolint:errcheck // nothing more can be done
 	r.mu.Lock()
 	r.endWritesLocked()
 	for r.writing {
@@ -93,7 +92,8 @@ func (r *reader) closeAndFail(cause error) {
 	r.failFrom(0, func(i int, e *entry) error { return r.failure(i, e, cause) })
 }
 
-// failure is what the i-th oldest entry fails with when the connection ends.
+// failure returns the error for the i-th oldest entry when the connection is closed because of
+// cause.
 func (r *reader) failure(i int, e *entry, cause error) error {
 	switch {
 	case i == 0 && r.started:
@@ -102,13 +102,14 @@ func (r *reader) failure(i int, e *entry, cause error) error {
 		return notSent(cause)
 	default:
 		return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-			// Where we closed, it was no keep-alive race.
+			// After a close by adbuffer it was not the keep-alive race.
 			Stale:  e.ex.Reused && !errors.Is(cause, net.ErrClosed),
-			Detail: "the pipelined connection ended before the first byte of the answer", Err: cause}
+			Detail: "the pipelined connection closed before the first byte of the response", Err: cause}
 	}
 }
 
-// endReason is why a connection ends with cause, if it had not ended before.
+// closeReasonFor returns the close reason for cause. started: a byte of the current response had
+// arrived.
 func closeReasonFor(cause error, started bool) upstream.CloseReason {
 	switch {
 	case errors.Is(cause, errUnsolicited):
@@ -125,8 +126,8 @@ func notSent(cause error) error {
 		Detail: "the pipelined connection failed before the request was sent", Err: cause}
 }
 
-// isOverBudget reports whether a response was read as far as it fitted into the
-// budget. The rest can still be read, and dropped.
+// isOverBudget reports whether a response did not fit into the budget. The rest of it can still be
+// read and dropped.
 func isOverBudget(err error) bool {
 	var e *upstream.Error
 	return errors.As(err, &e) && e.Outcome == upstream.Overloaded

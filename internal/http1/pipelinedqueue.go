@@ -1,6 +1,6 @@
 package http1
 
-// leave lets e's caller go with err; its answer, when it comes, is dropped.
+// abandon returns err to e's caller. The response is dropped when it arrives.
 func (r *reader) abandon(e *entry, err error) {
 	ex := e.ex
 	e.ex = nil
@@ -14,8 +14,8 @@ func (r *reader) abandon(e *entry, err error) {
 	ex.Complete(err)
 }
 
-// drop ends e, which is no longer in the queue: its place is free, and its
-// caller, if it still waits, gets err.
+// releaseEntry frees the place of e, which is no longer in the queue. If its caller still waits, it
+// gets err.
 func (r *reader) releaseEntry(e *entry, err error) {
 	r.outstanding.Add(-1)
 	r.owner.Freed(max(0, r.now.Sub(e.acquired)))
@@ -25,7 +25,7 @@ func (r *reader) releaseEntry(e *entry, err error) {
 	}
 }
 
-// oldest returns the entry whose answer comes next, or nil.
+// oldest returns the entry whose response comes next, or nil.
 func (r *reader) oldest() *entry {
 	if r.n == 0 {
 		r.mu.Lock()
@@ -38,7 +38,7 @@ func (r *reader) oldest() *entry {
 	return &r.queue[r.head]
 }
 
-// admitLocked takes over what has arrived.
+// admitLocked moves the entries of arrived into the queue.
 func (r *reader) admitLocked() {
 	for _, e := range r.arrived {
 		r.n++
@@ -67,7 +67,7 @@ func (r *reader) pop() entry {
 	return e
 }
 
-// awaited reports whether anybody waits for an answer.
+// hasWaiting reports whether a caller waits for a response.
 func (r *reader) hasWaiting() bool {
 	r.mu.Lock()
 	r.admitLocked()

@@ -12,39 +12,38 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// reader is the half of a Pipelined connection that belongs to its goroutine.
-// Nobody else touches its fields.
+// reader is the half of a Pipelined connection that belongs to its reading goroutine. Only that
+// goroutine uses its fields.
 type reader struct {
 	*Pipelined
 
 	br        *bufio.Reader // on source
-	mayRead   bool          // source may ask the socket; else it says errNothing
-	full      bool          // the last Read had no room for more than it returned
-	lateReads int           // reads since the deadline passed; see maxLooks
+	mayRead   bool          // source may read the socket; otherwise it returns errNothingBuffered
+	full      bool          // the last Read filled its buffer
+	lateReads int           // reads after the deadline passed; see maxLateReads
 
 	queue         []entry // a ring of opts.Depth: n entries from head on, the oldest first
 	head, n       int
 	response      responseReader // of the oldest entry
-	started       bool           // a byte of that answer has come
-	firstReported bool           // prove was called
-	lastResponse  bool           // the peer has announced the end: the oldest entry is the last
+	started       bool           // a byte of that response has arrived
+	firstReported bool           // firstResponseDone was called
+	lastResponse  bool           // the peer has announced the close: the oldest entry gets the last response
 
-	now         time.Time // when the last Read returned, or the last sweep was
-	takenAtRead int64     // taken, as of then: what has come cannot answer what was not taken
-	answeredTo  int64     // requests up to here have been answered
-	oldestSince time.Time // when the last answer was whole: since then the oldest entry is the oldest
+	now         time.Time // when the last Read returned, or the last sweep began
+	takenAtRead int64     // takenBytes at that time: bytes that have arrived cannot respond to later requests
+	answeredTo  int64     // requests before this offset have their responses
+	oldestSince time.Time // when the last response was complete: since then the oldest entry is the oldest
 }
 
-// run reads until the connection is of no more use, and ends what is left.
+// run reads until the connection cannot be used any more, and fails the remaining entries.
 func (r *reader) run() { r.closeAndFail(r.serve()) }
 
-// Why serve returned, where it was neither the connection nor an answer that
-// failed.
+// Reasons for serve to return other than a failure of the connection or of a response.
 var (
 	errNothingBuffered = errors.New("nothing buffered")
-	errNotReusable     = errors.New("the connection cannot be used after the last answer")
-	errNoWaiters       = errors.New("nobody waits for an answer any more")
-	errUnsolicited     = errors.New("the SSP sent an answer that no request asked for")
+	errNotReusable     = errors.New("the connection cannot be used after the last response")
+	errNoWaiters       = errors.New("no caller waits for a response")
+	errUnsolicited     = errors.New("the SSP sent an unsolicited response")
 )
 
 func (r *reader) serve() error {
@@ -83,8 +82,8 @@ func (r *reader) serve() error {
 	}
 }
 
-// source is what the bufio.Reader reads from. Only fill lets it ask the socket,
-// so that parsing never blocks, and ends in errNothing instead.
+// source is the input of the bufio.Reader. It reads the socket only if mayRead is set, so that
+// parsing never blocks but returns errNothingBuffered.
 type source reader
 
 func (s *source) Read(b []byte) (int, error) {
@@ -96,14 +95,14 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// fill waits for more bytes, and looks around when it is woken for that.
+// fill waits for more bytes, and sweeps when it is woken.
 func (r *reader) fill() error {
 	r.answeredBytes.Store(r.answeredTo)
 	for {
 		if !r.sock.ReadAhead() {
-			// Callers that were completed go first, and their next requests
-			// leave; meanwhile more answers gather. Without it, an exchange
-			// costs 1.19 us in place of 1.06 (BenchmarkPipelined).
+			// Callers that were completed run first, and send their next requests; meanwhile more
+			// responses arrive. Without it, an exchange costs 1.19 us instead of 1.06 us
+			// (BenchmarkPipelined).
 			runtime.Gosched()
 		}
 		err := r.read()
@@ -127,7 +126,7 @@ func (r *reader) fill() error {
 	}
 }
 
-// more reads from the socket: what comes first, bytes or the reader's deadline.
+// read waits for bytes from the socket, or for the reader's deadline.
 func (r *reader) read() error {
 	r.mayRead = true
 	_, err := r.br.Peek(r.br.Buffered() + 1)
@@ -135,7 +134,7 @@ func (r *reader) read() error {
 	return err
 }
 
-// moreNow is more without waiting, whatever the deadline is.
+// readNow is read without waiting, whatever the deadline is.
 func (r *reader) readNow() error {
 	r.sock.SetNonblocking(true)
 	err := r.read()
@@ -143,14 +142,14 @@ func (r *reader) readNow() error {
 	return err
 }
 
-// maxLooks is how often the reader goes on reading what has come although its
-// deadline has passed, so that an SSP that sends without end holds up no sweep.
+// maxLateReads bounds how often the reader reads after its deadline has passed, so that an SSP that
+// sends without end cannot delay a sweep.
 const maxLateReads = 64
 
-// mayLook reports whether the reader may look for bytes that came before its
-// deadline, and which it was too late to read. No look of a caller (quiet) may be
-// under way: the oldest request has been handed to Write, and a caller looks only
-// before that, while no other is outstanding.
+// mayReadLate reports whether the reader may look for bytes that arrived before its deadline but
+// were not read in time. A caller must not be in socketIsQuiet meanwhile. The condition excludes
+// it: the oldest request has been taken, and socketIsQuiet runs only before that, for a lone
+// request.
 func (r *reader) mayReadLate() bool {
 	e := r.oldest()
 	if e == nil || e.start >= r.takenBytes.Load() || r.lateReads == maxLateReads {
@@ -160,7 +159,7 @@ func (r *reader) mayReadLate() bool {
 	return true
 }
 
-// start begins e's answer, whose first byte is buffered.
+// start begins e's response, whose first byte is buffered.
 func (r *reader) start(e *entry) {
 	r.started = true
 	r.response.start(e.method)
@@ -171,7 +170,7 @@ func (r *reader) start(e *entry) {
 	}
 }
 
-// complete ends the oldest entry, whose answer is whole.
+// completeOldest completes the oldest entry, whose response is complete.
 func (r *reader) completeOldest() error {
 	reason := upstream.NotClosed
 	switch {
@@ -206,12 +205,11 @@ func (r *reader) completeOldest() error {
 	return nil
 }
 
-// leftover reports whether bytes lie behind the answer, while no other is
-// outstanding. The answer's caller has not been told yet, so none can have come
-// for a request of its own.
+// leftover reports whether bytes lie behind the response while no other entry is outstanding. The
+// response's caller has not returned yet, so it cannot have sent another request.
 //
-// It looks where reads do not tell: TLS may hold bytes that it has decrypted,
-// and below it some may have been read ahead.
+// It also checks what reads do not show: bytes that TLS has decrypted, and bytes that were read
+// ahead below TLS.
 func (r *reader) leftover() bool {
 	if r.br.Buffered() > 0 {
 		return true
@@ -220,7 +218,7 @@ func (r *reader) leftover() bool {
 		return false
 	}
 	if r.readNow() != nil {
-		return false // nothing, or what the next Read says too
+		return false // nothing, or an error that the next Read returns too
 	}
 	r.now, r.takenAtRead = time.Now(), r.takenBytes.Load()
 	return r.outstanding.Load() == 1

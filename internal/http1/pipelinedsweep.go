@@ -6,9 +6,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// sweep does what somebody's deadline, a nudge, or an answer that is overdue
-// asks for, and sets the deadline for the next time. errHopeless: the connection
-// is of no more use.
+// sweep handles passed deadlines, cancelled requests and overdue responses, and sets the reader's
+// next deadline. It returns errNoWaiters if the connection cannot be used any more.
 func (r *reader) sweep() error {
 	for {
 		r.mu.Lock()
@@ -41,9 +40,9 @@ func (r *reader) sweep() error {
 	}
 }
 
-// letGo ends what its callers need not wait for any more, retires the
-// connection if the answer that holds up all others is overdue, and returns
-// when to look again, zero for never.
+// expire returns errors to callers whose request was cancelled or whose deadline has passed. If the
+// response that delays all others is overdue, it sets the close reason. It returns when to run
+// again, zero for never.
 func (r *reader) expire() (next time.Time) {
 	for i := 0; i < r.n; i++ {
 		e := r.at(i)
@@ -79,9 +78,9 @@ func (r *reader) expire() (next time.Time) {
 	return next
 }
 
-// overdue is when the connection is retired if the oldest entry, whose caller has
-// left, has no whole answer by then: after linger, which begins with the entry's
-// deadline, or with its turn if that is later.
+// overdue returns when the connection must be closed if the abandoned oldest entry has no complete
+// response by then. Linger begins with the entry's deadline, or when it became the oldest if that
+// is later.
 func (r *reader) overdue() time.Time {
 	from := r.at(0).deadline
 	if r.oldestSince.After(from) {
@@ -90,8 +89,8 @@ func (r *reader) overdue() time.Time {
 	return from.Add(r.opts.Linger)
 }
 
-// awaitOverdue makes the reader look around when the oldest entry is overdue, where
-// that has just become the oldest and its caller has left.
+// wakeWhenOverdue makes the reader sweep when the oldest entry, if it is abandoned, becomes
+// overdue.
 func (r *reader) wakeWhenOverdue() {
 	if r.n == 0 || r.at(0).ex != nil {
 		return
@@ -104,8 +103,8 @@ func (r *reader) wakeWhenOverdue() {
 	}
 }
 
-// withdraw removes the i-th oldest entry if nothing of its request has been
-// handed to Write: then it never will be.
+// withdraw removes the i-th oldest entry if no byte of its request was taken to be written. Then no
+// byte of it ever will be.
 func (r *reader) withdraw(i int) (entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,8 +130,7 @@ func (r *reader) withdraw(i int) (entry, bool) {
 	return e, true
 }
 
-// firstLocked returns the length of the request that will be the connection's
-// first, 0 while there is none.
+// firstLocked returns the length of the request that will be the connection's first, 0 for none.
 func (r *reader) firstLocked() int {
 	switch {
 	case r.n > 0:
@@ -144,7 +142,7 @@ func (r *reader) firstLocked() int {
 	}
 }
 
-// earlier returns the earlier of two times, of which the zero time is never.
+// earlier returns the earlier of two times; a zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

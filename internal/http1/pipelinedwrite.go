@@ -8,24 +8,21 @@ import (
 )
 
 const (
-	// maxUnwritten bounds the requests that wait to be written on one
-	// connection, unless it is a single one: more only come together on a
-	// connection that does not take them.
+	// maxUnwritten bounds the requests that wait to be written on one connection, unless it is a
+	// single request. More gather only if the peer does not read them.
 	maxUnwritten = 1 << 20
-	// maxDirect is how many bytes of unanswered requests a caller writes
-	// itself. So many fit into what the kernel keeps for a socket, on both
-	// sides together, so the write does not block: whoever writes more gets a
-	// goroutine for it.
+	// maxDirect is how many bytes of unanswered requests a caller writes itself. The socket buffers
+	// of both sides hold that many, so the write does not block. A goroutine writes larger amounts.
 	maxDirect = 64 << 10
-	// maxRounds is how often a caller writes before it leaves the rest to a
-	// goroutine: its own answer may have come.
+	// maxRounds is how often a caller writes before it leaves the rest to a goroutine: its own
+	// response may have arrived.
 	maxRounds = 4
 	// maxKeptBuffer is the largest write buffer that is kept.
 	maxKeptBuffer = 128 << 10
 )
 
-// flush writes until nothing is left to be written. Its caller has set writing.
-// Should a write block all the same, it fails at the deadline.
+// flush writes until the buffer is empty. Its caller has set writing. If a write blocks, it fails
+// at the deadline.
 func (p *Pipelined) flush(deadline time.Time) {
 	for round := 0; ; round++ {
 		p.mu.Lock()
@@ -42,8 +39,8 @@ func (p *Pipelined) flush(deadline time.Time) {
 	}
 }
 
-// flushBehind is flush for whom nobody waits: as long as anybody waits for an
-// answer, the peer may take its time.
+// flushBehind is flush in its own goroutine. The write may take as long as a caller waits for a
+// response.
 func (p *Pipelined) flushBehind() {
 	for {
 		p.mu.Lock()
@@ -55,8 +52,7 @@ func (p *Pipelined) flushBehind() {
 	}
 }
 
-// takeLocked takes what is to be written now. If that is nothing, it returns
-// nil, and writing ends.
+// takeLocked takes the bytes to write now. If there are none, it returns nil and ends writing.
 func (p *Pipelined) takeLocked() *[]byte {
 	b := p.out
 	switch {
@@ -74,7 +70,7 @@ func (p *Pipelined) takeLocked() *[]byte {
 	return b
 }
 
-// write writes and releases b. After false, writing has ended.
+// write writes b and releases it. If it returns false, writing has ended.
 func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
 	p.sock.SetWriteDeadline(deadline) //nolint:errcheck // a closed socket fails the write
 	n, err := p.net.Write(*b)
@@ -87,9 +83,8 @@ func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
 	return true
 }
 
-// writeFailed ends all writing, left bytes short of what was taken. The socket
-// stays open: the peer's last answers, and with them perhaps word that it
-// closes, may lie in it.
+// writeFailed ends all writing after a write failed with left bytes unwritten. The socket stays
+// open: it may hold the peer's last responses, perhaps with an announcement of the close.
 func (p *Pipelined) writeFailed(left int, err error) {
 	first := p.setCloseReason(upstream.ClosedError)
 	p.mu.Lock()
@@ -120,8 +115,8 @@ func (p *Pipelined) stopWritingLocked() {
 	}
 }
 
-// withdrawLocked takes back the request of e, of which nothing has been handed to
-// Write, and returns its size. The caller moves the entries behind it forward.
+// withdrawLocked removes the request of e, of which no byte was taken, from the buffer and returns
+// its size. The caller moves the later entries forward.
 func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
 	size = e.end - e.start
 	at := e.start - p.takenBytes.Load()
@@ -134,8 +129,7 @@ func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
 	return size
 }
 
-// sealLocked drops what has not been taken, and sees to it that nothing more is
-// written or appended.
+// endWritesLocked drops the bytes that no goroutine has taken, and prevents all later writes.
 func (p *Pipelined) endWritesLocked() {
 	p.writesEnded = true
 	if p.out != nil {
@@ -150,7 +144,7 @@ func releaseBuffer(b *[]byte) {
 	}
 }
 
-// prove lets those write who waited for the first answer.
+// firstResponseDone lets the requests be written that waited for the first response.
 func (p *Pipelined) firstResponseDone() {
 	p.mu.Lock()
 	p.firstDone = true

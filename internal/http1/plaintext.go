@@ -6,12 +6,12 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// plaintext reads from a TLS connection, and remembers whether bytes may be
-// left that TLS has decrypted already. Those are neither in our own buffer nor
-// in the socket, where we look for what came behind an answer.
+// plaintext reads from a TLS connection, and remembers whether TLS may hold decrypted bytes. These
+// are neither in the read buffer nor in the socket, where leftover bytes behind a response are
+// looked for.
 type plaintext struct {
 	from net.Conn
-	full bool // the last Read had no room for more than it returned
+	full bool // the last Read filled its buffer
 }
 
 func (p *plaintext) Read(b []byte) (int, error) {
@@ -20,10 +20,9 @@ func (p *plaintext) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// peek looks, without blocking, for anything that the peer has sent but
-// session tickets and key updates, which TLS takes in. It may take a byte away:
-// after Readable the connection cannot be used any more. A record of which only
-// a part has come may be anything, and counts as Readable.
+// peek checks, without blocking, for bytes other than session tickets and key updates, which TLS
+// consumes. It may consume a byte: after Readable the connection must be closed. An incomplete
+// record counts as Readable, since it may hold anything.
 func (p *plaintext) peek(sock *socket.Conn) socket.State {
 	var one [1]byte
 	sock.SetNonblocking(true)

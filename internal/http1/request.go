@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// appendHead appends r's head as HTTP/1.1: request line, Host, the fields that
-// cross, our own framing, and the empty line. RFC 9112, section 3.
+// appendMessageHead appends r's message head as HTTP/1.1: request line, Host, the end-to-end
+// fields, Content-Length, and the empty line. RFC 9112, section 3.
 func appendMessageHead(dst []byte, r *upstream.Request) []byte {
 	dst = append(dst, r.Method.String()...)
 	dst = append(dst, ' ')

@@ -10,25 +10,25 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// answerReader reads one answer. It can be interrupted by a deadline at any
-// byte and go on later: an abandoned answer is read to its end that way, and
-// discarded, so that its connection can be used again.
+// responseReader reads one response. A deadline may interrupt it at any byte, and it can continue
+// later. In that way an abandoned response is read to its end and discarded, so that its connection
+// can be reused.
 type responseReader struct {
-	maxHead   int // bytes of a head; also the size of the bufio.Reader
+	maxHead   int // bytes of a message head; also the size of the bufio.Reader
 	maxBody   int
 	maxFields int
 
 	toHEAD  bool
-	discard bool // nobody wants the answer any more: keep nothing of it
+	discard bool // the response is abandoned: keep nothing of it
 
 	phase        phase
 	header       headParser
-	interim      int // 1xx answers so far
+	interim      int // 1xx responses so far
 	remaining    int // bytes of the body, or of the chunk, that are still to come
 	size         int // bytes of the body so far
-	searched     int // no LF stands in so much of what is buffered; see line
-	trailerBytes int // bytes of the trailer section so far
-	waits        int // reads that had to wait for the network
+	searched     int // the first bytes of the buffer that hold no LF; see line
+	trailerBytes int // bytes of the trailer so far
+	waits        int // reads that waited for the network
 }
 
 type phase uint8
@@ -44,7 +44,7 @@ const (
 	atEnd
 )
 
-// answerReader returns one under the limits of o.
+// newResponseReader returns a responseReader with the limits of o.
 func (o *Options) newResponseReader() responseReader {
 	r := responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, maxFields: o.MaxResponseFields}
 	if r.maxFields <= 0 {
@@ -53,28 +53,28 @@ func (o *Options) newResponseReader() responseReader {
 	return r
 }
 
-// maxInterim is how many 1xx answers may precede the final one.
+// maxInterim is how many 1xx responses may precede the final one.
 const maxInterim = 16
 
-// start prepares a for the answer to a request with method m.
+// start prepares r for the response to a request with method m.
 func (r *responseReader) start(m upstream.Method) {
 	*r = responseReader{maxHead: r.maxHead, maxBody: r.maxBody, maxFields: r.maxFields, toHEAD: m == upstream.HEAD}
 	r.header.maxFields = r.maxFields
 }
 
-// began reports whether a byte of the answer has come, as far as a has seen.
+// hasBegun reports whether a byte of the response has arrived in br.
 func (r *responseReader) hasBegun(br *bufio.Reader) bool {
 	return r.phase != inHead || r.interim > 0 || br.Buffered() > 0
 }
 
-// announcesEnd reports whether the answer's head has come, and says that the
-// connection ends with this answer. RFC 9112, sections 6.3 and 9.6.
+// announcesClose reports whether the message head has arrived and makes this response the last one
+// of its connection. RFC 9112, sections 6.3 and 9.6.
 func (r *responseReader) announcesClose() bool {
 	return r.phase != inHead && (r.header.close || r.header.http10 || r.header.framing(r.toHEAD) == untilClose)
 }
 
-// read goes on reading until the answer is whole, or br fails. What it reads
-// goes to ex, unless a discards; ex may be nil then.
+// read continues until the response is complete or br fails. What it reads goes to ex, unless r
+// discards; then ex may be nil.
 func (r *responseReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 	for {
 		var err error
@@ -113,7 +113,7 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 	if !r.discard {
 		lines = ex.Response.Fields
 	}
-	// No more than a head may take: what lies behind must not decide anything.
+	// The parser sees at most maxHead bytes: later bytes must not change the result.
 	b, _ := br.Peek(min(br.Buffered(), r.maxHead))
 	n, lines, err := r.header.parse(b, lines, !r.discard)
 	if !r.discard {
@@ -159,8 +159,8 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 	return nil
 }
 
-// claim counts n more bytes that the SSP says are part of the body. A claim is
-// held against the limit of a body, and takes no memory.
+// claim counts n more bytes that the SSP announces as part of the body. It checks them against the
+// limit of a body and takes no memory.
 func (r *responseReader) claim(n int) error {
 	if n > r.maxBody-r.size {
 		return errBodyTooLarge
@@ -169,8 +169,8 @@ func (r *responseReader) claim(n int) error {
 	return nil
 }
 
-// readBody takes left bytes as they come. If they do not fit into the budget, it
-// returns an error of upstream's, after which a can go on if it discards.
+// readBody reads the remaining bytes as they arrive. If they do not fit into the budget, it returns
+// an *upstream.Error; r can continue after that if it discards.
 func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error {
 	for r.remaining > 0 {
 		var n int
@@ -200,7 +200,7 @@ func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error
 	return nil
 }
 
-// readUntilClose takes a body that ends with the connection: HTTP/1.0's way.
+// readUntilClose reads a body that ends with the connection, as in HTTP/1.0.
 func (r *responseReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange) error {
 	if br.Buffered() == 0 {
 		if err := r.fill(br); err != nil {
@@ -218,8 +218,8 @@ func (r *responseReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange)
 	return err
 }
 
-// takeBuffered takes what is buffered of the next n bytes of the body, and
-// returns how many these were, also where they did not fit into the budget.
+// takeBuffered takes the buffered part of the next n bytes of the body. It returns the number of
+// these bytes, even if they did not fit into the budget.
 func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n int) (int, error) {
 	n = min(n, br.Buffered())
 	var err error
@@ -231,8 +231,9 @@ func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n
 	return n, err
 }
 
-// typed says what ended the reading of an answer. began: a byte of it had come.
-func (r *responseReader) asError(err error, began, reused bool) error {
+// asError converts the error that ended the reading of a response. hasBegun: a byte of the response
+// had arrived.
+func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	var typed *upstream.Error
 	e := &upstream.Error{Progress: upstream.MaybeProcessed, Err: err}
 	switch {
@@ -246,15 +247,15 @@ func (r *responseReader) asError(err error, began, reused bool) error {
 		e.Outcome, e.Detail = upstream.BadResponse, fmt.Sprintf("over %d fields; see max_response_fields", r.maxFields)
 	case !isConnError(err):
 		e.Outcome = upstream.BadResponse
-	case began:
-		e.Outcome, e.Detail = upstream.ConnLost, "in the middle of the answer"
+	case hasBegun:
+		e.Outcome, e.Detail = upstream.ConnLost, "in the middle of the response"
 	default:
-		e.Outcome, e.Detail, e.Stale = upstream.ConnLost, "before the first byte of the answer", reused
+		e.Outcome, e.Detail, e.Stale = upstream.ConnLost, "before the first byte of the response", reused
 	}
 	return e
 }
 
-// more waits for at least one byte beyond what is buffered.
+// fill waits for at least one byte more than is buffered.
 func (r *responseReader) fill(br *bufio.Reader) error {
 	r.waits++
 	if br.Buffered() >= r.maxHead {

@@ -81,7 +81,7 @@ func (g gated) Read(b []byte) (int, error) {
 
 // A response that had come before the deadline counts, however late it is read.
 // One that has not come does not hold the request up.
-func TestResponseThatCameBeforeTheDeadlineCountsHoweverLateItIsRead(t *testing.T) {
+func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLooks*lookAgain - time.Microsecond, time.Second} {
 		bubble(t, func(t *testing.T) {
 			w, gate := newWire(), make(chan struct{}, 100)
