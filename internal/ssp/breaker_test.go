@@ -3,63 +3,17 @@ package ssp
 import (
 	"math"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
+	"adbuffer/internal/tally"
 	"adbuffer/internal/upstream"
 )
 
 // init makes b a breaker by itself, with a window of its own.
 func (b *breaker) init(o BreakerOptions) {
-	*b = breaker{opts: o, window: new(window), shedCounts: new(shedCounts)}
-	b.window.init(o.Window, 0)
-}
-
-// The breaker against a list of all that it was told, over random settings and
-// times: what it takes for the window is all of the last 15/16 of it, and
-// nothing older than it.
-func TestTheBreakerCountsItsWindowAndNothingElse(t *testing.T) {
-	type event struct {
-		at     time.Duration
-		failed bool
-	}
-	for seed := range uint64(50) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		window := time.Duration(1+rnd.IntN(20)) * time.Second
-		var b breaker
-		b.init(BreakerOptions{Enabled: true, Window: window})
-		var events []event
-		now := time.Duration(0)
-		for range 300 {
-			now += time.Duration(rnd.ExpFloat64() * float64(window) / 30)
-			if rnd.IntN(50) == 0 {
-				now += time.Duration(rnd.Float64() * 3 * float64(window)) // a lull
-			}
-			e := event{now, rnd.IntN(2) == 0}
-			events = append(events, e)
-			b.record(now, e.failed)
-
-			count := func(within time.Duration) (requests, failures uint64) {
-				for _, e := range events {
-					if now-e.at < within {
-						requests++
-						if e.failed {
-							failures++
-						}
-					}
-				}
-				return
-			}
-			requests, failures := b.tally()
-			minRequests, minFailures := count(window * (breakerSlots - 1) / breakerSlots)
-			maxRequests, maxFailures := count(window)
-			if requests < minRequests || requests > maxRequests || failures < minFailures || failures > maxFailures {
-				t.Fatalf("seed %d at %v of %v: %d of %d failed, want %d to %d of %d to %d",
-					seed, now, window, failures, requests, minFailures, maxFailures, minRequests, maxRequests)
-			}
-		}
-	}
+	*b = breaker{opts: o, Window: new(tally.Window), shedCounts: new(shedCounts)}
+	b.Window.Init(o.Window, 0)
 }
 
 func TestTheBreakerShedsInProportion(t *testing.T) {
@@ -165,7 +119,7 @@ func TestAFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 				res.want(upstream.ServerError)
 			}
 		}
-		requests, failures := c.ssp.breaker.tally()
+		requests, failures := c.ssp.breaker.Tally()
 		if n := uint64(len(p.requests())); n > 250 || requests != n || failures != n {
 			t.Errorf("%d of 1000 were sent, and %d of %d counted as failures; what is shed must not count", n, failures, requests)
 		}
@@ -227,7 +181,7 @@ func TestWhatCountsForTheBreaker(t *testing.T) {
 				ex := upstream.AcquireExchange()
 				defer ex.Release()
 				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
-				requests, failures := cl.ssp.breaker.tally()
+				requests, failures := cl.ssp.breaker.Tally()
 				got := neither
 				switch {
 				case failures == 1 && requests == 1:
@@ -247,42 +201,14 @@ func TestATimeoutCountsIfTheSSPHadItsOwnRequestTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = 50 * msec })
 		c.get().want(upstream.Deadline)
-		if _, failures := c.ssp.breaker.tally(); failures != 1 {
+		if _, failures := c.ssp.breaker.Tally(); failures != 1 {
 			t.Error("a timeout by timeouts.request does not count")
 		}
 		r := c.request(upstream.GET)
 		r.Deadline = r.Received.Add(20 * msec)
 		c.do(r).want(upstream.Deadline)
-		if requests, _ := c.ssp.breaker.tally(); requests != 1 {
+		if requests, _ := c.ssp.breaker.Tally(); requests != 1 {
 			t.Error("a timeout that came earlier counts")
 		}
 	})
-}
-
-// With many at once no count is lost for good, and none left in the window.
-func TestTheBreakerIsExactOnceNobodyIsInIt(t *testing.T) {
-	var b breaker
-	b.init(BreakerOptions{Enabled: true, Window: 16 * time.Millisecond})
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			for i := range 20000 {
-				now := time.Duration(i) * 10 * time.Microsecond
-				b.record(now, i%2 == g%2)
-				b.shedRatio(now)
-			}
-		})
-	}
-	wg.Wait()
-	var slots uint64
-	for i := range b.slots {
-		slots += b.slots[i].Load()
-	}
-	if sum := b.sum.Load(); sum != slots {
-		t.Errorf("the sum is %#x, that of the slots %#x", sum, slots)
-	}
-	b.advance(time.Hour)
-	if requests, failures := b.tally(); requests != 0 || failures != 0 {
-		t.Errorf("%d of %d are left after an hour", failures, requests)
-	}
 }

@@ -234,7 +234,7 @@ func TestACancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
 		if res.took != 20*msec {
 			t.Errorf("took %v, want 20ms", res.took)
 		}
-		if requests, _ := c.ssp.breaker.tally(); requests != 0 {
+		if requests, _ := c.ssp.breaker.Tally(); requests != 0 {
 			t.Error("it counts for the breaker")
 		}
 	})

@@ -18,7 +18,7 @@ func TestResponsesOfAnSSPHoldAtMostItsShare(t *testing.T) {
 		first := upstream.AcquireExchange()
 		c.doOn(first, c.request(upstream.GET), 0).want(upstream.Fill)
 		c.get().want(upstream.Overloaded).wantDetail("600 of 1000", "ssps[].max_buffered_bytes")
-		if _, failures := c.ssp.window.tally(); failures != 0 {
+		if _, failures := c.ssp.window.Tally(); failures != 0 {
 			t.Errorf("the breaker counts %d failures", failures)
 		}
 		was := c.ssp

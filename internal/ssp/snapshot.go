@@ -54,7 +54,7 @@ func (s *SSP) Snapshot() Snapshot {
 		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(),
 		BackoffSeconds: s.backoff.left(now).Seconds(), RetryAfterPaused: s.heeded.paused.Load(), RetryAfterIgnored: s.heeded.ignored.Load(),
 	}
-	snap.BreakerRequests, snap.BreakerFailures = s.breaker.tally()
+	snap.BreakerRequests, snap.BreakerFailures = s.breaker.Tally()
 	if s.opts.Hedge.Enabled {
 		snap.HedgeAfterSeconds = s.late.get().Seconds()
 	}

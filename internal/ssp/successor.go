@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/tally"
 	"adbuffer/internal/upstream"
 )
 
@@ -28,8 +29,8 @@ func newLedger() *ledger {
 
 // lessons are what an SSP's endpoints have taught: it stays while they do.
 type lessons struct {
-	pause    pause  // of backoff
-	window   window // of breaker
+	pause    pause        // of backoff
+	window   tally.Window // of breaker
 	adaptive adaptive
 	budget   retryBudget
 	late     quantile // of latency; from there on a request is hedged
@@ -39,7 +40,7 @@ type lessons struct {
 // flight.
 func newLessons(o *Options, k *ledger) *lessons {
 	l := new(lessons)
-	l.window.init(o.Breaker.Window, k.now())
+	l.window.Init(o.Breaker.Window, k.now())
 	k.inFlight.SetLimit(o.MaxInFlight)
 	l.adaptive.init(o.Adaptive, o.MaxInFlight, &k.inFlight)
 	l.budget.init()
@@ -61,7 +62,7 @@ func (s *SSP) settle() {
 	}
 	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
 	s.backoff = backoff{max: s.opts.RetryAfterMax, share: s.opts.RetryAfterShare, pause: &s.pause, heeded: &s.heeded}
-	s.breaker = breaker{opts: s.opts.Breaker, window: &s.window, shedCounts: &s.shed}
+	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed}
 }
 
 // With returns the SSP with other settings, on the same pool. Counters, breaker,
@@ -75,7 +76,7 @@ func (s *SSP) With(o Options) *SSP {
 	next := s.successor(o)
 	next.pool, next.lender, next.lessons = s.pool, s.lender, s.lessons
 	now := s.now()
-	next.window.setLength(o.Breaker.Window, now)
+	next.window.SetLength(o.Breaker.Window, now)
 	next.adaptive.set(o.Adaptive, o.MaxInFlight, now)
 	next.late.set(o.Hedge.Quantile)
 	next.settle()

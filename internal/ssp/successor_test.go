@@ -128,40 +128,6 @@ func TestTheBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 	})
 }
 
-// The window as the list of all that it was told, while its length changes: it
-// never forgets too early by either length, and nothing for longer than both.
-func TestAWindowWhoseLengthChangesForgetsWithinTheNewOne(t *testing.T) {
-	var w window
-	w.init(16*time.Second, 0)
-	b := breaker{opts: BreakerOptions{Enabled: true}, window: &w, shedCounts: new(shedCounts)}
-	now := time.Duration(0)
-	for range 160 {
-		now += 100 * msec
-		b.record(now, false)
-	}
-	w.setLength(1600*msec, now)
-	before, _ := w.tally()
-	for range 8 {
-		now += 100 * msec
-		w.advance(now)
-	}
-	if half, _ := w.tally(); half == 0 || half >= before {
-		t.Errorf("%d of %d are left after half of the new length", half, before)
-	}
-	now += 900 * msec
-	w.advance(now)
-	if n, _ := w.tally(); n != 0 {
-		t.Errorf("%d are left after the new length", n)
-	}
-	b.record(now, true)
-	w.setLength(time.Hour, now)
-	now += 59 * time.Minute / 2
-	w.advance(now)
-	if n, failures := w.tally(); n != 1 || failures != 1 {
-		t.Errorf("%d of %d are left within the length that is longer now", failures, n)
-	}
-}
-
 func TestAPauseGoesOnButNoLongerThanItMayNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: 20"), fill()}}, nil)

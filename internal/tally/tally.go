@@ -1,0 +1,108 @@
+// Package tally counts requests and failures over a sliding window of time.
+package tally
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Window counts the requests of the last Length of time, and those that failed. Times count from a
+// moment that the caller chooses. It is safe for concurrent use, and takes a lock only when the
+// window moves on.
+type Window struct {
+	sum   atomic.Uint64 // of all slots; ahead of them for an instant, never behind
+	slot  atomic.Int64  // slots[slot % Slots] counts what comes now
+	until atomic.Int64  // ns; when the next slot begins
+	slots [Slots]atomic.Uint64
+
+	mu   sync.Mutex    // held while the window moves on, guards step
+	step time.Duration // its length / Slots
+}
+
+// Slots is in how many steps the window moves: it spans from 15/16 to all of its length.
+const Slots = 16
+
+// A tally is a number of requests, and above it the number of those that failed. 32 bits are enough
+// for 7 million requests a second over the longest window.
+const (
+	oneRequest = 1
+	oneFailure = 1 << 32
+)
+
+// Init prepares an empty window.
+func (w *Window) Init(length, now time.Duration) {
+	w.step = stepOf(length)
+	w.until.Store(int64(now + w.step))
+}
+
+func stepOf(length time.Duration) time.Duration { return max(length/Slots, 1) }
+
+// SetLength changes how long the window is. What it holds stays, and is forgotten within the new
+// length.
+func (w *Window) SetLength(length, now time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	step := stepOf(length)
+	if step == w.step {
+		return
+	}
+	w.advanceLocked(now)
+	w.step = step
+	w.until.Store(int64(now + step))
+}
+
+// Record counts a request, and whether it failed.
+func (w *Window) Record(now time.Duration, failed bool) {
+	w.Advance(now)
+	t := uint64(oneRequest)
+	if failed {
+		t += oneFailure
+	}
+	// The sum first: a goroutine that clears the slot in between takes too little from the sum
+	// rather than too much.
+	w.sum.Add(t)
+	w.slots[w.slot.Load()%Slots].Add(t)
+}
+
+// AnyFailed reports whether a request in the window failed. It is the fastest question.
+func (w *Window) AnyFailed() bool { return w.sum.Load() >= oneFailure }
+
+// Tally returns how many requests are in the window, and how many of them failed.
+func (w *Window) Tally() (requests, failures uint64) {
+	t := w.sum.Load()
+	return t % oneFailure, t / oneFailure
+}
+
+// Advance moves the window to now, and forgets what is behind it. A time that has passed changes
+// nothing.
+func (w *Window) Advance(now time.Duration) {
+	if int64(now) < w.until.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.advanceLocked(now)
+}
+
+func (w *Window) advanceLocked(now time.Duration) {
+	late := now - time.Duration(w.until.Load())
+	if late < 0 {
+		return
+	}
+	was, steps := w.slot.Load(), int64(late/w.step)+1
+	for i := was + 1; i <= was+min(steps, Slots); i++ {
+		w.sum.Add(-w.slots[i%Slots].Swap(0))
+	}
+	w.slot.Store(was + steps)
+	w.until.Add(steps * int64(w.step))
+}
+
+// Clear forgets all requests.
+func (w *Window) Clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.slots {
+		w.sum.Add(-w.slots[i].Swap(0))
+	}
+}
