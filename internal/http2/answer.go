@@ -19,13 +19,6 @@ type pieces struct {
 // maxContinuations bounds the frames of a header block, which may be empty.
 const maxContinuations = 64
 
-// maxBlock bounds a header block, encoded and decoded, for a limit on its header
-// list. A list within the limit is shorter when encoded. A longer one costs its
-// exchange, but must be decoded, since it changes the table. One that is much
-// longer, if only when decoded, costs the connection: a byte can stand for a field
-// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
-func maxBlock(maxHeaderList int) int { return 4*maxHeaderList + maxFrameSize }
-
 // maxInterim is how many 1xx answers may precede the final one.
 const maxInterim = 16
 

@@ -77,3 +77,10 @@ func (b *block) fault(rule string, ofHTTP2 bool) {
 		b.malformed, b.ofHTTP2 = rule, ofHTTP2
 	}
 }
+
+// maxBlock bounds a header block, encoded and decoded, for a limit on its header
+// list. A list within the limit is shorter when encoded. A longer one costs its
+// exchange, but must be decoded, since it changes the table. One that is much
+// longer, if only when decoded, costs the connection: a byte can stand for a field
+// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
+func maxBlock(maxHeaderList int) int { return 4*maxHeaderList + maxFrameSize }

@@ -1,7 +1,6 @@
 package http2
 
 import (
-	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -21,8 +20,6 @@ func (t *text) Write(p []byte) (int, error) {
 	*t = append(*t, p...)
 	return len(p), nil
 }
-
-func compressionError(text string) *connError { return &connError{h2.ErrCodeCompression, text} }
 
 // decode reads the header block p and adds its fields to b. After an error the
 // table is worth nothing, and so is the connection. RFC 7541, section 3.1.

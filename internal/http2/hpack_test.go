@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -163,7 +164,7 @@ func wantFields(r *upstream.Request) (fields []string) {
 		fields = append(fields, name+"="+value)
 	}
 	if len(r.Body) > 0 || r.Method == upstream.POST {
-		fields = append(fields, "content-length="+itoa(len(r.Body)))
+		fields = append(fields, "content-length="+strconv.Itoa(len(r.Body)))
 	}
 	return fields
 }
@@ -238,56 +239,6 @@ func TestFieldsThatAreNotForHTTP2AreLeftOut(t *testing.T) {
 	}
 	if want := "x-kept=1;te=trailers;content-length=4;"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestMalformedRequestsAreNotSent(t *testing.T) {
-	for name, change := range map[string]func(r *upstream.Request){
-		"no target":                  func(r *upstream.Request) { r.Target = nil },
-		"a space in the target":      func(r *upstream.Request) { r.Target = []byte("/a b") },
-		"CRLF in the target":         func(r *upstream.Request) { r.Target = []byte("/a\r\nb: c") },
-		"no authority":               func(r *upstream.Request) { r.Authority = nil },
-		"NUL in the authority":       func(r *upstream.Request) { r.Authority = []byte("a\x00b") },
-		"no colon":                   func(r *upstream.Request) { r.Fields = []byte("abc\r\n") },
-		"no name":                    func(r *upstream.Request) { r.Fields = []byte(": abc\r\n") },
-		"a pseudo-field":             func(r *upstream.Request) { r.Fields = []byte(":path: /other\r\n") },
-		"a space in a name":          func(r *upstream.Request) { r.Fields = []byte("a b: c\r\n") },
-		"a space behind a name":      func(r *upstream.Request) { r.Fields = []byte("a : c\r\n") },
-		"NUL in a value":             func(r *upstream.Request) { r.Fields = []byte("a: b\x00c\r\n") },
-		"CR in a value":              func(r *upstream.Request) { r.Fields = []byte("a: b\rc\r\n") },
-		"LF in a value":              func(r *upstream.Request) { r.Fields = []byte("a: b\nc\r\n") },
-		"no line end":                func(r *upstream.Request) { r.Fields = []byte("a: b") },
-		"an empty line in the midst": func(r *upstream.Request) { r.Fields = []byte("a: b\r\n\r\nc: d\r\n") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := connect(t, testOptions())
-			ex := upstream.AcquireExchange()
-			defer ex.Release()
-			ex.Request = *request0("")
-			ex.Deadline = farFuture()
-			change(&ex.Request)
-			res := result{err: p.conn.Do(ex)}
-			res.wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent, detail: "malformed"})
-			p.afterwards()
-			if n := p.owner.freed.Load(); n != 2 {
-				t.Errorf("%d places were freed, want 2", n)
-			}
-		})
-	}
-}
-
-func TestMalformedRequestThatChangedTheTableEndsTheConnection(t *testing.T) {
-	p := connect(t, testOptions())
-	r := get("/")
-	r.fields = "X-Same: 1\r\n"
-	done := p.start(r)
-	p.answer(p.request().StreamID, "ok")
-	wait(t, done).wantBody(t, "ok")
-	// The second sight puts the line into the table; the rest is bad.
-	r.fields += "bad line\r\n"
-	r.do(p.conn).wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent})
-	if p.conn.CloseReason() != upstream.ClosedError {
-		t.Errorf("reason %v", p.conn.CloseReason())
 	}
 }
 
