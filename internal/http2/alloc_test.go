@@ -3,6 +3,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"net"
 	"testing"
 
@@ -34,12 +36,12 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 // nothing.
 func answerPrepared(c net.Conn) {
 	buf := make([]byte, 64<<10)
-	out := appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
+	out := http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
 	if _, err := c.Write(out); err != nil {
 		return
 	}
 	answer := answerFrames()
-	_, first, _ := parseFrame(answer)
+	_, first, _ := http2codec.ParseFrame(answer)
 	skip := len(h2.ClientPreface)
 	used := 0
 	for {
@@ -55,16 +57,16 @@ func answerPrepared(c net.Conn) {
 		skip = 0
 		out = out[:0]
 		for {
-			f, n, _ := parseFrame(buf[at:used])
+			f, n, _ := http2codec.ParseFrame(buf[at:used])
 			if n == 0 {
 				break
 			}
 			at += n
-			if f.kind == h2.FrameHeaders {
+			if f.Kind == h2.FrameHeaders {
 				start := len(out)
 				out = append(out, answer...)
-				setFrameHeader(out[start:], first-frameHeaderLen, h2.FrameHeaders, h2.FlagHeadersEndHeaders, f.id)
-				setFrameHeader(out[start+first:], len(answer)-first-frameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.id)
+				http2codec.SetFrameHeader(out[start:], first-http2codec.FrameHeaderLen, h2.FrameHeaders, h2.FlagHeadersEndHeaders, f.ID)
+				http2codec.SetFrameHeader(out[start+first:], len(answer)-first-http2codec.FrameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.ID)
 			}
 		}
 		used = copy(buf, buf[at:used])

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -22,46 +24,46 @@ const maxContinuations = 64
 // maxInterim is how many 1xx answers may precede the final one.
 const maxInterim = 16
 
-func (c *Conn) onHeaders(f frame) *connError {
-	if f.id == 0 {
-		return protocolError("HEADERS on no stream")
+func (c *Conn) onHeaders(f http2codec.Frame) *http2codec.Error {
+	if f.ID == 0 {
+		return http2codec.ProtocolError("HEADERS on no stream")
 	}
-	p, ok := unpad(f)
+	p, ok := http2codec.Unpad(f)
 	if !ok {
-		return protocolError("HEADERS with more padding than content")
+		return http2codec.ProtocolError("HEADERS with more padding than content")
 	}
-	if f.flags.Has(h2.FlagHeadersPriority) {
+	if f.Flags.Has(h2.FlagHeadersPriority) {
 		if len(p) < 5 {
-			return frameSizeError("HEADERS of a wrong size")
+			return http2codec.FrameSizeError("HEADERS of a wrong size")
 		}
 		p = p[5:]
 	}
-	last := f.flags.Has(h2.FlagHeadersEndStream)
-	if f.flags.Has(h2.FlagHeadersEndHeaders) {
+	last := f.Flags.Has(h2.FlagHeadersEndStream)
+	if f.Flags.Has(h2.FlagHeadersEndHeaders) {
 		return c.onBlock(f, p, last)
 	}
 	in := &c.in.pieces
-	in.id, in.last, in.frames = f.id, last, 0
+	in.id, in.last, in.frames = f.ID, last, 0
 	in.block = append(in.block[:0], p...)
 	return nil
 }
 
-func (c *Conn) onContinuation(f frame) *connError {
+func (c *Conn) onContinuation(f http2codec.Frame) *http2codec.Error {
 	in := &c.in.pieces
 	if in.id == 0 {
-		return protocolError("CONTINUATION without HEADERS")
+		return http2codec.ProtocolError("CONTINUATION without HEADERS")
 	}
-	if in.frames++; in.frames > maxContinuations || len(in.block)+len(f.payload) > in.limit {
-		return floodError("a header block that does not end")
+	if in.frames++; in.frames > maxContinuations || len(in.block)+len(f.Payload) > in.limit {
+		return http2codec.FloodError("a header block that does not end")
 	}
-	in.block = append(in.block, f.payload...)
-	if !f.flags.Has(h2.FlagContinuationEndHeaders) {
+	in.block = append(in.block, f.Payload...)
+	if !f.Flags.Has(h2.FlagContinuationEndHeaders) {
 		return nil
 	}
 	in.id = 0
-	f.kind = h2.FrameHeaders
+	f.Kind = h2.FrameHeaders
 	err := c.onBlock(f, in.block, in.last)
-	if cap(in.block) > 2*maxFrameSize {
+	if cap(in.block) > 2*http2codec.MaxFrameSize {
 		in.block = nil
 	}
 	return err
@@ -69,32 +71,32 @@ func (c *Conn) onContinuation(f frame) *connError {
 
 // onBlock takes a whole header block: the head of an answer, one of 1xx, or
 // trailers. last: END_STREAM.
-func (c *Conn) onBlock(f frame, p []byte, last bool) *connError {
+func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Error {
 	b := &c.in.block
-	b.reset()
-	if err := c.in.decoder.decode(p, b); err != nil {
+	b.Reset()
+	if err := c.in.decoder.Decode(p, b); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.unlock()
 	c.resets.onAnswer()
-	s := c.streams.get(f.id)
+	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.goneLocked(f)
 	}
 	c.room.prove(s.spent)
 	switch {
-	case b.tooLarge:
+	case b.TooLarge:
 		c.resetLocked(s, h2.ErrCodeCancel, errHeadTooLarge)
-	case b.tooMany || s.fields+b.regular > c.opts.MaxResponseFields:
+	case b.TooMany || s.fields+b.Regular > c.opts.MaxResponseFields:
 		c.resetLocked(s, h2.ErrCodeCancel, tooManyFields(c.opts.MaxResponseFields))
-	case b.malformed != "":
-		c.malformedLocked(s, b.malformed, b.ofHTTP2)
+	case b.Malformed != "":
+		c.malformedLocked(s, b.Malformed, b.OfHTTP2)
 	case s.gotHead:
 		c.onTrailersLocked(s, b, last)
-	case b.status == 0:
+	case b.Status == 0:
 		c.malformedLocked(s, "no :status", true)
-	case b.status < 200:
+	case b.Status < 200:
 		c.onInterimLocked(s, b, last)
 	default:
 		c.onHeadLocked(s, b, last)
@@ -108,10 +110,10 @@ func (c *Conn) malformedLocked(s *stream, rule string, ofHTTP2 bool) {
 	c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("malformed HTTP/2 answer: "+rule, ofHTTP2))
 }
 
-func (c *Conn) onInterimLocked(s *stream, b *block, last bool) {
+func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	s.interim++
 	switch {
-	case b.status == 101:
+	case b.Status == 101:
 		c.malformedLocked(s, "101, which HTTP/2 does not have", true) // RFC 9113, section 8.6
 	case last:
 		c.malformedLocked(s, "it ends with a 1xx head", true)
@@ -121,17 +123,17 @@ func (c *Conn) onInterimLocked(s *stream, b *block, last bool) {
 }
 
 // onHeadLocked takes the head of the final answer.
-func (c *Conn) onHeadLocked(s *stream, b *block, last bool) {
+func (c *Conn) onHeadLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	ex := s.ex
-	s.gotHead, s.fields = true, b.regular
-	s.noBody = ex.Request.Method == upstream.HEAD || b.status == 204 || b.status == 304
+	s.gotHead, s.fields = true, b.Regular
+	s.noBody = ex.Request.Method == upstream.HEAD || b.Status == 204 || b.Status == 304
 	ex.Times.FirstByte = c.in.clock()
-	ex.Response.Status, ex.Response.ContentLength = b.status, b.length
-	ex.Response.Fields = append(ex.Response.Fields[:0], b.fields...)
+	ex.Response.Status, ex.Response.ContentLength = b.Status, b.Length
+	ex.Response.Fields = append(ex.Response.Fields[:0], b.Fields...)
 	switch {
-	case b.status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
+	case b.Status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
 		c.resetLocked(s, h2.ErrCodeCancel, errMisdirected)
-	case !s.noBody && b.length > c.opts.MaxResponseBytes:
+	case !s.noBody && b.Length > c.opts.MaxResponseBytes:
 		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
 	case last:
 		c.completeLocked(s)
@@ -140,9 +142,9 @@ func (c *Conn) onHeadLocked(s *stream, b *block, last bool) {
 
 // onTrailersLocked takes the trailers, which were checked and are dropped. RFC
 // 9113, section 8.1.
-func (c *Conn) onTrailersLocked(s *stream, b *block, last bool) {
+func (c *Conn) onTrailersLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	switch {
-	case b.status != 0:
+	case b.Status != 0:
 		c.malformedLocked(s, "a pseudo-field among the trailers", true)
 	case !last:
 		c.malformedLocked(s, "a second head behind the final one", true)
@@ -162,8 +164,8 @@ func (c *Conn) completeLocked(s *stream) {
 	c.streams.slot(s.id).ended = s.id
 	if !s.ended {
 		// Nobody wants the rest of the request: RFC 9113, section 8.1.
-		c.out.buf = appendReset(c.out.buf, s.id, h2.ErrCodeNo)
+		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 	}
-	c.flood.earn()
+	c.flood.Earn()
 	c.endLocked(s, nil)
 }

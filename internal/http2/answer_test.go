@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -226,7 +228,7 @@ func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 			block = append(block, block[len(block)-1])
 		}
 		p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true}))
-		if references*3000 > maxBlock(opts.MaxResponseHeaderBytes) {
+		if references*3000 > http2codec.MaxBlock(opts.MaxResponseHeaderBytes) {
 			p.wantGoAway(h2.ErrCodeEnhanceYourCalm)
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "header list"})
 		} else {
@@ -234,7 +236,7 @@ func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 			p.wantReset(id, h2.ErrCodeCancel)
 			p.afterwards()
 		}
-		if n := cap(p.conn.in.block.fields); n > 2*opts.MaxResponseHeaderBytes { // the reader is idle: the exchange has ended
+		if n := cap(p.conn.in.block.Fields); n > 2*opts.MaxResponseHeaderBytes { // the reader is idle: the exchange has ended
 			t.Errorf("%d bytes were used for the fields", n)
 		}
 	}
@@ -282,7 +284,7 @@ func TestNumberOfFieldsIsBounded(t *testing.T) {
 				}
 				wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "over 10 fields; see max_response_fields"})
 				p.wantReset(id, h2.ErrCodeCancel)
-				if n := cap(p.conn.in.block.fields); n > 1000 {
+				if n := cap(p.conn.in.block.Fields); n > 1000 {
 					t.Errorf("%d bytes were used for the fields", n)
 				}
 			}
@@ -307,7 +309,7 @@ func TestHeaderBlockInManyFrames(t *testing.T) {
 }
 
 func TestEndlessHeaderBlockEndsTheConnection(t *testing.T) {
-	for name, piece := range map[string]int{"empty frames": 0, "full frames": maxFrameSize} {
+	for name, piece := range map[string]int{"empty frames": 0, "full frames": http2codec.MaxFrameSize} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
 			done := p.start(get("/"))
@@ -323,7 +325,7 @@ func TestEndlessHeaderBlockEndsTheConnection(t *testing.T) {
 			if p.conn.CloseReason() != upstream.ClosedError {
 				t.Errorf("reason %v", p.conn.CloseReason())
 			}
-			if n := len(p.conn.in.pieces.block); n > maxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
+			if n := len(p.conn.in.pieces.block); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
 				t.Errorf("%d bytes of the block were kept", n)
 			}
 		})

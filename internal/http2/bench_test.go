@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"bytes"
 	"crypto/tls"
 	"fmt"
@@ -148,7 +150,7 @@ func adRequest() upstream.Request {
 func BenchmarkCodec(b *testing.B) {
 	request := adRequest()
 	b.Run("write", func(b *testing.B) {
-		c := &Conn{encoder: newEncoder(), peer: defaultPeerSettings}
+		c := &Conn{encoder: http2codec.NewEncoder(), peer: defaultPeerSettings}
 		s := new(stream)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -165,12 +167,12 @@ func BenchmarkCodec(b *testing.B) {
 		in.init(testOptions())
 		b.ReportAllocs()
 		for b.Loop() {
-			f, n, _ := parseFrame(wire)
-			in.block.reset()
-			if err := in.decoder.decode(f.payload, &in.block); err != nil {
+			f, n, _ := http2codec.ParseFrame(wire)
+			in.block.Reset()
+			if err := in.decoder.Decode(f.Payload, &in.block); err != nil {
 				b.Fatal(err)
 			}
-			if _, n, _ = parseFrame(wire[n:]); n == 0 {
+			if _, n, _ = http2codec.ParseFrame(wire[n:]); n == 0 {
 				b.Fatal("no DATA")
 			}
 		}

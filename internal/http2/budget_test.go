@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -39,11 +41,11 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 	case 3, 4:
 		return appendHeaders(nil, id, false, ":status", "200")
 	case 5:
-		return appendReset(nil, id, h2.ErrCodeCancel)
+		return http2codec.AppendReset(nil, id, h2.ErrCodeCancel)
 	case 6:
 		pad := r.IntN(256)
 		n := r.IntN(1000)
-		b = appendFrameHeader(nil, 1+n+pad, h2.FrameData, h2.FlagDataPadded, id)
+		b = http2codec.AppendFrameHeader(nil, 1+n+pad, h2.FrameData, h2.FlagDataPadded, id)
 		b = append(b, byte(pad))
 		return append(b, make([]byte, n+pad)...)
 	default:
@@ -143,16 +145,16 @@ func TestStuckStreamsHoldUpNoOthers(t *testing.T) {
 			synctest.Wait()
 			// All but one byte of its window, and then silence.
 			b := appendHeaders(nil, 2*i+1, false, ":status", "200", "content-length", itoa(1<<20))
-			for sent := 0; sent < 1<<20-maxFrameSize; sent += maxFrameSize {
-				b = appendData(b, 2*i+1, false, string(make([]byte, maxFrameSize)))
+			for sent := 0; sent < 1<<20-http2codec.MaxFrameSize; sent += http2codec.MaxFrameSize {
+				b = appendData(b, 2*i+1, false, string(make([]byte, http2codec.MaxFrameSize)))
 			}
 			w.send(b)
 			synctest.Wait()
 		}
-		if want := int64(n * (1<<20 - maxFrameSize)); all.Used() != want {
+		if want := int64(n * (1<<20 - http2codec.MaxFrameSize)); all.Used() != want {
 			t.Errorf("%d bytes are reserved, want the %d that have come", all.Used(), want)
 		}
-		if owed := connWindow/2 + maxFrameSize; c.recvOwed > owed {
+		if owed := connWindow/2 + http2codec.MaxFrameSize; c.recvOwed > owed {
 			t.Errorf("%d bytes of the connection's window were not given back", c.recvOwed)
 		}
 		for i := range uint32(10) {

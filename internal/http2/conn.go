@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"crypto/tls"
 	"net"
 	"sync"
@@ -45,7 +47,7 @@ type Conn struct {
 
 	streams table
 	free    []*stream // to be used again
-	encoder encoder
+	encoder http2codec.Encoder
 
 	out     writer
 	room    room
@@ -60,7 +62,7 @@ type Conn struct {
 	goneAbove uint32
 	// What the peer's GOAWAY means for HTTP/2; see breach.
 	demote, refuses bool
-	flood           flood
+	flood           http2codec.Flood
 	resets          resets
 	deadlines       deadlines
 
@@ -94,11 +96,11 @@ func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 		net: conn, socket: bottom(conn), owner: owner, opts: opts,
 		streamWindow: streamWindow(opts.MaxResponseBytes),
 		streams:      newTable(opts.MaxStreams),
-		encoder:      newEncoder(),
+		encoder:      http2codec.NewEncoder(),
 		peer:         defaultPeerSettings,
 		room:         newRoom(bottom(conn)),
-		sendWindow:   initialWindow,
-		goneAbove:    noLimit,
+		sendWindow:   http2codec.InitialWindow,
+		goneAbove:    http2codec.NoLimit,
 		deadlines:    deadlines{hasCome: hasComeOn(conn)},
 	}
 	c.in.init(opts)
@@ -145,7 +147,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	c.changed = false
 	if !c.out.busy && c.room.has(len(c.out.buf)) {
 		// Nothing can block: say goodbye.
-		c.out.buf = appendGoAway(c.out.buf, h2.ErrCodeNo, "")
+		c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
 		c.flush(nil, nil)
 		return
 	}
@@ -186,7 +188,7 @@ func (c *Conn) drainedLocked() {
 		return
 	}
 	c.shutLocked(c.CloseReason(), errDraining)
-	c.out.buf = appendGoAway(c.out.buf, h2.ErrCodeNo, "")
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
 }
 
 // shutLocked ends the connection for r: exchanges on it fail with cause. The

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"runtime"
 	"slices"
 	"strings"
@@ -23,7 +25,7 @@ type fed struct {
 func newFed(t testing.TB, opts Options) *fed {
 	f := &fed{t: t, conn: newConn(newWire(), newOwner(), opts.withDefaults())}
 	f.conn.in.gotSettings = true
-	f.conn.peer.maxStreams = noLimit
+	f.conn.peer.maxStreams = http2codec.NoLimit
 	f.conn.hungUp = true // nothing is written
 	return f
 }
@@ -76,11 +78,11 @@ func (f *fed) clear() {
 // the connection wants to write for them.
 func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 	c := f.conn
-	c.flood = flood{left: 1 << 30, late: maxLate} // this is about what one frame costs
+	c.flood = http2codec.Flood{Left: 1 << 30, Late: http2codec.MaxLate} // this is about what one frame costs
 	c.out.buf = c.out.buf[:0]
 	start := time.Now()
 	for len(b) > 0 {
-		fr, n, _ := parseFrame(b)
+		fr, n, _ := http2codec.ParseFrame(b)
 		if n == 0 {
 			f.t.Fatal("half a frame")
 		}
@@ -119,11 +121,11 @@ func (f *fed) block(encoded []byte) []byte {
 	var b []byte
 	kind, flags := h2.FrameHeaders, h2.Flags(0)
 	for {
-		n := min(len(encoded), maxFrameSize)
+		n := min(len(encoded), http2codec.MaxFrameSize)
 		if n == len(encoded) {
 			flags |= h2.FlagHeadersEndHeaders
 		}
-		b = append(appendFrameHeader(b, n, kind, flags, id), encoded[:n]...)
+		b = append(http2codec.AppendFrameHeader(b, n, kind, flags, id), encoded[:n]...)
 		if encoded = encoded[n:]; len(encoded) == 0 {
 			return b
 		}
@@ -168,7 +170,7 @@ var hostilities = []hostility{
 	}},
 	{name: "DATA of padding", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
-		pad := append(appendFrameHeader(nil, 2, h2.FrameData, h2.FlagDataPadded, id), 1, 0)
+		pad := append(http2codec.AppendFrameHeader(nil, 2, h2.FrameData, h2.FlagDataPadded, id), 1, 0)
 		return append(appendHeaders(nil, id, false, ":status", "200"), repeat(5000, pad)...)
 	}},
 	{name: "DATA of a byte for a stream that was reset", frames: func(f *fed) []byte {
@@ -179,7 +181,7 @@ var hostilities = []hostility{
 	{name: "DATA and HEADERS behind a whole response", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
 		f.feed(appendHeaders(nil, id, true, ":status", "200")) //nolint:errcheck // it is well
-		return repeat(3000, append(appendData(nil, id, false, "x"), append(appendFrameHeader(nil, 1, h2.FrameHeaders, h2.FlagHeadersEndHeaders, id), 0x88)...))
+		return repeat(3000, append(appendData(nil, id, false, "x"), append(http2codec.AppendFrameHeader(nil, 1, h2.FrameHeaders, h2.FlagHeadersEndHeaders, id), 0x88)...))
 	}},
 	{name: "HEADERS of interim responses", frames: func(f *fed) (b []byte) {
 		for id, i := f.open(100, 0), uint32(0); i < 100; i++ {
@@ -189,65 +191,65 @@ var hostilities = []hostility{
 	}},
 	{name: "CONTINUATION of a byte", frames: func(f *fed) (b []byte) {
 		for id, i := f.open(50, 0), uint32(0); i < 50; i++ {
-			b = append(appendFrameHeader(b, 1, h2.FrameHeaders, 0, id+2*i), 0x88)
+			b = append(http2codec.AppendFrameHeader(b, 1, h2.FrameHeaders, 0, id+2*i), 0x88)
 			for j := range maxContinuations {
 				flags := h2.Flags(0)
 				if j == maxContinuations-1 {
 					flags = h2.FlagContinuationEndHeaders
 				}
-				b = append(appendFrameHeader(b, 1, h2.FrameContinuation, flags, id+2*i), 0x80|33)
+				b = append(http2codec.AppendFrameHeader(b, 1, h2.FrameContinuation, flags, id+2*i), 0x80|33)
 			}
 		}
 		return b
 	}},
 	{name: "PRIORITY", frames: func(f *fed) []byte {
-		return repeat(5000, append(appendFrameHeader(nil, 5, h2.FramePriority, 0, 1), make([]byte, 5)...))
+		return repeat(5000, append(http2codec.AppendFrameHeader(nil, 5, h2.FramePriority, 0, 1), make([]byte, 5)...))
 	}},
-	{name: "unknown frames", frames: func(*fed) []byte { return repeat(5000, appendFrameHeader(nil, 0, 0x77, 0, 1)) }},
-	{name: "PING", frames: func(*fed) []byte { return repeat(5000, appendPing(nil, 0, make([]byte, 8))) }},
-	{name: "PING ACK", frames: func(*fed) []byte { return repeat(5000, appendPing(nil, h2.FlagPingAck, make([]byte, 8))) }},
+	{name: "unknown frames", frames: func(*fed) []byte { return repeat(5000, http2codec.AppendFrameHeader(nil, 0, 0x77, 0, 1)) }},
+	{name: "PING", frames: func(*fed) []byte { return repeat(5000, http2codec.AppendPing(nil, 0, make([]byte, 8))) }},
+	{name: "PING ACK", frames: func(*fed) []byte { return repeat(5000, http2codec.AppendPing(nil, h2.FlagPingAck, make([]byte, 8))) }},
 	{name: "RST_STREAM", frames: func(f *fed) (b []byte) {
 		for id, i := f.open(1000, 0), uint32(0); i < 1000; i++ {
-			b = appendReset(b, id+2*i, h2.ErrCodeCancel)
+			b = http2codec.AppendReset(b, id+2*i, h2.ErrCodeCancel)
 		}
 		return b
 	}},
 	{name: "RST_STREAM of a stream that is gone", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
 		f.clear()
-		return repeat(5000, appendReset(nil, id, h2.ErrCodeCancel))
+		return repeat(5000, http2codec.AppendReset(nil, id, h2.ErrCodeCancel))
 	}},
-	{name: "empty SETTINGS", frames: func(*fed) []byte { return repeat(5000, appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)) }},
+	{name: "empty SETTINGS", frames: func(*fed) []byte { return repeat(5000, http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)) }},
 	{name: "SETTINGS of all kinds", frames: func(f *fed) []byte {
 		f.open(10000, 0)
 		var p []byte
-		for i := range maxFrameSize / 6 {
+		for i := range http2codec.MaxFrameSize / 6 {
 			id := h2.SettingID(1 + i%7)
-			p = appendSetting(p, id, map[h2.SettingID]uint32{
+			p = http2codec.AppendSetting(p, id, map[h2.SettingID]uint32{
 				h2.SettingHeaderTableSize: uint32(i % 5000), h2.SettingMaxConcurrentStreams: uint32(i), h2.SettingInitialWindowSize: uint32(i),
-				h2.SettingMaxFrameSize: maxFrameSize + uint32(i), h2.SettingMaxHeaderListSize: uint32(i),
+				h2.SettingMaxFrameSize: http2codec.MaxFrameSize + uint32(i), h2.SettingMaxHeaderListSize: uint32(i),
 			}[id])
 		}
-		return repeat(8, append(appendFrameHeader(nil, len(p), h2.FrameSettings, 0, 0), p...))
+		return repeat(8, append(http2codec.AppendFrameHeader(nil, len(p), h2.FrameSettings, 0, 0), p...))
 	}},
 	{name: "WINDOW_UPDATE of the connection", frames: func(f *fed) []byte {
-		return repeat(5000, appendWindowUpdate(nil, 0, 1))
+		return repeat(5000, http2codec.AppendWindowUpdate(nil, 0, 1))
 	}},
 	{name: "WINDOW_UPDATE of the connection, for which many wait", frames: func(f *fed) []byte {
 		f.conn.sendWindow = 0
 		f.open(10000, 1000)
-		return repeat(5000, appendWindowUpdate(nil, 0, 1))
+		return repeat(5000, http2codec.AppendWindowUpdate(nil, 0, 1))
 	}},
 	{name: "WINDOW_UPDATE of streams that wait for theirs", frames: func(f *fed) (b []byte) {
 		f.conn.sendWindow, f.conn.peer.initialWindow = 1<<20, 0
 		for id, i := f.open(5000, 1000), uint32(0); i < 5000; i++ {
-			b = appendWindowUpdate(b, id+2*i, 1)
+			b = http2codec.AppendWindowUpdate(b, id+2*i, 1)
 		}
 		return b
 	}},
 	{name: "GOAWAY again and again", fresh: true, frames: func(f *fed) []byte {
 		f.open(10000, 0)
-		return repeat(5000, appendGoAwayOf(nil, maxStreamID, h2.ErrCodeNo))
+		return repeat(5000, appendGoAwayOf(nil, http2codec.MaxStreamID, h2.ErrCodeNo))
 	}},
 	{name: "fields of the static table", decoded: true, frames: func(f *fed) []byte {
 		return f.block(append(slices.Clone(status200), repeat(250, []byte{0x80 | 33})...))
@@ -275,11 +277,11 @@ var hostilities = []hostility{
 	}},
 	{name: "references to a large field without end", decoded: true, ends: true, frames: func(f *fed) []byte {
 		b := append(slices.Clone(status200), literal(0x40, "x-bomb", strings.Repeat("b", 3000))...)
-		return f.block(append(b, repeat(maxFrameSize, []byte{0x80 | 62})...))
+		return f.block(append(b, repeat(http2codec.MaxFrameSize, []byte{0x80 | 62})...))
 	}},
 	{name: "names of the table that are indexed without end", decoded: true, ends: true, frames: func(f *fed) []byte {
 		b := append(slices.Clone(status200), literal(0x40, strings.Repeat("n", 3000), "")...)
-		return f.block(append(b, repeat(maxFrameSize, []byte{0x40 | 62, 0})...))
+		return f.block(append(b, repeat(http2codec.MaxFrameSize, []byte{0x40 | 62, 0})...))
 	}},
 	{name: "table size updates", frames: func(f *fed) []byte {
 		return f.block(append(repeat(5000, []byte{0x20, 0x3f, 0xe1, 0x1f}), 0x88))
@@ -308,7 +310,10 @@ func (h *hostility) measure(t *testing.T) costOf {
 		f := newFed(t, opts)
 		for bytes < 40<<10 {
 			b := h.frames(f)
-			f.conn.in.decoder.table.bytes = make([]byte, 2*maxTableSize) // a connection makes it once
+			insert := []byte{0x40, 1, 'a', 1, 'b'} // the first makes the table's memory
+			if err := f.conn.in.decoder.Decode(insert, &http2codec.ResponseBlock{Limit: 1 << 10}); err != nil {
+				t.Fatal(err)
+			}
 			runtime.ReadMemStats(&before)
 			d, out, err := f.feed(b)
 			runtime.ReadMemStats(&after)
@@ -316,9 +321,9 @@ func (h *hostility) measure(t *testing.T) costOf {
 				t.Fatalf("%s: %v", h.name, err)
 			}
 			n := len(b)
-			if size := f.conn.in.block.size; h.decoded {
+			if size := f.conn.in.block.Size; h.decoded {
 				n = max(n, size)
-				if most := maxBlock(opts.MaxResponseHeaderBytes) + maxTableSize; size > most {
+				if most := http2codec.MaxBlock(opts.MaxResponseHeaderBytes) + http2codec.MaxTableSize; size > most {
 					t.Errorf("%s: a header list of %d bytes was decoded, want at most %d", h.name, size, most)
 				}
 			}
@@ -382,10 +387,10 @@ func TestEveryHostilityIsCounted(t *testing.T) {
 		opts.MaxStreams = maxMaxStreams
 		f := newFed(t, opts)
 		b := h.frames(f)
-		f.conn.flood = flood{}
+		f.conn.flood = http2codec.Flood{}
 		var err error
 		for rest := repeat(3, b); len(rest) > 0 && err == nil; {
-			fr, n, _ := parseFrame(rest)
+			fr, n, _ := http2codec.ParseFrame(rest)
 			err = f.conn.handle(fr)
 			rest = rest[n:]
 		}

@@ -1,35 +1,37 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
 
 // onData takes a piece of a body. RFC 9113, section 6.1.
-func (c *Conn) onData(f frame) *connError {
-	if f.id == 0 {
-		return protocolError("DATA on no stream")
+func (c *Conn) onData(f http2codec.Frame) *http2codec.Error {
+	if f.ID == 0 {
+		return http2codec.ProtocolError("DATA on no stream")
 	}
-	p, ok := unpad(f)
+	p, ok := http2codec.Unpad(f)
 	if !ok {
-		return protocolError("DATA with more padding than content")
+		return http2codec.ProtocolError("DATA with more padding than content")
 	}
-	last := f.flags.Has(h2.FlagDataEndStream)
+	last := f.Flags.Has(h2.FlagDataEndStream)
 	c.mu.Lock()
 	defer c.unlock()
-	c.receivedLocked(len(f.payload))
+	c.receivedLocked(len(f.Payload))
 	c.resets.onAnswer()
-	s := c.streams.get(f.id)
+	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.goneLocked(f)
 	}
 	if !last {
-		c.receivedOnLocked(s, len(f.payload))
+		c.receivedOnLocked(s, len(f.Payload))
 	}
 	c.takeDataLocked(s, p, last)
 	if len(p) == 0 && !last {
-		return c.flood.idle()
+		return c.flood.Idle()
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"strings"
 	"testing"
 	"time"
@@ -226,7 +228,7 @@ func TestCreditIsReturnedForDataThatNobodyWants(t *testing.T) {
 			t.Fatalf("got %v", res.err)
 		}
 	}
-	piece := strings.Repeat("x", maxFrameSize)
+	piece := strings.Repeat("x", http2codec.MaxFrameSize)
 	for _, id := range ids {
 		p.head(id, false, ":status", "200")
 		for range maxStreamWindow / len(piece) {
@@ -239,7 +241,7 @@ func TestCreditIsReturnedForDataThatNobodyWants(t *testing.T) {
 			if f.StreamID != 0 {
 				t.Fatalf("WINDOW_UPDATE for stream %d", f.StreamID)
 			}
-			if f.Increment != connWindow-initialWindow { // that of the start
+			if f.Increment != connWindow-http2codec.InitialWindow { // that of the start
 				returned += f.Increment
 			}
 		}
@@ -256,7 +258,7 @@ func TestDataForResetStreamsIsBounded(t *testing.T) {
 	id := p.request().StreamID
 	p.head(id, false, ":status", "200")
 	for range 4 {
-		p.data(id, false, strings.Repeat("x", maxFrameSize-1))
+		p.data(id, false, strings.Repeat("x", http2codec.MaxFrameSize-1))
 	}
 	p.data(id, false, "the last") // 65540 bytes
 	for {
@@ -284,7 +286,7 @@ func TestFrameAfterTheEndOfAnAnswerIsAStreamError(t *testing.T) {
 
 func TestLargeBodies(t *testing.T) {
 	p := connect(t, testOptions())
-	for _, size := range []int{1, maxFrameSize, maxFrameSize + 1, 1 << 20, 4 << 20} {
+	for _, size := range []int{1, http2codec.MaxFrameSize, http2codec.MaxFrameSize + 1, 1 << 20, 4 << 20} {
 		for _, known := range []bool{true, false} {
 			body := strings.Repeat("0123456789abcdef", size/16+1)[:size]
 			done := p.start(get("/"))
@@ -295,7 +297,7 @@ func TestLargeBodies(t *testing.T) {
 			}
 			p.head(id, false, fields...)
 			for rest := body; rest != ""; {
-				n := min(len(rest), maxFrameSize)
+				n := min(len(rest), http2codec.MaxFrameSize)
 				p.data(id, n == len(rest), rest[:n])
 				rest = rest[n:]
 			}

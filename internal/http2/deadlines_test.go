@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -90,7 +92,7 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 				t.Fatal(err)
 			}
 			gate <- struct{}{}
-			w.send(appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
+			w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 			synctest.Wait()
 			r := get("/")
 			r.timeout = 100 * time.Millisecond

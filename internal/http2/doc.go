@@ -1,12 +1,7 @@
 // Package http2 is the multiplexed HTTP/2 connection: a client's half of RFC
 // 9113 and RFC 7541, and nothing of a server's.
 //
-// Frame types, error codes and settings come from golang.org/x/net/http2,
-// Huffman coding and the static table from its hpack. Frames are parsed in
-// place and written by hand into a buffer that all callers share, and header
-// blocks are read and written as bytes: with Framer, and hpack's Decoder and
-// Encoder, an exchange costs a copy of each frame, a hash of each field and a
-// string for each new value (BenchmarkLibraryCodec beside BenchmarkCodec).
+// Frames, header blocks and settings are those of package http2codec.
 //
 // # Goroutines
 //

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"errors"
 	"time"
 
@@ -110,7 +112,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 // headFits reports whether the peer takes a header list as large as that of r:
 // RFC 9113, section 10.5.1.
 func (c *Conn) headFits(r *upstream.Request) bool {
-	return c.peer.maxHeaderList == noLimit || headerListSize(r) <= uint64(c.peer.maxHeaderList)
+	return c.peer.maxHeaderList == http2codec.NoLimit || headerListSize(r) <= uint64(c.peer.maxHeaderList)
 }
 
 func (c *Conn) newStreamLocked() *stream {
@@ -151,8 +153,8 @@ func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 // resetLocked tells the peer with code that s is over, and ends its exchange
 // with err.
 func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
-	c.out.buf = appendReset(c.out.buf, s.id, code)
-	c.flood.reset(c.streamWindow)
+	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
+	c.flood.Reset(c.streamWindow)
 	c.failLocked(s, err)
 }
 

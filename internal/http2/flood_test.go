@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"net"
 	"testing"
 	"testing/synctest"
@@ -24,7 +26,7 @@ func TestFloodsEndTheConnection(t *testing.T) {
 		"RST_STREAM":                func(p *peer, _ uint32) error { return p.fr.WriteRSTStream(1, h2.ErrCodeCancel) },
 		"PRIORITY":                  func(p *peer, id uint32) error { return p.fr.WritePriority(id, h2.PriorityParam{Weight: 1}) },
 		"unknown":                   func(p *peer, _ uint32) error { return p.fr.WriteRawFrame(0x77, 0, 0, nil) },
-		"GOAWAY":                    func(p *peer, _ uint32) error { return p.fr.WriteGoAway(maxStreamID, h2.ErrCodeNo, nil) },
+		"GOAWAY":                    func(p *peer, _ uint32) error { return p.fr.WriteGoAway(http2codec.MaxStreamID, h2.ErrCodeNo, nil) },
 		"HEADERS of a gone stream": func(p *peer, _ uint32) error {
 			return p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true})
 		},
@@ -44,7 +46,7 @@ func TestFloodsEndTheConnection(t *testing.T) {
 					}
 				}
 			}()
-			for range 4 * floodBudget {
+			for range 4 * http2codec.FloodBudget {
 				if send(p, id) != nil {
 					break // it has closed
 				}
@@ -81,11 +83,11 @@ func TestFewFramesAtATimeAreNoFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPeer(t, testOptions())
 		for range 30 {
-			for range floodBudget / 10 {
+			for range http2codec.FloodBudget / 10 {
 				p.do(p.fr.WritePing(false, [8]byte{}))
 				next[*h2.PingFrame](p)
 			}
-			time.Sleep(floodInterval / 10)
+			time.Sleep(http2codec.FloodInterval / 10)
 		}
 	})
 }
@@ -106,7 +108,7 @@ func TestFramesThatGoWithAnswersAreNoFlood(t *testing.T) {
 			}
 		}
 	}()
-	for range 2 * floodBudget {
+	for range 2 * http2codec.FloodBudget {
 		if res := get("/").do(p.conn); res.err != nil {
 			t.Fatal(res.err)
 		}

@@ -1,32 +1,34 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"encoding/binary"
 
 	h2 "golang.org/x/net/http2"
 )
 
 // onWindowUpdate opens a send window. RFC 9113, section 6.9.
-func (c *Conn) onWindowUpdate(f frame) *connError {
-	if len(f.payload) != 4 {
-		return frameSizeError("WINDOW_UPDATE of a wrong size")
+func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
+	if len(f.Payload) != 4 {
+		return http2codec.FrameSizeError("WINDOW_UPDATE of a wrong size")
 	}
-	n := int64(binary.BigEndian.Uint32(f.payload) & maxWindow)
+	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
 	c.mu.Lock()
 	defer c.unlock()
-	if f.id == 0 {
+	if f.ID == 0 {
 		switch c.sendWindow += n; {
 		case n == 0:
-			return protocolError("WINDOW_UPDATE by 0")
-		case c.sendWindow > maxWindow:
-			return flowError("WINDOW_UPDATE makes the connection's window overflow")
+			return http2codec.ProtocolError("WINDOW_UPDATE by 0")
+		case c.sendWindow > http2codec.MaxWindow:
+			return http2codec.FlowError("WINDOW_UPDATE makes the connection's window overflow")
 		case c.uploads.n == 0:
-			return c.flood.idle()
+			return c.flood.Idle()
 		}
 		c.turnLocked()
 		return nil
 	}
-	s := c.streams.get(f.id)
+	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.goneLocked(f)
 	}
@@ -35,10 +37,10 @@ func (c *Conn) onWindowUpdate(f frame) *connError {
 	switch {
 	case n == 0:
 		c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("WINDOW_UPDATE by 0", true))
-	case c.windowLocked(s) > maxWindow:
+	case c.windowLocked(s) > http2codec.MaxWindow:
 		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("WINDOW_UPDATE makes the stream's window overflow", true))
 	case s.wake == nil:
-		return c.flood.idle()
+		return c.flood.Idle()
 	default:
 		c.openedLocked(s)
 	}
@@ -55,7 +57,7 @@ func (c *Conn) onWindowUpdate(f frame) *connError {
 // the limits of bodies.
 func (c *Conn) receivedLocked(n int) {
 	if c.recvOwed += n; c.recvOwed >= connWindow/2 {
-		c.out.buf = appendWindowUpdate(c.out.buf, 0, uint32(c.recvOwed))
+		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, uint32(c.recvOwed))
 		c.recvOwed = 0
 	}
 }
@@ -63,7 +65,7 @@ func (c *Conn) receivedLocked(n int) {
 // receivedOnLocked does the same for a stream, while more can come.
 func (c *Conn) receivedOnLocked(s *stream, n int) {
 	if s.recvOwed += n; s.recvOwed >= c.streamWindow/2 {
-		c.out.buf = appendWindowUpdate(c.out.buf, s.id, uint32(s.recvOwed))
+		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, s.id, uint32(s.recvOwed))
 		s.recvOwed = 0
 	}
 }

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"bytes"
 	"fmt"
 	"io"
@@ -58,8 +60,8 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"WINDOW_UPDATE by 0 of the connection", h2.FrameWindowUpdate, 0, zero, u32(0), h2.ErrCodeProtocol},
 		{"WINDOW_UPDATE beyond 2^31-1 of the connection", h2.FrameWindowUpdate, 0, zero, []byte{0x7f, 0xff, 0xff, 0xff}, h2.ErrCodeFlowControl},
 		{"WINDOW_UPDATE on a stream that was never opened", h2.FrameWindowUpdate, 0, never, u32(1), h2.ErrCodeProtocol},
-		{"a frame over our size", h2.FrameData, 0, open, make([]byte, maxFrameSize+1), h2.ErrCodeFrameSize},
-		{"an unknown frame over our size", 0x77, 0, open, make([]byte, maxFrameSize+1), h2.ErrCodeFrameSize},
+		{"a frame over our size", h2.FrameData, 0, open, make([]byte, http2codec.MaxFrameSize+1), h2.ErrCodeFrameSize},
+		{"an unknown frame over our size", 0x77, 0, open, make([]byte, http2codec.MaxFrameSize+1), h2.ErrCodeFrameSize},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := connect(t, testOptions())
@@ -121,7 +123,7 @@ func TestPeerMustBeginWithSettings(t *testing.T) {
 }
 
 func TestBadWindowUpdatesOfAStreamResetItAlone(t *testing.T) {
-	for increment, code := range map[uint32]h2.ErrCode{0: h2.ErrCodeProtocol, maxWindow: h2.ErrCodeFlowControl} {
+	for increment, code := range map[uint32]h2.ErrCode{0: h2.ErrCodeProtocol, http2codec.MaxWindow: h2.ErrCodeFlowControl} {
 		t.Run(fmt.Sprint(increment), func(t *testing.T) {
 			p := connect(t, testOptions())
 			done := p.start(get("/"))
@@ -138,8 +140,8 @@ func TestInitialWindowThatMakesAWindowOverflow(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID
-	p.do(p.fr.WriteWindowUpdate(id, maxWindow-initialWindow))
-	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: initialWindow + 1}))
+	p.do(p.fr.WriteWindowUpdate(id, http2codec.MaxWindow-http2codec.InitialWindow))
+	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.InitialWindow + 1}))
 	p.wantGoAway(h2.ErrCodeFlowControl)
 	wait(t, done)
 }

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -61,11 +63,11 @@ func (t *tape) Write(p []byte) (int, error) {
 		t.out = t.out[len(h2.ClientPreface):]
 	}
 	for {
-		f, n, _ := parseFrame(t.out)
+		f, n, _ := http2codec.ParseFrame(t.out)
 		if n == 0 {
 			break
 		}
-		if f.kind == h2.FrameHeaders {
+		if f.Kind == h2.FrameHeaders {
 			t.heads++
 		}
 		t.out = t.out[n:]
@@ -123,7 +125,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 		r := get("/" + itoa(2*i+1))
 		switch i {
 		case 2:
-			r.method, r.body = upstream.POST, strings.Repeat("u", initialWindow+100)
+			r.method, r.body = upstream.POST, strings.Repeat("u", http2codec.InitialWindow+100)
 		case 3:
 			r.method = upstream.HEAD
 		}
@@ -195,7 +197,7 @@ func checkLines(t *testing.T, fields string) {
 	for fields != "" {
 		line, rest, ok := strings.Cut(fields, "\r\n")
 		name, value, colon := strings.Cut(line, ": ")
-		if !ok || !colon || classify([]byte(name), []byte(value)) > contentLength || strings.ContainsAny(line, "\r\n\x00") {
+		if !ok || !colon || http2codec.Classify([]byte(name), []byte(value)) > http2codec.ContentLength || strings.ContainsAny(line, "\r\n\x00") {
 			t.Fatalf("a malformed line got through: %q", line)
 		}
 		fields = rest
@@ -274,13 +276,13 @@ func FuzzSettingsLeadWhereEachOfThemLeads(f *testing.F) {
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}))
 	f.Add([]byte{0, 4, 0xff, 0xff, 0xff, 0xff, 0, 9, 0})
 	f.Fuzz(func(t *testing.T, p []byte) {
-		all, err := parseSettings(p)
+		all, err := http2codec.ParseSettings(p)
 		byOne := make(map[h2.SettingID]uint32)
-		smallest, bad := uint32(noLimit), len(p)%6 != 0
+		smallest, bad := uint32(http2codec.NoLimit), len(p)%6 != 0
 		for rest := p; len(rest) >= 6; rest = rest[6:] {
 			id, value := h2.SettingID(binary.BigEndian.Uint16(rest)), binary.BigEndian.Uint32(rest[2:])
 			s := h2.Setting{ID: id, Val: value}
-			if bad = bad || int(id) < len(all.value) && s.Valid() != nil; bad {
+			if bad = bad || int(id) < len(all.Value) && s.Valid() != nil; bad {
 				break
 			}
 			if byOne[id] = value; id == h2.SettingHeaderTableSize {
@@ -293,13 +295,13 @@ func FuzzSettingsLeadWhereEachOfThemLeads(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for id := range h2.SettingID(len(all.value)) {
-			if value, has := byOne[id]; has != all.has[id] && id != 0 || has && id != 0 && value != all.value[id] {
-				t.Fatalf("%x: %v is %d (%t), want %d (%t)", p, id, all.value[id], all.has[id], value, has)
+		for id := range h2.SettingID(len(all.Value)) {
+			if value, has := byOne[id]; has != all.Has[id] && id != 0 || has && id != 0 && value != all.Value[id] {
+				t.Fatalf("%x: %v is %d (%t), want %d (%t)", p, id, all.Value[id], all.Has[id], value, has)
 			}
 		}
-		if all.smallestTable != smallest {
-			t.Fatalf("%x: the smallest table is %d, want %d", p, all.smallestTable, smallest)
+		if all.SmallestTable != smallest {
+			t.Fatalf("%x: the smallest table is %d, want %d", p, all.SmallestTable, smallest)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"encoding/binary"
 
 	"adbuffer/internal/upstream"
@@ -13,15 +15,15 @@ import (
 // unless the peer has begun to respond to them all the same. GOAWAY may come
 // twice: first with the largest number, as an announcement, and then with the
 // real one. RFC 9113, section 6.8.
-func (c *Conn) onGoAway(f frame) *connError {
+func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.id != 0:
-		return protocolError("GOAWAY on a stream")
-	case len(f.payload) < 8:
-		return frameSizeError("GOAWAY of a wrong size")
+	case f.ID != 0:
+		return http2codec.ProtocolError("GOAWAY on a stream")
+	case len(f.Payload) < 8:
+		return http2codec.FrameSizeError("GOAWAY of a wrong size")
 	}
-	last := binary.BigEndian.Uint32(f.payload) & maxStreamID
-	code := h2.ErrCode(binary.BigEndian.Uint32(f.payload[4:]))
+	last := binary.BigEndian.Uint32(f.Payload) & http2codec.MaxStreamID
+	code := h2.ErrCode(binary.BigEndian.Uint32(f.Payload[4:]))
 	c.mu.Lock()
 	defer c.unlock()
 	err := errNotProcessed
@@ -32,7 +34,7 @@ func (c *Conn) onGoAway(f frame) *connError {
 	}
 	c.drainLocked(upstream.ClosedGoaway)
 	if last >= c.goneAbove {
-		return c.flood.idle() // it says nothing new
+		return c.flood.Idle() // it says nothing new
 	}
 	c.goneAbove = last
 	for i := range c.streams.slots {
@@ -44,23 +46,23 @@ func (c *Conn) onGoAway(f frame) *connError {
 			c.failLocked(s, err)
 		}
 	}
-	return c.flood.spend(1 + len(c.streams.slots)/slotsPerFrame)
+	return c.flood.Spend(1 + len(c.streams.slots)/slotsPerFrame)
 }
 
 // onReset: the peer gives a stream up. RFC 9113, section 6.4.
-func (c *Conn) onReset(f frame) *connError {
+func (c *Conn) onReset(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.id == 0:
-		return protocolError("RST_STREAM on no stream")
-	case len(f.payload) != 4:
-		return frameSizeError("RST_STREAM of a wrong size")
+	case f.ID == 0:
+		return http2codec.ProtocolError("RST_STREAM on no stream")
+	case len(f.Payload) != 4:
+		return http2codec.FrameSizeError("RST_STREAM of a wrong size")
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	s := c.streams.get(f.id)
+	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.goneLocked(f)
 	}
-	c.failLocked(s, resetByPeer(h2.ErrCode(binary.BigEndian.Uint32(f.payload)), s.responding()))
+	c.failLocked(s, resetByPeer(h2.ErrCode(binary.BigEndian.Uint32(f.Payload)), s.responding()))
 	return nil
 }

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"fmt"
 	"testing"
 
@@ -65,7 +67,7 @@ func TestGoAwayProvesNothingAboutAResponseThatHasBegun(t *testing.T) {
 func TestGoAwayInTwoSteps(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(2)
-	p.do(p.fr.WriteGoAway(maxStreamID, h2.ErrCodeNo, nil))
+	p.do(p.fr.WriteGoAway(http2codec.MaxStreamID, h2.ErrCodeNo, nil))
 	p.owner.awaitChange(t)
 	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway {
 		t.Errorf("after the announcement: %d places, reason %v", p.conn.Places(), p.conn.CloseReason())
@@ -190,14 +192,14 @@ func TestResetByThePeer(t *testing.T) {
 func TestConnectionEndsWhenStreamNumbersDo(t *testing.T) {
 	p := connect(t, testOptions())
 	p.conn.mu.Lock()
-	p.conn.streams.next = maxStreamID - 2
+	p.conn.streams.next = http2codec.MaxStreamID - 2
 	p.conn.mu.Unlock()
 	first := p.start(get("/1"))
-	if id := p.request().StreamID; id != maxStreamID-2 {
+	if id := p.request().StreamID; id != http2codec.MaxStreamID-2 {
 		t.Fatalf("stream %d", id)
 	}
 	last := p.start(get("/2"))
-	if id := p.request().StreamID; id != maxStreamID {
+	if id := p.request().StreamID; id != http2codec.MaxStreamID {
 		t.Fatalf("stream %d", id)
 	}
 	p.owner.awaitChange(t)
@@ -205,9 +207,9 @@ func TestConnectionEndsWhenStreamNumbersDo(t *testing.T) {
 		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
 	}
 	get("/3").do(p.conn).wantError(t, notProcessed)
-	p.answer(maxStreamID, "last")
+	p.answer(http2codec.MaxStreamID, "last")
 	wait(t, last).wantBody(t, "last")
-	p.answer(maxStreamID-2, "first")
+	p.answer(http2codec.MaxStreamID-2, "first")
 	wait(t, first).wantBody(t, "first")
 	p.wantEnd()
 }

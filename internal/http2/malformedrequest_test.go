@@ -55,3 +55,7 @@ func TestMalformedRequestThatChangedTheTableEndsTheConnection(t *testing.T) {
 		t.Errorf("reason %v", p.conn.CloseReason())
 	}
 }
+
+func request0(fields string) *upstream.Request {
+	return &upstream.Request{Scheme: "https", Authority: []byte("a.example"), Target: []byte("/"), Fields: []byte(fields)}
+}

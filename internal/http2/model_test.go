@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"flag"
 	"fmt"
 	"io"
@@ -161,7 +163,7 @@ func events(m *modelled) (all []event) {
 			}})
 		}
 		for _, code := range []h2.ErrCode{h2.ErrCodeRefusedStream, h2.ErrCodeHTTP11Required, h2.ErrCodeCancel} {
-			add("RST_STREAM "+code.String(), appendReset(nil, s.id, code), func(s *side) {
+			add("RST_STREAM "+code.String(), http2codec.AppendReset(nil, s.id, code), func(s *side) {
 				switch {
 				case s.heard || code == h2.ErrCodeCancel:
 					s.fail(upstream.MaybeProcessed)
@@ -174,7 +176,7 @@ func events(m *modelled) (all []event) {
 		}
 	}
 	for _, code := range []h2.ErrCode{h2.ErrCodeNo, h2.ErrCodeHTTP11Required} {
-		for _, last := range []uint32{0, m.sides[0].id, maxStreamID} {
+		for _, last := range []uint32{0, m.sides[0].id, http2codec.MaxStreamID} {
 			all = append(all, event{fmt.Sprintf("GOAWAY %d %v", last, code), 0, appendGoAwayOf(nil, last, code), func(m *modelled) {
 				m.draining = true
 				for _, s := range m.sides {
@@ -191,8 +193,8 @@ func events(m *modelled) (all []event) {
 		}
 	}
 	all = append(all,
-		event{"PING", 0, appendPing(nil, 0, make([]byte, 8)), func(*modelled) {}},
-		event{"WINDOW_UPDATE by 0", 0, appendWindowUpdate(nil, 0, 0), (*modelled).end})
+		event{"PING", 0, http2codec.AppendPing(nil, 0, make([]byte, 8)), func(*modelled) {}},
+		event{"WINDOW_UPDATE by 0", 0, http2codec.AppendWindowUpdate(nil, 0, 0), (*modelled).end})
 	return all
 }
 

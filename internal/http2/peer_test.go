@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"bytes"
 	"errors"
 	"fmt"
@@ -263,9 +265,9 @@ func (p *peer) data(id uint32, last bool, body string) {
 func (p *peer) answer(id uint32, body string) {
 	p.t.Helper()
 	p.head(id, false, ":status", "200")
-	for len(body) > maxFrameSize {
-		p.data(id, false, body[:maxFrameSize])
-		body = body[maxFrameSize:]
+	for len(body) > http2codec.MaxFrameSize {
+		p.data(id, false, body[:http2codec.MaxFrameSize])
+		body = body[http2codec.MaxFrameSize:]
 	}
 	p.data(id, true, body)
 }

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"bytes"
 	"errors"
 	"io"
@@ -22,8 +24,8 @@ type reader struct {
 	now         time.Time // when the last read returned; zero until somebody asks
 	gotSettings bool
 
-	decoder decoder
-	block   block
+	decoder http2codec.Decoder
+	block   http2codec.ResponseBlock
 	pieces  pieces
 }
 
@@ -40,9 +42,9 @@ const readBuffer = 64 << 10
 
 func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
-	in.decoder.table.max = maxTableSize
-	in.block.limit, in.block.maxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
-	in.pieces.limit = maxBlock(opts.MaxResponseHeaderBytes)
+	in.decoder = http2codec.NewDecoder()
+	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
+	in.pieces.limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
 }
 
 // clock returns when the frame in hand was read: one look at the clock for all
@@ -60,7 +62,7 @@ func (c *Conn) read() {
 	c.flush(nil, nil) // the preface
 	err := c.readFrames()
 	c.mu.Lock()
-	var fault *connError
+	var fault *http2codec.Error
 	if errors.As(err, &fault) {
 		c.faultLocked(fault)
 	} else {
@@ -75,14 +77,14 @@ func (c *Conn) readFrames() error {
 	in := &c.in
 	for {
 		for {
-			f, n, size := parseFrame(in.buf[in.r:in.w])
+			f, n, size := http2codec.ParseFrame(in.buf[in.r:in.w])
 			if !in.gotSettings {
 				if err := in.checkFirst(); err != nil {
 					return err
 				}
 			}
-			if size > maxFrameSize {
-				return frameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
+			if size > http2codec.MaxFrameSize {
+				return http2codec.FrameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
 			}
 			if n == 0 {
 				break
@@ -116,18 +118,18 @@ func (in *reader) checkFirst() error {
 	b := in.buf[in.r:in.w]
 	switch {
 	case bytes.HasPrefix(b, []byte("HTTP/1")):
-		return protocolError("the peer speaks HTTP/1")
-	case len(b) >= frameHeaderLen && (h2.FrameType(b[3]) != h2.FrameSettings || h2.Flags(b[4]).Has(h2.FlagSettingsAck)):
-		return protocolError("the first frame is not SETTINGS")
+		return http2codec.ProtocolError("the peer speaks HTTP/1")
+	case len(b) >= http2codec.FrameHeaderLen && (h2.FrameType(b[3]) != h2.FrameSettings || h2.Flags(b[4]).Has(h2.FlagSettingsAck)):
+		return http2codec.ProtocolError("the first frame is not SETTINGS")
 	}
 	return nil
 }
 
-func (c *Conn) handle(f frame) error {
-	var err *connError
+func (c *Conn) handle(f http2codec.Frame) error {
+	var err *http2codec.Error
 	switch {
-	case c.in.pieces.id != 0 && (f.kind != h2.FrameContinuation || f.id != c.in.pieces.id):
-		err = protocolError("a frame in the middle of a header block")
+	case c.in.pieces.id != 0 && (f.Kind != h2.FrameContinuation || f.ID != c.in.pieces.id):
+		err = http2codec.ProtocolError("a frame in the middle of a header block")
 	default:
 		err = c.dispatch(f)
 	}
@@ -137,8 +139,8 @@ func (c *Conn) handle(f frame) error {
 	return nil
 }
 
-func (c *Conn) dispatch(f frame) *connError {
-	switch f.kind {
+func (c *Conn) dispatch(f http2codec.Frame) *http2codec.Error {
+	switch f.Kind {
 	case h2.FrameHeaders:
 		return c.onHeaders(f)
 	case h2.FrameData:
@@ -158,52 +160,52 @@ func (c *Conn) dispatch(f frame) *connError {
 	case h2.FramePriority:
 		return c.onPriority(f)
 	case h2.FramePushPromise:
-		return protocolError("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0")
+		return http2codec.ProtocolError("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0")
 	default: // RFC 9113, section 5.5
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.flood.idle()
+		return c.flood.Idle()
 	}
 }
 
 // onPriority checks a frame that says nothing any more. RFC 9113, section 6.3.
-func (c *Conn) onPriority(f frame) *connError {
+func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.id == 0:
-		return protocolError("PRIORITY on no stream")
-	case len(f.payload) != 5:
-		return frameSizeError("PRIORITY of a wrong size")
+	case f.ID == 0:
+		return http2codec.ProtocolError("PRIORITY on no stream")
+	case len(f.Payload) != 5:
+		return http2codec.FrameSizeError("PRIORITY of a wrong size")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.flood.idle()
+	return c.flood.Idle()
 }
 
 // goneLocked judges a frame for a stream that is not open. For one that was
 // never opened it is a fault; RFC 9113, section 5.1. One that we have reset may
 // go on for a while. On one whose answer was whole HEADERS and DATA are an
 // error, of that stream alone.
-func (c *Conn) goneLocked(f frame) *connError {
-	if c.streams.idle(f.id) {
-		return protocolError(f.kind.String() + " on a stream that was never opened")
+func (c *Conn) goneLocked(f http2codec.Frame) *http2codec.Error {
+	if c.streams.idle(f.ID) {
+		return http2codec.ProtocolError(f.Kind.String() + " on a stream that was never opened")
 	}
-	switch ended := c.streams.slot(f.id).ended == f.id; {
-	case ended && (f.kind == h2.FrameHeaders || f.kind == h2.FrameData):
-		c.out.buf = appendReset(c.out.buf, f.id, h2.ErrCodeStreamClosed)
-	case f.kind == h2.FrameData && len(f.payload) > 0:
-		return c.flood.waste(len(f.payload))
+	switch ended := c.streams.slot(f.ID).ended == f.ID; {
+	case ended && (f.Kind == h2.FrameHeaders || f.Kind == h2.FrameData):
+		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeStreamClosed)
+	case f.Kind == h2.FrameData && len(f.Payload) > 0:
+		return c.flood.Waste(len(f.Payload))
 	}
-	return c.flood.idle()
+	return c.flood.Idle()
 }
 
 // faultLocked ends the connection for a fault of the peer, and tells it.
-func (c *Conn) faultLocked(fault *connError) {
+func (c *Conn) faultLocked(fault *http2codec.Error) {
 	if c.closed {
 		return
 	}
 	c.shutLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
 		Demote: true, Err: fault})
-	c.out.buf = appendGoAway(c.out.buf, fault.code, fault.text)
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, fault.Code, fault.Text)
 }
 
 // lostLocked ends the connection since the socket has ended.

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"bytes"
 
 	"adbuffer/internal/upstream"
@@ -13,9 +15,9 @@ import (
 // the body. If it returns an error, the buffer is as it was.
 func (c *Conn) appendHeadLocked(s *stream, r *upstream.Request) error {
 	start := len(c.out.buf)
-	c.out.buf = append(c.out.buf, make([]byte, frameHeaderLen)...)
+	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
 	var ok, synced bool
-	c.out.buf, ok, synced = c.encoder.appendRequest(c.out.buf, r)
+	c.out.buf, ok, synced = c.encoder.AppendRequest(c.out.buf, r)
 	if !ok {
 		c.out.buf = c.out.buf[:start]
 		if !synced {
@@ -27,12 +29,12 @@ func (c *Conn) appendHeadLocked(s *stream, r *upstream.Request) error {
 	if len(s.body) == 0 {
 		flags, s.ended = h2.FlagHeadersEndStream, true
 	}
-	size := len(c.out.buf) - start - frameHeaderLen
+	size := len(c.out.buf) - start - http2codec.FrameHeaderLen
 	if limit := int(c.peer.maxFrame); size > limit {
 		c.splitHeadLocked(start, limit, flags, s.id)
 		return nil
 	}
-	setFrameHeader(c.out.buf[start:], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, s.id)
+	http2codec.SetFrameHeader(c.out.buf[start:], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, s.id)
 	return nil
 }
 
@@ -40,7 +42,7 @@ func (c *Conn) appendHeadLocked(s *stream, r *upstream.Request) error {
 // and room for a frame header into frames of at most limit bytes. RFC 9113,
 // section 6.10.
 func (c *Conn) splitHeadLocked(start, limit int, flags h2.Flags, id uint32) {
-	block := bytes.Clone(c.out.buf[start+frameHeaderLen:])
+	block := bytes.Clone(c.out.buf[start+http2codec.FrameHeaderLen:])
 	b := c.out.buf[:start]
 	kind := h2.FrameHeaders
 	for len(block) > 0 {
@@ -48,7 +50,7 @@ func (c *Conn) splitHeadLocked(start, limit int, flags h2.Flags, id uint32) {
 		if n == len(block) {
 			flags |= h2.FlagHeadersEndHeaders
 		}
-		b = appendFrameHeader(b, n, kind, flags, id)
+		b = http2codec.AppendFrameHeader(b, n, kind, flags, id)
 		b = append(b, block[:n]...)
 		block, kind, flags = block[n:], h2.FrameContinuation, 0
 	}
@@ -60,7 +62,7 @@ func (c *Conn) splitHeadLocked(start, limit int, flags h2.Flags, id uint32) {
 func headerListSize(r *upstream.Request) uint64 {
 	const pseudo = ":method" + "POST" + ":scheme" + "https" + ":authority" + ":path" + "content-length" + "1234567890"
 	fields := 5 + bytes.Count(r.Fields, crlf)
-	return uint64(len(pseudo) + len(r.Authority) + len(r.Target) + len(r.Fields) + fields*entryOverhead)
+	return uint64(len(pseudo) + len(r.Authority) + len(r.Target) + len(r.Fields) + fields*http2codec.EntryOverhead)
 }
 
 var crlf = []byte("\r\n")

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -53,7 +55,7 @@ func (r *resets) add(c *Conn, lent time.Time) (kept bool) {
 }
 
 func (r *resets) ping(c *Conn) {
-	c.out.buf = appendPing(c.out.buf, 0, resetPing[:])
+	c.out.buf = http2codec.AppendPing(c.out.buf, 0, resetPing[:])
 	r.answered = false
 	r.reads = c.reads.done.Load()
 	if r.timer == nil {
@@ -122,21 +124,21 @@ func (c *Conn) resetPingTimeout() {
 }
 
 // onPing answers a PING, or takes an answer. RFC 9113, section 6.7.
-func (c *Conn) onPing(f frame) *connError {
+func (c *Conn) onPing(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.id != 0:
-		return protocolError("PING on a stream")
-	case len(f.payload) != 8:
-		return frameSizeError("PING of a wrong size")
+	case f.ID != 0:
+		return http2codec.ProtocolError("PING on a stream")
+	case len(f.Payload) != 8:
+		return http2codec.FrameSizeError("PING of a wrong size")
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	if !f.flags.Has(h2.FlagPingAck) {
-		c.out.buf = appendPing(c.out.buf, h2.FlagPingAck, f.payload)
-		return c.flood.idle()
+	if !f.Flags.Has(h2.FlagPingAck) {
+		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
+		return c.flood.Idle()
 	}
-	if [8]byte(f.payload) != resetPing {
-		return c.flood.idle()
+	if [8]byte(f.Payload) != resetPing {
+		return c.flood.Idle()
 	}
 	c.resets.acked(c)
 	return nil

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	h2 "golang.org/x/net/http2"
 )
 
@@ -17,9 +19,9 @@ type peerSettings struct {
 // it is advised to allow.
 var defaultPeerSettings = peerSettings{
 	maxStreams:    100,
-	initialWindow: initialWindow,
-	maxFrame:      maxFrameSize,
-	maxHeaderList: noLimit,
+	initialWindow: http2codec.InitialWindow,
+	maxFrame:      http2codec.MaxFrameSize,
+	maxHeaderList: http2codec.NoLimit,
 }
 
 // connWindow is our receive window of the connection. What has come is in the
@@ -34,70 +36,70 @@ const maxStreamWindow = 4 << 20
 // if that is not too large, and never less than a peer may use before it has
 // read our settings.
 func streamWindow(maxBody int) int {
-	return max(min(maxBody, maxStreamWindow), initialWindow)
+	return max(min(maxBody, maxStreamWindow), http2codec.InitialWindow)
 }
 
 // appendPreface appends the first bytes of the connection: RFC 9113, section
 // 3.4.
 func (c *Conn) appendPreface(b []byte) []byte {
 	var s []byte
-	s = appendSetting(s, h2.SettingEnablePush, 0)
-	s = appendSetting(s, h2.SettingInitialWindowSize, uint32(c.streamWindow))
-	s = appendSetting(s, h2.SettingMaxHeaderListSize, uint32(min(int64(c.opts.MaxResponseHeaderBytes), noLimit)))
+	s = http2codec.AppendSetting(s, h2.SettingEnablePush, 0)
+	s = http2codec.AppendSetting(s, h2.SettingInitialWindowSize, uint32(c.streamWindow))
+	s = http2codec.AppendSetting(s, h2.SettingMaxHeaderListSize, uint32(min(int64(c.opts.MaxResponseHeaderBytes), http2codec.NoLimit)))
 	b = append(b, h2.ClientPreface...)
-	b = append(appendFrameHeader(b, len(s), h2.FrameSettings, 0, 0), s...)
-	return appendWindowUpdate(b, 0, connWindow-initialWindow)
+	b = append(http2codec.AppendFrameHeader(b, len(s), h2.FrameSettings, 0, 0), s...)
+	return http2codec.AppendWindowUpdate(b, 0, connWindow-http2codec.InitialWindow)
 }
 
 // onSettings takes the peer's settings and acknowledges them.
-func (c *Conn) onSettings(f frame) *connError {
+func (c *Conn) onSettings(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.id != 0:
-		return protocolError("SETTINGS on a stream")
-	case f.flags.Has(h2.FlagSettingsAck):
-		if len(f.payload) > 0 {
-			return frameSizeError("SETTINGS with ACK and content")
+	case f.ID != 0:
+		return http2codec.ProtocolError("SETTINGS on a stream")
+	case f.Flags.Has(h2.FlagSettingsAck):
+		if len(f.Payload) > 0 {
+			return http2codec.FrameSizeError("SETTINGS with ACK and content")
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.flood.idle()
+		return c.flood.Idle()
 	}
-	s, err := parseSettings(f.payload)
+	s, err := http2codec.ParseSettings(f.Payload)
 	switch {
 	case err != nil:
 		return err
-	case s.value[h2.SettingEnablePush] != 0:
-		return protocolError("SETTINGS_ENABLE_PUSH from a server")
+	case s.Value[h2.SettingEnablePush] != 0:
+		return http2codec.ProtocolError("SETTINGS_ENABLE_PUSH from a server")
 	}
 	c.mu.Lock()
 	defer c.unlock()
 	if !c.in.gotSettings {
 		c.in.gotSettings = true
-		c.peer.maxStreams = noLimit
+		c.peer.maxStreams = http2codec.NoLimit
 	}
 	if err := c.applyLocked(&s); err != nil {
 		return err
 	}
 	c.updateLocked()
-	c.out.buf = appendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
-	return c.flood.idle()
+	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
+	return c.flood.Idle()
 }
 
-func (c *Conn) applyLocked(s *settingsChange) *connError {
+func (c *Conn) applyLocked(s *http2codec.SettingsChange) *http2codec.Error {
 	set := func(id h2.SettingID, to *uint32) {
-		if s.has[id] {
-			*to = s.value[id]
+		if s.Has[id] {
+			*to = s.Value[id]
 		}
 	}
 	set(h2.SettingMaxConcurrentStreams, &c.peer.maxStreams)
 	set(h2.SettingMaxFrameSize, &c.peer.maxFrame)
 	set(h2.SettingMaxHeaderListSize, &c.peer.maxHeaderList)
-	if s.has[h2.SettingHeaderTableSize] {
-		c.encoder.setMax(s.smallestTable)
-		c.encoder.setMax(s.value[h2.SettingHeaderTableSize])
+	if s.Has[h2.SettingHeaderTableSize] {
+		c.encoder.SetMax(s.SmallestTable)
+		c.encoder.SetMax(s.Value[h2.SettingHeaderTableSize])
 	}
-	if s.has[h2.SettingInitialWindowSize] {
-		return c.setInitialWindowLocked(s.value[h2.SettingInitialWindowSize])
+	if s.Has[h2.SettingInitialWindowSize] {
+		return c.setInitialWindowLocked(s.Value[h2.SettingInitialWindowSize])
 	}
 	return nil
 }
@@ -107,10 +109,10 @@ func (c *Conn) applyLocked(s *settingsChange) *connError {
 // initial window (see windowLocked), so most changes visit no stream. A change
 // that may wake uploads, or make a window overflow, visits all of them once;
 // flood counts such a visit by what it costs.
-func (c *Conn) setInitialWindowLocked(initial uint32) *connError {
+func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
 	grew := initial > c.peer.initialWindow
 	c.peer.initialWindow = initial
-	mayWake, mayOverflow := grew && c.uploads.n > 0, int64(initial)+c.maxCredit > maxWindow
+	mayWake, mayOverflow := grew && c.uploads.n > 0, int64(initial)+c.maxCredit > http2codec.MaxWindow
 	if !mayWake && !mayOverflow {
 		return nil
 	}
@@ -123,10 +125,10 @@ func (c *Conn) setInitialWindowLocked(initial uint32) *connError {
 		c.maxCredit = max(c.maxCredit, s.credit)
 		c.openedLocked(s)
 	}
-	if int64(initial)+c.maxCredit > maxWindow {
-		return flowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
+	if int64(initial)+c.maxCredit > http2codec.MaxWindow {
+		return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
 	}
-	return c.flood.spend(len(c.streams.slots) / slotsPerFrame)
+	return c.flood.Spend(len(c.streams.slots) / slotsPerFrame)
 }
 
 // slotsPerFrame is how many streams can be visited at the cost of a frame.

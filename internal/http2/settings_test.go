@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ func TestPrefaceForbidsPushAndOpensWindows(t *testing.T) {
 			t.Errorf("%v is %d, %t; want %d", id, got, ok, want)
 		}
 	}
-	if f := next[*h2.WindowUpdateFrame](p); f.StreamID != 0 || f.Increment != connWindow-initialWindow {
+	if f := next[*h2.WindowUpdateFrame](p); f.StreamID != 0 || f.Increment != connWindow-http2codec.InitialWindow {
 		t.Errorf("WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
 	}
 }
@@ -111,13 +113,13 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	done := p.start(r)
 
 	headers := next[*h2.HeadersFrame](p)
-	if headers.HeadersEnded() || headers.StreamEnded() || headers.Length != maxFrameSize {
+	if headers.HeadersEnded() || headers.StreamEnded() || headers.Length != http2codec.MaxFrameSize {
 		t.Errorf("HEADERS is %v", headers)
 	}
 	block := append([]byte(nil), headers.HeaderBlockFragment()...)
 	for ended := false; !ended; {
 		f := next[*h2.ContinuationFrame](p)
-		if f.Length > maxFrameSize {
+		if f.Length > http2codec.MaxFrameSize {
 			t.Errorf("CONTINUATION is %v", f)
 		}
 		block = append(block, f.HeaderBlockFragment()...)
@@ -137,7 +139,7 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	var body []byte
 	for ended := false; !ended; {
 		f := next[*h2.DataFrame](p)
-		if f.Length > maxFrameSize {
+		if f.Length > http2codec.MaxFrameSize {
 			t.Errorf("DATA is %v", f)
 		}
 		body = append(body, f.Data()...)
@@ -178,7 +180,7 @@ func TestTableSizeOfThePeerIsKept(t *testing.T) {
 		done := p.start(r)
 		f := next[*h2.HeadersFrame](p)
 		block := f.HeaderBlockFragment()
-		if first != (block[0] == tableSize) {
+		if first != (block[0] == http2codec.TableSize) {
 			t.Errorf("block begins with %#x", block[0])
 		}
 		if first {
@@ -238,7 +240,7 @@ func TestUnknownSettingsAreIgnored(t *testing.T) {
 
 func settingsPayload(settings ...h2.Setting) (p []byte) {
 	for _, s := range settings {
-		p = appendSetting(p, s.ID, s.Val)
+		p = http2codec.AppendSetting(p, s.ID, s.Val)
 	}
 	return p
 }
@@ -273,10 +275,10 @@ func shortest(calls int, call func()) time.Duration {
 // number of streams.
 func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 	var entries []h2.Setting
-	for i := range maxFrameSize / 6 {
-		entries = append(entries, h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(initialWindow + i%2)})
+	for i := range http2codec.MaxFrameSize / 6 {
+		entries = append(entries, h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(http2codec.InitialWindow + i%2)})
 	}
-	f := frame{kind: h2.FrameSettings, payload: settingsPayload(entries...)}
+	f := http2codec.Frame{Kind: h2.FrameSettings, Payload: settingsPayload(entries...)}
 	cost := func(streams int) time.Duration {
 		opts := testOptions()
 		opts.MaxStreams = streams
@@ -296,22 +298,22 @@ func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 }
 
 func TestLastOfASettingHoldsAndAllAreChecked(t *testing.T) {
-	s, err := parseSettings(settingsPayload(
+	s, err := http2codec.ParseSettings(settingsPayload(
 		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 7}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 100},
 		h2.Setting{ID: 0x99, Val: 1}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 5},
 		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 9}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 200}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.value[h2.SettingInitialWindowSize] != 9 || s.value[h2.SettingHeaderTableSize] != 200 || s.smallestTable != 5 || s.has[h2.SettingMaxFrameSize] {
+	if s.Value[h2.SettingInitialWindowSize] != 9 || s.Value[h2.SettingHeaderTableSize] != 200 || s.SmallestTable != 5 || s.Has[h2.SettingMaxFrameSize] {
 		t.Errorf("got %+v", s)
 	}
-	_, err = parseSettings(settingsPayload(
-		h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}, h2.Setting{ID: h2.SettingMaxFrameSize, Val: maxFrameSize}))
-	if err == nil || err.code != h2.ErrCodeProtocol {
+	_, err = http2codec.ParseSettings(settingsPayload(
+		h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}, h2.Setting{ID: h2.SettingMaxFrameSize, Val: http2codec.MaxFrameSize}))
+	if err == nil || err.Code != h2.ErrCodeProtocol {
 		t.Errorf("a bad value in front of a good one: %v", err)
 	}
-	if _, err = parseSettings(make([]byte, 7)); err == nil || err.code != h2.ErrCodeFrameSize {
+	if _, err = http2codec.ParseSettings(make([]byte, 7)); err == nil || err.Code != h2.ErrCodeFrameSize {
 		t.Errorf("a frame of 7 bytes: %v", err)
 	}
 }
@@ -325,7 +327,7 @@ func TestInitialWindowsThatGrowAgainAndAgainAreAFlood(t *testing.T) {
 	done := p.start(post("/", "waits for its window"))
 	p.request()
 	go func() {
-		for i := range uint32(floodBudget) {
+		for i := range uint32(http2codec.FloodBudget) {
 			if p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: i % 2}) != nil {
 				return
 			}

@@ -1,6 +1,9 @@
 package http2
 
-import "adbuffer/internal/upstream"
+import (
+	"adbuffer/internal/http2codec"
+	"adbuffer/internal/upstream"
+)
 
 // stream is one exchange on its connection. RFC 9113, section 5.1, as a client
 // sees it without push:
@@ -83,10 +86,10 @@ func (t *table) get(id uint32) *stream {
 // add gives s a number. ok is false when there are no more numbers. The caller
 // keeps to the number of streams that the table is made for.
 func (t *table) add(s *stream) (ok bool) {
-	for t.next <= maxStreamID && t.slot(t.next).stream != nil {
+	for t.next <= http2codec.MaxStreamID && t.slot(t.next).stream != nil {
 		t.next += 2
 	}
-	if t.next > maxStreamID {
+	if t.next > http2codec.MaxStreamID {
 		return false
 	}
 	s.id = t.next
@@ -102,7 +105,7 @@ func (t *table) remove(s *stream) {
 }
 
 // exhausted reports whether there are no more numbers.
-func (t *table) exhausted() bool { return t.next > maxStreamID }
+func (t *table) exhausted() bool { return t.next > http2codec.MaxStreamID }
 
 // idle reports whether stream id was never opened.
 func (t *table) idle(id uint32) bool { return id&1 == 0 || id >= t.next }

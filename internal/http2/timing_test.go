@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -202,9 +204,9 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			at    time.Duration
 			alive bool
 		}{
-			{"acknowledged in time", appendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout - exactly, true},
+			{"acknowledged in time", http2codec.AppendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout - exactly, true},
 			{"a byte in time", []byte{0}, testPingTimeout - exactly, true},
-			{"acknowledged too late", appendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout + exactly, false},
+			{"acknowledged too late", http2codec.AppendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout + exactly, false},
 		} {
 			conn, w, o := onWire(t, timingOptions())
 			synctest.Wait()

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -76,7 +78,7 @@ func (c *Conn) appendBodyLocked(s *stream) {
 		if int(n) == len(s.body) {
 			flags, s.ended = h2.FlagDataEndStream, true
 		}
-		c.out.buf = appendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
+		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
 		c.out.buf = append(c.out.buf, s.body[:n]...)
 		s.body = s.body[n:]
 		c.sendWindow -= n

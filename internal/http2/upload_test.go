@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"context"
 	"strings"
 	"sync"
@@ -73,12 +75,12 @@ func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
 	p.wantData(a, 60000)
 	second := p.start(post("/", strings.Repeat("b", 10000)))
 	b := p.request().StreamID
-	p.wantData(b, initialWindow-60000)
+	p.wantData(b, http2codec.InitialWindow-60000)
 	p.wantNoData()
 	p.do(p.fr.WriteWindowUpdate(0, 1))
 	p.wantData(b, 1)
 	p.do(p.fr.WriteWindowUpdate(0, 10000))
-	p.wantData(b, 10000-(initialWindow-60000)-1)
+	p.wantData(b, 10000-(http2codec.InitialWindow-60000)-1)
 	p.answer(a, "a")
 	p.answer(b, "b")
 	wait(t, first).wantBody(t, "a")
@@ -89,9 +91,9 @@ func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
 // first of them, and wakes no other.
 func TestUploadsTakeTurnsAtTheConnectionsWindow(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
-	fill := p.start(post("/", strings.Repeat("f", initialWindow)))
+	fill := p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))
 	filled := p.request().StreamID
-	p.wantData(filled, initialWindow)
+	p.wantData(filled, http2codec.InitialWindow)
 	const n = 20
 	var ids []uint32
 	var done []<-chan result
@@ -122,8 +124,8 @@ func TestUploadsTakeTurnsAtTheConnectionsWindow(t *testing.T) {
 func TestUploadThatEndsPassesItsTurnOn(t *testing.T) {
 	for range 50 {
 		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
-		p.start(post("/", strings.Repeat("f", initialWindow)))
-		p.wantData(p.request().StreamID, initialWindow)
+		p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))
+		p.wantData(p.request().StreamID, http2codec.InitialWindow)
 		ctx, cancel := context.WithCancel(context.Background())
 		r := post("/", "gone")
 		r.ctx = ctx
@@ -284,8 +286,8 @@ func TestUploadEndsWhen(t *testing.T) {
 }
 
 func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
-	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: maxWindow})
-	p.do(p.fr.WriteWindowUpdate(0, maxWindow-initialWindow))
+	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
+	p.do(p.fr.WriteWindowUpdate(0, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.ping()
 	body := strings.Repeat("x", 16<<20) // more than sockets on loopback take
 	done := p.start(post("/", body))

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"net"
 	"os"
 	"runtime"
@@ -68,11 +70,11 @@ func (w *wire) wrote(id uint32) bool {
 	defer w.mu.Unlock()
 	b := w.out[len(h2.ClientPreface):]
 	for {
-		f, n, _ := parseFrame(b)
+		f, n, _ := http2codec.ParseFrame(b)
 		if n == 0 {
 			return false
 		}
-		if b = b[n:]; f.kind == h2.FrameHeaders && f.id == id {
+		if b = b[n:]; f.Kind == h2.FrameHeaders && f.ID == id {
 			return true
 		}
 	}
@@ -180,7 +182,7 @@ func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.send(appendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
+	w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 	return c, w, o
 }
 
@@ -193,7 +195,7 @@ func appendPlainBlock(b []byte, fields ...string) []byte {
 		}
 	}
 	for i := 0; i < len(fields); i += 2 {
-		b = append(b, literalOnce, byte(len(fields[i])))
+		b = append(b, http2codec.LiteralOnce, byte(len(fields[i])))
 		b = append(append(b, fields[i]...), byte(len(fields[i+1])))
 		b = append(b, fields[i+1]...)
 	}
@@ -206,7 +208,7 @@ func appendHeaders(b []byte, id uint32, last bool, fields ...string) []byte {
 	if last {
 		flags |= h2.FlagHeadersEndStream
 	}
-	return append(appendFrameHeader(b, len(block), h2.FrameHeaders, flags, id), block...)
+	return append(http2codec.AppendFrameHeader(b, len(block), h2.FrameHeaders, flags, id), block...)
 }
 
 func appendData(b []byte, id uint32, last bool, body string) []byte {
@@ -214,13 +216,13 @@ func appendData(b []byte, id uint32, last bool, body string) []byte {
 	if last {
 		flags = h2.FlagDataEndStream
 	}
-	return append(appendFrameHeader(b, len(body), h2.FrameData, flags, id), body...)
+	return append(http2codec.AppendFrameHeader(b, len(body), h2.FrameData, flags, id), body...)
 }
 
 // appendGoAwayOf is the peer's GOAWAY, which names the last stream.
 func appendGoAwayOf(b []byte, last uint32, code h2.ErrCode) []byte {
-	n := len(b) + frameHeaderLen
-	b = appendGoAway(b, code, "")
+	n := len(b) + http2codec.FrameHeaderLen
+	b = http2codec.AppendGoAway(b, code, "")
 	b[n], b[n+1], b[n+2], b[n+3] = byte(last>>24), byte(last>>16), byte(last>>8), byte(last)
 	return b
 }

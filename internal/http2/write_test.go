@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/http2codec"
+
 	"net"
 	"runtime"
 	"strings"
@@ -67,8 +69,8 @@ func TestHeadAndBodyGoOutInOneWrite(t *testing.T) {
 // nothing more goes out.
 func stuck(t *testing.T, opts Options) (p *peer, first <-chan result) {
 	t.Helper()
-	p = connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: maxWindow})
-	p.do(p.fr.WriteWindowUpdate(0, maxWindow-initialWindow))
+	p = connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
+	p.do(p.fr.WriteWindowUpdate(0, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.ping()
 	first = p.start(post("/fill", strings.Repeat("x", 32<<20)))
 	p.awaitFullSocket()
@@ -127,8 +129,8 @@ func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
 	// Each waits until the other reads: the classic deadlock.
 	opts := testOptions()
 	opts.WriteTimeout = time.Hour
-	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: maxWindow})
-	p.do(p.fr.WriteWindowUpdate(0, maxWindow-initialWindow))
+	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
+	p.do(p.fr.WriteWindowUpdate(0, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.ping()
 	small := p.start(get("/small"))
 	id := p.request().StreamID

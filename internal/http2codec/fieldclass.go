@@ -1,4 +1,4 @@
-package http2
+package http2codec
 
 import (
 	"adbuffer/internal/httpsyntax"
@@ -12,7 +12,7 @@ type class uint8
 const (
 	ordinary           class = iota
 	status                   // :status
-	contentLength            // content-length
+	ContentLength            // content-length
 	pseudo                   // any other name with a colon in front: not for answers
 	connectionSpecific       // RFC 9113, section 8.2.2
 	badName                  // empty, upper case, or no token: section 8.2.1
@@ -28,7 +28,7 @@ var malformed = [...]string{
 }
 
 // classify checks a field.
-func classify(name, value []byte) class { return classifyName(name).with(value) }
+func Classify(name, value []byte) class { return classifyName(name).with(value) }
 
 // with returns the class of a field whose name is of class c.
 func (c class) with(value []byte) class {
@@ -54,7 +54,7 @@ func classifyName(name []byte) class {
 		}
 	}
 	if string(name) == "content-length" {
-		return contentLength
+		return ContentLength
 	}
 	if httpsyntax.IsConnectionSpecific(name) {
 		return connectionSpecific
@@ -78,7 +78,7 @@ var staticTable = func() (t [62]staticEntry) {
 			panic("BUG: hpack lacks a static entry: " + err.Error())
 		}
 		name, value := []byte(f[0].Name), []byte(f[0].Value)
-		t[i] = staticEntry{name, value, classifyName(name), classify(name, value)}
+		t[i] = staticEntry{name, value, classifyName(name), Classify(name, value)}
 	}
 	return t
 }()

@@ -1,14 +1,14 @@
-package http2
+package http2codec
 
 // maxTableSize is the size of a dynamic table that both sides start with, and
 // that neither of ours ever leaves upwards. RFC 7541, section 4.2.
-const maxTableSize = 4096
+const MaxTableSize = 4096
 
 // entryOverhead is what an entry costs beside its bytes, so that a table holds
 // at most maxTableSize/entryOverhead of them. RFC 7541, section 4.1.
-const entryOverhead = 32
+const EntryOverhead = 32
 
-const maxTableEntries = maxTableSize / entryOverhead
+const maxTableEntries = MaxTableSize / EntryOverhead
 
 // decoderTable is the dynamic table of a peer's encoder. Its strings stand one
 // behind the other in one piece of memory, which is swept together when its end
@@ -30,7 +30,7 @@ type decoderEntry struct {
 	nameClass, class  class // of the name, and of both
 }
 
-func (e *decoderEntry) size() int { return e.nameLen + e.valueLen + entryOverhead }
+func (e *decoderEntry) size() int { return e.nameLen + e.valueLen + EntryOverhead }
 
 // entry returns the i-th newest entry, from 0, or nil if there are fewer.
 func (t *decoderTable) entry(i int) *decoderEntry {
@@ -68,7 +68,7 @@ func (t *decoderTable) insert(name, value []byte, nameClass, class class) {
 		return
 	}
 	if t.bytes == nil {
-		t.bytes = make([]byte, 2*maxTableSize)
+		t.bytes = make([]byte, 2*MaxTableSize)
 	}
 	if t.end+len(name)+len(value) > len(t.bytes) {
 		t.sweep()

@@ -1,4 +1,4 @@
-package http2
+package http2codec
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// encoder writes header blocks: RFC 7541. Its input are lines of HTTP/1, and
+// Encoder writes header blocks: RFC 7541. Its input are lines of HTTP/1, and
 // its memory of what was sent is one of whole lines: a line that the peer's
 // table holds costs a hash, a comparison and one or two bytes, and is neither
 // parsed nor checked again. Strings are never Huffman-coded: that would save a
@@ -17,7 +17,7 @@ import (
 // encryption.
 //
 // Conn.mu guards it.
-type encoder struct {
+type Encoder struct {
 	table encoderTable
 
 	authority      []byte // of the last request
@@ -32,13 +32,14 @@ type encoder struct {
 	name []byte // lower-case name of the field in hand
 }
 
-func newEncoder() encoder {
-	return encoder{table: encoderTable{max: maxTableSize}, smallest: maxTableSize}
+// NewEncoder returns an encoder with an empty table.
+func NewEncoder() Encoder {
+	return Encoder{table: encoderTable{max: MaxTableSize}, smallest: MaxTableSize}
 }
 
-// setMax takes the peer's SETTINGS_HEADER_TABLE_SIZE.
-func (e *encoder) setMax(n uint32) {
-	size := int(min(n, maxTableSize))
+// SetMax takes the peer's SETTINGS_HEADER_TABLE_SIZE.
+func (e *Encoder) SetMax(n uint32) {
+	size := int(min(n, MaxTableSize))
 	if size == e.table.max && !e.resized {
 		return
 	}
@@ -51,9 +52,9 @@ func (e *encoder) setMax(n uint32) {
 const (
 	indexedField  = 0x80 // and an index of 7 bits
 	literalKept   = 0x40 // 6 bits; the peer puts it into its table
-	literalOnce   = 0x00 // 4 bits
+	LiteralOnce   = 0x00 // 4 bits
 	literalSecret = 0x10 // 4 bits; nobody on the way may put it into a table
-	tableSize     = 0x20 // 5 bits
+	TableSize     = 0x20 // 5 bits
 )
 
 // Indices in the static table.
@@ -68,16 +69,16 @@ const (
 	staticContentLength = 28
 )
 
-// appendRequest appends the header block of r. ok is false if r's head is
+// AppendRequest appends the header block of r. ok is false if r's head is
 // malformed. Then what was appended must be dropped, and if synced is false the
 // peer's table is not ours any more.
-func (e *encoder) appendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
+func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
 	inserted, resized := e.table.inserted, e.resized
 	if e.resized {
 		if e.smallest < e.table.max {
-			b = appendInteger(b, tableSize, 5, e.smallest)
+			b = appendInteger(b, TableSize, 5, e.smallest)
 		}
-		b = appendInteger(b, tableSize, 5, e.table.max)
+		b = appendInteger(b, TableSize, 5, e.table.max)
 		e.resized, e.smallest = false, e.table.max
 	}
 	b, ok = e.appendPseudo(b, r)
@@ -92,21 +93,21 @@ func (e *encoder) appendRequest(b []byte, r *upstream.Request) (_ []byte, ok, sy
 	}
 	if n := len(r.Body); n > 0 || r.Method == upstream.POST {
 		var digits [20]byte
-		b = appendInteger(b, literalOnce, 4, staticContentLength)
+		b = appendInteger(b, LiteralOnce, 4, staticContentLength)
 		b = appendString(b, strconv.AppendInt(digits[:0], int64(n), 10))
 	}
 	return b, ok, ok || inserted == e.table.inserted && !resized
 }
 
 // appendPseudo appends the pseudo-fields: RFC 9113, section 8.3.1.
-func (e *encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool) {
+func (e *Encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool) {
 	switch r.Method {
 	case upstream.GET:
 		b = append(b, indexedField|staticGET)
 	case upstream.POST:
 		b = append(b, indexedField|staticPOST)
 	default:
-		b = append(b, literalOnce|staticMethod)
+		b = append(b, LiteralOnce|staticMethod)
 		b = appendString(b, []byte(r.Method.String()))
 	}
 	if r.Scheme == "https" {
@@ -123,19 +124,19 @@ func (e *encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool
 	return appendString(b, r.Target), true
 }
 
-func (e *encoder) appendAuthority(b, authority []byte) []byte {
+func (e *Encoder) appendAuthority(b, authority []byte) []byte {
 	if !bytes.Equal(authority, e.authority) {
 		e.authority = append(e.authority[:0], authority...)
 		e.authorityEntry = 0
-		b = append(b, literalOnce|staticAuthority)
+		b = append(b, LiteralOnce|staticAuthority)
 		return appendString(b, authority)
 	}
 	if e.table.alive(e.authorityEntry) {
 		return appendInteger(b, indexedField, 7, e.table.index(e.authorityEntry))
 	}
-	size := len(":authority") + len(authority) + entryOverhead
+	size := len(":authority") + len(authority) + EntryOverhead
 	if !e.table.worthwhile(size) {
-		b = append(b, literalOnce|staticAuthority)
+		b = append(b, LiteralOnce|staticAuthority)
 		return appendString(b, authority)
 	}
 	e.authorityEntry = e.table.insert(nil, size)
@@ -144,7 +145,7 @@ func (e *encoder) appendAuthority(b, authority []byte) []byte {
 }
 
 // appendLine appends a field, given as its line without CRLF.
-func (e *encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
+func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 	hash := maphash.Bytes(hashSeed, line)
 	seen := e.table.find(hash, line)
 	if seen != nil && seen.entry != 0 {
@@ -167,14 +168,14 @@ func (e *encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 		return b, false
 	}
 	static := int(staticName[string(e.name)])
-	first, bits := byte(literalOnce), uint(4)
+	first, bits := byte(LiteralOnce), uint(4)
 	switch rule(e.name, value) {
 	case drop:
 		return b, true
 	case secret:
 		first = literalSecret
 	case plain:
-		size := len(e.name) + len(value) + entryOverhead
+		size := len(e.name) + len(value) + EntryOverhead
 		switch {
 		case !e.table.worthwhile(size):
 		case seen == nil:

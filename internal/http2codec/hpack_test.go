@@ -1,4 +1,4 @@
-package http2
+package http2codec
 
 import (
 	"bytes"
@@ -23,42 +23,40 @@ type summary struct {
 	TooLarge             bool
 }
 
-func (b *block) summary() summary {
-	return summary{string(b.fields), b.malformed, b.status, b.length, b.size, b.tooLarge}
+func (b *ResponseBlock) summary() summary {
+	return summary{string(b.Fields), b.Malformed, b.Status, b.Length, b.Size, b.TooLarge}
 }
 
 // decodeBoth decodes a block with our decoder and with the library's, and
 // compares what comes out. It returns false when the block is bad: then the
 // decoders must not be used again.
-func decodeBoth(t *testing.T, ours *decoder, theirs *hpack.Decoder, wire []byte) bool {
+func decodeBoth(t *testing.T, ours *Decoder, theirs *hpack.Decoder, wire []byte) bool {
 	t.Helper()
-	got := block{limit: 1 << 20, maxFields: 1 << 20, length: -1}
-	bad := ours.decode(wire, &got)
+	got := ResponseBlock{Limit: 1 << 20, MaxFields: 1 << 20, Length: -1}
+	bad := ours.Decode(wire, &got)
 	fields, err := theirs.DecodeFull(wire)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "MUST occur at the beginning"):
 		return false // the library allows one size update in front, we any number
-	case bad != nil && strings.Contains(bad.text, "behind a field"):
+	case bad != nil && strings.Contains(bad.Text, "behind a field"):
 		return false // the library lets it pass while its table is empty
 	case (bad != nil) != (err != nil):
 		t.Fatalf("block %x: we say %v, the library %v", wire, bad, err)
 	case bad != nil:
-		if bad.code != h2.ErrCodeCompression {
+		if bad.Code != h2.ErrCodeCompression {
 			t.Fatalf("block %x: %v", wire, bad)
 		}
 		return false
 	}
-	want := block{limit: 1 << 20, maxFields: 1 << 20, length: -1}
+	want := ResponseBlock{Limit: 1 << 20, MaxFields: 1 << 20, Length: -1}
 	for _, f := range fields {
-		want.add(classify([]byte(f.Name), []byte(f.Value)), []byte(f.Name), []byte(f.Value))
+		want.add(Classify([]byte(f.Name), []byte(f.Value)), []byte(f.Name), []byte(f.Value))
 	}
 	if diff := cmp.Diff(want.summary(), got.summary()); diff != "" {
 		t.Fatalf("block %x (-library +ours):\n%s", wire, diff)
 	}
 	return true
 }
-
-func newDecoder() *decoder { return &decoder{table: decoderTable{max: maxTableSize}} }
 
 // cutBlocks cuts data into blocks, each behind two bytes of its length.
 func cutBlocks(data []byte) (blocks [][]byte) {
@@ -96,9 +94,9 @@ func FuzzDecoderAgreesWithTheLibrary(f *testing.F) {
 	long := append([]byte{0x40, 1, 'n', 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'v'}, 4000)...)
 	f.Add(joinBlocks(long, append([]byte{0x7e, 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'w'}, 4000)...), []byte{0xbe}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ours, theirs := newDecoder(), hpack.NewDecoder(maxTableSize, nil)
+		ours, theirs := NewDecoder(), hpack.NewDecoder(MaxTableSize, nil)
 		for _, b := range cutBlocks(data) {
-			if !decodeBoth(t, ours, theirs, b) {
+			if !decodeBoth(t, &ours, theirs, b) {
 				return
 			}
 		}
@@ -109,11 +107,11 @@ func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var wire bytes.Buffer
 	enc := hpack.NewEncoder(&wire)
-	ours, theirs := newDecoder(), hpack.NewDecoder(maxTableSize, nil)
+	ours, theirs := NewDecoder(), hpack.NewDecoder(MaxTableSize, nil)
 	for i := range 5000 {
 		wire.Reset()
 		if i%97 == 0 {
-			enc.SetMaxDynamicTableSize(uint32(random.IntN(maxTableSize + 1)))
+			enc.SetMaxDynamicTableSize(uint32(random.IntN(MaxTableSize + 1)))
 		}
 		for range random.IntN(12) {
 			f := hpack.HeaderField{Name: fmt.Sprint("x-", random.IntN(40)), Value: strings.Repeat(string(rune(' '+1+random.IntN(90))), random.IntN(60)), Sensitive: random.IntN(9) == 0}
@@ -125,7 +123,7 @@ func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
 			}
 			enc.WriteField(f)
 		}
-		if !decodeBoth(t, ours, theirs, wire.Bytes()) {
+		if !decodeBoth(t, &ours, theirs, wire.Bytes()) {
 			t.Fatalf("block %d is bad", i)
 		}
 	}
@@ -172,19 +170,19 @@ func wantFields(r *upstream.Request) (fields []string) {
 // blockWire is one direction of a connection's header blocks: our encoder, and the
 // library's decoder, which stands for the peer.
 type blockWire struct {
-	enc encoder
+	enc Encoder
 	dec *hpack.Decoder
 }
 
 func newBlockWire() *blockWire {
-	return &blockWire{newEncoder(), hpack.NewDecoder(maxTableSize, nil)}
+	return &blockWire{NewEncoder(), hpack.NewDecoder(MaxTableSize, nil)}
 }
 
 // send encodes r and checks what the peer makes of it. It returns the fields as
 // they stood on the wire.
 func (w *blockWire) send(t *testing.T, r *upstream.Request) (fields []hpack.HeaderField, ok bool) {
 	t.Helper()
-	wire, ok, synced := w.enc.appendRequest(nil, r)
+	wire, ok, synced := w.enc.AppendRequest(nil, r)
 	if !ok {
 		return nil, synced
 	}
@@ -214,7 +212,7 @@ func FuzzEncoderIsUnderstoodByTheLibrary(f *testing.F) {
 				r.Target, r.Fields, r.Scheme = []byte(target2), []byte(fields2), "http"
 			}
 			if i == 3 {
-				w.enc.setMax(uint32(size))
+				w.enc.SetMax(uint32(size))
 			}
 			if _, ok := w.send(t, &r); !ok {
 				return // the connection would be given up
@@ -282,11 +280,11 @@ func TestValuesOfOneRequestDoNotChurnTheTable(t *testing.T) {
 }
 
 func TestRepeatedLinesTakeOneOrTwoBytes(t *testing.T) {
-	enc := newEncoder()
+	enc := NewEncoder()
 	r := request0(adFields)
 	var wire []byte
 	for range 3 {
-		wire, _, _ = enc.appendRequest(nil, r)
+		wire, _, _ = enc.AppendRequest(nil, r)
 	}
 	if limit := 2*8 + len(":path") + len(r.Target) + 4; len(wire) > limit {
 		t.Errorf("the third request takes %d bytes, want at most %d", len(wire), limit)
@@ -295,7 +293,7 @@ func TestRepeatedLinesTakeOneOrTwoBytes(t *testing.T) {
 
 func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 	var table encoderTable
-	table.max = maxTableSize
+	table.max = MaxTableSize
 	const hash = 42
 	table.note(hash)
 	s := table.find(hash, []byte("a: 1"))
@@ -313,7 +311,7 @@ func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 
 func TestLinesInTheTableAreNotForgottenForOthers(t *testing.T) {
 	var table encoderTable
-	table.max = maxTableSize
+	table.max = MaxTableSize
 	sets := uint64(len(table.sightings))
 	for i, line := range []string{"a: 1", "b: 2"} { // of one set
 		hash := 7 + uint64(i)*sets
@@ -338,12 +336,12 @@ func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
 	}
 	for _, sizes := range [][]uint32{{0, 4096}, {4096, 0, 100}, {70, 1 << 20}} {
 		for _, n := range sizes {
-			w.enc.setMax(n)
+			w.enc.SetMax(n)
 		}
-		wire, _, _ := w.enc.appendRequest(nil, request0("X-Same: 1\r\n"))
+		wire, _, _ := w.enc.AppendRequest(nil, request0("X-Same: 1\r\n"))
 		smallest := int(slices.Min(sizes))
-		want := appendInteger(nil, tableSize, 5, smallest)
-		want = appendInteger(want, tableSize, 5, int(min(sizes[len(sizes)-1], maxTableSize)))
+		want := appendInteger(nil, TableSize, 5, smallest)
+		want = appendInteger(want, TableSize, 5, int(min(sizes[len(sizes)-1], MaxTableSize)))
 		if !bytes.HasPrefix(wire, want) {
 			t.Errorf("after %v the block begins with %x, want %x", sizes, wire[:8], want)
 		}
@@ -353,7 +351,7 @@ func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
 func TestInternedStringsKeepTheirValues(t *testing.T) {
 	// Names and values that share a slot, over and over.
 	random := rand.New(rand.NewPCG(3, 4))
-	ours, theirs := newDecoder(), hpack.NewDecoder(maxTableSize, nil)
+	ours, theirs := NewDecoder(), hpack.NewDecoder(MaxTableSize, nil)
 	var wire bytes.Buffer
 	enc := hpack.NewEncoder(&wire)
 	enc.SetMaxDynamicTableSize(0)
@@ -362,7 +360,7 @@ func TestInternedStringsKeepTheirValues(t *testing.T) {
 		for range 1 + random.IntN(8) {
 			enc.WriteField(hpack.HeaderField{Name: fmt.Sprint("name-", random.IntN(200)), Value: fmt.Sprint("value-", random.IntN(200))})
 		}
-		if !decodeBoth(t, ours, theirs, wire.Bytes()) {
+		if !decodeBoth(t, &ours, theirs, wire.Bytes()) {
 			t.Fatal("a good block is bad")
 		}
 	}

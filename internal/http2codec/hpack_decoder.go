@@ -1,16 +1,19 @@
-package http2
+package http2codec
 
 import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// decoder reads header blocks: RFC 7541. It makes no strings: fields are handed
+// Decoder reads header blocks: RFC 7541. It makes no strings: fields are handed
 // over as bytes that live until the next one. Only the reader uses it.
-type decoder struct {
+type Decoder struct {
 	table    decoderTable
 	text     text // Huffman-coded strings of the field in hand, decoded
 	interned interned
 }
+
+// NewDecoder returns a decoder with an empty table.
+func NewDecoder() Decoder { return Decoder{table: decoderTable{max: MaxTableSize}} }
 
 // text is a buffer for hpack.HuffmanDecode.
 type text []byte
@@ -21,12 +24,12 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// decode reads the header block p and adds its fields to b. After an error the
+// Decode reads the header block p and adds its fields to b. After an error the
 // table is worth nothing, and so is the connection. RFC 7541, section 3.1.
-func (d *decoder) decode(p []byte, b *block) *connError {
+func (d *Decoder) Decode(p []byte, b *ResponseBlock) *Error {
 	first := true // size updates may stand only in front: section 4.2
 	for len(p) > 0 {
-		var err *connError
+		var err *Error
 		switch c := p[0]; {
 		case c&0x80 != 0: // indexed: section 6.1
 			p, err = d.indexed(p, b)
@@ -47,24 +50,24 @@ func (d *decoder) decode(p []byte, b *block) *connError {
 		switch {
 		case err != nil:
 			return err
-		case b.size > maxBlock(b.limit):
-			return floodError("a header list that is much too large")
+		case b.Size > MaxBlock(b.Limit):
+			return FloodError("a header list that is much too large")
 		}
 		first = false
 	}
 	return nil
 }
 
-func (d *decoder) sizeUpdate(p []byte) ([]byte, *connError) {
+func (d *Decoder) sizeUpdate(p []byte) ([]byte, *Error) {
 	n, p, ok := readInteger(p, 5)
-	if !ok || n > maxTableSize {
+	if !ok || n > MaxTableSize {
 		return nil, compressionError("a table size over the limit")
 	}
 	d.table.setMax(n)
 	return p, nil
 }
 
-func (d *decoder) indexed(p []byte, b *block) ([]byte, *connError) {
+func (d *Decoder) indexed(p []byte, b *ResponseBlock) ([]byte, *Error) {
 	i, p, ok := readInteger(p, 7)
 	if !ok || i == 0 {
 		return nil, compressionError("a malformed index")
@@ -83,7 +86,7 @@ func (d *decoder) indexed(p []byte, b *block) ([]byte, *connError) {
 	return p, nil
 }
 
-func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, *connError) {
+func (d *Decoder) literal(p []byte, prefix uint, index bool, b *ResponseBlock) ([]byte, *Error) {
 	i, p, ok := readInteger(p, prefix)
 	if !ok {
 		return nil, compressionError("a malformed index")
@@ -125,7 +128,7 @@ func (d *decoder) literal(p []byte, prefix uint, index bool, b *block) ([]byte, 
 
 // string reads a string: RFC 7541, section 5.2. It is a piece of p, of d.text
 // or of d.interned, and lives until the next field.
-func (d *decoder) string(p []byte) (s, rest []byte, ok bool) {
+func (d *Decoder) string(p []byte) (s, rest []byte, ok bool) {
 	if len(p) == 0 {
 		return nil, nil, false
 	}

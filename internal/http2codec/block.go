@@ -1,0 +1,86 @@
+package http2codec
+
+import "adbuffer/internal/httpsyntax"
+
+// ResponseBlock is a header block of an answer as it was read: checked field by field,
+// but not yet held against what its stream expects.
+type ResponseBlock struct {
+	Limit     int // of size
+	MaxFields int // of regular
+
+	Size      int    // names, values and 32 for each field
+	Fields    []byte // the regular fields as lines of HTTP/1; up to limit
+	Status    int    // 0 for none
+	Length    int    // content-length, -1 for none
+	Regular   int    // fields without a colon that have come
+	TooLarge  bool   // size is over limit; fields and what follows mean nothing
+	TooMany   bool   // regular is over maxFields; fields and what follows mean nothing
+	Malformed string // the first rule that is broken, empty for none
+	OfHTTP2   bool   // that is a rule of HTTP/2, and not one of any HTTP
+}
+
+// Reset makes b ready for another block, and keeps its memory.
+func (b *ResponseBlock) Reset() {
+	*b = ResponseBlock{Limit: b.Limit, MaxFields: b.MaxFields, Fields: b.Fields[:0], Length: -1}
+}
+
+// add takes a field.
+func (b *ResponseBlock) add(class class, name, value []byte) {
+	b.Size += len(name) + len(value) + EntryOverhead
+	if b.Size > b.Limit {
+		b.TooLarge = true
+	}
+	if b.TooLarge || b.TooMany {
+		return
+	}
+	switch class {
+	case ordinary:
+	case ContentLength:
+		n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+		if !ok || b.Length >= 0 {
+			b.fault("a malformed or repeated content-length", false)
+			return
+		}
+		b.Length = n
+	case status:
+		b.addStatus(value)
+		return
+	default:
+		b.fault(malformed[class], class != badValue)
+		return
+	}
+	if b.Regular++; b.Regular > b.MaxFields {
+		b.TooMany = true
+		return
+	}
+	b.Fields = httpsyntax.AppendField(b.Fields, name, value)
+}
+
+// addStatus takes :status, which stands once, in front of all regular fields,
+// and is three digits. RFC 9113, section 8.3.
+func (b *ResponseBlock) addStatus(v []byte) {
+	status, ok := httpsyntax.ParseStatus(v)
+	switch {
+	case b.Status != 0:
+		b.fault("two :status fields", true)
+	case b.Regular > 0:
+		b.fault("a pseudo-field behind a regular field", true)
+	case !ok:
+		b.fault("a malformed :status", true)
+	default:
+		b.Status = status
+	}
+}
+
+func (b *ResponseBlock) fault(rule string, ofHTTP2 bool) {
+	if b.Malformed == "" {
+		b.Malformed, b.OfHTTP2 = rule, ofHTTP2
+	}
+}
+
+// MaxBlock bounds a header block, encoded and decoded, for a limit on its header
+// list. A list within the limit is shorter when encoded. A longer one costs its
+// exchange, but must be decoded, since it changes the table. One that is much
+// longer, if only when decoded, costs the connection: a byte can stand for a field
+// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
+func MaxBlock(maxHeaderList int) int { return 4*maxHeaderList + MaxFrameSize }

@@ -1,0 +1,101 @@
+package http2codec
+
+import (
+	"encoding/binary"
+
+	h2 "golang.org/x/net/http2"
+)
+
+const (
+	FrameHeaderLen = 9
+	// MaxFrameSize is the largest payload that we take, and the largest that
+	// every peer takes: the initial SETTINGS_MAX_FRAME_SIZE. RFC 9113, section
+	// 4.2.
+	MaxFrameSize = 1 << 14
+	// MaxStreamID and MaxWindow are the largest numbers of 31 bits.
+	MaxStreamID = 1<<31 - 1
+	MaxWindow   = 1<<31 - 1
+	// InitialWindow is what a window holds before anybody has said anything.
+	// RFC 9113, section 6.9.2.
+	InitialWindow = 65535
+)
+
+// Frame is one frame as it was read. Its payload is a piece of the read buffer
+// and lives until the next read.
+type Frame struct {
+	Kind    h2.FrameType
+	Flags   h2.Flags
+	ID      uint32 // stream; 0 is the connection
+	Payload []byte
+}
+
+// ParseFrame reads the frame at the start of b, and says how many bytes it
+// takes: 0 where b does not hold all of it. size is its payload's, as soon as
+// it is known.
+func ParseFrame(b []byte) (f Frame, n, size int) {
+	if len(b) < FrameHeaderLen {
+		return Frame{}, 0, 0
+	}
+	size = int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+	if len(b) < FrameHeaderLen+size {
+		return Frame{}, 0, size
+	}
+	return Frame{
+		Kind:    h2.FrameType(b[3]),
+		Flags:   h2.Flags(b[4]),
+		ID:      binary.BigEndian.Uint32(b[5:]) & MaxStreamID,
+		Payload: b[FrameHeaderLen : FrameHeaderLen+size],
+	}, FrameHeaderLen + size, size
+}
+
+// Unpad cuts padding off the payload of a DATA or HEADERS frame. ok is false
+// if there is more padding than payload. RFC 9113, section 6.1.
+func Unpad(f Frame) (payload []byte, ok bool) {
+	p := f.Payload
+	if !f.Flags.Has(h2.FlagDataPadded) {
+		return p, true
+	}
+	if len(p) == 0 || int(p[0]) >= len(p) {
+		return nil, false
+	}
+	return p[1 : len(p)-int(p[0])], true
+}
+
+func AppendFrameHeader(b []byte, size int, kind h2.FrameType, flags h2.Flags, id uint32) []byte {
+	return append(b, byte(size>>16), byte(size>>8), byte(size), byte(kind), byte(flags),
+		byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+}
+
+// SetFrameHeader writes a frame header to the first nine bytes of b.
+func SetFrameHeader(b []byte, size int, kind h2.FrameType, flags h2.Flags, id uint32) {
+	AppendFrameHeader(b[:0], size, kind, flags, id)
+}
+
+func AppendReset(b []byte, id uint32, code h2.ErrCode) []byte {
+	b = AppendFrameHeader(b, 4, h2.FrameRSTStream, 0, id)
+	return binary.BigEndian.AppendUint32(b, uint32(code))
+}
+
+func AppendWindowUpdate(b []byte, id, increment uint32) []byte {
+	b = AppendFrameHeader(b, 4, h2.FrameWindowUpdate, 0, id)
+	return binary.BigEndian.AppendUint32(b, increment)
+}
+
+func AppendPing(b []byte, flags h2.Flags, data []byte) []byte {
+	b = AppendFrameHeader(b, len(data), h2.FramePing, flags, 0)
+	return append(b, data...)
+}
+
+// AppendGoAway says that we close. A server opens no streams towards us, so
+// the last one that we took is always 0.
+func AppendGoAway(b []byte, code h2.ErrCode, text string) []byte {
+	b = AppendFrameHeader(b, 8+len(text), h2.FrameGoAway, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(code))
+	return append(b, text...)
+}
+
+func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(id))
+	return binary.BigEndian.AppendUint32(b, value)
+}
