@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// What an exchange may allocate: nothing of ours. crypto/tls allocates once for
-// each record that it reads.
+// An exchange allocates nothing in adbuffer. crypto/tls allocates once for each record that it
+// reads.
 func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 	for _, tr := range transports {
 		for _, pipelined := range []bool{false, true} {

@@ -7,10 +7,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// badAnswers are answers that are refused, and why.
+// badResponses are responses that are refused, and why.
 var badResponses = []struct {
-	name, answer string
-	err          error
+	name, response string
+	err            error
 }{
 	{"not HTTP", "SSH-2.0-OpenSSH\r\n", errStatusLine},
 	{"short", "HTTP/1.1\r\n", errStatusLine},
@@ -94,7 +94,7 @@ func TestMalformedResponsesAreRefusedInAnyPieces(t *testing.T) {
 	for _, c := range badResponses {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 10, 100, 1000} {
-				got := checkSplits(t, []byte(c.answer), upstream.GET, func() int { return size })
+				got := checkSplits(t, []byte(c.response), upstream.GET, func() int { return size })
 				if got.err != c.err.Error() {
 					t.Fatalf("%+v, want error %q", got, c.err)
 				}

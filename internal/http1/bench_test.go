@@ -14,12 +14,11 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stub answers each request on c with the same bytes, all that have come in one
-// write. It is the cheapest peer that we can think of, since its work is
-// measured together with ours.
-func stub(c net.Conn, answer string) {
+// stub sends the same bytes for each request on c, and writes the responses to all requests that it
+// has read at once. It does little work, since that work is part of the measurement.
+func stub(c net.Conn, response string) {
 	in := make([]byte, 256<<10)
-	out := []byte(strings.Repeat(answer, 256))
+	out := []byte(strings.Repeat(response, 256))
 	end := []byte("\r\n\r\n")
 	held := 0
 	for {
@@ -38,13 +37,13 @@ func stub(c net.Conn, answer string) {
 			count++
 		}
 		held = copy(in, b)
-		if _, err := c.Write(out[:count*len(answer)]); err != nil {
+		if _, err := c.Write(out[:count*len(response)]); err != nil {
 			return
 		}
 	}
 }
 
-// benchAnswer is a typical answer of an SSP: 1 KB of JSON.
+// benchResponse is a typical response of an SSP: 1 KB of JSON.
 var benchResponse = "HTTP/1.1 200 OK\r\nServer: stub\r\nDate: Fri, 20 Nov 2026 10:00:00 GMT\r\n" +
 	"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"" + strings.Repeat("x", 996) + "\"}"
 
@@ -74,8 +73,7 @@ type countingOwner struct{ freed atomic.Int64 }
 func (o *countingOwner) Freed(time.Duration) { o.freed.Add(1) }
 func (o *countingOwner) Changed()            {}
 
-// cpuTime is what this process has used so far: on a busy machine it tells more
-// than the time that has passed.
+// cpuTime is the CPU time of this process. On a busy machine it is more reliable than elapsed time.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -84,7 +82,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// run measures b.N exchanges of callers goroutines, the peer's share included.
+// run measures b.N exchanges by callers goroutines, including the peer's work.
 func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Time in these tests is that of a synctest bubble, so moments are exact. The
-// connection is a net.Pipe, which has no buffer: a write waits for its reader.
+// These tests run in a synctest bubble, so times are exact. The connection is a net.Pipe, which has
+// no buffer: a write waits for a read.
 
 // pipe returns both ends of a connection within a bubble.
 func pipe(tb testing.TB) (*socket.Conn, *peer) {
@@ -36,8 +36,7 @@ var kinds = map[string]func(*socket.Conn, upstream.Owner, *Options) upstream.Con
 	},
 }
 
-// inBubble runs test for each kind of connection, after one exchange that went
-// well.
+// inBubble runs test for each kind of connection, after one exchange that succeeded.
 func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder)) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +68,7 @@ func lingering() *Options {
 	return opts
 }
 
-// phases are how far an answer has come when its time is up, and what is
-// missing then.
+// phases are how much of a response has arrived when the deadline passes, and what is missing then.
 var phases = map[string]struct{ came, missing string }{
 	"nothing":      {"", textResponse("late")},
 	"status line":  {"HTTP/1.1 20", "0 OK\r\nContent-Length: 4\r\n\r\nlate"},
@@ -85,7 +83,7 @@ var phases = map[string]struct{ came, missing string }{
 	"chunk behind": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n0\r\n", "1\r\n1\r\n0\r\n\r\n"},
 }
 
-// endings are what makes a caller leave at shortBudget.
+// abandonCauses are what makes a caller abandon its exchange at shortBudget.
 var abandonCauses = map[string]struct {
 	arm func(ex *upstream.Exchange) context.CancelFunc
 	err error
@@ -123,13 +121,13 @@ func TestCallerReturnsInTimeAndItsConnectionIsReused(t *testing.T) {
 					}
 					time.Sleep(shortLinger / 2)
 					if freed, _ := owner.counts(); freed != 1 {
-						t.Fatal("the place was free while the answer was outstanding")
+						t.Fatal("the place was free while the response was outstanding")
 					}
 					p.send(piece.missing)
 					owner.awaitFreed(t, 2)
 					wantReason(t, conn, upstream.NotClosed)
 					if !conn.Idle() {
-						t.Fatal("the connection is of no more use")
+						t.Fatal("the connection cannot be reused")
 					}
 					next := newExchange(t)
 					done = start(conn, next)
@@ -185,7 +183,7 @@ func TestWithoutLingerAnAbandonedExchangeClosesItsConnection(t *testing.T) {
 	})
 }
 
-// A peer that reads nothing, or stops within the request.
+// The peer reads nothing, or stops in the middle of the request.
 func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 	for read, want := range map[int]error{0: upstream.ErrDeadlineNotSent, 1: upstream.ErrDeadline} {
 		inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
@@ -209,7 +207,7 @@ func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 			p.wantClosed()
 			owner.awaitFreed(t, 2)
 			if conn.Places() != 0 {
-				t.Fatal("a connection with half a request written is lent again")
+				t.Fatal("a connection with half a request written is reused")
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// exchangeWell runs an exchange on conn that goes well.
+// exchangeOnce runs an exchange on conn that succeeds.
 func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) {
 	tb.Helper()
 	ex := get(tb, name)
@@ -56,24 +56,24 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 	}
 }
 
-// Whether an answer leaves its connection usable, over TLS as in clear.
+// A response whose framing is ambiguous closes the connection, over TLS as in cleartext.
 func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer, body string
-		eof          bool // the peer closes behind the answer
-		reason       upstream.CloseReason
+		response, body string
+		eof            bool // the peer closes behind the response
+		reason         upstream.CloseReason
 	}{
-		"fixed":             {answer: textResponse("ok"), body: "ok"},
-		"chunked":           {answer: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
-		"trailers":          {answer: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
-		"interim":           {answer: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + textResponse("ok"), body: "ok"},
-		"connection close":  {answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
-		"HTTP/1.0":          {answer: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
-		"read to EOF":       {answer: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: upstream.ClosedByPeer},
-		"length and coding": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
-		"obs-fold":          {answer: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedError},
-		"bare LF":           {answer: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: upstream.ClosedError},
-		"leftover":          {answer: textResponse("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
+		"fixed":             {response: textResponse("ok"), body: "ok"},
+		"chunked":           {response: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
+		"trailers":          {response: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
+		"interim":           {response: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + textResponse("ok"), body: "ok"},
+		"connection close":  {response: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
+		"HTTP/1.0":          {response: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
+		"read to EOF":       {response: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: upstream.ClosedByPeer},
+		"length and coding": {response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
+		"obs-fold":          {response: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedError},
+		"bare LF":           {response: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: upstream.ClosedError},
+		"leftover":          {response: textResponse("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
 	} {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 				ex := newExchange(t)
 				done := start(conn, ex)
 				p.request()
-				p.sendTogether(c.answer)
+				p.sendTogether(c.response)
 				if c.eof {
 					p.close()
 				}
@@ -103,9 +103,9 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 
 func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer  string
-		eof     bool
-		outcome upstream.Outcome
+		response string
+		eof      bool
+		outcome  upstream.Outcome
 	}{
 		"101":              {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, upstream.BadResponse},
 		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", false, upstream.BadResponse},
@@ -127,7 +127,7 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 				exchangeOnce(t, conn, p, "first") // so that a close could be the keep-alive race
 				done := start(conn, newExchange(t))
 				p.request()
-				p.send(c.answer)
+				p.send(c.response)
 				if c.eof {
 					p.close()
 				}
@@ -139,8 +139,8 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 	}
 }
 
-// The keep-alive race: the peer closes while a request is on its way. On a new
-// connection the same is no race.
+// In the keep-alive race, the peer closes while a request is on its way. On a new connection it is
+// not that race.
 func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
 		for _, tr := range transports {
@@ -223,8 +223,7 @@ func TestCloseFailsTheCurrentExchange(t *testing.T) {
 	}
 }
 
-// A context that ends as the answer comes must do no harm to the exchange
-// behind it.
+// A context that ends just when the response arrives must not affect the next exchange.
 func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 	for _, tr := range transports {
 		for _, pipelined := range []bool{false, true} {

@@ -8,14 +8,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// The number of fields in a response had no bound but its bytes.
+// Once, only the bytes of a response's header were bounded, not its fields.
 func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 	fields := func(n int) string { return strings.Repeat("a:\r\n", n) }
 	const chunkedBody = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
 	for name, c := range map[string]struct {
-		limit  int
-		answer string
-		fits   bool
+		limit    int
+		response string
+		fits     bool
 	}{
 		"at the limit":                   {10, "HTTP/1.1 200 OK\r\n" + fields(9) + "Content-Length: 1\r\n\r\nx", true},
 		"one more":                       {10, "HTTP/1.1 200 OK\r\n" + fields(10) + "Content-Length: 1\r\n\r\nx", false},
@@ -41,7 +41,7 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 				ex := newExchange(t)
 				done := start(conn, ex)
 				p.request()
-				p.send(c.answer)
+				p.send(c.response)
 				err := wait(t, done)
 				owner.awaitFreed(t, 1)
 				if c.fits {
@@ -62,9 +62,9 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 	}
 }
 
-// A head was parsed from its start again for each read that brought some of it:
-// one of 1 MB that came byte by byte took minutes. It must take no more than some
-// thousand times as long as one that comes at once.
+// Once, a message head was parsed from its start again for each read. One of 1 MB that came byte by
+// byte took minutes. It must take at most some thousand times as long as one that comes in one
+// piece.
 func TestHeaderInManyPiecesIsParsedOnce(t *testing.T) {
 	const size = 1 << 20
 	for name, head := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// parseHead parses what has come of a head at once.
+// parseHead parses the message head at the start of b.
 func parseHead(b []byte, h *head, lines []byte) (int, []byte, error) {
 	p := headParser{maxFields: 1 << 20}
 	n, lines, err := p.parse(b, lines, true)
@@ -22,7 +22,7 @@ func parseHead(b []byte, h *head, lines []byte) (int, []byte, error) {
 	return n, lines, err
 }
 
-// checkFields checks that lines are what upstream.Answer promises.
+// checkFields checks that lines are what upstream.Response promises.
 func checkFields(tb testing.TB, fields string) {
 	tb.Helper()
 	var h head
@@ -38,8 +38,8 @@ func checkFields(tb testing.TB, fields string) {
 	}
 }
 
-// checkOracle compares with what net/http makes of the answer, where it takes
-// it too. It takes more than we do.
+// checkOracle compares the result with net/http's, for responses that adbuffer accepts. net/http
+// accepts more.
 func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcome) {
 	tb.Helper()
 	src := bytes.NewReader(input)
@@ -109,7 +109,7 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 		tb.Fatalf("%q: length %d, body of %d", input, got.length, len(got.body))
 	}
 	checkOracle(tb, input, method, got)
-	// What comes behind it decides nothing about it.
+	// Bytes behind the response do not change the result.
 	if !got.announcesClose || got.end < len(input) {
 		if again := readResponse(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole()); again != got {
 			tb.Fatalf("%q: %+v, with something behind it %+v", input, got, again)
@@ -123,7 +123,7 @@ func TestResponsesAgreeWithNetHTTP(t *testing.T) {
 	}
 }
 
-// Answers made of pieces that are likely to matter, at random.
+// Random responses are made of pieces that are likely to matter.
 func TestRandomResponsesAreTheSameInAnyPieces(t *testing.T) {
 	pieces := []string{
 		"HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1 204 x\r\n", "HTTP/1.1 304 x\n", "HTTP/1.1 100 x\r\n\r\n", "\r\n", "\r\n", "\n", "\r", " ", "\t",
@@ -152,7 +152,7 @@ func FuzzResponse(f *testing.F) {
 		f.Add([]byte(c.head+c.rest), c.method == upstream.HEAD, []byte{1, 7})
 	}
 	for _, c := range badResponses {
-		f.Add([]byte(c.answer), false, []byte{100, 3, 1})
+		f.Add([]byte(c.response), false, []byte{100, 3, 1})
 	}
 	f.Fuzz(func(t *testing.T, input []byte, toHEAD bool, sizes []byte) {
 		method := upstream.GET
@@ -175,7 +175,7 @@ func FuzzParseHead(f *testing.F) {
 		f.Add([]byte(c.head))
 	}
 	for _, c := range badResponses {
-		f.Add([]byte(c.answer))
+		f.Add([]byte(c.response))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h head

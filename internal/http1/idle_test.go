@@ -12,9 +12,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Bytes behind an answer may have been decrypted with it: then they are neither
-// in our buffer nor in the socket. They were once taken as the start of the
-// next answer, where max_response_header_bytes was smaller than a TLS record.
+// TLS may have decrypted bytes behind a response together with it. Then these bytes are neither in
+// the read buffer nor in the socket. Once, they became the start of the next response if
+// max_response_header_bytes was smaller than a TLS record.
 func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 	for _, buffer := range []int{512, 4096, 15000} {
 		t.Run(strconv.Itoa(buffer), func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 			ex := newExchange(t)
 			done := start(conn, ex)
 			p.request()
-			// The answer ends just where the buffer that it is read into ends.
+			// The response ends just where the buffer that it is read into ends.
 			head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(buffer/2) + "\r\nX-Padding: "
 			body := strings.Repeat("b", buffer/2)
 			head += strings.Repeat("p", buffer-len(head)-len("\r\n\r\n")-len(body)) + "\r\n\r\n"
@@ -32,7 +32,7 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 			wantResponse(t, wait(t, done), ex, 200, body)
 			owner.awaitFreed(t, 1)
 			if conn.Idle() {
-				t.Fatal("a connection with bytes behind an answer is lent again")
+				t.Fatal("a connection with bytes behind a response is reused")
 			}
 			wantReason(t, conn, upstream.ClosedUnsolicited)
 		})
@@ -56,7 +56,7 @@ func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 	}
 }
 
-// awaitNotIdle waits until a look finds what the peer has done.
+// awaitNotIdle waits until Idle notices what the peer has done.
 func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
 	tb.Helper()
 	for limit := time.Now().Add(patience); conn.Idle(); {
@@ -84,8 +84,7 @@ func TestIdleFindsThatThePeerClosed(t *testing.T) {
 	}
 }
 
-// Session tickets are there before the first request, and are no reason not to
-// use the connection.
+// Session tickets arrive before the first request. The connection is usable all the same.
 func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	if conn.sock.Peek() != socket.Readable {
@@ -103,7 +102,7 @@ func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 	exchangeOnce(t, conn, p, "second")
 }
 
-// A record of which only a part has come may be anything.
+// An incomplete record may hold anything.
 func TestPartOfARecordIsUnsolicited(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	exchangeOnce(t, conn, p, "first")
@@ -152,8 +151,8 @@ func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// Two records in one segment: the second must neither be lost in TLS nor be the
-// next answer.
+// Of two records in one segment, the second must neither be lost in TLS nor become the next
+// response.
 func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	ex := newExchange(t)
@@ -162,12 +161,12 @@ func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	p.sendTogether(textResponse("A"), textResponse("evil"))
 	wantResponse(t, wait(t, done), ex, 200, "A")
 	if conn.Idle() {
-		t.Fatal("a connection with a record behind an answer is lent again")
+		t.Fatal("a connection with a record behind a response is reused")
 	}
 	wantReason(t, conn, upstream.ClosedUnsolicited)
 }
 
-// close_notify behind an answer, in the same segment.
+// close_notify arrives in the segment of the response.
 func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	ex := newExchange(t)
@@ -181,7 +180,7 @@ func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	tcp.uncork()
 	wantResponse(t, wait(t, done), ex, 200, "A")
 	if conn.Idle() {
-		t.Fatal("a connection that the peer has closed is lent again")
+		t.Fatal("a connection that the peer has closed is reused")
 	}
 	wantReason(t, conn, upstream.ClosedByPeer)
 }

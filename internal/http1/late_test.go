@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// gated is a connection whose reads begin only once the gate is open, as if the
-// goroutine that reads had not been scheduled before.
+// gated is a connection whose reads wait until the gate is open, as if the reading goroutine had
+// not been scheduled.
 type gated struct {
 	net.Conn
 	gate chan struct{}
@@ -22,8 +22,7 @@ func (g gated) Read(b []byte) (int, error) {
 	return g.Conn.Read(b)
 }
 
-// A response that had come before the deadline was refused for time where the
-// goroutine that should read it was late.
+// Once, a response that arrived before the deadline was dropped if the reading goroutine ran late.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	const budget = time.Second
 	for name, kind := range map[string]func(net.Conn, *socket.Conn, upstream.Owner, *Options) upstream.Conn{

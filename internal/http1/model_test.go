@@ -11,41 +11,40 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// The model of a pipelined connection: what each exchange on it may end with, told
-// only from what crossed the wire. RFC 9112, sections 9.3 and 9.6:
+// The model of a pipelined connection states which results each exchange may have, only from the
+// bytes that crossed the wire. RFC 9112, sections 9.3 and 9.6:
 //
-//   - A request of which no byte was written was not sent.
-//   - One that was written, behind a response that says Connection: close, was not
-//     processed.
-//   - Any other that was written may have been processed.
+// - A request of which no byte was written was not sent.
+// - A request that was written behind a response with Connection: close was not processed.
+// - Any other request that was written may have been processed.
 //
-// All combinations of states, responses, ends and failed writes are played, and
-// the connection is held to the model.
+// The test plays all combinations of states, responses, closes and failed writes, and compares the
+// connection with the model.
 
-// ending is the last response of a plan, and how the connection fares with it.
+// ending is the last response of a case, and what it does to the connection.
 type ending uint8
 
 const (
 	noEnding     ending = iota
 	closes              // whole, with Connection: close
-	closesHalf          // the same, without the end of its body
+	closesHalf          // the same, with an incomplete body
 	http10              // whole, of HTTP/1.0
 	http10Closes        // the same, with Connection: close
-	untilClose_         // without a length, not ended
+	untilClose_         // without a length, and incomplete
 	odd                 // whole, with a bare LF
 	halfHead
 	halfBody
 	malformed
-	overBudget // whole, and too large for the exchange's budget: the connection goes on
-	unasked    // behind the last whole response comes another
-	ahead      // the same, with it in one segment: requests that wait are not written yet
+	overBudget // complete, but over the exchange's budget: the connection continues
+	unasked    // one more response follows the last complete one
+	ahead      // the same, in one segment: waiting requests are not written yet
 	endingKinds
 )
 
 var endingNames = [endingKinds]string{"none", "close", "half a close", "http/1.0", "http/1.0 with close", "until close", "odd",
 	"half a head", "half a body", "malformed", "over budget", "unasked", "ahead"}
 
-// text is what the SSP sends for the request of this name.
+// text is what the SSP sends for the request with this name.
 func (e ending) text(name string) string {
 	switch e {
 	case closes:
@@ -73,10 +72,10 @@ func (e ending) text(name string) string {
 	}
 }
 
-// provesBehind: the response says that nothing behind it is processed.
+// provesBehind reports whether the response states that no later request is processed.
 func (e ending) provesBehind() bool { return e == closes || e == closesHalf || e == http10Closes }
 
-// whole: the exchange that gets it ends well, and at once.
+// whole reports whether the exchange that gets this response succeeds, and at once.
 func (e ending) whole() bool { return e == closes || e == http10 || e == http10Closes || e == odd }
 
 const modelBudget = 100
@@ -85,12 +84,12 @@ const modelBudget = 100
 type modelCase struct {
 	proven    bool
 	exchanges int
-	gone      int  // whose caller leaves before any response; -1 for nobody's
-	cancelled bool // by its context, and not by its deadline
-	good      int  // whole responses that come
+	gone      int  // index of the exchange that is abandoned before any response; -1 for none
+	cancelled bool // abandoned because of its context, not its deadline
+	good      int  // complete responses that arrive
 	ending    ending
-	then      string // what happens at last: "fin", "close", "time"
-	writable  int    // bytes that can be written before writes fail, in halves of a request; -1 for all
+	then      string // what happens at the end: "fin", "close", "time"
+	writable  int    // bytes of successful writes, in halves of a request; -1 for all
 	stalled   bool   // writes wait until the end, and then fail
 }
 
@@ -106,7 +105,7 @@ func (p modelCase) String() string {
 	}{p.proven, p.exchanges, p.gone, p.cancelled, p.good, p.then, p.writable, p.stalled}, endingNames[p.ending])
 }
 
-// plans calls f for all of them.
+// modelCases calls f for each case.
 func modelCases(f func(modelCase)) {
 	for n := 1; n <= 3; n++ {
 		for _, proven := range []bool{false, true} {
@@ -131,7 +130,7 @@ func modelCases(f func(modelCase)) {
 	}
 }
 
-// wire is what the script has seen of the requests.
+// wire holds the requests that the SSP has received.
 type wire struct {
 	text     string
 	answered int
@@ -139,7 +138,7 @@ type wire struct {
 
 const requestText = "GET /x HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"
 
-// whole returns the names of the requests that have come whole, in order.
+// whole returns the names of the complete requests, in order.
 func (w *wire) whole() (names []string) {
 	for i := 0; i+len(requestText) <= len(w.text); i += len(requestText) {
 		names = append(names, w.text[i+5:i+6])
@@ -147,7 +146,7 @@ func (w *wire) whole() (names []string) {
 	return names
 }
 
-// bytes returns how many bytes of the request of this name have come.
+// bytes returns how many bytes of the request with this name have arrived.
 func (w *wire) bytes(name string) int {
 	i := strings.Index(w.text, "GET /"+name+" ")
 	if i < 0 {
@@ -188,9 +187,9 @@ func (p modelCase) play(tb testing.TB) {
 	time.Sleep(10 * time.Millisecond)
 	synctest.Wait()
 
-	// Responses, each to a request that has come whole.
+	// Each response is for a complete request.
 	var w wire
-	responded := make(map[string]ending) // what came for a request, where it is an ending
+	responded := make(map[string]ending) // the endings, by the request's name
 	good := make(map[string]bool)
 	next := func() (name string, ok bool) {
 		w.text += m.s.Take()
@@ -213,7 +212,7 @@ func (p modelCase) play(tb testing.TB) {
 		}
 		m.send(text)
 	}
-	proof := "" // all behind the request of this name was not processed
+	proof := "" // no request behind the one with this name was processed
 	if p.ending == unasked {
 		w.text += m.s.Take()
 		if w.answered*len(requestText) == len(w.text) { // to a part of a request a response may come
@@ -230,7 +229,7 @@ func (p modelCase) play(tb testing.TB) {
 	}
 	switch p.then {
 	case "fin":
-		w.text += m.s.Take() // or it would be a reset
+		w.text += m.s.Take() // otherwise the close would send a RST
 		m.s.End()
 	case "close":
 		w.text += m.s.Take()
@@ -245,7 +244,7 @@ func (p modelCase) play(tb testing.TB) {
 	for i, c := range calls {
 		name := nameOf(i)
 		if c.at.IsZero() {
-			tb.Fatalf("%s did not end", name)
+			tb.Fatalf("%s did not return", name)
 		}
 		p.check(tb, i, c, &w, good[name], responded[name], proof != "" && proof < name)
 		if strings.Count(w.text, "GET /"+name+" ") > 1 {
@@ -260,24 +259,24 @@ func (p modelCase) play(tb testing.TB) {
 
 func nameOf(i int) string { return string(rune('a' + i)) }
 
-// check holds the end of an exchange to the model. good: its whole response came.
-// e: what else came for it. behind: a response in front of it said close.
+// check compares the result of an exchange with the model. good: its complete response arrived. e:
+// what else arrived for it. behind: a response in front of it said close.
 func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending, behind bool) {
 	tb.Helper()
 	name, left := nameOf(i), i == p.gone
 	whole := good || e.whole() || e == untilClose_ && p.then == "fin"
 	if c.err == nil {
 		if !whole || left || string(c.ex.Response.Body) != name {
-			tb.Fatalf("%s ended well with %q; its response came: %v; its caller left: %v", name, c.ex.Response.Body, whole, left)
+			tb.Fatalf("%s succeeded with %q; its response arrived: %v; it was abandoned: %v", name, c.ex.Response.Body, whole, left)
 		}
 		return
 	}
 	if whole && !left {
-		tb.Fatalf("%s failed although its response came: %v", name, c.err)
+		tb.Fatalf("%s failed although its response arrived: %v", name, c.err)
 	}
 	err := upstream.AsError(c.err)
 	if left && (p.writable >= 0 || p.stalled && i == 0) && err.Progress == upstream.NotSent && err.Outcome != upstream.Cancelled {
-		left = false // it was about to write, and its write failed before it could leave
+		left = false // its write failed before its caller could abandon it
 	}
 	written := w.bytes(name) > 0
 	var want upstream.Progress
@@ -290,7 +289,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 	case p.stalled && i == 0 && err.Outcome == upstream.Deadline:
 		want = err.Progress // its write ends at the same moment, or may still succeed
 	case !written && err.Progress == upstream.NotProcessed:
-		want = upstream.NotProcessed // which is no less true of what was not sent
+		want = upstream.NotProcessed // also true of requests that were not sent
 	case !written:
 		want = upstream.NotSent
 	case behind && !left:
@@ -305,7 +304,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 		tb.Fatalf("%s ended with %v", name, c.err)
 	}
 	if err.Stale && (err.Progress != upstream.MaybeProcessed || e != noEnding || p.then == "close" && p.ending == noEnding || i == 0 && !p.proven) {
-		tb.Fatalf("%s says that it met a connection that had closed: %v", name, c.err)
+		tb.Fatalf("%s reports a stale connection: %v", name, c.err)
 	}
 }
 

@@ -28,11 +28,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait of these tests: far more than any of them takes.
+// patience bounds each wait of these tests. It is far longer than any of them takes.
 const patience = 20 * time.Second
 
-// peer is the other end of one connection, which speaks as the test tells it,
-// from the test's goroutine.
+// peer is the other end of one connection. The test's goroutine tells it what to send.
 type peer struct {
 	tb   testing.TB
 	tcp  net.Conn
@@ -40,7 +39,7 @@ type peer struct {
 	in   *bufio.Reader
 }
 
-// request reads one request whole and returns it.
+// request reads one complete request and returns it.
 func (p *peer) request() string {
 	p.tb.Helper()
 	p.conn.SetReadDeadline(time.Now().Add(patience))
@@ -74,8 +73,7 @@ func (p *peer) send(s string) {
 	}
 }
 
-// sendTogether sends what write writes to the connection, be it several TLS
-// records, in one segment.
+// sendTogether sends the parts in one segment, even if they are several TLS records.
 func (p *peer) sendTogether(parts ...string) {
 	p.tb.Helper()
 	c := p.tcp.(*corkable)
@@ -94,8 +92,7 @@ func (p *peer) reset() {
 	p.tcp.Close()
 }
 
-// wantClosed waits until the other side has closed, and says what it sent
-// before that.
+// wantClosed waits until the other side has closed, and returns the bytes that it sent before.
 func (p *peer) wantClosed() string {
 	p.tb.Helper()
 	p.conn.SetReadDeadline(time.Now().Add(patience))
@@ -106,7 +103,7 @@ func (p *peer) wantClosed() string {
 	return string(b)
 }
 
-// corkable can hold back what is written to it.
+// corkable can collect writes, to send them together.
 type corkable struct {
 	net.Conn
 	held   []byte
@@ -206,7 +203,7 @@ func (tr transport) String() string {
 	return "plain"
 }
 
-// transports are those that tests run over.
+// transports are what the tests run over.
 var transports = []transport{plain, overTLS}
 
 // connect returns both ends of a new loopback connection; ours as a dialer
@@ -295,14 +292,14 @@ func wait(tb testing.TB, done <-chan error) error {
 	}
 }
 
-// wantAnswer checks that the exchange ended well, with body.
+// wantResponse checks that the exchange succeeded with this body.
 func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatalf("the exchange failed: %v", err)
 	}
 	if ex.Response.Status != status || string(ex.Response.Body) != body {
-		tb.Fatalf("answer %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
+		tb.Fatalf("response %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
 	}
 	for name, at := range map[string]time.Time{"FirstByte": ex.Times.FirstByte, "Done": ex.Times.Done} {
 		if at.Before(ex.Times.Acquired) {
@@ -331,7 +328,7 @@ func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) 
 	}
 }
 
-// answer returns a 200 with a body of fixed length.
+// response returns a 200 with a body of fixed length.
 func textResponse(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }

@@ -74,7 +74,7 @@ func send(tb testing.TB, conn *Pipelined, p *peer, names ...string) *flight {
 	return f
 }
 
-// wantAnswer waits for the i-th exchange.
+// wantResponse waits for the i-th exchange.
 func (f *flight) wantResponse(i int, body string) {
 	f.tb.Helper()
 	wantResponse(f.tb, wait(f.tb, f.done[i]), f.ex[i], 200, body)
@@ -95,7 +95,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 			f := send(t, conn, p, "a", "b", "c", "d")
 			select {
 			case err := <-f.done[1]:
-				t.Fatalf("an exchange ended without an answer: %v", err)
+				t.Fatalf("an exchange ended without a response: %v", err)
 			default:
 			}
 			p.send(textResponse("A") + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nBBB\r\n0\r\nX: y\r\n\r\n")
@@ -113,7 +113,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 				t.Fatalf("the wait at the head was observed %d times, want 5", n)
 			}
 			if opts.HeadWait.Sum() <= 0 {
-				t.Fatal("no answer waited behind others")
+				t.Fatal("no response waited behind others")
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 	}
 }
 
-// Others may have appended their requests before the first is taken.
+// Other callers may have appended their requests before the first is taken.
 func TestFirstWriteTakesOneRequestAlone(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	first, second := get(t, "first"), get(t, "second")

@@ -57,8 +57,8 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 	}
 }
 
-// A close that nobody announced leaves those without an answer in doubt: it is
-// the keep-alive race for those of whose answer no byte came.
+// After an unannounced close, requests without a response may have been processed. Those for which
+// no byte came met the keep-alive race.
 func TestRequestsBehindAnUnannouncedCloseMayHaveBeenProcessed(t *testing.T) {
 	ends := map[string]func(p *peer){
 		"close": func(p *peer) { p.close() },
@@ -102,8 +102,8 @@ func TestFirstPipelinedRequestIsNotStaleAndWaitingOnesWereNotSent(t *testing.T) 
 
 func TestMalformedResponseClosesThePipeline(t *testing.T) {
 	cases := map[string]struct {
-		answer  string
-		outcome upstream.Outcome
+		response string
+		outcome  upstream.Outcome
 	}{
 		"status line":  {"HTTP/1.1 2xx OK\r\n", upstream.BadResponse},
 		"field":        {"HTTP/1.1 200 OK\r\nName : value\r\n", upstream.BadResponse},
@@ -119,7 +119,7 @@ func TestMalformedResponseClosesThePipeline(t *testing.T) {
 			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 			prove(t, conn, p, owner)
 			f := send(t, conn, p, "a", "b")
-			p.send(c.answer)
+			p.send(c.response)
 			f.wantError(0, c.outcome, upstream.MaybeProcessed, false)
 			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
 			owner.awaitFreed(t, 3)
@@ -175,7 +175,7 @@ func TestIdlePipelineFindsThatThePeerClosed(t *testing.T) {
 	}
 }
 
-// An answer that comes with the one before it cannot be for a request that had
+// A response that comes with the one before it cannot be for a request that had
 // not been sent when both were read.
 func TestResponseToAnUnsentRequestIsUnsolicited(t *testing.T) {
 	for _, tr := range transports {
@@ -229,7 +229,7 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 			f := send(t, conn, p, "a")
 			a := textResponse(strings.Repeat("a", 2<<10-len("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")))
 			if len(a) != opts.pipelineBuffer() {
-				t.Fatalf("an answer of %d bytes does not fill a buffer of %d", len(a), opts.pipelineBuffer())
+				t.Fatalf("a response of %d bytes does not fill a buffer of %d", len(a), opts.pipelineBuffer())
 			}
 			p.sendTogether(a + textResponse("evil"))
 			if err := wait(t, f.done[0]); err != nil {
@@ -241,7 +241,7 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 	}
 }
 
-// heldReads holds back what is read until it is released.
+// heldReads delays reads until they are released.
 type heldReads struct {
 	net.Conn
 	held    atomic.Bool
@@ -255,8 +255,7 @@ func (c *heldReads) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// The reader may be late. A look at the socket before a request goes alone
-// finds what has come before it.
+// The reader has not read yet. The check of the socket finds bytes that arrived before the request.
 func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	cases := map[string]struct {
 		send   func(p *peer)
@@ -293,7 +292,7 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	}
 }
 
-// What is in the socket while another request is outstanding is its answer.
+// What is in the socket while another request is outstanding is its response.
 func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
 	var held *heldReads
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
@@ -340,8 +339,7 @@ func (c *failingWrites) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// A write that fails leaves what was sent before it waiting for answers, which
-// may have come already, and says of the rest that it was not sent.
+// After a failed write, requests that were sent before it wait for their responses.
 func TestFailedWriteFailsOnlyUnsentRequests(t *testing.T) {
 	var writes *failingWrites
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
@@ -364,7 +362,7 @@ func TestFailedWriteFailsOnlyUnsentRequests(t *testing.T) {
 	p.wantClosed()
 }
 
-// With one byte sent, nobody knows what the SSP made of it.
+// After one byte of a request was sent, it is unknown whether the SSP processed it.
 func TestPartlyWrittenRequestMayHaveBeenProcessed(t *testing.T) {
 	var writes *failingWrites
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
@@ -391,7 +389,7 @@ func TestCloseFailsOutstandingExchanges(t *testing.T) {
 			f := send(t, conn, p, "a", "b")
 			conn.Close(upstream.ClosedDrain)
 			conn.Close(upstream.ClosedIdle)
-			// No keep-alive race: we closed.
+			// Not the keep-alive race: adbuffer closed.
 			f.wantError(0, upstream.ConnLost, upstream.MaybeProcessed, false)
 			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
 			owner.awaitFreed(t, 3)
@@ -412,7 +410,7 @@ func TestIdlePipelineSendsCloseNotify(t *testing.T) {
 	}
 }
 
-// One answer that does not fit into the budget costs nobody else anything.
+// A response that does not fit into the budget affects no other request.
 func TestPipelinedResponseOverTheBudgetFailsAlone(t *testing.T) {
 	for name, large := range map[string]string{
 		"fixed":   textResponse(strings.Repeat("x", 1000)),

@@ -9,9 +9,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// The oldest response may hold up the others for linger once its caller has left.
-// After a cancel, or a response over the budget, it could do so until the caller's
-// deadline, however far that was.
+// The oldest response may delay later ones for linger after its request was abandoned, not for
+// linger after its deadline.
 func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget time.Duration

@@ -24,8 +24,8 @@ func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipel
 	})
 }
 
-// A write so large that it may block is nobody's who waits: the caller is freed
-// in time, and while others wait, the peer may take its time.
+// A write so large that it may block is done by a goroutine of its own: the caller returns in time.
+// While other callers wait, the peer may take its time.
 func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
@@ -96,7 +96,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 	})
 }
 
-// Each caller is freed at its own deadline, in whatever order they come.
+// Each caller returns at its own deadline, in any order of the deadlines.
 func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
@@ -128,8 +128,8 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// An answer that holds up the others for too long costs the connection its
-// places, but not the others their answers.
+// After a response that delays the others for too long, the connection has no places. The other
+// requests still get their responses.
 func TestOverdueResponseClosesThePipeline(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
@@ -155,7 +155,7 @@ func TestOverdueResponseClosesThePipeline(t *testing.T) {
 				others.wantResponse(1, "B")
 				p.wantClosed()
 				if took := time.Since(begin); took != shortBudget+shortLinger {
-					t.Fatalf("with nobody waiting the connection was open until %v", took)
+					t.Fatalf("without a waiting caller the connection was open until %v", took)
 				}
 			} else {
 				for _, done := range others.done {
@@ -173,7 +173,7 @@ func TestOverdueResponseClosesThePipeline(t *testing.T) {
 	}
 }
 
-// The last answer of a connection is not read to its end for nobody.
+// The last response of a connection is not read to its end if its request was abandoned.
 func TestLastResponseWithoutCallerClosesThePipelineAtOnce(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
@@ -234,8 +234,8 @@ func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
 	})
 }
 
-// The reader's deadline is left where it was when answers come; it must not do
-// harm when it fires, nor be missing for those that come later.
+// The reader's deadline stays set when responses arrive. It must do no harm when it passes, and
+// must not be missing for later requests.
 func TestPipelineOutlivesDeadlinesOfAnsweredRequests(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		for range 5 {

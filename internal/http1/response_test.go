@@ -11,20 +11,20 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// limits of the answers in these tests: small, so that inputs meet them.
+// limits of the responses in these tests: small, so that inputs meet them.
 const (
 	testMaxHead = 512
 	testMaxBody = 2000
 )
 
-// outcome is all that reading an answer can come to.
+// outcome is all that reading a response can come to.
 type outcome struct {
 	status         int
 	fields         string
 	length         int
 	body           string
 	err            string
-	end            int  // bytes of the input that belong to the answer
+	end            int  // bytes of the input that belong to the response
 	notReusable    bool // see head
 	announcesClose bool // announcesEnd
 	closes         bool // it says Connection: close
@@ -53,15 +53,15 @@ func (s *broken) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// how says in which way an answer is read.
+// readWay is a way to read a response.
 type readWay struct {
 	buffer    int
-	next      func() int // sizes of the pieces in which the answer comes
+	next      func() int // sizes of the pieces in which the response comes
 	interrupt error      // what the reads in between fail with, and are repeated
-	discard   int        // after how many interruptions the answer is discarded; -1 for never
+	discard   int        // after how many interruptions the response is discarded; -1 for never
 }
 
-// readAnswer reads the answer to method at the start of input.
+// readResponse reads the response to method at the start of input.
 func readResponse(input []byte, method upstream.Method, h readWay) outcome {
 	src := &broken{input: input, next: h.next, interrupt: h.interrupt}
 	br := bufio.NewReaderSize(src, h.buffer)
@@ -83,14 +83,14 @@ func readResponse(input []byte, method upstream.Method, h readWay) outcome {
 			end: len(input) - len(src.input) - br.Buffered(), notReusable: a.header.notReusable, announcesClose: a.announcesClose(), closes: a.header.close,
 		}
 		if err != nil {
-			// What had come of a failed answer is nobody's business.
+			// The parts of a failed response do not matter.
 			o = outcome{err: err.Error()}
 		}
 		return o
 	}
 }
 
-// whole reads an answer that comes at once.
+// whole reads a response that comes at once.
 func whole() readWay {
 	return readWay{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
 }
@@ -106,7 +106,7 @@ func readWays(next func() int) map[string]readWay {
 	}
 }
 
-// checkSplits checks that the answer is the same however it comes.
+// checkSplits checks that the response is the same in any pieces.
 func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
 	tb.Helper()
 	want := readResponse(input, method, whole())
@@ -115,7 +115,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 			tb.Fatalf("%s, %v %q:\n got %+v\nwant %+v", name, method, input, got, want)
 		}
 	}
-	// Discarded from some point on: the same end, and the same faults.
+	// Discarded from some point on: the same end and the same violations.
 	h := readWay{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
 	got := readResponse(input, method, h)
 	if got.err != want.err || got.end != want.end || got.notReusable != want.notReusable || got.announcesClose != want.announcesClose {
@@ -124,7 +124,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 	return want
 }
 
-// goodAnswers are answers, without what comes behind them, and their bodies.
+// goodResponses are valid responses and their bodies, without bytes behind them.
 var goodResponses = []struct {
 	name, head, rest, body string
 	status                 int
@@ -164,17 +164,17 @@ var goodResponses = []struct {
 func TestResponseIsTheSameInAnyPieces(t *testing.T) {
 	for _, c := range goodResponses {
 		t.Run(c.name, func(t *testing.T) {
-			answer := c.head + c.rest
+			response := c.head + c.rest
 			for _, behind := range []string{"", "HTTP/1.1 200 OK\r\n\r\n"} {
-				input := []byte(answer + behind)
+				input := []byte(response + behind)
 				// In two pieces, cut everywhere; then in pieces of one size.
 				for cut := range input {
 					got := checkSplits(t, input, c.method, sequence(cut, len(input)))
 					if got.err != "" || got.status != c.status || got.body != c.body || got.notReusable != c.odd || got.announcesClose != c.theLast {
 						t.Fatalf("%+v", got)
 					}
-					if got.end != len(answer) {
-						t.Fatalf("the answer ends at %d, want %d", got.end, len(answer))
+					if got.end != len(response) {
+						t.Fatalf("the response ends at %d, want %d", got.end, len(response))
 					}
 				}
 				for size := 1; size < 20; size++ {
@@ -185,7 +185,7 @@ func TestResponseIsTheSameInAnyPieces(t *testing.T) {
 	}
 }
 
-// sequence returns the sizes given, and then the last one for ever.
+// sequence returns the given sizes, and then repeats the last one.
 func sequence(sizes ...int) func() int {
 	return func() int {
 		n := sizes[0]
@@ -196,15 +196,14 @@ func sequence(sizes ...int) func() int {
 	}
 }
 
-// An answer that breaks off is an error wherever it does, and never an answer:
-// unless it is one that the connection's end may end.
+// A response that is cut at any byte is an error, unless it is one that ends with the connection.
 func TestTruncatedResponsesAreErrors(t *testing.T) {
 	for _, c := range goodResponses {
-		answer := []byte(c.head + c.rest)
-		for cut := range answer {
-			got := checkSplits(t, answer[:cut], c.method, sequence(cut/2, cut))
+		response := []byte(c.head + c.rest)
+		for cut := range response {
+			got := checkSplits(t, response[:cut], c.method, sequence(cut/2, cut))
 			if got.err == "" {
-				t.Errorf("%s: %d of %d bytes were taken as the answer %+v", c.name, cut, len(answer), got)
+				t.Errorf("%s: %d of %d bytes were taken as the response %+v", c.name, cut, len(response), got)
 			}
 		}
 	}
@@ -224,21 +223,21 @@ func TestBodyWithoutALengthEndsWithTheConnection(t *testing.T) {
 }
 
 func TestLengthIsReportedWhereItCounts(t *testing.T) {
-	for answer, want := range map[string]int{
+	for response, want := range map[string]int{
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc":                                               3,
 		"HTTP/1.1 200 OK\r\n\r\n":                                                                       -1,
 		"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n":                                          -1,
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n": -1,
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5000000000\r\n\r\n":                               5_000_000_000,
 	} {
-		if got := readResponse([]byte(answer), upstream.GET, whole()); got.err != "" || got.length != want {
-			t.Errorf("%q: %+v, want length %d", answer, got, want)
+		if got := readResponse([]byte(response), upstream.GET, whole()); got.err != "" || got.length != want {
+			t.Errorf("%q: %+v, want length %d", response, got, want)
 		}
 	}
 }
 
 func TestFieldsAreNormalizedLines(t *testing.T) {
-	for answer, want := range map[string]string{
+	for response, want := range map[string]string{
 		"HTTP/1.1 204 x\r\nA: b\r\nc:D  \r\nE:\r\n\r\n":                       "A: b\r\nc:D  \r\nE:\r\n",
 		"HTTP/1.1 204 x\r\n\r\n":                                              "",
 		"HTTP/1.1 204 x\nA: b\nC: d\n\n":                                      "A: b\r\nC: d\r\n",
@@ -247,8 +246,8 @@ func TestFieldsAreNormalizedLines(t *testing.T) {
 		"HTTP/1.1 204 x\r\nA:\r\n b\n c\r\nE: f\r\n g\r\n\r\n":                "A: b c\r\nE: f g\r\n",
 		"HTTP/1.1 103 x\r\nEarly: hint\r\n\r\nHTTP/1.1 204 x\r\nA: b\r\n\r\n": "A: b\r\n",
 	} {
-		if got := readResponse([]byte(answer), upstream.GET, whole()); got.err != "" || got.fields != want {
-			t.Errorf("%q: %+v, want fields %q", answer, got, want)
+		if got := readResponse([]byte(response), upstream.GET, whole()); got.err != "" || got.fields != want {
+			t.Errorf("%q: %+v, want fields %q", response, got, want)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Whether a connection that closed in the moment in which it was lent was a kept
-// one decides how often the request may be sent again.
+// A connection that closes at the moment of being acquired may have carried a request before.
+// Exchange.Reused reports it although the request was not sent.
 func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 	used, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, used, p, owner)

@@ -15,7 +15,7 @@ import (
 // place of a state machine. It has the whole input, and no limits. The parser is
 // compared with it for every input of the fuzz tests.
 
-// verdict is what the reference makes of an input.
+// reference is the result of the second reader.
 type reference struct {
 	bad, short bool // the input breaks a rule, or ends too early
 	status     int

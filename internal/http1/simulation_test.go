@@ -97,7 +97,7 @@ func (m *sim) send(text string) {
 // close ends the connection, and checks that each exchange freed its place once.
 func (m *sim) close() {
 	m.tb.Helper()
-	time.Sleep(time.Minute) // whatever lingers ends
+	time.Sleep(time.Minute) // longer than any linger
 	m.conn.Close(upstream.ClosedDrain)
 	synctest.Wait()
 	m.s.Release()
@@ -107,7 +107,7 @@ func (m *sim) close() {
 	}
 }
 
-// wantBody checks that an exchange has ended well, at some moment, with a body.
+// wantBody checks that an exchange has succeeded, at a given time, with a body.
 func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	m.tb.Helper()
 	if c.at.IsZero() || c.err != nil {
@@ -265,8 +265,8 @@ func (sc scene) play(tb testing.TB) {
 		}
 	}
 
-	// Only a whole response within linger leaves a connection that can be used.
-	// Behind another exchange, linger begins when that has ended.
+	// After an abandoned exchange, only a response that is complete within linger leaves a reusable
+	// connection. Behind another exchange, linger begins when that one has ended.
 	m.s.Hold(false)
 	limit := deadline.Add(simLinger)
 	if turn := begin.Add(sc.first); h.behind && turn.After(deadline) {

@@ -17,16 +17,16 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// storm is a peer that answers each request with its own target, but in all
-// ways and at all paces, and ends connections as peers do.
+// storm is a peer that responds to each request with the request's own target, in all ways and at
+// all paces, and closes connections as peers do.
 type storm struct {
 	r *rand.Rand
-	// evil: it sends answers that nobody asked for. While other requests are
-	// outstanding on a pipelined connection, nobody could tell.
+	// unsolicited: the peer sends unsolicited responses. On a pipelined connection with outstanding
+	// requests that could not be detected.
 	unsolicited bool
 }
 
-// serve answers what comes on c until one of them ends it.
+// serve responds to the requests on c until one of them ends the connection.
 func (s *storm) serve(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
@@ -108,17 +108,17 @@ type place struct {
 
 func (p *place) Freed(held time.Duration) {
 	if held < 0 || p.inUse.Add(-1) < 0 {
-		panic("a place was freed that nobody had")
+		panic("a place was freed that was not in use")
 	}
 	p.freed.Add(1)
 }
 
 func (p *place) Changed() {}
 
-// The promise above all others. Callers with little time, some of whom give up
-// early, share connections to a peer that answers in every way, late, in pieces
-// and sometimes not at all: whoever gets an answer gets the one to its request,
-// each place comes back exactly once, and no caller is forgotten.
+// This is the most important promise. Callers with short deadlines, some of which cancel early,
+// share connections to a peer. It responds in every way: late, in pieces, and sometimes not at all.
+// A caller gets only the response to its own request. Each place is freed exactly once, and every
+// caller returns.
 func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 	for _, tr := range transports {
 		for _, pipelined := range []bool{false, true} {
@@ -197,7 +197,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 							body := string(ex.Response.Body)
 							if !strings.Contains(string(ex.Response.Fields), "X-Target: "+target+"\r\n") ||
 								strings.ReplaceAll(strings.TrimPrefix(body, target), "."+target, "") != "" {
-								t.Errorf("the answer to %s is %q %.100q", target, ex.Response.Fields, body)
+								t.Errorf("the response to %s is %q %.100q", target, ex.Response.Fields, body)
 							}
 						}
 					})
