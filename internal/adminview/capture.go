@@ -18,6 +18,7 @@ import (
 
 // captured is one exchange with an SSP as GET /capture shows it.
 type captured struct {
+	ID       string       `json:"id,omitempty"`
 	At       time.Time    `json:"at"` // when the request entered the queue
 	Outcome  string       `json:"outcome"`
 	Error    string       `json:"error,omitempty"`
@@ -93,18 +94,17 @@ func (c *capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o up
 	if len(c.got) == c.want {
 		return
 	}
-	c.got = append(c.got, capturedOf(s.Policy(), r.Query, ex, o, err))
+	c.got = append(c.got, capturedOf(s.Policy(), r, ex, o, err))
 	if len(c.got) == c.want {
 		close(c.full)
 	}
 }
 
-// capturedOf describes an exchange. policy is the SSP's, and query what the client
-// sent of the request's.
-func capturedOf(policy *httpheader.Policy, query []byte, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
+// capturedOf describes an exchange. policy is the SSP's.
+func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
 	t := &ex.Times
 	e := captured{
-		At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
+		ID: string(req.Fields.RequestID()), At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
 		TotalMs: milliseconds(t.Done.Sub(t.Queued)),
 	}
 	if !t.Acquired.IsZero() {
@@ -116,7 +116,7 @@ func capturedOf(policy *httpheader.Policy, query []byte, ex *upstream.Exchange, 
 	if r := &ex.Request; len(r.Target) > 0 {
 		e.Request = message(r.Fields, r.Body, policy.Sets)
 		e.Request.Method = r.Method.String()
-		e.Request.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, query)
+		e.Request.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, req.Query)
 	}
 	if err != nil {
 		e.Error = err.Error()

@@ -28,7 +28,12 @@ func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
 	ex.Response.Body = append(ex.Response.Body, "<VAST/>"...)
 
 	policy := httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "X-Partner", Value: "s3cret"}}})
-	c := capturedOf(policy, []byte("pub=1&api_key=k3y"), ex, upstream.Fill, nil)
+	fields := httpheader.RequestFields{IDName: "X-Request-Id"}
+	if err := fields.Scan([]byte("Host: a\r\nX-Request-Id: req-1\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	fields.SetRequestID(true, now)
+	c := capturedOf(policy, &ssp.Request{Query: []byte("pub=1&api_key=k3y"), Fields: &fields}, ex, upstream.Fill, nil)
 	b, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +42,7 @@ func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
 	if strings.Contains(text, "s3cret") || strings.Contains(text, "k3y") {
 		t.Errorf("a secret is in %s", text)
 	}
-	for _, want := range []string{`"pending_ms":2`, `"first_byte_ms":10`, `"total_ms":15`, `"protocol":"http2"`, `["User-Agent","phone"]`, `["X-Partner","(hidden)"]`, `https://rtb.example/bid?v=(hidden)\u0026pub=1\u0026api_key=(hidden)`, `["Cookie","(hidden)"]`, `["Set-Cookie","(hidden)"]`, `"status":200`, `"body_bytes":7`} {
+	for _, want := range []string{`"id":"req-1"`, `"pending_ms":2`, `"first_byte_ms":10`, `"total_ms":15`, `"protocol":"http2"`, `["User-Agent","phone"]`, `["X-Partner","(hidden)"]`, `https://rtb.example/bid?v=(hidden)\u0026pub=1\u0026api_key=(hidden)`, `["Cookie","(hidden)"]`, `["Set-Cookie","(hidden)"]`, `"status":200`, `"body_bytes":7`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}
@@ -63,7 +68,7 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 	defer ex.Release()
 	c := &capturing{want: 2, full: make(chan struct{})}
 	for range 5 {
-		c.note(new(ssp.SSP), new(ssp.Request), ex, upstream.Deadline, upstream.ErrDeadline)
+		c.note(new(ssp.SSP), &ssp.Request{Fields: new(httpheader.RequestFields)}, ex, upstream.Deadline, upstream.ErrDeadline)
 	}
 	<-c.full
 	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Answer != nil || c.got[0].Request != nil {

@@ -10,7 +10,7 @@ import (
 func traced(t *tracing.Tracer, name string) ssp.Observer {
 	return func(_ *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
 		e := tracing.Exchange{
-			SSP: name, Method: r.Method, Protocol: ex.Protocol, Reused: ex.Reused, Outcome: o, Err: err, Times: ex.Times,
+			SSP: name, RequestID: r.Fields.RequestID(), Method: r.Method, Protocol: ex.Protocol, Reused: ex.Reused, Outcome: o, Err: err, Times: ex.Times,
 		}
 		if err == nil {
 			e.Status = ex.Response.Status

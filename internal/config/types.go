@@ -55,7 +55,14 @@ type Server struct {
 	HealthPath       string         `yaml:"health_path"`                                   // "" = no readiness on the traffic port
 	ErrorDetail      bool           `yaml:"error_detail" default:"true"`
 	Via              bool           `yaml:"via" default:"true"` // of requests to SSPs
+	RequestID        RequestID      `yaml:"request_id"`
 	Drain            Drain          `yaml:"drain"`
+}
+
+// RequestID is how requests are told apart in responses, logs, captures and spans.
+type RequestID struct {
+	Header string `yaml:"header" default:"X-Request-Id"` // "" = requests have no id
+	ToSSP  bool   `yaml:"to_ssp"`
 }
 
 // ServerTLS is what the traffic listener proves itself with. Its files are read

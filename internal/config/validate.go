@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"adbuffer/internal/httpheader"
 )
 
 const (
@@ -183,6 +185,7 @@ func checkServer(cfg *Config, r *report) {
 		}
 	}
 	d := &cfg.Deadline
+	checkRequestID(cfg, r)
 	if d.Default > d.Max {
 		r.add("deadline.default", formatDuration(d.Default),
 			"must not be above deadline.max, "+formatDuration(d.Max), "deadline.max")
@@ -194,6 +197,21 @@ func checkServer(cfg *Config, r *report) {
 	}
 	if cfg.Admin.TokenFile != "" {
 		cfg.Admin.Token = readToken(cfg.Admin.TokenFile, "admin.token_file", r)
+	}
+}
+
+func checkRequestID(cfg *Config, r *report) {
+	const path = "server.request_id.header"
+	name := cfg.Server.RequestID.Header
+	if name == "" {
+		return
+	}
+	if rule := crossingRule(name); rule != "" {
+		r.add(path, name, rule)
+	} else if err := httpheader.CheckRequestID(name); err != nil {
+		r.add(path, name, err.Error())
+	} else if strings.EqualFold(name, cfg.Deadline.Header) {
+		r.add(path, name, "must differ from deadline.header", "deadline.header")
 	}
 }
 

@@ -5,6 +5,7 @@ package httpheader
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -15,11 +16,11 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 	raw := []byte(adHead)
 	device := []byte(head("X-Forwarded-For: [2001:db8::1]:80, 192.0.2.1", "X-Device-IP: 2001:db8::1", "X-Real-IP: 192.0.2.1", "Forwarded: for=192.0.2.1",
 		"Connection: X-Hop, close", "X-Hop: 1", "Cookie: a=b", "User-Agent: phone", "X-Device-User-Agent: tv", "X-Openrtb-Version: 2.5", "Via: 1.0 fred, 1.1 adbuffer-1", "Via: 2.0 adbuffer-2"))
-	f := RequestFields{TimeoutName: "X-Adbuffer-Timeout-Ms"}
+	f := RequestFields{TimeoutName: "X-Adbuffer-Timeout-Ms", IDName: "X-Request-Id"}
 	var id Identity
 	dst := make([]byte, 0, 4096)
 	peer := netip.MustParseAddr("::ffff:10.0.0.1")
-	simple := NewPolicy(PolicyOptions{Via: thisVia})
+	simple := NewPolicy(PolicyOptions{Via: thisVia, RequestID: "X-Request-Id", SendRequestID: true})
 	full := NewPolicy(PolicyOptions{
 		Pass: []string{"Cookie"}, Remove: []string{"X-Internal"}, Set: []NameValue{{"X-Openrtb-Version", "2.6"}}, Identity: Both, Via: thisVia,
 	})
@@ -38,6 +39,7 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 			if n, _ := f.Adbuffers(thisVia); n != 0 {
 				t.Fatal("there are adbuffers before this one")
 			}
+			f.SetRequestID(true, time.Now())
 			id.Resolve(&f, loopback, true, private, false)
 			dst = simple.AppendRequest(dst[:0], &f, &id)
 			f.Reset()

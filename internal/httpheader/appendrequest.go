@@ -35,6 +35,9 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 		dst = id.appendDeviceUserAgent(dst)
 	}
 	dst = append(dst, p.via[f.version()]...)
+	if p.sendRequestID && f.id.n > 0 {
+		dst = append(append(append(append(dst, p.requestID...), ": "...), f.RequestID()...), "\r\n"...)
+	}
 	return append(dst, p.set...)
 }
 

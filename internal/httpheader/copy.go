@@ -8,10 +8,11 @@ func (f *RequestFields) Size() int { return len(f.raw) }
 func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	start := len(mem)
 	mem = append(mem, from.raw...)
-	f.MaxFields, f.TimeoutName, f.HTTP10, f.HTTP2 = from.MaxFields, from.TimeoutName, from.HTTP10, from.HTTP2
+	f.MaxFields, f.TimeoutName, f.IDName, f.HTTP10, f.HTTP2 = from.MaxFields, from.TimeoutName, from.IDName, from.HTTP10, from.HTTP2
 	if err := f.Scan(mem[start:len(mem):len(mem)]); err != nil {
 		panic("BUG: a block that was scanned before is refused: " + err.Error())
 	}
+	f.id = from.id
 	return mem
 }
 

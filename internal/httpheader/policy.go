@@ -40,6 +40,11 @@ type PolicyOptions struct {
 	// Via is the name of this process in the Via field that is added to each
 	// request; "" adds none. Remove or Set of Via keep it away too.
 	Via string
+	// RequestID is the field for the id of each request; "" = none. SSPs' fields of that name do not cross, since
+	// adbuffer writes its own into responses. SendRequestID sends the id to the SSP; Remove or Set of the field keep
+	// it away too.
+	RequestID     string
+	SendRequestID bool
 }
 
 // Policy says which fields cross between clients and one SSP. It never changes and is safe for concurrent use.
@@ -54,6 +59,9 @@ type Policy struct {
 	forwardedFor, deviceIP, deviceUserAgent bool // send them
 
 	via viaLines
+
+	requestID     string // of PolicyOptions
+	sendRequestID bool
 }
 
 // action is what a policy does with a request field of one kind.
@@ -78,6 +86,9 @@ const (
 // in it: whoever reads a configuration asks them first.
 func NewPolicy(o PolicyOptions) *Policy {
 	p := &Policy{options: o}
+	if CheckRequestID(o.RequestID) == nil {
+		p.requestID = o.RequestID
+	}
 	for _, name := range o.Pass {
 		if CheckPass(name) == nil {
 			p.pass.add(strings.ToLower(name))
@@ -117,6 +128,7 @@ func NewPolicy(o PolicyOptions) *Policy {
 	if !p.dropped.has([]byte("via"), &plain) {
 		p.via = newViaLines(o.Via)
 	}
+	p.sendRequestID = o.SendRequestID && p.requestID != "" && !p.dropped.has([]byte(p.requestID), &plain)
 	return p
 }
 

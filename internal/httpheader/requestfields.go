@@ -14,6 +14,9 @@ type RequestFields struct {
 	MaxFields int
 	// TimeoutName is the field in which clients send their deadline, `deadline.header`; "" = none. Reset keeps it.
 	TimeoutName string
+	// IDName is the field in which peers send the request's id, `server.request_id.header`; "" = none. CheckRequestID must
+	// allow it. Reset keeps it.
+	IDName string
 	// HTTP10 says that the request line said HTTP/1.0: Host is optional and Transfer-Encoding refused. Reset
 	// and Scan leave it to the caller, who sets it for every request.
 	HTTP10 bool
@@ -32,8 +35,10 @@ type RequestFields struct {
 	lists         bool // there is an X-Forwarded-For
 	devices       bool // there is an X-Device-IP or X-Device-User-Agent
 
-	timeout, ssp   []byte
-	timeouts, ssps int // how many of them there are
+	timeout, ssp, clientID    []byte
+	timeouts, ssps, clientIDs int // how many of them there are
+
+	id requestID
 
 	options connectionOptions
 }
@@ -51,7 +56,8 @@ func (f *RequestFields) begin(raw []byte) {
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
 	f.lists, f.devices = false, false
-	f.timeout, f.ssp, f.timeouts, f.ssps = nil, nil, 0, 0
+	f.timeout, f.ssp, f.clientID, f.timeouts, f.ssps, f.clientIDs = nil, nil, nil, 0, 0, 0
+	f.id.n = 0
 	f.options.reset()
 }
 

@@ -14,7 +14,7 @@ import (
 
 // CopyResponse copies an SSP's answer, its status and the end-to-end fields among its lines, to dst, the empty
 // header of our answer. Lines are as Next reads them. Left behind are hop-by-hop fields and those that Connection names,
-// Content-Length (dst counts its own body), X-Adbuffer-*, and, unless they are passed, Set-Cookie, Alt-Svc,
+// Content-Length (dst counts its own body), X-Adbuffer-*, the field of the request id, and, unless they are passed, Set-Cookie, Alt-Svc,
 // Strict-Transport-Security, Clear-Site-Data and Proxy-*.
 //
 // Names keep their spelling and fields their order, but for those that fasthttp keeps apart: it writes Server,
@@ -42,6 +42,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 		case requestKinds[id] == never,
 			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &httpsyntax.Lower),
 			id == nameDate && date != nil,
+			len(name) == len(p.requestID) && httpsyntax.EqualFold(name, p.requestID),
 			named.has(name):
 			continue
 		}

@@ -82,6 +82,9 @@ func (f *RequestFields) Scan(raw []byte) error {
 				f.timeout = value
 			}
 		}
+		if len(name) == len(f.IDName) {
+			f.noticeID(field)
+		}
 		if id != unknownName {
 			if seen&underscore != 0 {
 				field.kind = lookAlikeKind(field.kind)
@@ -148,6 +151,21 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		}
 	}
 	return nil
+}
+
+// noticeID keeps a field that is called IDName. Neither it nor a field that only looks like it crosses.
+func (f *RequestFields) noticeID(field *Field) {
+	for i, c := range field.Name {
+		if plain[c] != plain[f.IDName[i]] {
+			return
+		}
+	}
+	field.kind = never
+	if httpsyntax.EqualFold(field.Name, f.IDName) {
+		if f.clientIDs++; f.clientIDs == 1 {
+			f.clientID = field.Value
+		}
+	}
 }
 
 // lookAlikeKind returns the kind of a field that is of kind k but for an underscore in its name.

@@ -170,7 +170,7 @@ func TestScanForgetsTheRequestBefore(t *testing.T) {
 	fresh.TimeoutName, fresh.MaxFields = "X-Budget", 20
 	mustScan(t, &fresh, head("X-A: 1"))
 	f.options.names = fresh.options.names // unused beyond n
-	if diff := cmp.Diff(fresh, f, cmp.AllowUnexported(RequestFields{}, Field{}, connectionOptions{})); diff != "" {
+	if diff := cmp.Diff(fresh, f, cmp.AllowUnexported(RequestFields{}, Field{}, connectionOptions{}, requestID{})); diff != "" {
 		t.Errorf("a used RequestFields differs from a new one (-new +used):\n%s", diff)
 	}
 

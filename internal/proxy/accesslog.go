@@ -25,7 +25,7 @@ func (p *Proxy) logAccess(r *request, res *route.Result) {
 		return
 	}
 	f := make([]zap.Field, 0, 20)
-	f = append(f,
+	f = append(f, zap.ByteString("id", r.fields.RequestID()),
 		zap.String("route", r.route.Name), zap.Stringer("method", r.ssp.Method), zap.Stringer("outcome", res.Outcome),
 		zap.Int("request_bytes", len(r.body)), zap.Duration("total", time.Since(r.started)),
 		zap.Duration("budget", r.ssp.Deadline.Sub(r.started)),

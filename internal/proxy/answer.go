@@ -100,7 +100,7 @@ func (p *Proxy) answerError(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 	if res.SSP != nil {
 		name = res.SSP.Name()
 	}
-	r.writeOwn(ctx, res.Err.Outcome, status, name, detailOf(res.Err))
+	r.writeOwn(ctx, res.Err.Outcome, status, r.requestID(), name, detailOf(res.Err))
 }
 
 // detailOf is an error's detail for people, with its cause.
@@ -138,7 +138,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	if f.allow != "" {
 		ctx.Response.Header.Set("Allow", f.allow)
 	}
-	r.writeOwn(ctx, f.outcome, status, "", f.detail)
+	r.writeOwn(ctx, f.outcome, status, r.requestID(), "", f.detail)
 }
 
 // ownBody is the JSON of our own error answers.
@@ -146,16 +146,17 @@ type ownBody struct {
 	Error  string `json:"error"`
 	SSP    string `json:"ssp,omitempty"`
 	Detail string `json:"detail,omitempty"`
+	ID     string `json:"id,omitempty"` // of the request
 }
 
-func (g *generation) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, sspName, detail string) {
-	body := ownBody{Error: o.String()}
+func (g *generation) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, id []byte, sspName, detail string) {
+	body := ownBody{Error: o.String(), ID: string(id)}
 	if g.opts.ErrorDetail {
 		body.SSP, body.Detail = sspName, detail
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic("BUG: three strings make no JSON: " + err.Error())
+		panic("BUG: strings make no JSON: " + err.Error())
 	}
 	ctx.Response.ResetBody()
 	ctx.Response.SetStatusCode(status)
@@ -207,12 +208,14 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
 		r.ended(r.route, upstream.Internal, 0)
 		ctx.Response.Reset()
 		ctx.SetConnectionClose()
-		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], "", "adbuffer failed; see its log")
+		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", "adbuffer failed; see its log")
+		r.setRequestID(ctx, r.requestID())
 		// What the request held may still be in use elsewhere: it is left to
 		// the garbage collector.
 		p.budget.Release(int64(r.room))
 		p.uploads.end(&r.upload, true)
 		return
 	}
+	r.setRequestID(ctx, r.requestID())
 	p.release(r)
 }

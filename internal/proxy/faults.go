@@ -55,7 +55,9 @@ func (g *generation) tooManyConnections() []byte {
 // it.
 func (g *generation) wholeAnswer(o upstream.Outcome, status int, detail string) []byte {
 	var ctx fasthttp.RequestCtx
-	g.writeOwn(&ctx, o, status, "", detail)
+	id := g.newRequestID()
+	g.writeOwn(&ctx, o, status, id, "", detail)
+	g.setRequestID(&ctx, id)
 	ctx.SetConnectionClose()
 	return []byte(ctx.Response.String())
 }

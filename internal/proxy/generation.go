@@ -12,8 +12,9 @@ import (
 // when its head has been read, and uses it to its end, so that it never sees
 // the options of one configuration with the routes of another.
 type generation struct {
-	opts  Options
-	table *route.Table
+	opts           Options
+	requestIDField []byte // of opts
+	table          *route.Table
 	// routes are the counters by Route.Index; behind them those of requests that
 	// match no route.
 	routes []*routeStats
@@ -29,7 +30,7 @@ func newGeneration(opts Options, table *route.Table, old *generation) *generatio
 			kept[rs.name] = rs
 		}
 	}
-	g := &generation{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	g := &generation{opts: opts, requestIDField: []byte(opts.RequestIDField), table: table, routes: make([]*routeStats, len(table.Routes)+1)}
 	for i := range g.routes {
 		name := noRoute
 		if i < len(table.Routes) {

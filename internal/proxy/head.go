@@ -182,7 +182,9 @@ func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, _ error) {
 	c.unread = true
 	g := p.current()
 	g.ended(nil, f.outcome, 0)
-	g.writeOwn(ctx, f.outcome, status, "", f.detail)
+	id := g.newRequestID()
+	g.writeOwn(ctx, f.outcome, status, id, "", f.detail)
+	g.setRequestID(ctx, id)
 }
 
 func malformed(detail string) *fault { return &fault{outcome: upstream.BadRequest, detail: detail} }

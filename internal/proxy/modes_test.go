@@ -116,14 +116,14 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			cancel()
 			server.Close()
 		})
-		o := ssp.Options{Name: b.name, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Set-Cookie"}})}
+		o := ssp.Options{Name: b.name, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
 		rt.Targets = append(rt.Targets, route.Target{SSP: ssp.New(o, pl), Weight: 1})
 	}
 	o := proxy.Options{
 		MaxConnections: 100, MaxInFlight: 100, MaxUploads: 1000, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true,
 		Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute, Header: "X-Adbuffer-Timeout-Ms"},
-		Access:   proxy.AccessOptions{Enabled: true, Sample: 1},
+		Access:   proxy.AccessOptions{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
 	}
 	if change != nil {
 		change(&o, rt)

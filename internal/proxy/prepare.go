@@ -35,15 +35,21 @@ func (p *Proxy) prepare(r *request) *fault {
 		return f
 	}
 	r.started = time.Now() // the request is read whole: its clock starts
-	if f := r.setDeadline(); f != nil {
-		return f
+	trusted := r.peerTrusted()
+	if r.opts.RequestIDField != "" {
+		r.fields.SetRequestID(trusted, r.started)
 	}
-	trusted := !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, r.opts.TrustedProxies)
 	r.identity.Resolve(&r.fields, r.conn.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Query, r.ssp.Fields, r.ssp.Identity, r.ssp.Body = query, &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
 	r.ssp.Gone = r.gone()
-	return nil
+	return r.setDeadline()
+}
+
+// peerTrusted reports whether identity fields and the request id of the client are
+// believed. A unix socket's are.
+func (r *request) peerTrusted() bool {
+	return !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, r.opts.TrustedProxies)
 }
 
 // gone returns what tells whether the client still waits for the answer.

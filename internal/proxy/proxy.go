@@ -37,6 +37,7 @@ type Options struct {
 	HealthPath       string // "" = none
 	ErrorDetail      bool
 	Via              string // the name of this process in Via, by which a loop is seen
+	RequestIDField   string // of requests and responses; "" = none
 	// TLS is what clients must speak; nil = cleartext. It, or what its
 	// GetConfigForClient returns, gives certificates and asks for clients'; the
 	// protocols that are offered by ALPN are the proxy's own. Session tickets stay
@@ -117,7 +118,7 @@ var requests = sync.Pool{New: func() any { return new(request) }}
 func (p *Proxy) acquire(conn *clientConn) *request {
 	r := requests.Get().(*request)
 	r.conn, r.generation = conn, p.current()
-	r.fields.TimeoutName = r.opts.Deadline.Header
+	r.fields.TimeoutName, r.fields.IDName = r.opts.Deadline.Header, r.opts.RequestIDField
 	return r
 }
 

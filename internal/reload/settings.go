@@ -17,6 +17,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		Name: c.Name, Scheme: s.endpoints.Scheme, Path: s.endpoints.Path, Query: s.endpoints.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity], Via: common.via,
+			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
 		}),
 		RequestTimeout: c.Timeouts.Request, Patience: common.patience, MaxInFlight: c.MaxInFlight,
 		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),

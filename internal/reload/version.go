@@ -72,10 +72,11 @@ type common struct {
 	via      string        // the name of this process in Via; "" = none is sent
 	// maxBufferedBytes is server.max_buffered_bytes.
 	maxBufferedBytes int
+	requestID        config.RequestID
 }
 
 func commonOf(cfg *config.Config, via string) common {
-	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.Server.MaxBufferedBytes}
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.Server.MaxBufferedBytes, requestID: cfg.Server.RequestID}
 	if cfg.Server.Via {
 		c.via = via
 	}

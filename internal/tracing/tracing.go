@@ -75,6 +75,7 @@ func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(c
 // Exchange is what a span says of one request to an SSP.
 type Exchange struct {
 	SSP         string
+	RequestID   []byte // empty for none
 	TraceParent []byte // the client's field; empty for none
 	Method      upstream.Method
 	Protocol    upstream.Protocol
@@ -112,6 +113,9 @@ func (t *Tracer) Ended(e *Exchange) {
 		attribute.String("http.request.method", e.Method.String()), attribute.String("adbuffer.protocol", e.Protocol.String()),
 		attribute.Bool("adbuffer.reused", e.Reused),
 	)
+	if len(e.RequestID) > 0 {
+		span.SetAttributes(attribute.String("adbuffer.request_id", string(e.RequestID)))
+	}
 	if e.Status > 0 {
 		span.SetAttributes(attribute.Int("http.response.status_code", e.Status))
 	}

@@ -95,7 +95,7 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 func dialled() *Exchange {
 	at := time.Unix(1_700_000_000, 0)
 	return &Exchange{
-		SSP: "openx", TraceParent: []byte(parent), Method: upstream.POST, Protocol: upstream.HTTP2, Outcome: upstream.Fill, Status: 200,
+		SSP: "openx", RequestID: []byte("req-1"), TraceParent: []byte(parent), Method: upstream.POST, Protocol: upstream.HTTP2, Outcome: upstream.Fill, Status: 200,
 		Times: upstream.Times{
 			Queued: at, Acquired: at.Add(50 * time.Millisecond), FirstByte: at.Add(130 * time.Millisecond), Done: at.Add(140 * time.Millisecond),
 			DNS: 5 * time.Millisecond, TCP: 15 * time.Millisecond, TLS: 20 * time.Millisecond,
@@ -136,7 +136,7 @@ func TestSpansSayWhereTheTimeWent(t *testing.T) {
 	wantSpan(t, spans["tls"], spans["pending"], 30*time.Millisecond, 50*time.Millisecond)
 	wantSpan(t, spans["first_byte"], root, 50*time.Millisecond, 130*time.Millisecond)
 	text := root.String()
-	for _, want := range []string{"adbuffer.outcome", "fill", "http2", "POST", "int_value:200"} {
+	for _, want := range []string{"adbuffer.outcome", "fill", "http2", "POST", "req-1", "int_value:200"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}

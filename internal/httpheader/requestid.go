@@ -1,0 +1,73 @@
+package httpheader
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"adbuffer/internal/httpsyntax"
+)
+
+// maxRequestID is how long a request id of a trusted peer may be, in bytes.
+const maxRequestID = 128
+
+// requestID is the id of one request: [A-Za-z0-9._-]{1,128}.
+type requestID struct {
+	text [maxRequestID]byte
+	n    int // bytes of text; 0 = no id yet
+}
+
+// CheckRequestID returns nil, or why name cannot be the field that holds request ids.
+func CheckRequestID(name string) error {
+	if !httpsyntax.IsToken([]byte(name)) {
+		return errNotToken
+	}
+	if identify([]byte(name)) != unknownName || httpsyntax.EqualFold([]byte(name), "server") {
+		return fmt.Errorf("%s has a meaning of its own", name)
+	}
+	return nil
+}
+
+// SetRequestID gives the request the id that the client's field holds, where the peer is trusted and the field is one
+// id, or a new UUIDv7 with the time now. It needs f alone. Scan and Reset remove the id.
+func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
+	if peerTrusted && f.clientIDs == 1 && f.id.set(f.clientID) {
+		return
+	}
+	f.id.n = len(AppendUUIDv7(f.id.text[:0], now))
+}
+
+// RequestID returns the request's id, empty before SetRequestID. It is valid as long as f is not changed.
+func (f *RequestFields) RequestID() []byte { return f.id.text[:f.id.n] }
+
+// set makes v the id. It reports false if v is no id.
+func (id *requestID) set(v []byte) bool {
+	if len(v) == 0 || len(v) > maxRequestID {
+		return false
+	}
+	for _, c := range v {
+		if !isRequestIDByte(c) {
+			return false
+		}
+	}
+	id.n = copy(id.text[:], v)
+	return true
+}
+
+func isRequestIDByte(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '.' || c == '_' || c == '-'
+}
+
+// AppendUUIDv7 appends a UUID of version 7 (RFC 9562, section 5.7): 48 bits of Unix milliseconds, and 74 random bits.
+func AppendUUIDv7(dst []byte, now time.Time) []byte {
+	var u [16]byte
+	binary.BigEndian.PutUint64(u[:8], uint64(now.UnixMilli())<<16|rand.Uint64()&0x0fff|0x7000)
+	binary.BigEndian.PutUint64(u[8:], rand.Uint64()&^(0b11<<62)|0b10<<62)
+	dst = append(hex.AppendEncode(dst, u[:4]), '-')
+	dst = append(hex.AppendEncode(dst, u[4:6]), '-')
+	dst = append(hex.AppendEncode(dst, u[6:8]), '-')
+	dst = append(hex.AppendEncode(dst, u[8:10]), '-')
+	return hex.AppendEncode(dst, u[10:])
+}

@@ -1,0 +1,120 @@
+package httpheader
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+var uuidv7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+func TestUUIDv7HoldsItsTimeAndDiffersFromOthers(t *testing.T) {
+	at := time.UnixMilli(0x0198_1234_abcd)
+	seen := make(map[string]bool)
+	for range 10_000 {
+		id := string(AppendUUIDv7(nil, at))
+		if !uuidv7.MatchString(id) || !strings.HasPrefix(id, "01981234-abcd-7") {
+			t.Fatalf("%s is not a UUIDv7 of its time", id)
+		}
+		if seen[id] {
+			t.Fatalf("%s was made twice", id)
+		}
+		seen[id] = true
+	}
+}
+
+func TestRequestIDIsTakenFromTrustedPeersInItsFormAlone(t *testing.T) {
+	long := strings.Repeat("a", maxRequestID)
+	for _, c := range []struct {
+		name    string
+		trusted bool
+		lines   []string
+		want    string // "" = a new one
+	}{
+		{"of a trusted peer", true, []string{"x-request-ID: Edge_1.a-9"}, "Edge_1.a-9"},
+		{"of an untrusted peer", false, []string{"X-Request-Id: Edge_1.a-9"}, ""},
+		{"none", true, nil, ""},
+		{"empty", true, []string{"X-Request-Id:"}, ""},
+		{"the longest", true, []string{"X-Request-Id: " + long}, long},
+		{"too long", true, []string{"X-Request-Id: " + long + "a"}, ""},
+		{"a space inside", true, []string{"X-Request-Id: a b"}, ""},
+		{"a quote", true, []string{`X-Request-Id: a"b`}, ""},
+		{"a slash", true, []string{"X-Request-Id: a/b"}, ""},
+		{"not ASCII", true, []string{"X-Request-Id: é"}, ""},
+		{"twice", true, []string{"X-Request-Id: a", "X-Request-Id: a"}, ""},
+		{"with an underscore in its name", true, []string{"X_Request_Id: a"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := RequestFields{IDName: "X-Request-Id"}
+			mustScan(t, &f, head(c.lines...))
+			if f.RequestID(); len(f.RequestID()) != 0 {
+				t.Errorf("there is an id before SetRequestID: %s", f.RequestID())
+			}
+			f.SetRequestID(c.trusted, time.Now())
+			id := string(f.RequestID())
+			if c.want == "" && !uuidv7.MatchString(id) || c.want != "" && id != c.want {
+				t.Errorf("the id is %q, want %q", id, c.want)
+			}
+			var copied RequestFields
+			copied.CopyFrom(&f, nil)
+			if got := string(copied.RequestID()); got != id {
+				t.Errorf("a copy has the id %q, want %q", got, id)
+			}
+			for send, want := range map[bool][]string{false: nil, true: {"X-Request-Id: " + id}} {
+				p := NewPolicy(PolicyOptions{Identity: None, RequestID: "X-Request-Id", SendRequestID: send})
+				wantLines(t, linesOf(t, p.AppendRequest(nil, &copied, &Identity{})), want...)
+			}
+			f.Reset()
+			if len(f.RequestID()) != 0 {
+				t.Error("Reset kept the id")
+			}
+		})
+	}
+}
+
+func TestPolicyKeepsTheRequestIDFromAnSSP(t *testing.T) {
+	f := RequestFields{IDName: "X-Request-Id"}
+	mustScan(t, &f, head("X-Request-Id: a"))
+	f.SetRequestID(true, time.Now())
+	for _, c := range []struct {
+		o    PolicyOptions
+		want []string
+	}{
+		{PolicyOptions{Remove: []string{"x_request_id"}}, nil},
+		{PolicyOptions{Set: []NameValue{{"x-request-id", "ours"}}}, []string{"x-request-id: ours"}},
+	} {
+		c.o.Identity, c.o.RequestID, c.o.SendRequestID = None, "X-Request-Id", true
+		wantLines(t, linesOf(t, NewPolicy(c.o).AppendRequest(nil, &f, &Identity{})), c.want...)
+	}
+}
+
+func TestRequestIDOfAnSSPDoesNotCross(t *testing.T) {
+	for _, name := range []string{"", "X-Request-Id"} {
+		var h fasthttp.ResponseHeader
+		NewPolicy(PolicyOptions{RequestID: name}).CopyResponse(&h, 200, []byte("X-A: 1\r\nx-request-id: theirs\r\nX-B: 2\r\n"))
+		crossed := 0
+		for n := range ResponseFields(&h) {
+			if strings.EqualFold(string(n), "x-request-id") {
+				crossed++
+			}
+		}
+		if want := map[string]int{"": 1}[name]; crossed != want {
+			t.Errorf("with %q, %d fields of the id crossed, want %d", name, crossed, want)
+		}
+	}
+}
+
+func TestFieldsThatMeanSomethingElseHoldNoRequestID(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"X-Request-Id": true, "Request-Id": true, "X-Correlation-ID": true,
+		"": false, "a b": false, "Host": false, "Cookie": false, "Via": false, "Date": false, "Server": false, "X-Forwarded-For": false, "Content-Type": false,
+		"X-Adbuffer-Id": false, "X_Forwarded_For": false, "Connection": false,
+	} {
+		if err := CheckRequestID(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

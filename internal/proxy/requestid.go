@@ -1,0 +1,37 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/httpheader"
+)
+
+// requestID returns the id of r, empty where requests have none. A request that is
+// refused before prepare gets its id here.
+func (r *request) requestID() []byte {
+	if r.opts.RequestIDField == "" {
+		return nil
+	}
+	if len(r.fields.RequestID()) == 0 {
+		r.fields.SetRequestID(r.peerTrusted(), time.Now())
+	}
+	return r.fields.RequestID()
+}
+
+// newRequestID returns the id of a request that could not be read, empty where
+// requests have none.
+func (g *generation) newRequestID() []byte {
+	if g.opts.RequestIDField == "" {
+		return nil
+	}
+	return httpheader.AppendUUIDv7(nil, time.Now())
+}
+
+// setRequestID puts the id into the header of the response.
+func (g *generation) setRequestID(ctx *fasthttp.RequestCtx, id []byte) {
+	if len(id) > 0 {
+		ctx.Response.Header.SetCanonical(g.requestIDField, id)
+	}
+}
