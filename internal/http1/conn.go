@@ -38,7 +38,7 @@ type Options struct {
 	// connections ignore it.
 	Depth int
 	// HeadWait, if not nil, observes head-of-line waiting for each response on a pipelined
-	// connection: the time from Times.Acquired until the response in front was complete, or 0 if
+	// connection: the time from Times.Acquired until the response in front was complete. It is 0 if
 	// there was none. Pipelining cannot have delayed the response by more.
 	HeadWait *histogram.Histogram
 

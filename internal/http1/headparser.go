@@ -93,9 +93,9 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 	}
 }
 
-// cutLine returns the line that starts at b[from:], without its end; the offset of the next line;
-// and whether the line ended in a bare LF. ok is false while the line is incomplete. No LF stands
-// between from and searched.
+// cutLine returns the line that starts at b[from:], without its end, and the offset of the next
+// line. bare reports whether the line ended in a bare LF. ok is false while the line is incomplete.
+// No LF stands between from and searched.
 func cutLine(b []byte, from, searched int) (line []byte, next int, bare, ok bool) {
 	searched = max(from, searched)
 	i := bytes.IndexByte(b[searched:], '\n')

@@ -95,8 +95,8 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 	return p
 }
 
-// pipelineBuffer is the size of a pipelined connection's read buffer, which it keeps for life: 2 KB
-// for each place, at most 64 KB, and enough for a message head.
+// pipelineBuffer is the size of a pipelined connection's read buffer, which it keeps for life. It
+// has 2 KB for each place, at most 64 KB, and enough for a message head.
 func (o *Options) pipelineBuffer() int {
 	return max(min(o.Depth*(2<<10), 64<<10), o.MaxResponseHeaderBytes)
 }

@@ -11,9 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Requests that wait until the connection has proved itself, and whose callers
-// leave meanwhile, ended as maybe processed, and were sent all the same once the
-// first response had come.
+// Requests wait until the connection's first response. Once, those that were abandoned meanwhile
+// were reported as maybe processed, and were sent all the same after the first response.
 func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := pipe(t)
@@ -58,8 +57,8 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	})
 }
 
-// The same for the first request of a connection, whose caller is late to write
-// it: the next one is the first then, and goes alone.
+// The first request of a connection is withdrawn if its caller is late to write it. Then the next
+// one is the first, and goes alone.
 func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := pipe(t)

@@ -35,9 +35,9 @@ var claims = map[string]func(r *rand.Rand, n int) string{
 	},
 }
 
-// Whatever an SSP claims, and however its responses come: at each step a connection
-// has reserved at most the bytes that have come, and its exchanges hold at most twice
-// as much memory and 4 KB each.
+// Whatever an SSP claims, and in whatever pieces its responses arrive, at each step a connection
+// has reserved at most the bytes that arrived. Its exchanges hold at most twice as much memory,
+// plus 4 KB each.
 func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
 	for _, pipelined := range []bool{false, true} {
 		for name, claim := range claims {

@@ -30,8 +30,8 @@ type outcome struct {
 	closes         bool // it says Connection: close
 }
 
-// broken is a source of input that interrupts reads, as a socket does: after
-// each piece, whose sizes come from next, with an error that is to be repeated.
+// broken is a source of input that interrupts reads, as a socket does: with an error after each
+// piece. The read is to be repeated then. next returns the sizes of the pieces.
 type broken struct {
 	input     []byte
 	next      func() int
@@ -95,9 +95,9 @@ func whole() readWay {
 	return readWay{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
 }
 
-// waysToRead are how the two connections read: the exclusive one with a buffer
-// of a head's size, blocking, and interrupted by a deadline; the pipelined one
-// with a large buffer, interrupted whenever nothing is buffered.
+// readWays are how the two kinds of connections read. An exclusive one has a buffer with the size
+// of a message head, and a deadline interrupts its reads. A pipelined one has a large buffer, and
+// is interrupted whenever nothing is buffered.
 func readWays(next func() int) map[string]readWay {
 	return map[string]readWay{
 		"blocking":    {buffer: testMaxHead, next: next, discard: -1},
