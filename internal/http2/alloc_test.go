@@ -3,10 +3,10 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"net"
 	"testing"
+
+	"adbuffer/internal/http2codec"
 
 	h2 "golang.org/x/net/http2"
 )

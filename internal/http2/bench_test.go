@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"bytes"
 	"crypto/tls"
 	"fmt"
@@ -14,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 

@@ -1,14 +1,13 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -56,7 +55,7 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 // Whatever a peer claims and sends: what is reserved is at most what has come, and
 // the memory at most twice that, and 4 KB for each response that has begun. In the
 // end nothing is reserved.
-func TestReservedBytesFollowWhatHasCome(t *testing.T) {
+func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 	const scripts = 150
 	bubble(t, func(t *testing.T) {
 		for seed := range uint64(scripts) {
@@ -131,7 +130,7 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 
 // Streams that are stuck hold what they have sent, and no more: other streams of
 // the connection get on, however much is stuck.
-func TestStuckStreamsHoldUpNoOthers(t *testing.T) {
+func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts := testOptions()
 		opts.MaxResponseBytes = 1 << 20

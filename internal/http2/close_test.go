@@ -27,7 +27,7 @@ func (p *peer) awaitWritten() {
 	}
 }
 
-func TestCloseSaysGoodbyeAndFailsWhatIsOpen(t *testing.T) {
+func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	p.request()
@@ -64,7 +64,7 @@ func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
 	}
 }
 
-func TestPeerThatClosesFailsWhatIsOpen(t *testing.T) {
+func TestPeerThatClosesFailsOpenExchanges(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(3)
 	p.answer(ids[0], "in time")
@@ -76,7 +76,7 @@ func TestPeerThatClosesFailsWhatIsOpen(t *testing.T) {
 	}
 }
 
-func TestGoAwayBehindAFailedWriteIsStillHeard(t *testing.T) {
+func TestGoAwayBehindAFailedWriteIsRead(t *testing.T) {
 	// The peer says GOAWAY and closes, while we write: the write fails first,
 	// but what was said decides.
 	p := connect(t, testOptions())

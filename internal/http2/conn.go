@@ -1,14 +1,13 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

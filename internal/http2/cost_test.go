@@ -1,14 +1,13 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -373,7 +372,7 @@ func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
 
 // Each kind of frame that brings no exchange forward, and each that the tests above
 // let come without limit, is counted.
-func TestEveryHostilityIsCounted(t *testing.T) {
+func TestEveryHostileFrameIsCounted(t *testing.T) {
 	counted := []string{
 		"empty DATA", "DATA of padding", "DATA of a byte for a stream that was reset", "DATA and HEADERS behind a whole response", "PRIORITY",
 		"unknown frames", "PING", "PING ACK", "RST_STREAM of a stream that is gone", "empty SETTINGS", "WINDOW_UPDATE of the connection",

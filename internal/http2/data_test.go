@@ -1,12 +1,11 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"strings"
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -51,7 +50,7 @@ func TestBodyMustBeAsLongAsItsContentLength(t *testing.T) {
 	}
 }
 
-func TestHeadThatEndsTheStreamKeepsToItsContentLength(t *testing.T) {
+func TestHeaderThatEndsTheStreamMustMatchItsContentLength(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	p.head(p.request().StreamID, true, ":status", "200", "content-length", "4")
@@ -59,7 +58,7 @@ func TestHeadThatEndsTheStreamKeepsToItsContentLength(t *testing.T) {
 	p.afterwards()
 }
 
-func TestAnswersWithoutBody(t *testing.T) {
+func TestResponsesWithoutBody(t *testing.T) {
 	for name, c := range map[string]struct {
 		method upstream.Method
 		status string
@@ -106,7 +105,7 @@ func TestAnswersWithoutBody(t *testing.T) {
 	}
 }
 
-func TestDataBeforeTheHeadIsMalformed(t *testing.T) {
+func TestDataBeforeTheHeaderIsMalformed(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID
@@ -206,7 +205,7 @@ func TestPaddedBodyIsUnpadded(t *testing.T) {
 	wait(t, done).wantBody(t, "padding!")
 }
 
-func TestCreditIsReturnedForDataThatNobodyWants(t *testing.T) {
+func TestWindowIsReturnedForDroppedData(t *testing.T) {
 	opts := testOptions()
 	opts.PingTimeout = time.Minute
 	p := connect(t, opts)
@@ -272,7 +271,7 @@ func TestDataForResetStreamsIsBounded(t *testing.T) {
 	}
 }
 
-func TestFrameAfterTheEndOfAnAnswerIsAStreamError(t *testing.T) {
+func TestFrameAfterTheEndOfAResponseIsAStreamError(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID

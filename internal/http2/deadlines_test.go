@@ -1,13 +1,12 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

@@ -1,11 +1,10 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"errors"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

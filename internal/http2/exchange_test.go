@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestAnswerReachesItsCaller(t *testing.T) {
+func TestResponseReachesItsCaller(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/bid?id=1")
 	r.fields = "User-Agent: phone\r\nX-Id: 1\r\n"
@@ -48,7 +48,7 @@ func TestAnswerReachesItsCaller(t *testing.T) {
 	}
 }
 
-func TestAnswersInAnyOrderReachTheirCallers(t *testing.T) {
+func TestResponsesInAnyOrderReachTheirCallers(t *testing.T) {
 	p := connect(t, testOptions())
 	const n = 50
 	var done [n]<-chan result

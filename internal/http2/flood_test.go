@@ -1,19 +1,18 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
 
-func TestFloodsEndTheConnection(t *testing.T) {
+func TestFloodsCloseTheConnection(t *testing.T) {
 	for name, send := range map[string]func(p *peer, id uint32) error{
 		"PING":                      func(p *peer, _ uint32) error { return p.fr.WritePing(false, [8]byte{}) },
 		"PING ACK":                  func(p *peer, _ uint32) error { return p.fr.WritePing(true, [8]byte{}) },
@@ -92,7 +91,7 @@ func TestFewFramesAtATimeAreNoFlood(t *testing.T) {
 	})
 }
 
-func TestFramesThatGoWithAnswersAreNoFlood(t *testing.T) {
+func TestFramesThatAccompanyResponsesAreNoFlood(t *testing.T) {
 	p := connect(t, testOptions())
 	go func() {
 		for {

@@ -1,9 +1,9 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"encoding/binary"
+
+	"adbuffer/internal/http2codec"
 
 	h2 "golang.org/x/net/http2"
 )

@@ -1,19 +1,18 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"bytes"
 	"fmt"
 	"io"
 	"testing"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
 
-func TestBadFramesEndTheConnection(t *testing.T) {
+func TestBadFramesCloseTheConnection(t *testing.T) {
 	open, even, never, zero := uint32(1), uint32(2), uint32(99), uint32(0)
 	u32 := func(n byte) []byte { return []byte{0, 0, 0, n} }
 	padding := h2.FlagDataPadded
@@ -77,7 +76,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 	}
 }
 
-func TestFramesBetweenThePiecesOfAHeaderBlock(t *testing.T) {
+func TestFramesBetweenTheFragmentsOfAHeaderBlock(t *testing.T) {
 	for name, send := range map[string]func(p *peer, id uint32) error{
 		"PING":                           func(p *peer, id uint32) error { return p.fr.WritePing(false, [8]byte{}) },
 		"DATA":                           func(p *peer, id uint32) error { return p.fr.WriteData(id, false, nil) },
@@ -122,7 +121,7 @@ func TestPeerMustBeginWithSettings(t *testing.T) {
 	}
 }
 
-func TestBadWindowUpdatesOfAStreamResetItAlone(t *testing.T) {
+func TestBadWindowUpdatesOfAStreamResetOnlyIt(t *testing.T) {
 	for increment, code := range map[uint32]h2.ErrCode{0: h2.ErrCodeProtocol, http2codec.MaxWindow: h2.ErrCodeFlowControl} {
 		t.Run(fmt.Sprint(increment), func(t *testing.T) {
 			p := connect(t, testOptions())

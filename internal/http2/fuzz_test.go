@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -204,9 +203,9 @@ func checkLines(t *testing.T, fields string) {
 	}
 }
 
-// FuzzAnswersReachTheirOwnCallers lets a fuzzer choose frames, each of which
+// FuzzResponsesReachTheirOwnCallers lets a fuzzer choose frames, each of which
 // says for whom it is.
-func FuzzAnswersReachTheirOwnCallers(f *testing.F) {
+func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 	f.Add([]byte{0x00, 0x40, 0x50, 0x41, 0x11, 0x52, 0x03, 0x43})
 	f.Add([]byte{0x00, 0x10, 0x40, 0x80, 0x20, 0xc0, 0x51, 0x53, 0xb1, 0x02, 0x52, 0x13, 0x63})
 	f.Add([]byte{0x00, 0x70, 0x12, 0x52, 0x80, 0x90, 0xa1, 0xd0, 0x00, 0x40})
@@ -270,7 +269,7 @@ func FuzzAnswersReachTheirOwnCallers(f *testing.F) {
 }
 
 // A SETTINGS frame leads to where its settings lead, one after the other.
-func FuzzSettingsLeadWhereEachOfThemLeads(f *testing.F) {
+func FuzzOneSettingsFrameEqualsManyFrames(f *testing.F) {
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1}, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 2}))
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 4096}))
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}))

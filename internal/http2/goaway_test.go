@@ -1,11 +1,10 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"fmt"
 	"testing"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -30,7 +29,7 @@ func (p *peer) startMany(n int) (ids []uint32, done map[uint32]<-chan result) {
 
 var notProcessed = want{outcome: upstream.ConnLost, progress: upstream.NotProcessed}
 
-func TestGoAwayFailsWhatItLeavesOutAndFinishesTheRest(t *testing.T) {
+func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(6)
 	p.do(p.fr.WriteGoAway(ids[2], h2.ErrCodeNo, nil))
@@ -85,7 +84,7 @@ func TestGoAwayInTwoSteps(t *testing.T) {
 	p.wantEnd()
 }
 
-func TestGoAwayThatTakesAPromiseBackIsKeptToTheFirst(t *testing.T) {
+func TestLaterGoAwayCannotRaiseTheLastStream(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(3)
 	p.do(p.fr.WriteGoAway(ids[1], h2.ErrCodeNo, nil))
@@ -97,7 +96,7 @@ func TestGoAwayThatTakesAPromiseBackIsKeptToTheFirst(t *testing.T) {
 	wait(t, done[ids[1]]).wantBody(t, "b")
 }
 
-func TestGoAwayOnAnIdleConnectionEndsIt(t *testing.T) {
+func TestGoAwayOnAnIdleConnectionClosesIt(t *testing.T) {
 	p := connect(t, testOptions())
 	p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
 	p.owner.awaitChange(t)
@@ -119,7 +118,7 @@ func TestConnectionLostAfterGoAway(t *testing.T) {
 	}
 }
 
-func TestGoAwayTellsWhatThePeerThinksOfHTTP2(t *testing.T) {
+func TestGoAwayCodeDemotesOrRefusesHTTP2(t *testing.T) {
 	for code, w := range map[h2.ErrCode]want{
 		h2.ErrCodeInadequateSecurity: {refuses: true},
 		h2.ErrCodeHTTP11Required:     {refuses: true},
@@ -189,7 +188,7 @@ func TestResetByThePeer(t *testing.T) {
 	}
 }
 
-func TestConnectionEndsWhenStreamNumbersDo(t *testing.T) {
+func TestConnectionDrainsWhenStreamNumbersEnd(t *testing.T) {
 	p := connect(t, testOptions())
 	p.conn.mu.Lock()
 	p.conn.streams.next = http2codec.MaxStreamID - 2
@@ -214,7 +213,7 @@ func TestConnectionEndsWhenStreamNumbersDo(t *testing.T) {
 	p.wantEnd()
 }
 
-func TestStreamNumbersLeaveOutWhatIsStillOpen(t *testing.T) {
+func TestStreamNumbersSkipOpenStreams(t *testing.T) {
 	opts := testOptions()
 	opts.MaxStreams = 2 // a ring of 8
 	p := connect(t, opts)

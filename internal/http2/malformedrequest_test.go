@@ -41,7 +41,7 @@ func TestMalformedRequestsAreNotSent(t *testing.T) {
 	}
 }
 
-func TestMalformedRequestThatChangedTheTableEndsTheConnection(t *testing.T) {
+func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/")
 	r.fields = "X-Same: 1\r\n"

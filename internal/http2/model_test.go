@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"flag"
 	"fmt"
 	"io"
@@ -11,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

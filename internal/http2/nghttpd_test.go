@@ -128,7 +128,7 @@ func wantNghttpdExchanges(t *testing.T, conn *Conn, lengths bool) {
 	}
 }
 
-func TestNghttpdTakesAndSendsBodiesOfAnySize(t *testing.T) {
+func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
 	for _, peer := range nghttpdPeers {
 		t.Run(peer.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +147,7 @@ func TestNghttpdTakesAndSendsBodiesOfAnySize(t *testing.T) {
 
 // What is sent before the settings of a peer with a small window are known costs
 // at most its own exchange: the others, and the connection, go on.
-func TestNghttpdWithSmallWindowsHarmsOnlyUploadsSentBeforeItsSettings(t *testing.T) {
+func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) {
 	addr := startNghttpd(t, "-w", "6")
 	for range 5 {
 		conn, _ := open(t, dialTLS(t, addr), testOptions())
@@ -177,7 +177,7 @@ func TestNghttpdWithSmallWindowsHarmsOnlyUploadsSentBeforeItsSettings(t *testing
 
 // An answer of nghttpd ends with trailers, which we read and drop: the next
 // answers must still be whole, and our own header table in step with nghttpd's.
-func TestNghttpdsTrailersAreNoFields(t *testing.T) {
+func TestNghttpdsTrailersAreDropped(t *testing.T) {
 	conn, _ := open(t, dialTLS(t, startNghttpd(t, "--trailer", "x-checksum: abc")), testOptions())
 	for range 50 {
 		res := get("/1").do(conn)
@@ -190,7 +190,7 @@ func TestNghttpdsTrailersAreNoFields(t *testing.T) {
 
 // Many header fields that change from request to request turn both tables over
 // and over.
-func TestNghttpdTakesHeadersThatFillItsTable(t *testing.T) {
+func TestNghttpdAcceptsHeadersThatFillItsTable(t *testing.T) {
 	for _, table := range []string{"0", "64", "1024", "4096", "65536"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()

@@ -236,7 +236,7 @@ func TestNginxThatClosesAfter1000RequestsCostsNoRequest(t *testing.T) {
 	t.Logf("%d connections, %d requests sent again", f.opened, f.again)
 }
 
-func TestNginxTakesAndSendsLargeBodies(t *testing.T) {
+func TestNginxExchangesLargeBodies(t *testing.T) {
 	dir := t.TempDir()
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	if err := os.WriteFile(filepath.Join(dir, "large"), []byte(large), 0o600); err != nil {

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"bytes"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	"go.uber.org/goleak"

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"bytes"
 	"errors"
 	"io"
@@ -12,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

@@ -1,10 +1,9 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"bytes"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

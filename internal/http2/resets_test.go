@@ -37,7 +37,7 @@ func (p *peer) readPing() [8]byte {
 	}
 }
 
-func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasSeenTheReset(t *testing.T) {
+func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 1})
 	p.abandonOne()
 	data := p.readPing()
@@ -73,7 +73,7 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 	eventually(t, "the others are freed", func() bool { return p.owner.freed.Load() == 5 })
 }
 
-func TestPingsDoNotOutnumberAnswers(t *testing.T) {
+func TestPingsDoNotOutnumberResponses(t *testing.T) {
 	p := connect(t, testOptions())
 	p.abandonOne()
 	p.do(p.fr.WritePing(true, p.readPing()))
@@ -93,7 +93,7 @@ func TestPingsDoNotOutnumberAnswers(t *testing.T) {
 	p.readPing()
 }
 
-func TestPeerThatIsSilentAfterAResetIsTakenForDead(t *testing.T) {
+func TestConnectionIsClosedIfThePeerIsSilentAfterAReset(t *testing.T) {
 	opts := testOptions()
 	opts.PingTimeout = 30 * time.Millisecond
 	p := connect(t, opts)
@@ -108,7 +108,7 @@ func TestPeerThatIsSilentAfterAResetIsTakenForDead(t *testing.T) {
 	p.wantEnd()
 }
 
-func TestPeerThatDoesNotAnswerPingsButAnswersIsAlive(t *testing.T) {
+func TestPeerThatRespondsButIgnoresPingsIsAlive(t *testing.T) {
 	opts := testOptions()
 	opts.PingTimeout = 50 * time.Millisecond
 	p := connect(t, opts)
@@ -125,7 +125,7 @@ func TestPeerThatDoesNotAnswerPingsButAnswersIsAlive(t *testing.T) {
 	}
 }
 
-func TestLateAnswersOfAbandonedExchangesReachNobody(t *testing.T) {
+func TestLateResponsesOfAbandonedExchangesAreDropped(t *testing.T) {
 	p := connect(t, testOptions())
 	neighbour := p.start(get("/neighbour"))
 	other := p.request().StreamID
@@ -143,7 +143,7 @@ func TestLateAnswersOfAbandonedExchangesReachNobody(t *testing.T) {
 	wait(t, neighbour).wantBody(t, "neighbour")
 }
 
-func TestAbandonedPlacesAreFreedWhenTheConnectionEnds(t *testing.T) {
+func TestAbandonedPlacesAreFreedWhenTheConnectionCloses(t *testing.T) {
 	p := connect(t, testOptions())
 	for range 3 {
 		p.abandonOne()
@@ -152,7 +152,7 @@ func TestAbandonedPlacesAreFreedWhenTheConnectionEnds(t *testing.T) {
 	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 3 })
 }
 
-func TestExchangeWhoseTimeIsUpIsNotSent(t *testing.T) {
+func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/")
 	r.timeout = -time.Second
@@ -170,7 +170,7 @@ func TestExchangeWhoseTimeIsUpIsNotSent(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-func TestEveryPlaceIsFreedOnceWhateverComesFirst(t *testing.T) {
+func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
 	// Answers race with deadlines.
 	p := connect(t, testOptions())
 	const n = 300

@@ -10,7 +10,7 @@ import (
 // was a kept one decides how often the request may be sent again: under a server
 // that closes every connection after 1 000 requests, a few in a hundred thousand
 // failed when this was not said.
-func TestRequestThatFindsItsKeptConnectionClosedSaysThatItWasKept(t *testing.T) {
+func TestRequestOnAClosedReusedConnectionReportsReused(t *testing.T) {
 	p := connect(t, testOptions())
 	fresh := connect(t, testOptions())
 	done := p.start(get("/"))

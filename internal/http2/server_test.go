@@ -60,7 +60,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestManyCallersOfAGoServerGetTheirOwnAnswers(t *testing.T) {
+func TestManyCallersOfAGoServerGetTheirOwnResponses(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(echo))
 	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), testOptions())
 	const callers, each = 32, 50

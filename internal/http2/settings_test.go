@@ -1,12 +1,11 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"strings"
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -152,7 +151,7 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-func TestLargerFramesAreSentWhereThePeerTakesThem(t *testing.T) {
+func TestLargerFramesAreSentIfThePeerAllowsThem(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1 << 20},
 		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
 	p.do(p.fr.WriteWindowUpdate(0, 1<<20))
@@ -167,7 +166,7 @@ func TestLargerFramesAreSentWhereThePeerTakesThem(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-func TestTableSizeOfThePeerIsKept(t *testing.T) {
+func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0})
 	// A decoder that allows no table at all refuses a block that uses one, or
 	// that does not say first that its table is empty now.
@@ -207,7 +206,7 @@ func TestHeaderListOverThePeersLimitIsNotSent(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-func TestBadSettingsEndTheConnection(t *testing.T) {
+func TestBadSettingsCloseTheConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting h2.Setting
 		code    h2.ErrCode
@@ -297,7 +296,7 @@ func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 	}
 }
 
-func TestLastOfASettingHoldsAndAllAreChecked(t *testing.T) {
+func TestLastValueOfASettingAppliesAndAllAreChecked(t *testing.T) {
 	s, err := http2codec.ParseSettings(settingsPayload(
 		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 7}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 100},
 		h2.Setting{ID: 0x99, Val: 1}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 5},
@@ -320,7 +319,7 @@ func TestLastOfASettingHoldsAndAllAreChecked(t *testing.T) {
 
 // A larger initial window may wake uploads, and so visits the streams. Visits
 // are no more free than frames are.
-func TestInitialWindowsThatGrowAgainAndAgainAreAFlood(t *testing.T) {
+func TestRepeatedlyGrowingInitialWindowsAreAFlood(t *testing.T) {
 	opts := testOptions()
 	opts.MaxStreams = 10000
 	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})

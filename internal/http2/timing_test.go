@@ -1,14 +1,13 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

@@ -2,7 +2,6 @@ package http2
 
 import (
 	"adbuffer/internal/http2codec"
-
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"

@@ -1,14 +1,13 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"context"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -50,7 +49,7 @@ func (p *peer) wantNoData() {
 	}
 }
 
-func TestBodyKeepsToTheWindows(t *testing.T) {
+func TestBodyStaysWithinTheWindows(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
 	body := strings.Repeat("0123456789", 10)
 	done := p.start(post("/", body))
@@ -89,7 +88,7 @@ func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
 
 // Many uploads wait for the connection's window. Each WINDOW_UPDATE is for the
 // first of them, and wakes no other.
-func TestUploadsTakeTurnsAtTheConnectionsWindow(t *testing.T) {
+func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
 	fill := p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))
 	filled := p.request().StreamID
@@ -121,7 +120,7 @@ func TestUploadsTakeTurnsAtTheConnectionsWindow(t *testing.T) {
 }
 
 // An upload that ends while it has the turn passes it on.
-func TestUploadThatEndsPassesItsTurnOn(t *testing.T) {
+func TestUploadThatEndsWakesTheNext(t *testing.T) {
 	for range 50 {
 		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
 		p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))
@@ -204,7 +203,7 @@ func TestBodyOf1MiBThroughAWindowOf1Byte(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-func TestAnswerBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
+func TestResponseBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
 	done := p.start(post("/", strings.Repeat("x", 30)))
 	id := p.request().StreamID

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"net"
 	"os"
 	"runtime"
@@ -11,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/http2codec"
 
 	h2 "golang.org/x/net/http2"
 )

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"net"
 	"runtime"
 	"strings"
@@ -11,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -27,7 +26,7 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	return c.TCPConn.Write(p)
 }
 
-func TestRequestsOfReadyCallersGoOutInOneWrite(t *testing.T) {
+func TestRequestsOfReadyCallersAreSentInOneWrite(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	client, server := loopback(t)
 	counting := &countingConn{TCPConn: client.(*net.TCPConn)}
@@ -48,7 +47,7 @@ func TestRequestsOfReadyCallersGoOutInOneWrite(t *testing.T) {
 	}
 }
 
-func TestHeadAndBodyGoOutInOneWrite(t *testing.T) {
+func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 	client, server := loopback(t)
 	counting := &countingConn{TCPConn: client.(*net.TCPConn)}
 	p := newPeer(t, counting, server, testOptions())
@@ -92,7 +91,7 @@ func (p *peer) awaitFullSocket() {
 	})
 }
 
-func TestStuckPeerHoldsUpNoCallerBeyondItsDeadline(t *testing.T) {
+func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 	opts := testOptions()
 	opts.WriteTimeout, opts.PingTimeout = time.Hour, time.Hour
 	p, first := stuck(t, opts)
@@ -115,7 +114,7 @@ func TestStuckPeerHoldsUpNoCallerBeyondItsDeadline(t *testing.T) {
 	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 21 })
 }
 
-func TestStuckPeerLosesItsConnection(t *testing.T) {
+func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	opts := testOptions()
 	opts.WriteTimeout = 500 * time.Millisecond
 	p, first := stuck(t, opts)
@@ -145,7 +144,7 @@ func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
 	wait(t, large)
 }
 
-func TestWhatWasNotWrittenIsNotSent(t *testing.T) {
+func TestUnwrittenRequestsAreNotSent(t *testing.T) {
 	p, first, behind := halfWritten(t)
 	p.conn.Close(upstream.ClosedError)
 	wait(t, behind).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent})
@@ -154,7 +153,7 @@ func TestWhatWasNotWrittenIsNotSent(t *testing.T) {
 
 // A request that counts as not sent may be sent elsewhere. It must not be written
 // in front of the GOAWAY after all.
-func TestWhatIsNotSentIsNotWrittenLater(t *testing.T) {
+func TestUnsentRequestsAreNotWrittenLater(t *testing.T) {
 	p, first, behind := halfWritten(t)
 	p.do(p.fr.WriteData(0, false, nil)) // no stream: a violation
 	wait(t, behind).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotSent, demote: true})
@@ -196,7 +195,7 @@ func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	return p, first, behind
 }
 
-func TestRoomOfASocketWithoutFileIsUnknown(t *testing.T) {
+func TestSendBufferOfASocketWithoutFileIsUnknown(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
@@ -206,7 +205,7 @@ func TestRoomOfASocketWithoutFileIsUnknown(t *testing.T) {
 	}
 }
 
-func TestRoomIsGivenBackByAnswers(t *testing.T) {
+func TestResponsesFreeTheSendBuffer(t *testing.T) {
 	r := room{size: 10 * writeOverhead}
 	writes := 0
 	for r.has(100) {
@@ -226,7 +225,7 @@ func TestRoomIsGivenBackByAnswers(t *testing.T) {
 	}
 }
 
-func TestCallersWriteThemselvesOnASocket(t *testing.T) {
+func TestCallersWriteToASocketThemselves(t *testing.T) {
 	client, _ := loopback(t)
 	defer client.Close()
 	if r := newRoom(client); !r.has(8 << 10) {

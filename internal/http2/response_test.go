@@ -1,12 +1,11 @@
 package http2
 
 import (
-	"adbuffer/internal/http2codec"
-
 	"fmt"
 	"strings"
 	"testing"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -20,7 +19,7 @@ func (p *peer) afterwards() {
 	wait(p.t, done).wantBody(p.t, "still here")
 }
 
-func TestMalformedHeadResetsItsStreamAlone(t *testing.T) {
+func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"no :status":                       {"content-type", "text/plain"},
 		"empty":                            {},
@@ -99,7 +98,7 @@ func TestFieldsArriveAsTheyWereSent(t *testing.T) {
 	}
 }
 
-func TestInterimAnswersAreSkipped(t *testing.T) {
+func TestInterimResponsesAreSkipped(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID
@@ -115,7 +114,7 @@ func TestInterimAnswersAreSkipped(t *testing.T) {
 	}
 }
 
-func TestInterimAnswersAreBounded(t *testing.T) {
+func TestInterimResponsesAreBounded(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID
@@ -127,7 +126,7 @@ func TestInterimAnswersAreBounded(t *testing.T) {
 	p.afterwards()
 }
 
-func TestInterimAnswerMustNotEndTheStream(t *testing.T) {
+func TestInterimResponseMustNotEndTheStream(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID
@@ -185,7 +184,7 @@ func TestMisdirectedRequestAsksForHTTP1(t *testing.T) {
 	}
 }
 
-func TestHeaderListOverTheLimitCostsItsStreamAlone(t *testing.T) {
+func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"a long value":   {":status", "200", "x", strings.Repeat("v", 2000)},
 		"a long name":    {":status", "200", strings.Repeat("n", 2000), "v"},
@@ -308,7 +307,7 @@ func TestHeaderBlockInManyFrames(t *testing.T) {
 	}
 }
 
-func TestEndlessHeaderBlockEndsTheConnection(t *testing.T) {
+func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 	for name, piece := range map[string]int{"empty frames": 0, "full frames": http2codec.MaxFrameSize} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
