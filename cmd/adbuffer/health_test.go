@@ -5,6 +5,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +30,7 @@ func TestHealthAsksWhereTheConfigurationSays(t *testing.T) {
 	} {
 		t.Setenv("ADBUFFER_ADMIN_LISTEN", row.listen)
 		t.Setenv("ADBUFFER_ADMIN_TLS_CERT_FILE", row.cert)
-		got, err := healthTarget("", writeConfig(t, row.text))
+		got, err := healthTarget("", writeFile(t, row.text))
 		if err != nil || got != (health{row.want, true}) {
 			t.Errorf("%q: %v, %v; want %s", row.text, got, err, row.want)
 		}
@@ -39,10 +41,19 @@ func TestHealthAsksWhereTheConfigurationSays(t *testing.T) {
 		t.Errorf("no file: %v, %v", got, err)
 	}
 	for _, listen := range []string{"127.0.0.1:0", "9090"} {
-		if got, err := healthTarget("", writeConfig(t, "admin: {listen: '"+listen+"'}")); err == nil || !strings.Contains(err.Error(), "--url") {
+		if got, err := healthTarget("", writeFile(t, "admin: {listen: '"+listen+"'}")); err == nil || !strings.Contains(err.Error(), "--url") {
 			t.Errorf("admin.listen %s: %v, %v; want an error that names --url", listen, got, err)
 		}
 	}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestHealthVerifiesCertificatesOfOtherMachinesOnly(t *testing.T) {
@@ -85,7 +96,7 @@ func TestHealthGivesUpAfterItsTimeout(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
 	defer s.Close()
 	defer close(ended)
-	_, stderr, code := command(t, nil, "health", "--url", s.URL, "--timeout", (50 * time.Millisecond).String())
+	_, stderr, code := runHere(t, "health", "--url", s.URL, "--timeout", (50 * time.Millisecond).String())
 	if code != 1 || !strings.Contains(stderr, "not ready") || !strings.Contains(stderr, "deadline exceeded") {
 		t.Errorf("exit status %d, want 1: %s", code, stderr)
 	}

@@ -1,0 +1,133 @@
+package admin
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+func TestBeyondLoopbackTheListenerStartsWithAWarningAndAsksForTheToken(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env    []string
+		bearer string
+		want   int
+	}{
+		{[]string{"ADBUFFER_ADMIN_LISTEN=0.0.0.0:0"}, "", 403},
+		{[]string{"ADBUFFER_ADMIN_LISTEN=0.0.0.0:0"}, "0123456789abcdef", 403},
+		{[]string{"ADBUFFER_ADMIN_LISTEN=0.0.0.0:0", "ADBUFFER_ADMIN_TOKEN_FILE=" + token}, "", 403},
+		{[]string{"ADBUFFER_ADMIN_LISTEN=0.0.0.0:0", "ADBUFFER_ADMIN_TOKEN_FILE=" + token}, "0123456789abcdef", 200},
+		{[]string{"ADBUFFER_ADMIN_LISTEN=127.0.0.1:0", "ADBUFFER_ADMIN_TOKEN_FILE=" + token}, "", 200},
+	} {
+		ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), c.env...)
+		for _, path := range []string{"/", "/pools", "/config", "/debug/pprof/"} {
+			if status, _ := ab.SendAdmin("GET", path, "", "Authorization", "Bearer "+c.bearer); status != c.want {
+				t.Errorf("%v: %s answers %d to the token %q, want %d", c.env, path, status, c.bearer, c.want)
+			}
+		}
+		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+			if status, _ := ab.SendAdmin("GET", path, ""); status != 200 {
+				t.Errorf("%v: %s answers %d without a token", c.env, path, status)
+			}
+		}
+		if warns, open := strings.Contains(ab.Log.String(), "there is no admin.token_file"), len(c.env) == 1; warns != open {
+			t.Errorf("%v: a warning about the token: %v, want %v", c.env, warns, open)
+		}
+		if strings.Contains(ab.Log.String(), "0123456789abcdef") {
+			t.Error("the log has the token")
+		}
+	}
+}
+
+func TestCaptureShowsExchangesWithoutTheirSecrets(t *testing.T) {
+	t.Parallel()
+	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL(), "headers: {pass: [Cookie, Authorization], set: [{name: X-Api-Key, value: s3cret}]}"), "ADBUFFER_ADMIN_CAPTURE=true")
+	y := make(chan string)
+	go func() {
+		_, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=2&wait=30s", "")
+		y <- body
+	}()
+	var body string
+	testsupport.Eventually(t, "the capture has what it wants", func() bool {
+		ab.Post("/fillbuffer?pub=7", `{"id":"1"}`, "Cookie: id=s3cret", "Authorization: Bearer s3cret", "User-Agent: phone", "Content-Type: application/json")
+		select {
+		case body = <-y:
+			return true
+		default:
+			return false
+		}
+	})
+	var v struct{ Exchanges []map[string]any }
+	if err := json.Unmarshal([]byte(body), &v); err != nil || len(v.Exchanges) != 2 {
+		t.Fatalf("%v: captured %s", err, body)
+	}
+	if strings.Contains(body, "s3cret") {
+		t.Errorf("a secret was captured: %s", body)
+	}
+	for _, want := range []string{`"outcome": "fill"`, `/bid?pub=7`, `"phone"`, `{\"id\":\"1\"}`, `"status": 200`, `"(hidden)"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+	if status, _ := ab.SendAdmin("GET", "/capture?ssp=other", ""); status != 404 {
+		t.Errorf("a capture of an SSP that is not there answers %d", status)
+	}
+	if status, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=5&wait=20ms", ""); status != 200 || !strings.Contains(body, `"exchanges": []`) {
+		t.Errorf("a capture without traffic answers %d %s", status, body)
+	}
+}
+
+func TestTheLogLevelCanBeChangedAtRunTime(t *testing.T) {
+	t.Parallel()
+	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1")
+	ab.Get("/fillbuffer?n=first")
+	testsupport.Eventually(t, "the request is logged", func() bool { _, ok := ab.Log.Line("request"); return ok })
+	if status, body := ab.SendAdmin("PUT", "/log/level", "error"); status != 200 || !strings.Contains(body, `"error"`) {
+		t.Fatalf("PUT answers %d %s", status, body)
+	}
+	lines := func() int { return strings.Count(ab.Log.String(), `"msg":"request"`) }
+	before := lines()
+	ab.Get("/fillbuffer?n=second")
+	ab.AwaitMetric(2, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	if status, _ := ab.SendAdmin("PUT", "/log/level", `{"level":"info"}`, "Origin", "https://evil.example"); status != 403 {
+		t.Errorf("a page of another origin is answered %d", status)
+	}
+	if n := lines(); n != before {
+		t.Errorf("at level error %d requests were logged", n-before)
+	}
+	ab.SendAdmin("PUT", "/log/level", `{"level":"info"}`)
+	ab.Get("/fillbuffer?n=third")
+	testsupport.Eventually(t, "requests are logged again", func() bool { return lines() == before+1 })
+}
+
+func TestTheIdleTimeoutToSetIsLearnedAndLogged(t *testing.T) {
+	t.Parallel()
+	ssp := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(ssp.URL()))
+	for range 6 { // idle for a while, then closed by the SSP
+		ab.Get("/fillbuffer")
+		time.Sleep(300 * time.Millisecond)
+		ssp.CloseConnections()
+		ab.Get("/fillbuffer")
+	}
+	testsupport.Eventually(t, "the log says what to set", func() bool {
+		line, ok := ab.Log.Line("the SSP closes idle connections sooner than adbuffer does; set pool.idle_timeout")
+		return ok && line["ssp"] == "openx" && line["now"] == "55s"
+	})
+	if learned := ab.Metric("adbuffer_pool_learned_idle_seconds", "ssp=openx"); learned < 0.05 || learned > 5 {
+		t.Errorf("learned %v s of connections that were closed after some 0.3 s", learned)
+	}
+	if _, body := ab.AskAdmin("/pools"); !strings.Contains(body, "Set pool.idle_timeout to ") {
+		t.Error("/pools does not say what to set")
+	}
+}

@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// secureAdmin starts adbuffer with TLS on an admin listener beyond loopback, or on
+// it. Its end is for the test to see to: the harness asks without TLS.
+func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...string) *e2e.Process {
+	t.Helper()
+	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}%s}\n", a.File("cert.pem"), a.File("key.pem"), settings) + e2e.Single(e2e.Healthy(t).URL())
+	env = append(append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN="+host+":0"), env...)
+	ab := e2e.Launch(t, env, "serve", "--config", e2e.WriteConfig(t, config))
+	ab.ExitIsTested = true
+	_, port, err := net.SplitHostPort(ab.AdminAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ab.AdminAddr = "127.0.0.1:" + port
+	testsupport.Eventually(t, "ready", func() bool { _, ok := ab.Log.Line("ready"); return ok })
+	return ab
+}
+
+// askTLS asks the admin listener over TLS. A status of 0 is a handshake that failed.
+func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) (status int, body string) {
+	ab.T.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: testsupport.Patience}
+	req, err := http.NewRequest("GET", "https://"+ab.AdminAddr+path, nil)
+	if err != nil {
+		ab.T.Fatal(err)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		req.Header.Set(fields[i], fields[i+1])
+	}
+	res, err := client.Do(req)
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "remote error": // an alert
+		return 0, err.Error()
+	case err != nil:
+		ab.T.Fatal(err)
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		ab.T.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// Who may see what on a listener that other machines reach.
+func TestBeyondLoopbackAClientCertificateOrTheTokenOpensTheAdminListener(t *testing.T) {
+	t.Parallel()
+	a, other := e2e.NewAuthority(t), e2e.NewAuthority(t)
+	a.Replace("token", []byte("0123456789abcdef\n"))
+	ab := secureAdmin(t, a, "0.0.0.0", fmt.Sprintf(", client_ca_file: %q, token_file: %q", a.File("ca.pem"), a.File("token")))
+	for _, row := range []struct {
+		name          string
+		config        *tls.Config
+		token         string
+		open, guarded int
+	}{
+		{"a certificate of the authority", a.ClientConfig(a), "", 200, 200},
+		{"a certificate of another authority", a.ClientConfig(other), "", 0, 0},
+		{"a certificate of another authority, and the token", a.ClientConfig(other), "0123456789abcdef", 0, 0},
+		{"neither", a.ClientConfig(nil), "", 200, 403},
+		{"the token", a.ClientConfig(nil), "0123456789abcdef", 200, 200},
+		{"another token", a.ClientConfig(nil), "0123456789abcdeF", 200, 403},
+	} {
+		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+			if status, _ := askTLS(ab, row.config, path, "Authorization", "Bearer "+row.token); status != row.open {
+				t.Errorf("%s: %s answers %d, want %d", row.name, path, status, row.open)
+			}
+		}
+		for _, path := range []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/"} {
+			if status, body := askTLS(ab, row.config, path, "Authorization", "Bearer "+row.token); status != row.guarded {
+				t.Errorf("%s: %s answers %d, want %d: %s", row.name, path, status, row.guarded, testsupport.Tail(body, 200))
+			}
+		}
+	}
+	if strings.Contains(ab.Log.String(), "will answer 403") {
+		t.Error("a warning that nobody may ask")
+	}
+	// Without TLS there is nothing to be had.
+	res, err := http.Get("http://" + ab.AdminAddr + "/metrics") //nolint:noctx // loopback
+	if err == nil {
+		res.Body.Close() //nolint:errcheck // only its status matters
+		if res.StatusCode != 400 {
+			t.Errorf("without TLS /metrics answers %d", res.StatusCode)
+		}
+	}
+	// The authority, too, is read again when it changes.
+	a.Replace("ca.pem", other.PEM())
+	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
+	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {
+		t.Errorf("a certificate of the authority before is answered %d", status)
+	}
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+}
+
+func TestOnLoopbackTLSAsksForNothingMore(t *testing.T) {
+	t.Parallel()
+	a := e2e.NewAuthority(t)
+	ab := secureAdmin(t, a, "127.0.0.1", "")
+	for _, path := range []string{"/metrics", "/pools", "/"} {
+		if status, _ := askTLS(ab, a.ClientConfig(nil), path); status != 200 {
+			t.Errorf("%s answers %d", path, status)
+		}
+	}
+	before := serialOf(t, ab, a)
+	a.Renew()
+	testsupport.Eventually(t, "the new certificate is shown", func() bool { return serialOf(t, ab, a) != before })
+	_, metrics := askTLS(ab, a.ClientConfig(nil), "/metrics")
+	if !strings.Contains(metrics, `adbuffer_tls_certificate_reload_successful{listener="admin"} 1`) {
+		t.Error("there is no metric about the certificate")
+	}
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+}
+
+func serialOf(t *testing.T, ab *e2e.Process, a *e2e.Authority) string {
+	t.Helper()
+	c, err := tls.Dial("tcp", ab.AdminAddr, a.ClientConfig(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // nothing is left to be done about it
+	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+func TestPrometheusScrapesOverTLSWithoutACertificateOfItsOwn(t *testing.T) {
+	t.Parallel()
+	a := e2e.NewAuthority(t)
+	ab := secureAdmin(t, a, "0.0.0.0", fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))
+	p := startPrometheus(t, ab, "scheme: https", fmt.Sprintf("tls_config: {ca_file: %q, server_name: localhost}", a.File("ca.pem")))
+	p.await(`up{job="adbuffer"}`, 1)
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+}

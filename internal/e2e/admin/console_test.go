@@ -1,0 +1,54 @@
+package admin
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+func TestTheAccessLogSaysWhereTheTimeWent(t *testing.T) {
+	t.Parallel()
+	ssp := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)})
+	for format, want := range map[string][]string{
+		"json":    {`"msg":"request"`, `"outcome":"fill"`, `"ssp":"openx"`, `"protocol":"http1"`, `"pending":"`, `"dial":"`, `"first_byte":"`, `"total":"`, `"status":200`},
+		"console": {" INFO request ", " outcome=fill", " ssp=openx", " protocol=http1", " pending=", " dial=", " first_byte=", " total=", " status=200"},
+	} {
+		ab := e2e.Start(t, e2e.Single(ssp.URL()), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=json")
+		if format == "console" {
+			ab = startConsole(t, e2e.Single(ssp.URL()))
+		}
+		ab.Get("/fillbuffer")
+		var line string
+		testsupport.Eventually(t, "the line is written", func() bool {
+			for l := range strings.Lines(ab.Log.String()) {
+				if strings.Contains(l, want[0]) {
+					line = l
+				}
+			}
+			return line != ""
+		})
+		for _, w := range want {
+			if !strings.Contains(line, w) {
+				t.Errorf("%s: %q is not in %s", format, w, line)
+			}
+		}
+	}
+}
+
+// startConsole starts one whose log is for eyes; its ports are found there.
+func startConsole(t *testing.T, config string) *e2e.Process {
+	t.Helper()
+	env := append(e2e.Patient(), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=console")
+	return e2e.LaunchWith(t, env, func(ab *e2e.Process) bool {
+		m := regexp.MustCompile(` INFO ready listen=(\S+) admin=(\S+)`).FindStringSubmatch(ab.Log.String())
+		if m != nil {
+			ab.TrafficAddr, ab.AdminAddr = m[1], m[2]
+		}
+		return m != nil
+	}, "serve", "--config", e2e.WriteConfig(t, config))
+}

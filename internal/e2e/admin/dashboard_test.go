@@ -1,0 +1,253 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/redistest"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// dashboardQueries returns the expressions of deploy/grafana, by panel, as
+// Grafana would send them.
+func dashboardQueries(t *testing.T) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile("../../../deploy/grafana/adbuffer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			Type, Title, Description, Repeat string
+			Targets                          []struct{ Expr, RefID string }
+		}
+		Templating struct{ List []struct{ Name string } }
+	}
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	fill := []string{"$__rate_interval", "10s"}
+	for _, v := range d.Templating.List {
+		fill = append(fill, "$"+v.Name, ".*")
+	}
+	queries := map[string]string{}
+	repeats := false
+	for _, p := range d.Panels {
+		repeats = repeats || p.Type == "row" && p.Repeat == "ssp"
+		if p.Type != "row" && (p.Description == "" || len(p.Targets) == 0) {
+			t.Errorf("the panel %q has no description, or no query", p.Title)
+		}
+		for _, q := range p.Targets {
+			queries[fmt.Sprintf("%s, %s", p.Title, q.RefID)] = strings.NewReplacer(fill...).Replace(q.Expr)
+		}
+	}
+	if !repeats || len(queries) < 30 {
+		t.Errorf("%d queries, a row for each SSP: %v", len(queries), repeats)
+	}
+	return queries
+}
+
+var (
+	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
+	// Metrics that only a change of configuration, binary or machines moves.
+	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$`)
+	// What an alert compares with: all from the first comparison on.
+	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
+	inSelector = regexp.MustCompile(`\{[^}]*\}`)
+	offset     = regexp.MustCompile(`offset \d+[hd]`)
+)
+
+// queriesOf returns every expression of dashboard and rules. An alert's is what
+// it compares, not whether it fires, with yesterday as five seconds ago.
+func queriesOf(t *testing.T, p promQL) map[string]string {
+	t.Helper()
+	all := dashboardQueries(t)
+	recorded, alerts := p.rules()
+	for name, expr := range recorded {
+		all["recording "+name] = expr
+	}
+	for name, expr := range alerts {
+		// "offset" would be taken for a part of the comparison's right side.
+		left := comparison.ReplaceAllString(inSelector.ReplaceAllStringFunc(expr, func(s string) string {
+			return strings.NewReplacer("=", "\x00", "!", "\x01").Replace(s)
+		}), "")
+		left = strings.NewReplacer("\x00", "=", "\x01", "!").Replace(left)
+		for strings.Count(left, "(") > strings.Count(left, ")") {
+			left += ")"
+		}
+		all["alert "+name] = offset.ReplaceAllString(left, "offset 5s")
+		for i, name2 := range metricName.FindAllString(expr, -1) {
+			all[fmt.Sprintf("alert %s, metric %d", name, i+1)] = name2
+		}
+	}
+	for name, expr := range all {
+		if strings.Contains(expr, "vector(") || strings.Contains(expr, "absent(") {
+			t.Errorf("%s makes up numbers: %s", name, expr)
+		}
+	}
+	return all
+}
+
+// startBusy starts adbuffer with SSPs that show everything there is to see.
+func startBusy(t *testing.T) *e2e.Process {
+	t.Helper()
+	latency := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}
+	tight, piped := e2e.SSPWith(t, latency), e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)})
+	h2 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Latency: sspsim.Lognormal(10*time.Millisecond, 100*time.Millisecond)}})
+	broken := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}})
+	quits := e2e.SSPWith(t, sspsim.Behaviour{Connections: sspsim.Connections{IdleTimeout: 150 * time.Millisecond}})
+	nobid := e2e.SSPWith(t, sspsim.Behaviour{
+		Answer: sspsim.Answer{NoBid: sspsim.Always},
+		Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Second}}, // ignored
+	})
+	refusing := e2e.Healthy(t)
+	dead := refusing.URL()
+	refusing.Close() //nolint:errcheck // so that its port refuses
+	return e2e.Start(t, fmt.Sprintf(`
+fleet: {redis: {address: %q}, expected_replicas: 1}
+ssps:
+  - {name: tight, endpoints: [%q], pool: {max_conns: 4, max_pending: 2, pending_timeout: 15ms}}
+  - {name: h2, endpoints: [%q], tls: {ca_file: %q}, hedge: {enabled: true, quantile: 0.7}}
+  - {name: piped, endpoints: [%q], protocol: http1-pipelined, pool: {max_conns: 1, pipeline_methods: all}}
+  - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 2s}}
+  - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
+  - {name: nobid, endpoints: [%q], adaptive: {enabled: true}}
+  - {name: dead, endpoints: [%q], retry: {max: 3}, breaker: {enabled: false}}
+routes:
+  - name: noad
+    match: {path: /noad}
+    ssps: [broken]
+    on_error: no_ad
+  - name: default
+    match: {path: /fillbuffer}
+    ssps: [tight, h2, piped, broken, quits, nobid, dead]
+    client_choice: true
+`, redistest.Start(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), dead))
+}
+
+// beside has Prometheus scrape another adbuffer too, for what the first has not.
+func beside(t *testing.T, other *e2e.Process) (setting string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "targets.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `[{"targets": [%q]}]`, other.AdminAddr), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("file_sd_configs: [{files: [%q]}]", file)
+}
+
+// Every query of the dashboard and the rules answers something that moves under
+// load, with the label ssp or route where its metric has one.
+func TestEveryQueryOfDashboardAndRulesAnswersAndMoves(t *testing.T) {
+	t.Parallel()
+	ab := startBusy(t)
+	withTLS := e2e.Start(t, e2e.TLSSection(e2e.NewAuthority(t), "")+e2e.Single(e2e.Healthy(t).URL()))
+	p := promQL{t, startPrometheus(t, ab, beside(t, withTLS)).url}
+	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
+		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
+		return len(got) == 8
+	})
+	queries := queriesOf(t, p)
+	labelled := map[string]map[string]bool{}
+	for _, label := range []string{"ssp", "route"} {
+		labelled[label] = map[string]bool{}
+		for _, s := range p.all(fmt.Sprintf(`count by (__name__) ({%s!=""})`, label)) {
+			labelled[label][strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(s.labels["__name__"], "_bucket"), "_sum"), "_count")] = true
+		}
+	}
+	if len(labelled["ssp"]) < 30 || len(labelled["route"]) < 3 {
+		t.Fatalf("metrics with labels: %v", labelled)
+	}
+	atRest := map[string][]sample{}
+	for name, expr := range queries {
+		atRest[name] = p.all(expr)
+	}
+
+	for _, y := range []*e2e.Traffic{
+		ab.StartTraffic(10, time.Millisecond, "POST /fillbuffer/tight?n="),
+		ab.StartTraffic(12, 10*time.Millisecond, "/fillbuffer/h2?n=", "POST /fillbuffer/piped?n=", "POST /fillbuffer/broken?n=", "POST /fillbuffer/nobid?n=", "POST /noad?n="),
+		ab.StartTraffic(2, 50*time.Millisecond, "/fillbuffer/dead?n="),
+		ab.StartTraffic(8, 250*time.Millisecond, "/fillbuffer/quits?n="),
+	} {
+		defer y.Stop()
+	}
+
+	left := maps.Clone(queries)
+	why := map[string]string{}
+	for end := time.Now().Add(testsupport.Patience); len(left) > 0 && time.Now().Before(end); time.Sleep(time.Second) {
+		for name, expr := range left {
+			if why[name] = wrongWith(expr, atRest[name], p.all(expr), labelled); why[name] == "" {
+				delete(left, name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		t.Errorf("%s: %s\n\t%s", name, why[name], queries[name])
+	}
+	t.Logf("%d queries", len(queries))
+
+	// The pool that is too small is named by both who can know.
+	for _, from := range []string{"http://" + ab.AdminAddr, p.url} {
+		var out string
+		for end := time.Now().Add(testsupport.Patience); ; time.Sleep(time.Second) { // on a slow machine the traffic may flag for a while
+			var stderr string
+			var code int
+			if out, stderr, code = e2e.Run(t, nil, "plan", "--from", from, "--ssp", "tight"); code != 0 {
+				t.Fatalf("plan --from %s: exit status %d: %s", from, code, stderr)
+			}
+			if strings.Contains(out, "max_conns: ") && strings.Contains(out, "# now 4, which is too few") {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("plan --from %s does not say that 4 connections are too few:\n%s", from, out)
+			}
+		}
+		if !regexp.MustCompile(`(?m)^tight .*\bhttp1\b.*\b4\b`).MatchString(out) {
+			t.Errorf("plan --from %s has no row of tight's 4 connections over http1:\n%s", from, out)
+		}
+	}
+}
+
+// wrongWith says what is wrong with a query's answer, given the one at rest.
+func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[string]bool) string {
+	if len(busy) == 0 {
+		return "returns nothing"
+	}
+	onlyConstants := true
+	for _, name := range metricName.FindAllString(expr, -1) {
+		onlyConstants = onlyConstants && constant.MatchString(name)
+		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
+		for label, names := range labelled {
+			if !names[base] && (label != "ssp" || !strings.Contains(name, "_ssp")) && (label != "route" || !strings.HasPrefix(name, "route_")) {
+				continue
+			}
+			for _, s := range busy {
+				if s.labels[label] == "" {
+					return fmt.Sprintf("%s has the label %s, and the answer %v has not", name, label, s.labels)
+				}
+			}
+		}
+	}
+	if onlyConstants {
+		return ""
+	}
+	before := map[string]float64{}
+	for _, s := range atRest {
+		before[fmt.Sprint(s.labels)] = s.value
+	}
+	for _, s := range busy {
+		if v, ok := before[fmt.Sprint(s.labels)]; !ok || v != s.value {
+			return ""
+		}
+	}
+	return fmt.Sprintf("does not move under load: %v", busy)
+}

@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+)
+
+// promisedMetrics is every metric that dashboards may rely on: its type, and the
+// values of its labels. Each series exists from the start.
+var promisedMetrics = []struct {
+	name, typ string
+	labels    map[string][]string // nil: none
+}{
+	{"requests_total", "counter", map[string][]string{"route": {"default", "none"}, "outcome": e2e.Outcomes}},
+	{"request_duration_seconds", "histogram", map[string][]string{"route": {"default", "none"}}},
+	{"in_flight_requests", "gauge", nil},
+	{"in_flight_requests_limit", "gauge", nil},
+	{"uploads", "gauge", nil},
+	{"uploads_limit", "gauge", nil},
+	{"uploads_dropped_total", "counter", nil},
+	{"log_suppressed_total", "counter", nil},
+	{"client_connections", "gauge", nil},
+	{"client_connections_limit", "gauge", nil},
+	{"buffered_bytes", "gauge", nil},
+	{"buffered_bytes_limit", "gauge", nil},
+	{"ssp_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "outcome": e2e.Outcomes}},
+	{"ssp_request_duration_seconds", "histogram", bySSP},
+	{"ssp_first_byte_seconds", "histogram", bySSP},
+	{"ssp_buffered_bytes", "gauge", bySSP},
+	{"ssp_buffered_bytes_limit", "gauge", bySSP},
+	{"no_ad_total", "counter", map[string][]string{"route": {"default"}, "origin": {"proxy", "ssp"}}},
+	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "protocol": {"http1", "http1-pipelined", "http2"}, "state": {"idle", "active", "draining"}}},
+	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "state": {"dialing"}}},
+	{"pool_connections_limit", "gauge", bySSP},
+	{"pool_places_in_use", "gauge", bySSP},
+	{"pool_places_limit", "gauge", bySSP},
+	{"pool_saturation_ratio", "gauge", bySSP},
+	{"pool_saturation_max_ratio", "gauge", bySSP},
+	{"pool_saturation_at_arrival", "histogram", bySSP},
+	{"pool_hold_seconds", "histogram", bySSP},
+	{"pool_pending_requests", "gauge", bySSP},
+	{"pool_pending_requests_limit", "gauge", bySSP},
+	{"pool_acquire_seconds", "histogram", map[string][]string{"ssp": {"a", "b"}, "outcome": {"reused", "dialed", "waited", "full", "timeout"}}},
+	{"pool_connections_opened_total", "counter", map[string][]string{"ssp": {"a", "b"}, "protocol": {"http1", "http1-pipelined", "http2"}}},
+	{"pool_connections_closed_total", "counter", map[string][]string{"ssp": {"a", "b"},
+		"reason": {"idle", "max_age", "max_requests", "peer_closed", "unsolicited", "leftover", "goaway", "timeout", "error", "drain"}}},
+	{"pool_requests_per_connection", "histogram", bySSP},
+	{"pool_idle_age_seconds", "histogram", bySSP},
+	{"pool_dial_seconds", "histogram", map[string][]string{"ssp": {"a", "b"}, "phase": {"dns", "tcp", "tls"}}},
+	{"pool_dials_limit", "gauge", bySSP},
+	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}}},
+	{"pool_stale_connections_total", "counter", bySSP},
+	{"retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "not_processed", "stale", "hedge"}}},
+	{"ssp_retry_after_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "effect": {"paused", "ignored"}}},
+	{"pool_advised_connections", "gauge", bySSP},
+	{"pool_headroom_ratio", "gauge", bySSP},
+	{"pool_learned_idle_seconds", "gauge", bySSP},
+	{"pool_warm", "gauge", bySSP},
+	{"pools_draining", "gauge", nil},
+	{"client_tls_handshakes_total", "counter", map[string][]string{"resumed": {"false", "true"}}},
+	{"client_tls_handshake_errors_total", "counter", map[string][]string{"reason": {"closed", "invalid", "refused", "timeout"}}},
+	{"client_tls_handshakes_in_progress", "gauge", nil},
+	{"client_http2_errors_total", "counter", nil},
+	{"pipeline_head_wait_seconds", "histogram", bySSP},
+	{"breaker_shed_ratio", "gauge", bySSP},
+	{"qps_limited_total", "counter", bySSP},
+	{"concurrency_limit", "gauge", bySSP},
+	{"panics_total", "counter", nil},
+	{"config_last_reload_successful", "gauge", nil},
+	{"config_last_reload_timestamp_seconds", "gauge", nil},
+	{"config_info", "gauge", nil},
+	{"tls_handshakes_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"full", "resumed", "failed"}}},
+	{"dns_lookups_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
+	{"dns_addresses_dropped_total", "counter", map[string][]string{"ssp": {"a", "b"}, "reason": {"forbidden", "too_many"}}},
+	{"http2_cipher_refused_total", "counter", bySSP},
+	{"ssp_client_certificate_reloads_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
+	{"build_info", "gauge", nil},
+}
+
+var bySSP = map[string][]string{"ssp": {"a", "b"}}
+
+func TestEveryMetricExistsFromTheStartWithItsLabels(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%[1]q]}
+  - {name: b, endpoints: [%[1]q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [a, b]}
+`, s.URL()))
+	m := ab.Scrape()
+	for _, p := range promisedMetrics {
+		name := "adbuffer_" + p.name
+		if got := m.Types[name]; got != p.typ {
+			t.Errorf("%s is a %q, want a %s", name, got, p.typ)
+			continue
+		}
+		if p.typ == "histogram" {
+			name += "_count"
+		}
+		for _, labels := range combinations(p.labels) {
+			found := m.All(name, labels...)
+			if len(found) != 1 {
+				t.Errorf("%d series %s%v, want 1", len(found), name, labels)
+				continue
+			}
+			if p.typ != "gauge" && found[0].Value != 0 {
+				t.Errorf("%s%v starts at %v", name, labels, found[0].Value)
+			}
+			if n := strings.Count(found[0].Labels, "="); len(p.labels) > 0 && n != len(p.labels) && p.name != "pool_connections" {
+				t.Errorf("%s has the labels %s, want %d", name, found[0].Labels, len(p.labels))
+			}
+		}
+	}
+	series := 0
+	for name, all := range m.Series {
+		if strings.HasPrefix(name, "adbuffer_") {
+			series += len(all)
+		}
+	}
+	// What is there does not grow with traffic.
+	c := ab.Dial()
+	c.Get("/fillbuffer").WantFill("a")
+	c.Get("/other")
+	c.Do("PUT", "/", "")
+	after := 0
+	for name, all := range ab.Scrape().Series {
+		if strings.HasPrefix(name, "adbuffer_") {
+			after += len(all)
+		}
+	}
+	if after != series {
+		t.Errorf("%d series at the start, %d after traffic", series, after)
+	}
+	t.Logf("%d series for 2 SSPs and a route", series)
+}
+
+// combinations returns all label sets, each as name=value.
+func combinations(labels map[string][]string) [][]string {
+	all := [][]string{nil}
+	for name, values := range labels {
+		var next [][]string
+		for _, set := range all {
+			for _, v := range values {
+				next = append(next, append(slices.Clone(set), name+"="+v))
+			}
+		}
+		all = next
+	}
+	return all
+}
+
+func TestPromtoolFindsNothingToSayAboutTheMetrics(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	ab.Get("/fillbuffer").WantFill("openx")
+	_, text := ab.AskAdmin("/metrics")
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v: %s", err, out)
+	}
+}

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"adbuffer/internal/sspsim"
+)
+
+// Authority signs the certificates of listeners and of their clients.
+type Authority struct {
+	*sspsim.CA
+	t   *testing.T
+	Dir string // cert.pem and key.pem of a listener, ca.pem
+}
+
+// NewAuthority makes an authority and the certificate of a listener.
+func NewAuthority(t *testing.T) *Authority {
+	t.Helper()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Authority{ca, t, t.TempDir()}
+	a.Renew()
+	a.Replace("ca.pem", ca.PEM())
+	return a
+}
+
+// File returns the path of a file in the authority's folder.
+func (a *Authority) File(name string) string { return filepath.Join(a.Dir, name) }
+
+// Renew writes a new certificate and key of the listener.
+func (a *Authority) Renew() {
+	a.t.Helper()
+	cert, err := a.ServerCert("localhost", "127.0.0.1")
+	if err == nil {
+		err = sspsim.WriteKeyPair(cert, a.File("cert.new"), a.File("key.new"))
+	}
+	for _, name := range []string{"cert", "key"} {
+		if err == nil {
+			err = os.Rename(a.File(name+".new"), a.File(name+".pem"))
+		}
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// Replace writes a file in one step.
+func (a *Authority) Replace(name string, content []byte) {
+	a.t.Helper()
+	err := os.WriteFile(a.File(name+".new"), content, 0o600)
+	if err == nil {
+		err = os.Rename(a.File(name+".new"), a.File(name))
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// ClientConfig is the configuration of a client that trusts the authority; its
+// certificate is of by, nil for none.
+func (a *Authority) ClientConfig(by *Authority) *tls.Config {
+	a.t.Helper()
+	c := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
+	if by != nil {
+		cert, err := by.ClientCert("ops")
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		// Also where the listener asks for one of another authority.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+	}
+	return c
+}
+
+// TLSSection is the configuration's section server with the listener's certificate, and more settings of TLS.
+func TLSSection(a *Authority, more string) string {
+	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}}\n", a.File("cert.pem"), a.File("key.pem"), more)
+}
+
+// ReadFile returns the content of a file.
+func ReadFile(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"bufio"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// Client is one connection to adbuffer, with nothing between it and the test.
+type Client struct {
+	T      testing.TB
+	Conn   net.Conn
+	Reader *bufio.Reader
+}
+
+// Dial opens a connection, and closes it at the end of the test.
+func (ab *Process) Dial() *Client {
+	ab.T.Helper()
+	c, err := net.DialTimeout(ab.Network, ab.TrafficAddr, testsupport.Patience)
+	if err != nil {
+		ab.T.Fatal(err)
+	}
+	ab.T.Cleanup(func() { c.Close() })                  //nolint:errcheck // the test is over
+	c.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	return &Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}
+}
+
+func (c *Client) Close() { c.Conn.Close() } //nolint:errcheck // nothing is left to be done about it
+
+// Send writes bytes as they are.
+func (c *Client) Send(raw string) {
+	c.T.Helper()
+	if _, err := io.WriteString(c.Conn, raw); err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+// Request is the text of a request; fields are lines without their CRLF. A body
+// is given a Content-Length.
+func Request(method, target, body string, fields ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: adbuffer.test\r\n", method, target)
+	for _, f := range fields {
+		b.WriteString(f + "\r\n")
+	}
+	if body != "" || method == "POST" {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
+	}
+	return b.String() + "\r\n" + body
+}
+
+func (c *Client) Do(method, target, body string, fields ...string) *Response {
+	c.T.Helper()
+	c.Send(Request(method, target, body, fields...))
+	return c.Read(method)
+}
+
+func (c *Client) Get(target string, fields ...string) *Response {
+	c.T.Helper()
+	return c.Do("GET", target, "", fields...)
+}
+
+func (c *Client) Post(target, body string, fields ...string) *Response {
+	c.T.Helper()
+	return c.Do("POST", target, body, fields...)
+}
+
+// Get sends a GET on a connection of its own.
+func (ab *Process) Get(target string, fields ...string) *Response {
+	ab.T.Helper()
+	c := ab.Dial()
+	defer c.Close()
+	return c.Get(target, fields...)
+}
+
+// Post sends a POST on a connection of its own.
+func (ab *Process) Post(target, body string, fields ...string) *Response {
+	ab.T.Helper()
+	c := ab.Dial()
+	defer c.Close()
+	return c.Post(target, body, fields...)
+}
+
+// Read reads the answer to a request with this method.
+func (c *Client) Read(method string) *Response {
+	c.T.Helper()
+	a, err := c.TryRead(method)
+	if err != nil {
+		c.T.Fatalf("reading the answer: %v", err)
+	}
+	return a
+}
+
+// TryRead reads an answer strictly: CRLF, one Content-Length where there is a
+// body, and nothing else that frames it.
+func (c *Client) TryRead(method string) (*Response, error) {
+	began := time.Now()
+	a := &Response{t: c.T}
+	line, err := c.line()
+	if err != nil {
+		return nil, err
+	}
+	version, rest, _ := strings.Cut(line, " ")
+	code, _, _ := strings.Cut(rest, " ")
+	if a.Status, err = strconv.Atoi(code); err != nil || version != "HTTP/1.1" || len(code) != 3 {
+		return nil, fmt.Errorf("status line %q", line)
+	}
+	length := -1
+	for {
+		if line, err = c.line(); err != nil {
+			return nil, err
+		}
+		if line == "" {
+			break
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(name) != name {
+			return nil, fmt.Errorf("field line %q", line)
+		}
+		value = strings.TrimSpace(value)
+		a.Fields = append(a.Fields, Field{name, value})
+		switch strings.ToLower(name) {
+		case "content-length":
+			if length >= 0 {
+				return nil, errors.New("two Content-Length")
+			}
+			if length, err = strconv.Atoi(value); err != nil {
+				return nil, err
+			}
+		case "transfer-encoding":
+			return nil, fmt.Errorf("framed by %q", line)
+		}
+	}
+	if method == "HEAD" || a.Status < 200 || a.Status == 204 || a.Status == 304 {
+		a.Took = time.Since(began)
+		return a, nil
+	}
+	if length < 0 {
+		return nil, fmt.Errorf("a %d without Content-Length", a.Status)
+	}
+	body := make([]byte, length)
+	_, err = io.ReadFull(c.Reader, body)
+	a.Body, a.Took = string(body), time.Since(began)
+	return a, err
+}
+
+func (c *Client) line() (string, error) {
+	line, err := c.Reader.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	text, ok := strings.CutSuffix(line, "\r\n")
+	if !ok {
+		return "", fmt.Errorf("line %q ends without CRLF", line)
+	}
+	return text, nil
+}
+
+// WantClosed checks that adbuffer closes the connection, and sends nothing more.
+func (c *Client) WantClosed() {
+	c.T.Helper()
+	rest, err := io.ReadAll(c.Reader)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		c.T.Error("the connection was not closed")
+	}
+	if len(rest) > 0 {
+		c.T.Errorf("more came before the connection was closed: %q", rest)
+	}
+}
+
+// BidRequest is an OpenRTB 2.6 bid request of 1.2 KB, without a newline at its end.
+func BidRequest() string { return strings.TrimSuffix(bidRequest, "\n") }
+
+//go:embed testdata/bid-request.json
+var bidRequest string

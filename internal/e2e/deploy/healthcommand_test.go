@@ -1,0 +1,100 @@
+package deploy
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+func TestHealthTellsReadyFromDrainingAndGone(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=1m")
+	file := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\n"+e2e.Single(s.URL()))
+	broken := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\nssps: none\nroute: {}\n")
+	everywhere := e2e.WriteConfig(t, "admin: {listen: ':"+ab.AdminAddr[strings.LastIndexByte(ab.AdminAddr, ':')+1:]+"'}\n")
+	ways := map[string]func() (stdout, stderr string, code int){
+		"--url": func() (string, string, int) {
+			return e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/readyz")
+		},
+		"--config":        func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", file) },
+		"ADBUFFER_CONFIG": func() (string, string, int) { return e2e.Run(t, []string{"ADBUFFER_CONFIG=" + file}, "health") },
+		"ADBUFFER_ADMIN_LISTEN": func() (string, string, int) {
+			return e2e.Run(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr}, "health")
+		},
+		// A file that the running service would not take over does not make it look dead.
+		"a file with faults": func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", broken) },
+		"every interface":    func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", everywhere) },
+	}
+	want := func(when string, code int, text string) {
+		t.Helper()
+		for name, ask := range ways {
+			if stdout, stderr, got := ask(); got != code || !strings.Contains(stdout+stderr, text) {
+				t.Errorf("%s, %s: exit status %d, want %d and %q: %s%s", when, name, got, code, text, stdout, stderr)
+			}
+		}
+	}
+	want("ready", 0, "ready")
+
+	ab.Signal(syscall.SIGTERM)
+	testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	if _, stderr, code := e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/readyz"); code != 1 || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "draining") {
+		t.Errorf("draining: exit status %d, want 1: %s", code, stderr)
+	}
+	if stdout, _, code := e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
+		t.Errorf("/healthz while draining: exit status %d, want 0: %s", code, stdout)
+	}
+	ab.Signal(syscall.SIGTERM) // the second one ends the waiting
+	ab.WantExit(0)
+	want("gone", 1, "connection refused")
+}
+
+func TestHealthWithWrongUsageExitsWith2(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--url", "http://127.0.0.1:1/", "--config", "x.yaml"},
+		{"--url", "127.0.0.1:9090"},
+		{"--timeout", "0s"},
+		{"now"},
+	} {
+		if _, stderr, code := e2e.Run(t, nil, append([]string{"health"}, args...)...); code != 2 || stderr == "" {
+			t.Errorf("%q: exit status %d, want 2: %s", args, code, stderr)
+		}
+	}
+}
+
+// On this machine nobody else can answer at admin's address, and certificates
+// seldom name it: what they say is not looked at.
+func TestHealthAsksAnAdminListenerWithTLS(t *testing.T) {
+	t.Parallel()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.ServerCert("adbuffer.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "admin.pem"), filepath.Join(dir, "admin.key")
+	if err := sspsim.WriteKeyPair(cert, certFile, keyFile); err != nil {
+		t.Fatal(err)
+	}
+	s := e2e.Healthy(t)
+	file := e2e.WriteConfig(t, fmt.Sprintf("admin: {listen: %q, tls: {cert_file: %q, key_file: %q}}\n", testsupport.FreeAddr(t), certFile, keyFile)+e2e.Single(s.URL()))
+	env := []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s"}
+	ab := e2e.Launch(t, env, "serve", "--config", file)
+	ab.ExitIsTested = true // what looks at the metrics afterwards speaks no TLS
+	testsupport.Eventually(t, "health says that it is ready", func() bool {
+		stdout, _, code := e2e.Run(t, nil, "health", "--config", file)
+		return code == 0 && stdout == "ready\n"
+	})
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+}

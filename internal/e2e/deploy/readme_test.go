@@ -1,0 +1,101 @@
+package deploy
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// TestTheQuickstartsOfTheREADMEWork runs their commands word by word, but for
+// ports and the socket's path, which others may use on this machine, and for
+// make build, whose binary is there already.
+func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
+	for heading, want := range map[string][]string{
+		"## As a sidecar": {
+			"ready\n", "HTTP/1.1 200 OK", "X-Adbuffer-Source: ssp/openx", `"seat":"sim"`,
+			"in place", "configuration reloaded",
+		},
+		"## As an edge service": {
+			"ready\n", "HTTP/2 200", "x-adbuffer-source: ssp/", `"seat":"sim"`,
+			"another process has taken over", "stopped",
+		},
+	} {
+		t.Run(strings.TrimPrefix(heading, "## "), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			script, found := strings.CutPrefix(commandsUnder(t, heading), "make build\n")
+			if !found {
+				t.Fatal("the commands do not begin with make build")
+			}
+			if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS("../../../config")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(e2e.Binary(t), filepath.Join(dir, "bin", "adbuffer")); err != nil {
+				t.Fatal(err)
+			}
+			elsewhere := []string{"/tmp/adbuffer.sock", filepath.Join(dir, "adbuffer.sock")}
+			for _, fixed := range []string{"9000", "9001", "8443", "9090"} {
+				elsewhere = append(elsewhere, ":"+fixed, ":"+testsupport.Port(t, testsupport.FreeAddr(t)))
+			}
+			moved := strings.NewReplacer(elsewhere...)
+			for _, name := range []string{"sidecar.yaml", "edge.yaml"} {
+				rewrite(t, filepath.Join(dir, "config", name), moved)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), testsupport.Patience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "bash", "-eu", "-o", "pipefail", "-c", moved.Replace(script)+"\nwait\n")
+			cmd.Dir, cmd.WaitDelay = dir, time.Second
+			cmd.Env = append(os.Environ(), "ADBUFFER_ADMIN_LISTEN="+moved.Replace("127.0.0.1:9090"))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, w := range want {
+				if !strings.Contains(string(out), w) {
+					t.Errorf("the commands print no %q:\n%s", w, out)
+				}
+			}
+		})
+	}
+}
+
+// commandsUnder returns the first block of shell commands below a heading.
+func commandsUnder(t *testing.T, heading string) string {
+	t.Helper()
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(readme), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("README.md has no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, block, found := strings.Cut(section, "```sh\n")
+	if !found {
+		t.Fatalf("%q has no commands", heading)
+	}
+	block, _, _ = strings.Cut(block, "```")
+	return block
+}
+
+func rewrite(t *testing.T, file string, r *strings.Replacer) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, []byte(r.Replace(string(text))), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,76 @@
+package deploy
+
+import (
+	"bytes"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	out := new(testsupport.LogBuffer)
+	sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--behaviour", `{"answer":{"no_bid":{"every":1}}}`)
+	sim.Stdout, sim.Stderr = out, out
+	if err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Process.Kill() //nolint:errcheck // it has ended, unless the test failed
+	var urls []string
+	testsupport.Eventually(t, "it says where it listens", func() bool {
+		urls = regexp.MustCompile(`http://\S+`).FindAllString(out.String(), 2)
+		return len(urls) == 2
+	})
+	ab := e2e.Start(t, e2e.Single(urls[0]))
+	ab.Get("/fillbuffer").WantStatus("no bid, as --behaviour says", 204)
+
+	req, err := http.NewRequest("PATCH", urls[1]+"/behaviour", strings.NewReader(`{"answer":{"no_bid":{"every":0}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("the control endpoint answers %s", res.Status)
+	}
+	ab.Get("/fillbuffer").WantFill("openx")
+
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+	if err := sim.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() }) //nolint:errcheck // Wait tells
+	defer ended.Stop()
+	if err := sim.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, out)
+	}
+}
+
+func TestSimSaysWhatIsWrongWithABehaviour(t *testing.T) {
+	t.Parallel()
+	for behaviour, want := range map[string]string{
+		`{"latncy":{}}`:                 "latency", // the keys that there are
+		`{"latency":{"constant":80}}`:   "80ms",    // a unit is missing
+		`{"answer":{"kind":"picture"}}`: "answer.kind",
+		`latency`:                       "JSON",
+	} {
+		var out bytes.Buffer
+		sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--behaviour", behaviour)
+		sim.Stderr = &out
+		if err := sim.Run(); err == nil || sim.ProcessState.ExitCode() != 2 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: exit status %d, want 2 and %q: %s", behaviour, sim.ProcessState.ExitCode(), want, &out)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package drain
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// manager holds listening sockets as systemd does, and passes them to what it
+// starts, whose environment is env.
+type manager struct {
+	t      *testing.T
+	files  []*os.File
+	addrs  []string
+	names  string // LISTEN_FDNAMES
+	config string // file
+	env    []string
+}
+
+func newManager(t *testing.T, config, names string, env ...string) *manager {
+	t.Helper()
+	return newManagerAt(t, "127.0.0.1", config, names, env...)
+}
+
+func newManagerAt(t *testing.T, host, config, names string, env ...string) *manager {
+	t.Helper()
+	m := &manager{t: t, names: names, config: filepath.Join(t.TempDir(), "adbuffer.yaml"), env: env}
+	if err := os.WriteFile(m.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range strings.Count(names, ":") + 1 {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() //nolint:errcheck // the file stays
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() }) //nolint:errcheck // the test is over
+		m.files, m.addrs = append(m.files, f), append(m.addrs, l.Addr().String())
+	}
+	return m
+}
+
+// command is the binary as it is started; a shell writes its own process id into
+// the environment before it becomes the binary.
+func (m *manager) command() *exec.Cmd {
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, e2e.Binary(m.t), "serve", "--config", m.config)
+	cmd.Env = slices.Concat(os.Environ(), e2e.Patient(), []string{
+		// What the sockets stand above: nobody could listen there.
+		"ADBUFFER_SERVER_LISTEN=192.0.2.1:1", "LISTEN_FDNAMES=" + m.names, "LISTEN_FDS=" + string(rune('0'+len(m.files))),
+	}, m.env)
+	cmd.ExtraFiles = m.files
+	return cmd
+}
+
+func (m *manager) start() *e2e.Process {
+	m.t.Helper()
+	ab := e2e.LaunchCommand(m.t, m.command(), (*e2e.Process).FindListeners)
+	ab.AwaitReady()
+	return ab
+}
+
+func TestRestartsLoseNothingWhereTheSocketStaysWithSystemd(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
+	m := newManager(t, e2e.Single(s.URL()), "admin:traffic", "ADBUFFER_SERVER_DRAIN_DELAY=2s")
+	now := m.start()
+	if now.AdminAddr != m.addrs[0] || now.TrafficAddr != m.addrs[1] {
+		t.Fatalf("traffic at %s and admin at %s; passed were admin and traffic at %v", now.TrafficAddr, now.AdminAddr, m.addrs)
+	}
+	l := startLoad(now)
+	for range 3 {
+		now.Signal(syscall.SIGTERM)
+		now.WantExit(0)
+		now = m.start() // only now: meanwhile clients wait in the socket's queue
+	}
+	l.wantNothingLost(t)
+	now.Signal(syscall.SIGTERM)
+	now.WantExit(0)
+}
+
+func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
+	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ad.sock")
+	args := []string{"--listen=" + path, "--fdname=traffic"}
+	for _, v := range e2e.Patient() {
+		args = append(args, "--setenv="+v)
+	}
+	cmd := exec.Command("systemd-socket-activate", append(args, e2e.Binary(t), "serve", "--config", file)...)
+	var first net.Conn
+	ab := e2e.LaunchCommand(t, cmd, func(ab *e2e.Process) bool {
+		if first == nil {
+			first, _ = net.Dial("unix", path) // before it, nothing but the socket is there
+		}
+		return ab.FindListeners()
+	})
+	defer first.Close() //nolint:errcheck // nothing is left to be done about it
+	ab.AwaitReady()
+	if ab.TrafficAddr != path {
+		t.Errorf("traffic at %s, want %s", ab.TrafficAddr, path)
+	}
+	first.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	c := &e2e.Client{T: t, Conn: first, Reader: bufio.NewReader(first)}
+	c.Get("/fillbuffer").WantFill("openx")
+	c.Close()
+	ab.Get("/fillbuffer").WantFill("openx")
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the socket is systemd's, yet it was removed: %v", err)
+	}
+}
+
+func TestSocketsOfSystemdThatDoNotFitAreFaults(t *testing.T) {
+	t.Parallel()
+	for names, says := range map[string]string{
+		"admin": `no socket is named "traffic", for server.listen; set FileDescriptorName=traffic`, "traffic:traffic": `two sockets are named "traffic"`,
+		"traffic:web": `the socket "web" is named neither`, "a:b:c": "3 sockets were passed (a, b, c)",
+	} {
+		m := newManager(t, e2e.Single("http://127.0.0.1:1/"), names)
+		out, err := m.command().CombinedOutput()
+		if err == nil || !strings.Contains(string(out), says) {
+			t.Errorf("%s: %v\n%s\nwant %q", names, err, out, says)
+		}
+	}
+}
+
+// The configured address does not count then, for who may see what neither.
+func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
+	t.Parallel()
+	m := newManagerAt(t, "0.0.0.0", e2e.Single("http://127.0.0.1:1/"), "traffic:admin", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0")
+	ab := m.start()
+	if status, _ := ab.AskAdmin("/pools"); status != 403 {
+		t.Errorf("/pools answers %d without a token", status)
+	}
+	if !strings.Contains(ab.Log.String(), "the admin socket that was passed is reachable from other machines") {
+		t.Error("there is no warning")
+	}
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+}
+
+func TestTheServiceManagerIsToldOfEachState(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	name := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing is left to be done about it
+	want := func(states ...string) {
+		t.Helper()
+		l.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+		b := make([]byte, 4096)
+		n, err := l.Read(b)
+		for _, state := range states {
+			if err != nil || !strings.Contains("\n"+string(b[:n]), "\n"+state) {
+				t.Errorf("told %q, %v; want %s", b[:n], err, state)
+			}
+		}
+	}
+	ab := e2e.Start(t, e2e.Single(s.URL()), "NOTIFY_SOCKET="+name)
+	want("READY=1")
+	ab.Signal(syscall.SIGHUP)
+	want("RELOADING=1", "MONOTONIC_USEC=")
+	want("READY=1")
+	ab.Signal(syscall.SIGTERM)
+	want("STOPPING=1")
+	ab.WantExit(0)
+}

@@ -1,0 +1,191 @@
+package drain
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+func TestADrainAnswersWhatIsInFlightAndExitsWith0(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=2s")
+	busy, idle := ab.Dial(), ab.Dial()
+	busy.Send(e2e.Request("POST", "/fillbuffer", `{"id":"1"}`))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+
+	ab.Signal(syscall.SIGTERM)
+	// Not ready at once, yet alive and accepting for the delay.
+	testsupport.Eventually(t, "/readyz answers 503", func() bool { status, body := ab.AskAdmin("/readyz"); return status == 503 && body == "draining\n" })
+	if status, _ := ab.AskAdmin("/healthz"); status != 200 {
+		t.Errorf("/healthz answers %d, want 200", status)
+	}
+	s.Open()
+	for _, c := range []*e2e.Client{busy, idle, ab.Dial()} {
+		if c != busy {
+			c.Send(e2e.Request("GET", "/fillbuffer", ""))
+		}
+		if got := c.Read("GET").WantFill("openx").Header("Connection"); got != "close" {
+			t.Errorf("Connection: %q during the drain, want close", got)
+		}
+		c.WantClosed()
+	}
+	ab.WantExit(0)
+	if n := s.Counters().OpenConnections; n != 0 {
+		t.Errorf("%d connections to the SSP are still open", n)
+	}
+}
+
+func TestADrainWaitsForWhatIsInFlightAfterItStoppedAccepting(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	busy, idle, kept := ab.Dial(), ab.Dial(), ab.Dial()
+	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	kept.Send(e2e.Request("GET", "/nowhere", "")) // has been served before
+	kept.Read("GET").WantStatus("no route", 404)
+
+	ab.Signal(syscall.SIGTERM)
+	testsupport.Eventually(t, "nobody listens", func() bool {
+		c := &e2e.Worker{Process: ab}
+		defer c.Close()
+		_, err := c.Exchange("GET", "/nowhere", "")
+		return err != nil
+	})
+	kept.WantClosed() // idle clients are closed
+	idle.WantClosed()
+	if ab.HasEnded() {
+		t.Error("it did not wait")
+	}
+	s.Open()
+	if got := busy.Read("GET").WantFill("openx").Header("Connection"); got != "close" {
+		t.Errorf("Connection: %q, want close", got)
+	}
+	busy.WantClosed()
+	ab.WantExit(0)
+}
+
+func TestADrainThatCutsRequestsExitsWith1(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, "server: {drain: {timeout: 200ms}}\n"+e2e.Single(s.URL()))
+	busy := ab.Dial()
+	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(1)
+	busy.WantClosed()
+	line, ok := ab.Log.Line("stopped, with requests cut; see server.drain.timeout")
+	if !ok || line["cut"] != 1.0 {
+		t.Errorf("the log does not say what was cut:\n%s", ab.Log)
+	}
+}
+
+func TestASecondSignalEndsTheWait(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		delay string
+		code  int
+		busy  bool
+	}{
+		{"during the delay, with nothing in flight", "10m", 0, false},
+		{"during the delay", "10m", 1, true},
+		{"after the delay", "0s", 1, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := e2e.StartGated(t, sspsim.Options{})
+			ab := e2e.Start(t, "server: {drain: {timeout: 1h}}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY="+row.delay)
+			if row.busy {
+				ab.Dial().Send(e2e.Request("GET", "/fillbuffer", ""))
+				e2e.AwaitInFlight(t, s.SSP, 1)
+			}
+			ab.Signal(syscall.SIGTERM)
+			testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+			if ab.HasEnded() && row.delay != "0s" {
+				t.Error("it did not wait")
+			}
+			ab.Signal(syscall.SIGINT)
+			ab.WantExit(row.code)
+		})
+	}
+}
+
+// Load goes on while the service stops: nobody who was let in goes without an
+// answer.
+func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=300ms")
+	ab.ExitIsTested = true
+	var all e2e.Tally
+	ab.Concurrently(20, func(w *e2e.Worker) error {
+		for i := 0; ; i++ {
+			if w.Id == 0 && i == 20 {
+				ab.Signal(syscall.SIGTERM)
+			}
+			fresh := w.Client == nil
+			a, err := w.Exchange("GET", "/fillbuffer", "")
+			switch {
+			case err == nil:
+				all.Add(a)
+			case fresh:
+				return nil // nobody listens any more
+			default:
+				return err
+			}
+		}
+	})
+	ab.WantExit(0)
+	all.Log(t, "answers")
+	if all.Of("ssp/openx 200") != all.Total() {
+		t.Error("not all were answered by the SSP")
+	}
+}
+
+func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	path := filepath.Join(t.TempDir(), "ad.sock")
+	ab := e2e.Start(t, "server: {socket_mode: \"0620\"}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode()&os.ModeSocket == 0 || info.Mode().Perm() != 0o620 {
+		t.Errorf("mode %v, want a socket of 0620", info.Mode())
+	}
+	// A unix peer is always believed.
+	ab.Get("/fillbuffer", "X-Forwarded-For: 203.0.113.77").WantFill("openx")
+	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.77"}) {
+		t.Errorf("the SSP was told %q", got)
+	}
+	// A second one finds it served, and leaves it alone.
+	file := filepath.Join(t.TempDir(), "second.yaml")
+	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := e2e.Run(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN=unix:"+path), "serve", "--config", file)
+	if code != 1 {
+		t.Errorf("exit status %d, want 1: %s", code, stderr)
+	}
+	ab.Get("/fillbuffer").WantFill("openx")
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the socket was left behind")
+	}
+	// What a killed process leaves behind is replaced.
+	killed := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path)
+	killed.Signal(syscall.SIGKILL)
+	killed.WantExit(-1)
+	e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path).Get("/fillbuffer").WantFill("openx")
+}

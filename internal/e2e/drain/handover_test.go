@@ -1,0 +1,292 @@
+package drain
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// reservePort returns an address of loopback whose port nobody else gets until the
+// end of the test: a socket with SO_REUSEPORT holds it, and does not listen.
+func reservePort(t *testing.T) string {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err == nil {
+		t.Cleanup(func() { unix.Close(fd) }) //nolint:errcheck // the test is over
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.(*unix.SockaddrInet4).Port}).String()
+}
+
+// shared is the environment of processes that hand over to each other.
+func shared(t *testing.T, listen string) []string {
+	t.Helper()
+	return []string{
+		"ADBUFFER_SERVER_REUSE_PORT=true", "ADBUFFER_SERVER_LISTEN=" + listen, "ADBUFFER_ADMIN_LISTEN=" + reservePort(t),
+		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // in which every client that is not idle hears "Connection: close"
+	}
+}
+
+// load sends requests until stopped: half of its clients keep their connections
+// as long as they may, the others open one for each request.
+type load struct {
+	stopped atomic.Bool
+	answers e2e.Tally
+	done    chan struct{}
+}
+
+func startLoad(ab *e2e.Process) *load {
+	l := &load{done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		ab.Concurrently(16, func(w *e2e.Worker) error {
+			for !l.stopped.Load() {
+				a, err := w.Exchange("GET", "/fillbuffer", "")
+				if err != nil {
+					return err
+				}
+				l.answers.Add(a)
+				if w.Id%2 == 0 {
+					w.Close()
+				}
+			}
+			return nil
+		})
+	}()
+	return l
+}
+
+// wantNothingLost ends the load, all of which the SSP must have answered.
+func (l *load) wantNothingLost(t *testing.T) {
+	t.Helper()
+	l.stopped.Store(true)
+	<-l.done
+	l.answers.Log(t, "answers")
+	if n := l.answers.Total(); l.answers.Of("ssp/openx 200") != n || n < 100 {
+		t.Errorf("of %d requests the SSP answered %d", n, l.answers.Of("ssp/openx 200"))
+	}
+}
+
+func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
+			address := reservePort(t)
+			if network == "unix" {
+				address = "unix:" + filepath.Join(t.TempDir(), "ad.sock")
+			}
+			env, config := shared(t, address), e2e.Single(s.URL(), "pool: {min_idle: 2}")
+			now := e2e.Start(t, config, env...)
+			l := startLoad(now)
+			for range 3 {
+				next := e2e.Start(t, config, env...)
+				if _, ok := next.Log.Line("taking over from the process that listens"); !ok {
+					t.Error("the sockets were not taken over")
+				}
+				now.Signal(syscall.SIGTERM)
+				now.WantExit(0)
+				// The new one alone accepts now.
+				if n := next.Scrape().Sum("adbuffer_ssp_requests_total"); n == 0 {
+					t.Error("the new process has served nothing")
+				}
+				now = next
+			}
+			l.wantNothingLost(t)
+			now.Signal(syscall.SIGTERM)
+			now.WantExit(0)
+			if path, ok := strings.CutPrefix(address, "unix:"); ok {
+				if _, err := os.Lstat(path); !os.IsNotExist(err) {
+					t.Errorf("the last process left its socket behind: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// The same at the edge: over TLS, with HTTP/2, and with POSTs, which no client
+// sends twice of its own accord.
+func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
+	t.Parallel()
+	s, a := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)}), e2e.NewAuthority(t)
+	env, config := shared(t, reservePort(t)), e2e.TLSSection(a, "")+e2e.Single(s.URL())
+	now := e2e.Start(t, config, env...)
+	traffic := now.TrafficAddr // of all of them
+	keeping := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true}
+	defer keeping.CloseIdleConnections()
+	// The other half of the clients shakes hands for every request.
+	leaving := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, DisableKeepAlives: true}
+	var stopped atomic.Bool
+	var sent atomic.Int64
+	clients := make(chan error)
+	const n = 8
+	for i := range n {
+		client := &http.Client{Transport: []*http.Transport{keeping, leaving}[i%2], Timeout: testsupport.Patience}
+		go func() {
+			for !stopped.Load() {
+				res, err := client.Post("https://"+traffic+"/fillbuffer", "application/json", strings.NewReader(`{"id":"1"}`))
+				if err == nil {
+					_, err = io.Copy(io.Discard, res.Body)
+					res.Body.Close() //nolint:errcheck // it was read
+					if err == nil && (res.StatusCode != 200 || res.ProtoMajor != 2) {
+						err = fmt.Errorf("answered %s over %s", res.Status, res.Proto)
+					}
+				}
+				if err != nil {
+					clients <- err
+					return
+				}
+				sent.Add(1)
+			}
+			clients <- nil
+		}()
+	}
+	for range 2 {
+		next := e2e.Start(t, config, env...)
+		before := sent.Load()
+		now.Signal(syscall.SIGTERM)
+		now.WantExit(0)
+		testsupport.Eventually(t, "requests go on", func() bool { return sent.Load() > before+100 })
+		now = next
+	}
+	stopped.Store(true)
+	for range n {
+		if err := <-clients; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := s.Counters().Requests; got != uint64(sent.Load()) {
+		t.Errorf("%d requests were answered, and the SSP was sent %d", sent.Load(), got)
+	}
+}
+
+// Whatever becomes of the new process, and whenever: what the old one has
+// accepted it serves, and it goes on.
+func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	env := append(shared(t, reservePort(t)), "ADBUFFER_SERVER_DRAIN_DELAY=0s", "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
+	file, config := filepath.Join(t.TempDir(), "adbuffer.yaml"), e2e.Single(s.URL())
+	e2e.Binary(t)
+	began := time.Now()
+	old := e2e.Start(t, config, env...)
+	startTakes := time.Since(began)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inFlight := old.Dial() // accepted by the old one, unanswered through it all
+	inFlight.Send(e2e.Request("GET", "/fillbuffer?n=held", ""))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	var kept []*e2e.Client
+	for range 8 {
+		c := old.Dial()
+		c.Get("/nowhere").WantStatus("no route", 404)
+		kept = append(kept, c)
+	}
+	for i := range 15 {
+		next := exec.Command(e2e.Binary(t), "serve", "--config", file)
+		next.Env = append(append(os.Environ(), e2e.Patient()...), env...)
+		log := new(testsupport.LogBuffer)
+		next.Stdout, next.Stderr = io.Discard, log
+		if err := next.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// From before it listens until after it serves.
+		moment := startTakes * time.Duration(i) / 9
+		if i >= 12 {
+			testsupport.Eventually(t, "it serves", func() bool { _, ok := log.Line("ready"); return ok })
+			moment = 0
+		}
+		time.Sleep(moment)
+		how := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGHUP}[i%3]
+		next.Process.Signal(how) //nolint:errcheck // it may have ended
+		for _, c := range kept {
+			c.Get("/nowhere").WantStatus("no route", 404)
+		}
+		if how == syscall.SIGHUP {
+			next.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by the first
+		}
+		next.Wait() //nolint:errcheck // however it ended
+		for range 4 {
+			old.Get("/nowhere").WantStatus("no route", 404) // it alone listens again
+		}
+		if status, _ := old.AskAdmin("/readyz"); status != 200 {
+			t.Errorf("after %v to the new one the old one answers /readyz with %d", how, status)
+		}
+		if t.Failed() {
+			t.Fatalf("%v after %v:\n%s", how, moment, log)
+		}
+	}
+	s.Open()
+	inFlight.Read("GET").WantFill("openx")
+	old.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+}
+
+func TestTheNewProcessAnswersOperators(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	env := shared(t, reservePort(t))
+	old := e2e.Start(t, e2e.Single(s.URL()), env...)
+	old.Get("/fillbuffer").WantFill("openx")
+	old.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	next := e2e.Start(t, e2e.Single(s.URL()), env...)
+	for range 10 {
+		next.WantMetric(0, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	}
+	next.ExitIsTested = true
+	next.Signal(syscall.SIGKILL)
+	next.WantExit(-1)
+	old.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+	if _, ok := old.Log.Line("the process that had taken over has gone; this one serves alone again"); !ok {
+		t.Errorf("the log does not say that the new one has gone:\n%s", old.Log)
+	}
+}
+
+// Without the key a second process is told what to set.
+func TestAPortInUseNamesTheKeysThatMatter(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	file := filepath.Join(t.TempDir(), "second.yaml")
+	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, reuse := range []string{"false", "true"} {
+		_, stderr, code := e2e.Run(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN="+ab.TrafficAddr, "ADBUFFER_SERVER_REUSE_PORT="+reuse), "serve", "--config", file)
+		if code != 1 || !strings.Contains(stderr, "server.listen \""+ab.TrafficAddr+"\"") || !strings.Contains(stderr, "server.reuse_port") {
+			t.Errorf("exit status %d: %s", code, stderr)
+		}
+	}
+	ab.Get("/fillbuffer").WantFill("openx")
+}

@@ -1,0 +1,71 @@
+package drain
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/loglimit"
+	"adbuffer/internal/testsupport"
+)
+
+// handoverSocket returns the address at which the process meets the next one.
+func handoverSocket(ab *e2e.Process) *net.UnixAddr {
+	ab.T.Helper()
+	open := make(map[string]bool)
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", ab.Cmd.Process.Pid))
+	if err != nil {
+		ab.T.Fatal(err)
+	}
+	for _, file := range files {
+		if to, err := os.Readlink(file); err == nil {
+			open[to] = true
+		}
+	}
+	sockets, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		ab.T.Fatal(err)
+	}
+	for line := range strings.Lines(string(sockets)) {
+		f := strings.Fields(line)
+		if name := f[len(f)-1]; strings.HasPrefix(name, "@adbuffer-") && open["socket:["+f[6]+"]"] {
+			return &net.UnixAddr{Name: name, Net: "unix"}
+		}
+	}
+	ab.T.Fatal("the process has no hand-over socket")
+	return nil
+}
+
+// Whoever connects to the hand-over socket cannot fill the disk: of lines with the
+// same message a few are written each second, and the others are counted.
+func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()), shared(t, reservePort(t))...)
+	at := handoverSocket(ab)
+	const refused = "the sockets could not be handed over"
+	const connections = 500
+	for range connections {
+		c, err := net.DialUnix("unix", nil, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close() //nolint:errcheck // that is the flood
+	}
+	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_suppressed_total") > 0 })
+	testsupport.Eventually(t, "it is said", func() bool { return strings.Contains(ab.Log.String(), "log lines were suppressed") })
+	seconds := 0 // each of them has a line that says what was suppressed, but perhaps the last
+	for line := range strings.Lines(ab.Log.String()) {
+		if strings.Contains(line, "log lines were suppressed") {
+			seconds++
+		}
+	}
+	if n := strings.Count(ab.Log.String(), refused+`","error`); n > (seconds+2)*loglimit.PerSecond {
+		t.Errorf("%d lines in %d seconds for %d connections", n, seconds, connections)
+	}
+	ab.Dial().Get("/fillbuffer").WantFill("openx")
+}

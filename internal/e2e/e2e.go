@@ -1,0 +1,109 @@
+// Package e2e runs the real binary against real sockets, for the end-to-end
+// tests in the folders below it, one folder for each theme.
+//
+//   - Process is an adbuffer process, and Reloadable one whose configuration changes.
+//   - Client is one raw connection to it; Worker and Traffic make load.
+//   - Scrape is one response of /metrics; Refusal is an error response and its promises.
+//   - Healthy, Failing, Gated and Scripted start simulated SSPs in the test's process.
+//   - Authority and Listener make certificates.
+//
+// If the tests run with the race detector, so does the binary.
+package e2e
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// parallel is how many tests of a package run at once. Most of them wait most of the time.
+const parallel = "6"
+
+// Main is TestMain of every package of end-to-end tests. It also fails if
+// goroutines are left when all tests have ended.
+func Main(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		flag.Set("test.parallel", parallel) //nolint:errcheck // the flag exists
+	}
+	code := m.Run()
+	if dir, err := binaryDir(); err == nil {
+		os.RemoveAll(dir) //nolint:errcheck // a leftover temporary folder harms nothing
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// binaryDir is a folder of this test process. Other users may run what is in it.
+var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-e2e-") })
+
+// build makes the binary when the first test needs it. The packages of tests take
+// turns to build into one file, so only the first of them links it. Each then
+// copies it, because a later build may replace the file.
+var build = sync.OnceValues(func() (string, error) {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m: %w", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "adbuffer-e2e", fmt.Sprintf("%.8x", sha256.Sum256(root)))
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	built := filepath.Join(cache, "adbuffer")
+	args := []string{"build", "-ldflags", "-X adbuffer/internal/app.Version=v0.0.0-test"}
+	if raceEnabled {
+		built += "-race"
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "-o", built, "./cmd/adbuffer")...)
+	cmd.Dir = strings.TrimSpace(string(root))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	dir, err := binaryDir()
+	if err != nil {
+		return "", err
+	}
+	binary, err := os.ReadFile(built)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "adbuffer")
+	return file, os.WriteFile(file, binary, 0o755) //nolint:gosec // a test runs it as another user
+})
+
+// Binary returns the path of the binary under test.
+func Binary(t testing.TB) string {
+	t.Helper()
+	file, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// Listener is the certificate of a listener, in files.
+type Listener struct {
+	CertFile, KeyFile string
+	roots             *x509.CertPool
+	Certificate       tls.Certificate // the same, for clients that must have one
+}
+
+// ListenerName is the host name of a Listener.
+const ListenerName = "adbuffer.test"
+
+// NewListener makes a certificate for ListenerName and 127.0.0.1, which is its own
+// authority.
+func NewListener(t testing.TB) *Listener {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: ListenerName}, DNSNames: []string{ListenerName}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Listener{CertFile: filepath.Join(t.TempDir(), "cert.pem"), KeyFile: filepath.Join(t.TempDir(), "key.pem"), roots: x509.NewCertPool()}
+	for file, block := range map[string]*pem.Block{e.CertFile: {Type: "CERTIFICATE", Bytes: der}, e.KeyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.roots.AddCert(leaf)
+	e.Certificate = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	return e
+}
+
+// ServerSection is the configuration's section, with more settings of it.
+func (e *Listener) ServerSection(more string) string {
+	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q}%s}\n", e.CertFile, e.KeyFile, more)
+}
+
+// DialTLS opens a connection over TLS.
+func (ab *Process) DialTLS(config *tls.Config) *Client {
+	ab.T.Helper()
+	c := ab.Dial()
+	tc := tls.Client(c.Conn, config)
+	if err := tc.Handshake(); err != nil {
+		ab.T.Fatalf("handshake: %v", err)
+	}
+	c.Conn = tc
+	c.Reader.Reset(tc)
+	return c
+}
+
+// TLSConfig is the configuration of a client that trusts the listener and offers these protocols.
+func (e *Listener) TLSConfig(protocols ...string) *tls.Config {
+	return &tls.Config{RootCAs: e.roots, ServerName: ListenerName, NextProtos: protocols}
+}
+
+// HTTP2Client is net/http's client, with HTTP/2 alone and a connection of its own.
+func (e *Listener) HTTP2Client(t testing.TB) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	transport := &http.Transport{TLSClientConfig: e.TLSConfig(), Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: testsupport.Patience}
+}
+
+// Curl asks with the given options, and returns its standard output.
+func (e *Listener) Curl(t *testing.T, ab *Process, options ...string) string {
+	t.Helper()
+	port := ab.TrafficAddr[strings.LastIndexByte(ab.TrafficAddr, ':')+1:]
+	args := append([]string{"--silent", "--show-error", "--max-time", "60", "--cacert", e.CertFile, "--resolve", ListenerName + ":" + port + ":127.0.0.1"}, options...)
+	for i, a := range args {
+		args[i] = strings.ReplaceAll(a, "EDGE", "https://"+ListenerName+":"+port)
+	}
+	var complaints bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "curl", args...)
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("curl: %v: %s", err, &complaints)
+	}
+	return string(out)
+}

@@ -1,0 +1,132 @@
+package failing
+
+import (
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
+	t.Parallel()
+	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
+	hole := e2e.Failing(t, sspsim.Faults{BlackHole: true})
+	for _, row := range []struct {
+		name, endpoint, kind string
+		settings             []string
+		names                []string // what the error names
+	}{
+		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
+		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
+		{"no answer to the SYN", hole.URL(), "timeout", []string{"timeouts: {connect: 100ms}"}, []string{hole.Addr(), "100ms", "timeouts.connect"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var env []string
+			if row.kind == "timeout" {
+				env = append(env, "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=100ms")
+			}
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 5s}}")...), env...)
+			want := e2e.Refusal{Status: 502, Reason: "connect_failed", Ssp: "openx", Names: row.names}
+			c := ab.Dial()
+			ab.WantRefusal("first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
+			ab.WantRefusal("second", want, func() *e2e.Response { return c.Get("/fillbuffer") })
+			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
+			// Now all addresses back off: the last error is told at once.
+			want.Names = append(want.Names, "pool.dial_backoff")
+			ab.WantRefusal("third", want, func() *e2e.Response { return c.Post("/fillbuffer", "{}") })
+			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
+		})
+	}
+}
+
+func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
+	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
+	noALPN := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSWithout})
+	cleartext := e2e.Healthy(t)
+	for _, row := range []struct {
+		name, endpoint, kind string
+		settings             []string
+		names                []string
+	}{
+		{"an unknown authority", s.URL(), "tls", nil, []string{s.Addr(), "tls.ca_file"}},
+		{"another name", "https://localhost:" + testsupport.Port(t, s.Addr()) + "/bid", "tls", []string{"tls: {ca_file: " + e2e.CAFile(t, s) + ", server_name: other.example}"}, []string{"other.example"}},
+		{"ALPN without h2", http1.URL(), "alpn", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, http1) + "}"}, []string{"offered h2", "protocol (http2)"}},
+		{"no ALPN", noALPN.URL(), "alpn", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, noALPN) + "}"}, []string{"offered h2", "chose", "protocol (http2)"}},
+		{"no TLS", "https://" + cleartext.Addr() + "/bid", "tls", nil, []string{cleartext.Addr()}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}")...))
+			ab.WantRefusal(row.name, e2e.Refusal{Status: 502, Reason: "tls_failed", Ssp: "openx", Names: row.names},
+				func() *e2e.Response { return ab.Get("/fillbuffer") })
+			if n := ab.Metric("adbuffer_pool_dial_errors_total", "ssp=openx", "kind="+row.kind); n < 1 {
+				t.Errorf("%v dial errors of kind %s", n, row.kind)
+			}
+		})
+	}
+}
+
+// What failed the dials is how a request ends, whether it waited for the dials or
+// came while all addresses back off. The first request to an SSP with an unknown
+// authority ended as connect_failed.
+func TestFailedDialsAreToldByTheirKind(t *testing.T) {
+	t.Parallel()
+	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
+	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
+	silent := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always}}})
+	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
+	hole := e2e.Failing(t, sspsim.Faults{BlackHole: true})
+	const timeout = "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_"
+	for _, row := range []struct {
+		kind, endpoint, reason string
+		settings, env          []string
+		names                  []string
+	}{
+		{"tls", unknown.URL(), "tls_failed", nil, nil, []string{unknown.Addr(), "tls.ca_file"}},
+		{"alpn", http1.URL(), "tls_failed", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, http1) + "}"}, nil, []string{http1.Addr(), "offered h2"}},
+		{"timeout", silent.URL(), "tls_failed", nil, []string{timeout + "TLS_HANDSHAKE=100ms"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
+		{"timeout", hole.URL(), "connect_failed", nil, []string{timeout + "CONNECT=100ms"}, []string{hole.Addr(), "timeouts.connect"}},
+		{"refused", refusing.URL(), "connect_failed", nil, nil, []string{refusing.Addr(), "connection refused"}},
+		{"dns", "http://ssp.invalid/bid", "connect_failed", nil, nil, []string{"ssp.invalid"}},
+	} {
+		t.Run(row.reason+" "+row.kind, func(t *testing.T) {
+			t.Parallel()
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "pool: {dial_backoff: {min: 5s}}")...), row.env...)
+			c := ab.Dial()
+			want := e2e.Refusal{Status: 502, Reason: row.reason, Ssp: "openx", Names: row.names}
+			ab.WantRefusal("the first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
+			// retry.max is 1: the first request has made two dials.
+			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
+			want.Names = append(want.Names, "pool.dial_backoff")
+			ab.WantRefusal("a later one", want, func() *e2e.Response { return c.Get("/fillbuffer") })
+			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
+		})
+	}
+}
+
+func TestAnSSPIsShownAClientCertificate(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, RequireClientCert: true, Record: 1})
+	cert, err := s.CA().ClientCert("publisher.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := t.TempDir()+"/cert.pem", t.TempDir()+"/key.pem"
+	if err := sspsim.WriteKeyPair(cert, certFile, keyFile); err != nil {
+		t.Fatal(err)
+	}
+	ab := e2e.Start(t, e2e.Single("https://localhost:"+testsupport.Port(t, s.Addr())+"/bid", "host: ads.partner.example",
+		"tls: {ca_file: "+e2e.CAFile(t, s)+", cert_file: "+certFile+", key_file: "+keyFile+"}"))
+	ab.Get("/fillbuffer").WantFill("openx")
+	got := e2e.LastRequest(t, s)
+	if name := got.TLS.PeerCertificates[0].Subject.CommonName; name != "publisher.example" {
+		t.Errorf("the SSP was shown the certificate of %q", name)
+	}
+	if got.TLS.ServerName != "localhost" || got.Get(":authority") != "ads.partner.example" {
+		t.Errorf("SNI %q and :authority %q, want localhost and ads.partner.example", got.TLS.ServerName, got.Get(":authority"))
+	}
+}

@@ -1,0 +1,220 @@
+package failing
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// nginx is a real one, that closes connections after 1000 requests and after
+// 150 ms without any, without a word.
+type nginx struct {
+	cleartext, encrypted string // URLs
+	ca                   string // file with its authority
+	log                  string // file with a line for each request: method, and cb
+}
+
+const nginxConfig = `
+daemon off;
+worker_processes 1;
+error_log %[1]s/error.log;
+pid %[1]s/pid;
+events { worker_connections 2048; }
+http {
+	log_format ids '$request_method $arg_cb';
+	access_log %[1]s/access.log ids;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	default_type application/json;
+	keepalive_requests 1000;
+	keepalive_timeout 150ms;
+	server {
+		listen 127.0.0.1:%[2]s;
+		listen 127.0.0.1:%[3]s ssl http2;
+		ssl_certificate %[1]s/cert.pem;
+		ssl_certificate_key %[1]s/key.pem;
+		location / {
+			add_header X-Echo $arg_cb;
+			return 200 '{"id":"$arg_cb","method":"$request_method"}';
+		}
+	}
+}`
+
+// startNginx runs Debian's nginx for the length of the test.
+func startNginx(t testing.TB) *nginx {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.ServerCert("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sspsim.WriteKeyPair(cert, dir+"/cert.pem", dir+"/key.pem"); err != nil {
+		t.Fatal(err)
+	}
+	n := &nginx{ca: dir + "/ca.pem", log: dir + "/access.log"}
+	if err := ca.WriteFile(n.ca); err != nil {
+		t.Fatal(err)
+	}
+	ports := [2]string{testsupport.Port(t, testsupport.FreeAddr(t)), testsupport.Port(t, testsupport.FreeAddr(t))}
+	n.cleartext, n.encrypted = "http://127.0.0.1:"+ports[0]+"/bid", "https://127.0.0.1:"+ports[1]+"/bid"
+	config := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, dir, ports[0], ports[1]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A worker that drops its rights could not read the folder.
+	args := []string{"-p", dir, "-c", config, "-e", dir + "/start.log"}
+	if os.Getuid() == 0 {
+		args = append(args, "-g", "user root;")
+	}
+	cmd := exec.Command("/usr/sbin/nginx", args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v; install the Debian package nginx-light", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait() //nolint:errcheck // the dials below tell
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+		<-ended
+	})
+	testsupport.Eventually(t, "nginx listens", func() bool {
+		select {
+		case <-ended:
+			text, _ := os.ReadFile(dir + "/start.log")
+			t.Fatalf("nginx ended: %s", text)
+		default:
+		}
+		c, err := net.Dial("tcp", "127.0.0.1:"+ports[1])
+		if err == nil {
+			c.Close() //nolint:errcheck // it was opened only to see
+		}
+		return err == nil
+	})
+	return n
+}
+
+// processedTwice returns the requests with this method that nginx processed more
+// than once.
+func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
+	t.Helper()
+	text, err := os.ReadFile(n.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		id, ok := strings.CutPrefix(line, method+" ")
+		if ok && seen[id] {
+			twice = append(twice, id)
+		}
+		seen[id] = true
+	}
+	if len(seen) < nginxRequests {
+		t.Errorf("nginx has logged %d requests", len(seen))
+	}
+	return twice
+}
+
+// nginxRequests are how many GETs and how many POSTs each protocol must carry.
+const nginxRequests = 20000
+
+// An SSP whose keepalive_requests is 1000 and whose idle timeout is shorter
+// than ours causes no error that a client sees, and no answer goes astray.
+func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		url      func(*nginx) string
+		settings []string
+	}{
+		{"http1", func(n *nginx) string { return n.cleartext }, []string{"protocol: http1"}},
+		{"http1 over TLS", func(n *nginx) string { return n.encrypted }, []string{"protocol: http1"}},
+		{"pipelined 8 deep", func(n *nginx) string { return n.cleartext }, []string{"protocol: http1-pipelined"}},
+		{"pipelined 64 deep", func(n *nginx) string { return n.cleartext }, []string{"protocol: http1-pipelined", "pool: {pipeline_depth: 64, pipeline_methods: all, max_conns: 4}"}},
+		{"http2 over TLS", func(n *nginx) string { return n.encrypted }, []string{"protocol: http2"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			n := startNginx(t)
+			ab := e2e.Start(t, e2e.Single(row.url(n), append(row.settings, "tls: {ca_file: "+n.ca+"}")...))
+			for _, method := range []string{"GET", "POST"} {
+				for attempt := 1; ; attempt++ {
+					lost := exchangeAll(t, ab, method, attempt)
+					// Between the last look at a connection and the request's arrival
+					// nginx may close it. A GET is sent again; a POST, which may have
+					// been processed, is not. A machine that stalls draws that out, but
+					// not three times.
+					if lost == 0 || method == "POST" && lost <= nginxRequests/1000 {
+						break
+					}
+					if method == "GET" || attempt == 3 {
+						t.Errorf("%s: %d of %d were lost", method, lost, nginxRequests)
+						break
+					}
+				}
+			}
+			if twice := processedTwice(t, n, "POST"); len(twice) > 0 {
+				t.Errorf("nginx processed these POSTs twice: %v", twice)
+			}
+			// It did close connections: else nothing was shown.
+			if m := ab.Scrape(); m.Sum("adbuffer_pool_connections_opened_total") < 20 {
+				t.Errorf("only %v connections were opened", m.Sum("adbuffer_pool_connections_opened_total"))
+			}
+		})
+	}
+}
+
+// exchangeAll sends nginxRequests over 16 connections, each with a number of its
+// own that its answer must have, and returns how many came to nothing.
+func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (lost int) {
+	t.Helper()
+	var all e2e.Tally
+	began := time.Now()
+	ab.Concurrently(16, func(w *e2e.Worker) error {
+		body := ""
+		if method == "POST" {
+			body = `{"id":"1","imp":[{"id":"1"}]}`
+		}
+		for i := w.Id; i < nginxRequests; i += 16 {
+			if i%1600 < 16 {
+				time.Sleep(300 * time.Millisecond) // nginx closes what is idle meanwhile
+			}
+			id := fmt.Sprintf("%s%d-%d", method, attempt, i)
+			a, err := w.Exchange(method, "/fillbuffer?cb="+id, body)
+			if err != nil {
+				return err
+			}
+			all.Add(a)
+			if method == "POST" && a.Status == 502 && strings.Contains(a.Body, "before the first byte of the response") {
+				continue // it is counted as lost
+			}
+			if want := `{"id":"` + id + `","method":"` + method + `"}`; a.Body != want || a.Header("X-Echo") != id {
+				return fmt.Errorf("request %s was given the answer %s with %v", id, a.Body, a.Fields)
+			}
+		}
+		return nil
+	})
+	all.Log(t, method)
+	m := ab.Scrape()
+	t.Logf("%s in %v: %v connections opened, retries %v, stale %v", method, time.Since(began).Round(time.Millisecond),
+		m.Sum("adbuffer_pool_connections_opened_total"), m.All("adbuffer_retries_total"), m.Value("adbuffer_pool_stale_connections_total"))
+	return nginxRequests - all.Of("ssp/openx 200")
+}

@@ -1,0 +1,61 @@
+package forwarding
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+func TestTheAccessLogTellsHowARequestEndedAndWhereItsTimeWent(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
+	ab := e2e.Start(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL(), "tls: {ca_file: \""+e2e.CAFile(t, s)+"\"}"))
+	ab.Post("/fillbuffer?consent=secret", `{"id":"1"}`, "Cookie: secret").WantFill("openx")
+	var line map[string]any
+	testsupport.Eventually(t, "the log has the request", func() (ok bool) { line, ok = ab.Log.Line("request"); return ok })
+	for field, want := range map[string]any{"route": "default", "method": "POST", "outcome": "fill", "ssp": "openx", "protocol": "http1", "status": 200.0, "request_bytes": 10.0} {
+		if line[field] != want {
+			t.Errorf("%s is %v, want %v", field, line[field], want)
+		}
+	}
+	for _, field := range []string{"total", "pending", "dial", "tls", "first_byte"} {
+		if line[field] == nil {
+			t.Errorf("there is no %s in %v", field, line)
+		}
+	}
+	for field, value := range line {
+		if text, _ := value.(string); text == "secret" || field == "query" {
+			t.Errorf("%s tells what the client sent: %v", field, value)
+		}
+	}
+}
+
+func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	for range 20 {
+		ab.Get("/fillbuffer").WantFill("openx")
+		ab.Get("/nowhere")
+	}
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+	var messages []string
+	for text := range strings.Lines(ab.Log.String()) {
+		var line struct{ Msg string }
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Error(err)
+		}
+		messages = append(messages, line.Msg)
+	}
+	want := []string{"configuration", "starting", "ssp", "ready", "draining", "stopped"}
+	if messages = slices.DeleteFunc(messages, func(m string) bool { return slices.Contains(want, m) }); len(messages) > 0 {
+		t.Errorf("the log has %q beside start and end", messages)
+	}
+}

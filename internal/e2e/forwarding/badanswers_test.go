@@ -1,0 +1,165 @@
+package forwarding
+
+import (
+	"fmt"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// brokenAnswers are ways in which an SSP answers and yet does not.
+var brokenAnswers = []struct {
+	name   string
+	faults sspsim.Faults
+	reason string
+	names  []string
+	http2  bool
+}{
+	{"reset instead of an answer", sspsim.Faults{Reset: sspsim.Always}, "conn_lost", nil, false},
+	{"closed within the head", sspsim.Faults{CutHead: sspsim.Always}, "conn_lost", nil, false},
+	{"closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, false},
+	{"two Content-Lengths", e2e.Malformed(sspsim.TwoLengths), "bad_response", nil, false},
+	{"a chunk size that is none", e2e.Malformed(sspsim.BadChunk), "bad_response", nil, false},
+	{"no status", e2e.Malformed(sspsim.BadStatusLine), "bad_response", nil, false},
+	{"NUL in a value", e2e.Malformed(sspsim.NulInValue), "bad_response", nil, false},
+	{"blank in a name", e2e.Malformed(sspsim.SpaceInName), "bad_response", nil, false},
+	{"a body over the limit", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_bytes"}, false},
+	{"a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, false},
+
+	{"HTTP/2: closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, true},
+	{"HTTP/2: stream reset", sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: sspsim.Always, AfterHead: true}}, "conn_lost", nil, true},
+	{"HTTP/2: no :status", e2e.Malformed(sspsim.H2NoStatus), "bad_response", nil, true},
+	{"HTTP/2: an upper-case name", e2e.Malformed(sspsim.H2Uppercase), "bad_response", nil, true},
+	{"HTTP/2: a wrong content-length", e2e.Malformed(sspsim.H2WrongLength), "bad_response", nil, true},
+	{"HTTP/2: a body over the limit", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_bytes"}, true},
+	{"HTTP/2: a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, true},
+}
+
+func TestAnswersThatAreNoneAre502AndEndTheSSPsConnection(t *testing.T) {
+	t.Parallel()
+	h1, h2 := e2e.Healthy(t), e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP2})
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssp_defaults: {breaker: {enabled: false}, max_response_bytes: 4000, max_response_header_bytes: 2000}
+ssps:
+  - {name: h1, endpoints: [%q]}
+  - {name: h2, endpoints: [%q], protocol: http2, tls: {ca_file: %s}}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [h1, h2], client_choice: true}
+`, h1.URL(), h2.URL(), e2e.CAFile(t, h2)))
+	c := ab.Dial()
+	for _, broken := range brokenAnswers {
+		name, s := "h1", h1
+		if broken.http2 {
+			name, s = "h2", h2
+		}
+		if err := s.Set(sspsim.Behaviour{Faults: broken.faults}); err != nil {
+			t.Fatal(err)
+		}
+		s.ResetCounters()
+		want := e2e.Refusal{Status: 502, Reason: broken.reason, Ssp: name, Names: broken.names}
+		ab.WantRefusal(broken.name+", POST", want, func() *e2e.Response { return c.Post("/fillbuffer/"+name, `{"id":"1"}`) })
+		e2e.WantRequests(t, s, 1) // what may have been processed is not sent again
+		ab.WantRefusal(broken.name+", GET", want, func() *e2e.Response { return c.Get("/fillbuffer/" + name) })
+		if !broken.http2 && !s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.OpenConnections == 0 }) {
+			t.Errorf("%s: the connection to the SSP was kept", broken.name)
+		}
+		if err := s.Set(sspsim.Behaviour{}); err != nil {
+			t.Fatal(err)
+		}
+		c.Get("/fillbuffer/" + name).WantFill(name)
+	}
+}
+
+// What can be read, though it should not have been written so, is passed on in
+// good form; but its connection is not trusted with another request.
+func TestAnswersInDoubtArePassedOnAndEndTheSSPsConnection(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name      string
+		behaviour sspsim.Behaviour
+	}{
+		{"obs-fold", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.ObsFold)}},
+		{"bare LF", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.BareLF)}},
+		{"Content-Length and Transfer-Encoding", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.LengthAndTE)}},
+		{"HTTP/1.0", sspsim.Behaviour{Answer: sspsim.Answer{HTTP10: sspsim.Always}}},
+		{"read to EOF", sspsim.Behaviour{Answer: sspsim.Answer{ReadToEOF: sspsim.Always}}},
+		{"leftover", sspsim.Behaviour{Faults: sspsim.Faults{Leftover: sspsim.Always}}},
+		{"Connection: close", sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 1, Announce: true}}},
+	} {
+		s := e2e.SSPWith(t, row.behaviour)
+		ab := e2e.Start(t, e2e.Single(s.URL()))
+		c := ab.Dial()
+		for range 3 {
+			a := c.Get("/fillbuffer?cb=mine").WantFill("openx")
+			if want := `{"id":"mine","seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":""}],"seat":"sim"}],"cur":"USD"}`; a.Body != want {
+				t.Errorf("%s: body %s, want %s", row.name, a.Body, want)
+			}
+		}
+		if n := s.Counters().Connections; n != 3 {
+			t.Errorf("%s: %d connections for 3 requests, want one each", row.name, n)
+		}
+	}
+}
+
+func TestAnswersInEveryFramingArriveWholeOnKeptConnections(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{
+		Echo: true, Size: sspsim.Size{Constant: 30000}, Chunked: sspsim.Every(2), Trailers: sspsim.Every(3), Interim: sspsim.Every(5), NoBid: sspsim.Every(7),
+	}})
+	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
+	c := ab.Dial()
+	for i := range 210 {
+		id := fmt.Sprintf("id-%d", i)
+		method := []string{"GET", "GET", "HEAD"}[i%3]
+		a := c.Do(method, "/fillbuffer?cb="+id, "").WantSource("ssp/openx")
+		if got := a.Header("X-Echo-Cb"); got != id {
+			t.Fatalf("request %s was given the answer to %q", id, got)
+		}
+		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
+			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
+		}
+		if method == "HEAD" && a.Status == 200 && a.Header("Content-Length") == "" && s.Behaviour().Answer.Chunked.Every == 0 {
+			t.Errorf("request %s: HEAD has lost its Content-Length", id)
+		}
+	}
+	if n := s.Counters().Connections; n != 1 {
+		t.Errorf("%d connections to the SSP, want 1", n)
+	}
+}
+
+// An SSP that goes on talking behind its answer, or before it is asked, must
+// not be believed.
+func TestWhatAnSSPSendsUnaskedReachesNobody(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		faults sspsim.Faults
+		reason string // of a closed connection
+	}{
+		{"leftover", sspsim.Faults{Leftover: sspsim.Every(2)}, "leftover"},
+		{"unsolicited", sspsim.Faults{Unsolicited: sspsim.Unsolicited{Chance: sspsim.Every(2)}}, "unsolicited"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}, Faults: row.faults})
+			ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
+			c := ab.Dial()
+			for i := range 100 {
+				id := fmt.Sprintf("id-%d", i)
+				a := c.Get("/fillbuffer?cb=" + id).WantFill("openx")
+				if got := a.Header("X-Echo-Cb"); got != id || a.Body == sspsim.Poison {
+					t.Fatalf("request %s was given the answer to %q: %s", id, got, a.Body)
+				}
+				if row.name == "unsolicited" && i%2 == 1 {
+					// Give it time to say something.
+					s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Faults["unsolicited"] == uint64(i+1)/2 })
+				}
+			}
+			if n := ab.Metric("adbuffer_pool_connections_closed_total", "reason="+row.reason); n < 25 {
+				t.Errorf("%v connections were closed for %s, want about 50", n, row.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package forwarding
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+func TestARequestIsAnswered504AtItsDeadline(t *testing.T) {
+	t.Parallel()
+	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
+	ab := e2e.Start(t, "deadline: {default: 150ms, max: 400ms}\n"+e2e.Single(s.URL()),
+		"ADBUFFER_DEADLINE_DEFAULT=150ms", "ADBUFFER_DEADLINE_MAX=400ms")
+	c := ab.Dial()
+	want := e2e.Refusal{Status: 504, Reason: "deadline", Ssp: "openx", Names: []string{"deadline"}}
+	for _, row := range []struct {
+		name, method, body string
+		fields             []string
+		atLeast            time.Duration // the SSP is given the deadline less reserve (5ms)
+	}{
+		{"deadline.default", "GET", "", nil, 145 * time.Millisecond},
+		{"the header", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 60"}, 55 * time.Millisecond},
+		{"the header, above the default", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 250"}, 245 * time.Millisecond},
+		{"deadline.max", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 600000"}, 395 * time.Millisecond},
+		{"tmax", "POST", `{"id":"1","tmax":60}`, nil, 55 * time.Millisecond},
+		{"tmax, above the default", "POST", `{"id":"1","tmax":250}`, nil, 245 * time.Millisecond},
+		{"the smaller of both, tmax", "POST", `{"tmax":60}`, []string{"X-Adbuffer-Timeout-Ms: 20000"}, 55 * time.Millisecond},
+		{"the smaller of both, the header", "POST", `{"tmax":20000}`, []string{"X-Adbuffer-Timeout-Ms: 60"}, 55 * time.Millisecond},
+		{"a tmax that is no top-level key", "POST", `{"a":{"tmax":60},"b":"\"tmax\":60"}`, nil, 145 * time.Millisecond},
+		{"a tmax that is no number", "POST", `{"tmax":"60"}`, nil, 145 * time.Millisecond},
+		{"a tmax of 0", "POST", `{"tmax":0}`, nil, 145 * time.Millisecond},
+		{"a negative tmax", "POST", `{"tmax":-5}`, nil, 145 * time.Millisecond},
+		{"a tmax with a fraction", "POST", `{"tmax":60.5}`, nil, 145 * time.Millisecond},
+		{"an absurd tmax", "POST", `{"tmax":600001}`, nil, 145 * time.Millisecond},
+		{"a tmax that overflows", "POST", `{"tmax":18446744073709551676}`, nil, 145 * time.Millisecond},
+		{"a tmax of a compressed body", "POST", `{"tmax":60}`, []string{"Content-Encoding: gzip"}, 145 * time.Millisecond},
+	} {
+		var took time.Duration // from before the request was sent: never less than adbuffer waited
+		ab.WantRefusal(row.name, want, func() *e2e.Response {
+			began := time.Now()
+			a := c.Do(row.method, "/fillbuffer", row.body, row.fields...)
+			took = time.Since(began)
+			return a
+		})
+		if took < row.atLeast {
+			t.Errorf("%s: the SSP was given %v, want %v", row.name, took, row.atLeast)
+		}
+		t.Logf("%-32s asked %v, answered after %v", row.name, row.atLeast, took.Round(time.Millisecond))
+	}
+	ab.WantMetric(16, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")
+}
+
+func TestADeadlineHeaderThatIsNoNumberIsABadRequest(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	want := e2e.Refusal{Status: 400, Reason: "bad_request", Names: []string{"X-Adbuffer-Timeout-Ms", "600000"}}
+	for _, v := range []string{"", "0", "-1", "+5", "1e3", "100ms", "10.5", "0x10", "600001", "99999999999999999999", "5 5", "٣"} {
+		ab.WantRefusal(fmt.Sprintf("%q", v), want, func() *e2e.Response { return c.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: "+v) })
+	}
+	ab.WantRefusal("two of them", want, func() *e2e.Response {
+		return c.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 100", "X-Adbuffer-Timeout-Ms: 100")
+	})
+	e2e.WantRequests(t, s, 0)
+	c.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 600000").WantFill("openx")
+}
+
+func TestTooLittleTimeIsAnswered504AtOnceAndSendsNothing(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "deadline: {reserve: 40ms, min_budget: 60ms}\n"+e2e.Single(s.URL()))
+	c := ab.Dial()
+	want := e2e.Refusal{Status: 504, Reason: "deadline", Names: []string{"deadline.reserve", "deadline.min_budget"}}
+	for _, ms := range []int{1, 39, 40, 99} {
+		ab.WantRefusal(fmt.Sprintf("%d ms", ms), want, func() *e2e.Response { return c.Get("/fillbuffer", fmt.Sprintf("X-Adbuffer-Timeout-Ms: %d", ms)) })
+	}
+	e2e.WantRequests(t, s, 0)
+	c.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 20000").WantFill("openx")
+}
+
+func TestTimeoutsRequestEndsARequestBeforeItsDeadline(t *testing.T) {
+	t.Parallel()
+	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
+	ab := e2e.Start(t, e2e.Single(s.URL(), "timeouts: {request: 50ms}"))
+	a := ab.WantRefusal("stalled SSP", e2e.Refusal{Status: 504, Reason: "deadline", Ssp: "openx", Names: []string{"timeouts.request"}},
+		func() *e2e.Response { return ab.Get("/fillbuffer") })
+	if a.Took < 50*time.Millisecond || a.Took > 15*time.Second {
+		t.Errorf("answered after %v, want about 50ms, not the deadline's 20s", a.Took)
+	}
+}

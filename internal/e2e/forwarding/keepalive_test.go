@@ -1,0 +1,115 @@
+package forwarding
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+func TestErrorsThatLeaveFramingIntactKeepTheConnection(t *testing.T) {
+	t.Parallel()
+	good, bad := e2e.Healthy(t), e2e.Failing(t, sspsim.Faults{Reset: sspsim.Always})
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: good, endpoints: [%q]}
+  - {name: bad, endpoints: [%q], qps: {limit: 1000, burst: 1000}}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [good, bad], client_choice: true}
+`, good.URL(), bad.URL()))
+	c := ab.Dial()
+	body := strings.Repeat("GET / HTTP/1.1\n", 3000) // is no request line
+	for _, row := range []struct {
+		method, target, body string
+		fields               []string
+		status               int
+	}{
+		{"GET", "/nowhere", "", nil, 404},
+		{"POST", "/nowhere", body, nil, 404}, // its body is read past
+		{"PUT", "/fillbuffer", body, nil, 405},
+		{"POST", "/fillbuffer/nobody", body, nil, 404},
+		{"POST", "/fillbuffer", body, []string{"X-Adbuffer-Timeout-Ms: x"}, 400},
+		{"POST", "/fillbuffer", body, []string{"X-Adbuffer-Timeout-Ms: 1"}, 504},
+		{"POST", "/fillbuffer/bad", body, nil, 502},
+		{"GET", "/fillbuffer/bad", "", nil, 502},
+		{"HEAD", "/nowhere", "", nil, 404},
+	} {
+		a := c.Do(row.method, row.target, row.body, row.fields...).WantStatus(row.method+" "+row.target, row.status)
+		if got := a.Header("Connection"); got != "" {
+			t.Errorf("%s %s: Connection: %s", row.method, row.target, got)
+		}
+		c.Post("/fillbuffer", body).WantFill("good")
+	}
+}
+
+func TestHTTP10ClientsAreServedAndKeptWhereTheyAsk(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	for range 2 {
+		c.Send("GET /fillbuffer?a=1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+		if got := c.Read("GET").WantFill("openx").Header("Connection"); !strings.EqualFold(got, "keep-alive") {
+			t.Errorf("Connection: %q, want keep-alive", got)
+		}
+	}
+	c.Send("GET /fillbuffer?a=1 HTTP/1.0\r\n\r\n")
+	c.Read("GET").WantFill("openx")
+	c.WantClosed()
+	if got := e2e.LastRequest(t, s); got.Protocol != "HTTP/1.1" || got.Get("Host") != s.Addr() {
+		t.Errorf("the SSP was sent %s with %v", got.Protocol, got.Header)
+	}
+}
+
+func TestConnectionCloseIsObeyed(t *testing.T) {
+	t.Parallel()
+	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()))
+	c := ab.Dial()
+	if got := c.Get("/fillbuffer", "Connection: close").WantFill("openx").Header("Connection"); got != "close" {
+		t.Errorf("Connection: %q, want close", got)
+	}
+	c.WantClosed()
+}
+
+func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}, Latency: sspsim.Lognormal(time.Millisecond, 20*time.Millisecond)})
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	const n = 40
+	var all strings.Builder
+	for i := range n {
+		if i%3 == 0 {
+			all.WriteString(e2e.Request("POST", fmt.Sprintf("/fillbuffer?cb=%d", i), strings.Repeat("x", i*10+1)))
+		} else {
+			all.WriteString(e2e.Request("GET", fmt.Sprintf("/fillbuffer?cb=%d", i), ""))
+		}
+	}
+	go c.Conn.Write([]byte(all.String())) //nolint:errcheck // the reads tell
+	for i := range n {
+		if got := c.Read("GET").WantFill("openx").Header("X-Echo-Cb"); got != fmt.Sprintf("%d", i) {
+			t.Fatalf("answer %d is that to request %s", i, got)
+		}
+	}
+}
+
+// Requests come in any pieces.
+func TestARequestInPiecesIsOneRequest(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	raw := "POST /fillbuffer?a=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nContent-Length: 5\r\n\r\nhello"
+	for cut := 1; cut < len(raw); cut += 3 {
+		c.Send(raw[:cut])
+		time.Sleep(time.Millisecond) // so that the pieces arrive one by one
+		c.Send(raw[cut:])
+		c.Read("POST").WantFill("openx")
+		if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("X-A") != "1" {
+			t.Fatalf("cut at %d: the SSP was sent %q with %v", cut, got.Body, got.Header)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package forwarding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+)
+
+// An endpoint that leads back to adbuffer turned one request into as many as the
+// deadline and max_in_flight allow.
+func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
+	t.Parallel()
+	e := e2e.NewListener(t)
+	for _, row := range []struct{ name, server, settings, scheme string }{
+		{"HTTP/1", "", "retry: {max: 0}", "http"},
+		{"pipelined", "", "protocol: http1-pipelined", "http"},
+		{"HTTP/2", e.ServerSection(""), fmt.Sprintf("protocol: http2\n    tls: {ca_file: %q}", e.CertFile), "https"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			nowhere := row.server + e2e.Single(row.scheme+"://127.0.0.1:1/fillbuffer", row.settings)
+			ab := e2e.StartReloadable(t, nowhere)
+			ab.Take(row.server + e2e.Single(row.scheme+"://"+ab.TrafficAddr+"/fillbuffer", row.settings))
+			c := ab.Dial
+			if row.scheme == "https" {
+				c = func() *e2e.Client { return ab.DialTLS(e.TLSConfig()) }
+			}
+			for i, method := range []string{"GET", "POST"} {
+				res := c().Do(method, "/fillbuffer?x=1", strings.Repeat("x", 10*i)).WantStatus(method, 508).WantSource("ssp/openx")
+				if own := e2e.ErrorOf(res); own.Error != "loop" || !strings.Contains(own.Detail, "endpoints") {
+					t.Errorf("%s: %+v", method, own)
+				}
+			}
+			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=server_error")
+			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=loop")
+			ab.WantMetric(2, "adbuffer_ssp_requests_total", "outcome=server_error")
+			ab.Take(nowhere) // its own connections are no clients that are still there
+		})
+	}
+}
+
+// The start logs the same warnings.
+func TestCheckWarnsOfAnEndpointThatIsTheOwnListener(t *testing.T) {
+	t.Parallel()
+	config := e2e.WriteConfig(t, "server: {listen: \":8080\"}\n"+e2e.Single("http://localhost:8080/fillbuffer?key=s3cret"))
+	stdout, _, code := e2e.Run(t, nil, "check", "--config", config, "--quiet")
+	if code != 0 || !strings.Contains(stdout, "ssps[0].endpoints[0]: leads to this adbuffer itself, at server.listen (:8080)") || strings.Contains(stdout, "s3cret") {
+		t.Errorf("exit status %d: %s", code, stdout)
+	}
+}
+
+func TestALoopOverTwoProcessesIsRefused(t *testing.T) {
+	t.Parallel()
+	nowhere := e2e.Single("http://127.0.0.1:1/fillbuffer")
+	a := e2e.StartReloadable(t, nowhere)
+	b := e2e.StartReloadable(t, e2e.Single("http://"+a.TrafficAddr+"/fillbuffer"))
+	a.Take(e2e.Single("http://" + b.TrafficAddr + "/fillbuffer"))
+	a.Dial().Get("/fillbuffer").WantStatus("through b and back to a", 508)
+	a.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=loop")
+	b.WantMetric(0, "adbuffer_requests_total", "route=default", "outcome=loop")
+	b.WantMetric(1, "adbuffer_ssp_requests_total", "outcome=server_error")
+	b.Take(nowhere)
+	a.Take(nowhere)
+}
+
+func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	edge := e2e.StartReloadable(t, e2e.Single(s.URL()))
+	sidecar := e2e.StartReloadable(t, e2e.Single("http://"+edge.TrafficAddr+"/fillbuffer"))
+	ask := func() []string {
+		t.Helper()
+		sidecar.Dial().Get("/fillbuffer", "Via: 1.0 fred, 1.1 p.example (a, b)").WantStatus("through both", 200).WantSource("ssp/openx")
+		return e2e.ViaOf(t, s)
+	}
+	first := ask()
+	if !slices.Equal(first, []string{"1.0 fred, 1.1 p.example (a, b)", sidecar.Via(), edge.Via()}) || first[1] == first[2] {
+		t.Fatalf("the SSP is told %q; want the client's, then one of each process", first)
+	}
+	edge.Take(e2e.WithMaxConns(s.URL(), 7))
+	if again := ask(); again[2] != first[2] {
+		t.Errorf("after a reload the process is %s, before it was %s", again[2], first[2])
+	}
+	// As a chain of nine: eight adbuffers before this one may be, nine may not.
+	chain := func(n int) string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("1.1 adbuffer-%016x", i)
+		}
+		return "Via: " + strings.Join(names, ", ")
+	}
+	edge.Dial().Get("/fillbuffer", chain(8)).WantStatus("eight adbuffers before", 200)
+	own := e2e.ErrorOf(edge.Dial().Get("/fillbuffer", chain(9)).WantStatus("nine adbuffers before", 508).WantSource("proxy/loop"))
+	if !strings.Contains(own.Detail, "9 adbuffers, and 8 are allowed") {
+		t.Errorf("the error is %+v", own)
+	}
+	edge.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=loop")
+
+	edge.Take("server: {via: false}\n" + e2e.Single(s.URL()))
+	if quiet := ask(); len(quiet) != 2 || quiet[1] == first[2] {
+		t.Errorf("with server.via false the SSP is told %q", quiet)
+	}
+	sidecar.Take(e2e.Single(s.URL()))
+}

@@ -1,0 +1,160 @@
+package forwarding
+
+import (
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+)
+
+// badHeads are requests that break RFC 9112 or our stricter rules. Each must be
+// answered 400 and end its connection, since framing is in doubt: what follows
+// it must not be read as a request.
+var badHeads = []struct{ name, raw string }{
+	{"blank in a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo Bar: 1\r\n\r\n"},
+	{"blank after a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo : 1\r\n\r\n"},
+	{"tab after a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo\t: 1\r\n\r\n"},
+	{"blank after Content-Length", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length : 1\r\n\r\nx"},
+	{"blank before the first name", "GET /fillbuffer HTTP/1.1\r\n Host: a\r\n\r\n"},
+	{"obs-fold", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n 2\r\n\r\n"},
+	{"obs-fold with a tab", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n\t2\r\n\r\n"},
+	{"folded Transfer-Encoding", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n"},
+	{"bare LF behind a field", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: 1\nX-B: 2\r\n\r\n"},
+	{"bare LF behind the last field", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: 1\n\r\n"},
+	{"bare LF behind the request line", "GET /fillbuffer HTTP/1.1\nHost: a\r\n\r\n"},
+	{"bare LF everywhere", "GET /fillbuffer HTTP/1.1\nHost: a\n\n"},
+	{"bare LF for the empty line", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\n\n"},
+	{"bare CR in a value", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: 1\r2\r\n\r\n"},
+	{"NUL in a value", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: 1\x002\r\n\r\n"},
+	{"NUL in a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX\x00A: 1\r\n\r\n"},
+	{"NUL in the target", "GET /fill\x00buffer HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"control byte in a value", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: \x01\r\n\r\n"},
+	{"no colon", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A\r\n\r\n"},
+	{"no name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\n: 1\r\n\r\n"},
+	{"no Host", "GET /fillbuffer HTTP/1.1\r\nX-A: 1\r\n\r\n"},
+	{"no field at all", "GET /fillbuffer HTTP/1.1\r\n\r\n"},
+	{"two Hosts", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"},
+	{"two equal Hosts", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
+	{"a Host that is none", "GET /fillbuffer HTTP/1.1\r\nHost: a/b@c\r\n\r\n"},
+	{"Content-Length and Transfer-Encoding", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"Transfer-Encoding and Content-Length", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
+	{"Transfer-Encoding: identity", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nx"},
+	{"Transfer-Encoding: identity alone", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n"},
+	{"Transfer-Encoding: gzip, chunked", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"},
+	{"Transfer-Encoding: chunked, identity", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"},
+	{"Transfer-Encoding: xchunked", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"},
+	{"Transfer-Encoding: \\vchunked", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n"},
+	{"empty Transfer-Encoding", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n"},
+	{"two Transfer-Encodings", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"Transfer-Encoding in HTTP/1.0", "POST /fillbuffer HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"two Content-Lengths", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy"},
+	{"two equal Content-Lengths", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx"},
+	{"a list of Content-Lengths", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\nx"},
+	{"Content-Length: +1", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx"},
+	{"Content-Length: -1", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\nx"},
+	{"Content-Length: 0x1", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0x1\r\n\r\nx"},
+	{"empty Content-Length", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\nx"},
+	{"Content-Length that overflows", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551617\r\n\r\nx"},
+	{"a chunk size that is none", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n0\r\n\r\n"},
+	{"a chunk size of 0x1", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n0\r\n\r\n"},
+	{"a negative chunk size", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n0\r\n\r\n"},
+	{"a chunk without its CRLF", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxx0\r\n\r\n"},
+	{"a chunk size behind a bare LF", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\n0\n\n"},
+	{"a chunk without its last chunk", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"},
+	{"a GET with a body", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"},
+	{"a GET with a chunked body", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"},
+	{"HTTP/1.2", "GET /fillbuffer HTTP/1.2\r\nHost: a\r\n\r\n"},
+	{"HTTP/2.0", "GET /fillbuffer HTTP/2.0\r\nHost: a\r\n\r\n"},
+	{"HTTP/0.9", "GET /fillbuffer HTTP/0.9\r\nHost: a\r\n\r\n"},
+	{"no version", "GET /fillbuffer\r\nHost: a\r\n\r\n"},
+	{"http/1.1", "GET /fillbuffer http/1.1\r\nHost: a\r\n\r\n"},
+	{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
+	{"two blanks in the request line", "GET  /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"a blank in the target", "GET /fill buffer HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"a tab in the target", "GET /fillbuffer?a=\t HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"a fragment in the target", "GET /fillbuffer#x HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"CONNECT", "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n"},
+	{"authority-form", "GET a.example:443 HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"asterisk-form", "GET * HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"another scheme", "GET ftp://a/fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"a relative target", "GET fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"},
+}
+
+func TestMalformedRequestsAreAnswered400AndEndTheirConnection(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	for _, bad := range badHeads {
+		c := ab.Dial()
+		ab.WantRefusal(bad.name, e2e.Refusal{Status: 400, Reason: "bad_request", Route: routeOf(bad.raw)}, func() *e2e.Response {
+			// What stands behind it would be answered by whoever went on reading.
+			c.Send(bad.raw + e2e.Request("GET", "/fillbuffer", ""))
+			a, err := c.TryRead("GET")
+			if err != nil {
+				t.Fatalf("%s: %v", bad.name, err)
+			}
+			if got := a.Header("Connection"); got != "close" {
+				t.Errorf("%s: Connection: %q, want close", bad.name, got)
+			}
+			return a
+		})
+		c.WantClosed()
+		c.Close()
+	}
+	e2e.WantRequests(t, s, 0)
+}
+
+// routeOf is the label route that a bad request counts under: bodies are read
+// once the route is known.
+func routeOf(raw string) string {
+	if strings.HasPrefix(raw, "POST ") && strings.Contains(raw, "Transfer-Encoding: chunked\r\n\r\n") && !strings.Contains(raw, "chunked\r\n\r\n0\r\n") {
+		return "default"
+	}
+	return "none"
+}
+
+func TestLenientFormsThatRFC9112AllowsAreServed(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	for _, row := range []struct{ name, raw, body string }{
+		{"absolute-form", "GET http://elsewhere.example/fillbuffer?a=1 HTTP/1.1\r\nHost: a\r\n\r\n", ""},
+		{"an empty line before the request", "\r\nGET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n", ""},
+		{"no blank behind the colon", "GET /fillbuffer HTTP/1.1\r\nHost:a\r\n\r\n", ""},
+		{"bytes beyond ASCII in a value", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: \xff\xc3\xa9\r\n\r\n", ""},
+		{"chunked", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n", "abcde"},
+		{"Chunked in another case", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: CHUNKED\r\n\r\n1\r\nx\r\n0\r\n\r\n", "x"},
+		{"an empty chunked body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ""},
+		{"GET with an empty body", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", ""},
+		{"POST without a body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", ""},
+	} {
+		c := ab.Dial()
+		c.Send(row.raw)
+		c.Read("GET").WantStatus(row.name, 200).WantSource("ssp/openx")
+		if got := e2e.LastRequest(t, s); string(got.Body) != row.body || got.Get("Transfer-Encoding") != "" {
+			t.Errorf("%s: the SSP was sent the body %q with %v, want %q", row.name, got.Body, got.Header, row.body)
+		}
+		c.Get("/fillbuffer").WantFill("openx") // the connection is still good
+		c.Close()
+	}
+	// The host of absolute-form is for matching alone.
+	if got := s.Requests()[0]; got.Get("Host") != s.Addr() || got.Target != "/bid?a=1" {
+		t.Errorf("absolute-form reached the SSP as %q of %q", got.Target, got.Get("Host"))
+	}
+}
+
+func TestOtherMethodsGet405WithAllow(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	for _, method := range []string{"PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", "PROPFIND", "X"} {
+		want := e2e.Refusal{Status: 405, Reason: "method_not_allowed", Route: "none"}
+		a := ab.WantRefusal(method, want, func() *e2e.Response { return c.Do(method, "/fillbuffer", "") })
+		if got := a.Header("Allow"); got != "GET, HEAD, POST" {
+			t.Errorf("%s: Allow: %q", method, got)
+		}
+	}
+	c.Get("/fillbuffer").WantFill("openx") // the connection is still good
+	e2e.WantRequests(t, s, 1)
+}

@@ -1,0 +1,253 @@
+package forwarding
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// three runs adbuffer with the SSPs a, b and c on one route of this mode.
+func three(t *testing.T, mode string, a, b, c *sspsim.SSP) *e2e.Process {
+	t.Helper()
+	return e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%q]}
+  - {name: b, endpoints: [%q]}
+  - {name: c, endpoints: [%q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, %s, client_choice: true}
+`, a.URL(), b.URL(), c.URL(), mode))
+}
+
+func noBid(t testing.TB) *sspsim.SSP {
+	t.Helper()
+	return e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}})
+}
+
+func answeringWith(t testing.TB, status int) *sspsim.SSP {
+	t.Helper()
+	return e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: status}})
+}
+
+func slowly(t testing.TB, latency time.Duration) *sspsim.SSP {
+	t.Helper()
+	return e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(latency)})
+}
+
+func TestSingleAsksTheFirstSSPAlone(t *testing.T) {
+	t.Parallel()
+	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
+	ab := three(t, "mode: single, ssps: [a, b, c]", a, b, c)
+	conn := ab.Dial()
+	for range 10 {
+		conn.Get("/fillbuffer").WantFill("a")
+	}
+	conn.Do("HEAD", "/fillbuffer", "").WantFill("a")
+	e2e.WantRequests(t, a, 11)
+	e2e.WantRequests(t, b, 0)
+	e2e.WantRequests(t, c, 0)
+}
+
+func TestSplitAsksOneSSPByWeight(t *testing.T) {
+	t.Parallel()
+	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
+	ab := three(t, "mode: split, ssps: [{name: a, weight: 3}, {name: b, weight: 1}, {name: c, weight: 0}]", a, b, c)
+	conn := ab.Dial()
+	const n = 2000
+	for range n {
+		conn.Get("/fillbuffer")
+	}
+	e2e.WantRequests(t, c, 0)
+	// Six standard deviations of a binomial distribution are 117.
+	if got := a.Counters().Requests; got < n*3/4-117 || got > n*3/4+117 || got+b.Counters().Requests != n {
+		t.Errorf("a was asked %d times of %d, want about %d", got, n, n*3/4)
+	}
+	conn.Get("/fillbuffer/c").WantFill("c") // a weight of 0 leaves the choice
+}
+
+func TestWaterfallAsksInOrderUntilOneFills(t *testing.T) {
+	t.Parallel()
+	stalled := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
+	for _, row := range []struct {
+		name string
+		a, b *sspsim.SSP
+	}{
+		{"no_bid and 500", noBid(t), answeringWith(t, 500)},
+		{"refused and reset", e2e.Failing(t, sspsim.Faults{Refuse: true}), e2e.Failing(t, sspsim.Faults{Reset: sspsim.Always})},
+		{"400 and a tier that is too slow", answeringWith(t, 400), stalled},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			c := e2e.Healthy(t)
+			ab := three(t, "mode: waterfall, ssps: [a, {name: b, timeout: 100ms}, c]", row.a, row.b, c)
+			conn := ab.Dial()
+			conn.Get("/fillbuffer").WantFill("c")
+			conn.Post("/fillbuffer", `{"id":"1"}`).WantFill("c")
+			e2e.WantRequests(t, c, 2)
+			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=fill")
+			conn.Get("/fillbuffer?ssp=c").WantFill("c") // a choice makes it single
+		})
+	}
+}
+
+func TestWaterfallStopsAtAFill(t *testing.T) {
+	t.Parallel()
+	a, b, c := noBid(t), e2e.Healthy(t), e2e.Healthy(t)
+	ab := three(t, "mode: waterfall, ssps: [a, b, c]", a, b, c)
+	ab.Get("/fillbuffer").WantFill("b")
+	e2e.WantRequests(t, a, 1)
+	e2e.WantRequests(t, b, 1)
+	e2e.WantRequests(t, c, 0)
+}
+
+// Nobody filled: 204 if any said no_bid, else the first answer in route order,
+// else the first SSP's reason.
+func TestWhereNobodyFillsTheBestOfTheRestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"waterfall", "parallel-first"} {
+		for _, row := range []struct {
+			name    string
+			a, b, c sspsim.Behaviour
+			status  int
+			source  string
+		}{
+			{"a no_bid among errors", withStatus(500), noBids(), withStatus(400), 204, "ssp/b"},
+			{"answers alone", refusing(), withStatus(503), withStatus(400), 503, "ssp/b"},
+			{"a redirect", withStatus(302), withStatus(503), refusing(), 302, "ssp/a"},
+			{"no answer", resetting(), refusing(), refusing(), 502, "proxy/conn_lost"},
+		} {
+			t.Run(mode+", "+row.name, func(t *testing.T) {
+				t.Parallel()
+				a, b, c := e2e.SSPWith(t, row.a), e2e.SSPWith(t, row.b), e2e.SSPWith(t, row.c)
+				ab := three(t, "mode: "+mode+", ssps: [a, b, c]", a, b, c)
+				ab.Post("/fillbuffer", `{"id":"1"}`).WantStatus(row.name, row.status).WantSource(row.source)
+			})
+		}
+	}
+}
+
+func withStatus(code int) sspsim.Behaviour {
+	return sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: code}}}
+}
+func noBids() sspsim.Behaviour {
+	return sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}}
+}
+func refusing() sspsim.Behaviour { return sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}} }
+func resetting() sspsim.Behaviour {
+	return sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}
+}
+
+func TestParallelFirstAnswersWithTheFirstFillAndAbandonsTheOthers(t *testing.T) {
+	t.Parallel()
+	// a says no first, b fills, c would take for ever.
+	a, b, c := noBid(t), slowly(t, 50*time.Millisecond), e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
+	ab := three(t, "mode: parallel-first, ssps: [a, b, c]", a, b, c)
+	conn := ab.Dial()
+	body := e2e.BidRequest()
+	got := conn.Post("/fillbuffer", body).WantFill("b")
+	if got.Took > 15*time.Second {
+		t.Errorf("answered after %v: the stalled SSP was waited for", got.Took)
+	}
+	for _, s := range []*sspsim.SSP{a, b, c} {
+		if !s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Requests == 1 }) {
+			t.Fatal("not all were asked")
+		}
+		if r := e2e.LastRequest(t, s); string(r.Body) != body {
+			t.Errorf("the SSP was sent the body %q", r.Body)
+		}
+	}
+	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=c", "outcome=cancelled")
+	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=a", "outcome=no_bid")
+	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=fill")
+	// The abandoned connection is closed after its linger.
+	ab.AwaitMetric(0, "adbuffer_pool_places_in_use", "ssp=c")
+	ab.AwaitMetric(1, "adbuffer_pool_connections_closed_total", "ssp=c", "reason=timeout")
+}
+
+func TestParallelFirstResetsTheStreamsItAbandons(t *testing.T) {
+	t.Parallel()
+	a := e2e.Healthy(t)
+	b := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(10 * time.Second)}})
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%q]}
+  - {name: b, endpoints: [%q], protocol: h2c}
+routes:
+  - {name: default, match: {path: /fillbuffer}, mode: parallel-first, ssps: [a, b]}
+  - {name: warm, match: {path: /warm}, ssps: [b]}
+`, a.URL(), b.URL()))
+	conn := ab.Dial()
+	conn.Get("/warm", "X-Adbuffer-Timeout-Ms: 200").WantStatus("too slow", 504)
+	if !b.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
+		t.Fatalf("the first stream was not reset: %+v", b.Counters())
+	}
+	b.ResetCounters()
+	conn.Get("/fillbuffer").WantFill("a")
+	if !b.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
+		t.Errorf("the stream was not reset: %+v", b.Counters())
+	}
+	if n := b.Counters().OpenConnections; n != 1 {
+		t.Errorf("%d connections are open, want the one kept", n)
+	}
+}
+
+func TestParallelAllAnswersWithWhatEachSSPSaid(t *testing.T) {
+	t.Parallel()
+	a, b := slowly(t, 30*time.Millisecond), noBid(t)
+	c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
+	ab := three(t, "mode: parallel-all, ssps: [a, b, {name: c, secondary: true}]", a, b, c)
+	conn := ab.Dial()
+	e := e2e.EnvelopeOf(conn.Post("/fillbuffer", `{"id":"x"}`, "Accept-Encoding: gzip"))
+	if n := len(e.Results); n != 3 {
+		t.Fatalf("%d results", n)
+	}
+	ra, rb, rc := e.Results[0], e.Results[1], e.Results[2]
+	if ra.SSP != "a" || ra.Status != 200 || ra.MS == nil || *ra.MS < 30 || ra.ContentType != "application/json" ||
+		string(ra.Body) != `{"id":"x","seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":""}],"seat":"sim"}],"cur":"USD"}` {
+		t.Errorf("a: %+v %s", ra, ra.Body)
+	}
+	if rb.SSP != "b" || rb.Status != 204 || rb.MS == nil || rb.Body != nil || rb.Error != "" {
+		t.Errorf("b: %+v", rb)
+	}
+	if rc.SSP != "c" || rc.Error != "not_waited" || rc.Status != 0 || rc.MS != nil {
+		t.Errorf("c: %+v", rc)
+	}
+	if got := e2e.LastRequest(t, a).Values("Accept-Encoding"); len(got) != 1 || got[0] != "identity" {
+		t.Errorf("a was sent Accept-Encoding %q, want identity", got)
+	}
+	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=merged")
+	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=c", "outcome=cancelled")
+
+	want := e2e.Refusal{Status: 405, Reason: "method_not_allowed"}
+	if allow := ab.WantRefusal("HEAD", want, func() *e2e.Response { return headBody(conn.Do("HEAD", "/fillbuffer", "")) }).Header("Allow"); allow != "GET, POST" {
+		t.Errorf("Allow: %q", allow)
+	}
+}
+
+// headBody gives an answer to HEAD the body that it has not.
+func headBody(a *e2e.Response) *e2e.Response {
+	a.Body = `{"error":"method_not_allowed"}`
+	return a
+}
+
+func TestParallelAllTellsTheReasonOfEachFailure(t *testing.T) {
+	t.Parallel()
+	a, b, c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always}), e2e.Failing(t, sspsim.Faults{Refuse: true}), answeringWith(t, 500)
+	ab := three(t, "mode: parallel-all, ssps: [a, b, c]", a, b, c)
+	e := e2e.EnvelopeOf(ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 300"))
+	for i, want := range []string{"deadline", "connect_failed", ""} {
+		if got := e.Results[i]; got.Error != want {
+			t.Errorf("%s: error %q, want %q", got.SSP, got.Error, want)
+		}
+	}
+	if got := e.Results[0]; got.MS == nil || *got.MS < 290 {
+		t.Errorf("a: %+v, want an error after 295 ms", got)
+	}
+	if got := e.Results[2]; got.Status != 500 || string(got.Body) != `{"error":"simulated"}` {
+		t.Errorf("c: %+v", got)
+	}
+}

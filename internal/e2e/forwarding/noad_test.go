@@ -1,0 +1,127 @@
+package forwarding
+
+import (
+	"fmt"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+const noAdConfig = `
+deadline: {reserve: 0s}
+ssps:
+  - {name: fills, endpoints: [%[1]q]}
+  - {name: says-no, endpoints: [%[2]q]}
+  - {name: fails, endpoints: [%[3]q]}
+  - {name: refuses, endpoints: [%[4]q], breaker: {enabled: false}}
+routes:
+  - {name: empty, match: {path: /empty}, ssps: [fills, says-no, fails, refuses], client_choice: true, on_error: no_ad}
+  - {name: vast, match: {path: /vast}, ssps: [fills, says-no, fails, refuses], client_choice: true, on_error: no_ad, no_ad: vast, vast_version: "3.0"}
+`
+
+func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
+	t.Parallel()
+	ab := e2e.Start(t, fmt.Sprintf(noAdConfig, e2e.Healthy(t).URL(), noBid(t).URL(), answeringWith(t, 404).URL(), e2e.Failing(t, sspsim.Faults{Refuse: true}).URL()))
+	c := ab.Dial()
+	for _, row := range []struct {
+		target, field string
+		status        int
+		source        string
+		outcome       string
+		origin        string // of the no-ad that counts; "" where none does
+	}{
+		{"/empty", "", 200, "ssp/fills", "fill", ""},
+		{"/empty/says-no", "", 204, "ssp/says-no", "no_bid", "ssp"},
+		{"/empty/fails", "", 204, "ssp/fails", "client_error", "proxy"},
+		{"/empty/refuses", "", 204, "proxy/connect_failed", "connect_failed", "proxy"},
+		{"/empty/fills", "X-Adbuffer-Timeout-Ms: 1", 204, "proxy/deadline", "deadline", "proxy"},
+		{"/empty/nobody", "", 404, "proxy/unknown_ssp", "unknown_ssp", ""},
+		{"/empty", "X-Adbuffer-Timeout-Ms: x", 400, "proxy/bad_request", "bad_request", ""},
+		{"/vast/fails", "", 200, "ssp/fails", "client_error", "proxy"},
+		{"/vast/refuses", "", 200, "proxy/connect_failed", "connect_failed", "proxy"},
+		{"/vast/says-no", "", 204, "ssp/says-no", "no_bid", "ssp"},
+	} {
+		var fields []string
+		if row.field != "" {
+			fields = append(fields, row.field)
+		}
+		route := "route=" + row.target[1:len("empty")+1]
+		if row.target[1] == 'v' {
+			route = "route=vast"
+		}
+		before := ab.Scrape()
+		a := c.Get(row.target, fields...).WantStatus(row.target, row.status).WantSource(row.source)
+		after := ab.Scrape()
+		vast := row.target[1] == 'v' && row.origin == "proxy"
+		if want := `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="3.0"/>` + "\n"; vast && (a.Body != want || a.Header("Content-Type") != "application/xml; charset=utf-8") {
+			t.Errorf("%s: %v %q, want an empty VAST document", row.target, a.Fields, a.Body)
+		}
+		if row.status == 204 && a.Body != "" {
+			t.Errorf("%s: a 204 with a body", row.target)
+		}
+		rose := func(name string, labels ...string) float64 {
+			return after.Value(name, labels...) - before.Value(name, labels...)
+		}
+		if n := rose("adbuffer_requests_total", route, "outcome="+row.outcome); n != 1 {
+			t.Errorf("%s: outcome %s rose by %v", row.target, row.outcome, n)
+		}
+		for _, origin := range []string{"proxy", "ssp"} {
+			want := 0.0
+			if origin == row.origin {
+				want = 1
+			}
+			if n := rose("adbuffer_no_ad_total", route, "origin="+origin); n != want {
+				t.Errorf("%s: no_ad_total of origin %s rose by %v, want %v", row.target, origin, n, want)
+			}
+		}
+	}
+}
+
+func TestErrorDetailFalseNamesNoLimitsAndNoSSP(t *testing.T) {
+	t.Parallel()
+	s := e2e.Failing(t, sspsim.Faults{Refuse: true})
+	ab := e2e.Start(t, "server: {error_detail: false, max_body_bytes: 10}\n"+e2e.Single(s.URL()))
+	for _, row := range []struct {
+		name string
+		do   func() *e2e.Response
+		body string
+	}{
+		{"connect_failed", func() *e2e.Response { return ab.Get("/fillbuffer") }, `{"error":"connect_failed"}` + "\n"},
+		{"no_route", func() *e2e.Response { return ab.Get("/") }, `{"error":"no_route"}` + "\n"},
+		{"too_large", func() *e2e.Response { return ab.Post("/fillbuffer", "0123456789a") }, `{"error":"too_large"}` + "\n"},
+	} {
+		if a := row.do().WantSource("proxy/" + row.name); a.Body != row.body {
+			t.Errorf("%s: body %q, want %q", row.name, a.Body, row.body)
+		}
+	}
+}
+
+func TestWhatCountsAsAFillIsConfigured(t *testing.T) {
+	t.Parallel()
+	document := sspsim.Answer{NoBid: sspsim.Every(2), NoBidForm: sspsim.NoBidDocument}
+	rtb, vast := document, document
+	vast.Kind = sspsim.VAST
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: rtb, endpoints: [%q], no_bid_body: openrtb}
+  - {name: vast, endpoints: [%q], no_bid_body: vast}
+  - {name: any, endpoints: [%q]}
+  - {name: nothing, endpoints: [%q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [rtb, vast, any, nothing], client_choice: true}
+`, e2e.SSPWith(t, sspsim.Behaviour{Answer: rtb}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Answer: vast}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Answer: rtb}).URL(),
+		e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always, NoBidForm: sspsim.NoBidEmpty}}).URL()))
+	c := ab.Dial()
+	for _, row := range []struct {
+		ssp        string
+		fill, none float64
+	}{{"rtb", 2, 2}, {"vast", 2, 2}, {"any", 4, 0}, {"nothing", 0, 4}} {
+		for range 4 {
+			c.Get("/fillbuffer/" + row.ssp).WantFill(row.ssp) // 200, whatever it counts as
+		}
+		ab.WantMetric(row.fill, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=fill")
+		ab.WantMetric(row.none, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=no_bid")
+	}
+	ab.WantMetric(8, "adbuffer_no_ad_total", "route=default", "origin=ssp")
+}

@@ -1,0 +1,80 @@
+package forwarding
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// A request that adbuffer refuses, and after which it closes the connection, must
+// not destroy the responses before it, nor its own: closing a socket with unread
+// bytes sends RST, which makes a client's kernel throw away what it has not read.
+func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
+	t.Parallel()
+	const size = 700_000
+	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}})
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	for _, row := range []struct{ name, refused string }{
+		{"a broken head", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A : b\r\n\r\n"},
+		{"a method", "DELETE /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"},
+		{"a long head", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: " + strings.Repeat("a", 20_000) + "\r\n\r\n"},
+		{"a large body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("b", 300_000)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := ab.Dial()
+			c.T = t
+			go c.Conn.Write([]byte(e2e.Request("GET", "/fillbuffer", "") + row.refused + strings.Repeat(e2e.Request("GET", "/fillbuffer", ""), 20)))
+			time.Sleep(300 * time.Millisecond) // it has been refused, and nothing has been read
+			if got := c.Read("GET"); got.Status != 200 || len(got.Body) != size {
+				t.Errorf("status %d, %d bytes", got.Status, len(got.Body))
+			}
+			if got := c.Read("GET"); got.Status/100 != 4 {
+				t.Errorf("status %d of the refused one", got.Status)
+			}
+		})
+	}
+}
+
+// A client that sends on and on after a refusal is not heard for ever.
+func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
+	t.Parallel()
+	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()))
+	c := ab.Dial()
+	c.Send("GET /fillbuffer HTTP/1.1\r\nX-A : b\r\n\r\n")
+	c.Read("GET").WantStatus("a broken head", 400)
+	junk := make([]byte, 64<<10)
+	testsupport.Eventually(t, "the connection is reset", func() bool {
+		_, err := c.Conn.Write(junk)
+		return err != nil
+	})
+}
+
+// In a drain too, requests that are pipelined behind the last response do not
+// destroy it.
+func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
+	t.Parallel()
+	const size = 700_000
+	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}}})
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	c.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	ab.Signal(syscall.SIGTERM)
+	testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	s.Open()
+	go c.Conn.Write([]byte(strings.Repeat(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 50_000)), 15)))
+	time.Sleep(500 * time.Millisecond) // it has been answered, and nothing has been read
+	for closing := false; !closing; {
+		got := c.Read("GET").WantStatus("a request before the end", 200)
+		if len(got.Body) != size {
+			t.Fatalf("%d bytes", len(got.Body))
+		}
+		closing = got.Header("Connection") == "close"
+	}
+	ab.WantExit(0)
+}

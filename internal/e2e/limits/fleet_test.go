@@ -1,0 +1,216 @@
+package limits
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/redistest"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// sharing is a configuration whose one SSP, openx, has a limit that replicas share
+// through s. settings are more of qps.
+func sharing(s *redistest.Server, endpoint, settings string) string {
+	return fmt.Sprintf(`
+fleet: {redis: {address: %q}, expected_replicas: 4, replica_timeout: 2s}
+ssps:
+  - {name: openx, endpoints: [%q], qps: {scope: fleet, %s}, breaker: {enabled: false}}
+routes:
+  - {name: single, match: {path: /single}, ssps: [openx]}
+  - {name: legs, match: {path: /legs}, mode: parallel-all, ssps: [openx]}
+`, s.Addr, endpoint, settings)
+}
+
+// startFleet starts replicas that know of each other.
+func startFleet(t *testing.T, n int, config string) (all []*e2e.Process) {
+	t.Helper()
+	for range n {
+		all = append(all, e2e.Start(t, config))
+	}
+	for _, ab := range all {
+		ab.AwaitMetric(float64(n), "adbuffer_qps_replicas", "ssp=openx")
+		ab.AwaitMetric(1, "adbuffer_qps_fleet_connected", "ssp=openx")
+	}
+	return all
+}
+
+// What replicas send counts, retries and legs of fan-outs too.
+func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
+	t.Parallel()
+	// Every fourth request on a used connection is lost with it, and is sent again.
+	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 4}}})
+	const limit, burst = 200.0, 25.0
+	all := startFleet(t, 3, sharing(redistest.Start(t), s.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
+	before, began := s.Counters().Requests, time.Now()
+	traffics := map[*e2e.Process]*e2e.Traffic{}
+	for _, ab := range all {
+		traffics[ab] = ab.StartTraffic(4, 5*time.Millisecond, "/single?n=", "/legs?n=")
+	}
+	time.Sleep(5 * time.Second)
+	sent, took := float64(s.Counters().Requests-before), time.Since(began).Seconds()
+	t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, limit*took+burst)
+	// A machine that stalls cuts replicas off for a moment, with a burst of their own.
+	if most := limit*took + 2*burst; sent > most || sent < 0.7*most {
+		t.Errorf("%.0f requests sent in %.2f s, want at most %.0f and not much less", sent, took, most)
+	}
+	for _, ab := range all {
+		m := ab.Scrape()
+		if fills := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill"); fills < 0.15*sent || fills > 0.6*sent {
+			t.Errorf("one replica has sent %.0f of %.0f", fills, sent)
+		}
+		if m.Value("adbuffer_qps_limited_total", "ssp=openx") == 0 {
+			t.Error("a replica never met the limit")
+		}
+	}
+
+	traffics[all[2]].Stop() // its clients' errors are not what this is about
+	all[2].ExitIsTested = true
+	all[2].Signal(syscall.SIGKILL)
+	all[2].WantExit(-1)
+	for _, ab := range all[:2] {
+		ab.AwaitMetric(2, "adbuffer_qps_replicas", "ssp=openx")
+	}
+	testsupport.Eventually(t, "two share all of it", func() bool {
+		share := 0.0
+		for _, ab := range all[:2] {
+			share += ab.Metric("adbuffer_qps_share", "ssp=openx")
+		}
+		return share > 0.9*limit
+	})
+	// One that ends in peace is missed at once.
+	traffics[all[1]].Stop()
+	all[1].Signal(syscall.SIGTERM)
+	all[1].WantExit(0)
+	all[0].AwaitMetric(1, "adbuffer_qps_replicas", "ssp=openx")
+}
+
+// While Redis hangs, is gone, or comes back empty, requests are answered as fast
+// as ever, at the last shares.
+func TestRequestsGoOnWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	ssp := e2e.Healthy(t)
+	r := redistest.Start(t)
+	const limit, burst = 200.0, 50.0
+	all := startFleet(t, 3, sharing(r, ssp.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
+	before, began := ssp.Counters().Requests, time.Now()
+	for _, ab := range all {
+		ab.StartTraffic(4, 5*time.Millisecond, "/single?n=")
+	}
+	await := func(connected float64) {
+		t.Helper()
+		for _, ab := range all {
+			ab.AwaitMetric(connected, "adbuffer_qps_fleet_connected", "ssp=openx")
+			n := ab.Metric("adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+			ab.AwaitMetricAbove(n+50, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
+		}
+	}
+	await(1)
+	r.Pause()
+	await(0)
+	r.Resume()
+	await(1)
+	r.Kill()
+	await(0)
+	r.Restart()
+	await(1)
+	for _, ab := range all {
+		ab.AwaitMetric(3, "adbuffer_qps_replicas", "ssp=openx")
+	}
+	// Each replica may have saved up its part of the burst while it was alone.
+	sent, took := float64(ssp.Counters().Requests-before), time.Since(began).Seconds()
+	t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, limit*took+2*burst)
+	if sent > limit*took+2*burst {
+		t.Errorf("%.0f requests sent in %.2f s", sent, took)
+	}
+	for _, ab := range all {
+		m := ab.Scrape()
+		for _, o := range e2e.Outcomes {
+			if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o); n > 0 && o != "fill" && o != "qps_limit" {
+				t.Errorf("%v requests ended as %s", n, o)
+			}
+		}
+		if m.Value("adbuffer_qps_lease_errors_total", "ssp=openx") == 0 {
+			t.Error("no call has failed")
+		}
+		log := ab.Log.String()
+		if n := strings.Count(log, "Redis is away"); n < 1 || n > 2 {
+			t.Errorf("the log says %d times that Redis is away", n)
+		}
+	}
+}
+
+func TestADryLimitOfTheFleetCountsAndRefusesNothing(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := startFleet(t, 1, sharing(redistest.Start(t), s.URL(), "limit: 0.01, burst: 2, dry_run: true"))[0]
+	c := ab.Dial()
+	for range 10 {
+		c.Get("/single").WantFill("openx")
+	}
+	if n := ab.Metric("adbuffer_qps_limited_total", "ssp=openx"); n < 7 || n > 9 {
+		t.Errorf("%v were counted, want those beyond the burst", n)
+	}
+}
+
+func TestReloadChangesAFleetsLimitAndScopeInPlace(t *testing.T) {
+	t.Parallel()
+	s, r := e2e.Healthy(t), redistest.Start(t)
+	ab := e2e.StartReloadable(t, sharing(r, s.URL(), "limit: 1000"))
+	ab.AwaitMetric(1000, "adbuffer_qps_share", "ssp=openx")
+	reload := func(config string) {
+		t.Helper()
+		ab.Write(config)
+		ab.Signal(syscall.SIGHUP)
+	}
+	reload(sharing(r, s.URL(), "limit: 400"))
+	ab.AwaitMetric(400, "adbuffer_qps_share", "ssp=openx")
+	ab.Get("/single").WantFill("openx")
+
+	own := strings.Replace(sharing(r, s.URL(), "limit: 400"), "scope: fleet", "scope: instance", 1)
+	reload(own)
+	testsupport.Eventually(t, "the limit is the process's own", func() bool { return len(ab.Scrape().All("adbuffer_qps_share")) == 0 })
+	ab.Get("/single").WantFill("openx")
+
+	reload(sharing(r, s.URL(), "limit: 600"))
+	testsupport.Eventually(t, "the limit is the fleet's again", func() bool { return len(ab.Scrape().All("adbuffer_qps_share")) == 1 })
+	ab.AwaitMetric(600, "adbuffer_qps_share", "ssp=openx")
+	ab.Get("/single").WantFill("openx")
+
+	reload(strings.Replace(own, "expected_replicas: 4", "expected_replicas: 5", 1))
+	ab.AwaitMetric(0, "adbuffer_config_last_reload_successful")
+	ab.WantMetric(600, "adbuffer_qps_share", "ssp=openx")
+}
+
+func TestCheckPrintsTheFleetWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config, password := filepath.Join(dir, "adbuffer.yaml"), filepath.Join(dir, "password")
+	for file, text := range map[string]string{
+		password: "not-to-be-printed\n",
+		config: fmt.Sprintf(`
+fleet: {redis: {address: "127.0.0.1:6379", username: ads, password_file: %q}, expected_replicas: 3}
+ssps: [{name: openx, endpoints: ["http://127.0.0.1:9000/bid"], qps: {limit: 100, scope: fleet}}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, password),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, log, code := e2e.Run(t, nil, "check", "--config", config)
+	for _, want := range []string{"scope: fleet", "expected_replicas: 3", `address: "127.0.0.1:6379"`, `username: "ads"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check does not print %q", want)
+		}
+	}
+	if code != 0 || strings.Contains(out+log, "not-to-be-printed") {
+		t.Errorf("exit status %d: %s%s", code, out, log)
+	}
+}

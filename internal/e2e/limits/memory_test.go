@@ -1,0 +1,87 @@
+//go:build !race
+
+package limits
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// idleClients are how many connections are opened; the test process needs an
+// open file for each, and so does adbuffer.
+const idleClients = 10_000
+
+// resident returns the resident memory of the process, in bytes, after its
+// garbage was collected.
+func resident(ab *e2e.Process) float64 {
+	ab.T.Helper()
+	ab.AskAdmin("/debug/pprof/heap?gc=1")
+	return ab.Metric("process_resident_memory_bytes")
+}
+
+// Each has sent a request with a 300-byte URL and has had its answer.
+func TestMemoryOfIdleClients(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		setting string
+		ceiling float64 // bytes for each client
+	}{
+		{"by default", "", 20 << 10},
+		{"with reduce_idle_memory", "reduce_idle_memory: true, ", 8 << 10},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 1024}}}})
+			ab := e2e.Start(t, "server: {"+row.setting+"idle_timeout: 10m, max_connections: 19000}\n"+e2e.Single(s.URL()))
+			ab.Concurrently(64, func(w *e2e.Worker) error { // buffers and pools as in service
+				for range 50 {
+					if _, err := w.Exchange("GET", "/fillbuffer", ""); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			ab.AwaitMetric(0, "adbuffer_client_connections")
+			before := resident(ab)
+			conns := make([]net.Conn, 0, idleClients)
+			defer func() {
+				for _, c := range conns {
+					c.Close() //nolint:errcheck // the test is over
+				}
+			}()
+			raw := e2e.Request("GET", "/fillbuffer?"+strings.Repeat("pub=1&slot", 30), "", "User-Agent: Mozilla/5.0 (Linux; Android 14)", "Accept: */*")
+			answer := make([]byte, 4096)
+			for range idleClients {
+				c, err := net.Dial(ab.Network, ab.TrafficAddr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, c)
+				if _, err := c.Write([]byte(raw)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Read(answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ab.WantMetric(idleClients, "adbuffer_client_connections")
+			each := func() float64 { return (resident(ab) - before) / idleClients }
+			soon := each()
+			// What they gave up goes back to the system bit by bit.
+			var late float64
+			began := time.Now()
+			for late = each(); late > row.ceiling && time.Since(began) < testsupport.Patience; late = each() {
+				time.Sleep(time.Second)
+			}
+			t.Logf("%s: %.0f bytes for each of %d idle clients at once, %.0f after %v", row.name, soon, idleClients, late, time.Since(began).Round(time.Second))
+			if late > row.ceiling {
+				t.Errorf("%.0f bytes for each idle client, want at most %.0f", late, row.ceiling)
+			}
+		})
+	}
+}

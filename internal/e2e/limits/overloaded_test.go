@@ -1,0 +1,194 @@
+package limits
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+func TestMaxInFlightIsEnforcedWithOverloaded(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, "server: {max_in_flight: 2}\n"+e2e.Single(s.URL()))
+	var busy []*e2e.Client
+	for range 2 {
+		c := ab.Dial()
+		c.Send(e2e.Request("GET", "/fillbuffer", ""))
+		busy = append(busy, c)
+	}
+	e2e.AwaitInFlight(t, s.SSP, 2)
+	ab.WantMetric(2, "adbuffer_in_flight_requests")
+	ab.WantMetric(2, "adbuffer_in_flight_requests_limit")
+	c := ab.Dial()
+	ab.WantRefusal("a third", e2e.Refusal{Status: 503, Reason: "overloaded", Route: "default", Names: []string{"2 of 2", "server.max_in_flight"}},
+		func() *e2e.Response { return c.Get("/fillbuffer") })
+	s.Open()
+	for _, b := range busy {
+		b.Read("GET").WantFill("openx")
+	}
+	c.Get("/fillbuffer").WantFill("openx")
+}
+
+func TestAnSSPsMaxInFlightIsEnforcedWithOverloadedThatNamesIt(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, e2e.Single(s.URL(), "max_in_flight: 1"))
+	busy := ab.Dial()
+	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	c := ab.Dial()
+	ab.WantRefusal("a second", e2e.Refusal{Status: 503, Reason: "overloaded", Ssp: "openx", Names: []string{"1 of 1", "max_in_flight"}},
+		func() *e2e.Response { return c.Get("/fillbuffer") })
+	s.Open()
+	busy.Read("GET").WantFill("openx")
+	c.Get("/fillbuffer").WantFill("openx")
+	e2e.WantRequests(t, s.SSP, 2)
+}
+
+func TestConnectionsOverTheLimitAreToldSo(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "server: {max_connections: 2}\n"+e2e.Single(s.URL()))
+	a, b := ab.Dial(), ab.Dial()
+	a.Get("/fillbuffer").WantFill("openx")
+	b.Get("/fillbuffer").WantFill("openx")
+	ab.WantMetric(2, "adbuffer_client_connections")
+	ab.WantMetric(2, "adbuffer_client_connections_limit")
+	var c *e2e.Client
+	refused := ab.WantRefusal("a third", e2e.Refusal{Status: 503, Reason: "overloaded", Route: "none", Names: []string{"2 of 2", "server.max_connections"}},
+		func() *e2e.Response { c = ab.Dial(); return c.Get("/fillbuffer") })
+	if got := refused.Header("Connection"); got != "close" {
+		t.Errorf("Connection: %q, want close", got)
+	}
+	c.WantClosed()
+	a.Get("/fillbuffer").WantFill("openx")
+	b.Close()
+	ab.AwaitMetric(1, "adbuffer_client_connections")
+	ab.Get("/fillbuffer").WantFill("openx")
+}
+
+func TestMaxBufferedBytesBoundsRequestBodies(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL()))
+	busy := ab.Dial()
+	busy.Send(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 9000)))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	ab.WantMetric(9000, "adbuffer_buffered_bytes")
+	ab.WantMetric(10000, "adbuffer_buffered_bytes_limit")
+	c := ab.Dial()
+	ab.WantRefusal("2000 more", e2e.Refusal{Status: 503, Reason: "overloaded", Names: []string{"9000 of 10000", "server.max_buffered_bytes"}},
+		func() *e2e.Response { return c.Post("/fillbuffer", strings.Repeat("c", 2000)) })
+	s.Open()
+	busy.Read("POST").WantFill("openx")
+	ab.AwaitMetric(0, "adbuffer_buffered_bytes")
+	ab.Post("/fillbuffer", strings.Repeat("c", 2000)).WantFill("openx")
+}
+
+func TestMaxBufferedBytesBoundsAnswers(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"http1", "http1-pipelined", "http2"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			o := sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 20000}}}}
+			settings := []string{"max_buffered_bytes: 20000"} // so that the server's limit is met
+			if protocol == "http2" {
+				o.Protocol = sspsim.TLSAuto
+			}
+			s := e2e.StartSSP(t, o)
+			if protocol == "http2" {
+				settings = append(settings, "tls: {ca_file: "+e2e.CAFile(t, s)+"}")
+			}
+			ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL(), append(settings, "protocol: "+protocol)...))
+			c := ab.Dial()
+			ab.WantRefusal("an answer of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", Ssp: "openx", Names: []string{"server.max_buffered_bytes"}},
+				func() *e2e.Response { return c.Get("/fillbuffer") })
+			if err := s.Set(sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}}); err != nil {
+				t.Fatal(err)
+			}
+			if a := c.Get("/fillbuffer").WantFill("openx"); len(a.Body) != 8000 {
+				t.Errorf("an answer of %d bytes, want 8000", len(a.Body))
+			}
+		})
+	}
+}
+
+// A client that sends the start of a request and no more is given up.
+func TestARequestThatDoesNotComeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "server: {read_timeout: 100ms, idle_timeout: 3s}\n"+e2e.Single(s.URL()))
+	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"100ms", "server.read_timeout"}}
+	for _, row := range []struct{ name, raw, route string }{
+		{"half a head", "GET /fillbuffer HTTP/1.1\r\nHo", "none"},
+		{"half a body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf", "default"},
+		{"half a chunk", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nha", "default"},
+	} {
+		c := ab.Dial()
+		want.Route = row.route
+		ab.WantRefusal(row.name, want, func() *e2e.Response {
+			c.Send(row.raw)
+			return c.Read("POST")
+		})
+		c.WantClosed()
+	}
+	// One byte at a time is no way to make it last.
+	c := ab.Dial()
+	want.Route = "none"
+	ab.WantRefusal("a byte at a time", want, func() *e2e.Response {
+		for i := 0; i < 20; i++ {
+			if _, err := c.Conn.Write([]byte("GET /fillbuffer HTTP/1.1\r\n")[i : i+1]); err != nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return c.Read("GET")
+	})
+	// And one that is idle is closed without a word.
+	c = ab.Dial()
+	c.Get("/fillbuffer").WantFill("openx")
+	c.WantClosed()
+	// So is one that never sent anything: it made no request.
+	before := ab.Scrape().Sum("adbuffer_requests_total")
+	ab.Dial().WantClosed()
+	ab.Dial().Close()
+	ab.AwaitMetric(0, "adbuffer_client_connections")
+	if after := ab.Scrape().Sum("adbuffer_requests_total"); after != before {
+		t.Errorf("connections without a request counted as %v requests", after-before)
+	}
+}
+
+// Legs count as well: of a request to three SSPs, two legs fit beside it.
+func TestMaxInFlightCountsTheLegsOfFanOuts(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.Start(t, fmt.Sprintf(`
+server: {max_in_flight: 3}
+ssps:
+  - {name: a, endpoints: [%[1]q]}
+  - {name: b, endpoints: [%[1]q]}
+  - {name: c, endpoints: [%[1]q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, mode: parallel-all, ssps: [a, b, c]}
+`, s.URL()))
+	c := ab.Dial()
+	c.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, s.SSP, 2)
+	ab.WantMetric(3, "adbuffer_in_flight_requests")
+	s.Open()
+	refused := 0
+	for _, r := range e2e.EnvelopeOf(c.Read("GET")).Results {
+		if r.Error == "overloaded" {
+			refused++
+		} else if r.Status != 200 {
+			t.Errorf("%s: %+v", r.SSP, r)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d legs were overloaded, want 1", refused)
+	}
+}

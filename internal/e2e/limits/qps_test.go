@@ -1,0 +1,82 @@
+package limits
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+func TestRequestsOverQPSAreRefused(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL(), "qps: {limit: 0.01, burst: 2}"))
+	c := ab.Dial()
+	c.Get("/fillbuffer").WantFill("openx")
+	c.Post("/fillbuffer", "{}").WantFill("openx")
+	want := e2e.Refusal{Status: 503, Reason: "qps_limit", Ssp: "openx", Names: []string{"0.01", "qps"}}
+	ab.WantRefusal("a third", want, func() *e2e.Response { return c.Get("/fillbuffer") })
+	e2e.WantRequests(t, s, 2)
+	ab.WantMetric(1, "adbuffer_qps_limited_total", "ssp=openx")
+}
+
+func TestADryQPSLimitCountsAndRefusesNothing(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL(), "qps: {limit: 0.01, burst: 2, dry_run: true}"))
+	c := ab.Dial()
+	for range 5 {
+		c.Get("/fillbuffer").WantFill("openx")
+	}
+	ab.WantMetric(3, "adbuffer_qps_limited_total", "ssp=openx")
+}
+
+// What is sent counts: retries and the legs of fan-outs too.
+func TestTheRateSentKeepsToQPS(t *testing.T) {
+	t.Parallel()
+	// Every fourth request on a used connection is lost with it, and is sent again.
+	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 4}}})
+	other := e2e.Healthy(t)
+	const limit, burst, seconds = 200.0, 200.0, 5.0
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: openx, endpoints: [%q], qps: {limit: %v, burst: %v}, breaker: {enabled: false}}
+  - {name: other, endpoints: [%q]}
+routes:
+  - {name: single, match: {path: /single}, ssps: [openx]}
+  - {name: legs, match: {path: /legs}, mode: parallel-all, ssps: [openx, other]}
+`, s.URL(), limit, burst, other.URL()))
+	for attempt := 1; ; attempt++ {
+		before := s.Counters().Requests
+		began := time.Now()
+		ab.Concurrently(8, func(w *e2e.Worker) error {
+			for i := 0; time.Since(began).Seconds() < seconds; i++ {
+				if _, err := w.Exchange("GET", []string{"/single", "/legs"}[i%2], ""); err != nil {
+					return err
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			return nil
+		})
+		took := time.Since(began).Seconds()
+		// The burst lets a machine that stalls for less than a second catch up.
+		sent, want := float64(s.Counters().Requests-before), limit*took+burst
+		t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, want)
+		if sent > want*1.05 {
+			t.Errorf("%.0f requests sent in %.2f s, want %.0f within 5 %%", sent, took, want)
+		}
+		if sent >= want*0.95 {
+			break
+		}
+		if attempt == 3 { // a machine that stalls for longer has no such luck three times
+			t.Errorf("%.0f requests sent in %.2f s, want %.0f within 5 %%", sent, took, want)
+			break
+		}
+		time.Sleep(time.Duration(burst / limit * float64(time.Second))) // the bucket is full again
+	}
+	if n := ab.Metric("adbuffer_qps_limited_total", "ssp=openx"); n == 0 {
+		t.Error("the limit was never met")
+	}
+}

@@ -1,0 +1,89 @@
+package limits
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// slowConnections are those of each attack.
+const slowConnections = 200
+
+// slowhttptest opens connections, and sends or reads as slowly as it can. A
+// normal client is served all the while, and the connections end as configured.
+func TestSlowClientsOfSlowhttptest(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		args string
+		// refused says that adbuffer ends the connections with 408.
+		refused bool
+	}{
+		{"slow headers", "-H -x 24", true},
+		{"slow body", "-B -s 8192 -x 24 -t POST", true},
+		{"slow read", "-X -w 512 -y 1024 -n 5 -z 32", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
+			ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=2s", "ADBUFFER_SERVER_WRITE_TIMEOUT=2s")
+			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -l 12 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
+			type result struct {
+				out []byte
+				err error
+			}
+			done := make(chan result, 1)
+			go func() {
+				out, err := exec.Command("slowhttptest", args...).CombinedOutput()
+				done <- result{out, err}
+			}()
+			testsupport.Eventually(t, "the slow clients are there", func() bool {
+				return ab.Scrape().Value("adbuffer_client_connections") > slowConnections/2
+			})
+			normal := ab.StartTraffic(2, 10*time.Millisecond, "/fillbuffer?", "POST /fillbuffer?")
+			// They are ended while slowhttptest would go on.
+			testsupport.Eventually(t, "the slow clients are gone", func() bool {
+				return ab.Scrape().Value("adbuffer_client_connections") <= 3
+			})
+			normal.AwaitSent(t, 20)
+			normal.Stop()
+			if m := ab.Scrape(); row.refused {
+				if n := m.Sum("adbuffer_requests_total", "outcome=bad_request"); n < slowConnections {
+					t.Errorf("%v requests were refused, want %d", n, slowConnections)
+				}
+			}
+			r := <-done
+			if r.err != nil {
+				t.Fatalf("%v; install the Debian package slowhttptest\n%s", r.err, r.out)
+			}
+			out := string(terminalColour.ReplaceAll(r.out, nil))
+			if !strings.Contains(out, "service available:   YES") || strings.Contains(out, "service available:   NO") {
+				t.Errorf("the service was not available:\n%s", testsupport.Tail(out, 2000))
+			}
+			if n := lastNumber(out, "connected"); row.refused && n != 0 {
+				t.Errorf("%d connections were not closed:\n%s", n, testsupport.Tail(out, 2000))
+			}
+		})
+	}
+}
+
+var terminalColour = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+
+// lastNumber returns the last figure that slowhttptest printed under a name.
+func lastNumber(out, name string) int {
+	n := -1
+	for line := range strings.Lines(out) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			n, _ = strconv.Atoi(strings.TrimSpace(text))
+		}
+	}
+	return n
+}

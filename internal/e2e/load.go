@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// Worker is one of many clients at once. Its connection is opened again where
+// adbuffer closed it. Unlike a client it reports errors, since it does not run
+// on the test's goroutine.
+type Worker struct {
+	Process *Process
+	Id      int
+	Client  *Client
+}
+
+// Exchange sends a request and reads its answer.
+func (w *Worker) Exchange(method, target, body string, fields ...string) (*Response, error) {
+	if w.Client == nil {
+		c, err := net.DialTimeout(w.Process.Network, w.Process.TrafficAddr, testsupport.Patience)
+		if err != nil {
+			return nil, err
+		}
+		w.Client = &Client{T: w.Process.T, Conn: c, Reader: bufio.NewReader(c)}
+	}
+	w.Client.Conn.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	began := time.Now()
+	_, err := io.WriteString(w.Client.Conn, Request(method, target, body, fields...))
+	var a *Response
+	if err == nil {
+		a, err = w.Client.TryRead(method)
+	}
+	if err != nil || a.Header("Connection") == "close" {
+		w.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("client %d: %s %s: %w", w.Id, method, target, err)
+	}
+	a.Took = time.Since(began)
+	return a, nil
+}
+
+func (w *Worker) Close() {
+	if w.Client != nil {
+		w.Client.Close()
+		w.Client = nil
+	}
+}
+
+// Concurrently runs do for n clients at once, each on a connection of its own,
+// until all have returned. The first error of each fails the test.
+func (ab *Process) Concurrently(n int, do func(w *Worker) error) {
+	ab.T.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			w := &Worker{Process: ab, Id: i}
+			defer w.Close()
+			if err := do(w); err != nil {
+				ab.T.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Tally counts answers, by who gave them and with which status: "ssp/a 200".
+type Tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+	took   map[string][]time.Duration
+}
+
+func (y *Tally) Add(a *Response) {
+	y.AddAs(fmt.Sprintf("%s %d", a.Header("X-Adbuffer-Source"), a.Status), a.Took)
+}
+
+func (y *Tally) AddAs(what string, took time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.counts == nil {
+		y.counts, y.took = map[string]int{}, map[string][]time.Duration{}
+	}
+	y.counts[what]++
+	y.took[what] = append(y.took[what], took)
+}
+
+func (y *Tally) Of(what string) int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.counts[what]
+}
+
+func (y *Tally) Total() (n int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, c := range y.counts {
+		n += c
+	}
+	return n
+}
+
+// Log prints the counts, and the latencies behind them.
+func (y *Tally) Log(t testing.TB, what string) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, k := range slices.Sorted(func(yield func(string) bool) {
+		for k := range y.counts {
+			if !yield(k) {
+				return
+			}
+		}
+	}) {
+		d := slices.Sorted(slices.Values(y.took[k]))
+		t.Logf("%-28s %-28s %6d  p50 %7v  p99 %7v", what, k, y.counts[k], d[len(d)/2].Round(10*time.Microsecond), d[len(d)*99/100].Round(10*time.Microsecond))
+	}
+}

@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// Process is a running process of the binary under test.
+type Process struct {
+	T     testing.TB
+	Cmd   *exec.Cmd
+	Log   *testsupport.LogBuffer
+	ended chan struct{}
+
+	TrafficAddr, AdminAddr string // host:port, or for traffic the path of a unix socket
+	Network                string // of traffic
+
+	ExitIsTested bool // the test itself looks at how the process ended
+}
+
+// Patient is the environment of a process that is patient with a slow machine:
+// timeouts that the test is not about are long. A test overrides what it is about.
+func Patient() []string { return slices.Clone(patient) }
+
+var patient = []string{
+	"ADBUFFER_SERVER_LISTEN=127.0.0.1:0",
+	"ADBUFFER_SERVER_DRAIN_DELAY=0s",
+	"ADBUFFER_ADMIN_LISTEN=127.0.0.1:0",
+	"ADBUFFER_DEADLINE_DEFAULT=20s",
+	"ADBUFFER_DEADLINE_MAX=30s",
+	"ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=10s",
+	"ADBUFFER_SSP_DEFAULTS_TIMEOUTS_TLS_HANDSHAKE=10s",
+	"ADBUFFER_SSP_DEFAULTS_POOL_PENDING_TIMEOUT=10s",
+	"GORACE=exitcode=66",
+}
+
+// Start runs `adbuffer serve` with the configuration, and waits until it is
+// ready. env are variables for it, NAME=value. At the end of the test it must
+// have given everything back, and stop with exit status 0.
+func Start(t testing.TB, config string, env ...string) *Process {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ab := Launch(t, append(Patient(), env...), "serve", "--config", file)
+	ab.AwaitReady()
+	return ab
+}
+
+// Launch runs the binary with these arguments, and returns when its listeners
+// are open.
+func Launch(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	return LaunchWith(t, env, (*Process).FindListeners, args...)
+}
+
+// FindListeners finds the addresses of the listeners in the log.
+func (ab *Process) FindListeners() bool {
+	line, ok := ab.Log.Line("starting")
+	if ok {
+		ab.TrafficAddr, ab.AdminAddr = line["listen"].(string), line["admin"].(string)
+	}
+	return ok
+}
+
+// LaunchWith is Launch with a function that finds the listeners' addresses in the log.
+func LaunchWith(t testing.TB, env []string, find func(ab *Process) bool, args ...string) *Process {
+	t.Helper()
+	cmd := exec.Command(Binary(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	return LaunchCommand(t, cmd, find)
+}
+
+// LaunchCommand is LaunchWith for a command that becomes the binary.
+func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Process {
+	t.Helper()
+	ab := &Process{T: t, Cmd: cmd, Log: new(testsupport.LogBuffer), ended: make(chan struct{}), Network: "tcp"}
+	ab.Cmd.Stdout, ab.Cmd.Stderr = io.Discard, ab.Log
+	if err := ab.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		ab.Cmd.Wait() //nolint:errcheck // ProcessState tells
+		close(ab.ended)
+	}()
+	t.Cleanup(ab.Stop)
+	testsupport.Eventually(t, "the listeners are open", func() bool {
+		if ab.HasEnded() {
+			t.Fatalf("adbuffer ended:\n%s", ab.Log)
+		}
+		return find(ab)
+	})
+	if strings.HasPrefix(ab.TrafficAddr, "/") {
+		ab.Network = "unix"
+	}
+	return ab
+}
+
+// Single is a configuration with one SSP, openx, on one route, default. settings
+// are more lines of the SSP.
+func Single(endpoint string, settings ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ssps:\n  - name: openx\n    endpoints: [%q]\n", endpoint)
+	for _, s := range settings {
+		b.WriteString("    " + s + "\n")
+	}
+	b.WriteString("routes:\n  - name: default\n    match: {path: /fillbuffer}\n    ssps: [openx]\n")
+	return b.String()
+}
+
+// AwaitReady waits until /readyz responds 200.
+func (ab *Process) AwaitReady() {
+	ab.T.Helper()
+	testsupport.Eventually(ab.T, "/readyz answers 200", func() bool { status, _ := ab.AskAdmin("/readyz"); return status == http.StatusOK })
+}
+
+func (ab *Process) Signal(s os.Signal) {
+	ab.T.Helper()
+	if err := ab.Cmd.Process.Signal(s); err != nil {
+		ab.T.Fatal(err)
+	}
+}
+
+func (ab *Process) HasEnded() bool {
+	select {
+	case <-ab.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// WantExit waits for the end of the process, which must have this exit status.
+func (ab *Process) WantExit(code int) {
+	ab.T.Helper()
+	ab.ExitIsTested = true
+	select {
+	case <-ab.ended:
+	case <-time.After(testsupport.Patience):
+		ab.T.Fatalf("adbuffer did not end:\n%s", ab.Log)
+	}
+	if got := ab.Cmd.ProcessState.ExitCode(); got != code {
+		ab.T.Errorf("exit status %d, want %d:\n%s", got, code, ab.Log)
+	}
+}
+
+// Stop ends the process at the end of a test, and looks at what it left behind.
+func (ab *Process) Stop() {
+	ab.T.Helper()
+	if !ab.HasEnded() && !ab.ExitIsTested && !ab.T.Failed() {
+		ab.wantNothingHeld()
+	}
+	if !ab.HasEnded() {
+		ab.Signal(syscall.SIGTERM)
+		select {
+		case <-ab.ended:
+		case <-time.After(testsupport.Patience):
+			ab.T.Error("adbuffer did not stop on SIGTERM")
+			ab.Signal(syscall.SIGQUIT) // for its goroutines
+			<-ab.ended
+		}
+	}
+	if code := ab.Cmd.ProcessState.ExitCode(); code != 0 && !ab.ExitIsTested {
+		ab.T.Errorf("exit status %d, want 0", code)
+	}
+	text := ab.Log.String()
+	for _, bad := range []string{"DATA RACE", "panic", "BUG:", "fatal error"} {
+		if strings.Contains(text, bad) {
+			ab.T.Errorf("adbuffer's log has %q", bad)
+		}
+	}
+	if ab.T.Failed() {
+		ab.T.Logf("adbuffer's log:\n%s", testsupport.Tail(text, 16<<10))
+	}
+}
+
+// wantNothingHeld checks that requests give everything back in the end: places,
+// buffers, connections of clients, and the goroutines that served them.
+func (ab *Process) wantNothingHeld() {
+	ab.T.Helper()
+	left := ""
+	end := time.Now().Add(testsupport.Patience)
+	for {
+		left = ab.held()
+		if left == "" {
+			return
+		}
+		if time.Now().After(end) {
+			ab.T.Errorf("still held long after the last request: %s", left)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (ab *Process) held() string {
+	var left []string
+	m := ab.Scrape()
+	for _, name := range []string{
+		"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_buffered_bytes",
+		"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests",
+	} {
+		for _, s := range m.All(name) {
+			if s.Value != 0 {
+				left = append(left, fmt.Sprintf("%s%s %v", name, s.Labels, s.Value))
+			}
+		}
+	}
+	if _, stacks := ab.AskAdmin("/debug/pprof/goroutine?debug=1"); strings.Contains(stacks, "internal/route.") ||
+		strings.Contains(stacks, "proxy.(*Proxy).handle") || strings.Contains(stacks, "internal/ssp.") {
+		left = append(left, "goroutines of requests:\n"+stacks)
+	}
+	return strings.Join(left, ", ")
+}
+
+// Run runs the binary to its end.
+func Run(t testing.TB, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, log bytes.Buffer
+	cmd := exec.Command(Binary(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &out, &log
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), log.String(), cmd.ProcessState.ExitCode()
+}
+
+// WriteConfig writes a configuration to a file, and returns its path.
+func WriteConfig(t testing.TB, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

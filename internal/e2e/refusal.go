@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"strings"
+)
+
+// Refusal is one of our own answers, and all that DESIGN's table promises of it.
+type Refusal struct {
+	Status int
+	Reason string   // "pending_full"
+	Route  string   // the metric's label; "" is default
+	Ssp    string   // that the body names; "" where it is no SSP's
+	Names  []string // what the detail names: the limit's value, the setting to change
+}
+
+// WantRefusal sends one request with do, and checks status, X-Adbuffer-Source,
+// body and metric of the answer.
+func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *Response {
+	ab.T.Helper()
+	if want.Route == "" {
+		want.Route = "default"
+	}
+	labels := []string{"route=" + want.Route, "outcome=" + want.Reason}
+	before := ab.Scrape()
+	a := do()
+	after := ab.Scrape()
+	a.WantStatus(what, want.Status).WantSource("proxy/" + want.Reason)
+	e := ErrorOf(a)
+	if e.Error != want.Reason || e.SSP != want.Ssp {
+		ab.T.Errorf("%s: body %s, want error %q of ssp %q", what, a.Body, want.Reason, want.Ssp)
+	}
+	for _, name := range want.Names {
+		if !strings.Contains(e.Detail, name) {
+			ab.T.Errorf("%s: detail %q does not name %q", what, e.Detail, name)
+		}
+	}
+	if a.Header("Date") == "" {
+		ab.T.Errorf("%s: no Date", what)
+	}
+	const name = "adbuffer_requests_total"
+	if n := after.Value(name, labels...) - before.Value(name, labels...); n != 1 {
+		ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
+	}
+	if n := after.Sum(name) - before.Sum(name); n != 1 {
+		ab.T.Errorf("%s: all of %s rose by %v, want 1", what, name, n)
+	}
+	if want.Ssp != "" {
+		const name = "adbuffer_ssp_requests_total"
+		labels := []string{"ssp=" + want.Ssp, "outcome=" + want.Reason}
+		if n := after.Value(name, labels...) - before.Value(name, labels...); n != 1 {
+			ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
+		}
+	}
+	return a
+}

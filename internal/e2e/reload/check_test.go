@@ -1,0 +1,204 @@
+package reload
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+// checkAgainst holds a configuration against ab, with ab's environment.
+func checkAgainst(ab *e2e.Process, config string, args ...string) (stdout, stderr string, code int) {
+	ab.T.Helper()
+	return e2e.Run(ab.T, ab.Cmd.Env, append([]string{"check", "--config", e2e.WriteConfig(ab.T, config), "--against", "http://" + ab.AdminAddr}, args...)...)
+}
+
+func TestCheckAgainstSaysWhatAReloadWouldDo(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	two := func(first, second string) string {
+		return fmt.Sprintf("ssps:\n  - {name: openx, %s}\n  - {name: %s}\nroutes:\n  - {name: default, match: {path: /fillbuffer}, ssps: [openx]}\n", first, second)
+	}
+	now := two(fmt.Sprintf("endpoints: [%q]", a.URL()), fmt.Sprintf("gone, endpoints: [%q]", b.URL()))
+	ab := e2e.Start(t, now)
+
+	stdout, stderr, code := checkAgainst(ab, now)
+	if code != 0 || stderr != "" || !strings.Contains(stdout, "a reload would change nothing") || strings.Contains(stdout, "SETTING") {
+		t.Errorf("the same configuration: exit status %d, want 0: %s%s", code, stdout, stderr)
+	}
+	stdout, stderr, code = checkAgainst(ab, two(fmt.Sprintf("endpoints: [%q], pool: {max_conns: 9, linger: 1s}", b.URL()), fmt.Sprintf("come, endpoints: [%q]", a.URL())))
+	if code != 0 || stderr != "" {
+		t.Errorf("exit status %d, want 0: %s", code, stderr)
+	}
+	for _, want := range [][]string{
+		{"SETTING", "RUNNING", "FILE", "A RELOAD"},
+		{"ssps[openx].endpoints", a.Addr(), b.Addr(), "new pool, the old one drains"},
+		{"ssps[openx].pool.max_conns", "256", "9", "in place"},
+		{"ssps[openx].pool.linger", "200ms", "1s", "new connections"},
+		{"ssps[come]", "-", a.Addr(), "added, with a pool of its own"},
+		{"ssps[gone]", b.Addr(), "-", "removed, its pool drains"},
+		{"# a reload would apply 6 changes: "}, // max_idle follows max_conns
+	} {
+		if !hasLineWith(stdout, want) {
+			t.Errorf("no line has %q:\n%s", want, stdout)
+		}
+	}
+	ab.WantMetric(256, "adbuffer_pool_connections_limit", "ssp=openx") // nothing was done
+}
+
+func hasLineWith(text string, words []string) bool {
+	for line := range strings.Lines(text) {
+		all := true
+		for _, w := range words {
+			_, rest, ok := strings.Cut(line, w)
+			all, line = all && ok, rest
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCheckAgainstExitsWith1WhereARestartIsNeeded(t *testing.T) {
+	t.Parallel()
+	config := e2e.Single(e2e.Healthy(t).URL())
+	ab := e2e.Start(t, config)
+	stdout, _, code := checkAgainst(ab, "log: {format: console}\n"+config)
+	if code != 1 || !hasLineWith(stdout, []string{"log.format", "json", "console", "needs a restart"}) || !strings.Contains(stdout, "a restart is needed for log.format") {
+		t.Errorf("exit status %d, want 1: %s", code, stdout)
+	}
+	stdout, _, code = checkAgainst(ab, "log: {format: console}\n"+config, "--json")
+	var res struct {
+		Valid   bool
+		Against struct {
+			Verdict string
+			Changes []struct{ Path, Old, New, Effect string }
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &res); err != nil || code != 1 || !res.Valid || res.Against.Verdict != "restart" || len(res.Against.Changes) != 1 || res.Against.Changes[0].Effect != "restart" {
+		t.Errorf("--json: exit status %d, %v: %s", code, err, stdout)
+	}
+	if _, stderr, code := checkAgainst(ab, strings.Replace(config, "ssps: [openx]", "ssps: [nobody]", 1)); code != 1 || !strings.Contains(stderr, "routes[0].ssps[0].name") {
+		t.Errorf("a file with faults: exit status %d, want 1: %s", code, stderr)
+	}
+}
+
+func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
+	t.Parallel()
+	ssp := e2e.Healthy(t)
+	config := func(key, header, limit string) string {
+		return e2e.Single(ssp.URL()+"?key="+key, "headers: {set: [{name: X-Api-Key, value: "+header+"}]}", "max_in_flight: "+limit)
+	}
+	ab := e2e.Start(t, config("s3cret1", "s3cret1", "0"))
+	for _, c := range []struct{ key, header, limit, want string }{
+		{"s3cret1", "s3cret1", "0", "a reload would change nothing"},
+		{"s3cret1", "s3cret2", "0", "a hidden value differs"},
+		{"s3cret2", "s3cret1", "0", "a hidden value differs"},
+		{"s3cret2", "s3cret2", "7", "a reload would apply 1 change: 1 in place"},
+	} {
+		for _, form := range []string{"--quiet=false", "--json"} {
+			stdout, stderr, code := checkAgainst(ab, config(c.key, c.header, c.limit), form)
+			if code != 0 || strings.Contains(stdout+stderr, "s3cret") {
+				t.Errorf("%v %s: exit status %d, want 0, and no secret: %s%s", c, form, code, stdout, stderr)
+			}
+			if form != "--json" && !strings.Contains(stdout, c.want) {
+				t.Errorf("%v: it does not say %q: %s", c, c.want, stdout)
+			}
+			if hidden := strings.Contains(stdout, `"hidden_value_differs": true`); form == "--json" && hidden != strings.Contains(c.want, "hidden") {
+				t.Errorf("%v: --json says that a hidden value differs: %v", c, hidden)
+			}
+		}
+	}
+}
+
+func TestCheckAgainstSaysWhyItCannotAsk(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ssp := e2e.Healthy(t)
+	config := e2e.Single(ssp.URL())
+	ab := e2e.Start(t, config, "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0", "ADBUFFER_ADMIN_TOKEN_FILE="+token)
+	if stdout, stderr, code := checkAgainst(ab, config, "--token-file", token); code != 0 {
+		t.Errorf("with the token: exit status %d, want 0: %s%s", code, stdout, stderr)
+	}
+	file := e2e.WriteConfig(t, config)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--against", "http://" + ab.AdminAddr}, 1, "--token-file"},
+		{[]string{"--against", ssp.URL()}, 1, "is it the admin listener of an adbuffer?"},
+		{[]string{"--against", "http://127.0.0.1:1"}, 1, "connection refused"},
+		{[]string{"--against", "http://" + ab.AdminAddr, "--token-file", token + "x"}, 1, "--token-file"},
+		{[]string{"--against", "https://" + ab.AdminAddr, "--ca-file", token}, 1, "--ca-file"},
+		{[]string{"--against", "https://" + ab.AdminAddr, "--cert-file", token}, 1, "--cert-file"},
+		{[]string{"--against", "127.0.0.1:9090"}, 2, "must be the URL"},
+		{[]string{"--against", "unix:/run/admin.sock"}, 2, "must be the URL"},
+		{[]string{"--insecure"}, 2, "--against"},
+	} {
+		_, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", file}, c.args...)...)
+		if code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit status %d, want %d and %q: %s", c.args, code, c.code, c.want, stderr)
+		}
+	}
+}
+
+func TestCheckAgainstAnAdminListenerWithTLS(t *testing.T) {
+	t.Parallel()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	issue := func(name string, make func() (tls.Certificate, error)) {
+		cert, err := make()
+		if err == nil {
+			err = sspsim.WriteKeyPair(cert, file(name+".pem"), file(name+".key"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue("server", func() (tls.Certificate, error) { return ca.ServerCert("127.0.0.1", "::1", "localhost") })
+	issue("ops", func() (tls.Certificate, error) { return ca.ClientCert("ops") })
+	if err := ca.WriteFile(file("ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}, client_ca_file: %q}\n", file("server.pem"), file("server.key"), file("ca.pem")) + e2e.Single(e2e.Healthy(t).URL())
+	own := e2e.WriteConfig(t, config)
+	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0"), "serve", "--config", own)
+	_, port, err := net.SplitHostPort(ab.AdminAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--ca-file", file("ca.pem"), "--cert-file", file("ops.pem"), "--key-file", file("ops.key")}, 0, "a reload would change nothing"},
+		{[]string{"--insecure", "--cert-file", file("ops.pem"), "--key-file", file("ops.key")}, 0, "a reload would change nothing"},
+		{[]string{"--ca-file", file("ca.pem")}, 1, "--cert-file"},
+		{nil, 1, "certificate"},
+	} {
+		stdout, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", own, "--against", "https://127.0.0.1:" + port}, c.args...)...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("%v: exit status %d, want %d and %q: %s%s", c.args, code, c.code, c.want, stdout, stderr)
+		}
+	}
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+}

@@ -1,0 +1,211 @@
+package reload
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+func TestSIGHUPReadsTheFileAgain(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
+	ab.Signal(syscall.SIGHUP)
+	ab.WantLogged(e2e.MsgAsked, "by=SIGHUP")
+	ab.WantLogged(e2e.MsgReloaded, "changes=0")
+	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
+	before := ab.Scrape().All("adbuffer_config_info")[0].Labels
+	ab.Write(e2e.WithMaxConns(url, 20))
+	ab.Signal(syscall.SIGHUP)
+	ab.AwaitLimit(20)
+	ab.WantChange("ssps[openx].pool.max_conns", "10", "20", "in place")
+	if ab.Scrape().All("adbuffer_config_info")[0].Labels == before {
+		t.Error("the hash of the configuration is the same")
+	}
+	ab.Get("/fillbuffer").WantFill("openx")
+}
+
+func TestAReloadIsAnsweredWithChangesAndTheirEffect(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
+	status, res := ab.Post()
+	if status != 200 || res.Result != "unchanged" || res.Hash == "" || len(res.Changes) != 0 {
+		t.Errorf("an unchanged file: %d %+v", status, res)
+	}
+	for n := 20; ; n++ { // until we are quicker than who watches the file
+		ab.Write(e2e.WithMaxConns(url, n))
+		if status, res = ab.Post(); res.Result != "unchanged" {
+			break
+		}
+	}
+	if status != 200 || res.Result != "applied" || len(res.Changes) == 0 || len(res.Faults) != 0 {
+		t.Fatalf("%d %+v", status, res)
+	}
+	if c := res.Changes[0]; c.Path != "ssps[openx].pool.max_conns" || c.Effect != "in place" || c.New < "20" {
+		t.Errorf("%+v", c)
+	}
+	if status, _ := ab.SendAdmin("POST", "/reload", "", "Origin", "https://evil.example"); status != 403 {
+		t.Errorf("a page of another origin is answered %d", status)
+	}
+	if status, _ := ab.SendAdmin("POST", "/reload", "ssps: []"); status != 400 {
+		t.Errorf("a body is answered %d", status)
+	}
+}
+
+func TestManyMayAskAtOnce(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
+	var wg sync.WaitGroup
+	for i := range 30 {
+		ab.Overwrite(e2e.WithMaxConns(url, 11+i))
+		ab.Signal(syscall.SIGHUP)
+		wg.Go(func() {
+			if status, res := ab.Post(); status != 200 && status != 422 { // 422: the file is just being written
+				t.Errorf("%d %+v", status, res)
+			}
+		})
+	}
+	wg.Wait()
+	ab.Take(e2e.WithMaxConns(url, 99))
+	ab.AwaitLimit(99)
+	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
+}
+
+func TestABadFileChangesNothingAndEveryFaultIsNamed(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	good := e2e.Single(url, "max_in_flight: 50")
+	ab := e2e.StartReloadable(t, good)
+	keys := func(m *e2e.Scrape) []string { return slices.Sorted(maps.Keys(m.Series)) }
+	before := ab.Scrape()
+	bad := `
+server: {max_conections: 5, read_timeout: 80}
+ssps:
+  - {name: openx, endpoints: ["ftp://x/"], headers: {set: [{name: "X Y", value: s3cret}]}}
+  - {name: two, endpoints: ["http://127.0.0.1:1/"], pool: {max_conns: 0}, tls: {ca_file: /no/such/ca.pem}}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [nobody]}
+`
+	paths := []string{"server.max_conections", "server.read_timeout", "ssps[0].endpoints[0]", "ssps[0].headers.set[0].name", "ssps[1].pool.max_conns", "ssps[1].tls.ca_file", "routes[0].ssps[0].name"}
+	ab.Write(bad)
+	status, res := ab.Post()
+	if status != 422 || res.Result != "refused" {
+		t.Errorf("POST /reload answers %d %+v", status, res)
+	}
+	for _, path := range paths {
+		if !slices.Contains(res.FaultPaths(), path) {
+			t.Errorf("%s is not among the faults that are answered, %v", path, res.FaultPaths())
+		}
+		ab.WantLogged(e2e.MsgRefused, "fault="+path)
+	}
+	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
+	after := ab.Scrape()
+	for _, name := range []string{"adbuffer_config_info", "adbuffer_config_last_reload_timestamp_seconds", "adbuffer_pool_connections_limit"} {
+		if a, b := after.Series[name], before.Series[name]; !slices.Equal(a, b) {
+			t.Errorf("%s was %v and is %v", name, b, a)
+		}
+	}
+	if a, b := keys(after), keys(before); !slices.Equal(a, b) {
+		t.Errorf("there were metrics %v, and there are %v", b, a)
+	}
+	if _, text := ab.AskAdmin("/config"); !strings.Contains(text, "max_in_flight: 50") {
+		t.Error("/config does not show what is in force")
+	}
+	ab.Get("/fillbuffer").WantFill("openx")
+	if strings.Contains(ab.Log.String(), "s3cret") {
+		t.Error("the log has a secret")
+	}
+
+	if err := os.Remove(ab.File); err != nil {
+		t.Fatal(err)
+	}
+	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no such file") {
+		t.Errorf("without a file POST /reload answers %d %+v", status, res)
+	}
+	ab.WantLogged(e2e.MsgRefused, "error=no such file")
+	ab.Write(good)
+	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
+	ab.Get("/fillbuffer").WantFill("openx")
+}
+
+func TestAChangeOfListenIsRefusedAndSaysToRestart(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	config := func(listen string, n int) string {
+		return fmt.Sprintf("server: {listen: %q, drain: {delay: 0s}}\nadmin: {listen: \"127.0.0.1:0\"}\n", listen) + e2e.WithMaxConns(url, n)
+	}
+	file := e2e.WriteConfig(t, config("127.0.0.1:0", 10))
+	ab := &e2e.Reloadable{Process: e2e.Launch(t, []string{"GORACE=exitcode=66"}, "serve", "--config", file), File: file}
+	ab.AwaitReady()
+	ab.Write(config("127.0.0.1:1", 20))
+	status, res := ab.Post()
+	if status != 422 || res.Result != "refused" || !slices.Contains(res.FaultPaths(), "server.listen") {
+		t.Fatalf("POST /reload answers %d %+v", status, res)
+	}
+	if rule := res.Faults[0].Rule; !strings.Contains(rule, "restart") {
+		t.Errorf("the fault does not say to restart: %s", rule)
+	}
+	ab.WantLogged(e2e.MsgRefused, "fault=server.listen", "fault=restart")
+	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
+	ab.WantMetric(10, "adbuffer_pool_connections_limit", "ssp=openx") // nothing else was taken over
+	ab.Write(config("127.0.0.1:0", 20))
+	ab.AwaitLimit(20)
+	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
+}
+
+func TestVariablesHoldAfterAReloadToo(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	file := e2e.WriteConfig(t, e2e.WithMaxConns(url, 10))
+	ab := &e2e.Reloadable{Process: e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_CONFIG="+file, "ADBUFFER_SSPS_0_MAX_IN_FLIGHT=7"), "serve"), File: file}
+	ab.AwaitReady()
+	ab.Write(e2e.Single(url, "max_in_flight: 50", "pool: {max_conns: 20}"))
+	ab.AwaitLimit(20)
+	if _, text := ab.AskAdmin("/config"); !strings.Contains(text, "max_in_flight: 7\n") {
+		t.Errorf("the variable does not hold any more: %s", text)
+	}
+}
+
+func TestAHangUpDuringTheDrainIsIgnored(t *testing.T) {
+	t.Parallel()
+	s := e2e.StartGated(t, sspsim.Options{})
+	ab := e2e.StartReloadable(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	c.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, s.SSP, 1)
+	ab.Signal(syscall.SIGTERM)
+	testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	ab.Signal(syscall.SIGHUP)
+	ab.WantLogged("the configuration stays as it is while adbuffer drains", "by=SIGHUP")
+	if status, res := ab.Post(); status != 503 || res.Result != "draining" {
+		t.Errorf("POST /reload answers %d %+v", status, res)
+	}
+	s.Open()
+	c.Read("GET").WantFill("openx")
+	ab.WantExit(0)
+}
+
+// A hang-up must not end the process, however early it comes.
+func TestAHangUpBeforeTheFirstRequestIsHarmless(t *testing.T) {
+	t.Parallel()
+	file := e2e.WriteConfig(t, e2e.Single(e2e.Healthy(t).URL(), "pool: {min_idle: 4}"))
+	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", file)
+	for range 20 {
+		ab.Signal(syscall.SIGHUP)
+	}
+	ab.AwaitReady()
+	ab.Get("/fillbuffer").WantFill("openx")
+	(&e2e.Reloadable{Process: ab, File: filepath.Clean(file)}).WantLogged(e2e.MsgAsked, "by=SIGHUP")
+}

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// Response is an answer as it came.
+type Response struct {
+	t      testing.TB
+	Status int
+	Fields []Field
+	Body   string
+	Took   time.Duration // from when read was called
+}
+
+type Field struct{ Name, Value string }
+
+// Header returns the value of the field name, in any case; empty where there is none.
+func (a *Response) Header(name string) string {
+	for _, f := range a.Fields {
+		if strings.EqualFold(f.Name, name) {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+// WantStatus checks the status.
+func (a *Response) WantStatus(what string, status int) *Response {
+	a.t.Helper()
+	if a.Status != status {
+		a.t.Errorf("%s: status %d, want %d: %v %s", what, a.Status, status, a.Fields, testsupport.Tail(a.Body, 400))
+	}
+	return a
+}
+
+// WantSource checks who answered: "ssp/openx", "proxy/deadline".
+func (a *Response) WantSource(source string) *Response {
+	a.t.Helper()
+	if got := a.Header("X-Adbuffer-Source"); got != source {
+		a.t.Errorf("X-Adbuffer-Source %q, want %q: %d %s", got, source, a.Status, testsupport.Tail(a.Body, 400))
+	}
+	return a
+}
+
+// WantFill checks that the SSP answered 200.
+func (a *Response) WantFill(ssp string) *Response {
+	a.t.Helper()
+	return a.WantStatus("answer of "+ssp, 200).WantSource("ssp/" + ssp)
+}
+
+// Error is the JSON of our own errors.
+type Error struct {
+	Error  string `json:"error"`
+	SSP    string `json:"ssp"`
+	Detail string `json:"detail"`
+}
+
+// ErrorOf reads the body of one of our own errors.
+func ErrorOf(a *Response) (e Error) {
+	a.t.Helper()
+	if ct := a.Header("Content-Type"); ct != "application/json" {
+		a.t.Errorf("Content-Type %q, want application/json", ct)
+	}
+	if err := json.Unmarshal([]byte(a.Body), &e); err != nil {
+		a.t.Errorf("the body is no JSON: %v: %q", err, a.Body)
+	}
+	return e
+}
+
+// envelope is the answer of parallel-all.
+type envelope struct {
+	Results []struct {
+		SSP         string          `json:"ssp"`
+		Status      int             `json:"status"`
+		MS          *int            `json:"ms"`
+		ContentType string          `json:"content_type"`
+		Body        json.RawMessage `json:"body"`
+		Base64      string          `json:"body_base64"`
+		Error       string          `json:"error"`
+	} `json:"results"`
+}
+
+func EnvelopeOf(a *Response) (e envelope) {
+	a.t.Helper()
+	a.WantStatus("parallel-all", 200).WantSource("proxy/merged")
+	if ct := a.Header("Content-Type"); ct != "application/json" {
+		a.t.Errorf("Content-Type %q", ct)
+	}
+	d := json.NewDecoder(strings.NewReader(a.Body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		a.t.Fatalf("%v in %s", err, a.Body)
+	}
+	return e
+}

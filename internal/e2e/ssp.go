@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// Malformed are the faults of an SSP that violates its protocol in this way in each response.
+func Malformed(kind sspsim.Malformation) sspsim.Faults {
+	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
+}
+
+// IdentityFields are the fields that tell an SSP about the client.
+func IdentityFields(r *sspsim.Request) (fields []string) {
+	for _, f := range r.Header {
+		name := strings.ToLower(strings.ReplaceAll(f.Name, "_", "-"))
+		for _, of := range []string{"x-forwarded", "forwarded", "x-real-ip", "true-client-ip", "x-device"} {
+			if strings.HasPrefix(name, of) {
+				fields = append(fields, f.Name+": "+f.Value)
+				break
+			}
+		}
+	}
+	return fields
+}
+
+// ViaOf returns what Via says in the last request that s received, one element
+// for each field.
+func ViaOf(t testing.TB, s *sspsim.SSP) (values []string) {
+	t.Helper()
+	for _, f := range LastRequest(t, s).Header {
+		if strings.EqualFold(f.Name, "Via") {
+			values = append(values, f.Value)
+		}
+	}
+	return values
+}
+
+// Via is the field's value that the process adds to requests that came over
+// HTTP/1.1.
+func (ab *Process) Via() string {
+	ab.T.Helper()
+	fields, ok := ab.Log.Line("starting")
+	name, _ := fields["via"].(string)
+	if !ok || name == "" {
+		ab.T.Fatal("the process does not say its name in Via")
+	}
+	return "1.1 " + name
+}
+
+// StartSSP starts a simulated SSP for the length of the test.
+func StartSSP(t testing.TB, o sspsim.Options) *sspsim.SSP {
+	t.Helper()
+	s, err := sspsim.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	return s
+}
+
+// SSPWith starts an SSP with this behaviour. It keeps its last 100 requests.
+func SSPWith(t testing.TB, b sspsim.Behaviour) *sspsim.SSP {
+	t.Helper()
+	return StartSSP(t, sspsim.Options{Behaviour: b, Record: 100})
+}
+
+// Healthy starts an SSP that responds to all requests at once. It keeps the last 100 requests.
+func Healthy(t testing.TB) *sspsim.SSP { t.Helper(); return SSPWith(t, sspsim.Behaviour{}) }
+
+// Failing starts an SSP with these injected faults.
+func Failing(t testing.TB, f sspsim.Faults) *sspsim.SSP {
+	t.Helper()
+	return SSPWith(t, sspsim.Behaviour{Faults: f})
+}
+
+// LastRequest returns the last request that s received.
+func LastRequest(t testing.TB, s *sspsim.SSP) *sspsim.Request {
+	t.Helper()
+	all := s.Requests()
+	if len(all) == 0 {
+		t.Fatal("the SSP was sent no request")
+	}
+	return all[len(all)-1]
+}
+
+// WantRequests checks how many requests s has received.
+func WantRequests(t testing.TB, s *sspsim.SSP, n uint64) {
+	t.Helper()
+	if got := s.Counters().Requests; got != n {
+		t.Errorf("the SSP was sent %d requests, want %d", got, n)
+	}
+}
+
+// Gated is an SSP that holds back its responses until Open.
+type Gated struct {
+	*sspsim.SSP
+	gate chan struct{}
+	once sync.Once
+}
+
+// StartGated starts a gated SSP; AwaitInFlight waits for requests to arrive.
+func StartGated(t testing.TB, o sspsim.Options) *Gated {
+	t.Helper()
+	g := &Gated{gate: make(chan struct{})}
+	o.OnRequest = func(*sspsim.Request) { <-g.gate }
+	s, err := sspsim.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.SSP = s
+	t.Cleanup(func() {
+		g.Open()
+		s.Close() //nolint:errcheck // the test is over
+	})
+	return g
+}
+
+// Open lets the SSP respond to all requests, later ones too.
+func (g *Gated) Open() { g.once.Do(func() { close(g.gate) }) }
+
+// AwaitInFlight waits until the SSP has n requests without a response.
+func AwaitInFlight(t testing.TB, s *sspsim.SSP, n int64) {
+	t.Helper()
+	if !s.AwaitCounters(testsupport.Patience, func(c sspsim.Counters) bool { return c.InFlight == n }) {
+		t.Fatalf("the SSP has %d requests in flight, want %d", s.Counters().InFlight, n)
+	}
+}
+
+// CAFile writes the authority of s's certificate to a file.
+func CAFile(t testing.TB, s *sspsim.SSP) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := s.CA().WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

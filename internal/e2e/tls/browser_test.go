@@ -1,0 +1,44 @@
+package tls
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"adbuffer/internal/chromiumtest"
+	"adbuffer/internal/e2e"
+)
+
+// A page that asks for fifty ads at once gets each its own, over HTTP/2 and one
+// connection.
+func TestABrowserAsksOverHTTP2(t *testing.T) {
+	t.Parallel()
+	s, e := e2e.Healthy(t), e2e.NewListener(t)
+	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
+	ctx := chromiumtest.Start(t, chromedp.IgnoreCertErrors)
+	const script = `(async () => {
+  const one = async i => {
+    const body = "id=" + i + "x".repeat(i * 100);
+    const res = await fetch("/fillbuffer?i=" + i, i % 2 ? {} : {method: "POST", body});
+    await res.text();
+    return res.status + " " + res.headers.get("X-Adbuffer-Source");
+  };
+  const answers = await Promise.all([...Array(50).keys()].map(one));
+  const protocols = performance.getEntries().filter(e => e.nextHopProtocol).map(e => e.nextHopProtocol);
+  return [...new Set(answers), ...new Set(protocols), protocols.length].join("; ");
+})()`
+	var got string
+	err := chromedp.Run(ctx, chromedp.Navigate("https://"+ab.TrafficAddr+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return p.WithAwaitPromise(true)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(got, "200 ssp/openx; h2; 5") { // 51, and the page's icon where it was asked for
+		t.Errorf("the page saw %s", got)
+	}
+	ab.WantMetric(51, "adbuffer_requests_total", "route=default", "outcome=fill")
+	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
+}

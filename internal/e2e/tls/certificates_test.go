@@ -1,0 +1,195 @@
+package tls
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// tryTLS opens a connection with TLS, and sends a request: with TLS 1.3 a
+// listener that refuses a client's certificate says so only then.
+func tryTLS(ab *e2e.Process, config *tls.Config) (*e2e.Client, *x509.Certificate, error) {
+	raw, err := net.DialTimeout(ab.Network, ab.TrafficAddr, testsupport.Patience)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the handshake
+	c := tls.Client(raw, config)
+	k := &e2e.Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}
+	if err = c.Handshake(); err == nil {
+		if _, err = c.Write([]byte(e2e.Request("GET", "/fillbuffer", ""))); err == nil {
+			_, err = k.TryRead("GET")
+		}
+	}
+	if err != nil {
+		raw.Close() //nolint:errcheck // the error above matters
+		return nil, nil, err
+	}
+	return k, c.ConnectionState().PeerCertificates[0], nil
+}
+
+// serial is that of the certificate which a new client sees.
+func serial(ab *e2e.Process, a *e2e.Authority) string {
+	ab.T.Helper()
+	k, cert, err := tryTLS(ab, a.ClientConfig(a))
+	if err != nil {
+		ab.T.Fatal(err)
+	}
+	k.Close()
+	return cert.SerialNumber.String()
+}
+
+func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
+	t.Parallel()
+	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
+	ab := e2e.Start(t, e2e.TLSSection(a, "")+e2e.Single(s.URL()))
+	before := serial(ab, a)
+	kept, _, err := tryTLS(ab, a.ClientConfig(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	comers := make(chan error)
+	go func() {
+		for !stop.Load() {
+			k, _, err := tryTLS(ab, a.ClientConfig(nil))
+			if err != nil {
+				comers <- err
+				return
+			}
+			k.Close()
+		}
+		comers <- nil
+	}()
+	for range 2 {
+		a.Renew()
+		testsupport.Eventually(t, "new clients see the new certificate", func() bool { return serial(ab, a) != before })
+		before = serial(ab, a)
+		kept.Get("/fillbuffer").WantFill("openx")
+	}
+	ab.WantMetric(1, "adbuffer_tls_certificate_reload_successful", "listener=server")
+	if at := ab.Metric("adbuffer_tls_certificate_expiry_timestamp_seconds", "listener=server"); time.Until(time.Unix(int64(at), 0)) < time.Hour {
+		t.Errorf("the certificate expires at %v", at)
+	}
+
+	// Broken, then of another key: nothing changes but what says so.
+	for _, content := range []string{"-----BEGIN CERTIFICATE-----\nbroken", e2e.ReadFile(t, e2e.NewAuthority(t).File("cert.pem"))} {
+		good := e2e.ReadFile(t, a.File("cert.pem"))
+		a.Replace("cert.pem", []byte(content))
+		ab.AwaitMetric(0, "adbuffer_tls_certificate_reload_successful", "listener=server")
+		line, ok := ab.Log.Line("the certificates stay as they are: their files are not valid")
+		if text, _ := line["error"].(string); !ok || !strings.Contains(text, a.File("cert.pem")) || line["listener"] != "server" {
+			t.Errorf("the log does not say which file: %v", line)
+		}
+		if serial(ab, a) != before {
+			t.Error("the certificate is another")
+		}
+		a.Replace("cert.pem", []byte(good))
+		ab.AwaitMetric(1, "adbuffer_tls_certificate_reload_successful", "listener=server")
+	}
+	stop.Store(true)
+	if err := <-comers; err != nil {
+		t.Errorf("a client was refused meanwhile: %v", err)
+	}
+	kept.Get("/fillbuffer").WantFill("openx")
+	kept.Close()
+}
+
+func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
+	t.Parallel()
+	s, a, other := e2e.Healthy(t), e2e.NewAuthority(t), e2e.NewAuthority(t)
+	ab := e2e.Start(t, e2e.TLSSection(a, fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))+e2e.Single(s.URL()))
+	let := func(by *e2e.Authority) bool {
+		k, _, err := tryTLS(ab, a.ClientConfig(by))
+		if err == nil {
+			k.Close()
+		}
+		return err == nil
+	}
+	if !let(a) || let(other) || let(nil) {
+		t.Errorf("let in: mine %v, of another authority %v, none %v", let(a), let(other), let(nil))
+	}
+	a.Replace("ca.pem", other.PEM())
+	testsupport.Eventually(t, "the other authority's clients are let in", func() bool { return let(other) })
+	if let(a) || let(nil) {
+		t.Errorf("still let in: of the authority before %v, none %v", let(a), let(nil))
+	}
+}
+
+// A balancer in front of us that does not terminate TLS.
+func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
+	t.Parallel()
+	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
+	ab := e2e.Start(t, strings.Replace(e2e.TLSSection(a, ""), "server: {", "server: {proxy_protocol: true, ", 1)+e2e.Single(s.URL()))
+	for _, header := range []string{proxyV1, proxyV2} {
+		raw := ab.Dial()
+		raw.Send(header)
+		c := tls.Client(raw.Conn, a.ClientConfig(nil))
+		k := &e2e.Client{T: t, Conn: c, Reader: bufio.NewReader(c)}
+		k.Get("/fillbuffer", "X-Forwarded-For: 198.51.100.1").WantFill("openx")
+		if got := e2e.IdentityFields(e2e.LastRequest(t, s)); len(got) != 1 || got[0] != "X-Forwarded-For: 203.0.113.7" {
+			t.Errorf("the SSP was told %q", got)
+		}
+		raw.Close()
+	}
+	// Without one there is no handshake.
+	if _, _, err := tryTLS(ab, a.ClientConfig(nil)); err == nil {
+		t.Error("a trusted peer was served without a PROXY header")
+	}
+	ab.AwaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=missing")
+}
+
+// What cannot be read or made for want of permission says which it is.
+func TestPermissionsThatFailSayWhich(t *testing.T) {
+	t.Parallel()
+	a := e2e.NewAuthority(t)
+	file := a.File("adbuffer.yaml")
+	config := e2e.TLSSection(a, "") + e2e.Single("http://127.0.0.1:1/")
+	locked := a.File("locked")
+	for _, err := range []error{
+		os.WriteFile(file, []byte(config), 0o644), //nolint:gosec // the other user must read it
+		os.WriteFile(a.File("plain.yaml"), []byte(e2e.Single("http://127.0.0.1:1/")), 0o644),
+		os.Chmod(a.File("cert.pem"), 0o644), os.Chmod(a.File("key.pem"), 0), os.Mkdir(locked, 0o555),
+		os.Chmod(filepath.Dir(a.Dir), 0o711), os.Chmod(a.Dir, 0o711), os.Chmod(filepath.Dir(e2e.Binary(t)), 0o711), //nolint:gosec // as above
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		file, listen string
+		says         []string
+	}{
+		{file, "127.0.0.1:0", []string{"server.tls.key_file", a.File("key.pem"), "permission denied"}},
+		{a.File("plain.yaml"), "unix:" + locked + "/ad.sock", []string{"server.listen", "permission denied", "may not create files in " + locked}},
+	} {
+		cmd := exec.Command(e2e.Binary(t), "serve", "--config", row.file)
+		cmd.Env = append(append(os.Environ(), e2e.Patient()...), "ADBUFFER_SERVER_LISTEN="+row.listen)
+		cmd.Dir = "/"
+		if os.Geteuid() == 0 { // who may everything
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		}
+		out, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("%v: %s", err, out)
+		}
+		for _, w := range row.says {
+			if !strings.Contains(string(out), w) {
+				t.Errorf("%s\ndoes not say %q", out, w)
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package tls
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// OpenSSL, told to allow what is old, finds TLS 1.2 and 1.3 on both listeners,
+// and no renegotiation.
+func TestTLSVersionsAndRenegotiation(t *testing.T) {
+	t.Parallel()
+	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
+	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}}\n", a.File("cert.pem"), a.File("key.pem"))
+	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, e2e.TLSSection(a, "")+admin+e2e.Single(s.URL())))
+	for _, listener := range []struct{ name, addr string }{{"traffic", ab.TrafficAddr}, {"admin", ab.AdminAddr}} {
+		for _, row := range []struct {
+			version string
+			taken   bool
+		}{{"-tls1", false}, {"-tls1_1", false}, {"-tls1_2", true}, {"-tls1_3", true}} {
+			out := sClient(t, listener.addr, a, "", row.version)
+			if taken := strings.Contains(out, "Cipher is ") && !strings.Contains(out, "Cipher is (NONE)"); taken != row.taken {
+				t.Errorf("%s, %s: taken %v, want %v:\n%s", listener.name, row.version, taken, row.taken, testsupport.Tail(out, 1500))
+			}
+			// An alert of the server's, and not that OpenSSL itself was unwilling.
+			if !row.taken && !strings.Contains(out, "alert protocol version") {
+				t.Errorf("%s, %s: no alert:\n%s", listener.name, row.version, testsupport.Tail(out, 1500))
+			}
+		}
+		// "R" on a line of its own asks for renegotiation.
+		out := sClient(t, listener.addr, a, "R\n", "-tls1_2")
+		if _, after, asked := strings.Cut(out, "RENEGOTIATING"); !asked || !strings.Contains(after, "SSL alert") {
+			t.Errorf("%s: renegotiation was not refused:\n%s", listener.name, testsupport.Tail(out, 1500))
+		}
+		for _, weak := range []string{"AES128-SHA", "DES-CBC3-SHA", "ECDHE-RSA-RC4-SHA", "NULL-SHA256", "ADH-AES128-SHA256"} {
+			if out := sClient(t, listener.addr, a, "", "-tls1_2", "-cipher", weak+":@SECLEVEL=0"); strings.Contains(out, "Cipher is "+weak) {
+				t.Errorf("%s: %s was agreed on", listener.name, weak)
+			}
+		}
+	}
+	ab.ExitIsTested = true // its admin listener is not asked whether something is held
+}
+
+// sClient connects with openssl s_client, sends input, and returns what it says.
+func sClient(t *testing.T, addr string, a *e2e.Authority, input string, args ...string) string {
+	t.Helper()
+	if len(args) == 1 {
+		args = append(args, "-cipher", "ALL:@SECLEVEL=0")
+	}
+	cmd := exec.Command("openssl", append([]string{"s_client", "-connect", addr, "-servername", "localhost", "-CAfile", a.File("ca.pem")}, args...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(testsupport.LogBuffer)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v; install the Debian package openssl", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait() //nolint:errcheck // what it says is looked at
+		close(ended)
+	}()
+	if input != "" {
+		testsupport.Eventually(t, "the handshake is over", func() bool { return strings.Contains(log.String(), "Verify return code") || isClosed(ended) })
+		io.WriteString(in, input) //nolint:errcheck // it may have ended
+		testsupport.Eventually(t, "there is a response to "+input, func() bool { return strings.Contains(log.String(), "SSL alert") || isClosed(ended) })
+	}
+	in.Close() //nolint:errcheck // it may have ended
+	select {
+	case <-ended:
+	case <-time.After(testsupport.Patience):
+		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		t.Fatalf("openssl %v did not end:\n%s", args, log)
+	}
+	return log.String()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

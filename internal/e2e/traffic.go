@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// Traffic is load that goes on beside a test.
+type Traffic struct {
+	stopped atomic.Bool
+	done    chan struct{}
+	sent    atomic.Int64
+}
+
+// StartTraffic sends requests from n clients, each with a pause after every
+// answer, to the targets in turns, until stop. A target that begins with "POST "
+// is sent a body.
+func (ab *Process) StartTraffic(n int, pause time.Duration, targets ...string) *Traffic {
+	y := &Traffic{done: make(chan struct{})}
+	go func() {
+		defer close(y.done)
+		ab.Concurrently(n, func(w *Worker) error {
+			for i := w.Id; !y.stopped.Load(); i++ {
+				method, body, target := "GET", "", targets[i%len(targets)]+strconv.Itoa(i)
+				if rest, ok := strings.CutPrefix(target, "POST "); ok {
+					method, body, target = "POST", strings.Repeat(" ", 2048), rest
+				}
+				if _, err := w.Exchange(method, target, body); err != nil {
+					return err
+				}
+				y.sent.Add(1)
+				time.Sleep(pause)
+			}
+			return nil
+		})
+	}()
+	ab.T.Cleanup(y.Stop)
+	return y
+}
+
+// Stop returns when the last answer is there.
+func (y *Traffic) Stop() {
+	y.stopped.Store(true)
+	<-y.done
+}
+
+// AwaitSent waits for n more answers.
+func (y *Traffic) AwaitSent(t testing.TB, n int64) {
+	t.Helper()
+	from := y.sent.Load()
+	testsupport.Eventually(t, "traffic goes on", func() bool { return y.sent.Load() >= from+n })
+}

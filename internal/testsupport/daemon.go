@@ -1,0 +1,55 @@
+package testsupport
+
+import (
+	"net"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// Daemon is a server of another project that runs for the length of a test.
+type Daemon struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// StartDaemon runs cmd, which listens on addr and comes with a Debian package.
+func StartDaemon(t testing.TB, pkg, addr string, cmd *exec.Cmd) *Daemon {
+	t.Helper()
+	log := new(LogBuffer)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v; install the Debian package %s", err, pkg)
+	}
+	d := &Daemon{t: t, cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		cmd.Wait() //nolint:errcheck // the dials below tell
+		close(d.ended)
+	}()
+	t.Cleanup(func() {
+		d.Signal(syscall.SIGKILL)
+		<-d.ended
+		if t.Failed() {
+			t.Logf("%s:\n%s", cmd.Path, Tail(log.String(), 4<<10))
+		}
+	})
+	Eventually(t, cmd.Path+" listens", func() bool {
+		select {
+		case <-d.ended:
+			t.Fatalf("%s ended: %s", cmd.Path, log)
+		default:
+		}
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close() //nolint:errcheck // it was opened only to see
+		}
+		return err == nil
+	})
+	return d
+}
+
+// Signal sends s to the process, which may have ended.
+func (d *Daemon) Signal(s syscall.Signal) {
+	d.cmd.Process.Signal(s) //nolint:errcheck // it may have ended
+}

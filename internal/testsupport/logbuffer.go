@@ -1,0 +1,50 @@
+package testsupport
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+)
+
+// LogBuffer is what a process wrote to its standard error.
+type LogBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *LogBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String returns all that was written.
+func (l *LogBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Line returns the fields of the first line with this message.
+func (l *LogBuffer) Line(message string) (fields map[string]any, ok bool) {
+	for text := range strings.Lines(l.String()) {
+		var f map[string]any
+		if strings.HasSuffix(text, "\n") && json.Unmarshal([]byte(text), &f) == nil && f["msg"] == message {
+			return f, true
+		}
+	}
+	return nil, false
+}
+
+// Lines returns the fields of all lines with this message.
+func (l *LogBuffer) Lines(message string) (all []map[string]any) {
+	for text := range strings.Lines(l.String()) {
+		var f map[string]any
+		if strings.HasSuffix(text, "\n") && json.Unmarshal([]byte(text), &f) == nil && f["msg"] == message {
+			all = append(all, f)
+		}
+	}
+	return all
+}

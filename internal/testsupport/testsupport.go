@@ -1,0 +1,54 @@
+// Package testsupport holds what the tests of many packages need and what knows
+// nothing of adbuffer: Eventually and Patience, free addresses, the log of a
+// process, and servers of other projects that run for the length of a test.
+// Package e2e adds adbuffer's own process to it; packages redistest and
+// chromiumtest start Redis and Chromium.
+package testsupport
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// Port returns the port of an address host:port.
+func Port(t testing.TB, addr string) string {
+	t.Helper()
+	_, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Patience bounds every wait of a test; it passes only when something is broken.
+const Patience = 60 * time.Second
+
+// Eventually waits until ok.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", Patience, what)
+		}
+	}
+}
+
+// FreeAddr returns an address of loopback that nothing listened on a moment ago.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // the port is wanted, not the listener
+	return l.Addr().String()
+}
+
+// Tail returns the last n bytes of s.
+func Tail(s string, n int) string {
+	if len(s) > n {
+		return "…" + s[len(s)-n:]
+	}
+	return s
+}
