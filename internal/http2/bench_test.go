@@ -154,7 +154,7 @@ func BenchmarkCodec(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			c.out.buf = c.out.buf[:0]
-			if err := c.appendHeadLocked(s, &request); err != nil {
+			if err := c.appendHeaderLocked(s, &request); err != nil {
 				b.Fatal(err)
 			}
 		}

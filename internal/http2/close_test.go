@@ -18,7 +18,7 @@ import (
 func (p *peer) awaitWritten() {
 	for {
 		p.conn.mu.Lock()
-		busy := p.conn.out.busy
+		busy := p.conn.out.writing
 		p.conn.mu.Unlock()
 		if !busy {
 			return

@@ -40,17 +40,17 @@ type Conn struct {
 
 	mu sync.Mutex // guards the fields below
 
-	closed bool  // no exchange is there, and none begins
-	cause  error // why: what exchanges on a closed connection fail with
-	hungUp bool  // the socket is closed, or about to be by who set this
+	closed       bool  // no exchange is there, and none begins
+	closeError   error // why: what exchanges on a closed connection fail with
+	socketClosed bool  // the socket is closed, or about to be by who set this
 
 	streams table
 	free    []*stream // to be used again
 	encoder http2codec.Encoder
 
-	out     writer
-	room    room
-	uploads uploads
+	out        writer
+	sendBuffer sendBuffer
+	uploads    uploads
 
 	peer       peerSettings
 	sendWindow int64 // of the connection
@@ -58,7 +58,7 @@ type Conn struct {
 	recvOwed   int   // what we have taken and not yet given back to our window
 
 	// goneAbove is the last stream that a GOAWAY left, noLimit before the first.
-	goneAbove uint32
+	lastProcessed uint32
 	// What the peer's GOAWAY means for HTTP/2; see breach.
 	demote, refuses bool
 	flood           http2codec.Flood
@@ -66,9 +66,9 @@ type Conn struct {
 	deadlines       deadlines
 
 	// What unlock has to do.
-	hangUp  bool
-	changed bool
-	freed   []time.Duration
+	mustCloseSocket bool
+	changed         bool
+	freed           []time.Duration
 }
 
 var _ upstream.Conn = (*Conn)(nil)
@@ -93,17 +93,17 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 	c := &Conn{
 		net: conn, socket: bottom(conn), owner: owner, opts: opts,
-		streamWindow: streamWindow(opts.MaxResponseBytes),
-		streams:      newTable(opts.MaxStreams),
-		encoder:      http2codec.NewEncoder(),
-		peer:         defaultPeerSettings,
-		room:         newRoom(bottom(conn)),
-		sendWindow:   http2codec.InitialWindow,
-		goneAbove:    http2codec.NoLimit,
-		deadlines:    deadlines{hasCome: hasComeOn(conn)},
+		streamWindow:  streamWindow(opts.MaxResponseBytes),
+		streams:       newTable(opts.MaxStreams),
+		encoder:       http2codec.NewEncoder(),
+		peer:          defaultPeerSettings,
+		sendBuffer:    newSendBuffer(bottom(conn)),
+		sendWindow:    http2codec.InitialWindow,
+		lastProcessed: http2codec.NoLimit,
+		deadlines:     deadlines{hasUnread: unreadOn(conn)},
 	}
 	c.in.init(opts)
-	c.places.Store(int32(c.limitLocked()))
+	c.places.Store(int32(c.placesLocked()))
 	c.out.buf = c.appendPreface(c.out.buf)
 	return c
 }
@@ -141,21 +141,21 @@ func (c *Conn) Close(r upstream.CloseReason) {
 		c.mu.Unlock()
 		return
 	}
-	c.shutLocked(r, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+	c.closeLocked(r, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
 		Detail: "the HTTP/2 connection was closed: " + r.String()})
 	c.changed = false
-	if !c.out.busy && c.room.has(len(c.out.buf)) {
+	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
 		// Nothing can block: say goodbye.
 		c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
 		c.flush(nil, nil)
 		return
 	}
-	c.hangUpLocked()
+	c.closeSocketLocked()
 	c.unlock()
 }
 
 // limitLocked is what Places should be.
-func (c *Conn) limitLocked() int {
+func (c *Conn) placesLocked() int {
 	if c.CloseReason() != upstream.NotClosed {
 		return 0
 	}
@@ -163,8 +163,8 @@ func (c *Conn) limitLocked() int {
 }
 
 // updateLocked makes Places what it should be.
-func (c *Conn) updateLocked() {
-	if n := int32(c.limitLocked()); c.places.Load() != n {
+func (c *Conn) updatePlacesLocked() {
+	if n := int32(c.placesLocked()); c.places.Load() != n {
 		c.places.Store(n)
 		c.changed = true
 	}
@@ -176,33 +176,33 @@ func (c *Conn) drainLocked(r upstream.CloseReason) {
 	if c.CloseReason() == upstream.NotClosed {
 		c.reason.Store(uint32(r))
 		c.changed = true
-		c.updateLocked()
+		c.updatePlacesLocked()
 	}
-	c.drainedLocked()
+	c.closeIfDrainedLocked()
 }
 
 // drainedLocked closes a draining connection on which nothing is left.
-func (c *Conn) drainedLocked() {
+func (c *Conn) closeIfDrainedLocked() {
 	if c.closed || c.CloseReason() == upstream.NotClosed || c.streams.active > 0 {
 		return
 	}
-	c.shutLocked(c.CloseReason(), errDraining)
+	c.closeLocked(c.CloseReason(), errDraining)
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
 }
 
 // shutLocked ends the connection for r: exchanges on it fail with cause. The
 // socket stays for what is still to be written: flush closes it then, unless
 // hangUpLocked does at once.
-func (c *Conn) shutLocked(r upstream.CloseReason, cause *upstream.Error) {
+func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	if c.closed {
 		return
 	}
-	c.closed, c.cause = true, cause
+	c.closed, c.closeError = true, cause
 	if c.CloseReason() == upstream.NotClosed {
 		c.reason.Store(uint32(r))
 		c.changed = true
 	}
-	c.updateLocked()
+	c.updatePlacesLocked()
 	c.deadlines.stop()
 	// What was not handed to the socket counts as not sent below, so it must not
 	// follow. A GOAWAY may.
@@ -223,21 +223,21 @@ func (c *Conn) shutLocked(r upstream.CloseReason, cause *upstream.Error) {
 }
 
 // hangUpLocked makes unlock close the socket, whatever is still to be written.
-func (c *Conn) hangUpLocked() {
-	if !c.hungUp {
-		c.hungUp, c.hangUp, c.out.buf = true, true, nil
+func (c *Conn) closeSocketLocked() {
+	if !c.socketClosed {
+		c.socketClosed, c.mustCloseSocket, c.out.buf = true, true, nil
 	}
 }
 
 // unlock unlocks mu, and then does what must not be done under it: closes the
 // socket, and tells the owner what happened.
 func (c *Conn) unlock() {
-	if !c.changed && len(c.freed) == 0 && !c.hangUp {
+	if !c.changed && len(c.freed) == 0 && !c.mustCloseSocket {
 		c.mu.Unlock()
 		return
 	}
-	changed, freed, hangUp := c.changed, c.freed, c.hangUp
-	c.changed, c.freed, c.hangUp = false, nil, false
+	changed, freed, hangUp := c.changed, c.freed, c.mustCloseSocket
+	c.changed, c.freed, c.mustCloseSocket = false, nil, false
 	c.mu.Unlock()
 	if hangUp {
 		c.socket.Close() //nolint:errcheck // nothing is left to be done about it

@@ -25,7 +25,7 @@ func newFed(t testing.TB, opts Options) *fed {
 	f := &fed{t: t, conn: newConn(newWire(), newOwner(), opts.withDefaults())}
 	f.conn.in.gotSettings = true
 	f.conn.peer.maxStreams = http2codec.NoLimit
-	f.conn.hungUp = true // nothing is written
+	f.conn.socketClosed = true // nothing is written
 	return f
 }
 

@@ -20,10 +20,10 @@ func (c *Conn) onData(f http2codec.Frame) *http2codec.Error {
 	c.mu.Lock()
 	defer c.unlock()
 	c.receivedLocked(len(f.Payload))
-	c.resets.onAnswer()
+	c.resets.onResponse()
 	s := c.streams.get(f.ID)
 	if s == nil {
-		return c.goneLocked(f)
+		return c.onClosedStreamLocked(f)
 	}
 	if !last {
 		c.receivedOnLocked(s, len(f.Payload))
@@ -39,7 +39,7 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 	ex := s.ex
 	s.received += len(p)
 	switch {
-	case !s.gotHead:
+	case !s.gotHeader:
 		c.malformedLocked(s, "DATA before the head", true)
 	case s.noBody && len(p) > 0:
 		c.malformedLocked(s, "a body where there is none", false)
@@ -53,7 +53,7 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 			return
 		}
 		if last {
-			c.completeLocked(s)
+			c.responseDoneLocked(s)
 		}
 	}
 }

@@ -21,21 +21,21 @@ import (
 // goroutine is late to read it. If the reader is busy, or bytes have come that it
 // has not read, the exchanges whose time is up get a few more looks.
 type deadlines struct {
-	timer *time.Timer
-	at    time.Time // when the timer fires; zero while it is not set
-	looks int       // since the deadline that has passed
+	timer      *time.Timer
+	at         time.Time // when the timer fires; zero while it is not set
+	lateChecks int       // since the deadline that has passed
 	// hasCome reports whether the socket has bytes that were not read; nil if
 	// that is not known.
-	hasCome func() bool
+	hasUnread func() bool
 }
 
 const (
-	maxLooks  = 4
-	lookAgain = time.Millisecond / 2
+	maxLateChecks  = 4
+	lateCheckPause = time.Millisecond / 2
 )
 
 // hasComeOn returns what tells whether bytes have come on conn.
-func hasComeOn(conn net.Conn) func() bool {
+func unreadOn(conn net.Conn) func() bool {
 	for {
 		switch c := conn.(type) {
 		case interface{ HasCome() bool }:
@@ -49,7 +49,7 @@ func hasComeOn(conn net.Conn) func() bool {
 }
 
 // watchLocked sees to it that an exchange with this deadline is ended by then.
-func (c *Conn) watchLocked(deadline time.Time) {
+func (c *Conn) setTimerLocked(deadline time.Time) {
 	d := &c.deadlines
 	if !d.at.IsZero() && !deadline.Before(d.at) {
 		return
@@ -71,7 +71,7 @@ func (c *Conn) expire() {
 	}
 	now := time.Now()
 	d := &c.deadlines
-	late := d.looks < maxLooks && (c.reads.handling() || d.hasCome != nil && d.hasCome())
+	late := d.lateChecks < maxLateChecks && (c.reads.handling() || d.hasUnread != nil && d.hasUnread())
 	looked := false
 	var next time.Time
 	for i := range c.streams.slots {
@@ -85,18 +85,18 @@ func (c *Conn) expire() {
 				c.abandonLocked(s, upstream.ErrDeadline)
 				continue
 			}
-			looked, deadline = true, now.Add(lookAgain)
+			looked, deadline = true, now.Add(lateCheckPause)
 		}
 		if next.IsZero() || deadline.Before(next) {
 			next = deadline
 		}
 	}
-	if d.looks++; !looked {
-		d.looks = 0
+	if d.lateChecks++; !looked {
+		d.lateChecks = 0
 	}
 	d.at = time.Time{}
 	if !next.IsZero() {
-		c.watchLocked(next)
+		c.setTimerLocked(next)
 	}
 	c.flush(nil, nil)
 }

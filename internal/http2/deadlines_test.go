@@ -83,7 +83,7 @@ func (g gated) Read(b []byte) (int, error) {
 // A response that had come before the deadline counts, however late it is read.
 // One that has not come does not hold the request up.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
-	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLooks*lookAgain - time.Microsecond, time.Second} {
+	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLateChecks*lateCheckPause - time.Microsecond, time.Second} {
 		bubble(t, func(t *testing.T) {
 			w, gate := newWire(), make(chan struct{}, 100)
 			c, err := New(gated{w, gate}, newOwner(), testOptions())
@@ -104,9 +104,9 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 			res := <-done
 			took := time.Since(began)
 			switch {
-			case late < maxLooks*lookAgain && res.body != "in time":
+			case late < maxLateChecks*lateCheckPause && res.body != "in time":
 				t.Errorf("read %v late: got %v", late, res.err)
-			case late >= maxLooks*lookAgain && (res.err != upstream.ErrDeadline || res.times.Done.Sub(began) > r.timeout+maxLooks*lookAgain):
+			case late >= maxLateChecks*lateCheckPause && (res.err != upstream.ErrDeadline || res.times.Done.Sub(began) > r.timeout+maxLateChecks*lateCheckPause):
 				t.Errorf("read %v late: got %v after %v", late, res.err, took)
 			}
 			c.Close(upstream.ClosedDrain)

@@ -10,7 +10,7 @@ import (
 
 // badAnswer is the error of an exchange whose answer breaks a rule. demote:
 // the rule is one of HTTP/2.
-func badAnswer(text string, demote bool) *upstream.Error {
+func badResponse(text string, demote bool) *upstream.Error {
 	return &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: demote, Detail: text}
 }
 
@@ -34,7 +34,7 @@ func resetByPeer(code h2.ErrCode, responding bool) *upstream.Error {
 	case code == h2.ErrCodeHTTP11Required:
 		e.OverHTTP1 = true
 	}
-	e.Demote, e.RefusesHTTP2 = breach(code)
+	e.Demote, e.RefusesHTTP2 = classify(code)
 	e.Detail = "the SSP reset the HTTP/2 stream: " + code.String()
 	return e
 }
@@ -42,7 +42,7 @@ func resetByPeer(code h2.ErrCode, responding bool) *upstream.Error {
 // breach says what a peer that closes a connection or a stream with code thinks
 // of HTTP/2: that we break it, so that we do not get on with it over HTTP/2, or
 // that it wants HTTP/1.
-func breach(code h2.ErrCode) (demote, refuses bool) {
+func classify(code h2.ErrCode) (demote, refuses bool) {
 	switch code {
 	case h2.ErrCodeProtocol, h2.ErrCodeFlowControl, h2.ErrCodeFrameSize, h2.ErrCodeCompression:
 		return true, false
@@ -54,7 +54,7 @@ func breach(code h2.ErrCode) (demote, refuses bool) {
 
 // tooManyFields is the error of an exchange whose response has more fields.
 func tooManyFields(limit int) *upstream.Error {
-	return badAnswer(fmt.Sprintf("the response has over %d fields; see max_response_fields", limit), false)
+	return badResponse(fmt.Sprintf("the response has over %d fields; see max_response_fields", limit), false)
 }
 
 // Errors that carry nothing of their own, made once.
@@ -73,10 +73,10 @@ var (
 		Detail: "the SSP closed the HTTP/2 connection in the middle of its response"}
 	errBodyTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
 		Detail: "the body of the answer is too large; see max_response_bytes"}
-	errHeadTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
+	errHeaderTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
 		Detail: "the header list of the answer is too large; see max_response_header_bytes"}
-	errRequestHead = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.NotSent,
+	errRequestHeader = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.NotSent,
 		Detail: "the request's head is malformed"}
-	errRequestHeadTooLarge = &upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent,
+	errRequestHeaderTooLarge = &upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent,
 		Detail: "the request's header list is larger than the SSP takes (its SETTINGS_MAX_HEADER_LIST_SIZE)"}
 )

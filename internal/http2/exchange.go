@@ -14,13 +14,13 @@ import (
 func (c *Conn) Do(ex *upstream.Exchange) error {
 	ex.Protocol = upstream.HTTP2
 	if !ex.Deadline.After(ex.Times.Acquired) {
-		return c.leave(ex, upstream.ErrDeadlineNotSent)
+		return c.releasePlace(ex, upstream.ErrDeadlineNotSent)
 	}
 	c.mu.Lock()
 	s, err := c.openLocked(ex)
 	if err != nil {
 		c.flush(nil, nil)
-		return c.leave(ex, err)
+		return c.releasePlace(ex, err)
 	}
 	wake := s.wake
 	c.flush(s, ex)
@@ -35,7 +35,7 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
 		return err // abandonLocked sees to the place
 	}
-	return c.leave(ex, err)
+	return c.releasePlace(ex, err)
 }
 
 // wait waits for the end of an exchange that has a context.
@@ -59,7 +59,7 @@ func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
 }
 
 // leave ends Do, with its place free.
-func (c *Conn) leave(ex *upstream.Exchange, err error) error {
+func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
@@ -78,10 +78,10 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, errClosed
 	case c.CloseReason() != upstream.NotClosed:
 		return nil, errDraining
-	case c.streams.active+c.resets.pending() >= c.limitLocked():
+	case c.streams.active+c.resets.pending() >= c.placesLocked():
 		return nil, errNoStream
-	case !c.headFits(&ex.Request):
-		return nil, errRequestHeadTooLarge
+	case !c.headerFits(&ex.Request):
+		return nil, errRequestHeaderTooLarge
 	}
 	ex.Response.Reset()
 	s := c.newStreamLocked()
@@ -92,25 +92,25 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	}
 	s.ex = ex
 	s.start = c.out.handed + uint64(len(c.out.buf))
-	s.spent = c.room.spent
+	s.spent = c.sendBuffer.spent
 	s.body = ex.Request.Body
-	if err := c.appendHeadLocked(s, &ex.Request); err != nil {
+	if err := c.appendHeaderLocked(s, &ex.Request); err != nil {
 		c.streams.remove(s)
 		c.recycleLocked(s)
-		c.drainedLocked()
+		c.closeIfDrainedLocked()
 		return nil, err
 	}
 	if c.streams.exhausted() {
 		c.drainLocked(upstream.ClosedMaxRequests)
 	}
-	c.watchLocked(ex.Deadline)
+	c.setTimerLocked(ex.Deadline)
 	c.startBodyLocked(s)
 	return s, nil
 }
 
 // headFits reports whether the peer takes a header list as large as that of r:
 // RFC 9113, section 10.5.1.
-func (c *Conn) headFits(r *upstream.Request) bool {
+func (c *Conn) headerFits(r *upstream.Request) bool {
 	return c.peer.maxHeaderList == http2codec.NoLimit || headerListSize(r) <= uint64(c.peer.maxHeaderList)
 }
 
@@ -127,18 +127,18 @@ func (c *Conn) newStreamLocked() *stream {
 
 func (c *Conn) recycleLocked(s *stream) {
 	s.ex, s.body = nil, nil
-	c.uploadedLocked(s)
+	c.endUploadLocked(s)
 	c.free = append(c.free, s)
 }
 
 // endLocked ends the exchange of s, with err or nil, and wakes its caller.
-func (c *Conn) endLocked(s *stream, err error) {
+func (c *Conn) completeLocked(s *stream, err error) {
 	ex := s.ex
 	c.streams.remove(s)
 	c.recycleLocked(s)
 	// Under mu, so that a caller that leaves knows which came first.
 	ex.Complete(err)
-	c.drainedLocked()
+	c.closeIfDrainedLocked()
 }
 
 // failLocked ends the exchange of s with err.
@@ -146,7 +146,7 @@ func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 	s.ex.ReleaseBody()
 	s.ex.Response.Reset()
 	s.ex.Times.Done = time.Now()
-	c.endLocked(s, err)
+	c.completeLocked(s, err)
 }
 
 // resetLocked tells the peer with code that s is over, and ends its exchange

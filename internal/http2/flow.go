@@ -25,24 +25,24 @@ func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
 		case c.uploads.n == 0:
 			return c.flood.Idle()
 		}
-		c.turnLocked()
+		c.wakeNextLocked()
 		return nil
 	}
 	s := c.streams.get(f.ID)
 	if s == nil {
-		return c.goneLocked(f)
+		return c.onClosedStreamLocked(f)
 	}
 	s.credit += n
 	c.maxCredit = max(c.maxCredit, s.credit)
 	switch {
 	case n == 0:
-		c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("WINDOW_UPDATE by 0", true))
+		c.resetLocked(s, h2.ErrCodeProtocol, badResponse("WINDOW_UPDATE by 0", true))
 	case c.windowLocked(s) > http2codec.MaxWindow:
-		c.resetLocked(s, h2.ErrCodeFlowControl, badAnswer("WINDOW_UPDATE makes the stream's window overflow", true))
+		c.resetLocked(s, h2.ErrCodeFlowControl, badResponse("WINDOW_UPDATE makes the stream's window overflow", true))
 	case s.wake == nil:
 		return c.flood.Idle()
 	default:
-		c.openedLocked(s)
+		c.windowGrewLocked(s)
 	}
 	return nil
 }

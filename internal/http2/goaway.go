@@ -27,15 +27,15 @@ func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	defer c.unlock()
 	err := errNotProcessed
 	if code != h2.ErrCodeNo {
-		c.demote, c.refuses = breach(code)
+		c.demote, c.refuses = classify(code)
 		err = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Demote: c.demote, RefusesHTTP2: c.refuses,
 			Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
 	}
 	c.drainLocked(upstream.ClosedGoaway)
-	if last >= c.goneAbove {
+	if last >= c.lastProcessed {
 		return c.flood.Idle() // it says nothing new
 	}
-	c.goneAbove = last
+	c.lastProcessed = last
 	for i := range c.streams.slots {
 		switch s := c.streams.slots[i].stream; {
 		case s == nil || s.id <= last:
@@ -60,7 +60,7 @@ func (c *Conn) onReset(f http2codec.Frame) *http2codec.Error {
 	defer c.unlock()
 	s := c.streams.get(f.ID)
 	if s == nil {
-		return c.goneLocked(f)
+		return c.onClosedStreamLocked(f)
 	}
 	c.failLocked(s, resetByPeer(h2.ErrCode(binary.BigEndian.Uint32(f.Payload)), s.responding()))
 	return nil

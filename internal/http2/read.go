@@ -23,9 +23,9 @@ type reader struct {
 	now         time.Time // when the last read returned; zero until somebody asks
 	gotSettings bool
 
-	decoder http2codec.Decoder
-	block   http2codec.ResponseBlock
-	pieces  pieces
+	decoder   http2codec.Decoder
+	block     http2codec.ResponseBlock
+	fragments fragments
 }
 
 // reads counts the reads of the socket. The reader's goroutine counts, and all
@@ -43,7 +43,7 @@ func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
 	in.decoder = http2codec.NewDecoder()
 	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
-	in.pieces.limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
+	in.fragments.limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
 }
 
 // clock returns when the frame in hand was read: one look at the clock for all
@@ -63,9 +63,9 @@ func (c *Conn) read() {
 	c.mu.Lock()
 	var fault *http2codec.Error
 	if errors.As(err, &fault) {
-		c.faultLocked(fault)
+		c.violationLocked(fault)
 	} else {
-		c.lostLocked(err)
+		c.socketEndedLocked(err)
 	}
 	c.resets.freeAll(c)
 	c.flush(nil, nil)
@@ -127,7 +127,7 @@ func (in *reader) checkFirst() error {
 func (c *Conn) handle(f http2codec.Frame) error {
 	var err *http2codec.Error
 	switch {
-	case c.in.pieces.id != 0 && (f.Kind != h2.FrameContinuation || f.ID != c.in.pieces.id):
+	case c.in.fragments.id != 0 && (f.Kind != h2.FrameContinuation || f.ID != c.in.fragments.id):
 		err = http2codec.ProtocolError("a frame in the middle of a header block")
 	default:
 		err = c.dispatch(f)
@@ -184,11 +184,11 @@ func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
 // never opened it is a fault; RFC 9113, section 5.1. One that we have reset may
 // go on for a while. On one whose answer was whole HEADERS and DATA are an
 // error, of that stream alone.
-func (c *Conn) goneLocked(f http2codec.Frame) *http2codec.Error {
+func (c *Conn) onClosedStreamLocked(f http2codec.Frame) *http2codec.Error {
 	if c.streams.idle(f.ID) {
 		return http2codec.ProtocolError(f.Kind.String() + " on a stream that was never opened")
 	}
-	switch ended := c.streams.slot(f.ID).ended == f.ID; {
+	switch ended := c.streams.slot(f.ID).completed == f.ID; {
 	case ended && (f.Kind == h2.FrameHeaders || f.Kind == h2.FrameData):
 		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeStreamClosed)
 	case f.Kind == h2.FrameData && len(f.Payload) > 0:
@@ -198,22 +198,22 @@ func (c *Conn) goneLocked(f http2codec.Frame) *http2codec.Error {
 }
 
 // faultLocked ends the connection for a fault of the peer, and tells it.
-func (c *Conn) faultLocked(fault *http2codec.Error) {
+func (c *Conn) violationLocked(fault *http2codec.Error) {
 	if c.closed {
 		return
 	}
-	c.shutLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
+	c.closeLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
 		Demote: true, Err: fault})
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, fault.Code, fault.Text)
 }
 
 // lostLocked ends the connection since the socket has ended.
-func (c *Conn) lostLocked(err error) {
+func (c *Conn) socketEndedLocked(err error) {
 	reason := upstream.ClosedError
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
 		reason = upstream.ClosedByPeer
 	}
-	c.shutLocked(reason, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+	c.closeLocked(reason, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
 		Demote: c.demote, RefusesHTTP2: c.refuses, Detail: "the HTTP/2 connection ended before the answer", Err: err})
-	c.hangUpLocked()
+	c.closeSocketLocked()
 }

@@ -12,7 +12,7 @@ import (
 // appendHeadLocked puts the head of r into the buffer: a HEADERS frame, and
 // CONTINUATION frames where it is larger than the peer takes in one. s.body is
 // the body. If it returns an error, the buffer is as it was.
-func (c *Conn) appendHeadLocked(s *stream, r *upstream.Request) error {
+func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 	start := len(c.out.buf)
 	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
 	var ok, synced bool
@@ -22,15 +22,15 @@ func (c *Conn) appendHeadLocked(s *stream, r *upstream.Request) error {
 		if !synced {
 			c.drainLocked(upstream.ClosedError)
 		}
-		return errRequestHead
+		return errRequestHeader
 	}
 	var flags h2.Flags
 	if len(s.body) == 0 {
-		flags, s.ended = h2.FlagHeadersEndStream, true
+		flags, s.sentEnd = h2.FlagHeadersEndStream, true
 	}
 	size := len(c.out.buf) - start - http2codec.FrameHeaderLen
 	if limit := int(c.peer.maxFrame); size > limit {
-		c.splitHeadLocked(start, limit, flags, s.id)
+		c.splitHeaderLocked(start, limit, flags, s.id)
 		return nil
 	}
 	http2codec.SetFrameHeader(c.out.buf[start:], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, s.id)
@@ -40,7 +40,7 @@ func (c *Conn) appendHeadLocked(s *stream, r *upstream.Request) error {
 // splitHeadLocked makes the header block that stands in the buffer behind start
 // and room for a frame header into frames of at most limit bytes. RFC 9113,
 // section 6.10.
-func (c *Conn) splitHeadLocked(start, limit int, flags h2.Flags, id uint32) {
+func (c *Conn) splitHeaderLocked(start, limit int, flags h2.Flags, id uint32) {
 	block := bytes.Clone(c.out.buf[start+http2codec.FrameHeaderLen:])
 	b := c.out.buf[:start]
 	kind := h2.FrameHeaders

@@ -18,15 +18,15 @@ import (
 // PING is under way at a time; places that come up meanwhile wait for the next.
 // Conn.mu guards it.
 type resets struct {
-	covered []time.Time // when the places were lent, of those that the PING under way is for
-	later   []time.Time // the others
+	pinged   []time.Time // when the places were lent, of those that the PING under way is for
+	unpinged []time.Time // the others
 	// answered: the peer has sent HEADERS or DATA since our last PING. quiet: it
 	// had not when it acknowledged that. Then no other PING is sent, and places
 	// are free at once, until it answers something: gRPC servers close
 	// connections on which PINGs outnumber answers.
-	answered, quiet bool
-	reads           uint64 // Conn.reads.done when the PING was sent
-	timer           *time.Timer
+	responded, noPings bool
+	reads              uint64 // Conn.reads.done when the PING was sent
+	timer              *time.Timer
 }
 
 // resetPing is the content of those PINGs, so that their acknowledgements are
@@ -34,7 +34,7 @@ type resets struct {
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
 // pending is how many places are kept.
-func (r *resets) pending() int { return len(r.covered) + len(r.later) }
+func (r *resets) pending() int { return len(r.pinged) + len(r.unpinged) }
 
 // add keeps the place of an exchange that was abandoned, lent at that time. The
 // RST_STREAM is in the buffer. kept is false if the place is free now.
@@ -42,12 +42,12 @@ func (r *resets) add(c *Conn, lent time.Time) (kept bool) {
 	switch {
 	case c.closed:
 		return false
-	case len(r.covered) > 0:
-		r.later = append(r.later, lent)
-	case r.quiet:
+	case len(r.pinged) > 0:
+		r.unpinged = append(r.unpinged, lent)
+	case r.noPings:
 		return false
 	default:
-		r.covered = append(r.covered, lent)
+		r.pinged = append(r.pinged, lent)
 		r.ping(c)
 	}
 	return true
@@ -55,7 +55,7 @@ func (r *resets) add(c *Conn, lent time.Time) (kept bool) {
 
 func (r *resets) ping(c *Conn) {
 	c.out.buf = http2codec.AppendPing(c.out.buf, 0, resetPing[:])
-	r.answered = false
+	r.responded = false
 	r.reads = c.reads.done.Load()
 	if r.timer == nil {
 		r.timer = time.AfterFunc(c.opts.PingTimeout, c.resetPingTimeout)
@@ -66,24 +66,24 @@ func (r *resets) ping(c *Conn) {
 
 // acked: the PING under way was acknowledged.
 func (r *resets) acked(c *Conn) {
-	if len(r.covered) == 0 {
+	if len(r.pinged) == 0 {
 		return
 	}
 	r.timer.Stop()
-	r.free(c, &r.covered)
-	r.quiet = !r.answered
-	if r.quiet {
-		r.free(c, &r.later)
+	r.free(c, &r.pinged)
+	r.noPings = !r.responded
+	if r.noPings {
+		r.free(c, &r.unpinged)
 	}
-	if len(r.later) == 0 {
+	if len(r.unpinged) == 0 {
 		return
 	}
-	r.covered, r.later = r.later, r.covered
+	r.pinged, r.unpinged = r.unpinged, r.pinged
 	r.ping(c)
 }
 
 // onAnswer notes that the peer has sent HEADERS or DATA.
-func (r *resets) onAnswer() { r.answered, r.quiet = true, false }
+func (r *resets) onResponse() { r.responded, r.noPings = true, false }
 
 // free makes unlock free the places of list.
 func (r *resets) free(c *Conn, list *[]time.Time) {
@@ -99,8 +99,8 @@ func (r *resets) freeAll(c *Conn) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	r.free(c, &r.covered)
-	r.free(c, &r.later)
+	r.free(c, &r.pinged)
+	r.free(c, &r.unpinged)
 }
 
 // resetPingTimeout: the PING was not acknowledged in time. A peer that has said
@@ -108,16 +108,16 @@ func (r *resets) freeAll(c *Conn) {
 // taken for dead.
 func (c *Conn) resetPingTimeout() {
 	c.mu.Lock()
-	if c.closed || len(c.resets.covered) == 0 {
+	if c.closed || len(c.resets.pinged) == 0 {
 		c.mu.Unlock()
 		return
 	}
 	if c.reads.done.Load() != c.resets.reads {
 		c.resets.acked(c)
 	} else {
-		c.shutLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		c.closeLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
 			Detail: "the SSP is silent: it did not answer an HTTP/2 PING"})
-		c.hangUpLocked()
+		c.closeSocketLocked()
 	}
 	c.flush(nil, nil)
 }

@@ -9,7 +9,7 @@ import (
 
 // pieces is a header block that comes in more than one frame: HEADERS, then
 // CONTINUATION frames until one says END_HEADERS. RFC 9113, section 6.10.
-type pieces struct {
+type fragments struct {
 	id     uint32 // stream; 0 while there is none
 	last   bool   // HEADERS had END_STREAM
 	block  []byte
@@ -41,14 +41,14 @@ func (c *Conn) onHeaders(f http2codec.Frame) *http2codec.Error {
 	if f.Flags.Has(h2.FlagHeadersEndHeaders) {
 		return c.onBlock(f, p, last)
 	}
-	in := &c.in.pieces
+	in := &c.in.fragments
 	in.id, in.last, in.frames = f.ID, last, 0
 	in.block = append(in.block[:0], p...)
 	return nil
 }
 
 func (c *Conn) onContinuation(f http2codec.Frame) *http2codec.Error {
-	in := &c.in.pieces
+	in := &c.in.fragments
 	if in.id == 0 {
 		return http2codec.ProtocolError("CONTINUATION without HEADERS")
 	}
@@ -78,27 +78,27 @@ func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Erro
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	c.resets.onAnswer()
+	c.resets.onResponse()
 	s := c.streams.get(f.ID)
 	if s == nil {
-		return c.goneLocked(f)
+		return c.onClosedStreamLocked(f)
 	}
-	c.room.prove(s.spent)
+	c.sendBuffer.prove(s.spent)
 	switch {
 	case b.TooLarge:
-		c.resetLocked(s, h2.ErrCodeCancel, errHeadTooLarge)
+		c.resetLocked(s, h2.ErrCodeCancel, errHeaderTooLarge)
 	case b.TooMany || s.fields+b.Regular > c.opts.MaxResponseFields:
 		c.resetLocked(s, h2.ErrCodeCancel, tooManyFields(c.opts.MaxResponseFields))
 	case b.Malformed != "":
 		c.malformedLocked(s, b.Malformed, b.OfHTTP2)
-	case s.gotHead:
+	case s.gotHeader:
 		c.onTrailersLocked(s, b, last)
 	case b.Status == 0:
 		c.malformedLocked(s, "no :status", true)
 	case b.Status < 200:
 		c.onInterimLocked(s, b, last)
 	default:
-		c.onHeadLocked(s, b, last)
+		c.onHeaderLocked(s, b, last)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Erro
 // malformedLocked ends an exchange whose answer breaks a rule. RFC 9113,
 // section 8.1.1. ofHTTP2: over HTTP/1 it might do better.
 func (c *Conn) malformedLocked(s *stream, rule string, ofHTTP2 bool) {
-	c.resetLocked(s, h2.ErrCodeProtocol, badAnswer("malformed HTTP/2 answer: "+rule, ofHTTP2))
+	c.resetLocked(s, h2.ErrCodeProtocol, badResponse("malformed HTTP/2 answer: "+rule, ofHTTP2))
 }
 
 func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
@@ -117,14 +117,14 @@ func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool
 	case last:
 		c.malformedLocked(s, "it ends with a 1xx head", true)
 	case s.interim > maxInterim:
-		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badAnswer("too many 1xx answers", false))
+		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badResponse("too many 1xx answers", false))
 	}
 }
 
 // onHeadLocked takes the head of the final answer.
-func (c *Conn) onHeadLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
+func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	ex := s.ex
-	s.gotHead, s.fields = true, b.Regular
+	s.gotHeader, s.fields = true, b.Regular
 	s.noBody = ex.Request.Method == upstream.HEAD || b.Status == 204 || b.Status == 304
 	ex.Times.FirstByte = c.in.clock()
 	ex.Response.Status, ex.Response.ContentLength = b.Status, b.Length
@@ -135,7 +135,7 @@ func (c *Conn) onHeadLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	case !s.noBody && b.Length > c.opts.MaxResponseBytes:
 		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
 	case last:
-		c.completeLocked(s)
+		c.responseDoneLocked(s)
 	}
 }
 
@@ -148,23 +148,23 @@ func (c *Conn) onTrailersLocked(s *stream, b *http2codec.ResponseBlock, last boo
 	case !last:
 		c.malformedLocked(s, "a second head behind the final one", true)
 	default:
-		c.completeLocked(s)
+		c.responseDoneLocked(s)
 	}
 }
 
 // completeLocked ends an exchange whose answer is whole.
-func (c *Conn) completeLocked(s *stream) {
+func (c *Conn) responseDoneLocked(s *stream) {
 	answer := &s.ex.Response
 	if !s.noBody && answer.ContentLength >= 0 && answer.ContentLength != s.received {
 		c.malformedLocked(s, "the body is not as long as its content-length", false)
 		return
 	}
 	s.ex.Times.Done = c.in.clock()
-	c.streams.slot(s.id).ended = s.id
-	if !s.ended {
+	c.streams.slot(s.id).completed = s.id
+	if !s.sentEnd {
 		// Nobody wants the rest of the request: RFC 9113, section 8.1.
 		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 	}
 	c.flood.Earn()
-	c.endLocked(s, nil)
+	c.completeLocked(s, nil)
 }

@@ -324,7 +324,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 			if p.conn.CloseReason() != upstream.ClosedError {
 				t.Errorf("reason %v", p.conn.CloseReason())
 			}
-			if n := len(p.conn.in.pieces.block); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
+			if n := len(p.conn.in.fragments.block); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
 				t.Errorf("%d bytes of the block were kept", n)
 			}
 		})

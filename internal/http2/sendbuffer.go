@@ -19,7 +19,7 @@ import (
 // asking the kernel. What may not fit is left to a goroutine that may wait.
 //
 // All figures are costs: bytes, and writeOverhead for each write.
-type room struct {
+type sendBuffer struct {
 	size   uint64 // what the send buffer surely takes; 0 where that is not known
 	spent  uint64 // of all writes begun
 	proven uint64 // of those that the peer has read
@@ -32,22 +32,22 @@ const writeOverhead = 2048
 func cost(n int) uint64 { return uint64(n) + writeOverhead }
 
 // has reports whether n bytes can be written without waiting.
-func (r *room) has(n int) bool { return r.spent-r.proven+cost(n) <= r.size }
+func (r *sendBuffer) fits(n int) bool { return r.spent-r.proven+cost(n) <= r.size }
 
 // prove notes that the peer has read all writes that had begun when spent was
 // so much.
-func (r *room) prove(spent uint64) { r.proven = max(r.proven, spent) }
+func (r *sendBuffer) prove(spent uint64) { r.proven = max(r.proven, spent) }
 
 // newRoom asks for the size of the send buffer. Only memory pressure ever makes
 // that smaller, and half of it is left alone.
-func newRoom(conn net.Conn) room {
+func newSendBuffer(conn net.Conn) sendBuffer {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
-		return room{}
+		return sendBuffer{}
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return room{}
+		return sendBuffer{}
 	}
 	size := 0
 	_ = raw.Control(func(fd uintptr) {
@@ -55,7 +55,7 @@ func newRoom(conn net.Conn) room {
 			size = 0
 		}
 	})
-	return room{size: uint64(max(size, 0)) / 2}
+	return sendBuffer{size: uint64(max(size, 0)) / 2}
 }
 
 // bottom returns the connection that conn stands on, below TLS and wrappers.

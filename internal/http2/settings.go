@@ -80,7 +80,7 @@ func (c *Conn) onSettings(f http2codec.Frame) *http2codec.Error {
 	if err := c.applyLocked(&s); err != nil {
 		return err
 	}
-	c.updateLocked()
+	c.updatePlacesLocked()
 	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
 	return c.flood.Idle()
 }
@@ -123,7 +123,7 @@ func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
 			continue
 		}
 		c.maxCredit = max(c.maxCredit, s.credit)
-		c.openedLocked(s)
+		c.windowGrewLocked(s)
 	}
 	if int64(initial)+c.maxCredit > http2codec.MaxWindow {
 		return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")

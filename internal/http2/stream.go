@@ -25,29 +25,29 @@ type stream struct {
 	credit int64
 	// body is what of the request's body has not been put into the buffer. Only
 	// the caller's goroutine reads it, which owns its bytes.
-	body  []byte
-	ended bool   // we have put END_STREAM into the buffer
-	start uint64 // where its HEADERS begin, in bytes put into the buffer
-	spent uint64 // Conn.room.spent when its HEADERS were put into the buffer
+	body    []byte
+	sentEnd bool   // we have put END_STREAM into the buffer
+	start   uint64 // where its HEADERS begin, in bytes put into the buffer
+	spent   uint64 // Conn.room.spent when its HEADERS were put into the buffer
 
 	// wake is not nil while the caller sends its body; it has capacity 1 and is
 	// signalled when the upload gets its turn.
-	wake   chan struct{}
-	waits  waitsFor
-	queued bool // stands in Conn.uploads.queue
+	wake     chan struct{}
+	waitsFor waitReason
+	queued   bool // stands in Conn.uploads.queue
 
 	// Receiving.
-	recvOwed int // what we have taken and not yet given back to the window
-	gotHead  bool
-	fields   int  // of the header
-	noBody   bool // by the request's method or the status
-	interim  int  // 1xx answers so far
-	received int  // bytes of the body
+	recvOwed  int // what we have taken and not yet given back to the window
+	gotHeader bool
+	fields    int  // of the header
+	noBody    bool // by the request's method or the status
+	interim   int  // 1xx answers so far
+	received  int  // bytes of the body
 }
 
 // responding reports whether HEADERS of the response have come, of an interim
 // response too.
-func (s *stream) responding() bool { return s.gotHead || s.interim > 0 }
+func (s *stream) responding() bool { return s.gotHeader || s.interim > 0 }
 
 // table holds the open streams of a connection, in a ring by their numbers. A
 // number whose slot is still taken by a long-lived stream is left out: numbers
@@ -62,7 +62,7 @@ type slot struct {
 	stream *stream
 	// ended is the last stream here whose answer came to its end, and not by a
 	// reset of ours.
-	ended uint32
+	completed uint32
 }
 
 func newTable(maxStreams int) table {

@@ -126,7 +126,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 							time.Sleep(at)
 							w.send(b[cut:])
 							synctest.Wait()
-							time.Sleep(maxLooks * lookAgain)
+							time.Sleep(maxLateChecks * lateCheckPause)
 							res := <-done
 							what := fmt.Sprintf("cut at %d, the rest %v from the deadline", cut, at-deadline)
 							switch {
@@ -137,7 +137,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 							case at == deadline && res.err != nil && res.err != upstream.ErrDeadline:
 								t.Errorf("%s: got %v", what, res.err)
 							}
-							if late := res.times.Done.Sub(res.deadline); late > maxLooks*lookAgain {
+							if late := res.times.Done.Sub(res.deadline); late > maxLateChecks*lateCheckPause {
 								t.Errorf("%s: ended %v after the deadline", what, late)
 							}
 						})

@@ -21,23 +21,23 @@ const maxDataFrame = 64 << 10
 //
 // Conn.mu guards it.
 type uploads struct {
-	n     int       // streams that are uploading
-	queue []*stream // wait for what is shared, in their order; may hold streams that are gone
-	turn  *stream   // was woken, and has not run since; nil for none
+	n      int       // streams that are uploading
+	queue  []*stream // wait for what is shared, in their order; may hold streams that are gone
+	active *stream   // was woken, and has not run since; nil for none
 }
 
 // waitsFor is what stops an upload.
-type waitsFor uint8
+type waitReason uint8
 
 const (
-	forNothing waitsFor = iota
-	forWindow           // its own
-	forTurn             // the connection's window, or room in the buffer
+	forNothing waitReason = iota
+	forWindow             // its own
+	forShared             // the connection's window, or room in the buffer
 )
 
 // push puts s at the end of the queue.
 func (u *uploads) push(s *stream) {
-	s.waits = forTurn
+	s.waitsFor = forShared
 	if !s.queued {
 		s.queued = true
 		u.queue = append(u.queue, s)
@@ -51,7 +51,7 @@ func (u *uploads) pop() *stream {
 		u.queue[0] = nil
 		u.queue = u.queue[1:]
 		s.queued = false
-		if s.waits == forTurn {
+		if s.waitsFor == forShared {
 			return s
 		}
 	}
@@ -75,7 +75,7 @@ func (c *Conn) appendBodyLocked(s *stream) {
 		}
 		var flags h2.Flags
 		if int(n) == len(s.body) {
-			flags, s.ended = h2.FlagDataEndStream, true
+			flags, s.sentEnd = h2.FlagDataEndStream, true
 		}
 		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
 		c.out.buf = append(c.out.buf, s.body[:n]...)
@@ -88,14 +88,14 @@ func (c *Conn) appendBodyLocked(s *stream) {
 // startBodyLocked begins the upload of s. It goes behind the uploads that wait
 // already.
 func (c *Conn) startBodyLocked(s *stream) {
-	if c.uploads.turn == nil && len(c.uploads.queue) == 0 {
+	if c.uploads.active == nil && len(c.uploads.queue) == 0 {
 		c.appendBodyLocked(s)
 	}
 	if len(s.body) > 0 {
 		s.wake = make(chan struct{}, 1)
 		c.uploads.n++
-		c.awaitLocked(s)
-		c.turnLocked()
+		c.waitLocked(s)
+		c.wakeNextLocked()
 	}
 }
 
@@ -122,55 +122,55 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) er
 		c.appendBodyLocked(s)
 		if len(s.body) == 0 {
 			wake = nil
-			c.uploadedLocked(s)
+			c.endUploadLocked(s)
 		} else {
-			c.uploads.turn = nil
-			c.awaitLocked(s)
-			c.turnLocked()
+			c.uploads.active = nil
+			c.waitLocked(s)
+			c.wakeNextLocked()
 		}
 		c.flush(s, ex)
 	}
 }
 
 // awaitLocked makes s wait for what stops it.
-func (c *Conn) awaitLocked(s *stream) {
+func (c *Conn) waitLocked(s *stream) {
 	if c.windowLocked(s) <= 0 {
-		s.waits = forWindow
+		s.waitsFor = forWindow
 	} else {
 		c.uploads.push(s)
 	}
 }
 
 // openedLocked is told that the window of s may have grown.
-func (c *Conn) openedLocked(s *stream) {
-	if s.waits == forWindow && c.windowLocked(s) > 0 {
+func (c *Conn) windowGrewLocked(s *stream) {
+	if s.waitsFor == forWindow && c.windowLocked(s) > 0 {
 		c.uploads.push(s)
-		c.turnLocked()
+		c.wakeNextLocked()
 	}
 }
 
 // turnLocked wakes the first upload in the queue, if there is something for it
 // and no other has the turn.
-func (c *Conn) turnLocked() {
+func (c *Conn) wakeNextLocked() {
 	u := &c.uploads
-	if u.turn != nil || c.sendWindow <= 0 || len(c.out.buf) >= maxBuffered {
+	if u.active != nil || c.sendWindow <= 0 || len(c.out.buf) >= maxBuffered {
 		return
 	}
 	if s := u.pop(); s != nil {
-		u.turn, s.waits = s, forNothing
+		u.active, s.waitsFor = s, forNothing
 		s.wake <- struct{}{} // it is empty: s waited
 	}
 }
 
 // uploadedLocked ends the upload of s, whole or not, and passes its turn on.
-func (c *Conn) uploadedLocked(s *stream) {
+func (c *Conn) endUploadLocked(s *stream) {
 	if s.wake == nil {
 		return
 	}
-	s.wake, s.waits = nil, forNothing
+	s.wake, s.waitsFor = nil, forNothing
 	c.uploads.n--
-	if c.uploads.turn == s {
-		c.uploads.turn = nil
+	if c.uploads.active == s {
+		c.uploads.active = nil
 	}
-	c.turnLocked()
+	c.wakeNextLocked()
 }

@@ -12,11 +12,11 @@ import (
 // writer is the buffer into which all goroutines put their frames, and what is
 // known of its way to the peer. Conn.mu guards it.
 type writer struct {
-	buf    []byte
-	spare  []byte // what buf will be while its bytes are being written
-	busy   bool   // somebody writes; who puts frames into buf need not care
-	handed uint64 // bytes that were handed to the socket
-	failed bool   // a write has failed: nothing is written any more
+	buf     []byte
+	spare   []byte // what buf will be while its bytes are being written
+	writing bool   // somebody writes; who puts frames into buf need not care
+	handed  uint64 // bytes that were handed to the socket
+	failed  bool   // a write has failed: nothing is written any more
 }
 
 // maxBuffered is how many bytes wait to be written at most before bodies do not
@@ -43,14 +43,14 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 	if c.out.failed {
 		c.out.buf = c.out.buf[:0]
 		if c.closed {
-			c.hangUpLocked()
+			c.closeSocketLocked()
 		}
 	}
-	if c.out.busy || c.hungUp || c.out.failed || len(c.out.buf) == 0 && !c.closed {
+	if c.out.writing || c.socketClosed || c.out.failed || len(c.out.buf) == 0 && !c.closed {
 		c.unlock()
 		return
 	}
-	c.out.busy = true
+	c.out.writing = true
 	if s != nil {
 		c.unlock()
 		runtime.Gosched()
@@ -58,14 +58,14 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 	}
 	for n := 0; c.writableLocked(); n++ {
 		goOn := n == 0 || s != nil && s.ex == ex && n < maxRounds
-		if !goOn || !c.room.has(len(c.out.buf)) {
+		if !goOn || !c.sendBuffer.fits(len(c.out.buf)) {
 			c.unlock()
 			go c.writeAll()
 			return
 		}
 		c.writeLocked()
 	}
-	c.writtenLocked()
+	c.endFlushLocked()
 }
 
 // writeAll goes on where flush stopped. It may wait for the peer, but not
@@ -79,11 +79,11 @@ func (c *Conn) writeAll() {
 		c.writeLocked()
 	}
 	c.net.SetWriteDeadline(time.Time{}) //nolint:errcheck // then the next write fails
-	c.writtenLocked()
+	c.endFlushLocked()
 }
 
 func (c *Conn) writableLocked() bool {
-	return len(c.out.buf) > 0 && !c.hungUp && !c.out.failed
+	return len(c.out.buf) > 0 && !c.socketClosed && !c.out.failed
 }
 
 // writeLocked writes the buffer once. mu is unlocked meanwhile.
@@ -91,8 +91,8 @@ func (c *Conn) writeLocked() {
 	b := c.out.buf
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
-	c.room.spent += cost(len(b))
-	c.turnLocked() // there is room in the buffer again
+	c.sendBuffer.spent += cost(len(b))
+	c.wakeNextLocked() // there is room in the buffer again
 	c.unlock()
 	n, err := c.net.Write(b)
 	c.mu.Lock()
@@ -107,10 +107,10 @@ func (c *Conn) writeLocked() {
 
 // writtenLocked ends a flush. A connection that was closed meanwhile, and whose
 // last words are written, loses its socket now.
-func (c *Conn) writtenLocked() {
-	c.out.busy = false
-	if c.closed && !c.hungUp {
-		c.hungUp = true
+func (c *Conn) endFlushLocked() {
+	c.out.writing = false
+	if c.closed && !c.socketClosed {
+		c.socketClosed = true
 		c.unlock()
 		c.net.Close() //nolint:errcheck // nothing is left to be done about it
 		return
@@ -125,9 +125,9 @@ func (c *Conn) writtenLocked() {
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.shutLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		c.closeLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
 			Detail: "the SSP has stopped reading from the HTTP/2 connection", Err: err})
-		c.hangUpLocked()
+		c.closeSocketLocked()
 		return
 	}
 	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout)) //nolint:errcheck // a closed socket ends the reader too
@@ -138,6 +138,6 @@ func (c *Conn) writeFailedLocked(err error) {
 		}
 	}
 	if c.closed {
-		c.hangUpLocked()
+		c.closeSocketLocked()
 	}
 }

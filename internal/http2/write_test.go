@@ -87,7 +87,7 @@ func (p *peer) awaitFullSocket() {
 		if handed != p.conn.out.handed {
 			handed, since = p.conn.out.handed, time.Now()
 		}
-		return p.conn.out.busy && len(p.conn.out.buf) >= maxBuffered && time.Since(since) > 200*time.Millisecond
+		return p.conn.out.writing && len(p.conn.out.buf) >= maxBuffered && time.Since(since) > 200*time.Millisecond
 	})
 }
 
@@ -184,7 +184,7 @@ func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	eventually(t, "the first request is being written", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
-		return p.conn.streams.active == 1 && p.conn.out.busy && len(p.conn.out.buf) == 0
+		return p.conn.streams.active == 1 && p.conn.out.writing && len(p.conn.out.buf) == 0
 	})
 	behind = p.start(get("/behind"))
 	eventually(t, "the second request is queued", func() bool {
@@ -199,16 +199,16 @@ func TestSendBufferOfASocketWithoutFileIsUnknown(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	r := newRoom(a)
-	if r.has(0) {
+	r := newSendBuffer(a)
+	if r.fits(0) {
 		t.Error("a pipe, which blocks every write, was said to have room")
 	}
 }
 
 func TestResponsesFreeTheSendBuffer(t *testing.T) {
-	r := room{size: 10 * writeOverhead}
+	r := sendBuffer{size: 10 * writeOverhead}
 	writes := 0
-	for r.has(100) {
+	for r.fits(100) {
 		r.spent += cost(100)
 		writes++
 	}
@@ -216,11 +216,11 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 		t.Errorf("%d writes have room", writes)
 	}
 	r.prove(r.spent - cost(100))
-	if !r.has(100) {
+	if !r.fits(100) {
 		t.Error("an answer to the last request gave no room back")
 	}
 	r.prove(0) // an older one takes nothing away
-	if !r.has(100) {
+	if !r.fits(100) {
 		t.Error("an answer to an old request took room away")
 	}
 }
@@ -228,7 +228,7 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 func TestCallersWriteToASocketThemselves(t *testing.T) {
 	client, _ := loopback(t)
 	defer client.Close()
-	if r := newRoom(client); !r.has(8 << 10) {
+	if r := newSendBuffer(client); !r.fits(8 << 10) {
 		t.Errorf("a fresh socket has room for %d only", r.size)
 	}
 }
