@@ -19,12 +19,15 @@ import (
 //
 // A response that came before the deadline counts, also where the reader's
 // goroutine is late to read it. If the reader is busy, or bytes have come that it
-// has not read, the exchanges whose time is up get a few more looks.
+// has not read, the exchanges whose time is up get a few more checks. One check that
+// finds neither proves nothing: the reader may have taken the bytes off the socket,
+// and not counted its read yet. So it takes two.
 type deadlines struct {
 	timer      *time.Timer
 	at         time.Time // when the timer fires; zero while it is not set
 	lateChecks int       // since the deadline that has passed
-	// hasCome reports whether the socket has bytes that were not read; nil if
+	quiet      bool      // the last check found nothing
+	// hasUnread reports whether the socket has bytes that were not read; nil if
 	// that is not known.
 	hasUnread func() bool
 }
@@ -32,9 +35,10 @@ type deadlines struct {
 const (
 	maxLateChecks  = 4
 	lateCheckPause = time.Millisecond / 2
+	quietPause     = 50 * time.Microsecond // after a check that found nothing
 )
 
-// hasComeOn returns what tells whether bytes have come on conn.
+// unreadOn returns what tells whether bytes have come on conn.
 func unreadOn(conn net.Conn) func() bool {
 	for {
 		switch c := conn.(type) {
@@ -48,7 +52,7 @@ func unreadOn(conn net.Conn) func() bool {
 	}
 }
 
-// watchLocked sees to it that an exchange with this deadline is ended by then.
+// setTimerLocked sees to it that an exchange with this deadline is ended by then.
 func (c *Conn) setTimerLocked(deadline time.Time) {
 	d := &c.deadlines
 	if !d.at.IsZero() && !deadline.Before(d.at) {
@@ -71,7 +75,7 @@ func (c *Conn) expire() {
 	}
 	now := time.Now()
 	d := &c.deadlines
-	late := d.lateChecks < maxLateChecks && (c.reads.handling() || d.hasUnread != nil && d.hasUnread())
+	late, pause := d.late(&c.reads)
 	looked := false
 	var next time.Time
 	for i := range c.streams.slots {
@@ -85,20 +89,36 @@ func (c *Conn) expire() {
 				c.abandonLocked(s, upstream.ErrDeadline)
 				continue
 			}
-			looked, deadline = true, now.Add(lateCheckPause)
+			looked, deadline = true, now.Add(pause)
 		}
 		if next.IsZero() || deadline.Before(next) {
 			next = deadline
 		}
 	}
 	if d.lateChecks++; !looked {
-		d.lateChecks = 0
+		d.lateChecks, d.quiet = 0, false
 	}
 	d.at = time.Time{}
 	if !next.IsZero() {
 		c.setTimerLocked(next)
 	}
 	c.flush(nil, nil)
+}
+
+// late reports whether a response may have come that the reader has not handled, and
+// after which pause to check again.
+func (d *deadlines) late(r *reads) (late bool, pause time.Duration) {
+	switch {
+	case d.lateChecks == maxLateChecks:
+		return false, 0
+	case r.handling() || d.hasUnread != nil && d.hasUnread():
+		d.quiet = false
+		return true, lateCheckPause
+	case d.quiet || d.hasUnread == nil:
+		return false, 0
+	}
+	d.quiet = true
+	return true, quietPause
 }
 
 func (d *deadlines) stop() {
