@@ -310,7 +310,11 @@ func TestSameAsNetHTTPInEachPhase(t *testing.T) {
 		"/", "/reset-before-head", "/reset-after-interim", "/reset-after-head", "/reset-in-body", "/reset-no-error-in-body",
 		"/pseudo-trailer", "/goaway", "/answer-early",
 	} {
-		for _, size := range []int{0, 1, 2, 1000, 16385} {
+		sizes := []int{0, 1, 2, 1000}
+		if target == "/" || *full {
+			sizes = append(sizes, 16385) // a second, since windows are one byte
+		}
+		for _, size := range sizes {
 			t.Run(fmt.Sprint(target, " ", size), func(t *testing.T) {
 				c, err := net.Dial("tcp", ln.Addr().String())
 				if err != nil {

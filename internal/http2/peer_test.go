@@ -3,6 +3,7 @@ package http2
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +18,9 @@ import (
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
+
+// full runs the campaigns of this package in their full length.
+var full = flag.Bool("full", false, "run campaigns as a whole")
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -44,7 +44,11 @@ func TestStorm(t *testing.T) {
 	opts.MaxStreams = 64
 	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), opts)
 	budget := upstream.NewBudget(1 << 30)
-	const callers, each = 24, 150
+	const callers = 24
+	each := 50
+	if *full {
+		each = 500
+	}
 	var wg sync.WaitGroup
 	var answered, abandoned, refused atomic.Int64
 	for i := range callers {
@@ -85,7 +89,7 @@ func TestStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "all places are freed", func() bool { return o.freed.Load() == callers*each })
+	eventually(t, "all places are freed", func() bool { return o.freed.Load() == int64(callers*each) })
 	if budget.Used() != 0 {
 		t.Errorf("%d bytes stay reserved", budget.Used())
 	}
