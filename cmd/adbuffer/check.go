@@ -18,7 +18,7 @@ import (
 type checkResult struct {
 	Valid    bool               `json:"valid"`
 	Hash     string             `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
-	Faults   config.Faults      `json:"faults"`
+	Faults   config.Errors      `json:"faults"`
 	Warnings []config.Warning   `json:"warnings"`
 	Against  *reload.Difference `json:"against,omitempty"` // what a reload would change; with --against
 }
@@ -111,7 +111,7 @@ that the configuration names are compared by their names, not by their content.`
 		},
 	}
 	addConfigFlag(cmd, &file)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print faults, warnings and changes as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print errors, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print warnings and the verdict only")
 	cmd.Flags().BoolVar(&reveal, "show-secrets", false, "print what is hidden otherwise, but no content of files")
 	cmd.Flags().StringVar(&at.URL, "against", "", "compare with a running adbuffer: URL of its admin listener")
@@ -124,7 +124,7 @@ that the configuration names are compared by their names, not by their content.`
 }
 
 func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, compared *reload.Difference, err error) error {
-	res := checkResult{Valid: err == nil, Faults: config.Faults{}, Warnings: warnings, Against: compared}
+	res := checkResult{Valid: err == nil, Faults: config.Errors{}, Warnings: warnings, Against: compared}
 	if res.Warnings == nil {
 		res.Warnings = []config.Warning{}
 	}

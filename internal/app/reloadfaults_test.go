@@ -23,7 +23,7 @@ func TestWhatNeedsARestartChangesNothing(t *testing.T) {
 	s.log = "format: console"
 	s.server = "max_header_bytes: 9000"
 	_, err := v.app.Reload(s.load(t))
-	var faults config.Faults
+	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) != 2 {
 		t.Fatalf("the reload says %v, want two faults", err)
 	}
@@ -51,7 +51,7 @@ func TestAFileThatDoesNotLoadShowsAndChangesNothing(t *testing.T) {
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
 	_, _, err := config.Parse([]byte("ssps: [{name: A, endpoints: [nowhere]}]\nroutes: []\nnonsense: 1\n"), nil)
-	var faults config.Faults
+	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) < 4 {
 		t.Fatalf("%v", err)
 	}
@@ -84,7 +84,7 @@ func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	cfg := s.load(t)
 	write(t, ca, []byte("-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n"))
 	_, err := v.app.Reload(cfg)
-	var faults config.Faults
+	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
 		t.Fatalf("the reload says %v, want a fault of the file", err)
 	}

@@ -2,105 +2,207 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"reflect"
-	"time"
+	"strings"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 )
 
-// decode lays what the file and the variables say over the defaults and turns
-// the result into the struct tree, strictly. Values that do not fit their type are
-// reported and left zero.
-func decode(tree map[string]any, r *report) *document {
-	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
-	for _, k := range keysOf(reflect.TypeFor[document]()) {
-		v.SetDefault(k.name, defaultOf(k))
-	}
-	completeLists(tree)
-	if err := v.MergeConfigMap(tree); err != nil {
-		panic(fmt.Sprintf("BUG: viper refuses a map: %v", err))
-	}
-	var doc document
-	err := v.UnmarshalExact(&doc, func(c *mapstructure.DecoderConfig) {
-		c.TagName = "yaml"
-		c.SquashTagOption = "inline"
-		c.WeaklyTypedInput = false
-		c.DecodeHook = mapstructure.ComposeDecodeHookFunc(
-			durationsNeedUnits,
-			typesFit,
-			mapstructure.StringToTimeDurationHookFunc(),
-			mapstructure.TextUnmarshallerHookFunc(),
-		)
-	})
-	addDecodeErrors(err, r)
-	return &doc
+// maxItems bounds a list before defaults multiply what its elements hold.
+const maxItems = 1000
+
+// Env looks a variable up; os.LookupEnv is one. A nil Env has none.
+type Env func(name string) (value string, ok bool)
+
+// decoder turns YAML nodes and variables into maps, lists and values of the types
+// that the settings have. It reports all errors with their path and line, which
+// viper could not: viper lower-cases keys and forgets duplicates and lines.
+//
+// Every scalar has a variable, which replaces what the file says: its path in upper
+// case, joined by underscores, list elements by their index from 0, such as
+// ADBUFFER_SSPS_0_POOL_MAX_CONNS. Variables change list elements that the file has
+// and add none. An empty variable is ignored, and so is one that names no setting.
+type decoder struct {
+	*report
+	env Env
 }
 
-// durationsNeedUnits refuses `timeout: 80`, which viper would read as 80 ns.
-func durationsNeedUnits(from, to reflect.Type, v any) (any, error) {
-	if to != durationType || from == durationType {
-		return v, nil
+// value decodes node as type t. A node that is nil or null is an absent key. ok is
+// false if there is no value: nothing was written, or what was written is reported.
+func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any, ok bool) {
+	node = resolve(node)
+	if node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
+		node = nil
 	}
-	text, ok := v.(string)
-	if !ok || text == "0" {
-		return nil, errNotDuration
+	if node != nil {
+		d.marks[path] = mark{line: node.Line}
 	}
-	if _, err := time.ParseDuration(text); err != nil {
-		return nil, errNotDuration
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	return v, nil
-}
-
-// typesFit refuses what mapstructure would bend: 2.7 to an int, 0660 to a file
-// mode, numbers beyond int64.
-func typesFit(from, to reflect.Type, v any) (any, error) {
-	kind := from.Kind()
 	switch {
-	case from == to:
-	case to == durationType || isText(to) || to.Kind() == reflect.String:
-		if kind != reflect.String {
-			return nil, errNotString
+	case isList(t):
+		return d.list(node, t, path)
+	case isSection(t):
+		if t == reflect.TypeFor[RouteSSP]() && node != nil && node.Kind == yaml.ScalarNode { // the name alone
+			node = &yaml.Node{Kind: yaml.MappingNode, Line: node.Line, Content: []*yaml.Node{scalar("!!str", "name"), node}}
 		}
-		if to == prefixType {
-			if _, err := netip.ParsePrefix(v.(string)); err != nil {
-				return nil, errNotPrefix
+		return d.section(node, t, path)
+	}
+	return d.scalar(node, t, path)
+}
+
+// resolve returns the node that an alias stands for.
+func resolve(node *yaml.Node) *yaml.Node {
+	if node != nil && node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+var variableReplacer = strings.NewReplacer(".", "_", "[", "_", "]", "")
+
+// variableOf is the name of the variable for the scalar at path.
+func variableOf(path string) string {
+	return "ADBUFFER_" + strings.ToUpper(variableReplacer.Replace(path))
+}
+
+func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if node != nil && node.Kind != yaml.ScalarNode {
+		d.addLater(path, "", "must be a single value, not a "+kindOf(node))
+		return nil, false
+	}
+	name := variableOf(path)
+	if text, ok := d.env(name); ok && text != "" {
+		d.marks[path] = mark{env: name, text: text}
+		value, err := parseScalar(text, t)
+		if err != nil {
+			d.add(path, text, err.Error())
+		}
+		return value, err == nil
+	}
+	if node == nil {
+		return nil, false
+	}
+	inQuotes := node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
+	d.marks[path] = mark{line: node.Line, text: node.Value, quoted: inQuotes && t.Kind() != reflect.String && !isText(t)}
+	var value any
+	if err := node.Decode(&value); err != nil {
+		d.addLater(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
+		return nil, false
+	}
+	value, err := fit(value, t)
+	if err != nil {
+		d.add(path, node.Value, err.Error())
+	}
+	return value, err == nil
+}
+
+// list keeps the place of an element without a value, as nil, so that the paths of
+// the elements behind it stay right.
+func (d decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if node == nil {
+		return nil, false
+	}
+	if node.Kind != yaml.SequenceNode {
+		d.addLater(path, "", "must be a list, not a "+kindOf(node))
+		return nil, false
+	}
+	if len(node.Content) > maxItems {
+		d.addLater(path, "", fmt.Sprintf("must not have more than %d elements; it has %d", maxItems, len(node.Content)))
+		return nil, false
+	}
+	list := make([]any, len(node.Content))
+	for i, element := range node.Content {
+		value, ok := d.value(element, t.Elem(), at(path, i))
+		if !ok && !d.bad[at(path, i)] {
+			d.addAt(mark{line: element.Line}, at(path, i), "", "must not be empty")
+		}
+		list[i] = value
+	}
+	return list, true
+}
+
+func (d decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if node != nil && node.Kind != yaml.MappingNode {
+		d.addLater(path, "", "must be a mapping of keys to values, not a "+kindOf(node))
+		return nil, false
+	}
+	section := map[string]any{}
+	written := map[string]*yaml.Node{} // the keys of this mapping, by their names in lower case
+	if node != nil {
+		d.merged(node, t, path, section)
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			d.key(resolve(node.Content[i]), node.Content[i+1], t, path, section, written)
+		}
+	}
+	for _, k := range keysOf(t) {
+		if _, ok := section[k.name]; !ok && written[k.name] == nil {
+			if v, ok := d.value(nil, k.typ, join(path, k.name)); ok {
+				section[k.name] = v
 			}
 		}
-	case to.Kind() == reflect.Int:
-		if kind == reflect.Uint64 {
-			return nil, errTooLarge
-		}
-		if kind != reflect.Int && kind != reflect.Int64 {
-			return nil, errNotInt
-		}
-	case to.Kind() == reflect.Float64:
-		if kind != reflect.Int && kind != reflect.Int64 && kind != reflect.Float64 {
-			return nil, errNotFloat
-		}
-	case to.Kind() == reflect.Bool:
-		if kind != reflect.Bool {
-			return nil, errNotBool
-		}
 	}
-	return v, nil
+	return section, node != nil || len(section) > 0
 }
 
-// addDecodeErrors reports every error in the tree that mapstructure returns, each
-// of which knows its path.
-func addDecodeErrors(err error, r *report) {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree of errors itself
-	case nil:
-	case *mapstructure.DecodeError:
-		r.add(e.Name(), r.marks[r.origin(e.Name())].text, e.Unwrap().Error())
-	case interface{ Unwrap() []error }:
-		for _, one := range e.Unwrap() {
-			addDecodeErrors(one, r)
+// key decodes one key of a mapping and its value.
+func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, section map[string]any, written map[string]*yaml.Node) {
+	if name.ShortTag() == "!!merge" {
+		return
+	}
+	here := mark{line: name.Line}
+	if name.Kind != yaml.ScalarNode {
+		d.addAt(here, join(path, "?"), "", "a key must be a word, not a "+kindOf(name))
+		return
+	}
+	p, lower := join(path, shown(name.Value)), strings.ToLower(name.Value)
+	if first := written[lower]; first != nil {
+		rule := fmt.Sprintf("written twice; first on line %d", first.Line)
+		if first.Value != name.Value {
+			rule = fmt.Sprintf("differs only in case from %s on line %d", shown(first.Value), first.Line)
 		}
-	case interface{ Unwrap() error }:
-		addDecodeErrors(e.Unwrap(), r)
-	default:
-		r.addMissing("", err.Error())
+		d.addAt(here, p, "", rule)
+		return
+	}
+	written[lower] = name
+	for _, k := range keysOf(t) {
+		if k.name == name.Value {
+			if v, ok := d.value(value, k.typ, p); ok {
+				section[k.name] = v
+			}
+			return
+		}
+	}
+	rule := "unknown key"
+	if !d.full() {
+		rule = unknownKey(t, path, name.Value)
+	}
+	d.addAt(here, p, "", rule)
+}
+
+// merged decodes what the merge keys (<<) of node bring. The node's own keys win
+// over a merged mapping, and an earlier mapping wins over a later one.
+func (d decoder) merged(node *yaml.Node, t reflect.Type, path string, section map[string]any) {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].ShortTag() != "!!merge" {
+			continue
+		}
+		from := resolve(node.Content[i+1])
+		sources := []*yaml.Node{from}
+		if from.Kind == yaml.SequenceNode {
+			sources = from.Content
+		}
+		for j := len(sources) - 1; j >= 0; j-- {
+			source := resolve(sources[j])
+			if source.Kind != yaml.MappingNode {
+				d.addAt(mark{line: source.Line}, join(path, "<<"), "", "must merge mappings, not a "+kindOf(source))
+				continue
+			}
+			value, _ := d.section(source, t, path)
+			for name, v := range value.(map[string]any) {
+				section[name] = v
+			}
+		}
 	}
 }

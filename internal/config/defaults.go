@@ -29,17 +29,19 @@ func defaultOf(k key) any {
 	case isList(k.typ):
 		list := []any{}
 		for _, element := range strings.Fields(text) {
-			list = append(list, element)
+			list = append(list, defaultValue(element, k.typ.Elem(), k.name))
 		}
 		return list
-	case text == "" && k.typ == durationType:
-		return "0s"
 	case text == "" && k.typ.Kind() != reflect.String:
 		return reflect.Zero(k.typ).Interface()
 	}
-	value, err := parseScalar(text, k.typ)
+	return defaultValue(text, k.typ, k.name)
+}
+
+func defaultValue(text string, t reflect.Type, key string) any {
+	value, err := parseScalar(text, t)
 	if err != nil {
-		panic(fmt.Sprintf("BUG: default of %s: %v", k.name, err))
+		panic(fmt.Sprintf("BUG: default of %s: %v", key, err))
 	}
 	return value
 }

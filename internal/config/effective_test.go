@@ -63,7 +63,7 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 	cfg := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": file})
 	token := cfg.Admin.Token
-	if token.Reveal() != secret || token.Empty() || !token.Matches([]byte(secret)) || token.Matches([]byte(secret+"\n")) {
+	if token.Reveal() != secret || token.Empty() {
 		t.Fatalf("the file's token was not read")
 	}
 	hiddenField := struct {
@@ -94,11 +94,5 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 	if !strings.Contains(printed.String(), hidden) || (Secret{}).String() != "" {
 		t.Error("a reader must see that there is a secret, and that there is none")
-	}
-}
-
-func TestEmptySecretMatchesNothing(t *testing.T) {
-	if (Secret{}).Matches(nil) || (Secret{}).Matches([]byte("")) || NewSecret("").Matches(nil) {
-		t.Error("no token lets everybody in")
 	}
 }

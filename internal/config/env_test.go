@@ -60,7 +60,7 @@ func TestDerivedDefaultsFollowVariables(t *testing.T) {
 	}
 }
 
-func TestFaultOfAVariableNamesIt(t *testing.T) {
+func TestErrorOfAVariableNamesIt(t *testing.T) {
 	for name, c := range map[string]struct{ value, want string }{
 		"ADBUFFER_SERVER_MAX_IN_FLIGHT":    {"many", "ADBUFFER_SERVER_MAX_IN_FLIGHT: server.max_in_flight: many: must be a whole number"},
 		"ADBUFFER_SERVER_MAX_CONNECTIONS":  {"0", "ADBUFFER_SERVER_MAX_CONNECTIONS: server.max_connections: 0: must be from 1 to 10000000"},
@@ -90,5 +90,13 @@ func TestNoTwoKeysShareAVariable(t *testing.T) {
 	})
 	if len(paths) < 100 {
 		t.Errorf("saw %d keys, want all of them", len(paths))
+	}
+}
+
+func TestAVariableReplacesAValueOfTheWrongType(t *testing.T) {
+	text := strings.Replace(twoSSPs, "max_conns: 64", "max_conns: many", 1)
+	cfg := mustParseEnv(t, text, map[string]string{"ADBUFFER_SSPS_0_POOL_MAX_CONNS": "32"})
+	if got := cfg.SSPs[0].Pool.MaxConns; got != 32 {
+		t.Errorf("max_conns is %d, want 32", got)
 	}
 }

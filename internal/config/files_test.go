@@ -64,14 +64,14 @@ func TestTLSFilesAreRead(t *testing.T) {
 	}
 
 	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = otherKey
-	wantFault(t, vars, cert, "does not go with key_file "+otherKey+": tls: private key does not match public key")
+	wantError(t, vars, cert, "does not go with key_file "+otherKey+": tls: private key does not match public key")
 	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = notPEM
-	wantFault(t, vars, cert, "does not go with key_file")
+	wantError(t, vars, cert, "does not go with key_file")
 	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = key
 	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = notPEM
-	wantFault(t, vars, notPEM, "must hold a certificate in PEM")
+	wantError(t, vars, notPEM, "must hold a certificate in PEM")
 	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = writeFile(t, dir, "large", strings.Repeat("x", 1<<20+1))
-	wantFault(t, vars, vars["ADBUFFER_SSPS_0_TLS_CA_FILE"], "must not be larger than 1048576 bytes")
+	wantError(t, vars, vars["ADBUFFER_SSPS_0_TLS_CA_FILE"], "must not be larger than 1048576 bytes")
 }
 
 func TestTokenFileMustHoldOneUsableLine(t *testing.T) {
@@ -85,24 +85,24 @@ func TestTokenFileMustHoldOneUsableLine(t *testing.T) {
 		"\xef\xbb\xbfbyte-order-mark-in-front": "must be one line of printable ASCII without spaces",
 	} {
 		file := writeFile(t, dir, "token", content)
-		wantFault(t, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": file}, file, rule)
+		wantError(t, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": file}, file, rule)
 	}
 }
 
 func TestPipesAndDevicesAreNotRead(t *testing.T) {
-	wantFault(t, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": os.DevNull}, os.DevNull, "must be a regular file")
+	wantError(t, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": os.DevNull}, os.DevNull, "must be a regular file")
 }
 
-// wantFault expects exactly one fault, which shows the value and contains the rule.
-func wantFault(t *testing.T, vars map[string]string, value, rule string) {
+// wantFault expects exactly one error, which shows the value and contains the rule.
+func wantError(t *testing.T, vars map[string]string, value, rule string) {
 	t.Helper()
 	_, _, err := Parse([]byte(twoSSPs), envOf(vars))
-	var faults Faults
-	if !errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(faults[0].Rule, rule) {
-		t.Fatalf("got %v, want one fault about %q", err, rule)
+	var errs Errors
+	if !errors.As(err, &errs) || len(errs) != 1 || !strings.Contains(errs[0].Rule, rule) {
+		t.Fatalf("got %v, want one error about %q", err, rule)
 	}
-	if faults[0].Value != shown(value) {
-		t.Errorf("the fault shows %s, want %s", faults[0].Value, shown(value))
+	if errs[0].Value != shown(value) {
+		t.Errorf("the error shows %s, want %s", errs[0].Value, shown(value))
 	}
 }
 

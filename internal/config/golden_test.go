@@ -21,9 +21,9 @@ func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			cfg, _, err := Load(file, nil)
-			var faults Faults
-			if !errors.As(err, &faults) || len(faults) == 0 || cfg != nil {
-				t.Fatalf("got config %v and error %v, want Faults", cfg, err)
+			var errs Errors
+			if !errors.As(err, &errs) || len(errs) == 0 || cfg != nil {
+				t.Fatalf("got config %v and error %v, want Errors", cfg, err)
 			}
 			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
 			got := err.Error() + "\n"

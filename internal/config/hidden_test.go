@@ -73,8 +73,8 @@ func TestTheEffectiveConfigHidesWhatMayBeASecret(t *testing.T) {
 	}
 }
 
-// Faults quote what is wrong, but no secret that is in it.
-func TestFaultsHideWhatMayBeASecret(t *testing.T) {
+// Errors quote what is wrong, but no secret that is in it.
+func TestErrorsHideWhatMayBeASecret(t *testing.T) {
 	ssp := func(endpoint string) string {
 		return "ssps: [{name: a, endpoints: [" + endpoint + "]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
 	}
@@ -97,7 +97,7 @@ func TestFaultsHideWhatMayBeASecret(t *testing.T) {
 	} {
 		_, _, err := Parse([]byte(text), nil)
 		if err == nil {
-			t.Errorf("no fault in:\n%s", text)
+			t.Errorf("no error in:\n%s", text)
 		} else if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v\nis said of:\n%s", err, text)
 		}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding"
-	"net/netip"
 	"reflect"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ type key struct {
 var (
 	keyCache     sync.Map // reflect.Type to []key
 	durationType = reflect.TypeFor[time.Duration]()
-	prefixType   = reflect.TypeFor[netip.Prefix]()
 	fromText     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 

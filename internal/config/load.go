@@ -6,10 +6,13 @@ import (
 	"os"
 	"reflect"
 	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
 )
 
 // Load reads the file at path and lays the variables of env over it. Relative
-// paths in the file are relative to the working directory. The error is Faults
+// paths in the file are relative to the working directory. The error is Errors
 // unless the file cannot be read.
 func Load(path string, env Env) (*Config, []Warning, error) {
 	file, err := os.Open(path)
@@ -24,22 +27,22 @@ func Load(path string, env Env) (*Config, []Warning, error) {
 	return Parse(data, env)
 }
 
-// Parse is Load for a file's content. The error is Faults.
+// Parse is Load for a file's content. The error is Errors.
 func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
 	r := newReport()
-	root := reflect.TypeFor[document]()
-	tree, ok := reader{r}.read(data, root)
+	root, ok := r.parseYAML(data)
 	if !ok {
 		return nil, nil, r.err()
 	}
-	if tree == nil {
-		tree = map[string]any{}
+	tree, _ := decoder{r, env}.value(root, reflect.TypeFor[document](), "")
+	settings, ok := tree.(map[string]any)
+	if !ok && r.bad[""] {
+		return nil, nil, r.err()
 	}
-	overrides{r, env}.section(tree, root, envPrefix, "")
-	doc := decode(tree, r)
+	doc := complete(settings)
 	cfg := &doc.Config
 	for i := range cfg.Routes {
 		match := &cfg.Routes[i].Match
@@ -50,4 +53,25 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 		return nil, nil, err
 	}
 	return cfg, warnings(cfg, thisMachine()), nil
+}
+
+// complete lays settings over the defaults of all keys.
+func complete(settings map[string]any) *document {
+	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
+	for _, k := range keysOf(reflect.TypeFor[document]()) {
+		v.SetDefault(k.name, defaultOf(k))
+	}
+	completeLists(settings)
+	err := v.MergeConfigMap(settings)
+	doc := new(document)
+	if err == nil {
+		err = v.UnmarshalExact(doc, func(c *mapstructure.DecoderConfig) {
+			c.TagName, c.SquashTagOption = "yaml", "inline"
+			c.WeaklyTypedInput, c.DecodeHook = false, nil // the decoder has checked the types
+		})
+	}
+	if err != nil {
+		panic(fmt.Sprintf("BUG: viper refuses checked settings: %v", err))
+	}
+	return doc
 }

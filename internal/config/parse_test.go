@@ -11,18 +11,18 @@ import (
 	"testing"
 )
 
-func TestFaultsAreSortedByLineAndReadableByMachines(t *testing.T) {
+func TestErrorsAreSortedByLineAndReadableByMachines(t *testing.T) {
 	_, _, err := Parse([]byte(`
 deadline: {header: "a b"}
 server:
   max_connections: 0
   lisen: x
 `), envOf(map[string]string{"ADBUFFER_ADMIN_LISTEN": "x"}))
-	var faults Faults
-	if !errors.As(err, &faults) {
+	var errs Errors
+	if !errors.As(err, &errs) {
 		t.Fatalf("got %v", err)
 	}
-	got, err := json.Marshal(faults)
+	got, err := json.Marshal(errs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,12 +42,12 @@ server:
 func TestLongValuesAndKeysAreCutInMessages(t *testing.T) {
 	value, key := strings.Repeat("é", maxText), strings.Repeat("é", 400)
 	_, _, err := Parse([]byte("server: {listen: "+value+", "+key+": 1}"+twoSSPs), nil)
-	var faults Faults
-	if !errors.As(err, &faults) || len(faults) != 2 {
+	var errs Errors
+	if !errors.As(err, &errs) || len(errs) != 2 {
 		t.Fatalf("got %v", err)
 	}
 	cut := `"` + strings.Repeat("é", maxShown/2) + `"...`
-	if faults[1].Value != cut || faults[0].Path != "server."+cut {
+	if errs[1].Value != cut || errs[0].Path != "server."+cut {
 		t.Errorf("got\n%v", err)
 	}
 }
@@ -62,15 +62,15 @@ func TestListsAreBoundedBeforeTheirElementsAreRead(t *testing.T) {
 	}
 }
 
-func TestFaultsAreBounded(t *testing.T) {
+func TestErrorsAreBounded(t *testing.T) {
 	var text strings.Builder
 	for i := range 20_000 {
 		text.WriteString("unknown" + strconv.Itoa(i) + ": 1\n")
 	}
 	_, _, err := Parse([]byte(text.String()), nil)
-	var faults Faults
-	if !errors.As(err, &faults) || len(faults) != maxFaults+1 || faults[0].String() != "there are more than 1000 faults; these are the first" {
-		t.Errorf("%d faults, the first %v", len(faults), faults[0])
+	var errs Errors
+	if !errors.As(err, &errs) || len(errs) != maxErrors+1 || errs[0].String() != "there are more than 1000 errors; these are the first" {
+		t.Errorf("%d errors, the first %v", len(errs), errs[0])
 	}
 }
 
@@ -82,7 +82,7 @@ func TestIPv4MappedRangesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse holds Parse to its promise for any bytes: Faults in order, each with a
+// FuzzParse holds Parse to its promise for any bytes: Errors in order, each with a
 // rule, or a config that its own YAML brings back.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{filepath.Join(configDir, "*.yaml"), "testdata/*.yaml"} {
@@ -108,16 +108,16 @@ func FuzzParse(f *testing.F) {
 			wantRoundTrip(t, cfg)
 			return
 		}
-		var faults Faults
-		if cfg != nil || !errors.As(err, &faults) || len(faults) == 0 {
+		var errs Errors
+		if cfg != nil || !errors.As(err, &errs) || len(errs) == 0 {
 			t.Fatalf("config %v with error %#v", cfg, err)
 		}
-		if !slices.IsSortedFunc(faults, func(a, b Fault) int { return a.Line - b.Line }) {
-			t.Errorf("not in order:\n%v", faults)
+		if !slices.IsSortedFunc(errs, func(a, b Error) int { return a.Line - b.Line }) {
+			t.Errorf("not in order:\n%v", errs)
 		}
-		for _, fault := range faults {
-			if fault.Rule == "" || strings.ContainsAny(fault.String(), "\n\r\x00") {
-				t.Errorf("unprintable fault %#v", fault)
+		for _, e := range errs {
+			if e.Rule == "" || strings.ContainsAny(e.String(), "\n\r\x00") {
+				t.Errorf("unprintable error %#v", e)
 			}
 		}
 	})

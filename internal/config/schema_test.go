@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/invopop/jsonschema"
 )
@@ -92,7 +94,12 @@ func schemaDefault(k key) any {
 	case k.name == "max_idle" || k.name == "weight":
 		return nil
 	}
-	return defaultOf(k)
+	switch v := defaultOf(k).(type) {
+	case time.Duration:
+		return cmp.Or(k.tag.Get("default"), "0s")
+	default:
+		return v
+	}
 }
 
 func TestSchemaFileIsFresh(t *testing.T) {

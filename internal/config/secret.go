@@ -41,12 +41,6 @@ func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// Matches compares with what a client sent, in constant time for equal lengths.
-// An empty Secret matches nothing.
-func (s Secret) Matches(sent []byte) bool {
-	return !s.Empty() && subtle.ConstantTimeCompare([]byte(s.Reveal()), sent) == 1
-}
-
 // String returns a fixed word, or nothing for an empty Secret.
 func (s Secret) String() string {
 	if s.Empty() {

@@ -35,7 +35,7 @@ func checkSSP(ssp *SSP, path string, r *report) {
 }
 
 // checkEndpoints returns the scheme that the endpoints share; "" if they have
-// faults.
+// errors.
 func checkEndpoints(endpoints []string, path string, r *report) (scheme string) {
 	if len(endpoints) == 0 {
 		r.addMissing(path, "must have at least one URL")

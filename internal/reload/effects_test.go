@@ -183,7 +183,7 @@ func TestAReloadDoesWhatTheTableSays(t *testing.T) {
 		was := *v.Current().Part("a")
 		conns, options := *was.dialer.conns.Load(), was.SSP.Pool().Options()
 		_, err := v.Replace(next)
-		var faults config.Faults
+		var faults config.Errors
 		if refused := errors.As(err, &faults) && len(faults) == 1 && faults[0].Path == path; refused != (effect == Restart) {
 			t.Errorf("%s: %s, and the reload says %v", path, effect, err)
 		}

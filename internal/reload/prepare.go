@@ -47,12 +47,12 @@ func (s *preparedSSP) encrypted() bool { return s.endpoints.Scheme == "https" }
 func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (*prepared, error) {
 	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
 	effects := effectsBySSP(changes)
-	var faults config.Faults
+	var faults config.Errors
 	for i := range cfg.SSPs {
 		c := &cfg.SSPs[i]
 		s := preparedSSP{cfg: c, was: was.Part(c.Name), effect: effects[c.Name]}
 		if err := v.prepareSSP(p, &s); err != nil {
-			faults = append(faults, config.Fault{Path: fmt.Sprintf("ssps[%d]", i), Value: c.Name, Rule: err.Error()})
+			faults = append(faults, config.Error{Path: fmt.Sprintf("ssps[%d]", i), Value: c.Name, Rule: err.Error()})
 			continue
 		}
 		p.ssps = append(p.ssps, s)
@@ -60,7 +60,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 	if cfg.Tracing != was.Config.Tracing {
 		var err error
 		if p.tracer, err = newTracer(&cfg.Tracing, v.opts.AppVersion); err != nil {
-			faults = append(faults, config.Fault{Path: "tracing", Rule: err.Error()})
+			faults = append(faults, config.Error{Path: "tracing", Rule: err.Error()})
 		}
 	}
 	if len(faults) > 0 {

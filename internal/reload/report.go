@@ -21,7 +21,7 @@ type Report struct {
 	Result   string           `json:"result"`
 	Hash     string           `json:"hash,omitempty"` // of the new configuration in force; empty if the old one is
 	Changes  []Change         `json:"changes"`
-	Faults   config.Faults    `json:"faults"`
+	Faults   config.Errors    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
 	// Error says why the file could not be read or brought into force, if that is
 	// not because of its values.
@@ -47,7 +47,7 @@ func (r *Report) stopping() { r.Result, r.Error = draining, ErrStopping.Error() 
 // response is the report with [] in place of JSON's null for an empty list.
 func (r Report) response() (status int, body any) {
 	r.Changes = append([]Change{}, r.Changes...)
-	r.Faults = append(config.Faults{}, r.Faults...)
+	r.Faults = append(config.Errors{}, r.Faults...)
 	r.Warnings = append([]config.Warning{}, r.Warnings...)
 	switch r.Result {
 	case refused:

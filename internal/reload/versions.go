@@ -125,10 +125,10 @@ func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, e
 }
 
 // restartFaults are the changes that no reload can make.
-func restartFaults(changes []Change) (faults config.Faults) {
+func restartFaults(changes []Change) (faults config.Errors) {
 	for _, c := range changes {
 		if c.Effect == Restart {
-			faults = append(faults, config.Fault{
+			faults = append(faults, config.Error{
 				Path: c.Path, Value: orNone(c.New), Rule: "is " + orNone(c.Old) + " in the running process and cannot change there: restart it",
 			})
 		}
@@ -170,7 +170,7 @@ func (v *Versions) keepBuckets(cfg *config.Config) {
 func (v *Versions) Failed(err error) {
 	v.succeeded.Store(false)
 	const message = "the configuration was not reloaded; the one before stays in force"
-	var faults config.Faults
+	var faults config.Errors
 	if !errors.As(err, &faults) {
 		v.opts.Log.Error(message, zap.Error(err))
 		return

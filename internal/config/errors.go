@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Fault is one thing that is wrong with a configuration.
-type Fault struct {
+// Error is one thing that is wrong with a configuration.
+type Error struct {
 	Path  string `json:"path,omitempty"`  // "ssps[0].pool.max_conns"; empty if the whole file is meant
 	Value string `json:"value,omitempty"` // as it was written, cut short if long; empty if there is none
 	Rule  string `json:"rule"`            // what the value must be
@@ -19,7 +19,7 @@ type Fault struct {
 }
 
 // String is one line: where, path, value and rule.
-func (f Fault) String() string {
+func (f Error) String() string {
 	var parts []string
 	if f.Line > 0 {
 		parts = append(parts, "line "+strconv.Itoa(f.Line))
@@ -32,21 +32,21 @@ func (f Fault) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Faults is the error of Load and Parse: everything that is wrong, by line and
+// Errors is the error of Load and Parse: everything that is wrong, by line and
 // path. It is never empty.
-type Faults []Fault
+type Errors []Error
 
-// Error is one fault a line.
-func (f Faults) Error() string {
+// Error is one error a line.
+func (f Errors) Error() string {
 	lines := make([]string, len(f))
-	for i, fault := range f {
-		lines[i] = fault.String()
+	for i, e := range f {
+		lines[i] = e.String()
 	}
 	return strings.Join(lines, "\n")
 }
 
 // maxFaults bounds the message of a hostile file.
-const maxFaults = 1000
+const maxErrors = 1000
 
 // maxShown is how many bytes of a value or a key a message repeats.
 const maxShown = 80
@@ -121,20 +121,20 @@ type mark struct {
 	quoted bool
 }
 
-// report collects faults and knows where each value came from.
+// report collects errors and knows where each value came from.
 type report struct {
-	marks  map[string]mark // by path, of every value that the file or a variable wrote
-	faults map[Fault]struct{}
-	bad    map[string]bool // paths that have a fault
+	marks map[string]mark // by path, of every value that the file or a variable wrote
+	errs  map[Error]struct{}
+	bad   map[string]bool // paths that have an error
 }
 
 func newReport() *report {
-	return &report{marks: map[string]mark{}, faults: map[Fault]struct{}{}, bad: map[string]bool{}}
+	return &report{marks: map[string]mark{}, errs: map[Error]struct{}{}, bad: map[string]bool{}}
 }
 
 // add reports that the value at path breaks a rule, if nothing is wrong yet with
 // it, with what holds it or with the related paths that the rule compares it
-// to: one mistake is one fault. A value that came from ssp_defaults is reported
+// to: one mistake is one error. A value that came from ssp_defaults is reported
 // there, once for all SSPs.
 func (r *report) add(path string, value any, rule string, related ...string) {
 	for _, p := range append(related, path) {
@@ -162,7 +162,7 @@ func (r *report) addMissing(path, rule string) {
 	}
 }
 
-// addLater reports a fault with value text that is ready to print, whatever else
+// addLater reports an error with value text that is ready to print, whatever else
 // is wrong with path.
 func (r *report) addLater(path, value, rule string) {
 	m := r.nearest(path)
@@ -171,16 +171,16 @@ func (r *report) addLater(path, value, rule string) {
 
 func (r *report) addAt(m mark, path, value, rule string) {
 	if r.full() {
-		m, path, value, rule = mark{}, "", "", fmt.Sprintf("there are more than %d faults; these are the first", maxFaults)
+		m, path, value, rule = mark{}, "", "", fmt.Sprintf("there are more than %d errors; these are the first", maxErrors)
 	}
-	r.faults[Fault{Path: path, Value: value, Rule: rule, Line: m.line, Env: m.env}] = struct{}{}
+	r.errs[Error{Path: path, Value: value, Rule: rule, Line: m.line, Env: m.env}] = struct{}{}
 	r.bad[path] = true
 }
 
-// full reports whether further faults are only counted as more.
-func (r *report) full() bool { return len(r.faults) >= maxFaults }
+// full reports whether further errors are only counted as more.
+func (r *report) full() bool { return len(r.errs) >= maxErrors }
 
-// isBad reports whether path or what holds it has a fault.
+// isBad reports whether path or what holds it has an error.
 func (r *report) isBad(path string) bool {
 	for p := path; p != ""; p = parent(p) {
 		if r.bad[p] {
@@ -223,16 +223,16 @@ func (r *report) origin(path string) string {
 	return shared
 }
 
-// err returns the faults in order, or nil.
+// err returns the errors in order, or nil.
 func (r *report) err() error {
-	if len(r.faults) == 0 {
+	if len(r.errs) == 0 {
 		return nil
 	}
-	list := make(Faults, 0, len(r.faults))
-	for f := range r.faults {
+	list := make(Errors, 0, len(r.errs))
+	for f := range r.errs {
 		list = append(list, f)
 	}
-	slices.SortFunc(list, func(a, b Fault) int {
+	slices.SortFunc(list, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rule, b.Rule))
 	})
 	return list

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// The rules that values of the wrong type break.
+var (
+	errNotInt      = errors.New("must be a whole number")
+	errTooLarge    = errors.New("is too large")
+	errNotFloat    = errors.New("must be a number")
+	errNotBool     = errors.New("must be true or false")
+	errNotString   = errors.New("must be text; put it in quotes")
+	errNotPrefix   = errors.New(`must be a range of addresses, for example "10.0.0.0/8" or "192.0.2.1/32"`)
+	errNotDuration = errors.New(`must be a duration with a unit, for example "80ms"`)
+)
+
+// parseScalar returns the value of type t that the text of a variable or of a
+// default stands for.
+func parseScalar(text string, t reflect.Type) (any, error) {
+	switch {
+	case t == durationType || isText(t):
+	case t.Kind() == reflect.Int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, errNotInt
+		}
+		return n, nil
+	case t.Kind() == reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, errNotFloat
+		}
+		return f, nil
+	case t.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return nil, errNotBool
+		}
+		return text == "true", nil
+	}
+	return fit(text, t)
+}
+
+// fit returns the value of type t that a YAML scalar stands for. It converts nothing
+// silently: 2.7 is no whole number, 0660 no file mode, and 80 no duration.
+func fit(value any, t reflect.Type) (any, error) {
+	text, inText := value.(string)
+	switch {
+	case t == durationType:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, errNotDuration
+		}
+		return d, nil
+	case t.Kind() == reflect.Int:
+		switch n := value.(type) {
+		case int:
+			return n, nil
+		case uint64:
+			return nil, errTooLarge
+		}
+		return nil, errNotInt
+	case t.Kind() == reflect.Float64:
+		switch n := value.(type) {
+		case int:
+			return float64(n), nil
+		case float64:
+			return n, nil
+		}
+		return nil, errNotFloat
+	case t.Kind() == reflect.Bool:
+		if b, ok := value.(bool); ok {
+			return b, nil
+		}
+		return nil, errNotBool
+	case !inText:
+		return nil, errNotString
+	case isText(t):
+		v := reflect.New(t)
+		if err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+			if t == reflect.TypeFor[netip.Prefix]() {
+				err = errNotPrefix
+			}
+			return nil, err
+		}
+		return v.Elem().Interface(), nil
+	}
+	return text, nil
+}

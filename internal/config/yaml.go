@@ -1,0 +1,106 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	maxFileBytes = 1 << 20
+	// maxValues bounds what aliases may expand to; a thousand SSPs with every key
+	// written out are 70,000 values.
+	maxValues = 100_000
+)
+
+// parseYAML returns the root of the document in data, nil if the document is empty.
+// ok is false if data cannot be read at all.
+func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
+	if len(data) > maxFileBytes {
+		r.addMissing("", fmt.Sprintf("the file must not be larger than %d bytes", maxFileBytes))
+		return nil, false
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0:
+		return nil, true
+	case err != nil:
+		r.syntax(err)
+		return nil, false
+	}
+	if err := decoder.Decode(&second); err == nil {
+		r.addAt(mark{line: second.Line}, "", "", "a file must hold one YAML document, not several")
+		return nil, false
+	} else if !errors.Is(err, io.EOF) {
+		r.syntax(err)
+		return nil, false
+	}
+	size := expansion{sizes: map[*yaml.Node]int{}}
+	if values := size.of(&doc); values > maxValues {
+		r.addMissing("", fmt.Sprintf("aliases expand to more than %d values, or an anchor holds itself", maxValues))
+		return nil, false
+	}
+	return doc.Content[0], true
+}
+
+// syntax reports an error of the YAML parser, whose text may start with a line.
+func (r *report) syntax(err error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	var m mark
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, message, ok := strings.Cut(rest, ": "); ok {
+			if line, err := strconv.Atoi(number); err == nil {
+				m.line, text = line, message
+			}
+		}
+	}
+	// An unquoted value that begins with * is an anchor's name for YAML.
+	if strings.HasPrefix(text, "unknown anchor ") {
+		text = "a value that begins with * needs quotes, or an anchor of that name"
+	}
+	r.addAt(m, "", "", "not YAML: "+strings.ReplaceAll(text, "\n", " "))
+}
+
+func kindOf(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "mapping"
+	case yaml.SequenceNode:
+		return "list"
+	default:
+		return "single value"
+	}
+}
+
+// expansion counts the values of a document once its aliases are followed, in
+// time linear in the document.
+type expansion struct {
+	sizes map[*yaml.Node]int // of nodes seen; over maxValues while a node is being counted
+}
+
+// of is the number of values at and below node; over maxValues if there are too
+// many or node holds itself.
+func (e expansion) of(node *yaml.Node) int {
+	if size, ok := e.sizes[node]; ok {
+		return size
+	}
+	e.sizes[node] = maxValues + 1
+	size := 1
+	if node.Kind == yaml.AliasNode {
+		size += e.of(node.Alias)
+	}
+	for _, child := range node.Content {
+		size += e.of(child)
+		if size > maxValues {
+			return size
+		}
+	}
+	e.sizes[node] = size
+	return size
+}
