@@ -17,7 +17,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	client, server := loopback(t)
 	defer server.Close()
 	conn, _ := open(t, client, testOptions())
-	go answerPrepared(server)
+	go responsePrepared(server)
 	for range 200 { // fill pools and tables
 		if err := exchangeAd(conn); err != nil {
 			t.Fatal(err)
@@ -32,16 +32,16 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// answerPrepared answers each request of c with answerFrames, and allocates
+// responsePrepared responds to each request of c with responseFrames, and allocates
 // nothing.
-func answerPrepared(c net.Conn) {
+func responsePrepared(c net.Conn) {
 	buf := make([]byte, 64<<10)
 	out := http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
 	if _, err := c.Write(out); err != nil {
 		return
 	}
-	answer := answerFrames()
-	_, first, _ := http2codec.ParseFrame(answer)
+	response := responseFrames()
+	_, first, _ := http2codec.ParseFrame(response)
 	skip := len(h2.ClientPreface)
 	used := 0
 	for {
@@ -64,9 +64,9 @@ func answerPrepared(c net.Conn) {
 			at += n
 			if f.Kind == h2.FrameHeaders {
 				start := len(out)
-				out = append(out, answer...)
+				out = append(out, response...)
 				http2codec.SetFrameHeader(out[start:], first-http2codec.FrameHeaderLen, h2.FrameHeaders, h2.FlagHeadersEndHeaders, f.ID)
-				http2codec.SetFrameHeader(out[start+first:], len(answer)-first-http2codec.FrameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.ID)
+				http2codec.SetFrameHeader(out[start+first:], len(response)-first-http2codec.FrameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.ID)
 			}
 		}
 		used = copy(buf, buf[at:used])

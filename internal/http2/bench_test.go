@@ -129,8 +129,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// answerFields is the head of a typical answer.
-var answerFields = []hpack.HeaderField{
+// responseFields is the head of a typical response.
+var responseFields = []hpack.HeaderField{
 	{Name: ":status", Value: "200"},
 	{Name: "server", Value: "nginx/1.22.1"},
 	{Name: "date", Value: "Sat, 21 Nov 2026 09:00:00 GMT"},
@@ -144,7 +144,7 @@ func adRequest() upstream.Request {
 	return upstream.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(adTarget), Fields: []byte(adFields)}
 }
 
-// BenchmarkCodec is our way to write a request's head and to read an answer's,
+// BenchmarkCodec is our way to write a request's head and to read a response's,
 // with their frames.
 func BenchmarkCodec(b *testing.B) {
 	request := adRequest()
@@ -161,7 +161,7 @@ func BenchmarkCodec(b *testing.B) {
 		b.ReportMetric(float64(len(c.out.buf)), "bytes")
 	})
 	b.Run("read", func(b *testing.B) {
-		wire := answerFrames()
+		wire := responseFrames()
 		var in reader
 		in.init(testOptions())
 		b.ReportAllocs()
@@ -178,13 +178,13 @@ func BenchmarkCodec(b *testing.B) {
 	})
 }
 
-// answerFrames is a HEADERS frame as nginx writes it, with no use of the table
+// responseFrames is a HEADERS frame as nginx writes it, with no use of the table
 // and Huffman codes, and a DATA frame.
-func answerFrames() []byte {
+func responseFrames() []byte {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	enc.SetMaxDynamicTableSize(0)
-	for _, f := range answerFields {
+	for _, f := range responseFields {
 		enc.WriteField(f)
 	}
 	var wire bytes.Buffer
@@ -230,7 +230,7 @@ func BenchmarkLibraryCodec(b *testing.B) {
 		b.ReportMetric(float64(wire.Len()), "bytes")
 	})
 	b.Run("read", func(b *testing.B) {
-		wire := answerFrames()
+		wire := responseFrames()
 		var src bytes.Reader
 		fr := h2.NewFramer(io.Discard, &src)
 		fr.SetReuseFrames()

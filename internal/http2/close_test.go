@@ -14,7 +14,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// awaitWritten waits until nobody writes to the peer.
+// awaitWritten waits until no goroutine writes to the peer.
 func (p *peer) awaitWritten() {
 	for {
 		p.conn.mu.Lock()
@@ -31,7 +31,7 @@ func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	p.request()
-	p.awaitWritten() // Close does not wait for who writes
+	p.awaitWritten() // Close does not wait for a writing goroutine
 	p.conn.Close(upstream.ClosedMaxAge)
 	wait(t, done).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"})
 	p.wantGoAway(h2.ErrCodeNo)
@@ -67,7 +67,7 @@ func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
 func TestPeerThatClosesFailsOpenExchanges(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(3)
-	p.answer(ids[0], "in time")
+	p.respond(ids[0], "in time")
 	p.head(ids[1], false, ":status", "200")
 	p.net.Close()
 	wait(t, done[ids[0]]).wantBody(t, "in time")
@@ -88,7 +88,7 @@ func TestGoAwayBehindAFailedWriteIsRead(t *testing.T) {
 	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedByPeer {
 		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
 	}
-	p.answer(ids[0], "in time")
+	p.respond(ids[0], "in time")
 	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
 	p.net.Close()
 	wait(t, done[ids[0]]).wantBody(t, "in time")

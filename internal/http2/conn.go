@@ -19,33 +19,32 @@ import (
 //	open ───────────────────────────────▶ draining ────────────────▶ closed
 //	  │                                      │                          ▲
 //	  └──────────────────────────────────────┴──────────────────────────┘
-//	     Close, the peer's end or fault, a stuck write, an unanswered PING
+//	     Close, EOF, a violation by the peer, a stuck write, a PING without ACK
 //
-// Open: Places is what the peer allows. Draining: Places is 0 and CloseReason
-// is set; exchanges under way go on. Closed: exchanges have failed; what is
-// left to be written (a GOAWAY that says why) may still be on its way.
+// Open: Places is what the peer allows. Draining: Places is 0 and CloseReason is set; current
+// exchanges continue. Closed: all exchanges have failed; a last GOAWAY may still be on its way.
 type Conn struct {
 	net    net.Conn
-	socket net.Conn // what net stands on: closing it never blocks
+	socket net.Conn // below net; its Close never blocks
 	owner  upstream.Owner
 	opts   Options
-	// streamWindow is our receive window of a new stream.
+	// streamWindow is the receive window of a new stream.
 	streamWindow int
 
 	places atomic.Int32  // what Places returns
 	reason atomic.Uint32 // upstream.CloseReason; written under mu
 
-	in    reader // only the reader's goroutine
+	in    reader // used only by the reader's goroutine
 	reads reads
 
 	mu sync.Mutex // guards the fields below
 
-	closed       bool  // no exchange is there, and none begins
-	closeError   error // why: what exchanges on a closed connection fail with
-	socketClosed bool  // the socket is closed, or about to be by who set this
+	closed       bool  // no exchange runs, and none begins
+	closeError   error // the error of exchanges on a closed connection
+	socketClosed bool  // or about to be, by the goroutine that set this
 
 	streams table
-	free    []*stream // to be used again
+	free    []*stream // for reuse
 	encoder http2codec.Encoder
 
 	out        writer
@@ -54,18 +53,18 @@ type Conn struct {
 
 	peer       peerSettings
 	sendWindow int64 // of the connection
-	maxCredit  int64 // the largest stream.credit since it was last worked out
-	recvOwed   int   // what we have taken and not yet given back to our window
+	maxCredit  int64 // the largest stream.credit since it was last computed
+	recvOwed   int   // bytes received and not yet returned to the receive window
 
-	// goneAbove is the last stream that a GOAWAY left, noLimit before the first.
+	// lastProcessed is the last stream in the peer's GOAWAY, NoLimit before the first GOAWAY.
 	lastProcessed uint32
-	// What the peer's GOAWAY means for HTTP/2; see breach.
+	// What the peer's GOAWAY says about HTTP/2; see classify.
 	demote, refuses bool
 	flood           http2codec.Flood
 	resets          resets
 	deadlines       deadlines
 
-	// What unlock has to do.
+	// What unlock must do.
 	mustCloseSocket bool
 	changed         bool
 	freed           []time.Duration
@@ -73,12 +72,11 @@ type Conn struct {
 
 var _ upstream.Conn = (*Conn)(nil)
 
-// New starts HTTP/2 on conn, which is a *tls.Conn that has negotiated h2, or
-// cleartext to a peer that is known to speak it. Close closes conn; where New
-// returns an error, the caller does.
+// New starts HTTP/2 on conn: a *tls.Conn that has negotiated h2, or cleartext to a peer that is
+// known to speak HTTP/2. Close closes conn; if New returns an error, the caller does.
 //
-// It does not wait for the peer's settings: until they come, as many streams
-// are opened as RFC 9113, section 6.5.2, advises at least, 100.
+// New does not wait for the peer's settings. Until they arrive, the connection opens up to 100
+// streams, the minimum that RFC 9113, section 6.5.2, advises peers to allow.
 func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
 	if t, ok := conn.(*tls.Conn); ok {
 		if err := checkTLS(t.ConnectionState()); err != nil {
@@ -129,12 +127,12 @@ func (c *Conn) Places() int { return int(c.places.Load()) }
 // CloseReason implements upstream.Conn.
 func (c *Conn) CloseReason() upstream.CloseReason { return upstream.CloseReason(c.reason.Load()) }
 
-// Idle implements upstream.Conn. The reader knows at once what comes, so there
-// is nothing to look at.
+// Idle implements upstream.Conn. The reader notices every change at once, so nothing is checked
+// here.
 func (c *Conn) Idle() bool { return c.CloseReason() == upstream.NotClosed }
 
-// Close implements upstream.Conn. Places of abandoned exchanges that are still
-// in use are freed by the reader's goroutine, not by Close.
+// Close implements upstream.Conn. The reader's goroutine, not Close, frees the places of abandoned
+// exchanges that are still in use.
 func (c *Conn) Close(r upstream.CloseReason) {
 	c.mu.Lock()
 	if c.closed {
@@ -145,7 +143,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 		Detail: "the HTTP/2 connection was closed: " + r.String()})
 	c.changed = false
 	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
-		// Nothing can block: say goodbye.
+		// The write cannot block, so GOAWAY is sent.
 		c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
 		c.flush(nil, nil)
 		return
@@ -154,7 +152,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	c.unlock()
 }
 
-// limitLocked is what Places should be.
+// placesLocked computes the value of Places.
 func (c *Conn) placesLocked() int {
 	if c.CloseReason() != upstream.NotClosed {
 		return 0
@@ -162,7 +160,7 @@ func (c *Conn) placesLocked() int {
 	return int(min(uint32(c.opts.MaxStreams), c.peer.maxStreams))
 }
 
-// updateLocked makes Places what it should be.
+// updatePlacesLocked stores the value of Places.
 func (c *Conn) updatePlacesLocked() {
 	if n := int32(c.placesLocked()); c.places.Load() != n {
 		c.places.Store(n)
@@ -170,8 +168,8 @@ func (c *Conn) updatePlacesLocked() {
 	}
 }
 
-// drainLocked makes the connection take no more requests, for r, and closes it
-// if there are none. The first reason stays.
+// drainLocked makes the connection take no more requests, and closes it if it carries none. r
+// becomes the close reason if there is none yet.
 func (c *Conn) drainLocked(r upstream.CloseReason) {
 	if c.CloseReason() == upstream.NotClosed {
 		c.reason.Store(uint32(r))
@@ -181,7 +179,7 @@ func (c *Conn) drainLocked(r upstream.CloseReason) {
 	c.closeIfDrainedLocked()
 }
 
-// drainedLocked closes a draining connection on which nothing is left.
+// closeIfDrainedLocked closes a draining connection without exchanges.
 func (c *Conn) closeIfDrainedLocked() {
 	if c.closed || c.CloseReason() == upstream.NotClosed || c.streams.active > 0 {
 		return
@@ -190,9 +188,8 @@ func (c *Conn) closeIfDrainedLocked() {
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
 }
 
-// shutLocked ends the connection for r: exchanges on it fail with cause. The
-// socket stays for what is still to be written: flush closes it then, unless
-// hangUpLocked does at once.
+// closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open for
+// the bytes in the buffer: flush closes it then, unless closeSocketLocked does it at once.
 func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	if c.closed {
 		return
@@ -204,8 +201,8 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	}
 	c.updatePlacesLocked()
 	c.deadlines.stop()
-	// What was not handed to the socket counts as not sent below, so it must not
-	// follow. A GOAWAY may.
+	// Requests that were not passed to the socket count as not sent below, so their bytes must not
+	// follow. A GOAWAY may follow.
 	c.out.buf = c.out.buf[:0]
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
@@ -222,15 +219,15 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	}
 }
 
-// hangUpLocked makes unlock close the socket, whatever is still to be written.
+// closeSocketLocked makes unlock close the socket, even if bytes are in the buffer.
 func (c *Conn) closeSocketLocked() {
 	if !c.socketClosed {
 		c.socketClosed, c.mustCloseSocket, c.out.buf = true, true, nil
 	}
 }
 
-// unlock unlocks mu, and then does what must not be done under it: closes the
-// socket, and tells the owner what happened.
+// unlock unlocks mu, and then does what must not be done under it: it closes the socket, and
+// reports changes to the owner.
 func (c *Conn) unlock() {
 	if !c.changed && len(c.freed) == 0 && !c.mustCloseSocket {
 		c.mu.Unlock()
@@ -240,7 +237,7 @@ func (c *Conn) unlock() {
 	c.changed, c.freed, c.mustCloseSocket = false, nil, false
 	c.mu.Unlock()
 	if hangUp {
-		c.socket.Close() //nolint:errcheck // nothing is left to be done about it
+		c.socket.Close() //nolint:errcheck // nothing more can be done
 	}
 	for _, held := range freed {
 		c.owner.Freed(held)

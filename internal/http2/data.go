@@ -7,7 +7,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// onData takes a piece of a body. RFC 9113, section 6.1.
+// onData handles a part of a body. RFC 9113, section 6.1.
 func (c *Conn) onData(f http2codec.Frame) *http2codec.Error {
 	if f.ID == 0 {
 		return http2codec.ProtocolError("DATA on no stream")
@@ -40,7 +40,7 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 	s.received += len(p)
 	switch {
 	case !s.gotHeader:
-		c.malformedLocked(s, "DATA before the head", true)
+		c.malformedLocked(s, "DATA before the header", true)
 	case s.noBody && len(p) > 0:
 		c.malformedLocked(s, "a body where there is none", false)
 	case ex.Response.ContentLength >= 0 && s.received > ex.Response.ContentLength && !s.noBody:

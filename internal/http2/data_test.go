@@ -136,7 +136,7 @@ func TestBodyOverTheLimitIsReset(t *testing.T) {
 			p.wantReset(id, h2.ErrCodeCancel)
 
 			done = p.start(get("/"))
-			p.answer(p.request().StreamID, strings.Repeat("x", 1000))
+			p.respond(p.request().StreamID, strings.Repeat("x", 1000))
 			wait(t, done).wantBody(t, strings.Repeat("x", 1000))
 		})
 	}
@@ -275,7 +275,7 @@ func TestFrameAfterTheEndOfAResponseIsAStreamError(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	id := p.request().StreamID
-	p.answer(id, "whole")
+	p.respond(id, "whole")
 	wait(t, done).wantBody(t, "whole")
 	p.data(id, false, "more")
 	p.wantReset(id, h2.ErrCodeStreamClosed)

@@ -8,27 +8,22 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// deadlines ends exchanges whose time is up. One timer does it for all of a
-// connection: it is set to the earliest deadline when it is not set, or to a
-// later one, and when it fires looks for the next. Nearly all exchanges end
-// before their deadlines, so it fires once in as long as an exchange has, and
-// an exchange costs no timer of its own (400 ns to set, to stop, and to wait
-// for both it and the answer).
+// deadlines fails exchanges whose deadline has passed, with one timer for the whole connection. The
+// timer is set to the earliest deadline; when it fires, it is set to the next. Nearly all exchanges
+// end before their deadlines, so it fires once per timeout. A timer for each exchange would cost
+// 400 ns: to set it, to stop it, and to wait for both it and the response.
 //
 // Conn.mu guards it.
 //
-// A response that came before the deadline counts, also where the reader's
-// goroutine is late to read it. If the reader is busy, or bytes have come that it
-// has not read, the exchanges whose time is up get a few more checks. One check that
-// finds neither proves nothing: the reader may have taken the bytes off the socket,
-// and not counted its read yet. So it takes two.
+// A response that arrived before the deadline counts, even if the reader's goroutine reads it late.
+// If the reader is busy, or bytes are unread, the deadline is checked a few times more before the
+// exchange fails.
 type deadlines struct {
 	timer      *time.Timer
-	at         time.Time // when the timer fires; zero while it is not set
-	lateChecks int       // since the deadline that has passed
+	at         time.Time // when the timer fires; zero if it is not set
+	lateChecks int       // checks since the deadline that has passed
 	quiet      bool      // the last check found nothing
-	// hasUnread reports whether the socket has bytes that were not read; nil if
-	// that is not known.
+	// hasUnread reports whether the socket has unread bytes; nil if that is not known.
 	hasUnread func() bool
 }
 
@@ -38,7 +33,7 @@ const (
 	quietPause     = 50 * time.Microsecond // after a check that found nothing
 )
 
-// unreadOn returns what tells whether bytes have come on conn.
+// unreadOn returns a function that reports whether conn has unread bytes.
 func unreadOn(conn net.Conn) func() bool {
 	for {
 		switch c := conn.(type) {
@@ -52,7 +47,7 @@ func unreadOn(conn net.Conn) func() bool {
 	}
 }
 
-// setTimerLocked sees to it that an exchange with this deadline is ended by then.
+// setTimerLocked ensures that the timer fires at this deadline or before.
 func (c *Conn) setTimerLocked(deadline time.Time) {
 	d := &c.deadlines
 	if !d.at.IsZero() && !deadline.Before(d.at) {
@@ -66,7 +61,7 @@ func (c *Conn) setTimerLocked(deadline time.Time) {
 	}
 }
 
-// expire is what the timer does.
+// expire runs when the timer fires. It fails the exchanges whose deadline has passed.
 func (c *Conn) expire() {
 	c.mu.Lock()
 	if c.closed {

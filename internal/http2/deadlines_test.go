@@ -25,7 +25,7 @@ func TestShorterDeadlineEndsBeforeALongerOneThatIsWatched(t *testing.T) {
 			t.Fatalf("got %v", res.err)
 		}
 	}
-	p.answer(id, "in time")
+	p.respond(id, "in time")
 	wait(t, done).wantBody(t, "in time")
 }
 
@@ -52,14 +52,14 @@ func TestTimerIsNotSetForEachExchange(t *testing.T) {
 	p := connect(t, testOptions())
 	for range 5 {
 		done := p.start(get("/"))
-		p.answer(p.request().StreamID, "ok")
+		p.respond(p.request().StreamID, "ok")
 		wait(t, done).wantBody(t, "ok")
 	}
 	p.conn.mu.Lock()
 	at := p.conn.deadlines.at
 	p.conn.mu.Unlock()
 	last := p.start(get("/"))
-	p.answer(p.request().StreamID, "ok")
+	p.respond(p.request().StreamID, "ok")
 	wait(t, last).wantBody(t, "ok")
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()

@@ -33,12 +33,12 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 		err = c.wait(s, ex)
 	}
 	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
-		return err // abandonLocked sees to the place
+		return err // abandonLocked frees the place
 	}
 	return c.releasePlace(ex, err)
 }
 
-// wait waits for the end of an exchange that has a context.
+// wait waits for the result of an exchange that has a context.
 func (c *Conn) wait(s *stream, ex *upstream.Exchange) error {
 	select {
 	case err := <-ex.Done():
@@ -48,17 +48,17 @@ func (c *Conn) wait(s *stream, ex *upstream.Exchange) error {
 	}
 }
 
-// cancel ends an exchange whose context has, unless it has ended meanwhile.
+// cancel ends an exchange whose context has ended, unless the exchange has ended meanwhile.
 func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
 	c.mu.Lock()
-	if s.ex == ex { // else s may be another's by now
+	if s.ex == ex { // else s may belong to another exchange now
 		c.abandonLocked(s, upstream.ErrCancelled)
 	}
 	c.flush(nil, nil)
 	return <-ex.Done()
 }
 
-// leave ends Do, with its place free.
+// releasePlace ends Do and frees its place.
 func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
@@ -67,11 +67,11 @@ func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 	return err
 }
 
-// openLocked gives ex a stream and puts its request into the buffer, of a body
-// as much as may be sent now.
+// openLocked gives ex a stream and appends its request to the buffer, with as much of the body as
+// may be sent now.
 func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
-	// Known before any error: who is told that a kept connection was closed may
-	// ask for another as often as there are such.
+	// Set before any error: the number of retries of a reused connection that had closed depends on
+	// it.
 	ex.Reused = c.streams.next > 1
 	switch {
 	case c.closed:
@@ -108,8 +108,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	return s, nil
 }
 
-// headFits reports whether the peer takes a header list as large as that of r:
-// RFC 9113, section 10.5.1.
+// headerFits reports whether the peer accepts the header list of r: RFC 9113, section 10.5.1.
 func (c *Conn) headerFits(r *upstream.Request) bool {
 	return c.peer.maxHeaderList == http2codec.NoLimit || headerListSize(r) <= uint64(c.peer.maxHeaderList)
 }
@@ -131,12 +130,12 @@ func (c *Conn) recycleLocked(s *stream) {
 	c.free = append(c.free, s)
 }
 
-// endLocked ends the exchange of s, with err or nil, and wakes its caller.
+// completeLocked ends the exchange of s with err or nil, and wakes its caller.
 func (c *Conn) completeLocked(s *stream, err error) {
 	ex := s.ex
 	c.streams.remove(s)
 	c.recycleLocked(s)
-	// Under mu, so that a caller that leaves knows which came first.
+	// Under mu, so that a caller whose context ends knows which of the two came first.
 	ex.Complete(err)
 	c.closeIfDrainedLocked()
 }
@@ -149,21 +148,19 @@ func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 	c.completeLocked(s, err)
 }
 
-// resetLocked tells the peer with code that s is over, and ends its exchange
-// with err.
+// resetLocked sends RST_STREAM with code for s, and ends its exchange with err.
 func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
 	c.flood.Reset(c.streamWindow)
 	c.failLocked(s, err)
 }
 
-// abandonLocked leaves the exchange of s, since its time is up or nobody wants
-// it any more: why is ErrDeadline or ErrCancelled. What the peer sends for it
-// from now on is dropped. Its place is freed here, or by resets later.
+// abandonLocked abandons the exchange of s with ErrDeadline or ErrCancelled. Frames that the peer
+// sends for it from now on are dropped. Its place is freed here, or by resets later.
 func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
-	lent := s.ex.Times.Acquired
+	acquired := s.ex.Times.Acquired
 	c.resetLocked(s, h2.ErrCodeCancel, why)
-	if !c.resets.add(c, lent) {
-		c.freed = append(c.freed, time.Since(lent))
+	if !c.resets.add(c, acquired) {
+		c.freed = append(c.freed, time.Since(acquired))
 	}
 }

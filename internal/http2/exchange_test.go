@@ -64,10 +64,10 @@ func TestResponsesInAnyOrderReachTheirCallers(t *testing.T) {
 		p.head(ids[fmt.Sprint("/", i)], false, ":status", "200")
 	}
 	for i := range done {
-		p.data(ids[fmt.Sprint("/", i)], true, fmt.Sprint("answer ", i))
+		p.data(ids[fmt.Sprint("/", i)], true, fmt.Sprint("response ", i))
 	}
 	for i := range done {
-		wait(t, done[i]).wantBody(t, fmt.Sprint("answer ", i))
+		wait(t, done[i]).wantBody(t, fmt.Sprint("response ", i))
 	}
 	if n := p.owner.freed.Load(); n != int64(len(done)) {
 		t.Errorf("%d places were freed, want %d", n, len(done))

@@ -33,12 +33,12 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
 			gone := p.start(get("/gone"))
-			p.answer(p.request().StreamID, "ok")
+			p.respond(p.request().StreamID, "ok")
 			wait(t, gone).wantBody(t, "ok")
 			done := p.start(get("/"))
 			id := p.request().StreamID
 			p.head(id, false, ":status", "200")
-			go func() { // so that what it sends to us does not hold it up
+			go func() { // so that frames to this peer do not block it
 				for {
 					if _, err := p.net.Read(make([]byte, 64<<10)); err != nil {
 						return
@@ -73,7 +73,7 @@ func TestAnIdleConnectionSendsNoPing(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		p.do(p.fr.WritePing(false, [8]byte{'x'}))
 		if f, ok := p.read().(*h2.PingFrame); !ok || !f.IsAck() {
-			t.Errorf("got %v before the answer to our PING", f)
+			t.Errorf("got %v before the response to our PING", f)
 		}
 	})
 }

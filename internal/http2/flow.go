@@ -8,7 +8,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// onWindowUpdate opens a send window. RFC 9113, section 6.9.
+// onWindowUpdate enlarges a send window. RFC 9113, section 6.9.
 func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
 	if len(f.Payload) != 4 {
 		return http2codec.FrameSizeError("WINDOW_UPDATE of a wrong size")
@@ -47,14 +47,12 @@ func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
 	return nil
 }
 
-// receivedLocked gives n bytes of DATA, padding included, back to the
-// connection's receive window, in large pieces. It does so for every DATA
-// frame, wanted or not: else the window would leak away with each abandoned
-// answer.
+// receivedLocked returns n bytes of DATA, padding included, to the connection's receive window, in
+// large steps. It counts every DATA frame, even of abandoned exchanges; otherwise each of them
+// would reduce the window for ever.
 //
-// We never hold credit back, and a frame is smaller than half a window, so a
-// peer cannot be found to have sent more than it may. What bounds memory are
-// the limits of bodies.
+// adbuffer never withholds credit, and a frame is smaller than half a window, so a peer cannot be
+// found to exceed the window. The limits of bodies bound memory.
 func (c *Conn) receivedLocked(n int) {
 	if c.recvOwed += n; c.recvOwed >= connWindow/2 {
 		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, uint32(c.recvOwed))
@@ -62,7 +60,7 @@ func (c *Conn) receivedLocked(n int) {
 	}
 }
 
-// receivedOnLocked does the same for a stream, while more can come.
+// receivedOnLocked does the same for a stream that may receive more.
 func (c *Conn) receivedOnLocked(s *stream, n int) {
 	if s.recvOwed += n; s.recvOwed >= c.streamWindow/2 {
 		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, s.id, uint32(s.recvOwed))

@@ -9,11 +9,10 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// onGoAway: the peer takes no more requests, and says up to which stream it
-// will respond. Streams above were not processed, and may be sent elsewhere,
-// unless the peer has begun to respond to them all the same. GOAWAY may come
-// twice: first with the largest number, as an announcement, and then with the
-// real one. RFC 9113, section 6.8.
+// onGoAway handles GOAWAY: the peer takes no more requests, and states the last stream that it will
+// respond to. Later streams were not processed and may be sent again, unless the peer has begun to
+// respond to them. A peer may send GOAWAY twice: first with the largest number, as an announcement,
+// and then with the real one. RFC 9113, section 6.8.
 func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:
@@ -33,7 +32,7 @@ func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	}
 	c.drainLocked(upstream.ClosedGoaway)
 	if last >= c.lastProcessed {
-		return c.flood.Idle() // it says nothing new
+		return c.flood.Idle()
 	}
 	c.lastProcessed = last
 	for i := range c.streams.slots {
@@ -48,7 +47,7 @@ func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Spend(1 + len(c.streams.slots)/slotsPerFrame)
 }
 
-// onReset: the peer gives a stream up. RFC 9113, section 6.4.
+// onReset handles RST_STREAM. RFC 9113, section 6.4.
 func (c *Conn) onReset(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID == 0:

@@ -41,10 +41,10 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	}
 	get("/late").do(p.conn).wantError(t, notProcessed)
 	for _, id := range ids[:3] {
-		p.answer(id, fmt.Sprint("answer ", id))
+		p.respond(id, fmt.Sprint("response ", id))
 	}
 	for _, id := range ids[:3] {
-		wait(t, done[id]).wantBody(t, fmt.Sprint("answer ", id))
+		wait(t, done[id]).wantBody(t, fmt.Sprint("response ", id))
 	}
 	p.wantGoAway(h2.ErrCodeNo) // with its last exchange the connection ends
 	if n := p.owner.freed.Load(); n != 7 {
@@ -79,7 +79,7 @@ func TestGoAwayInTwoSteps(t *testing.T) {
 	}
 	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
 	wait(t, done[ids[1]]).wantError(t, notProcessed)
-	p.answer(ids[0], "ok")
+	p.respond(ids[0], "ok")
 	wait(t, done[ids[0]]).wantBody(t, "ok")
 	p.wantEnd()
 }
@@ -90,8 +90,8 @@ func TestLaterGoAwayCannotRaiseTheLastStream(t *testing.T) {
 	p.do(p.fr.WriteGoAway(ids[1], h2.ErrCodeNo, nil))
 	wait(t, done[ids[2]]).wantError(t, notProcessed)
 	p.do(p.fr.WriteGoAway(ids[2], h2.ErrCodeNo, nil)) // more than before
-	p.answer(ids[0], "a")
-	p.answer(ids[1], "b")
+	p.respond(ids[0], "a")
+	p.respond(ids[1], "b")
 	wait(t, done[ids[0]]).wantBody(t, "a")
 	wait(t, done[ids[1]]).wantBody(t, "b")
 }
@@ -156,7 +156,7 @@ func TestResetByThePeer(t *testing.T) {
 	} {
 		for _, when := range []string{"before the head", "after 103", "after the head", "in the body"} {
 			if when != "before the head" {
-				// The peer has begun to process it, whatever it says.
+				// HEADERS prove that the peer has begun to process the request.
 				w.progress, w.overHTTP1 = upstream.MaybeProcessed, false
 			}
 			t.Run(code.String()+" "+when, func(t *testing.T) {
@@ -206,9 +206,9 @@ func TestConnectionDrainsWhenStreamNumbersEnd(t *testing.T) {
 		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
 	}
 	get("/3").do(p.conn).wantError(t, notProcessed)
-	p.answer(http2codec.MaxStreamID, "last")
+	p.respond(http2codec.MaxStreamID, "last")
 	wait(t, last).wantBody(t, "last")
-	p.answer(http2codec.MaxStreamID-2, "first")
+	p.respond(http2codec.MaxStreamID-2, "first")
 	wait(t, first).wantBody(t, "first")
 	p.wantEnd()
 }
@@ -229,9 +229,9 @@ func TestStreamNumbersSkipOpenStreams(t *testing.T) {
 			t.Fatalf("stream %d after %d", id, last)
 		}
 		last = id
-		p.answer(id, fmt.Sprint(i))
+		p.respond(id, fmt.Sprint(i))
 		wait(t, done).wantBody(t, fmt.Sprint(i))
 	}
-	p.answer(1, "long")
+	p.respond(1, "long")
 	wait(t, long).wantBody(t, "long")
 }

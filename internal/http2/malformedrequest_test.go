@@ -46,7 +46,7 @@ func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	r := get("/")
 	r.fields = "X-Same: 1\r\n"
 	done := p.start(r)
-	p.answer(p.request().StreamID, "ok")
+	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 	// The second sight puts the line into the table; the rest is bad.
 	r.fields += "bad line\r\n"

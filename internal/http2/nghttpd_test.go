@@ -30,7 +30,7 @@ func nghttpdBody(size int) string {
 }
 
 // startNghttpd runs the server of the nghttp2 project with these options, and
-// returns its address. It answers a GET of /N with a body of N bytes, and an
+// returns its address. It responds to a GET of /N with a body of N bytes, and an
 // upload with what was uploaded. The Debian package nghttp2-server is needed.
 func startNghttpd(t testing.TB, options ...string) string {
 	t.Helper()
@@ -66,7 +66,7 @@ var nghttpdPeers = []struct {
 	{"no header table", []string{"--header-table-size=0"}},   // for what we send
 	{"its own table", []string{"--header-table-size=65536"}}, // larger than the default
 	{"no table of its own", []string{"--encoder-header-table-size=0"}},
-	{"answers early", []string{"--early-response"}},
+	{"responds early", []string{"--early-response"}},
 	{"trailers", []string{"--trailer", "x-checksum: abc", "--trailer", "x-second: 2"}},
 	{"no content-length", []string{"--no-content-length"}},
 	{"pushes", []string{"-p", "/1=/16383,/0", "-p", "/0=/1"}}, // which our settings forbid
@@ -90,7 +90,7 @@ func dialNghttpd(t testing.TB, addr string, cleartext bool) net.Conn {
 	return c
 }
 
-// greet has one answer, behind which the peer's settings are known. What of a
+// greet has one response, behind which the peer's settings are known. What of a
 // body is sent before keeps to the first window of RFC 9113, 65 535 bytes; a peer
 // that wants less may reset its stream with FLOW_CONTROL_ERROR (section 6.9.3),
 // and nghttpd does.
@@ -175,8 +175,8 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 	}
 }
 
-// An answer of nghttpd ends with trailers, which we read and drop: the next
-// answers must still be whole, and our own header table in step with nghttpd's.
+// A response of nghttpd ends with trailers, which we read and drop: the next
+// responses must still be whole, and our own header table in step with nghttpd's.
 func TestNghttpdsTrailersAreDropped(t *testing.T) {
 	conn, _ := open(t, dialTLS(t, startNghttpd(t, "--trailer", "x-checksum: abc")), testOptions())
 	for range 50 {

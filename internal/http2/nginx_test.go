@@ -208,7 +208,7 @@ func (f *fleet) close() {
 func TestNginxThatClosesAfter1000RequestsCostsNoRequest(t *testing.T) {
 	addr := startNginx(t, `
 		keepalive_requests 1000;
-		location / { add_header X-Target $request_uri; add_header X-Length $content_length; return 200 "answer to $request_uri"; }`)
+		location / { add_header X-Target $request_uri; add_header X-Length $content_length; return 200 "response to $request_uri"; }`)
 	f := &fleet{t: t, addr: addr, opts: testOptions()}
 	defer f.close()
 	const callers, each = 40, 500
@@ -222,7 +222,7 @@ func TestNginxThatClosesAfter1000RequestsCostsNoRequest(t *testing.T) {
 				}
 				r.timeout = time.Minute
 				res := f.do(i+j, r)
-				if res.err != nil || res.status != 200 || res.body != "answer to "+r.target || !strings.Contains(res.fields, "x-target: "+r.target+"\r\n") {
+				if res.err != nil || res.status != 200 || res.body != "response to "+r.target || !strings.Contains(res.fields, "x-target: "+r.target+"\r\n") {
 					t.Errorf("%s: %v, %d, %q", r.target, res.err, res.status, res.body)
 					return
 				}

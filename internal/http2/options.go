@@ -4,24 +4,21 @@ import "time"
 
 // Options are the limits of one SSP's connections. New takes a copy.
 type Options struct {
-	// MaxStreams is how many exchanges a connection carries at once: this, or
-	// what the peer allows if that is less. Zero and below are 100, over 16384
-	// is 16384. Raising it needs fewer connections, and puts more exchanges at
-	// stake when one is lost. `pool.max_streams_per_conn`.
+	// MaxStreams is how many exchanges a connection carries at once, unless the peer allows fewer.
+	// Zero and below mean 100; the maximum is 16384. A higher value needs fewer connections, but
+	// one lost connection fails more exchanges. `pool.max_streams_per_conn`.
 	MaxStreams int
-	// MaxResponseBytes bounds an answer's body. Zero allows none.
-	// `max_response_bytes`.
+	// MaxResponseBytes bounds a response's body. Zero allows no body. `max_response_bytes`.
 	MaxResponseBytes int
-	// MaxResponseHeaderBytes bounds the header list of an answer, and its
-	// trailers: names and values, and 32 bytes for each field, as RFC 9113,
-	// section 6.5.2, counts. `max_response_header_bytes`.
+	// MaxResponseHeaderBytes bounds the header list of a response, and that of its trailers: names,
+	// values and 32 bytes for each field, as in RFC 9113, section 6.5.2.
+	// `max_response_header_bytes`.
 	MaxResponseHeaderBytes int
-	// MaxResponseFields bounds the fields of an answer's header and trailers
-	// together. Zero and below are 256. `max_response_fields`.
+	// MaxResponseFields bounds the fields of a response's header and trailers together. Zero and
+	// below mean 256. `max_response_fields`.
 	MaxResponseFields int
-	// WriteTimeout is for how long one write may be stuck before the connection
-	// is closed. Zero is 5 s. It does not hold up callers, who leave at their
-	// deadlines.
+	// WriteTimeout is how long one write may be stuck before the connection is closed. Zero means 5
+	// s. It does not delay callers: they return at their deadlines.
 	WriteTimeout time.Duration
 	// PingTimeout is how long the peer may stay silent after the PING that follows
 	// abandoned exchanges, before the connection is closed. Zero is 5 s.

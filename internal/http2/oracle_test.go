@@ -27,8 +27,8 @@ import (
 // The oracle is net/http's ClientConn: for the same exchange with the same
 // server, both clients must come to the same.
 
-// verdict is what can be compared.
-type verdict struct {
+// compared is the part of a result that can be compared.
+type compared struct {
 	Failed bool
 	Status int
 	Length int64
@@ -39,24 +39,24 @@ type verdict struct {
 func describe(body []byte) string { return fmt.Sprintf("%d %x", len(body), sha256.Sum256(body)) }
 
 // ours runs an exchange through this package.
-func ours(conn *Conn, scheme string, r request) verdict {
+func ours(conn *Conn, scheme string, r request) compared {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
 	ex.Request = upstream.Request{Method: r.method, Scheme: scheme, Authority: []byte("ssp.example"), Target: []byte(r.target), Fields: []byte(r.fields), Body: []byte(r.body)}
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(time.Minute)
 	if conn.Do(ex) != nil {
-		return verdict{Failed: true}
+		return compared{Failed: true}
 	}
 	lines, err := textproto.NewReader(bufio.NewReader(strings.NewReader(string(ex.Response.Fields) + "\r\n"))).ReadMIMEHeader()
 	if err != nil {
 		panic(err)
 	}
-	return verdict{false, ex.Response.Status, int64(ex.Response.ContentLength), describe(ex.Response.Body), stable(http.Header(lines))}
+	return compared{false, ex.Response.Status, int64(ex.Response.ContentLength), describe(ex.Response.Body), stable(http.Header(lines))}
 }
 
 // theirs runs an exchange through net/http.
-func theirs(conn *http.ClientConn, scheme string, r request) verdict {
+func theirs(conn *http.ClientConn, scheme string, r request) compared {
 	var body io.Reader
 	if r.body != "" || r.method == upstream.POST {
 		body = strings.NewReader(r.body)
@@ -73,28 +73,28 @@ func theirs(conn *http.ClientConn, scheme string, r request) verdict {
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := conn.RoundTrip(req)
 	if err != nil {
-		return verdict{Failed: true}
+		return compared{Failed: true}
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return verdict{Failed: true}
+		return compared{Failed: true}
 	}
-	v := verdict{false, resp.StatusCode, resp.ContentLength, describe(b), stable(resp.Header)}
+	v := compared{false, resp.StatusCode, resp.ContentLength, describe(b), stable(resp.Header)}
 	if _, stated := resp.Header["Content-Length"]; !stated {
 		v.Length = -1 // net/http makes up a 0 here and there
 	}
 	return v
 }
 
-// stable leaves out what differs from one answer to the next.
+// stable leaves out what differs from one response to the next.
 func stable(h http.Header) http.Header {
 	delete(h, "Date")
 	delete(h, "Trailer") // net/http takes it apart
 	return h
 }
 
-// wilful answers as the request's query asks it to.
+// wilful responds as the request's query asks it to.
 func wilful(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	body, err := io.ReadAll(r.Body)
@@ -128,11 +128,11 @@ func wilful(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	answer := []byte(strings.Repeat("0123456789abcdef", size/16+1)[:size])
-	for len(answer) > 0 {
-		n := min(len(answer), 5000)
-		w.Write(answer[:n])
-		answer = answer[n:]
+	response := []byte(strings.Repeat("0123456789abcdef", size/16+1)[:size])
+	for len(response) > 0 {
+		n := min(len(response), 5000)
+		w.Write(response[:n])
+		response = response[n:]
 		if q.Has("flush") {
 			http.NewResponseController(w).Flush()
 		}
@@ -210,7 +210,7 @@ func phases(c net.Conn) {
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1})
 	targets, got := make(map[uint32]string), make(map[uint32]int)
-	answer := func(id uint32) {
+	response := func(id uint32) {
 		target := targets[id]
 		delete(targets, id)
 		head := func(last bool, fields ...string) {
@@ -230,7 +230,7 @@ func phases(c net.Conn) {
 			return
 		}
 		seen := itoa(got[id])
-		if target == "/answer-early" {
+		if target == "/response-early" {
 			seen = "some" // it depends on when our settings arrived
 		}
 		head(false, ":status", "200", "x-got", seen)
@@ -270,7 +270,7 @@ func phases(c net.Conn) {
 		case *h2.MetaHeadersFrame:
 			targets[f.StreamID] = f.PseudoValue("path")
 			if f.StreamEnded() {
-				answer(f.StreamID)
+				response(f.StreamID)
 			}
 		case *h2.DataFrame:
 			if _, open := targets[f.StreamID]; !open {
@@ -279,8 +279,8 @@ func phases(c net.Conn) {
 			n := len(f.Data())
 			got[f.StreamID] += n
 			switch {
-			case f.StreamEnded() || targets[f.StreamID] == "/answer-early" && got[f.StreamID] > 100:
-				answer(f.StreamID)
+			case f.StreamEnded() || targets[f.StreamID] == "/response-early" && got[f.StreamID] > 100:
+				response(f.StreamID)
 			case n > 0:
 				fr.WriteWindowUpdate(0, uint32(n))
 				fr.WriteWindowUpdate(f.StreamID, uint32(n))
@@ -308,7 +308,7 @@ func TestSameAsNetHTTPInEachPhase(t *testing.T) {
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	for _, target := range []string{
 		"/", "/reset-before-head", "/reset-after-interim", "/reset-after-head", "/reset-in-body", "/reset-no-error-in-body",
-		"/pseudo-trailer", "/goaway", "/answer-early",
+		"/pseudo-trailer", "/goaway", "/response-early",
 	} {
 		sizes := []int{0, 1, 2, 1000}
 		if target == "/" || *full {

@@ -37,11 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience is how long a test waits for what must come. It is no measure of
-// anything.
+// patience bounds each wait of these tests. It is far longer than any of them takes.
 const patience = 20 * time.Second
 
-// owner counts what a connection tells its pool.
+// owner counts the calls that a pool would get.
 type owner struct {
 	freed   atomic.Int64
 	changes atomic.Int64
@@ -264,8 +263,8 @@ func (p *peer) data(id uint32, last bool, body string) {
 	p.do(p.fr.WriteData(id, last, []byte(body)))
 }
 
-// answer sends a whole answer with status 200.
-func (p *peer) answer(id uint32, body string) {
+// respond sends a complete response with status 200.
+func (p *peer) respond(id uint32, body string) {
 	p.t.Helper()
 	p.head(id, false, ":status", "200")
 	for len(body) > http2codec.MaxFrameSize {

@@ -16,11 +16,11 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// reader is what only the reader's goroutine touches.
+// reader holds the fields that only the reader's goroutine uses.
 type reader struct {
 	buf         []byte // buf[r:w] was read and not handled yet
 	r, w        int
-	now         time.Time // when the last read returned; zero until somebody asks
+	now         time.Time // when the last read returned; zero until it is needed
 	gotSettings bool
 
 	decoder   http2codec.Decoder
@@ -28,15 +28,14 @@ type reader struct {
 	fragments fragments
 }
 
-// reads counts the reads of the socket. The reader's goroutine counts, and all
-// goroutines may look.
+// reads counts the reads of the socket. The reader's goroutine counts; all goroutines may load.
 type reads struct{ begun, done atomic.Uint64 }
 
-// handling reports whether the reader is handling what the last read brought.
+// handling reports whether the reader is handling the bytes of its last read.
 func (r *reads) handling() bool { return r.done.Load() == r.begun.Load() }
 
-// readBuffer is the size of the read buffer: it holds at least one frame of any
-// size that we take, and under load many.
+// readBuffer is the size of the read buffer. It holds at least one frame of the largest size, and
+// under load many frames.
 const readBuffer = 64 << 10
 
 func (in *reader) init(opts Options) {
@@ -46,8 +45,7 @@ func (in *reader) init(opts Options) {
 	in.fragments.limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
 }
 
-// clock returns when the frame in hand was read: one look at the clock for all
-// that came in one read.
+// clock returns when the current frame was read. It asks the clock once for all frames of one read.
 func (in *reader) clock() time.Time {
 	if in.now.IsZero() {
 		in.now = time.Now()
@@ -55,15 +53,15 @@ func (in *reader) clock() time.Time {
 	return in.now
 }
 
-// read is the reader's goroutine: from New until the socket ends.
+// read is the reader's goroutine; it runs until the socket is closed.
 func (c *Conn) read() {
 	c.mu.Lock()
 	c.flush(nil, nil) // the preface
 	err := c.readFrames()
 	c.mu.Lock()
-	var fault *http2codec.Error
-	if errors.As(err, &fault) {
-		c.violationLocked(fault)
+	var violation *http2codec.Error
+	if errors.As(err, &violation) {
+		c.violationLocked(violation)
 	} else {
 		c.socketEndedLocked(err)
 	}
@@ -71,7 +69,7 @@ func (c *Conn) read() {
 	c.flush(nil, nil)
 }
 
-// readFrames handles frames until one breaks a rule or the socket ends.
+// readFrames handles frames until one violates a rule or the socket ends.
 func (c *Conn) readFrames() error {
 	in := &c.in
 	for {
@@ -95,8 +93,8 @@ func (c *Conn) readFrames() error {
 		}
 		in.w = copy(in.buf, in.buf[in.r:in.w])
 		in.r = 0
-		// Those whose answers have come go first: what they send next joins what
-		// we have to send, and more answers come meanwhile.
+		// Callers whose responses have arrived run first. Their next requests join the bytes in the
+		// buffer, and more responses arrive meanwhile.
 		runtime.Gosched()
 		c.mu.Lock()
 		c.flush(nil, nil)
@@ -111,13 +109,12 @@ func (c *Conn) readFrames() error {
 	}
 }
 
-// checkFirst looks whether the peer begins with SETTINGS, as it must. RFC 9113,
-// section 3.4.
+// checkFirst checks that the peer begins with SETTINGS. RFC 9113, section 3.4.
 func (in *reader) checkFirst() error {
 	b := in.buf[in.r:in.w]
 	switch {
 	case bytes.HasPrefix(b, []byte("HTTP/1")):
-		return http2codec.ProtocolError("the peer speaks HTTP/1")
+		return http2codec.ProtocolError("the peer responded in HTTP/1")
 	case len(b) >= http2codec.FrameHeaderLen && (h2.FrameType(b[3]) != h2.FrameSettings || h2.Flags(b[4]).Has(h2.FlagSettingsAck)):
 		return http2codec.ProtocolError("the first frame is not SETTINGS")
 	}
@@ -167,7 +164,7 @@ func (c *Conn) dispatch(f http2codec.Frame) *http2codec.Error {
 	}
 }
 
-// onPriority checks a frame that says nothing any more. RFC 9113, section 6.3.
+// onPriority checks a PRIORITY frame, which is deprecated. RFC 9113, section 6.3.
 func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID == 0:
@@ -180,10 +177,9 @@ func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// goneLocked judges a frame for a stream that is not open. For one that was
-// never opened it is a fault; RFC 9113, section 5.1. One that we have reset may
-// go on for a while. On one whose answer was whole HEADERS and DATA are an
-// error, of that stream alone.
+// onClosedStreamLocked handles a frame for a stream that is not open. It is a violation on a stream
+// that was never opened; RFC 9113, section 5.1. After a reset by adbuffer, frames may arrive for a
+// while. After a complete response, HEADERS and DATA are an error of that stream alone.
 func (c *Conn) onClosedStreamLocked(f http2codec.Frame) *http2codec.Error {
 	if c.streams.idle(f.ID) {
 		return http2codec.ProtocolError(f.Kind.String() + " on a stream that was never opened")
@@ -197,23 +193,23 @@ func (c *Conn) onClosedStreamLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// faultLocked ends the connection for a fault of the peer, and tells it.
-func (c *Conn) violationLocked(fault *http2codec.Error) {
+// violationLocked closes the connection because of the peer's violation, and reports it in GOAWAY.
+func (c *Conn) violationLocked(violation *http2codec.Error) {
 	if c.closed {
 		return
 	}
 	c.closeLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
-		Demote: true, Err: fault})
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, fault.Code, fault.Text)
+		Demote: true, Err: violation})
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, violation.Code, violation.Text)
 }
 
-// lostLocked ends the connection since the socket has ended.
+// socketEndedLocked closes the connection after its socket was closed or failed.
 func (c *Conn) socketEndedLocked(err error) {
 	reason := upstream.ClosedError
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
 		reason = upstream.ClosedByPeer
 	}
 	c.closeLocked(reason, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-		Demote: c.demote, RefusesHTTP2: c.refuses, Detail: "the HTTP/2 connection ended before the answer", Err: err})
+		Demote: c.demote, RefusesHTTP2: c.refuses, Detail: "the HTTP/2 connection was closed before the response", Err: err})
 	c.closeSocketLocked()
 }

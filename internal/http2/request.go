@@ -9,9 +9,9 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// appendHeadLocked puts the head of r into the buffer: a HEADERS frame, and
-// CONTINUATION frames where it is larger than the peer takes in one. s.body is
-// the body. If it returns an error, the buffer is as it was.
+// appendHeaderLocked appends the header of r to the buffer: a HEADERS frame, and CONTINUATION
+// frames if the header is larger than the peer's frame limit. s.body is the body. If it returns an
+// error, the buffer is unchanged.
 func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 	start := len(c.out.buf)
 	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
@@ -37,9 +37,8 @@ func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 	return nil
 }
 
-// splitHeadLocked makes the header block that stands in the buffer behind start
-// and room for a frame header into frames of at most limit bytes. RFC 9113,
-// section 6.10.
+// splitHeaderLocked splits a header block into frames of at most limit bytes. The block stands at
+// the end of the buffer, behind start and space for a frame header. RFC 9113, section 6.10.
 func (c *Conn) splitHeaderLocked(start, limit int, flags h2.Flags, id uint32) {
 	block := bytes.Clone(c.out.buf[start+http2codec.FrameHeaderLen:])
 	b := c.out.buf[:start]
@@ -56,8 +55,7 @@ func (c *Conn) splitHeaderLocked(start, limit int, flags h2.Flags, id uint32) {
 	c.out.buf = b
 }
 
-// headerListSize is the size of the header list that r is sent as, or a few
-// bytes more: RFC 9113, section 6.5.2.
+// headerListSize is the size of the header list of r, or a few bytes more: RFC 9113, section 6.5.2.
 func headerListSize(r *upstream.Request) uint64 {
 	const pseudo = ":method" + "POST" + ":scheme" + "https" + ":authority" + ":path" + "content-length" + "1234567890"
 	fields := 5 + bytes.Count(r.Fields, crlf)

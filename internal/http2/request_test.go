@@ -113,7 +113,7 @@ func (r result) wantError(t testing.TB, w want) {
 		t.Fatalf("got status %d, want %v", r.status, w.outcome)
 	}
 	if r.held != 0 {
-		t.Errorf("%d bytes stay reserved for an answer that failed", r.held)
+		t.Errorf("%d bytes stay reserved for a response that failed", r.held)
 	}
 	e := upstream.AsError(r.err)
 	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || e.RefusesHTTP2 != w.refuses || e.OverHTTP1 != w.overHTTP1 || !strings.Contains(e.Error(), w.detail) {
@@ -122,7 +122,7 @@ func (r result) wantError(t testing.TB, w want) {
 	}
 }
 
-// eventually waits for a condition that nothing tells of.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {

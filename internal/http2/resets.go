@@ -9,45 +9,42 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// resets are the abandoned exchanges whose places are not free yet.
+// resets holds the abandoned exchanges whose places are not free yet.
 //
-// The peer may go on working on a stream that we have reset, and if it hangs
-// it does not even know. So a place is lent again only when the peer has
-// answered a PING that was sent behind the RST_STREAM: an SSP that does not
-// keep up is not sent ever more requests, and one that hangs is found out. One
-// PING is under way at a time; places that come up meanwhile wait for the next.
-// Conn.mu guards it.
+// The peer may continue to work on a stream that adbuffer has reset; if it hangs, it does not even
+// read the reset. So a place is free again only after the peer has acknowledged a PING that was
+// sent behind the RST_STREAM. An SSP that cannot keep up then does not get more and more requests,
+// and one that hangs is detected. One PING is outstanding at a time; later places wait for the
+// next. Conn.mu guards it.
 type resets struct {
-	pinged   []time.Time // when the places were lent, of those that the PING under way is for
-	unpinged []time.Time // the others
-	// answered: the peer has sent HEADERS or DATA since our last PING. quiet: it
-	// had not when it acknowledged that. Then no other PING is sent, and places
-	// are free at once, until it answers something: gRPC servers close
-	// connections on which PINGs outnumber answers.
+	pinged   []time.Time // when the places were acquired that wait for the outstanding PING
+	unpinged []time.Time // the same of places that wait for the next PING
+	// responded: the peer has sent HEADERS or DATA since the last PING. noPings: it had not when it
+	// acknowledged that PING. Then no more PINGs are sent, and places are free at once, until it
+	// responds to a request. gRPC servers close connections on which PINGs outnumber responses.
 	responded, noPings bool
 	reads              uint64 // Conn.reads.done when the PING was sent
 	timer              *time.Timer
 }
 
-// resetPing is the content of those PINGs, so that their acknowledgements are
-// told from others.
+// resetPing is the content of these PINGs. It distinguishes their acknowledgements from others.
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
-// pending is how many places are kept.
+// pending is how many places wait.
 func (r *resets) pending() int { return len(r.pinged) + len(r.unpinged) }
 
-// add keeps the place of an exchange that was abandoned, lent at that time. The
-// RST_STREAM is in the buffer. kept is false if the place is free now.
-func (r *resets) add(c *Conn, lent time.Time) (kept bool) {
+// add keeps the place of an abandoned exchange whose RST_STREAM is in the buffer. acquired is when
+// the place was acquired. kept is false if the place is free now.
+func (r *resets) add(c *Conn, acquired time.Time) (kept bool) {
 	switch {
 	case c.closed:
 		return false
 	case len(r.pinged) > 0:
-		r.unpinged = append(r.unpinged, lent)
+		r.unpinged = append(r.unpinged, acquired)
 	case r.noPings:
 		return false
 	default:
-		r.pinged = append(r.pinged, lent)
+		r.pinged = append(r.pinged, acquired)
 		r.ping(c)
 	}
 	return true
@@ -64,7 +61,7 @@ func (r *resets) ping(c *Conn) {
 	}
 }
 
-// acked: the PING under way was acknowledged.
+// acked handles the acknowledgement of the outstanding PING.
 func (r *resets) acked(c *Conn) {
 	if len(r.pinged) == 0 {
 		return
@@ -82,19 +79,19 @@ func (r *resets) acked(c *Conn) {
 	r.ping(c)
 }
 
-// onAnswer notes that the peer has sent HEADERS or DATA.
+// onResponse notes that the peer has sent HEADERS or DATA.
 func (r *resets) onResponse() { r.responded, r.noPings = true, false }
 
 // free makes unlock free the places of list.
 func (r *resets) free(c *Conn, list *[]time.Time) {
 	now := time.Now()
-	for _, lent := range *list {
-		c.freed = append(c.freed, now.Sub(lent))
+	for _, acquired := range *list {
+		c.freed = append(c.freed, now.Sub(acquired))
 	}
 	*list = (*list)[:0]
 }
 
-// freeAll ends the keeping of places, since the connection has ended.
+// freeAll frees all places, since the connection is closed.
 func (r *resets) freeAll(c *Conn) {
 	if r.timer != nil {
 		r.timer.Stop()
@@ -103,9 +100,8 @@ func (r *resets) freeAll(c *Conn) {
 	r.free(c, &r.unpinged)
 }
 
-// resetPingTimeout: the PING was not acknowledged in time. A peer that has said
-// anything since is alive and merely does not answer PINGs; one that has not is
-// taken for dead.
+// resetPingTimeout handles a PING without acknowledgement. If the peer has sent anything since the
+// PING, it is alive and only ignores PINGs. If it has sent nothing, the connection is closed.
 func (c *Conn) resetPingTimeout() {
 	c.mu.Lock()
 	if c.closed || len(c.resets.pinged) == 0 {
@@ -116,13 +112,13 @@ func (c *Conn) resetPingTimeout() {
 		c.resets.acked(c)
 	} else {
 		c.closeLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-			Detail: "the SSP is silent: it did not answer an HTTP/2 PING"})
+			Detail: "the SSP is silent: it did not acknowledge an HTTP/2 PING"})
 		c.closeSocketLocked()
 	}
 	c.flush(nil, nil)
 }
 
-// onPing answers a PING, or takes an answer. RFC 9113, section 6.7.
+// onPing acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPing(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:

@@ -61,10 +61,10 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 		p.abandonOne()
 	}
 	done := p.start(get("/answered")) // so that another PING may be sent
-	p.answer(p.request().StreamID, "ok")
+	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 	if n := p.owner.freed.Load(); n != 1 {
-		t.Fatalf("%d places were freed, want that of the answer alone", n)
+		t.Fatalf("%d places were freed, want that of the response alone", n)
 	}
 	p.do(p.fr.WritePing(true, first))
 	second := p.readPing() // for the three
@@ -137,8 +137,8 @@ func TestLateResponsesOfAbandonedExchangesAreDropped(t *testing.T) {
 	p.head(id, true, "x-trailer", "1")
 	p.do(p.fr.WriteRSTStream(id, h2.ErrCodeInternal))
 	p.do(p.fr.WriteWindowUpdate(id, 5))
-	p.answer(third, "third")
-	p.answer(other, "neighbour")
+	p.respond(third, "third")
+	p.respond(other, "neighbour")
 	wait(t, next).wantBody(t, "third")
 	wait(t, neighbour).wantBody(t, "neighbour")
 }
@@ -166,12 +166,12 @@ func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	if id := p.request().StreamID; id != 1 {
 		t.Errorf("a request was sent before: stream %d", id)
 	}
-	p.answer(1, "ok")
+	p.respond(1, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
 func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
-	// Answers race with deadlines.
+	// Responses race with deadlines.
 	p := connect(t, testOptions())
 	const n = 300
 	go func() {

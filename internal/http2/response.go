@@ -7,20 +7,20 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// pieces is a header block that comes in more than one frame: HEADERS, then
-// CONTINUATION frames until one says END_HEADERS. RFC 9113, section 6.10.
+// fragments are the parts of a header block that takes several frames: HEADERS, then CONTINUATION
+// frames until one has END_HEADERS. RFC 9113, section 6.10.
 type fragments struct {
-	id     uint32 // stream; 0 while there is none
+	id     uint32 // stream; 0 for none
 	last   bool   // HEADERS had END_STREAM
 	block  []byte
 	frames int // CONTINUATION frames so far
-	limit  int // of block
+	limit  int // bytes of block
 }
 
-// maxContinuations bounds the frames of a header block, which may be empty.
+// maxContinuations bounds the CONTINUATION frames of a header block, since they may be empty.
 const maxContinuations = 64
 
-// maxInterim is how many 1xx answers may precede the final one.
+// maxInterim is how many 1xx responses may precede the final one.
 const maxInterim = 16
 
 func (c *Conn) onHeaders(f http2codec.Frame) *http2codec.Error {
@@ -68,8 +68,8 @@ func (c *Conn) onContinuation(f http2codec.Frame) *http2codec.Error {
 	return err
 }
 
-// onBlock takes a whole header block: the head of an answer, one of 1xx, or
-// trailers. last: END_STREAM.
+// onBlock handles a complete header block: the header of a final or 1xx response, or trailers.
+// last: END_STREAM.
 func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Error {
 	b := &c.in.block
 	b.Reset()
@@ -103,10 +103,10 @@ func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Erro
 	return nil
 }
 
-// malformedLocked ends an exchange whose answer breaks a rule. RFC 9113,
-// section 8.1.1. ofHTTP2: over HTTP/1 it might do better.
+// malformedLocked fails an exchange whose response violates a rule. RFC 9113, section 8.1.1.
+// ofHTTP2: the rule is one of HTTP/2, so the request may succeed over HTTP/1.
 func (c *Conn) malformedLocked(s *stream, rule string, ofHTTP2 bool) {
-	c.resetLocked(s, h2.ErrCodeProtocol, badResponse("malformed HTTP/2 answer: "+rule, ofHTTP2))
+	c.resetLocked(s, h2.ErrCodeProtocol, badResponse("malformed HTTP/2 response: "+rule, ofHTTP2))
 }
 
 func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
@@ -115,13 +115,13 @@ func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool
 	case b.Status == 101:
 		c.malformedLocked(s, "101, which HTTP/2 does not have", true) // RFC 9113, section 8.6
 	case last:
-		c.malformedLocked(s, "it ends with a 1xx head", true)
+		c.malformedLocked(s, "it ends with a 1xx response", true)
 	case s.interim > maxInterim:
-		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badResponse("too many 1xx answers", false))
+		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badResponse("too many 1xx responses", false))
 	}
 }
 
-// onHeadLocked takes the head of the final answer.
+// onHeaderLocked handles the header of the final response.
 func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	ex := s.ex
 	s.gotHeader, s.fields = true, b.Regular
@@ -139,30 +139,29 @@ func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool)
 	}
 }
 
-// onTrailersLocked takes the trailers, which were checked and are dropped. RFC
-// 9113, section 8.1.
+// onTrailersLocked handles the trailers, which were checked and are dropped. RFC 9113, section 8.1.
 func (c *Conn) onTrailersLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	switch {
 	case b.Status != 0:
 		c.malformedLocked(s, "a pseudo-field among the trailers", true)
 	case !last:
-		c.malformedLocked(s, "a second head behind the final one", true)
+		c.malformedLocked(s, "a second header behind the final one", true)
 	default:
 		c.responseDoneLocked(s)
 	}
 }
 
-// completeLocked ends an exchange whose answer is whole.
+// responseDoneLocked completes an exchange whose response is complete.
 func (c *Conn) responseDoneLocked(s *stream) {
-	answer := &s.ex.Response
-	if !s.noBody && answer.ContentLength >= 0 && answer.ContentLength != s.received {
+	response := &s.ex.Response
+	if !s.noBody && response.ContentLength >= 0 && response.ContentLength != s.received {
 		c.malformedLocked(s, "the body is not as long as its content-length", false)
 		return
 	}
 	s.ex.Times.Done = c.in.clock()
 	c.streams.slot(s.id).completed = s.id
 	if !s.sentEnd {
-		// Nobody wants the rest of the request: RFC 9113, section 8.1.
+		// The peer does not need the rest of the request: RFC 9113, section 8.1.
 		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 	}
 	c.flood.Earn()

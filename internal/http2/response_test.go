@@ -15,7 +15,7 @@ import (
 func (p *peer) afterwards() {
 	p.t.Helper()
 	done := p.start(get("/afterwards"))
-	p.answer(p.requestAfterResets().StreamID, "still here")
+	p.respond(p.requestAfterResets().StreamID, "still here")
 	wait(p.t, done).wantBody(p.t, "still here")
 }
 
@@ -74,7 +74,7 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: !anyHTTP, detail: "malformed"})
 			p.wantReset(id, h2.ErrCodeProtocol)
 			p.data(id, true, "dropped")
-			p.answer(other, "unharmed")
+			p.respond(other, "unharmed")
 			wait(t, neighbour).wantBody(t, "unharmed")
 			p.afterwards()
 		})

@@ -8,25 +8,25 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// room knows how much can be written without waiting.
+// sendBuffer computes how much can be written to the socket without blocking.
 //
-// Callers and the reader write to the socket themselves, which is cheaper than
-// to wake a writer; but neither may be held up by a peer that does not read: a
-// caller has a deadline, and a reader that waits for a peer that waits for the
-// reader waits for ever. A write waits only when the socket's send buffer is
-// full. Of what we have written, all that came before a request has left that
-// buffer once the peer answers the request: so the rest is known without
-// asking the kernel. What may not fit is left to a goroutine that may wait.
+// Callers and the reader write to the socket themselves, which is cheaper than to wake a writer
+// goroutine. A peer that does not read must not block them. A caller has a deadline; a reader that
+// waits for a peer that waits for the reader is a deadlock.
+//
+// A write blocks only if the socket's send buffer is full. When the peer responds to a request, all
+// bytes written before that request have left the buffer. So the free part is known without a
+// system call. A write that may not fit gets a goroutine that may block.
 //
 // All figures are costs: bytes, and writeOverhead for each write.
 type sendBuffer struct {
-	size   uint64 // what the send buffer surely takes; 0 where that is not known
+	size   uint64 // a lower bound of the send buffer; 0 if it is not known
 	spent  uint64 // of all writes begun
-	proven uint64 // of those that the peer has read
+	proven uint64 // of the writes that the peer has read
 }
 
-// writeOverhead is more than the kernel accounts for a write beside its bytes,
-// TLS record headers included.
+// writeOverhead is more than the kernel counts for a write in addition to its bytes, TLS record
+// headers included.
 const writeOverhead = 2048
 
 func cost(n int) uint64 { return uint64(n) + writeOverhead }
@@ -34,12 +34,11 @@ func cost(n int) uint64 { return uint64(n) + writeOverhead }
 // has reports whether n bytes can be written without waiting.
 func (r *sendBuffer) fits(n int) bool { return r.spent-r.proven+cost(n) <= r.size }
 
-// prove notes that the peer has read all writes that had begun when spent was
-// so much.
+// prove notes that the peer has read all writes that had begun when spent had this value.
 func (r *sendBuffer) prove(spent uint64) { r.proven = max(r.proven, spent) }
 
-// newRoom asks for the size of the send buffer. Only memory pressure ever makes
-// that smaller, and half of it is left alone.
+// newSendBuffer asks the kernel for the size of the send buffer and uses half of it. Only memory
+// pressure makes the buffer smaller.
 func newSendBuffer(conn net.Conn) sendBuffer {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -58,7 +57,7 @@ func newSendBuffer(conn net.Conn) sendBuffer {
 	return sendBuffer{size: uint64(max(size, 0)) / 2}
 }
 
-// bottom returns the connection that conn stands on, below TLS and wrappers.
+// bottom returns the connection below TLS and wrappers.
 func bottom(conn net.Conn) net.Conn {
 	for {
 		switch c := conn.(type) {

@@ -49,7 +49,7 @@ func open(t testing.TB, c net.Conn, opts Options) (*Conn, *owner) {
 	return conn, o
 }
 
-// echo answers with what it was asked: the request's target and body.
+// echo responds with the request's target and body.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("X-Target", r.URL.RequestURI())

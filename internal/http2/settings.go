@@ -6,7 +6,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// peerSettings are what the peer asks for. RFC 9113, section 6.5.2.
+// peerSettings are the settings of the peer. RFC 9113, section 6.5.2.
 type peerSettings struct {
 	maxStreams    uint32
 	initialWindow uint32
@@ -14,9 +14,8 @@ type peerSettings struct {
 	maxHeaderList uint32
 }
 
-// defaultPeerSettings hold until the peer's come. There is no limit to streams
-// by then, but a peer refuses what it does not like, and 100 is the least that
-// it is advised to allow.
+// defaultPeerSettings apply until the peer's settings arrive. By the RFC there is no limit of
+// streams until then, but a peer may refuse streams. It is advised to allow at least 100.
 var defaultPeerSettings = peerSettings{
 	maxStreams:    100,
 	initialWindow: http2codec.InitialWindow,
@@ -24,23 +23,20 @@ var defaultPeerSettings = peerSettings{
 	maxHeaderList: http2codec.NoLimit,
 }
 
-// connWindow is our receive window of the connection. What has come is in the
-// callers' memory already, so a window holds nothing up: bodies are bounded by
-// their limits.
+// connWindow is the receive window of the connection. It never delays a peer: received bytes are in
+// the callers' memory already, and the limits of bodies bound them.
 const connWindow = 16 << 20
 
-// maxStreamWindow bounds a stream's.
+// maxStreamWindow bounds the receive window of a stream.
 const maxStreamWindow = 4 << 20
 
-// streamWindow is our receive window of a stream: the largest body in one go,
-// if that is not too large, and never less than a peer may use before it has
-// read our settings.
+// streamWindow is the receive window of a stream: the largest body, at most maxStreamWindow. It is
+// at least the initial window, which a peer may use before it has read adbuffer's settings.
 func streamWindow(maxBody int) int {
 	return max(min(maxBody, maxStreamWindow), http2codec.InitialWindow)
 }
 
-// appendPreface appends the first bytes of the connection: RFC 9113, section
-// 3.4.
+// appendPreface appends the first bytes of the connection: RFC 9113, section 3.4.
 func (c *Conn) appendPreface(b []byte) []byte {
 	var s []byte
 	s = http2codec.AppendSetting(s, h2.SettingEnablePush, 0)
@@ -51,7 +47,7 @@ func (c *Conn) appendPreface(b []byte) []byte {
 	return http2codec.AppendWindowUpdate(b, 0, connWindow-http2codec.InitialWindow)
 }
 
-// onSettings takes the peer's settings and acknowledges them.
+// onSettings applies the peer's settings and acknowledges them.
 func (c *Conn) onSettings(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:
@@ -104,11 +100,10 @@ func (c *Conn) applyLocked(s *http2codec.SettingsChange) *http2codec.Error {
 	return nil
 }
 
-// setInitialWindowLocked changes the windows of all open streams by as much as
-// the initial one changes: RFC 9113, section 6.9.2. Streams count from the
-// initial window (see windowLocked), so most changes visit no stream. A change
-// that may wake uploads, or make a window overflow, visits all of them once;
-// flood counts such a visit by what it costs.
+// setInitialWindowLocked changes the windows of all open streams by the change of the initial
+// window: RFC 9113, section 6.9.2. A stream counts its credit relative to the initial window (see
+// windowLocked), so most changes visit no stream. A change that may wake uploads, or make a window
+// overflow, visits all streams once; flood counts that visit by its cost.
 func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
 	grew := initial > c.peer.initialWindow
 	c.peer.initialWindow = initial

@@ -88,14 +88,14 @@ func TestExchangeOverTheLoweredLimitIsNotSent(t *testing.T) {
 	first := p.start(get("/1"))
 	req := p.request()
 	get("/2").do(p.conn).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotProcessed, detail: "lowered"})
-	p.answer(req.StreamID, "one")
+	p.respond(req.StreamID, "one")
 	wait(t, first).wantBody(t, "one")
 	third := p.start(get("/3"))
 	req = p.request()
 	if path := req.PseudoValue("path"); path != "/3" {
 		t.Errorf("the second request to arrive is %q", path)
 	}
-	p.answer(req.StreamID, "three")
+	p.respond(req.StreamID, "three")
 	wait(t, third).wantBody(t, "three")
 	if n := p.owner.freed.Load(); n != 3 {
 		t.Errorf("%d places were freed, want 3", n)
@@ -147,7 +147,7 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	if string(body) != r.body {
 		t.Error("the body did not survive the split")
 	}
-	p.answer(headers.StreamID, "ok")
+	p.respond(headers.StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -162,7 +162,7 @@ func TestLargerFramesAreSentIfThePeerAllowsThem(t *testing.T) {
 		t.Errorf("the first DATA is %v", f)
 	}
 	f := next[*h2.DataFrame](p)
-	p.answer(f.StreamID, "ok")
+	p.respond(f.StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -188,7 +188,7 @@ func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 		if _, err := strict.DecodeFull(block); err != nil {
 			t.Fatal(err)
 		}
-		p.answer(f.StreamID, "ok")
+		p.respond(f.StreamID, "ok")
 		wait(t, done).wantBody(t, "ok")
 	}
 	exchange(true)
@@ -202,7 +202,7 @@ func TestHeaderListOverThePeersLimitIsNotSent(t *testing.T) {
 	r := get("/" + strings.Repeat("x", 1000))
 	r.do(p.conn).wantError(t, want{outcome: upstream.TooLarge, progress: upstream.NotSent, detail: "MAX_HEADER_LIST_SIZE"})
 	done := p.start(get("/short"))
-	p.answer(p.request().StreamID, "ok")
+	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -233,7 +233,7 @@ func TestBadSettingsCloseTheConnection(t *testing.T) {
 func TestUnknownSettingsAreIgnored(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: 0x99, Val: 1 << 31}, h2.Setting{ID: h2.SettingEnablePush, Val: 0})
 	done := p.start(get("/"))
-	p.answer(p.request().StreamID, "ok")
+	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 

@@ -16,7 +16,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// moody answers late, partly, or not at all, as the target says.
+// moody responds late, partly, or not at all, as the target says.
 func moody(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path[1] {
 	case 'l':

@@ -5,63 +5,61 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stream is one exchange on its connection. RFC 9113, section 5.1, as a client
-// sees it without push:
+// stream is one exchange on its connection. RFC 9113, section 5.1, as a client sees it without
+// push:
 //
 //	         openLocked          END_STREAM, RST_STREAM, or
-//	(idle) ──────────────▶ open ──────────────────────────────▶ gone
+//	(idle) ──────────────▶ open ──────────────────────────────▶ closed
 //	                             the exchange is abandoned
 //
-// A stream is in the table while it is open, and is used again for another
-// exchange when it is gone: whoever comes back to one after mu was unlocked
-// looks whether ex is still his own.
+// A stream is in the table while it is open. After it is closed, another exchange reuses its
+// memory. Code that uses a stream after mu was unlocked must check that ex is still its own
+// exchange.
 type stream struct {
 	id uint32
-	ex *upstream.Exchange // nil once gone
+	ex *upstream.Exchange // nil after the stream is closed
 
-	// Sending.
-	// credit is the window beyond the peer's initial one: what its
-	// WINDOW_UPDATEs gave, less what was sent. See windowLocked.
+	// credit is the send window beyond the peer's initial one: the sum of its WINDOW_UPDATEs, minus
+	// the bytes sent. See windowLocked.
 	credit int64
-	// body is what of the request's body has not been put into the buffer. Only
-	// the caller's goroutine reads it, which owns its bytes.
+	// body is the part of the request's body that is not in the buffer yet. Its bytes belong to the
+	// caller, so only the caller's goroutine reads them.
 	body    []byte
-	sentEnd bool   // we have put END_STREAM into the buffer
-	start   uint64 // where its HEADERS begin, in bytes put into the buffer
-	spent   uint64 // Conn.room.spent when its HEADERS were put into the buffer
+	sentEnd bool   // END_STREAM is in the buffer
+	start   uint64 // offset of its HEADERS, in bytes appended to the buffer
+	spent   uint64 // Conn.sendBuffer.spent when its HEADERS were appended to the buffer
 
-	// wake is not nil while the caller sends its body; it has capacity 1 and is
-	// signalled when the upload gets its turn.
+	// wake is not nil while the caller sends its body. It has capacity 1, and is signalled when the
+	// upload may continue.
 	wake     chan struct{}
 	waitsFor waitReason
-	queued   bool // stands in Conn.uploads.queue
+	queued   bool // is in Conn.uploads.queue
 
 	// Receiving.
-	recvOwed  int // what we have taken and not yet given back to the window
+	recvOwed  int // bytes received and not yet returned to the receive window
 	gotHeader bool
 	fields    int  // of the header
-	noBody    bool // by the request's method or the status
-	interim   int  // 1xx answers so far
+	noBody    bool // because of the request's method or the status
+	interim   int  // 1xx responses so far
 	received  int  // bytes of the body
 }
 
-// responding reports whether HEADERS of the response have come, of an interim
-// response too.
+// responding reports whether HEADERS of the response, even of an interim one, have arrived.
 func (s *stream) responding() bool { return s.gotHeader || s.interim > 0 }
 
-// table holds the open streams of a connection, in a ring by their numbers. A
-// number whose slot is still taken by a long-lived stream is left out: numbers
-// need only grow. That spares a map.
+// table holds the open streams of a connection in a ring, by their numbers. If a long-lived stream
+// still uses the slot of the next number, that number is skipped: numbers need only grow. So no map
+// is needed.
 type table struct {
 	slots  []slot // a power of two, at least twice as many as open streams
 	active int
-	next   uint32 // the first number that is not in use
+	next   uint32 // the first unused number
 }
 
 type slot struct {
 	stream *stream
-	// ended is the last stream here whose answer came to its end, and not by a
-	// reset of ours.
+	// completed is the last stream in this slot whose response was complete, and not reset by
+	// adbuffer.
 	completed uint32
 }
 
@@ -83,8 +81,8 @@ func (t *table) get(id uint32) *stream {
 	return nil
 }
 
-// add gives s a number. ok is false when there are no more numbers. The caller
-// keeps to the number of streams that the table is made for.
+// add gives s a number. ok is false if there are no more numbers. The caller respects the number of
+// streams that the table was made for.
 func (t *table) add(s *stream) (ok bool) {
 	for t.next <= http2codec.MaxStreamID && t.slot(t.next).stream != nil {
 		t.next += 2

@@ -151,8 +151,8 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 	}
 }
 
-// A peer that takes what we write again just before write_timeout keeps its
-// connection, however often writes waited before; one that does not loses it.
+// If the peer reads again just before write_timeout, the connection stays open, however often
+// writes waited before. If it does not, the connection is closed.
 func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 	})
 }
 
-// However frames are cut, and whatever pauses there are between the pieces, a
-// connection that drains finishes what the GOAWAY leaves, and ends.
+// However frames are cut, and with any pauses, a draining connection completes its current
+// exchanges and closes.
 func TestDrainInTwoParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		whole := appendGoAwayOf(nil, 1, h2.ErrCodeNo)

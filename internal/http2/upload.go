@@ -7,35 +7,34 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// maxDataFrame bounds the frames of a body, so that one does not hold up other
-// exchanges for long, whatever the peer takes.
+// maxDataFrame bounds the DATA frames of a body, so that one frame does not delay other exchanges
+// for long.
 const maxDataFrame = 64 << 10
 
-// uploads are the streams whose request body is not yet all in the buffer.
+// uploads are the streams whose request body is not completely in the buffer yet.
 //
-// A stream may wait for its own window, and then stands in no list. Or it waits
-// for what all streams share: the connection's window and the buffer. Those
-// streams queue, and one at a time is woken: it takes what it can use, and then
-// passes the turn on. So a WINDOW_UPDATE wakes as many goroutines as it has
-// bytes for, however many wait.
+// A stream that waits for its own window is in no list. A stream that waits for what all streams
+// share, the connection's window and the buffer, is in the queue. One stream of the queue is active
+// at a time: it is woken, takes what it can use, and wakes the next. So a WINDOW_UPDATE wakes only
+// as many goroutines as it has bytes for.
 //
 // Conn.mu guards it.
 type uploads struct {
-	n      int       // streams that are uploading
-	queue  []*stream // wait for what is shared, in their order; may hold streams that are gone
-	active *stream   // was woken, and has not run since; nil for none
+	n      int       // streams that upload
+	queue  []*stream // wait for what is shared, in order; may hold closed streams
+	active *stream   // was woken and has not run since; nil for none
 }
 
-// waitsFor is what stops an upload.
+// waitReason is what an upload waits for.
 type waitReason uint8
 
 const (
 	forNothing waitReason = iota
-	forWindow             // its own
-	forShared             // the connection's window, or room in the buffer
+	forWindow             // its own window
+	forShared             // the connection's window, or space in the buffer
 )
 
-// push puts s at the end of the queue.
+// push appends s to the queue.
 func (u *uploads) push(s *stream) {
 	s.waitsFor = forShared
 	if !s.queued {
@@ -59,13 +58,11 @@ func (u *uploads) pop() *stream {
 	return nil
 }
 
-// windowLocked is the send window of s. It may be negative: RFC 9113, section
-// 6.9.2.
+// windowLocked is the send window of s. It may be negative: RFC 9113, section 6.9.2.
 func (c *Conn) windowLocked(s *stream) int64 { return int64(c.peer.initialWindow) + s.credit }
 
-// appendBodyLocked puts as much of the body of s into the buffer as the windows
-// and the buffer allow. Only the caller's goroutine calls it: it reads the
-// caller's bytes.
+// appendBodyLocked appends as much of the body of s to the buffer as the windows and the buffer
+// allow. Only the caller's goroutine may call it, since it reads the caller's bytes.
 func (c *Conn) appendBodyLocked(s *stream) {
 	for len(s.body) > 0 {
 		n := min(int64(len(s.body)), c.sendWindow, c.windowLocked(s), int64(c.peer.maxFrame), maxDataFrame,
@@ -85,8 +82,7 @@ func (c *Conn) appendBodyLocked(s *stream) {
 	}
 }
 
-// startBodyLocked begins the upload of s. It goes behind the uploads that wait
-// already.
+// startBodyLocked begins the upload of s, behind the uploads that wait already.
 func (c *Conn) startBodyLocked(s *stream) {
 	if c.uploads.active == nil && len(c.uploads.queue) == 0 {
 		c.appendBodyLocked(s)
@@ -99,8 +95,8 @@ func (c *Conn) startBodyLocked(s *stream) {
 	}
 }
 
-// upload sends the rest of a body as windows and the buffer let it, and then
-// waits for the answer.
+// upload sends the rest of a body as the windows and the buffer allow, and then waits for the
+// response.
 func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) error {
 	var cancelled <-chan struct{}
 	if ex.Context != nil {
@@ -108,14 +104,14 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) er
 	}
 	for {
 		select {
-		case err := <-ex.Done(): // maybe an answer, before the body was sent
+		case err := <-ex.Done(): // a response may arrive before the body is sent
 			return err
 		case <-cancelled:
 			return c.cancel(s, ex)
 		case <-wake:
 		}
 		c.mu.Lock()
-		if s.ex != ex { // it has ended, and s may be another's by now
+		if s.ex != ex { // it has ended, and s may belong to another exchange now
 			c.mu.Unlock()
 			return <-ex.Done()
 		}
@@ -132,7 +128,7 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) er
 	}
 }
 
-// awaitLocked makes s wait for what stops it.
+// waitLocked makes s wait for its own window or for what is shared.
 func (c *Conn) waitLocked(s *stream) {
 	if c.windowLocked(s) <= 0 {
 		s.waitsFor = forWindow
@@ -141,7 +137,7 @@ func (c *Conn) waitLocked(s *stream) {
 	}
 }
 
-// openedLocked is told that the window of s may have grown.
+// windowGrewLocked is called when the window of s may have grown.
 func (c *Conn) windowGrewLocked(s *stream) {
 	if s.waitsFor == forWindow && c.windowLocked(s) > 0 {
 		c.uploads.push(s)
@@ -149,8 +145,8 @@ func (c *Conn) windowGrewLocked(s *stream) {
 	}
 }
 
-// turnLocked wakes the first upload in the queue, if there is something for it
-// and no other has the turn.
+// wakeNextLocked wakes the first upload in the queue, if there are bytes to take and no upload is
+// active.
 func (c *Conn) wakeNextLocked() {
 	u := &c.uploads
 	if u.active != nil || c.sendWindow <= 0 || len(c.out.buf) >= maxBuffered {
@@ -158,11 +154,11 @@ func (c *Conn) wakeNextLocked() {
 	}
 	if s := u.pop(); s != nil {
 		u.active, s.waitsFor = s, forNothing
-		s.wake <- struct{}{} // it is empty: s waited
+		s.wake <- struct{}{} // its buffer is empty, since s waited
 	}
 }
 
-// uploadedLocked ends the upload of s, whole or not, and passes its turn on.
+// endUploadLocked ends the upload of s, complete or not, and wakes the next.
 func (c *Conn) endUploadLocked(s *stream) {
 	if s.wake == nil {
 		return

@@ -64,7 +64,7 @@ func TestBodyStaysWithinTheWindows(t *testing.T) {
 	if _, ended := p.wantData(id, 65); !ended {
 		t.Error("the last DATA has no END_STREAM")
 	}
-	p.answer(id, "ok")
+	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -81,8 +81,8 @@ func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
 	p.wantData(b, 1)
 	p.do(p.fr.WriteWindowUpdate(0, 10000))
 	p.wantData(b, 10000-(http2codec.InitialWindow-60000)-1)
-	p.answer(a, "a")
-	p.answer(b, "b")
+	p.respond(a, "a")
+	p.respond(b, "b")
 	wait(t, first).wantBody(t, "a")
 	wait(t, second).wantBody(t, "b")
 }
@@ -104,7 +104,7 @@ func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p.do(p.fr.WriteWindowUpdate(0, 10))
 	p.wantData(ids[0], 10)
 	p.wantNoData()
-	// The first goes behind the others with what is left of it.
+	// The rest of the first body goes behind the others.
 	p.do(p.fr.WriteWindowUpdate(0, 15*(n-1)))
 	for _, id := range ids[1:] {
 		p.wantData(id, 15)
@@ -112,10 +112,10 @@ func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p.wantNoData()
 	p.do(p.fr.WriteWindowUpdate(0, 5))
 	p.wantData(ids[0], 5)
-	p.answer(filled, "ok")
+	p.respond(filled, "ok")
 	wait(t, fill).wantBody(t, "ok")
 	for i, id := range ids {
-		p.answer(id, "ok")
+		p.respond(id, "ok")
 		wait(t, done[i]).wantBody(t, "ok")
 	}
 }
@@ -164,7 +164,7 @@ func TestWindowMayBecomeNegative(t *testing.T) {
 	p.wantData(id, 5)
 	p.do(p.fr.WriteWindowUpdate(id, 100))
 	p.wantData(id, 13)
-	p.answer(id, "ok")
+	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -209,7 +209,7 @@ func TestLargeBodyThroughAWindowOf1Byte(t *testing.T) {
 	if got.String() != body {
 		t.Error("another body arrived")
 	}
-	p.answer(id, "ok")
+	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -218,7 +218,7 @@ func TestResponseBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
 	done := p.start(post("/", strings.Repeat("x", 30)))
 	id := p.request().StreamID
 	p.wantData(id, 10)
-	p.answer(id, "enough")
+	p.respond(id, "enough")
 	wait(t, done).wantBody(t, "enough")
 	p.wantReset(id, h2.ErrCodeNo)
 	// A server may ask for that itself: RFC 9113, section 8.1. By then the
@@ -312,6 +312,6 @@ func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
 		return n > maxBuffered/2
 	})
 	p.wantData(id, len(body))
-	p.answer(id, "ok")
+	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }

@@ -9,36 +9,34 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// writer is the buffer into which all goroutines put their frames, and what is
-// known of its way to the peer. Conn.mu guards it.
+// writer is the buffer to which all goroutines append their frames, and the state of writing it.
+// Conn.mu guards it.
 type writer struct {
 	buf     []byte
-	spare   []byte // what buf will be while its bytes are being written
-	writing bool   // somebody writes; who puts frames into buf need not care
-	handed  uint64 // bytes that were handed to the socket
-	failed  bool   // a write has failed: nothing is written any more
+	spare   []byte // replaces buf while the bytes of buf are being written
+	writing bool   // a goroutine is writing; it also writes frames appended meanwhile
+	handed  uint64 // bytes passed to the socket
+	failed  bool   // a write has failed: no more writes
 }
 
-// maxBuffered is how many bytes wait to be written at most before bodies do not
-// add to them. Heads and control frames may: streams bound the first, flood the
-// second.
+// maxBuffered is how many bytes may wait in the buffer before bodies stop adding to them. Headers
+// and control frames may exceed it: the number of streams bounds headers, flood bounds control
+// frames.
 const maxBuffered = 256 << 10
 
 // maxKeptBuffer is the largest buffer that an idle connection keeps.
 const maxKeptBuffer = 64 << 10
 
-// maxRounds is how many writes one caller makes for all.
+// maxRounds is how many writes one caller does for all.
 const maxRounds = 64
 
-// flush writes what stands in the buffer, unless somebody is doing so. mu is
-// held, and unlocked on return.
+// flush writes the buffer, unless another goroutine does. mu is held, and unlocked on return.
 //
-// A caller that has a request under way passes it, as s and ex. It lets every
-// goroutine that is ready put its frames beside its own, and then writes all in
-// one write: 64 callers on two connections send two or three requests at once
-// so, and one that is alone loses nothing. It goes on writing what others add while it
-// writes, as long as it would have nothing to do but wait for its answer.
-// Others, the reader above all, write once.
+// A caller with a current request passes it as s and ex. Its goroutine first lets every goroutine
+// that is ready append its frames, and then writes all of them at once. In that way 64 callers on
+// two connections send two or three requests in each write, and a lone caller loses nothing. It
+// continues to write what others append meanwhile, as long as it would only wait for its response.
+// Other callers of flush, mainly the reader, write once.
 func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 	if c.out.failed {
 		c.out.buf = c.out.buf[:0]
@@ -68,17 +66,16 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 	c.endFlushLocked()
 }
 
-// writeAll goes on where flush stopped. It may wait for the peer, but not
-// longer than WriteTimeout for each write. flush starts it; it ends when the
-// buffer is empty or the socket closed.
+// writeAll continues where flush stopped. It may wait for the peer, at most WriteTimeout for each
+// write. flush starts it; it ends when the buffer is empty or the socket is closed.
 func (c *Conn) writeAll() {
 	c.mu.Lock()
 	for c.writableLocked() {
-		// Not I/O: it does not block.
-		c.net.SetWriteDeadline(time.Now().Add(c.opts.WriteTimeout)) //nolint:errcheck // then the write fails
+		// It does not block.
+		c.net.SetWriteDeadline(time.Now().Add(c.opts.WriteTimeout)) //nolint:errcheck // if it fails, so does the write
 		c.writeLocked()
 	}
-	c.net.SetWriteDeadline(time.Time{}) //nolint:errcheck // then the next write fails
+	c.net.SetWriteDeadline(time.Time{}) //nolint:errcheck // if it fails, so does the next write
 	c.endFlushLocked()
 }
 
@@ -92,7 +89,7 @@ func (c *Conn) writeLocked() {
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.sendBuffer.spent += cost(len(b))
-	c.wakeNextLocked() // there is room in the buffer again
+	c.wakeNextLocked() // there is space in the buffer again
 	c.unlock()
 	n, err := c.net.Write(b)
 	c.mu.Lock()
@@ -105,23 +102,22 @@ func (c *Conn) writeLocked() {
 	}
 }
 
-// writtenLocked ends a flush. A connection that was closed meanwhile, and whose
-// last words are written, loses its socket now.
+// endFlushLocked ends a flush. If the connection was closed meanwhile, and its last frames are
+// written, it closes the socket.
 func (c *Conn) endFlushLocked() {
 	c.out.writing = false
 	if c.closed && !c.socketClosed {
 		c.socketClosed = true
 		c.unlock()
-		c.net.Close() //nolint:errcheck // nothing is left to be done about it
+		c.net.Close() //nolint:errcheck // nothing more can be done
 		return
 	}
 	c.unlock()
 }
 
-// writeFailedLocked ends the connection if the peer is stuck. Otherwise the peer
-// has closed, and what it said before that, a GOAWAY maybe, is still to be read:
-// the reader will come to the end by itself. Requests that were not written do
-// not wait for that.
+// writeFailedLocked closes the connection if the peer is stuck. Otherwise the peer has closed, and
+// frames that it sent before, perhaps a GOAWAY, are still unread: the reader reads them and then
+// the end. Requests that were not written do not wait for that.
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -42,7 +42,7 @@ func TestRequestsOfReadyCallersAreSentInOneWrite(t *testing.T) {
 		t.Errorf("%d requests took %d writes", n, writes)
 	}
 	for id, ch := range done {
-		p.answer(id, "ok")
+		p.respond(id, "ok")
 		wait(t, ch).wantBody(t, "ok")
 	}
 }
@@ -60,7 +60,7 @@ func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 	if writes := counting.writes.Load() - before; writes != 1 {
 		t.Errorf("one request took %d writes", writes)
 	}
-	p.answer(id, "ok")
+	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
 
@@ -138,7 +138,7 @@ func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
 	for range 100 {
 		p.do(p.fr.WritePing(false, [8]byte{})) // to be answered, some time
 	}
-	p.answer(id, strings.Repeat("y", 4<<20))
+	p.respond(id, strings.Repeat("y", 4<<20))
 	wait(t, small).wantBody(t, strings.Repeat("y", 4<<20))
 	p.conn.Close(upstream.ClosedDrain)
 	wait(t, large)
@@ -201,7 +201,7 @@ func TestSendBufferOfASocketWithoutFileIsUnknown(t *testing.T) {
 	defer b.Close()
 	r := newSendBuffer(a)
 	if r.fits(0) {
-		t.Error("a pipe, which blocks every write, was said to have room")
+		t.Error("a pipe, which blocks every write, reports free space")
 	}
 }
 
@@ -213,15 +213,15 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 		writes++
 	}
 	if writes == 0 || writes > 9 {
-		t.Errorf("%d writes have room", writes)
+		t.Errorf("%d writes fit", writes)
 	}
 	r.prove(r.spent - cost(100))
 	if !r.fits(100) {
-		t.Error("an answer to the last request gave no room back")
+		t.Error("a response to the last request freed no space")
 	}
 	r.prove(0) // an older one takes nothing away
 	if !r.fits(100) {
-		t.Error("an answer to an old request took room away")
+		t.Error("a response to an old request reduced the space")
 	}
 }
 
@@ -229,6 +229,6 @@ func TestCallersWriteToASocketThemselves(t *testing.T) {
 	client, _ := loopback(t)
 	defer client.Close()
 	if r := newSendBuffer(client); !r.fits(8 << 10) {
-		t.Errorf("a fresh socket has room for %d only", r.size)
+		t.Errorf("a fresh socket has space for only %d bytes", r.size)
 	}
 }
