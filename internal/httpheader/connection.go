@@ -17,22 +17,24 @@ type connectionOptions struct {
 	hashes  [maxOptions]uint32
 	lengths uint64 // bit n: a name of n bytes is among them; bit 63: one of 63 or more
 	n       int
+
+	close, keepAlive bool // these options are among them
 }
 
 // reset forgets all names.
 func (c *connectionOptions) reset() {
 	clear(c.names[:c.n])
 	clear(c.hashes[:c.n])
-	c.lengths, c.n = 0, 0
+	c.lengths, c.n, c.close, c.keepAlive = 0, 0, false, false
 }
 
 // add takes in the value of one Connection field. It returns false if there are more than maxOptions names.
 func (c *connectionOptions) add(value []byte) bool {
-	if isCommonOption(value) {
+	if c.addCommon(value) {
 		return true
 	}
 	for option := range httpsyntax.Elements(value) {
-		if isCommonOption(option) || requestKinds[identify(option)] == never {
+		if c.addCommon(option) || requestKinds[identify(option)] == never {
 			continue
 		}
 		if c.n == maxOptions {
@@ -45,9 +47,18 @@ func (c *connectionOptions) add(value []byte) bool {
 	return true
 }
 
-// isCommonOption reports whether option names no field. `keep-alive` does, but that never crosses anyway.
-func isCommonOption(option []byte) bool {
-	return httpsyntax.EqualFold(option, "keep-alive") || httpsyntax.EqualFold(option, "close")
+// addCommon takes in `close` and `keep-alive`, and returns false for any other option. No field is called `close`, and
+// Keep-Alive never crosses.
+func (c *connectionOptions) addCommon(option []byte) bool {
+	switch {
+	case httpsyntax.EqualFold(option, "keep-alive"):
+		c.keepAlive = true
+	case httpsyntax.EqualFold(option, "close"):
+		c.close = true
+	default:
+		return false
+	}
+	return true
 }
 
 // has reports whether a Connection field names name.

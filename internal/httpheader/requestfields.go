@@ -92,6 +92,11 @@ func (f *RequestFields) ContentLength() int64 { return f.contentLength }
 // Chunked says that the body came with Transfer-Encoding: chunked.
 func (f *RequestFields) Chunked() bool { return f.chunked }
 
+// Persistent reports whether the client wants its connection to stay open: RFC 9112, section 9.3.
+func (f *RequestFields) Persistent() bool {
+	return !f.options.close && (!f.HTTP10 || f.options.keepAlive)
+}
+
 // Timeout returns the value of the first field called TimeoutName, and how many there are.
 func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }
 

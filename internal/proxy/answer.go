@@ -199,7 +199,7 @@ func (p *Proxy) panicked(v any, stack []byte) {
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
-	if r.stream == nil && !r.conn.nextRequest(ctx) || p.draining.Load() { // asked last, for those that were in flight when it began
+	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // asked last, for requests that were in flight when the drain began
 		ctx.SetConnectionClose()
 	}
 	if v := recover(); v != nil {

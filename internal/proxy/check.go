@@ -3,8 +3,6 @@ package proxy
 import (
 	"bytes"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
@@ -19,20 +17,16 @@ type fault struct {
 	close   bool   // framing is in doubt: the connection ends with this answer
 }
 
-// check looks at the head: what fasthttp lets through and RFC 9112 does not is
-// refused here, before anything is done with it. Whether the head is well-formed is
-// judged first: where it is not, what follows it cannot be told from a request.
-func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
-	h := &ctx.Request.Header
-	switch string(h.Protocol()) {
-	case "HTTP/1.1":
-		r.fields.HTTP10, r.fields.HTTP2 = false, false
-	case "HTTP/1.0":
-		r.fields.HTTP10, r.fields.HTTP2 = true, false
-	default: // the preface of HTTP/2 too: it is spoken over TLS alone
-		return &fault{outcome: upstream.BadRequest, detail: "the protocol is neither HTTP/1.1 nor HTTP/1.0", close: true}
+// check checks the message head of a request of HTTP/1, before anything is done with
+// it. Whether the head is well-formed comes first: where it is not, nobody can tell
+// where the next request begins.
+func (r *request) check() *fault {
+	h := &r.conn.head
+	if h.refusal != nil {
+		return h.refusal
 	}
-	if err := r.fields.Scan(h.RawHeaders()); err != nil {
+	r.fields.HTTP10, r.fields.HTTP2 = h.http10, false
+	if err := r.fields.Scan(h.fields); err != nil {
 		return headFault(err)
 	}
 	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
@@ -40,13 +34,10 @@ func (r *request) check(ctx *fasthttp.RequestCtx) *fault {
 	if hasBody {
 		r.conn.body.open(r.fields.ContentLength(), r.generation)
 		r.source, r.conn.uploading = &r.conn.body, &r.upload
-		// fasthttp has done it where the field's name is in its usual case.
-		if !r.fields.HTTP10 && !ctx.Request.MayContinue() {
-			expect, _ := r.fields.Lookup("Expect")
-			r.expects = httpsyntax.EqualFold(expect, "100-continue")
-		}
+		expect, _ := r.fields.Lookup("Expect")
+		r.expects = !h.http10 && httpsyntax.EqualFold(expect, "100-continue")
 	}
-	if f := r.checkLine(h.Method(), h.RequestURI()); f != nil {
+	if f := r.checkLine(h.method, h.target); f != nil {
 		return f
 	}
 	if hasBody && r.ssp.Method != upstream.POST {

@@ -50,11 +50,9 @@ type clientConn struct {
 	// and body.go say how.
 	stage     stage
 	early     early
-	refusal   *fault // why the head is refused, nil where it is not
+	head      messageHead
 	body      body
 	uploading *upload   // of the body, nil where there is none
-	owed      int64     // bytes of a body that fasthttp expects; see feign
-	owesChunk bool      // it expects the last chunk
 	unread    bool      // the last request was not read to its end
 	idleUntil time.Time // when idle_timeout is over
 	by        time.Time // when stage byStage must be over; set where a read has to wait
@@ -94,9 +92,6 @@ func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*client
 
 // Read implements net.Conn, for fasthttp's server.
 func (c *clientConn) Read(b []byte) (int, error) {
-	if c.stage >= beforeBody {
-		return c.feign(b)
-	}
 	c.release()
 	// Others that are ready go first. Meanwhile the client's next request may
 	// come, and the read need not be tried twice (EAGAIN, park, wake).
@@ -113,14 +108,13 @@ func (c *clientConn) read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// nextRequest is called when a request has been handled, and reports whether
-// another may follow: not where a part of its body has not been read.
-func (c *clientConn) nextRequest(ctx *fasthttp.RequestCtx) bool {
-	read := c.uploading == nil || c.body.ended()
+// endRequest is called when a request has been handled, and reports whether another
+// may follow: not where a part of its body has not been read.
+func (c *clientConn) endRequest() (next bool) {
+	read := c.head.refusal == nil && (c.uploading == nil || c.body.ended())
 	c.unread = !read
-	ok := read && !c.stopped.Load() && (ctx.Response.ConnectionClose() || c.settle(ctx))
-	c.stage, c.byStage, c.uploading, c.owed, c.owesChunk = idle, idle, nil, 0, false
-	return ok
+	c.stage, c.byStage, c.uploading = idle, idle, nil
+	return read && !c.stopped.Load()
 }
 
 // stop implements stopper. What has come can still be read.

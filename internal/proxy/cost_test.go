@@ -120,3 +120,37 @@ func allocatedBy(f func()) int {
 	}
 	return int(least)
 }
+
+// What a connection holds for heads is one buffer, whatever heads it has sent: a large
+// field in another place each time once left a large buffer in each place.
+func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
+	const clients, places, most = 8, 120, 128 << 10
+	simBubble(t, func(t *testing.T) {
+		s := newSimProxy(t, func(o *proxy.Options) { o.MaxHeaderBytes = 16 << 10 })
+		defer s.close()
+		heap := func() int {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc)
+		}
+		before := heap()
+		var all []*simClient
+		for range clients {
+			c := s.dial()
+			all = append(all, c)
+			for i := range places {
+				c.say("GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", i) + "x: " + strings.Repeat("x", 16_000-4*i) + "\r\n\r\n")
+				if got := c.responses(); len(got) != 1 || got[0].status != 200 {
+					t.Fatalf("%d fields before a large one: %+v", i, got)
+				}
+			}
+		}
+		if each := (heap() - before) / clients; each > most {
+			t.Errorf("each connection holds %d bytes, %d may be", each, most)
+		}
+		for _, c := range all {
+			c.Release()
+		}
+	})
+}

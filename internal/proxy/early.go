@@ -8,7 +8,7 @@ type early struct {
 	r, w int // (*buf)[r:w] has not been taken
 }
 
-// keep copies b, which is no longer than the server's buffer. Nothing else is held.
+// keep copies b, which is no longer than max_header_bytes. Nothing else is held.
 func (e *early) keep(p *Proxy, b []byte) {
 	if len(b) == 0 {
 		return
@@ -59,12 +59,12 @@ func (e *early) release(proxy *Proxy) {
 	}
 }
 
-// getBuffer returns a buffer as long as the server's own.
+// getBuffer returns a buffer of max_header_bytes.
 func (p *Proxy) getBuffer() *[]byte {
 	if b, ok := p.buffers.Get().(*[]byte); ok {
 		return b
 	}
-	b := make([]byte, p.server.ReadBufferSize)
+	b := make([]byte, p.current().opts.MaxHeaderBytes)
 	return &b
 }
 

@@ -238,3 +238,15 @@ func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 		t.Errorf("the SSP was sent %q", got)
 	}
 }
+
+// A client that waits for a 100 is refused without one, and its connection ends:
+// whether the body follows, only the client knows.
+func TestClientThatExpectsA100IsRefusedWithoutOne(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, echoes("a"))
+	for line, status := range map[string]int{"POST /nowhere": 404, "PUT /fill": 405, "POST /fill#": 400} {
+		c := m.dialRaw()
+		c.send(0, line+" HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+		c.wants(status)
+		c.wantEnd()
+	}
+}

@@ -7,22 +7,9 @@ import (
 	"net"
 	"os"
 
-	"github.com/valyala/fasthttp"
-
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
 )
-
-// How adbuffer reads requests through fasthttp's server.
-//
-// fasthttp reads ahead, and takes what RFC 9112 forbids. So it is given one head at
-// a time, whole, and nothing behind it. readHead finds where a head ends, and
-// refuses a bare LF in any head as soon as it comes. fasthttp then parses each head
-// once. Package proxy reads the bodies itself (body.go), and fasthttp sees none of
-// their bytes; see feign.
-//
-// A Read cannot tell fasthttp what is wrong with a request. So readHead keeps the
-// reason in refusal and returns one byte with an error: fasthttp calls its
-// ErrorHandler only where it has a byte of a request.
 
 // stage is what a client's connection waits for, when it waits.
 type stage uint8
@@ -35,11 +22,37 @@ const (
 	inBody                   // the rest of a body
 )
 
+// messageHead is the message head of the request in hand. Its slices are parts of the
+// server's read buffer, which nothing changes before the next Read.
+type messageHead struct {
+	method, target []byte
+	fields         []byte // the header, with the empty line that ends it
+	http10         bool
+	refusal        *fault // why the head is refused without a look at its fields, nil where it is not
+}
+
+// parse takes a request line and the header behind it apart.
+func (h *messageHead) parse(line, fields []byte) {
+	method, rest, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\r\n")), []byte{' '})
+	target, version, ok := bytes.Cut(rest, []byte{' '})
+	h.method, h.target, h.fields = method, target, fields
+	switch {
+	case !ok || len(target) == 0 || !httpsyntax.IsToken(method):
+		h.refusal = malformed("the request line is not a method, a target and a version")
+	case string(version) == "HTTP/1.0":
+		h.http10 = true
+	case string(version) != "HTTP/1.1": // the preface of HTTP/2 too: it is spoken over TLS alone
+		h.refusal = malformed("the protocol is neither HTTP/1.1 nor HTTP/1.0")
+	}
+}
+
 // headScan finds the end of a head, and looks at each byte once.
 type headScan struct {
-	pos     int  // bytes that were looked at
-	line    int  // where the line in hand begins
-	started bool // the request line has ended; empty lines are allowed before it
+	pos  int // bytes that were looked at
+	line int // where the line in hand begins
+	// The request line is from start to fields, which is 0 before it has ended. Empty
+	// lines are allowed before it: RFC 9112, section 2.2.
+	start, fields int
 }
 
 // next looks at the new bytes of b, all that has come of the head. end is where the
@@ -55,44 +68,72 @@ func (s *headScan) next(b []byte) (end int, ok bool) {
 		if at == s.line || b[at-1] != '\r' {
 			return 0, false
 		}
-		empty := at == s.line+1
+		begin, empty := s.line, at == s.line+1
 		s.pos, s.line = at+1, at+1
 		switch {
-		case !empty:
-			s.started = true
-		case s.started:
+		case !empty && s.fields == 0:
+			s.start, s.fields = begin, s.line
+		case empty && s.fields > 0:
 			return s.line, true
 		}
 	}
 }
 
-// errRefused is what Read returns for a request that is refused.
-var errRefused = errors.New("the request is refused")
+// feigned are the heads that fasthttp is given, by HTTP/1.0 and by HEAD: all that it
+// needs to know for its response.
+var feigned = [2][2]string{
+	{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"},
+}
 
-// readHead reads one head into b, which is all of the server's buffer. What has
-// come behind the head stays in early.
-func (c *clientConn) readHead(b []byte) (int, error) {
-	if len(b) != c.proxy.server.ReadBufferSize {
-		return c.refuseHead(b, malformed("the server reads the requests of this connection differently"))
+// feignedRoom is how much of its read buffer the server's own head takes, at most.
+const feignedRoom = 64
+
+// feign gives fasthttp its head for the request in hand.
+func (c *clientConn) feign(b []byte) (int, error) {
+	http10, head := 0, 0
+	if c.head.http10 {
+		http10 = 1
 	}
+	if string(c.head.method) == "HEAD" {
+		head = 1
+	}
+	c.stage = beforeBody
+	return copy(b[:feignedRoom], feigned[http10][head]), nil
+}
+
+// refuseHead has the handler refuse the request in hand.
+func (c *clientConn) refuseHead(b []byte, f *fault) (int, error) {
+	c.head.refusal = f
+	return c.feign(b)
+}
+
+// readHead reads a whole head into b, which is all of the server's buffer, behind the
+// room for the feigned one. What has come behind the head stays in early.
+func (c *clientConn) readHead(b []byte) (int, error) {
+	c.head = messageHead{}
+	if len(b) != c.proxy.server.ReadBufferSize {
+		return 0, io.ErrShortBuffer
+	}
+	in := b[feignedRoom:]
 	var scan headScan
-	for n := c.early.take(c.proxy, b); ; {
-		end, ok := scan.next(b[:n])
+	for n := c.early.take(c.proxy, in); ; {
+		end, ok := scan.next(in[:n])
 		switch {
 		case !ok:
 			return c.refuseHead(b, malformed("a line of the head ends in a bare LF"))
 		case end > 0:
-			c.early.keep(c.proxy, b[end:n])
-			c.stage, c.owed = beforeBody, 1
-			return end, nil
-		case n == len(b):
+			c.early.keep(c.proxy, in[end:n])
+			c.head.parse(in[scan.start:scan.fields], in[scan.fields:end])
+			return c.feign(b)
+		case n == len(in):
 			return c.refuseHead(b, c.proxy.current().headTooLarge())
 		}
 		c.stage = idle
 		if n > 0 {
 			c.stage = inHead
 		}
-		m, err := c.read(b[n:])
+		m, err := c.read(in[n:])
 		if m > 0 && !c.heard.Load() {
 			c.heard.Store(true)
 		}
@@ -104,87 +145,15 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 			return 0, io.EOF
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return c.refuseHead(b, c.proxy.current().notReadInTime())
-		case (scan.started || scan.line < n) && !errors.Is(err, net.ErrClosed):
+		case (scan.fields > 0 || scan.line < n) && !errors.Is(err, net.ErrClosed):
 			return c.refuseHead(b, malformed("the head ended early"))
 		default:
-			return 0, err
+			return 0, io.EOF // for any other error fasthttp would write a response
 		}
 	}
 }
 
-// refuseHead returns what Read returns for a head that is refused.
-func (c *clientConn) refuseHead(b []byte, f *fault) (int, error) {
-	b[0], c.refusal = 'X', f
-	return 1, errRefused
+// malformed refuses a request and closes its connection.
+func malformed(detail string) *fault {
+	return &fault{outcome: upstream.BadRequest, detail: detail, close: true}
 }
-
-// feign answers the server's Reads of a body. fasthttp asks for the first byte
-// before it calls the handler, and for the rest before the next request. It is given
-// as many bytes as it expects, whatever they are, and an error beyond that: then it
-// does not agree about where the request ends, and closes the connection.
-func (c *clientConn) feign(b []byte) (int, error) {
-	if c.owesChunk {
-		c.owesChunk = false
-		return copy(b, "0\r\n\r\n"), nil
-	}
-	n := int(min(int64(len(b)), c.owed))
-	if c.owed -= int64(n); n == 0 {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, nil
-}
-
-// settle makes fasthttp believe that it has read the body of the request in hand,
-// and reports whether the next request can follow.
-func (c *clientConn) settle(ctx *fasthttp.RequestCtx) bool {
-	stream := ctx.RequestBodyStream()
-	if stream == nil {
-		return true
-	}
-	switch {
-	case c.uploading == nil: // Content-Length: 0
-		c.owed = 0
-	case c.body.chunked:
-		c.owed, c.owesChunk = 0, true
-	case c.owed == 1: // its first byte has not been asked for
-		c.owed = c.body.length
-	default:
-		c.owed = c.body.length - 1
-	}
-	p := c.proxy.getBuffer()
-	defer c.proxy.putBuffer(p)
-	for {
-		if _, err := stream.Read(*p); err != nil {
-			return errors.Is(err, io.EOF) && c.owed == 0
-		}
-	}
-}
-
-// refuseUnread is fasthttp's ErrorHandler: a request that it could not read. One of
-// which nothing has come is none. A client that had opened its connection ahead of
-// need would take the response for that to its first request, and probes of load
-// balancers would count as errors.
-func (p *Proxy) refuseUnread(ctx *fasthttp.RequestCtx, _ error) {
-	c := clientOf(ctx)
-	f := c.refusal
-	switch {
-	case f != nil:
-	case c.stage == idle:
-		c.Close() //nolint:errcheck // that is all there is to say
-		return
-	default:
-		f = malformed("the request line or a field is malformed")
-	}
-	status := f.status
-	if status == 0 {
-		status = statuses[f.outcome]
-	}
-	c.unread = true
-	g := p.current()
-	g.ended(nil, f.outcome, 0)
-	id := g.newRequestID()
-	g.writeOwn(ctx, f.outcome, status, id, "", f.detail)
-	g.setRequestID(ctx, id)
-}
-
-func malformed(detail string) *fault { return &fault{outcome: upstream.BadRequest, detail: detail} }

@@ -70,7 +70,7 @@ func (p *Proxy) skipBody(r *request) bool {
 	if r.source == nil || r.stream != nil {
 		return true
 	}
-	if r.fields.ContentLength() > maxSkipped {
+	if r.expects || r.fields.ContentLength() > maxSkipped {
 		return false
 	}
 	b := p.getBuffer()

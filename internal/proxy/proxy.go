@@ -108,7 +108,7 @@ type request struct {
 	conn        *clientConn
 	stream      *stream   // of HTTP/2, nil for HTTP/1
 	source      io.Reader // the body that is to be read, nil where there is none
-	expects     bool      // the client waits for a 100 before it sends the body
+	expects     bool      // the client waits for a 100 before it sends the body, and was sent none
 	block       []byte    // scratch for the head of a stream
 	names       []string  // the same
 }
@@ -138,7 +138,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	conn := clientOf(ctx)
 	r := p.acquire(conn)
 	defer p.done(ctx, r)
-	p.respond(ctx, r, r.check(ctx))
+	p.respond(ctx, r, r.check())
 }
 
 // respond answers a request whose head has been checked, whatever brought it. f
@@ -149,7 +149,7 @@ func (p *Proxy) respond(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 		return
 	}
 	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
-		p.skipBody(r) // or nextRequest ends the connection
+		p.skipBody(r) // or endRequest ends the connection
 		p.answerHealth(ctx)
 		return
 	}

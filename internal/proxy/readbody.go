@@ -38,6 +38,7 @@ func (p *Proxy) fillBody(r *request) *fault {
 			return malformed("the client took no response")
 		}
 	}
+	r.expects = false
 	if r.stream != nil {
 		r.stream.awaitBody(r.opts.ReadTimeout)
 		p.uploads.begin(&r.upload, r.stream)

@@ -213,14 +213,12 @@ func (h refHeader) request(rest string) (r refRequest, after string, ok bool) {
 	switch {
 	case !served:
 		r.statuses = []int{405}
-	case h.expect && !h.http10 && h.length > refMaxBody:
-		r.statuses = []int{413}
 	case path != "/fill":
 		r.statuses = []int{404}
 	case h.length > refMaxBody:
 		r.statuses, r.last = []int{413}, true
 	}
-	if h.expect && !h.http10 && len(r.statuses) > 0 && r.statuses[0] != 404 {
+	if h.expect && !h.http10 && hasBody && len(r.statuses) > 0 {
 		r.last = true // the client may send its body, or not
 		return r, "", true
 	}

@@ -16,15 +16,10 @@ import (
 func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 	s := &fasthttp.Server{
 		Handler:         p.handle,
-		ErrorHandler:    p.refuseUnread,
-		ExpectHandler:   p.expect,
 		Concurrency:     math.MaxInt32, // max_connections is enforced in Accept, with an answer
-		ReadBufferSize:  maxHeaderBytes,
+		ReadBufferSize:  feignedRoom + maxHeaderBytes,
 		WriteBufferSize: writeBuffer,
 		// No timeouts here: clientConn sets them, where it must wait.
-		// Bodies are none of the server's business; see head.go.
-		StreamRequestBody:  true,
-		MaxRequestBodySize: 1,
 
 		// What crosses is what the SSP and the client said, nothing of ours.
 		NoDefaultServerHeader:         true,
@@ -119,22 +114,4 @@ func (p *Proxy) InFlight() int { return p.inFlight.Now() }
 func (p *Proxy) InProgress() int {
 	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
 	return uploads + p.inFlight.Now()
-}
-
-// expect decides about a body that the client asks before sending: RFC 9110,
-// section 10.1.1. Where it answers, the connection ends.
-func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
-	r := p.acquire(clientOf(ctx))
-	f := r.check(ctx)
-	if f == nil && r.fields.ContentLength() > int64(r.opts.MaxBodyBytes) {
-		f = r.bodyTooLarge()
-	}
-	if f == nil {
-		p.release(r)
-		return fasthttp.StatusContinue
-	}
-	defer p.done(ctx, r)
-	f.close = true
-	p.refuse(ctx, r, f)
-	return ctx.Response.StatusCode()
 }

@@ -56,7 +56,7 @@ func TestAClientThatAsksFirstIsToldThatItsBodyIsTooLarge(t *testing.T) {
 	ab := e2e.Start(t, "server: {max_body_bytes: 2000}\n"+e2e.Single(s.URL()))
 	const head = "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
 	c := ab.Dial()
-	ab.WantRefusal("Expect", e2e.Refusal{Status: 413, Reason: "too_large", Route: "none", Names: []string{"server.max_body_bytes"}}, func() *e2e.Response {
+	ab.WantRefusal("Expect", e2e.Refusal{Status: 413, Reason: "too_large", Route: "default", Names: []string{"server.max_body_bytes"}}, func() *e2e.Response {
 		c.Send(fmt.Sprintf(head, 2001))
 		return c.Read("POST")
 	})
