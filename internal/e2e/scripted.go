@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -14,17 +15,34 @@ import (
 // returns its URL.
 func StartScripted(t testing.TB, raw string) string {
 	t.Helper()
+	url, _ := StartScriptedUntil(t, raw)
+	return url
+}
+
+// StartScriptedUntil is StartScripted with a function that closes the SSP's
+// connections, so that no request waits for it any longer.
+func StartScriptedUntil(t testing.TB, raw string) (url string, hangUp func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+	over := make(chan struct{})
+	hangUp = sync.OnceFunc(func() {
+		close(over)
+		l.Close() //nolint:errcheck // the test is over
+	})
+	t.Cleanup(hangUp)
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
+			go func() {
+				<-over
+				c.Close() //nolint:errcheck // the test is over
+			}()
 			go func() {
 				defer c.Close() //nolint:errcheck // nothing is left to be done about it
 				for r := bufio.NewReader(c); ReadRequest(r) == nil; {
@@ -33,7 +51,7 @@ func StartScripted(t testing.TB, raw string) string {
 			}()
 		}
 	}()
-	return "http://" + l.Addr().String() + "/bid"
+	return "http://" + l.Addr().String() + "/bid", hangUp
 }
 
 // ReadRequest reads one request with a Content-Length, or without a body.

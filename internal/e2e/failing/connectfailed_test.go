@@ -19,15 +19,15 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 	}{
 		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
 		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
-		{"no answer to the SYN", hole.URL(), "timeout", []string{"timeouts: {connect: 100ms}"}, []string{hole.Addr(), "100ms", "timeouts.connect"}},
+		{"no answer to the SYN", hole.URL(), "timeout", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "2s", "timeouts.connect"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			var env []string
 			if row.kind == "timeout" {
-				env = append(env, "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=100ms")
+				env = append(env, "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=2s")
 			}
-			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 5s}}")...), env...)
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 1m, max: 1m}}")...), env...)
 			want := e2e.Refusal{Status: 502, Reason: "connect_failed", Ssp: "openx", Names: row.names}
 			c := ab.Dial()
 			ab.WantRefusal("first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
@@ -88,14 +88,14 @@ func TestFailedDialsAreToldByTheirKind(t *testing.T) {
 	}{
 		{"tls", unknown.URL(), "tls_failed", nil, nil, []string{unknown.Addr(), "tls.ca_file"}},
 		{"alpn", http1.URL(), "tls_failed", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, http1) + "}"}, nil, []string{http1.Addr(), "offered h2"}},
-		{"timeout", silent.URL(), "tls_failed", nil, []string{timeout + "TLS_HANDSHAKE=100ms"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
-		{"timeout", hole.URL(), "connect_failed", nil, []string{timeout + "CONNECT=100ms"}, []string{hole.Addr(), "timeouts.connect"}},
+		{"timeout", silent.URL(), "tls_failed", nil, []string{timeout + "TLS_HANDSHAKE=2s"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
+		{"timeout", hole.URL(), "connect_failed", nil, []string{timeout + "CONNECT=2s"}, []string{hole.Addr(), "timeouts.connect"}},
 		{"refused", refusing.URL(), "connect_failed", nil, nil, []string{refusing.Addr(), "connection refused"}},
 		{"dns", "http://ssp.invalid/bid", "connect_failed", nil, nil, []string{"ssp.invalid"}},
 	} {
 		t.Run(row.reason+" "+row.kind, func(t *testing.T) {
 			t.Parallel()
-			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "pool: {dial_backoff: {min: 5s}}")...), row.env...)
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "pool: {dial_backoff: {min: 1m, max: 1m}}")...), row.env...)
 			c := ab.Dial()
 			want := e2e.Refusal{Status: 502, Reason: row.reason, Ssp: "openx", Names: row.names}
 			ab.WantRefusal("the first", want, func() *e2e.Response { return c.Get("/fillbuffer") })

@@ -157,12 +157,12 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 			ab := e2e.Start(t, e2e.Single(row.url(n), append(row.settings, "tls: {ca_file: "+n.ca+"}")...))
 			for _, method := range []string{"GET", "POST"} {
 				for attempt := 1; ; attempt++ {
-					lost := exchangeAll(t, ab, method, attempt)
+					lost, closed := exchangeAll(t, ab, method, attempt)
 					// Between the last look at a connection and the request's arrival
 					// nginx may close it. A GET is sent again; a POST, which may have
-					// been processed, is not. A machine that stalls draws that out, but
-					// not three times.
-					if lost == 0 || method == "POST" && lost <= nginxRequests/1000 {
+					// been processed, is not. A slow machine draws that out, and lets nginx
+					// close many connections. A look that sees nothing loses them all.
+					if lost == 0 || method == "POST" && lost <= nginxRequests/1000+closed/5 {
 						break
 					}
 					if method == "GET" || attempt == 3 {
@@ -183,9 +183,12 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 }
 
 // exchangeAll sends nginxRequests over 16 connections, each with a number of its
-// own that its answer must have, and returns how many came to nothing.
-func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (lost int) {
+// own that its response must have. It returns how many came to nothing, and how many
+// connections nginx had closed meanwhile.
+func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (lost, closed int) {
 	t.Helper()
+	const opened = "adbuffer_pool_connections_opened_total"
+	before := ab.Scrape().Sum(opened)
 	var all e2e.Tally
 	began := time.Now()
 	ab.Concurrently(16, func(w *e2e.Worker) error {
@@ -203,11 +206,11 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (los
 				return err
 			}
 			all.Add(a)
-			if method == "POST" && a.Status == 502 && strings.Contains(a.Body, "before the first byte of the response") {
+			if method == "POST" && a.Status == 502 && a.Header("X-Adbuffer-Source") == "proxy/conn_lost" {
 				continue // it is counted as lost
 			}
 			if want := `{"id":"` + id + `","method":"` + method + `"}`; a.Body != want || a.Header("X-Echo") != id {
-				return fmt.Errorf("request %s was given the answer %s with %v", id, a.Body, a.Fields)
+				return fmt.Errorf("request %s was given the response %s with %v", id, a.Body, a.Fields)
 			}
 		}
 		return nil
@@ -215,6 +218,6 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (los
 	all.Log(t, method)
 	m := ab.Scrape()
 	t.Logf("%s in %v: %v connections opened, retries %v, stale %v", method, time.Since(began).Round(time.Millisecond),
-		m.Sum("adbuffer_pool_connections_opened_total"), m.All("adbuffer_retries_total"), m.Value("adbuffer_pool_stale_connections_total"))
-	return nginxRequests - all.Of("ssp/openx 200")
+		m.Sum(opened), m.All("adbuffer_retries_total"), m.Value("adbuffer_pool_stale_connections_total"))
+	return nginxRequests - all.Of("ssp/openx 200"), int(m.Sum(opened) - before)
 }

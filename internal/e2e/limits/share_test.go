@@ -19,6 +19,7 @@ func TestAnSSPsClaimsStarveNoOtherSSP(t *testing.T) {
 		for _, protocol := range []string{"http1", "http1-pipelined"} {
 			t.Run(name+" "+protocol, func(t *testing.T) {
 				t.Parallel()
+				url, hangUp := e2e.StartScriptedUntil(t, claim)
 				ab := e2e.Start(t, fmt.Sprintf(`
 server: {max_buffered_bytes: 4194304}
 ssps:
@@ -26,9 +27,10 @@ ssps:
   - {name: honest, endpoints: [%q]}
 routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [liar, honest], client_choice: true}
-`, e2e.StartScripted(t, claim), protocol, e2e.Healthy(t).URL()))
+`, url, protocol, e2e.Healthy(t).URL()))
+				defer hangUp()
 				for range 16 {
-					ab.Dial().Send(e2e.Request("GET", "/fillbuffer/liar", "", "X-Adbuffer-Timeout-Ms: 4000"))
+					ab.Dial().Send(e2e.Request("GET", "/fillbuffer/liar", "", "X-Adbuffer-Timeout-Ms: 30000"))
 				}
 				ab.AwaitMetric(16, "adbuffer_ssp_buffered_bytes", "ssp=liar") // one byte of each has come
 				c := ab.Dial()
@@ -48,18 +50,20 @@ func TestAnSSPsResponsesHoldAtMostItsShare(t *testing.T) {
 	for _, protocol := range []string{"http1", "http1-pipelined"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
+			url, hangUp := e2e.StartScriptedUntil(t, part)
 			ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: slow, endpoints: [%q], protocol: %s, pool: {pipeline_depth: 1}, max_buffered_bytes: 10000, max_response_bytes: 8000}
   - {name: honest, endpoints: [%q]}
 routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [slow, honest], client_choice: true}
-`, e2e.StartScripted(t, part), protocol, e2e.Healthy(t).URL()))
-			ab.Dial().Send(e2e.Request("GET", "/fillbuffer/slow", "", "X-Adbuffer-Timeout-Ms: 4000"))
+`, url, protocol, e2e.Healthy(t).URL()))
+			defer hangUp()
+			ab.Dial().Send(e2e.Request("GET", "/fillbuffer/slow", "", "X-Adbuffer-Timeout-Ms: 30000"))
 			ab.AwaitMetric(6000, "adbuffer_ssp_buffered_bytes", "ssp=slow")
 			c := ab.Dial()
 			ab.WantRefusal("a second", e2e.Refusal{Status: 503, Reason: "overloaded", Ssp: "slow", Names: []string{"6000 of 10000", "ssps[].max_buffered_bytes"}},
-				func() *e2e.Response { return c.Get("/fillbuffer/slow", "X-Adbuffer-Timeout-Ms: 4000") })
+				func() *e2e.Response { return c.Get("/fillbuffer/slow", "X-Adbuffer-Timeout-Ms: 30000") })
 			c.Get("/fillbuffer/honest").WantFill("honest")
 			ab.WantMetric(6000, "adbuffer_buffered_bytes")
 		})
