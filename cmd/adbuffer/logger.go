@@ -21,8 +21,11 @@ func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, error) {
 	e.EncodeDuration = zapcore.StringDurationEncoder
 	e.TimeKey = "time"
 	encoder := zapcore.NewJSONEncoder(e)
-	if c.Format == config.FormatConsole {
-		encoder = newConsole()
+	if c.Format == config.FormatConsole { // for eyes: the time of day, and blanks for tabs
+		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		e.EncodeLevel = zapcore.CapitalLevelEncoder
+		e.ConsoleSeparator = " "
+		encoder = zapcore.NewConsoleEncoder(e)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), level)), level, nil
 }

@@ -32,7 +32,8 @@ func TestConsoleLinesAreForEyesAndCannotBeForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3} INFO request a=1 b=2 total=20\.31ms reused=true error="dial\\n12:00:00\.000 INFO forged" error="x=y" list="\[p q\]"\n` +
+	want := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3} INFO request {"b": "2", "a": 1, "total": "20\.314567ms", "reused": true, ` +
+		`"error": "dial\\n12:00:00\.000 INFO forged", "error": "x=y", "list": \["p", "q"\]}\n` +
 		`\d\d:\d\d:\d\d\.\d{3} DEBUG shown now\n$`)
 	if !want.Match(b) {
 		t.Errorf("logged:\n%s", b)

@@ -16,7 +16,7 @@ func TestTheAccessLogSaysWhereTheTimeWent(t *testing.T) {
 	ssp := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)})
 	for format, want := range map[string][]string{
 		"json":    {`"msg":"request"`, `"outcome":"fill"`, `"ssp":"openx"`, `"protocol":"http1"`, `"pending":"`, `"dial":"`, `"first_byte":"`, `"total":"`, `"status":200`},
-		"console": {" INFO request ", " outcome=fill", " ssp=openx", " protocol=http1", " pending=", " dial=", " first_byte=", " total=", " status=200"},
+		"console": {" INFO request ", `"outcome": "fill"`, `"ssp": "openx"`, `"protocol": "http1"`, `"pending": "`, `"dial": "`, `"first_byte": "`, `"total": "`, `"status": 200`},
 	} {
 		ab := e2e.Start(t, e2e.Single(ssp.URL()), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=json")
 		if format == "console" {
@@ -45,7 +45,7 @@ func startConsole(t *testing.T, config string) *e2e.Process {
 	t.Helper()
 	env := append(e2e.Patient(), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=console")
 	return e2e.LaunchWith(t, env, func(ab *e2e.Process) bool {
-		m := regexp.MustCompile(` INFO ready listen=(\S+) admin=(\S+)`).FindStringSubmatch(ab.Log.String())
+		m := regexp.MustCompile(` INFO ready {"listen": "(\S+)", "admin": "(\S+)"`).FindStringSubmatch(ab.Log.String())
 		if m != nil {
 			ab.TrafficAddr, ab.AdminAddr = m[1], m[2]
 		}
