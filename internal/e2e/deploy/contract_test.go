@@ -1,0 +1,160 @@
+package deploy
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/redistest"
+	"adbuffer/internal/testsupport"
+)
+
+var update = flag.Bool("update", false, "write the list of what operators rely on anew")
+
+const contractFile = "testdata/contract.txt"
+
+// The list holds every config key, command, flag and metric with its labels, and
+// every outcome. What is missing breaks an operator's configuration, script or
+// dashboard. What is new must be there on purpose.
+func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
+	t.Parallel()
+	got := slices.Concat(configKeys(t), commands(t), metrics(t))
+	slices.Sort(got)
+	got = slices.Compact(got)
+	if *update {
+		if err := os.WriteFile(contractFile, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(contractFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSpace(string(text)), "\n")
+	const how = "if that is meant, run: go test ./internal/e2e/deploy -run OperatorsRelyOn -update"
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("lost: %s\n%s", line, how)
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("new: %s\n%s", line, how)
+		}
+	}
+}
+
+// configKeys lists the keys of the JSON Schema, which a test of package config
+// holds to the types.
+func configKeys(t *testing.T) (keys []string) {
+	t.Helper()
+	type schema struct {
+		Ref        string `json:"$ref"`
+		Properties map[string]*schema
+		Items      *schema
+		AnyOf      []*schema
+		Defs       map[string]*schema `json:"$defs"`
+	}
+	text, err := os.ReadFile("../../../config/adbuffer.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := new(schema)
+	if err := json.Unmarshal(text, root); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(s *schema, path string)
+	walk = func(s *schema, path string) {
+		switch {
+		case s.Ref != "":
+			walk(root.Defs[strings.TrimPrefix(s.Ref, "#/$defs/")], path)
+		case s.Items != nil:
+			walk(s.Items, path+"[]")
+		}
+		for _, one := range s.AnyOf {
+			walk(one, path)
+		}
+		for name, below := range s.Properties {
+			p := strings.TrimPrefix(path+"."+name, ".")
+			keys = append(keys, "config "+p)
+			walk(below, p)
+		}
+	}
+	walk(root, "")
+	return keys
+}
+
+var (
+	commandLine = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
+	flagLine    = regexp.MustCompile(`(?m)^ +(-\w, )?--([a-z0-9-]+)( [a-z]+)?`)
+)
+
+// commands lists what --help says of the binary and of each command.
+func commands(t *testing.T) (lines []string) {
+	t.Helper()
+	help := func(args ...string) string {
+		out, stderr, code := e2e.Run(t, nil, append(args, "--help")...)
+		if code != 0 {
+			t.Fatalf("%v --help: exit status %d: %s", args, code, stderr)
+		}
+		return out
+	}
+	_, list, _ := strings.Cut(help(), "Available Commands:")
+	list, _, _ = strings.Cut(list, "\nFlags:")
+	for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
+		lines = append(lines, "command "+m[1])
+		_, flags, _ := strings.Cut(help(m[1]), "\nFlags:\n")
+		for _, f := range flagLine.FindAllStringSubmatch(flags, -1) {
+			lines = append(lines, fmt.Sprintf("flag %s %s--%s%s", m[1], f[1], f[2], f[3]))
+		}
+	}
+	return lines
+}
+
+var labelName = regexp.MustCompile(`([a-z_]+)="`)
+
+// metrics lists what a process exports at its start, with all that is optional on.
+func metrics(t *testing.T) (lines []string) {
+	t.Helper()
+	redis, listener := redistest.Start(t), e2e.NewListener(t)
+	ab := e2e.Start(t, listener.ServerSection(", proxy_protocol: true")+fmt.Sprintf(`
+tracing: {endpoint: "http://%s/v1/traces"}
+fleet: {redis: {address: %q}, expected_replicas: 1}
+ssps:
+  - name: openx
+    endpoints: [%q]
+    qps: {scope: fleet, limit: 10000, burst: 10000}
+    adaptive: {enabled: true}
+    hedge: {enabled: true}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL()))
+	m := ab.Scrape()
+	for name, typ := range m.Types {
+		if !strings.HasPrefix(name, "adbuffer_") {
+			continue
+		}
+		all := m.All(name)
+		if typ == "histogram" {
+			all = m.All(name + "_count")
+		}
+		for _, s := range all {
+			var labels []string
+			for _, l := range labelName.FindAllStringSubmatch(s.Labels, -1) {
+				labels = append(labels, l[1])
+			}
+			lines = append(lines, fmt.Sprintf("metric %s %s{%s}", typ, name, strings.Join(labels, ",")))
+		}
+	}
+	for _, outcome := range m.All("adbuffer_requests_total", "route=default") {
+		_, word, _ := strings.Cut(outcome.Labels, `outcome="`)
+		word, _, _ = strings.Cut(word, `"`)
+		lines = append(lines, "outcome "+word)
+	}
+	return lines
+}
