@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/fasthttp"
-	"go.uber.org/zap"
-
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
 )
 
 // Options are the settings of the traffic side; see config/adbuffer.yaml for
@@ -159,11 +159,11 @@ func (p *Proxy) respond(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	}
 	// Now that the request is there whole: one whose body never comes takes no
 	// place from others.
-	if !p.inFlight.Enter() {
+	if !p.inFlight.Acquire() {
 		p.refuse(ctx, r, p.overloaded())
 		return
 	}
-	defer p.inFlight.Leave()
+	defer p.inFlight.Release()
 	p.uploads.end(&r.upload, true)
 	res := r.route.Do(&r.ssp, r.target, &p.process)
 	p.answer(ctx, r, &res)

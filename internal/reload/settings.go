@@ -19,7 +19,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity], Via: common.via,
 			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
 		}),
-		RequestTimeout: c.Timeouts.Request, Patience: common.patience, MaxInFlight: c.MaxInFlight,
+		RequestTimeout: c.Timeouts.Request, BlameAfter: common.patience, MaxInFlight: c.MaxInFlight,
 		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),
 		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
 		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,

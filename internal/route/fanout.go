@@ -166,7 +166,7 @@ func (l *leg) releaseExchange() {
 // enter counts l as in flight, or ends it as Overloaded. do takes it back.
 func (l *leg) enter() bool {
 	f := l.fanout.process.InFlight
-	if f.Enter() {
+	if f.Acquire() {
 		return true
 	}
 	l.refuse(&upstream.Error{
@@ -193,7 +193,7 @@ func (l *leg) main() {
 // do asks the SSP.
 func (l *leg) do() {
 	f := l.fanout
-	defer f.process.InFlight.Leave()
+	defer f.process.InFlight.Release()
 	defer l.recovered()
 	if l.ctx != nil && l.ctx.Err() != nil {
 		l.refuse(upstream.ErrCancelled)

@@ -165,11 +165,11 @@ func TestEntriesOfLegsOverTheLimit(t *testing.T) {
 			r := get(t)
 			p := newProcess(t)
 			p.InFlight.SetLimit(limit)
-			p.InFlight.Enter()
+			p.InFlight.Acquire()
 			res := all(fakes).Do(&r.Request, nil, p)
 			want(t, "result", ended(&res), expect)
 			res.Release()
-			p.InFlight.Leave()
+			p.InFlight.Release()
 		})
 	}
 }

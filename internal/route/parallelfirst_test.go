@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestFirstFillAnswersAndTheOthersAreAbandonedAtOnce(t *testing.T) {
@@ -111,7 +111,7 @@ func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
 		r := get(t)
 		p := newProcess(t)
 		p.InFlight.SetLimit(3)
-		p.InFlight.Enter() // the request itself
+		p.InFlight.Acquire() // the request itself
 		res := newRoute(ParallelFirst, a, b, c).Do(&r.Request, nil, p)
 		defer res.Release()
 		want(t, "result", ended(&res), "fill of b: 200 ad")
@@ -122,7 +122,7 @@ func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
 		if n := p.InFlight.Now(); n != 1 {
 			t.Errorf("%d are in flight, want the request alone", n)
 		}
-		p.InFlight.Leave()
+		p.InFlight.Release()
 	})
 }
 
@@ -132,12 +132,12 @@ func TestOverloadedSaysWhichLimitOfWhat(t *testing.T) {
 		r := get(t)
 		p := newProcess(t)
 		p.InFlight.SetLimit(1)
-		p.InFlight.Enter()
+		p.InFlight.Acquire()
 		res := newRoute(ParallelFirst, a).Do(&r.Request, nil, p)
 		want(t, "result", ended(&res), "overloaded of a")
 		want(t, "detail", res.Err.Detail, "1 of 1 requests and legs are in flight; see server.max_in_flight")
 		res.Release()
-		p.InFlight.Leave()
+		p.InFlight.Release()
 	})
 }
 

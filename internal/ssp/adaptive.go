@@ -39,12 +39,12 @@ type adaptive struct {
 	until atomic.Int64 // ns; it closes then at the earliest
 	mu    sync.Mutex   // held by who closes it, guards the fields below
 
-	enabled   bool // else it is told things in vain
-	floor     int
-	ceiling   int // max_in_flight; 0 = none
-	probe     probe
-	nextProbe time.Duration
-	held      int // the limit before the probe
+	enabled     bool // else it is told things in vain
+	floor       int
+	ceiling     int // max_in_flight; 0 = none
+	probe       probe
+	nextProbe   time.Duration
+	limitBefore int // the limit before the probe
 
 	// What Detail and Snapshot tell; ns, 0 before the first window.
 	base, latency atomic.Int64
@@ -89,7 +89,7 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	defer a.mu.Unlock()
 	limit := a.inFlight.Limit()
 	if a.probe != noProbe {
-		limit, a.probe = a.held, noProbe
+		limit, a.probe = a.limitBefore, noProbe
 	}
 	lowered := a.enabled && limit != a.ceiling
 	if o.Enabled && !a.enabled { // what it knew is from long ago
@@ -113,7 +113,7 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 }
 
 // retire makes it leave the limit alone, which is another's from now on.
-func (a *adaptive) retire() {
+func (a *adaptive) detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.enabled = false
@@ -168,7 +168,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 		return
 	case measuring:
 		a.probe, a.nextProbe = noProbe, now+adaptiveProbeEvery
-		a.inFlight.SetLimit(a.held)
+		a.inFlight.SetLimit(a.limitBefore)
 		return
 	}
 	limit = a.next(limit, peak, adaptiveTolerance*base/latency)
@@ -176,7 +176,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 	case latency < adaptiveSuspect*base:
 		a.nextProbe = now + adaptiveProbeEvery
 	case biting && now >= a.nextProbe:
-		a.probe, a.held = settling, limit
+		a.probe, a.limitBefore = settling, limit
 		limit = max(limit/2, a.floor)
 	}
 	a.inFlight.SetLimit(limit)

@@ -55,7 +55,7 @@ func (m *model) run(d time.Duration) {
 		if limit := m.f.Limit(); limit > 0 {
 			m.lowest, m.highest = min(m.lowest, limit), max(m.highest, limit)
 		}
-		if m.f.Enter() {
+		if m.f.Acquire() {
 			m.sent++
 			heap.Push(&m.flying, flight{from: m.now, to: min(m.serve(), m.now+m.patient)})
 		} else {
@@ -88,7 +88,7 @@ func (m *model) land(before time.Duration) {
 			m.latencies += took
 		}
 		m.a.observe(e.to, took)
-		m.f.Leave()
+		m.f.Release()
 	}
 }
 
@@ -124,7 +124,7 @@ func (f *times) Pop() any {
 	return e
 }
 
-func TestASteadySSPIsNotLimited(t *testing.T) {
+func TestSteadySSPIsNotLimited(t *testing.T) {
 	m := newModel(8, 0)
 	for _, rate := range []float64{500, 50, 500, 900, 10} {
 		m.rate = rate
@@ -138,7 +138,7 @@ func TestASteadySSPIsNotLimited(t *testing.T) {
 // it can do: left alone, its queue grows until it answers nobody in time. With
 // a limit it answers as many as it can, in less than twice the time, and that
 // does not wear off.
-func TestAnOverloadedSSPIsAskedForWhatItCanDo(t *testing.T) {
+func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 	const capacity = 500 // 45 workers, 90 ms on average
 	for _, adapt := range []bool{false, true} {
 		m := newModel(8, 0)
@@ -163,7 +163,7 @@ func TestAnOverloadedSSPIsAskedForWhatItCanDo(t *testing.T) {
 	}
 }
 
-func TestAnSSPThatIsSlowerForGoodGetsItsRequestsBack(t *testing.T) {
+func TestSSPThatStaysSlowerGetsItsRequestsBack(t *testing.T) {
 	m := newModel(8, 0)
 	m.run(time.Minute)
 	m.median *= 3
@@ -179,7 +179,7 @@ func TestAnSSPThatIsSlowerForGoodGetsItsRequestsBack(t *testing.T) {
 	}
 }
 
-func TestTheLimitKeepsWithinFloorAndMaxInFlight(t *testing.T) {
+func TestAdaptiveLimitStaysWithinFloorAndMaxInFlight(t *testing.T) {
 	for _, c := range []struct{ floor, max, lowest, highest int }{
 		{8, 60, 8, 60},
 		{20, 60, 20, 60},
@@ -202,7 +202,7 @@ func TestTheLimitKeepsWithinFloorAndMaxInFlight(t *testing.T) {
 	}
 }
 
-func TestALimitThatIsNotUsedDoesNotGrow(t *testing.T) {
+func TestUnusedAdaptiveLimitDoesNotGrow(t *testing.T) {
 	m := newModel(8, 0)
 	m.rate = 100 // 9 in flight
 	m.run(10 * time.Second)
@@ -218,7 +218,7 @@ func TestALimitThatIsNotUsedDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestTheLimitFallsFromWhatIsUsed(t *testing.T) {
+func TestAdaptiveLimitFallsFromTheUsedPart(t *testing.T) {
 	m := newModel(8, 10000)
 	m.run(10 * time.Second) // 45 in flight, far from 10000
 	m.median *= 3
@@ -228,7 +228,7 @@ func TestTheLimitFallsFromWhatIsUsed(t *testing.T) {
 	}
 }
 
-func TestWhoIsOverTheAdaptiveLimitIsToldOfIt(t *testing.T) {
+func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		slow := 20 * msec
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error { return after(slow, fill())(ex) }}}
@@ -259,7 +259,7 @@ func TestWhoIsOverTheAdaptiveLimitIsToldOfIt(t *testing.T) {
 
 // What failed at once, or was given up by an impatient client, is no latency of
 // the SSP's.
-func TestOnlyAnswersAndPatientTimeoutsAreLatencies(t *testing.T) {
+func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		step    step

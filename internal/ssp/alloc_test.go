@@ -21,7 +21,7 @@ func (c *client) alloc(ex *upstream.Exchange, r *Request) {
 	}
 }
 
-func TestTheSinglePathAllocatesNothing(t *testing.T) {
+func TestSingleRequestAllocatesNothing(t *testing.T) {
 	for name, with := range map[string]func(o *Options){
 		"defaults": nil,
 		"every limit": func(o *Options) {
@@ -73,7 +73,7 @@ func (c *oneConn) Idle() bool                        { return true }
 func (c *oneConn) Close(upstream.CloseReason)        {}
 func (c *oneConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
 
-func TestAPlaceOfARealPoolIsLentWithoutAnAllocation(t *testing.T) {
+func TestAcquiringFromAPoolAllocatesNothing(t *testing.T) {
 	p := pool.New(pool.Options{
 		SSP: "openx", MaxConns: 1, MaxHTTP2Conns: 1, MaxIdle: 1, MaxPending: 1, PendingTimeout: time.Second, MaxDials: 1,
 		BackoffMin: time.Second, BackoffMax: time.Second, ConnectTimeout: time.Second, Protocol: upstream.HTTP1,

@@ -15,7 +15,7 @@ type backoff struct {
 	max   time.Duration // retry_after_max; 0 = no pause ever
 	share float64       // retry_after_share; 0 = a single 429 pauses
 	*pause
-	heeded *retryAfters
+	retryAfters *retryAfters
 }
 
 // pause is what a backoff remembers.
@@ -58,7 +58,7 @@ func (b *backoff) left(now time.Duration) time.Duration {
 //
 // A 429 tells one client to slow down as often as it tells all of them. So it
 // pauses the SSP for all clients only where the SSP says it to many requests.
-func (b *backoff) heed(a *upstream.Response, at time.Time, now time.Duration) bool {
+func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration) bool {
 	if b.max <= 0 {
 		return false
 	}
@@ -77,10 +77,10 @@ func (b *backoff) heed(a *upstream.Response, at time.Time, now time.Duration) bo
 		return false
 	}
 	if a.Status == 429 && !b.throttled(now) {
-		b.heeded.ignored.Add(1)
+		b.retryAfters.ignored.Add(1)
 		return false
 	}
-	b.heeded.paused.Add(1)
+	b.retryAfters.paused.Add(1)
 	until := int64(now + min(wait, b.max))
 	for {
 		was := b.until.Load()

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestRetryAfterIsReadInAllItsForms(t *testing.T) {
+func TestRetryAfterIsParsedInAllItsForms(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 	for _, c := range []struct {
 		v    string
@@ -70,7 +70,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-func TestAnSSPThatAsksForAPauseGetsIt(t *testing.T) {
+func TestRetryAfterPausesTheSSP(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAnSSPThatAsksForAPauseGetsIt(t *testing.T) {
 	}
 }
 
-func TestAPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
+func TestPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: "+date), fill()}}, nil)
@@ -106,7 +106,7 @@ func TestAPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 	})
 }
 
-func TestAShorterPauseDoesNotCutALongerOne(t *testing.T) {
+func TestShorterPauseDoesNotShortenALongerOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(msec, answer(503, "", "Retry-After: 10")), after(2*msec, answer(503, "", "Retry-After: 1")), fill()}}
 		c := newClient(t, p, nil)
@@ -122,7 +122,7 @@ func TestAShorterPauseDoesNotCutALongerOne(t *testing.T) {
 	})
 }
 
-func TestWhatPausesNothing(t *testing.T) {
+func TestResponsesThatDoNotPause(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		step step

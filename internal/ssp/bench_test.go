@@ -79,8 +79,8 @@ func BenchmarkDoRewritesTmax(b *testing.B) {
 
 func BenchmarkDoThatMayBeHedged(b *testing.B) {
 	benchmarkDo(b, upstream.Fill, func(o *Options) { o.Hedge.Enabled = true }, func(s *SSP) {
-		s.late.value.Store(int64(100 * msec))
-		s.late.refresh.Store(1 << 62)
+		s.lateAfter.value.Store(int64(100 * msec))
+		s.lateAfter.refresh.Store(1 << 62)
 	})
 }
 

@@ -11,10 +11,10 @@ import (
 // want it otherwise. It stands at the start of the exchange's Block, since the
 // body itself is shared by all legs.
 type bodyCopy struct {
-	n       int // bytes of it, 0 = Request.Body is sent as it is
-	gzipped bool
-	made    bool
-	held    int64 // bytes of the budget
+	n        int // bytes of it, 0 = Request.Body is sent as it is
+	gzipped  bool
+	made     bool
+	reserved int64 // bytes of the budget
 }
 
 // maxTmax is the longest time, in milliseconds, that is written; none can be as
@@ -67,21 +67,21 @@ func remaining(ex *upstream.Exchange) int64 {
 
 // reserve takes room for the copy from the budget, once.
 func (c *bodyCopy) reserve(r *Request) bool {
-	if c.held > 0 || r.Budget == nil {
+	if c.reserved > 0 || r.Budget == nil {
 		return true
 	}
 	n := int64(len(r.Body) + maxTmaxDigits)
 	if !r.Budget.Reserve(n) {
 		return false
 	}
-	c.held = n
+	c.reserved = n
 	return true
 }
 
 // release gives the copy's bytes back.
 func (c *bodyCopy) release(b *upstream.Budget) {
-	if c.held > 0 {
-		b.Release(c.held)
-		c.held = 0
+	if c.reserved > 0 {
+		b.Release(c.reserved)
+		c.reserved = 0
 	}
 }

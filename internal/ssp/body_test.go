@@ -38,7 +38,7 @@ func (c *client) withTmax(tmax string) *Request {
 	return r
 }
 
-func TestTmaxBecomesTheTimeThatIsLeftAndNoOtherByteChanges(t *testing.T) {
+func TestTmaxBecomesTheRemainingTimeAndNoOtherByteChanges(t *testing.T) {
 	for _, c := range []struct {
 		name, tmax, want string
 		deadline, wait   time.Duration
@@ -70,7 +70,7 @@ func TestTmaxBecomesTheTimeThatIsLeftAndNoOtherByteChanges(t *testing.T) {
 	}
 }
 
-func TestABodyIsSentAsItIsWhereNothingIsToBeWritten(t *testing.T) {
+func TestBodyIsUnchangedWithoutAnythingToRewrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		rewrite bool
 		tmax    bool
@@ -95,7 +95,7 @@ func TestABodyIsSentAsItIsWhereNothingIsToBeWritten(t *testing.T) {
 	}
 }
 
-func TestARetryIsToldOfTheTimeThatIsLeftThen(t *testing.T) {
+func TestRetryCarriesTheTimeThatRemainsThen(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(100*msec, fail(notProcessed)), fill()}}
@@ -163,7 +163,7 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 	}
 }
 
-func TestABodyIsCompressedOnceALeg(t *testing.T) {
+func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed), fail(notSent), fill()}}
 	c := newClient(t, p, func(o *Options) { o.Gzip.Enabled = true })
 	r := c.request(upstream.POST)
@@ -192,7 +192,7 @@ func TestABodyIsCompressedOnceALeg(t *testing.T) {
 }
 
 // A copy of a body is memory like any other.
-func TestACopyThatDoesNotFitIntoTheBudgetIsRefused(t *testing.T) {
+func TestBodyCopyOverTheBudgetIsRefused(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
 	c.budget = upstream.NewBudget(50)
@@ -204,7 +204,7 @@ func TestACopyThatDoesNotFitIntoTheBudgetIsRefused(t *testing.T) {
 	c.wantIdle()
 }
 
-func TestTheCopyIsHeldAsLongAsTheLeg(t *testing.T) {
+func TestBodyCopyIsReservedAsLongAsTheLeg(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
 	r := c.withTmax("300")
@@ -218,7 +218,7 @@ func TestTheCopyIsHeldAsLongAsTheLeg(t *testing.T) {
 	c.wantIdle()
 }
 
-func TestLegsOfOneRequestDoNotShareACopy(t *testing.T) {
+func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true; o.Gzip = GzipOptions{Enabled: true}; o.Breaker.Enabled = false })
 	r := c.withTmax("300")

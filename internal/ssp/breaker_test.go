@@ -16,7 +16,7 @@ func (b *breaker) init(o BreakerOptions) {
 	b.Window.Init(o.Window, 0)
 }
 
-func TestTheBreakerShedsInProportion(t *testing.T) {
+func TestBreakerShedsInProportion(t *testing.T) {
 	for _, c := range []struct {
 		requests, failures     int
 		minRequests            int
@@ -45,7 +45,7 @@ func TestTheBreakerShedsInProportion(t *testing.T) {
 
 // Whatever it was told, it never sheds all, never anything up to the ratio, and
 // never less for one failure more.
-func TestTheShareThatIsShedIsMonotonousAndBounded(t *testing.T) {
+func TestShedShareIsMonotonousAndBounded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		o := BreakerOptions{Enabled: true, MinRequests: 1 + rnd.IntN(50), FailureRatio: 0.99 * rnd.Float64(), MinProbe: 0.001 + 0.999*rnd.Float64()}
@@ -66,7 +66,7 @@ func TestTheShareThatIsShedIsMonotonousAndBounded(t *testing.T) {
 	}
 }
 
-func TestTheBreakerLetsAShareThroughAndForgets(t *testing.T) {
+func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 	var b breaker
 	b.init(options(nil).Breaker)
 	for range 1000 {
@@ -90,7 +90,7 @@ func TestTheBreakerLetsAShareThroughAndForgets(t *testing.T) {
 	}
 }
 
-func TestADryRunShedsNothingAndCounts(t *testing.T) {
+func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{answer(500, "")}}, func(o *Options) { o.Breaker.DryRun = true })
 		for range 1000 {
@@ -108,7 +108,7 @@ func TestADryRunShedsNothingAndCounts(t *testing.T) {
 	})
 }
 
-func TestAFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
+func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{answer(500, "")}}
 		c := newClient(t, p, nil)
@@ -138,7 +138,7 @@ func TestAFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 	})
 }
 
-func TestWhatCountsForTheBreaker(t *testing.T) {
+func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 	type want string
 	const failed, worked, neither want = "failure", "success", "nothing"
 	later := func(e *upstream.Error) step { return after(time.Millisecond, fail(*e)) }
@@ -197,7 +197,7 @@ func TestWhatCountsForTheBreaker(t *testing.T) {
 	}
 }
 
-func TestATimeoutCountsIfTheSSPHadItsOwnRequestTimeout(t *testing.T) {
+func TestTimeoutCountsIfTheSSPHadItsRequestTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = 50 * msec })
 		c.get().want(upstream.Deadline)

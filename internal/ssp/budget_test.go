@@ -9,7 +9,7 @@ import (
 
 // Against plain arithmetic: a fifth a request, one a retry, ten at most, full at
 // start.
-func TestTheBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
+func TestRetryBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		var b retryBudget
@@ -43,7 +43,7 @@ func TestTheBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 	}
 }
 
-func TestTheBudgetHoldsForManyAtOnce(t *testing.T) {
+func TestRetryBudgetHoldsForConcurrentRequests(t *testing.T) {
 	var b retryBudget
 	b.init()
 	var spent atomic.Int64

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestWhatAnAnswerIs(t *testing.T) {
+func TestClassificationOfResponses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		by     NoBidBody

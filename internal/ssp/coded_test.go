@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/upstream"
+
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
-
-	"adbuffer/internal/upstream"
 )
 
 // encoders are the content codings, and who writes them.
@@ -82,7 +82,7 @@ func classifyCoded(by NoBidBody, body []byte, codings ...string) upstream.Outcom
 }
 
 // A no-bid that is compressed took the place of an ad in a waterfall.
-func TestACompressedNoBidIsANoBid(t *testing.T) {
+func TestCompressedNoBidIsANoBid(t *testing.T) {
 	for i, e := range encoders {
 		t.Run(fmt.Sprint(e.coding, " ", i), func(t *testing.T) {
 			for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestACompressedNoBidIsANoBid(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotLookedInto(t *testing.T) {
+func TestBodiesThatAreNotDecoded(t *testing.T) {
 	gz := func(body string) []byte { return encode(t, encoders[0].writer, body) }
 	twice := gz(string(gz(noBidJSON)))
 	noise := make([]byte, 3*maxCodedScan)
@@ -160,7 +160,7 @@ func TestWhatIsNotLookedInto(t *testing.T) {
 }
 
 // Encoders of other makers: those of Node are the C libraries that servers use.
-func TestNoBidsThatOtherEncodersCompressed(t *testing.T) {
+func TestNoBidsCompressedByOtherEncoders(t *testing.T) {
 	out, err := exec.Command("node", "-e", `
 const z = require("zlib"), c = z.constants;
 for (const text of process.argv.slice(1)) {

@@ -12,7 +12,7 @@ import (
 
 // Looking into a compressed body costs no more than looking into one that is
 // not: of those, the costliest is a list of keys "bid" without a value.
-func TestAHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
+func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	plain := bytes.Repeat([]byte(`"bid"`), maxScan/len(`"bid"`))
 	budget := costtest.Best(func() { NoBidOpenRTB.hasAd(plain) })
 	t.Logf("plain: %v", budget)

@@ -15,10 +15,10 @@ func BenchmarkCores(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if !f.Enter() {
+			if !f.Acquire() {
 				b.Error("refused below the limit")
 			}
-			f.Leave()
+			f.Release()
 		}
 	})
 }

@@ -38,7 +38,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		return err.Outcome, err
 	}
 	l := leg{start: start}
-	defer s.leave(r, &l)
+	defer s.releaseLeg(r, &l)
 	s.budget.earn()
 	err := s.send(r, ex, &l)
 	ex.Times.Queued = start
@@ -52,7 +52,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		outcome = s.classify(r, &ex.Response)
 	}
 	s.learn(ex, start, outcome, err)
-	s.stats.ended(outcome, start, &ex.Times)
+	s.stats.record(outcome, start, &ex.Times)
 	if f := s.observer.Load(); f != nil {
 		(*f)(s, r, ex, outcome, err)
 	}
@@ -60,9 +60,9 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 }
 
 // leave is Do's last act, even where it panics.
-func (s *SSP) leave(r *Request, l *leg) {
+func (s *SSP) releaseLeg(r *Request, l *leg) {
 	l.body.release(r.Budget)
-	s.inFlight.Leave()
+	s.inFlight.Release()
 }
 
 // deadline is the earliest of the request's, the SSP's and the leg's.
@@ -89,7 +89,7 @@ func (s *SSP) admit(now time.Duration) *upstream.Error {
 	if err := s.qps.admit(now); err != nil {
 		return err
 	}
-	if !s.inFlight.Enter() {
+	if !s.inFlight.Acquire() {
 		return s.overloaded()
 	}
 	return nil
@@ -110,14 +110,14 @@ func (s *SSP) overloaded() *upstream.Error {
 // send makes attempts until one has an answer, or must be the last.
 func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 	var failed *upstream.Error // what is being retried
-	why := firstTime
+	why := firstAttempt
 	for {
-		err := s.try(r, ex, l, why)
+		err := s.attemptOrHedge(r, ex, l, why)
 		if err == nil {
 			return nil
 		}
 		e := upstream.AsError(err)
-		if failed != nil && keptFrom(failed, e) {
+		if failed != nil && preventedRetry(failed, e) {
 			return failed
 		}
 		again, ok := s.retryable(r, ex, e, l)
@@ -133,9 +133,9 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 
 // try makes an attempt, and a second one beside it where it may be hedged and
 // is late.
-func (s *SSP) try(r *Request, ex *upstream.Exchange, l *leg, why again) error {
+func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, l *leg, why retryKind) error {
 	if s.opts.Hedge.Enabled && !l.hedged && r.Method.Idempotent() {
-		if after := s.late.get(); after > 0 {
+		if after := s.lateAfter.get(); after > 0 {
 			return s.hedged(r, ex, l, why, after)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *SSP) try(r *Request, ex *upstream.Exchange, l *leg, why again) error {
 
 // attempt lends a place, writes the leg's own head, and runs the exchange. h,
 // where not nil, is told when that begins.
-func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *hedge) error {
+func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
 	// pipeline_methods: what may have an effect waits for nobody's answer, and
 	// nobody's waits for it.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
@@ -166,25 +166,25 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why again, h *h
 	s.write(r, ex, &l.body, place.Host())
 	l.sent++
 	s.stats.sent.Add(1)
-	if why != firstTime {
+	if why != firstAttempt {
 		s.stats.retries[why].Add(1)
 	}
 	if redials > 0 {
-		s.stats.retries[againNotSent].Add(uint64(redials))
+		s.stats.retries[retryNotSent].Add(uint64(redials))
 	}
 	if h != nil {
 		h.arm()
 	}
 	err = place.Do(ex)
-	if s.opts.Hedge.Enabled && why != againHedge {
-		s.observeLate(ex, err)
+	if s.opts.Hedge.Enabled && why != retryHedge {
+		s.observeForHedge(ex, err)
 	}
 	return err
 }
 
 // prepare is what comes between the loan of a place and its use.
-func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why again) *upstream.Error {
-	if r.Gone != nil && why != againHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
+func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {
+	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
 		return errClientGone
 	}
 	if err := s.makeBody(r, ex, &l.body); err != nil {

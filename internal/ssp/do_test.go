@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestTheEndpointDecidesWhereAndTheClientOnlyTheQuery(t *testing.T) {
+func TestEndpointSetsTheTargetAndTheClientOnlyTheQuery(t *testing.T) {
 	for _, c := range []struct {
 		name, path, ours, theirs string
 		host                     string
@@ -38,7 +38,7 @@ func TestTheEndpointDecidesWhereAndTheClientOnlyTheQuery(t *testing.T) {
 	}
 }
 
-func TestFieldsCrossByThePolicyAndBodyAndMethodAsTheyCame(t *testing.T) {
+func TestFieldsCrossByThePolicyAndBodyAndMethodUnchanged(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) {
 		o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Remove: []string{"X-Internal"}, Set: []httpheader.NameValue{{Name: "X-Openrtb-Version", Value: "2.6"}}, Identity: httpheader.None})
@@ -64,7 +64,7 @@ func TestFieldsCrossByThePolicyAndBodyAndMethodAsTheyCame(t *testing.T) {
 }
 
 // What an exchange was used for before must not show.
-func TestAReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
+func TestReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, nil)
 	ex := upstream.AcquireExchange()
@@ -78,7 +78,7 @@ func TestAReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
 	}
 }
 
-func TestTheSmallestOfAllDeadlinesEndsTheRequest(t *testing.T) {
+func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
 	for _, c := range []struct {
 		name                  string
 		client, request, tier time.Duration
@@ -106,7 +106,7 @@ func TestTheSmallestOfAllDeadlinesEndsTheRequest(t *testing.T) {
 	}
 }
 
-func TestADeadlineCountsFromWhenTheLegBegan(t *testing.T) {
+func TestTimeoutCountsFromTheBeginOfTheLeg(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
 		r := c.request(upstream.GET)
@@ -123,7 +123,7 @@ func TestADeadlineCountsFromWhenTheLegBegan(t *testing.T) {
 	})
 }
 
-func TestAClientThatLeftWhileItsRequestWaitedIsNotSent(t *testing.T) {
+func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		wait  time.Duration
@@ -157,7 +157,7 @@ func TestAClientThatLeftWhileItsRequestWaitedIsNotSent(t *testing.T) {
 
 // A first attempt takes time too: before a retry is sent, the client is looked
 // for.
-func TestAClientThatLeftIsFoundBeforeARetry(t *testing.T) {
+func TestClosedClientConnectionIsFoundBeforeARetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fail(stale)), fill()}}
 		c := newClient(t, p, nil)
@@ -168,7 +168,7 @@ func TestAClientThatLeftIsFoundBeforeARetry(t *testing.T) {
 	})
 }
 
-func TestMoreThanMaxInFlightIsRefusedAndSaysSo(t *testing.T) {
+func TestRequestsOverMaxInFlightAreRefusedWithTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{after(10*msec, fill())}}, func(o *Options) { o.MaxInFlight = 2 })
 		results := make(chan result, 3)
@@ -182,7 +182,7 @@ func TestMoreThanMaxInFlightIsRefusedAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestAPanicLeavesNothingInFlightAndNothingReserved(t *testing.T) {
+func TestPanicReleasesItsInFlightCountAndBytes(t *testing.T) {
 	c := newClient(t, &fakePool{steps: []step{func(*upstream.Exchange) error { panic("BUG: scripted") }}}, func(o *Options) { o.RewriteTmax = true })
 	r := c.request(upstream.POST)
 	r.Body, r.TmaxStart, r.TmaxEnd = []byte(`{"tmax":100}`), 8, 11
@@ -197,7 +197,7 @@ func TestAPanicLeavesNothingInFlightAndNothingReserved(t *testing.T) {
 	c.wantIdle()
 }
 
-func TestEveryRequestIsCountedOnceAndTimedOnceItWasAdmitted(t *testing.T) {
+func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill()), after(3*msec, fail(cutMidAnswer))}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 2} })
 		c.get().want(upstream.Fill)
@@ -222,7 +222,7 @@ func TestEveryRequestIsCountedOnceAndTimedOnceItWasAdmitted(t *testing.T) {
 	})
 }
 
-func TestACancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
+func TestCancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -240,7 +240,7 @@ func TestACancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfNoTypeBecomesInternal(t *testing.T) {
+func TestUntypedErrorBecomesInternal(t *testing.T) {
 	c := newClient(t, &fakePool{steps: []step{func(*upstream.Exchange) error { return errors.New("untyped") }}}, nil)
 	c.get().want(upstream.Internal)
 }

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
+
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -185,8 +185,8 @@ var (
 func options(with func(o *Options)) Options {
 	o := Options{
 		Name: "openx", Scheme: "https", Path: "/bid", Query: "v=2",
-		Policy:   httpheader.NewPolicy(httpheader.PolicyOptions{Identity: httpheader.None}),
-		Patience: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second, MaxBufferedBytes: 1 << 20,
+		Policy:     httpheader.NewPolicy(httpheader.PolicyOptions{Identity: httpheader.None}),
+		BlameAfter: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second, MaxBufferedBytes: 1 << 20,
 		Adaptive: AdaptiveOptions{Floor: 8},
 		Breaker:  BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
 		Hedge:    HedgeOptions{Quantile: 0.95},
@@ -301,11 +301,11 @@ func (c *client) wantSent(p *fakePool, n int) {
 	}
 }
 
-func (c *client) wantRetries(want map[again]uint64) {
+func (c *client) wantRetries(want map[retryKind]uint64) {
 	c.t.Helper()
-	for k := range againKinds {
+	for k := range retryKinds {
 		if got := c.ssp.stats.retries[k].Load(); got != want[k] {
-			c.t.Errorf("%d retries %s, want %d", got, againNames[k], want[k])
+			c.t.Errorf("%d retries %s, want %d", got, retryKindNames[k], want[k])
 		}
 	}
 }

@@ -40,9 +40,9 @@ type hedge struct {
 }
 
 // hedged is attempt with a hedge, should it take longer than after.
-func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why again, after time.Duration) error {
+func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
-	defer h.end()
+	defer h.stop()
 	parent := parentOf(ex)
 	var firstCtx context.Context
 	firstCtx, h.cancelFirst = context.WithCancel(parent)
@@ -92,7 +92,7 @@ func (h *hedge) started() bool {
 }
 
 // end waits for the second, where hedged is left by a panic.
-func (h *hedge) end() {
+func (h *hedge) stop() {
 	h.cancelFirst()
 	h.cancelSecond()
 	if h.started() {
@@ -120,17 +120,17 @@ func (h *hedge) run() {
 	defer func() { h.panicked = recover() }()
 	h.err = errNotHedged
 	s := h.ssp
-	if !s.inFlight.Enter() {
+	if !s.inFlight.Acquire() {
 		return
 	}
-	defer s.inFlight.Leave()
+	defer s.inFlight.Release()
 	if !s.budget.spend() {
 		return
 	}
 	h.leg.start = time.Now()
 	h.leg.retries.limited = s.opts.RetryMax // a hedge is worth no retry
 	h.second = h.exchange(h.secondCtx)
-	h.err = s.attempt(h.request, h.second, &h.leg, againHedge, nil)
+	h.err = s.attempt(h.request, h.second, &h.leg, retryHedge, nil)
 	h.leg.body.release(h.request.Budget)
 	if h.leg.sent == 0 {
 		s.budget.refund()
@@ -146,7 +146,7 @@ var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstr
 // observeLate takes the latency of an attempt into what is late. Of one that
 // was not waited for to its end it is known that it took longer; that tells
 // something where it was late already.
-func (s *SSP) observeLate(ex *upstream.Exchange, err error) {
+func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
 	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {
 		switch upstream.AsError(err).Outcome {
@@ -154,9 +154,9 @@ func (s *SSP) observeLate(ex *upstream.Exchange, err error) {
 		default:
 			return
 		}
-		if took < s.late.get() {
+		if took < s.lateAfter.get() {
 			return
 		}
 	}
-	s.late.observe(s.since(ex.Times.Done), took)
+	s.lateAfter.observe(s.since(ex.Times.Done), took)
 }

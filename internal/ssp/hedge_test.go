@@ -25,7 +25,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	for range 250 {
 		c.get().want(upstream.Fill)
 	}
-	late := c.ssp.late.get()
+	late := c.ssp.lateAfter.get()
 	if late < 10*msec || late > 11*msec {
 		t.Fatalf("late is %v, want 10ms and a little", late)
 	}
@@ -35,11 +35,11 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	return c
 }
 
-func TestALateRequestIsHedgedAndTheFirstAnswerWins(t *testing.T) {
+func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never(), after(5*msec, answer(200, "of the second", "X-Second: 1"))}}
 		c := learnt(t, p, nil)
-		late := c.ssp.late.get()
+		late := c.ssp.lateAfter.get()
 		ex := upstream.AcquireExchange()
 		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
 		if res.body != "of the second" || string(ex.Response.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
@@ -53,7 +53,7 @@ func TestALateRequestIsHedgedAndTheFirstAnswerWins(t *testing.T) {
 		}
 		ex.Release()
 		c.wantSent(p, 2)
-		c.wantRetries(map[again]uint64{againHedge: 1})
+		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
 		c.wantIdle()
 		sent := p.requests()
 		if sent[0].target != sent[1].target || sent[0].head != sent[1].head {
@@ -65,7 +65,7 @@ func TestALateRequestIsHedgedAndTheFirstAnswerWins(t *testing.T) {
 	})
 }
 
-func TestTheFirstStillWinsIfItIsFaster(t *testing.T) {
+func TestFirstAttemptWinsIfItIsFaster(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(20*msec, answer(200, "of the first")), never()}}
 		c := learnt(t, p, nil)
@@ -73,7 +73,7 @@ func TestTheFirstStillWinsIfItIsFaster(t *testing.T) {
 			t.Errorf("%q after %v", res.body, res.took)
 		}
 		c.wantSent(p, 2)
-		c.wantRetries(map[again]uint64{againHedge: 1})
+		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
 		if n := p.busy.Load(); n != 0 {
 			t.Errorf("%d exchanges are still under way: the second was not cancelled", n)
 		}
@@ -81,7 +81,7 @@ func TestTheFirstStillWinsIfItIsFaster(t *testing.T) {
 	})
 }
 
-func TestARequestInTimeIsNotHedged(t *testing.T) {
+func TestRequestInTimeIsNotHedged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(10*msec, fill())}}
 		c := learnt(t, p, nil)
@@ -93,7 +93,7 @@ func TestARequestInTimeIsNotHedged(t *testing.T) {
 	})
 }
 
-func TestThereIsExactlyOneHedge(t *testing.T) {
+func TestAtMostOneHedge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never()}}
 		c := learnt(t, p, nil)
@@ -102,12 +102,12 @@ func TestThereIsExactlyOneHedge(t *testing.T) {
 			t.Errorf("took %v, want 295ms", res.took)
 		}
 		c.wantSent(p, 2)
-		c.wantRetries(map[again]uint64{againHedge: 1})
+		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
 		c.wantIdle()
 	})
 }
 
-func TestWhatIsNeverHedged(t *testing.T) {
+func TestRequestsThatAreNeverHedged(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		method  upstream.Method
@@ -121,8 +121,8 @@ func TestWhatIsNeverHedged(t *testing.T) {
 			}
 		}},
 		{"over max_in_flight", upstream.GET, func(o *Options) { o.MaxInFlight = 1 }, nil},
-		{"too little is known", upstream.GET, nil, func(c *client) { c.ssp.late.value.Store(0) }},
-		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.late.value.Store(int64(295 * msec)) }},
+		{"too little is known", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
+		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(int64(295 * msec)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestWhatIsNeverHedged(t *testing.T) {
 
 // A hedge is sent within the limit on queries, and what it does not use it
 // gives back.
-func TestAHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
+func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	for name, kept := range map[string]func(p *fakePool, c *client){
 		"place": func(p *fakePool, c *client) {
 			p.acquire = func(n int, _ *upstream.Exchange) error {
@@ -175,7 +175,7 @@ func TestAHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 }
 
 // A hedge must not make an answer worse.
-func TestABadAnswerToTheSecondDoesNotBeatTheFirst(t *testing.T) {
+func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 	for _, status := range []int{400, 429, 503} {
 		bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(50*msec, answer(200, "of the first")), answer(status, "of the second")}}
@@ -188,7 +188,7 @@ func TestABadAnswerToTheSecondDoesNotBeatTheFirst(t *testing.T) {
 	}
 }
 
-func TestTheSecondAnswersWhereTheFirstFails(t *testing.T) {
+func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
 	for _, status := range []int{200, 404} {
 		bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(20*msec, fail(cutMidAnswer)), after(50*msec, answer(status, "of the second"))}}
@@ -202,7 +202,7 @@ func TestTheSecondAnswersWhereTheFirstFails(t *testing.T) {
 	}
 }
 
-func TestWhereBothFailTheFirstIsHowItEndedAndRetriedByItsOwnRight(t *testing.T) {
+func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(20*msec, fail(cutMidAnswer)), fail(notSent)}}
 		c := learnt(t, p, nil)
@@ -214,25 +214,25 @@ func TestWhereBothFailTheFirstIsHowItEndedAndRetriedByItsOwnRight(t *testing.T) 
 		c.ssp.stats.sent.Store(0)
 		c.get().want(upstream.Fill)
 		c.wantSent(p, 3) // the retry is late, too, and is not hedged again
-		c.wantRetries(map[again]uint64{againHedge: 2, againStale: 1})
+		c.wantRetries(map[retryKind]uint64{retryHedge: 2, retryStale: 1})
 		c.wantIdle()
 	})
 }
 
 // Before it is late, a failure is retried as without hedging; the retry may be
 // hedged then.
-func TestARetryMayBeHedged(t *testing.T) {
+func TestRetryMayBeHedged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
 		c := learnt(t, p, nil)
 		c.get().want(upstream.Fill)
 		c.wantSent(p, 3)
-		c.wantRetries(map[again]uint64{againHedge: 1, againStale: 1})
+		c.wantRetries(map[retryKind]uint64{retryHedge: 1, retryStale: 1})
 		c.wantIdle()
 	})
 }
 
-func TestAHedgedLegThatIsCancelledEndsAtOnce(t *testing.T) {
+func TestCancelledHedgedLegEndsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never()}}
 		c := learnt(t, p, nil)
@@ -250,7 +250,7 @@ func TestAHedgedLegThatIsCancelledEndsAtOnce(t *testing.T) {
 }
 
 // What panics in the second's goroutine must not end the process.
-func TestAPanicOfTheSecondReachesTheCaller(t *testing.T) {
+func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fill()), func(*upstream.Exchange) error { panic("BUG: scripted") }}}
 		c := learnt(t, p, nil)
@@ -265,7 +265,7 @@ func TestAPanicOfTheSecondReachesTheCaller(t *testing.T) {
 }
 
 // Nothing reads the request once Do has returned, even by a panic.
-func TestAPanicOfTheFirstWaitsForTheSecond(t *testing.T) {
+func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, func(*upstream.Exchange) error { panic("BUG: scripted") }), never()}}
 		c := learnt(t, p, nil)
@@ -284,7 +284,7 @@ func TestAPanicOfTheFirstWaitsForTheSecond(t *testing.T) {
 
 // Only whole latencies would make the slow ones, which hedges cut short, look
 // rare, and late come ever earlier.
-func TestWhatIsLateDoesNotCreepDownByHedging(t *testing.T) {
+func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var first atomic.Int64 // how long the first takes; the second 1 ms
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
@@ -300,17 +300,17 @@ func TestWhatIsLateDoesNotCreepDownByHedging(t *testing.T) {
 			first.Store(int64(d))
 			c.get().want(upstream.Fill)
 		}
-		if late := c.ssp.late.get(); late < 100*msec || late > 107*msec {
+		if late := c.ssp.lateAfter.get(); late < 100*msec || late > 107*msec {
 			t.Errorf("late is %v in the end; of the latencies, as they are without hedging, 9 in 10 are up to 100ms", late)
 		}
-		if hedges := c.ssp.stats.retries[againHedge].Load(); hedges < 300 || hedges > 420 {
+		if hedges := c.ssp.stats.retries[retryHedge].Load(); hedges < 300 || hedges > 420 {
 			t.Errorf("%d hedges for 4000 requests, want a tenth", hedges)
 		}
 	})
 }
 
 // Each attempt has the body in the exchange that it is sent on.
-func TestABodyIsSentWholeWhateverIsHedged(t *testing.T) {
+func TestBodyIsSentCompleteByBothAttempts(t *testing.T) {
 	for name, steps := range map[string]func(c *client) []step{
 		"resent, then hedged": func(*client) []step {
 			return []step{fail(stale), never(), fill()}
@@ -319,9 +319,9 @@ func TestABodyIsSentWholeWhateverIsHedged(t *testing.T) {
 			return []step{after(20*msec, fail(stale)), fail(cutMidAnswer), fill()}
 		},
 		"not, then hedged": func(c *client) []step {
-			late := c.ssp.late.value.Swap(0)
+			late := c.ssp.lateAfter.value.Swap(0)
 			return []step{func(ex *upstream.Exchange) error {
-				c.ssp.late.value.Store(late)
+				c.ssp.lateAfter.value.Store(late)
 				return fail(stale)(ex)
 			}, never(), fill()}
 		},

@@ -15,7 +15,7 @@ func (f *InFlight) SetLimit(n int) { f.limit.Store(int64(n)) }
 
 // Enter counts one more, or returns false where the limit is reached. The count
 // is exact: an Enter that is refused is never part of it.
-func (f *InFlight) Enter() bool {
+func (f *InFlight) Acquire() bool {
 	for {
 		n := f.n.Load()
 		if l := f.limit.Load(); l > 0 && n >= l {
@@ -28,7 +28,7 @@ func (f *InFlight) Enter() bool {
 }
 
 // Leave takes back an Enter that returned true.
-func (f *InFlight) Leave() {
+func (f *InFlight) Release() {
 	if f.n.Add(-1) < 0 {
 		panic("BUG: more left than entered")
 	}

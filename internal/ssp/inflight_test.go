@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestInFlightNeverPassesItsLimitAndLosesNoCount(t *testing.T) {
+func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 	var f InFlight
 	f.SetLimit(3)
 	var now, most, entered atomic.Int64
@@ -14,7 +14,7 @@ func TestInFlightNeverPassesItsLimitAndLosesNoCount(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 5000 {
-				if !f.Enter() {
+				if !f.Acquire() {
 					continue
 				}
 				entered.Add(1)
@@ -25,7 +25,7 @@ func TestInFlightNeverPassesItsLimitAndLosesNoCount(t *testing.T) {
 					t.Errorf("the count is %d", c)
 				}
 				now.Add(-1)
-				f.Leave()
+				f.Release()
 			}
 		})
 	}
@@ -35,30 +35,30 @@ func TestInFlightNeverPassesItsLimitAndLosesNoCount(t *testing.T) {
 	}
 }
 
-func TestALoweredLimitLeavesWhatIsInFlight(t *testing.T) {
+func TestLoweredLimitKeepsRequestsInFlight(t *testing.T) {
 	var f InFlight
 	for range 5 {
-		if !f.Enter() {
+		if !f.Acquire() {
 			t.Fatal("refused without a limit")
 		}
 	}
 	f.SetLimit(2)
-	if f.Now() != 5 || f.Limit() != 2 || f.Enter() {
+	if f.Now() != 5 || f.Limit() != 2 || f.Acquire() {
 		t.Errorf("%d of %d, and one more entered", f.Now(), f.Limit())
 	}
 	for range 4 {
-		f.Leave()
+		f.Release()
 	}
-	if !f.Enter() || f.Enter() {
+	if !f.Acquire() || f.Acquire() {
 		t.Error("one of two were in flight: exactly one more may enter")
 	}
 }
 
-func TestLeavingTwiceIsABug(t *testing.T) {
+func TestReleasingTwiceIsABug(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
 		}
 	}()
-	new(InFlight).Leave()
+	new(InFlight).Release()
 }

@@ -10,11 +10,11 @@ import (
 func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
-	if err == nil && s.backoff.heed(&ex.Response, t.Done, now) {
+	if err == nil && s.backoff.observe(&ex.Response, t.Done, now) {
 		return // the pause is what follows from it
 	}
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
-	if timedOut && !s.patient(ex, start) {
+	if timedOut && !s.hadEnoughTime(ex, start) {
 		return // says more about the client than about the SSP
 	}
 	switch {
@@ -59,6 +59,6 @@ func success(o upstream.Outcome) bool {
 // timeout is its own. The wait for a place is part of that, or a pool that is
 // full because the SSP is slow would keep the breaker from seeing it. A
 // twentieth may be missing: what was done before the leg began.
-func (s *SSP) patient(ex *upstream.Exchange, start time.Time) bool {
-	return ex.Deadline.Sub(start) >= s.patience-s.patience/20
+func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {
+	return ex.Deadline.Sub(start) >= s.blameAfter-s.blameAfter/20
 }

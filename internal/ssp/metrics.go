@@ -3,9 +3,9 @@ package ssp
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/upstream"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -65,7 +65,7 @@ func (s *SSP) collect(ch chan<- prometheus.Metric) {
 	for o := range upstream.Outcomes {
 		counter(descRequests, s.stats.outcomes[o].Load(), o.String())
 	}
-	for k, kind := range againNames {
+	for k, kind := range retryKindNames {
 		counter(descRetries, s.stats.retries[k].Load(), kind)
 	}
 	ch <- s.stats.duration.Metric(descDuration, name)
@@ -77,8 +77,8 @@ func (s *SSP) collect(ch chan<- prometheus.Metric) {
 	gauge(descQPSLimit, s.opts.QPS.Limit)
 	gauge(descInFlight, float64(s.inFlight.Now()))
 	gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
-	counter(descRetryAfter, s.heeded.paused.Load(), "paused")
-	counter(descRetryAfter, s.heeded.ignored.Load(), "ignored")
+	counter(descRetryAfter, s.retryAfters.paused.Load(), "paused")
+	counter(descRetryAfter, s.retryAfters.ignored.Load(), "ignored")
 	gauge(descBuffered, float64(s.buffered.Used()))
 	gauge(descBufferedLimit, float64(s.buffered.Limit()))
 	gauge(descBackoff, s.backoff.left(now).Seconds())

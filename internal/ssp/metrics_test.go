@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/upstream"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"adbuffer/internal/upstream"
 )
 
 func registry(t *testing.T, ssps ...*SSP) *prometheus.Registry {
@@ -28,13 +28,13 @@ func wantMetrics(t *testing.T, reg *prometheus.Registry, want string, names ...s
 	}
 }
 
-func TestEverySeriesIsThereFromTheStart(t *testing.T) {
+func TestEverySeriesExistsFromTheStart(t *testing.T) {
 	a := newSSP(options(nil), &fakePool{})
 	b := newSSP(options(func(o *Options) { o.Name = "backup"; o.MaxInFlight = 7; o.QPS.Limit = 2.5 }), &fakePool{})
 	reg := registry(t, a, b)
 	// An outcome, a kind of retry, both values of dry_run and both effects of
 	// Retry-After each, and ten without a label of their own.
-	perSSP := int(upstream.Outcomes) + int(againKinds) + 2 + 2 + 10
+	perSSP := int(upstream.Outcomes) + int(retryKinds) + 2 + 2 + 10
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP)
 	}
@@ -83,7 +83,7 @@ adbuffer_ssp_retry_after_responses_total{effect="paused",ssp="openx"} 0
 `, "adbuffer_breaker_shed_ratio", "adbuffer_breaker_shed_total", "adbuffer_concurrency_limit", "adbuffer_qps_limit", "adbuffer_qps_limited_total", "adbuffer_retries_total", "adbuffer_ssp_retry_after_responses_total")
 }
 
-func TestWhatHappenedIsInMetricsAndSnapshot(t *testing.T) {
+func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{
 			fail(notSent), after(30*msec, fill()), // a retry

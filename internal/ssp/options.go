@@ -23,7 +23,7 @@ type Options struct {
 	// Patience is deadline.default less deadline.reserve: who gave the SSP so
 	// long, or RequestTimeout where that is shorter, has a timeout held against
 	// it. 0 = every timeout is.
-	Patience    time.Duration
+	BlameAfter  time.Duration
 	MaxInFlight int // 0 = no limit but the global one
 	// MaxBufferedBytes bounds the bodies of responses that are held at once. 0 = no
 	// bound but Request.Budget.

@@ -30,8 +30,8 @@ type qps struct {
 	ahead    float64       // burst * interval
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
 
-	fleet *fleet.Bucket // nil where the limit is this replica's own
-	older time.Duration // how much longer than the SSP fleet has been there, by which its times differ
+	fleet       *fleet.Bucket // nil where the limit is this replica's own
+	fleetOffset time.Duration // how much longer than the SSP fleet has been there, by which its times differ
 
 	limited *atomic.Uint64  // refused, or, in a dry run, what would have been; its successors' too
 	refusal *upstream.Error // made once, so that refusing costs no allocation
@@ -51,7 +51,7 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 	q.ahead = float64(q.opts.Burst) * q.interval
 	whose := ""
 	if o.Fleet != nil {
-		q.fleet, q.older = o.Fleet, o.Fleet.Since(made)
+		q.fleet, q.fleetOffset = o.Fleet, o.Fleet.Since(made)
 		whose = " for all replicas"
 	}
 	q.refusal = &upstream.Error{
@@ -67,7 +67,7 @@ func (q *qps) admit(now time.Duration) *upstream.Error {
 		return nil
 	}
 	if q.fleet != nil {
-		if q.fleet.Has(now + q.older) {
+		if q.fleet.Has(now + q.fleetOffset) {
 			return nil
 		}
 	} else if _, _, _, ok := q.next(now); ok {
@@ -93,7 +93,7 @@ func (q *qps) take(now time.Duration) *upstream.Error {
 // taken takes a token, where there is one.
 func (q *qps) taken(now time.Duration) bool {
 	if q.fleet != nil {
-		return q.fleet.Take(now + q.older)
+		return q.fleet.Take(now + q.fleetOffset)
 	}
 	for {
 		was, next, at, ok := q.next(now)
@@ -115,16 +115,16 @@ func (q *qps) taken(now time.Duration) bool {
 // a full one look the same. So before it is refused, the clock is asked.
 func (q *qps) next(now time.Duration) (was, next uint64, at time.Duration, ok bool) {
 	was = q.full.Load()
-	if full, ok := q.less(was, now); ok {
+	if full, ok := q.takeOne(was, now); ok {
 		return was, math.Float64bits(full), now, true
 	}
 	at = max(now, time.Since(q.made))
-	full, ok := q.less(was, at)
+	full, ok := q.takeOne(was, at)
 	return was, math.Float64bits(full), at, ok
 }
 
 // less is when the bucket is full with one token less, and whether there is one.
-func (q *qps) less(was uint64, now time.Duration) (full float64, ok bool) {
+func (q *qps) takeOne(was uint64, now time.Duration) (full float64, ok bool) {
 	full = max(math.Float64frombits(was), float64(now)) + q.interval
 	// A thousandth of an interval for what floats round away, or the last token
 	// of a full bucket could be missing.

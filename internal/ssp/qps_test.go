@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/upstream"
+
+	"go.uber.org/zap"
 )
 
 // behind makes the clock of a bucket whose times are made up go behind all of
@@ -20,7 +20,7 @@ var behind = time.Now().Add(24 * time.Hour)
 
 // Over five seconds of more than it lets through, the rate is within 5 % of the
 // limit, whatever the arrivals look like.
-func TestTheRateIsWithinFivePercentOfTheLimit(t *testing.T) {
+func TestRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 	for _, c := range []struct {
 		o    QPSOptions
 		span time.Duration
@@ -48,7 +48,7 @@ func TestTheRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 
 // In any span of time no more than the burst and the rate allow, over random
 // limits and arrivals.
-func TestNoSpanOfTimeHasMoreThanBurstAndRate(t *testing.T) {
+func TestNoPeriodHasMoreThanBurstAndRate(t *testing.T) {
 	for seed := range uint64(10) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		o := QPSOptions{Limit: 1 + 1000*rnd.Float64(), Burst: rnd.IntN(20)}
@@ -76,7 +76,7 @@ func TestNoSpanOfTimeHasMoreThanBurstAndRate(t *testing.T) {
 	}
 }
 
-func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
+func TestDefaultBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 	for _, c := range []struct {
 		o    QPSOptions
 		want int
@@ -101,7 +101,7 @@ func TestTheBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 	}
 }
 
-func TestNoLimitLetsEverythingThrough(t *testing.T) {
+func TestNoLimitAdmitsEverything(t *testing.T) {
 	var q qps
 	q.init(QPSOptions{}, behind)
 	for range 1000 {
@@ -111,7 +111,7 @@ func TestNoLimitLetsEverythingThrough(t *testing.T) {
 	}
 }
 
-func TestTheLimitHoldsForManyAtOnce(t *testing.T) {
+func TestQPSLimitHoldsForConcurrentRequests(t *testing.T) {
 	var q qps
 	q.init(QPSOptions{Limit: 1000, Burst: 10}, behind)
 	var sent atomic.Int64
@@ -134,7 +134,7 @@ func TestTheLimitHoldsForManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestOverTheLimitNothingIsSentAndNobodyWaits(t *testing.T) {
+func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 2} })
@@ -155,7 +155,7 @@ func TestOverTheLimitNothingIsSentAndNobodyWaits(t *testing.T) {
 
 // A process that was not run for a while has requests that began long before
 // others, which took tokens as of now: the bucket is as good as full all the same.
-func TestARequestThatWasHeldUpIsNotOverTheLimitOfOthers(t *testing.T) {
+func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 2} })
 		late := c.request(upstream.GET)
@@ -172,7 +172,7 @@ func TestARequestThatWasHeldUpIsNotOverTheLimitOfOthers(t *testing.T) {
 
 // Of requests that were let in while they waited for places, only as many are
 // sent as may be: the token is taken right before sending.
-func TestTheLimitIsOnWhatIsSent(t *testing.T) {
+func TestQPSLimitCountsSentRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(20 * msec); return nil }}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 3} })
@@ -195,7 +195,7 @@ func TestTheLimitIsOnWhatIsSent(t *testing.T) {
 	})
 }
 
-func TestARetryOverTheLimitIsNotSentAndTheFirstFailureStands(t *testing.T) {
+func TestRetryOverTheQPSLimitKeepsTheFirstError(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notSent), fill()}}
 	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.01, Burst: 1} })
 	c.get().want(upstream.ConnLost)
@@ -206,7 +206,7 @@ func TestARetryOverTheLimitIsNotSentAndTheFirstFailureStands(t *testing.T) {
 	}
 }
 
-func TestADryRunOfTheLimitSendsAllAndCounts(t *testing.T) {
+func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Burst: 2, DryRun: true} })
 	for range 5 {
@@ -230,7 +230,7 @@ func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 }
 
 // An SSP that was made before or after its bucket counts time as that does.
-func TestAFleetsTokensAreTakenBySentRequests(t *testing.T) {
+func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := fleetOf(t, 40, 8, 4) // alone: 10 a second, 2 at once, none at first
 		time.Sleep(time.Hour)
@@ -249,7 +249,7 @@ func TestAFleetsTokensAreTakenBySentRequests(t *testing.T) {
 	})
 }
 
-func TestADryRunOfAFleetsLimitSendsAllAndCounts(t *testing.T) {
+func TestDryRunOfTheFleetsLimitOnlyCounts(t *testing.T) {
 	p := &fakePool{}
 	b := fleetOf(t, 0.001, 1, 1)
 	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Fleet: b, DryRun: true} })
@@ -263,7 +263,7 @@ func TestADryRunOfAFleetsLimitSendsAllAndCounts(t *testing.T) {
 
 // A reload that changes other settings keeps the bucket; one that changes the
 // scope takes another at once.
-func TestASuccessorTakesTokensWhereItsSettingsSay(t *testing.T) {
+func TestSuccessorTakesTokensFromTheConfiguredBucket(t *testing.T) {
 	b := fleetOf(t, 0.001, 1, 1)
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Fleet: b} })

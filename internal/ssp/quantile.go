@@ -16,14 +16,14 @@ import (
 // observed in the very instant in which the oldest are forgotten may be
 // forgotten with them.
 type quantile struct {
-	counts  [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
-	current atomic.Uint32                     // which of the two
-	value   atomic.Int64                      // ns; 0 = too few observations
-	refresh atomic.Int64                      // ns; when the value is to be worked out
-	mu      sync.Mutex                        // held meanwhile, guards the fields below
-	turn    time.Duration                     // when the older half is forgotten
-	q       float64
-	need    uint32 // observations before it says anything
+	counts   [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
+	current  atomic.Uint32                     // which of the two
+	value    atomic.Int64                      // ns; 0 = too few observations
+	refresh  atomic.Int64                      // ns; when the value is to be worked out
+	mu       sync.Mutex                        // held meanwhile, guards the fields below
+	forgetAt time.Duration                     // when the older half is forgotten
+	q        float64
+	need     uint32 // observations before it says anything
 }
 
 const (
@@ -35,7 +35,7 @@ const (
 
 func (q *quantile) init(of float64) {
 	q.set(of)
-	q.turn = quantileSpan
+	q.forgetAt = quantileSpan
 	q.refresh.Store(int64(quantileRefresh))
 }
 
@@ -63,18 +63,18 @@ func (q *quantile) get() time.Duration { return time.Duration(q.value.Load()) }
 
 func (q *quantile) refreshLocked(now time.Duration) {
 	q.refresh.Store(int64(now + quantileRefresh))
-	if now >= q.turn {
+	if now >= q.forgetAt {
 		forget := q.current.Load() ^ 1
 		for i := range q.counts[forget] {
 			q.counts[forget][i].Store(0)
 		}
-		if now >= q.turn+quantileSpan { // long unused: the other half is old, too
+		if now >= q.forgetAt+quantileSpan { // long unused: the other half is old, too
 			for i := range q.counts[forget^1] {
 				q.counts[forget^1][i].Store(0)
 			}
 		}
 		q.current.Store(forget)
-		q.turn = now + quantileSpan
+		q.forgetAt = now + quantileSpan
 	}
 	var both [quantileBuckets]uint32
 	var n uint32

@@ -11,7 +11,7 @@ import (
 
 // Against sorting, over random latencies: never below, and at most a sixteenth
 // above.
-func TestTheQuantileIsWithinASixteenth(t *testing.T) {
+func TestQuantileIsWithinASixteenth(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		of := 0.5 + 0.49*rnd.Float64()
@@ -35,7 +35,7 @@ func TestTheQuantileIsWithinASixteenth(t *testing.T) {
 	}
 }
 
-func TestBucketsCoverAllDurations(t *testing.T) {
+func TestQuantileBucketsCoverAllDurations(t *testing.T) {
 	last := 0
 	for d := time.Duration(0); d < 24*time.Hour; d += d/50 + 100 {
 		b := quantileBucket(d)
@@ -55,7 +55,7 @@ func TestBucketsCoverAllDurations(t *testing.T) {
 	}
 }
 
-func TestAQuantileSaysNothingBeforeTenAreBeyondIt(t *testing.T) {
+func TestQuantileNeedsTenObservationsBeyondIt(t *testing.T) {
 	for of, need := range map[float64]int{0.5: 20, 0.95: 200, 0.999: 10000} {
 		for n, known := range map[int]bool{need - 1: false, need: true} {
 			var q quantile
@@ -71,7 +71,7 @@ func TestAQuantileSaysNothingBeforeTenAreBeyondIt(t *testing.T) {
 	}
 }
 
-func TestAQuantileForgets(t *testing.T) {
+func TestQuantileForgets(t *testing.T) {
 	var q quantile
 	q.init(0.5)
 	feed := func(from, to, latency time.Duration) {
@@ -99,7 +99,7 @@ func TestAQuantileForgets(t *testing.T) {
 	}
 }
 
-func TestManyMayObserveAtOnce(t *testing.T) {
+func TestQuantileObservesConcurrently(t *testing.T) {
 	var q quantile
 	q.init(0.9)
 	var wg sync.WaitGroup

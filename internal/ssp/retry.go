@@ -10,18 +10,18 @@ import (
 
 // again says for what reason a request is sent once more. But for firstTime it
 // is the label `kind` of adbuffer_retries_total.
-type again int8
+type retryKind int8
 
 const (
-	firstTime         again = iota - 1
-	againNotSent            // nothing of it had reached the SSP
-	againNotProcessed       // the SSP has said that it did not and will not act on it
-	againStale              // a reused connection had closed before any answer
-	againHedge              // the first was late
-	againKinds
+	firstAttempt      retryKind = iota - 1
+	retryNotSent                // nothing of it had reached the SSP
+	retryNotProcessed           // the SSP has said that it did not and will not act on it
+	retryStale                  // a reused connection had closed before any answer
+	retryHedge                  // the first was late
+	retryKinds
 )
 
-var againNames = [againKinds]string{"not_sent", "not_processed", "stale", "hedge"}
+var retryKindNames = [retryKinds]string{"not_sent", "not_processed", "stale", "hedge"}
 
 // maxStale bounds the attempts on connections that had closed. An SSP that
 // closes each connection after a request was sent must still come to an end.
@@ -47,8 +47,8 @@ func (n *retries) terms(ex *upstream.Exchange, most int) (redials int) {
 // retryable says whether a request that failed with e is sent again, and takes
 // that from what it may. Never after a byte of an answer, never after its time
 // was up, and not where it would be in vain. It may pause before.
-func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l *leg) (again, bool) {
-	if ended(ex) {
+func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l *leg) (retryKind, bool) {
+	if isOver(ex) {
 		return 0, false
 	}
 	switch e.Outcome {
@@ -62,24 +62,24 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 	case e.OverHTTP1:
 		ok := !n.overHTTP1
 		n.overHTTP1 = true
-		return againNotProcessed, ok
+		return retryNotProcessed, ok
 	case e.Progress == upstream.NotProcessed:
 		n.resent = true
 		n.notProcessed++
-		return againNotProcessed, pace(ex, l.start, n.notProcessed)
+		return retryNotProcessed, pace(ex, l.start, n.notProcessed)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// A kept connection was found closed when it was to be used. There may
 		// be as many of those as the SSP closed at once, and no dial is due yet.
 		n.notProcessed++
-		return againNotSent, pace(ex, l.start, n.notProcessed)
+		return retryNotSent, pace(ex, l.start, n.notProcessed)
 	case e.Progress == upstream.NotSent:
-		return againNotSent, !quoted(e) && s.mayRetry(n)
+		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
 	case e.Stale:
 		// The next kept connection may be as stale as this one: retry.max does
 		// not count them, but the budget does.
 		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
-		return againStale, ok && n.stale <= maxStale && s.budget.spend()
+		return retryStale, ok && n.stale <= maxStale && s.budget.spend()
 	default:
 		return 0, false
 	}
@@ -92,15 +92,15 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 // after the one before. So their number grows with the logarithm of the time: 40
 // attempts in 300 ms, 65 in 5 s.
 const (
-	unpaced   = 3
-	paceShare = 8
-	paceMin   = time.Millisecond
+	unpacedAttempts = 3
+	paceShare       = 8
+	paceMin         = time.Millisecond
 )
 
 // pace waits until the attempt that follows the n-th refusal may begin. It
 // returns false where that is not before the deadline, or the exchange ends.
 func pace(ex *upstream.Exchange, start time.Time, n int) bool {
-	if n <= unpaced {
+	if n <= unpacedAttempts {
 		return true
 	}
 	last := ex.Times.Acquired
@@ -123,19 +123,19 @@ func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 }
 
 // ended reports whether nobody waits for the exchange any more.
-func ended(ex *upstream.Exchange) bool {
+func isOver(ex *upstream.Exchange) bool {
 	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
 }
 
 // quoted reports whether e only repeats why an earlier dial failed: every
 // address is left alone just now, and asking again at once is in vain.
-func quoted(e *upstream.Error) bool {
+func repeatsDialError(e *upstream.Error) bool {
 	var earlier *upstream.Error
-	return notDialled(e) && errors.As(e.Err, &earlier)
+	return isDialError(e) && errors.As(e.Err, &earlier)
 }
 
 // notDialled reports whether e says that no connection could be opened.
-func notDialled(e *upstream.Error) bool {
+func isDialError(e *upstream.Error) bool {
 	return e.Outcome == upstream.ConnectFailed || e.Outcome == upstream.TLSFailed
 }
 
@@ -150,12 +150,12 @@ func (s *SSP) mayRetry(n *retries) bool {
 // keptFrom reports whether e kept the retry of failed from being sent, so that
 // failed still is how the request ended: e is a limit of ours, or says no more
 // than failed does.
-func keptFrom(failed, e *upstream.Error) bool {
+func preventedRetry(failed, e *upstream.Error) bool {
 	switch e.Outcome {
 	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded:
 		return e.Progress == upstream.NotSent
 	default:
-		return e == errOnlyHTTP2 || notDialled(failed) && quoted(e)
+		return e == errOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestWhatIsSentAgainAndWhatIsNot(t *testing.T) {
+func TestErrorsThatAreRetried(t *testing.T) {
 	get, post := upstream.GET, upstream.POST
 	timeout := *upstream.ErrDeadline
 	notSentTimeout := *upstream.ErrDeadlineNotSent
@@ -19,23 +19,23 @@ func TestWhatIsSentAgainAndWhatIsNot(t *testing.T) {
 	tooLarge := upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}
 	headTooLarge := upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent}
 	overloaded := upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
-	const no again = firstTime
+	const no retryKind = firstAttempt
 	for _, c := range []struct {
 		name   string
 		err    upstream.Error
 		method upstream.Method
 		stale  RetryStale
-		why    again // no: not sent again
+		why    retryKind // no: not sent again
 	}{
-		{"GET, not sent", notSent, get, StaleNever, againNotSent},
-		{"POST, not sent", notSent, post, StaleNever, againNotSent},
-		{"POST, TLS failed", tls, post, StaleNever, againNotSent},
-		{"POST, not processed", notProcessed, post, StaleNever, againNotProcessed},
-		{"POST, misdirected", misdirected, post, StaleNever, againNotProcessed},
-		{"GET, stale", stale, get, StaleIdempotent, againStale},
-		{"HEAD, stale", stale, upstream.HEAD, StaleIdempotent, againStale},
+		{"GET, not sent", notSent, get, StaleNever, retryNotSent},
+		{"POST, not sent", notSent, post, StaleNever, retryNotSent},
+		{"POST, TLS failed", tls, post, StaleNever, retryNotSent},
+		{"POST, not processed", notProcessed, post, StaleNever, retryNotProcessed},
+		{"POST, misdirected", misdirected, post, StaleNever, retryNotProcessed},
+		{"GET, stale", stale, get, StaleIdempotent, retryStale},
+		{"HEAD, stale", stale, upstream.HEAD, StaleIdempotent, retryStale},
 		{"POST, stale", stale, post, StaleIdempotent, no},
-		{"POST, stale, all", stale, post, StaleAll, againStale},
+		{"POST, stale, all", stale, post, StaleAll, retryStale},
 		{"GET, stale, never", stale, get, StaleNever, no},
 		{"GET, after a byte of the answer", cutMidAnswer, get, StaleAll, no},
 		{"GET, response timeout", timeout, get, StaleAll, no},
@@ -59,7 +59,7 @@ func TestWhatIsSentAgainAndWhatIsNot(t *testing.T) {
 			}
 			res.want(upstream.Fill)
 			cl.wantSent(p, 2)
-			cl.wantRetries(map[again]uint64{c.why: 1})
+			cl.wantRetries(map[retryKind]uint64{c.why: 1})
 			first, second := p.requests()[0], p.requests()[1]
 			if first.target != second.target || first.head != second.head || second.body != "body" {
 				t.Errorf("%+v was sent again as %+v", first, second)
@@ -69,7 +69,7 @@ func TestWhatIsSentAgainAndWhatIsNot(t *testing.T) {
 	}
 }
 
-func TestARetryAfterPartOfAnAnswerStartsAnew(t *testing.T) {
+func TestRetryDropsThePartialResponse(t *testing.T) {
 	p := &fakePool{steps: []step{
 		func(ex *upstream.Exchange) error {
 			_ = answer(200, "half of", "X-Old: 1")(ex)
@@ -86,22 +86,22 @@ func TestARetryAfterPartOfAnAnswerStartsAnew(t *testing.T) {
 	c.wantIdle()
 }
 
-func TestRetriesEndAtMax(t *testing.T) {
+func TestRetriesEndAtRetryMax(t *testing.T) {
 	for _, max := range []int{0, 1, 3} {
 		p := &fakePool{steps: []step{fail(notSent)}}
 		c := newClient(t, p, func(o *Options) { o.RetryMax = max })
 		c.get().want(upstream.ConnLost)
 		c.wantSent(p, 1+max)
-		c.wantRetries(map[again]uint64{againNotSent: uint64(max)})
+		c.wantRetries(map[retryKind]uint64{retryNotSent: uint64(max)})
 	}
 }
 
 // An SSP that closes what is idle makes several connections stale at once.
-func TestStaleConnectionsUseUpTheBudgetAndNotMax(t *testing.T) {
+func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
 	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fail(stale), fill()}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
 	c.get().want(upstream.Fill)
-	c.wantRetries(map[again]uint64{againStale: 3, againNotSent: 1})
+	c.wantRetries(map[retryKind]uint64{retryStale: 3, retryNotSent: 1})
 
 	p = &fakePool{steps: []step{fail(stale)}}
 	c = newClient(t, p, nil)
@@ -116,7 +116,7 @@ func TestStaleConnectionsUseUpTheBudgetAndNotMax(t *testing.T) {
 	c.wantSent(p, 1)
 }
 
-func TestWhatWasNotProcessedIsOutsideOfMaxAndBudget(t *testing.T) {
+func TestUnprocessedRequestsUseNeitherRetryMaxNorBudget(t *testing.T) {
 	steps := make([]step, 0, 6)
 	for range 5 {
 		steps = append(steps, fail(notProcessed))
@@ -126,12 +126,12 @@ func TestWhatWasNotProcessedIsOutsideOfMaxAndBudget(t *testing.T) {
 	for c.ssp.budget.spend() {
 	}
 	c.get().want(upstream.Fill)
-	c.wantRetries(map[again]uint64{againNotProcessed: 5})
+	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 5})
 }
 
 // A request that the SSP refuses at once is sent until its deadline, ever more
 // slowly: the number of attempts is bounded whatever the deadline.
-func TestWhatWasNotProcessedIsSentUntilTheDeadlineAtABoundedRate(t *testing.T) {
+func TestUnprocessedRequestsAreRetriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
 	for name, refuses := range map[string]step{"refused": fail(notProcessed), "kept connections closed": keptAndClosed} {
 		for _, timeout := range []time.Duration{295 * msec, 5 * time.Second} {
@@ -149,7 +149,7 @@ func TestWhatWasNotProcessedIsSentUntilTheDeadlineAtABoundedRate(t *testing.T) {
 					if last := sent[len(sent)-1].at.Sub(r.Received); last < timeout*3/4 || res.took > timeout {
 						t.Errorf("the last attempt was after %v, and the end after %v", last, res.took)
 					}
-					for i := unpaced + 1; i < len(sent); i++ {
+					for i := unpacedAttempts + 1; i < len(sent); i++ {
 						if gap := sent[i].at.Sub(sent[i-1].at); gap < paceMin {
 							t.Errorf("attempt %d follows after %v", i, gap)
 						}
@@ -162,7 +162,7 @@ func TestWhatWasNotProcessedIsSentUntilTheDeadlineAtABoundedRate(t *testing.T) {
 }
 
 // A pause between attempts ends with the leg.
-func TestCancelledLegLeavesThePauseBetweenAttempts(t *testing.T) {
+func TestCancelledLegEndsThePauseBetweenAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &fakePool{steps: []step{fail(notProcessed)}}
@@ -177,7 +177,7 @@ func TestCancelledLegLeavesThePauseBetweenAttempts(t *testing.T) {
 	})
 }
 
-func TestWhatIsSentAgainTellsThePool(t *testing.T) {
+func TestRetryIsMarkedForThePool(t *testing.T) {
 	type terms struct {
 		resent  bool
 		redials int
@@ -198,11 +198,11 @@ func TestWhatIsSentAgainTellsThePool(t *testing.T) {
 	if want := []terms{{false, 3}, {true, 2}, {false, 1}, {false, 1}}; !slices.Equal(got, want) {
 		t.Errorf("the pool was told %v, want %v", got, want)
 	}
-	c.wantRetries(map[again]uint64{againNotSent: 2, againNotProcessed: 1, againStale: 1})
+	c.wantRetries(map[retryKind]uint64{retryNotSent: 2, retryNotProcessed: 1, retryStale: 1})
 }
 
 // HTTP_1_1_REQUIRED proves nothing but that the SSP wants the request over HTTP/1.
-func TestRequestThatMustUseHTTP1IsSentAgainOnlyOverHTTP1(t *testing.T) {
+func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 	required := upstream.Error{
 		Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, RefusesHTTP2: true, OverHTTP1: true, Detail: "HTTP_1_1_REQUIRED",
 	}
@@ -224,13 +224,13 @@ func TestRequestThatMustUseHTTP1IsSentAgainOnlyOverHTTP1(t *testing.T) {
 		c = newClient(t, p, nil)
 		c.do(c.request(method)).want(upstream.Fill)
 		c.wantSent(p, 2)
-		c.wantRetries(map[again]uint64{againNotProcessed: 1})
+		c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
 	}
 }
 
 // A retry that only finds that every address backs off tells less than the
 // failure that it was to mend.
-func TestRetryThatFindsEveryAddressLeftAloneLeavesTheFirstFailure(t *testing.T) {
+func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
 	for _, first := range []upstream.Error{
 		{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"},
 		{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "no TCP connection"},
@@ -254,7 +254,7 @@ func TestRetryThatFindsEveryAddressLeftAloneLeavesTheFirstFailure(t *testing.T) 
 
 // An SSP that closes what is idle closes many connections at once. A pipelined
 // one is found closed only when it was lent.
-func TestKeptConnectionsThatAreFoundClosedUseUpNoRetries(t *testing.T) {
+func TestClosedIdleConnectionsUseNoRetries(t *testing.T) {
 	closed := func(ex *upstream.Exchange) error {
 		ex.Reused = true
 		return &notSent
@@ -265,7 +265,7 @@ func TestKeptConnectionsThatAreFoundClosedUseUpNoRetries(t *testing.T) {
 	p := &fakePool{steps: []step{closed, closed, closed, closed, fresh(fail(notSent)), fresh(fill())}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
 	c.get().want(upstream.Fill)
-	c.wantRetries(map[again]uint64{againNotSent: 5})
+	c.wantRetries(map[retryKind]uint64{retryNotSent: 5})
 
 }
 
@@ -276,7 +276,7 @@ func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 	for range requests {
 		c.get().want(upstream.ConnLost)
 	}
-	if n := c.ssp.stats.retries[againNotSent].Load(); n > requests/5+10 || n < requests/5 {
+	if n := c.ssp.stats.retries[retryNotSent].Load(); n > requests/5+10 || n < requests/5 {
 		t.Errorf("%d retries for %d requests, want a fifth, and ten", n, requests)
 	}
 }
@@ -300,7 +300,7 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentAgainOnceItsTimeIsUp(t *testing.T) {
+func TestNothingIsRetriedAfterItsDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
 			time.Sleep(time.Until(ex.Deadline))
@@ -313,7 +313,7 @@ func TestNothingIsSentAgainOnceItsTimeIsUp(t *testing.T) {
 	})
 }
 
-func TestACancelledLegIsNotSentAgain(t *testing.T) {
+func TestCancelledLegIsNotRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &fakePool{steps: []step{func(*upstream.Exchange) error {
 		cancel()
@@ -328,7 +328,7 @@ func TestACancelledLegIsNotSentAgain(t *testing.T) {
 	c.wantSent(p, 1)
 }
 
-func TestWaitingInVainIsNotRepeated(t *testing.T) {
+func TestFailedWaitForAPlaceIsNotRetried(t *testing.T) {
 	lastDial := refused
 	for _, c := range []struct {
 		name  string
@@ -355,7 +355,7 @@ func TestWaitingInVainIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestAFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
+func TestFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
 	p := &fakePool{acquire: func(n int, _ *upstream.Exchange) error {
 		if n == 0 {
 			return &refused
@@ -364,12 +364,12 @@ func TestAFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
 	}}
 	c := newClient(t, p, nil)
 	c.do(c.request(upstream.POST)).want(upstream.Fill)
-	c.wantRetries(map[again]uint64{againNotSent: 1})
+	c.wantRetries(map[retryKind]uint64{retryNotSent: 1})
 }
 
 // Where there is no room for a retry, what it was to mend is how the request
 // ended.
-func TestARetryThatFindsNoPlaceLeavesTheFirstFailure(t *testing.T) {
+func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
 	p := &fakePool{steps: []step{fail(stale)}, acquire: func(n int, _ *upstream.Exchange) error {
 		if n > 0 {
 			return &upstream.Error{Outcome: upstream.PendingFull}

@@ -10,7 +10,7 @@ import (
 
 // All responses of an SSP that are held at once share its limit, whichever settings
 // their requests began with.
-func TestResponsesOfAnSSPHoldAtMostItsShare(t *testing.T) {
+func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := strings.Repeat("x", 600)
 		p := &fakePool{steps: []step{answer(200, body), answer(200, body), answer(200, body), answer(200, body), answer(200, body)}}

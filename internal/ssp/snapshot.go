@@ -52,18 +52,18 @@ func (s *SSP) Snapshot() Snapshot {
 		BufferedBytes: s.buffered.Used(), BufferedBytesLimit: s.buffered.Limit(),
 		BreakerShedRatio: s.breaker.shedRatio(now), BreakerShed: s.breaker.shed.Load(), BreakerWouldShed: s.breaker.wouldShed.Load(),
 		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(),
-		BackoffSeconds: s.backoff.left(now).Seconds(), RetryAfterPaused: s.heeded.paused.Load(), RetryAfterIgnored: s.heeded.ignored.Load(),
+		BackoffSeconds: s.backoff.left(now).Seconds(), RetryAfterPaused: s.retryAfters.paused.Load(), RetryAfterIgnored: s.retryAfters.ignored.Load(),
 	}
 	snap.BreakerRequests, snap.BreakerFailures = s.breaker.Tally()
 	if s.opts.Hedge.Enabled {
-		snap.HedgeAfterSeconds = s.late.get().Seconds()
+		snap.HedgeAfterSeconds = s.lateAfter.get().Seconds()
 	}
 	for o := range upstream.Outcomes {
 		if n := s.stats.outcomes[o].Load(); n > 0 {
 			snap.Outcomes[o.String()] = n
 		}
 	}
-	for k, kind := range againNames {
+	for k, kind := range retryKindNames {
 		snap.Retries[kind] = s.stats.retries[k].Load()
 	}
 	return snap

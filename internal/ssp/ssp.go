@@ -22,18 +22,18 @@ import (
 // on counting where it stands. So a request finds the same settings from its
 // first attempt to its last, and pays nothing for their being changeable.
 type SSP struct {
-	opts     Options
-	pool     *pool.Pool
-	lender   lender // pool
-	source   []byte
-	plain    *httpheader.Policy // opts.Policy, for requests that are Plain
-	patience time.Duration
-	backoff  backoff // settings, on the state in lessons
-	breaker  breaker // as above
-	qps      *qps    // its successors', while the settings qps are the same
+	opts       Options
+	pool       *pool.Pool
+	lender     lender // pool
+	source     []byte
+	plain      *httpheader.Policy // opts.Policy, for requests that are Plain
+	blameAfter time.Duration
+	backoff    backoff // settings, on the state in lessons
+	breaker    breaker // as above
+	qps        *qps    // its successors', while the settings qps are the same
 
-	*ledger
-	*lessons
+	*counters
+	*learned
 }
 
 // New returns an SSP on p.
@@ -44,10 +44,10 @@ func New(opts Options, p *pool.Pool) *SSP {
 }
 
 func newSSP(opts Options, l lender) *SSP {
-	s := &SSP{opts: opts, lender: l, qps: new(qps), ledger: newLedger()}
+	s := &SSP{opts: opts, lender: l, qps: new(qps), counters: newCounters()}
 	s.qps.init(opts.QPS, s.made)
-	s.lessons = newLessons(&opts, s.ledger)
-	s.settle()
+	s.learned = newLearned(&opts, s.counters)
+	s.applyOptions()
 	return s
 }
 

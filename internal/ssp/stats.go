@@ -15,7 +15,7 @@ type stats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64
 	duration  *histogram.Histogram
 	firstByte *histogram.Histogram
-	retries   [againKinds]atomic.Uint64
+	retries   [retryKinds]atomic.Uint64
 	sent      atomic.Uint64 // retries and hedges too
 }
 
@@ -30,7 +30,7 @@ func latency() *histogram.Histogram {
 }
 
 // ended counts a leg that began at start.
-func (s *stats) ended(o upstream.Outcome, start time.Time, t *upstream.Times) {
+func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times) {
 	s.outcomes[o].Add(1)
 	s.duration.ObserveDuration(t.Done.Sub(start))
 	if !t.FirstByte.IsZero() {

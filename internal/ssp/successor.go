@@ -13,55 +13,55 @@ import (
 
 // ledger is what stays with an SSP's name, whatever its settings and endpoints
 // become: what was counted, and what is in flight.
-type ledger struct {
-	made     time.Time // what times within an SSP count from
-	stats    *stats
-	inFlight InFlight
-	buffered *upstream.Budget // of responses; see Options.MaxBufferedBytes
-	observer atomic.Pointer[Observer]
-	shed     shedCounts
-	heeded   retryAfters
+type counters struct {
+	made        time.Time // what times within an SSP count from
+	stats       *stats
+	inFlight    InFlight
+	buffered    *upstream.Budget // of responses; see Options.MaxBufferedBytes
+	observer    atomic.Pointer[Observer]
+	shed        shedCounts
+	retryAfters retryAfters
 }
 
-func newLedger() *ledger {
-	return &ledger{made: time.Now(), stats: newStats(), buffered: new(upstream.Budget)}
+func newCounters() *counters {
+	return &counters{made: time.Now(), stats: newStats(), buffered: new(upstream.Budget)}
 }
 
 // lessons are what an SSP's endpoints have taught: it stays while they do.
-type lessons struct {
-	pause    pause        // of backoff
-	window   tally.Window // of breaker
-	adaptive adaptive
-	budget   retryBudget
-	late     quantile // of latency; from there on a request is hedged
+type learned struct {
+	pause     pause        // of backoff
+	window    tally.Window // of breaker
+	adaptive  adaptive
+	budget    retryBudget
+	lateAfter quantile // of latency; from there on a request is hedged
 }
 
 // newLessons returns what knows nothing yet, and sets the limit on what is in
 // flight.
-func newLessons(o *Options, k *ledger) *lessons {
-	l := new(lessons)
+func newLearned(o *Options, k *counters) *learned {
+	l := new(learned)
 	l.window.Init(o.Breaker.Window, k.now())
 	k.inFlight.SetLimit(o.MaxInFlight)
 	l.adaptive.init(o.Adaptive, o.MaxInFlight, &k.inFlight)
 	l.budget.init()
-	l.late.init(o.Hedge.Quantile)
+	l.lateAfter.init(o.Hedge.Quantile)
 	return l
 }
 
 // settle works out what follows from the settings.
-func (s *SSP) settle() {
+func (s *SSP) applyOptions() {
 	limit := s.opts.MaxBufferedBytes
 	if limit == 0 {
 		limit = math.MaxInt64
 	}
 	s.buffered.SetLimit(limit)
 	s.source = []byte("ssp/" + s.opts.Name)
-	s.patience = s.opts.Patience
+	s.blameAfter = s.opts.BlameAfter
 	if t := s.opts.RequestTimeout; t > 0 {
-		s.patience = min(s.patience, t)
+		s.blameAfter = min(s.blameAfter, t)
 	}
 	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
-	s.backoff = backoff{max: s.opts.RetryAfterMax, share: s.opts.RetryAfterShare, pause: &s.pause, heeded: &s.heeded}
+	s.backoff = backoff{max: s.opts.RetryAfterMax, share: s.opts.RetryAfterShare, pause: &s.pause, retryAfters: &s.retryAfters}
 	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed}
 }
 
@@ -74,12 +74,12 @@ func (s *SSP) settle() {
 // An SSP has one successor, made by With or MovedTo; the name stays.
 func (s *SSP) With(o Options) *SSP {
 	next := s.successor(o)
-	next.pool, next.lender, next.lessons = s.pool, s.lender, s.lessons
+	next.pool, next.lender, next.learned = s.pool, s.lender, s.learned
 	now := s.now()
 	next.window.SetLength(o.Breaker.Window, now)
 	next.adaptive.set(o.Adaptive, o.MaxInFlight, now)
-	next.late.set(o.Hedge.Quantile)
-	next.settle()
+	next.lateAfter.set(o.Hedge.Quantile)
+	next.applyOptions()
 	next.backoff.shorten(now)
 	return next
 }
@@ -96,9 +96,9 @@ func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
 
 func (s *SSP) movedTo(o Options, l lender) *SSP {
 	next := s.successor(o)
-	s.adaptive.retire()
-	next.lender, next.lessons = l, newLessons(&o, s.ledger)
-	next.settle()
+	s.adaptive.detach()
+	next.lender, next.learned = l, newLearned(&o, s.counters)
+	next.applyOptions()
 	return next
 }
 
@@ -106,16 +106,16 @@ func (s *SSP) successor(o Options) *SSP {
 	if o.Name != s.opts.Name {
 		panic("BUG: the name of an SSP never changes")
 	}
-	next := &SSP{opts: o, ledger: s.ledger, qps: s.qps}
+	next := &SSP{opts: o, counters: s.counters, qps: s.qps}
 	if o.QPS != s.opts.QPS {
-		next.qps = s.qps.successor(o.QPS, s.ledger)
+		next.qps = s.qps.successor(o.QPS, s.counters)
 	}
 	return next
 }
 
 // successor returns a bucket with other settings, from which as many tokens are
 // missing.
-func (q *qps) successor(o QPSOptions, k *ledger) *qps {
+func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	next, now := &qps{limited: q.limited}, k.now()
 	next.init(o, k.made)
 	// A bucket that is full stays at 0: no request that was delayed may find that
@@ -128,7 +128,7 @@ func (q *qps) successor(o QPSOptions, k *ledger) *qps {
 }
 
 // now is the time as the parts of the SSP count it.
-func (k *ledger) now() time.Duration { return k.since(time.Now()) }
+func (k *counters) now() time.Duration { return k.since(time.Now()) }
 
 // since is t as the parts of the SSP count time.
-func (k *ledger) since(t time.Time) time.Duration { return t.Sub(k.made) }
+func (k *counters) since(t time.Time) time.Duration { return t.Sub(k.made) }

@@ -23,7 +23,7 @@ func (c *client) on(s *SSP) *client {
 	return &other
 }
 
-func TestASuccessorCountsOnFromWhereItStands(t *testing.T) {
+func TestSuccessorKeepsTheCounters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), answer(204, ""), fill()}}
 		c := newClient(t, p, nil)
@@ -48,7 +48,7 @@ func TestASuccessorCountsOnFromWhereItStands(t *testing.T) {
 	})
 }
 
-func TestARequestUnderWayKeepsItsSettings(t *testing.T) {
+func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(10*msec, fail(notSent)), fill()}}
 		c := newClient(t, p, func(o *Options) { o.Host = "old.example" })
@@ -72,7 +72,7 @@ func TestARequestUnderWayKeepsItsSettings(t *testing.T) {
 	})
 }
 
-func TestWhatIsInFlightCountsForTheSuccessorsLimit(t *testing.T) {
+func TestRequestsInFlightCountForTheSuccessorsLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for name, next := range map[string]func(c *client, p *fakePool) *SSP{
 			"other settings": func(c *client, _ *fakePool) *SSP { return c.ssp.With(options(func(o *Options) { o.MaxInFlight = 2 })) },
@@ -100,7 +100,7 @@ func TestWhatIsInFlightCountsForTheSuccessorsLimit(t *testing.T) {
 	})
 }
 
-func TestTheBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
+func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, nil)
 		for range 100 {
@@ -128,7 +128,7 @@ func TestTheBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 	})
 }
 
-func TestAPauseGoesOnButNoLongerThanItMayNow(t *testing.T) {
+func TestPauseContinuesWithinTheNewMaximum(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: 20"), fill()}}, nil)
 		c.get().want(upstream.ServerError)
@@ -148,7 +148,7 @@ func TestAPauseGoesOnButNoLongerThanItMayNow(t *testing.T) {
 	})
 }
 
-func TestALoweredLimitStaysAsFarAsTheSettingsAllow(t *testing.T) {
+func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 	adaptive := func(floor, ceiling int) func(o *Options) {
 		return func(o *Options) {
 			o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: floor}, ceiling
@@ -187,10 +187,10 @@ func TestALoweredLimitStaysAsFarAsTheSettingsAllow(t *testing.T) {
 	}
 }
 
-func TestAProbeIsGivenUpWhereTheSettingsChange(t *testing.T) {
+func TestChangedSettingsEndAProbe(t *testing.T) {
 	c := newClient(t, &fakePool{}, func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 4}, 100 })
 	a := &c.ssp.adaptive
-	a.probe, a.held = measuring, 40
+	a.probe, a.limitBefore = measuring, 40
 	c.ssp.inFlight.SetLimit(20)
 	c.becomes(func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 5}, 100 })
 	if got := c.ssp.inFlight.Limit(); got != 40 || a.probe != noProbe {
@@ -198,23 +198,23 @@ func TestAProbeIsGivenUpWhereTheSettingsChange(t *testing.T) {
 	}
 }
 
-func TestHedgingUsesWhatWasLearnedForAnotherQuantile(t *testing.T) {
+func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
 		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.5} })
-		if late := c.ssp.late.get(); late == 0 {
+		if late := c.ssp.lateAfter.get(); late == 0 {
 			t.Fatal("what was learned is forgotten")
 		}
 		for range 300 { // so that the median is 20 ms
 			c.get().want(upstream.Fill)
 		}
-		if late := c.ssp.late.get(); late < 20*msec || late > 22*msec {
+		if late := c.ssp.lateAfter.get(); late < 20*msec || late > 22*msec {
 			t.Errorf("late is %v, want the median of 20ms", late)
 		}
 	})
 }
 
-func TestTokensThatWereTakenAreMissingFromTheNextBucketToo(t *testing.T) {
+func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4} })
 		for range 4 {
@@ -236,7 +236,7 @@ func TestTokensThatWereTakenAreMissingFromTheNextBucketToo(t *testing.T) {
 }
 
 // A request may have begun long before it comes to the bucket.
-func TestAFullBucketIsFullForRequestsThatBeganBeforeItToo(t *testing.T) {
+func TestFullBucketIsFullForRequestsThatBeganBeforeIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 1e6} })
 		c.get().want(upstream.Fill)
@@ -247,7 +247,7 @@ func TestAFullBucketIsFullForRequestsThatBeganBeforeItToo(t *testing.T) {
 	})
 }
 
-func TestAnotherPoolForgetsWhatItsEndpointsTaughtAndKeepsTheCounts(t *testing.T) {
+func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		with := func(o *Options) {
 			o.Adaptive, o.MaxInFlight, o.QPS = AdaptiveOptions{Enabled: true, Floor: 4}, 100, QPSOptions{Limit: 1, Burst: 3}
@@ -281,7 +281,7 @@ func TestAnotherPoolForgetsWhatItsEndpointsTaughtAndKeepsTheCounts(t *testing.T)
 	})
 }
 
-func TestTheNameOfAnSSPCannotChange(t *testing.T) {
+func TestNameOfAnSSPCannotChange(t *testing.T) {
 	c := newClient(t, &fakePool{}, nil)
 	defer func() {
 		if recover() == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // A client that provokes 429s must not stop the SSP for all others.
-func TestA429PausesOnlyAnSSPThatSaysItToMany(t *testing.T) {
+func Test429PausesOnlyAboveTheShare(t *testing.T) {
 	busy := answer(429, "", "Retry-After: 30")
 	for _, c := range []struct {
 		name           string
@@ -69,7 +69,7 @@ func TestA429PausesOnlyAnSSPThatSaysItToMany(t *testing.T) {
 	}
 }
 
-func TestA503PausesAtOnceWhateverTheShare(t *testing.T) {
+func Test503PausesWithAnyShare(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var steps []step
 		for range 100 {
@@ -87,7 +87,7 @@ func TestA503PausesAtOnceWhateverTheShare(t *testing.T) {
 }
 
 // A 429 that pauses nothing still counts as what it is.
-func TestA429ThatDoesNotPauseCountsForTheBreaker(t *testing.T) {
+func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
 	c := newClient(t, &fakePool{steps: []step{answer(429, "", "Retry-After: 30"), fill()}}, func(o *Options) {
 		o.RetryAfterShare = 0.5
 		o.Breaker = BreakerOptions{Enabled: true, Window: time.Minute, MinRequests: 1, FailureRatio: 0.5, MinProbe: 0.1}
@@ -117,7 +117,7 @@ func TestRetryAfterShareChangesInPlace(t *testing.T) {
 
 // The window holds what came in the last 15/16 of a second, and nothing that is
 // older than a second.
-func TestTheThrottleWindowSpansASecond(t *testing.T) {
+func TestThrottleWindowSpansASecond(t *testing.T) {
 	for seed := range uint64(200) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
@@ -164,7 +164,7 @@ func TestTheThrottleWindowSpansASecond(t *testing.T) {
 	}
 }
 
-func TestTheThrottleWindowCountsFromManyGoroutines(t *testing.T) {
+func TestThrottleWindowCountsConcurrently(t *testing.T) {
 	var w throttle
 	var wg sync.WaitGroup
 	for g := range 8 {
