@@ -7,46 +7,42 @@ import (
 	"time"
 )
 
-// adaptive moves the limit on what is in flight with the SSP's latency, by a
-// gradient as Netflix's concurrency-limits and Envoy's adaptive concurrency do:
-// once a window,
+// adaptive adapts the limit of requests in flight to the SSP's latency. It follows a gradient, as
+// Netflix's concurrency-limits and Envoy's adaptive concurrency do. Once a window:
 //
 //	limit = gradient*limit + sqrt(limit)    gradient = 1.5 * base / latency
 //
-// where latency is the window's mean and base what it was at its best. As long
-// as the latency stays within 1.5 times the base the limit is of no account: it
-// grows, though only while it is used. Where the latency rises since the SSP
-// works off a queue, the limit falls until the queue is about sqrt(limit) long.
-// It falls from what is used, not from what was allowed, and never below the
-// floor.
+// latency is the window's mean, and base is the latency at its best. While the latency stays within
+// 1.5 times the base, the limit has no effect: it grows, but only while it is used. If the latency
+// rises because the SSP has a queue, the limit falls until that queue is about sqrt(limit) long. It
+// falls from the used part, not from the allowed one, and never below the floor.
 //
-// The base sinks by half of the difference in a window that is faster, and rises
-// by a hundredth of it in one that is not slow, so that it follows the day.
-// While the limit keeps requests away, it also moves by half in a probe, every
-// 30 s: a window with half the limit, in which a queue of our own making is
-// gone, and what is still slow is slow by itself. So an SSP that has become
-// slower for good gets its requests back within a minute or so, and one that is
-// overloaded does not.
+// In a window that is faster, the base falls by half of the difference. In one that is not slow, it
+// rises by a hundredth of it, so that it follows the day. While the limit refuses requests, a probe
+// every 30 s also moves the base by half. The probe is a window with half the limit, in which a
+// queue that adbuffer causes is gone; an SSP that is still slow is slow by itself. So an SSP that
+// has become slower for good gets its requests back within about a minute, and an overloaded one
+// does not.
 //
 // Times are since the SSP was made. It is safe for concurrent use.
 type adaptive struct {
-	inFlight *InFlight // whose limit it moves
+	inFlight *InFlight // its limit is adapted
 
-	// The window. What is observed while it closes may count for the next one.
+	// The window. Latencies observed while it closes may count in the next one.
 	sum   atomic.Int64 // ns
 	count atomic.Int64
-	peak  atomic.Int64 // most in flight
-	until atomic.Int64 // ns; it closes then at the earliest
-	mu    sync.Mutex   // held by who closes it, guards the fields below
+	peak  atomic.Int64 // most requests in flight
+	until atomic.Int64 // ns; the window does not close before
+	mu    sync.Mutex   // held by the goroutine that closes the window; guards the fields below
 
-	enabled     bool // else it is told things in vain
+	enabled     bool // otherwise observations are dropped
 	floor       int
 	ceiling     int // max_in_flight; 0 = none
 	probe       probe
 	nextProbe   time.Duration
 	limitBefore int // the limit before the probe
 
-	// What Detail and Snapshot tell; ns, 0 before the first window.
+	// For error texts and Snapshot; ns, 0 before the first window.
 	base, latency atomic.Int64
 }
 
@@ -54,16 +50,16 @@ type probe uint8
 
 const (
 	noProbe   probe = iota
-	settling        // the limit was halved: answers to what was sent before still come
+	settling        // the limit was halved; responses to earlier requests still arrive
 	measuring       // a window with half the limit
 )
 
 const (
 	adaptiveWindow     = 500 * time.Millisecond
-	adaptiveMinSamples = 50  // a window waits for as many, or noise would pass for a gradient
-	adaptiveTolerance  = 1.5 // times the base is no slower than usual
+	adaptiveMinSamples = 50  // a window waits for that many, so that noise is not taken for a gradient
+	adaptiveTolerance  = 1.5 // times the base is not slow
 	adaptiveProbeEvery = 30 * time.Second
-	adaptiveSuspect    = 1.25 // times the base, for as long as until the next probe, calls for one
+	adaptiveSuspect    = 1.25 // times the base causes a probe
 	minGradient        = 0.5
 )
 
@@ -73,7 +69,7 @@ func (a *adaptive) init(o AdaptiveOptions, ceiling int, f *InFlight) {
 	a.nextProbe = adaptiveProbeEvery
 }
 
-// floorUnder is the floor that max_in_flight allows.
+// floorUnder returns the floor, at most max_in_flight.
 func (o *AdaptiveOptions) floorUnder(maxInFlight int) int {
 	floor := max(o.Floor, 1)
 	if maxInFlight > 0 {
@@ -82,8 +78,8 @@ func (o *AdaptiveOptions) floorUnder(maxInFlight int) int {
 	return floor
 }
 
-// set changes the settings. A limit that was lowered stays, as far as they
-// allow; a probe under way is given up.
+// set changes the settings. A limit that was lowered stays as far as they allow; a current probe
+// ends.
 func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +88,7 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 		limit, a.probe = a.limitBefore, noProbe
 	}
 	lowered := a.enabled && limit != a.ceiling
-	if o.Enabled && !a.enabled { // what it knew is from long ago
+	if o.Enabled && !a.enabled { // the old measurements are out of date
 		a.sum.Store(0)
 		a.count.Store(0)
 		a.peak.Store(0)
@@ -112,15 +108,15 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	a.inFlight.SetLimit(limit)
 }
 
-// retire makes it leave the limit alone, which is another's from now on.
+// detach makes it leave the limit alone, which another adaptive sets from now on.
 func (a *adaptive) detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.enabled = false
 }
 
-// observe takes in the latency of an exchange that is about to leave. A
-// timeout's is what the SSP had, and no answer came.
+// observe records the latency of an exchange that is about to end. After a timeout, latency is the
+// time that the SSP had.
 func (a *adaptive) observe(now, latency time.Duration) {
 	for n := int64(a.inFlight.Now()); ; {
 		was := a.peak.Load()
@@ -135,10 +131,10 @@ func (a *adaptive) observe(now, latency time.Duration) {
 	}
 }
 
-// closeLocked ends the window, and moves base and limit.
+// closeLocked closes the window, and updates base and limit.
 func (a *adaptive) closeLocked(now time.Duration) {
 	if int64(now) < a.until.Load() {
-		return // another has just closed it
+		return // another goroutine has just closed it
 	}
 	count := a.count.Swap(0)
 	latency := float64(a.sum.Swap(0)) / float64(max(count, 1))
@@ -182,11 +178,11 @@ func (a *adaptive) closeLocked(now time.Duration) {
 	a.inFlight.SetLimit(limit)
 }
 
-// next is the limit that follows limit, 0 for none.
+// next returns the limit that follows limit; 0 means none.
 func (a *adaptive) next(limit, peak int, gradient float64) int {
 	if gradient >= 1 {
 		if limit == 0 || peak < limit/2 {
-			return limit // not used: it would grow without a sign that the SSP can take more
+			return limit // not used: without load, growth would say nothing about the SSP
 		}
 	} else if limit == 0 || peak < limit {
 		limit = peak

@@ -64,7 +64,7 @@ func (m *model) run(d time.Duration) {
 	}
 }
 
-// serve returns when the SSP answers what is sent now.
+// serve returns when the SSP responds to what is sent now.
 func (m *model) serve() time.Duration {
 	work := time.Duration(float64(m.median) * math.Exp(m.sigma*m.rnd.NormFloat64()))
 	if m.workers == 0 {
@@ -135,8 +135,8 @@ func TestSteadySSPIsNotLimited(t *testing.T) {
 }
 
 // An SSP that can work on 45 at once and is asked for twice as many a second as
-// it can do: left alone, its queue grows until it answers nobody in time. With
-// a limit it answers as many as it can, in less than twice the time, and that
+// it can do: left alone, its queue grows until it responds to no request in time. With
+// a limit it responds to as many as it can, in less than twice the time, and that
 // does not wear off.
 func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 	const capacity = 500 // 45 workers, 90 ms on average
@@ -267,10 +267,10 @@ func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 		want    int64
 	}{
 		{"fill", fill(), 0, 1},
-		{"no bid", answer(204, ""), 0, 1},
-		{"404", answer(404, ""), 0, 0},
-		{"500", answer(500, ""), 0, 0},
-		{"connection lost", fail(cutMidAnswer), 0, 0},
+		{"no bid", response(204, ""), 0, 1},
+		{"404", response(404, ""), 0, 0},
+		{"500", response(500, ""), 0, 0},
+		{"connection lost", fail(cutMidResponse), 0, 0},
 		{"patient timeout", never(), 0, 1},
 		{"impatient timeout", never(), 10 * msec, 0},
 	} {

@@ -48,7 +48,7 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// oneConn is a connection that answers at once, and its dialer.
+// oneConn is a connection that responds at once, and its dialer.
 type oneConn struct{ owner upstream.Owner }
 
 func (c *oneConn) Addresses(context.Context) ([]pool.Address, error) {

@@ -9,26 +9,26 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// backoff keeps requests from an SSP that asked for a pause. Times are since
-// the SSP was made. It is safe for concurrent use.
+// backoff refuses requests to an SSP that asked for a pause. Times are since the SSP was made. It
+// is safe for concurrent use.
 type backoff struct {
-	max   time.Duration // retry_after_max; 0 = no pause ever
+	max   time.Duration // retry_after_max; 0 = never pause
 	share float64       // retry_after_share; 0 = a single 429 pauses
 	*pause
 	retryAfters *retryAfters
 }
 
-// pause is what a backoff remembers.
+// pause is the learned state of a backoff.
 type pause struct {
 	until    atomic.Int64 // ns
 	throttle throttle
 }
 
-// retryAfters count the responses that asked for a pause with Retry-After.
+// retryAfters counts responses with Retry-After.
 type retryAfters struct{ paused, ignored atomic.Uint64 }
 
-// minThrottled is how many responses of the last second must have been 429
-// before one of them pauses the SSP, where share is not 0.
+// minThrottled is how many responses of the last second must be 429 before one of them pauses the
+// SSP, if share is not 0.
 const minThrottled = 3
 
 func (b *backoff) admit(now time.Duration) *upstream.Error {
@@ -38,26 +38,26 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 	}
 	return &upstream.Error{
 		Outcome: upstream.SSPBackoff, Progress: upstream.NotSent,
-		Detail: fmt.Sprintf("it asked for a pause with Retry-After, of which %v are left; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left.Round(time.Millisecond), b.max, b.share),
+		Detail: fmt.Sprintf("it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left.Round(time.Millisecond), b.max, b.share),
 	}
 }
 
-// left is how long the pause still is, 0 where there is none.
+// left returns how long the pause still lasts, 0 for no pause.
 func (b *backoff) left(now time.Duration) time.Duration {
 	if b.max <= 0 {
-		return 0 // a predecessor, which had a maximum, may still start one
+		return 0 // an SSP with earlier settings may still start a pause
 	}
 	until := time.Duration(b.until.Load())
 	return max(0, until-now)
 }
 
-// heed counts a response, starts a pause where the response asks for one and
-// may have it, and reports whether it does. at is when the response came, by the
-// wall clock, and now the same since the SSP was made. Of responses that ask for
-// several pauses, the longest counts: all were sent before it began.
+// observe counts a response. If the response asks for a pause and may get it, observe starts the
+// pause and returns true. at is when the response arrived, and now the same since the SSP was made.
+// If several responses ask for pauses, the longest pause counts: all requests were sent before it
+// began.
 //
-// A 429 tells one client to slow down as often as it tells all of them. So it
-// pauses the SSP for all clients only where the SSP says it to many requests.
+// A 429 may ask one client or all clients to slow down. So it pauses the SSP for all clients only
+// if many responses are 429.
 func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration) bool {
 	if b.max <= 0 {
 		return false
@@ -90,8 +90,7 @@ func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration)
 	}
 }
 
-// throttled reports whether enough of the SSP's responses in the last second
-// were 429.
+// throttled reports whether enough of the SSP's responses in the last second were 429.
 func (b *backoff) throttled(now time.Duration) bool {
 	if b.share <= 0 {
 		return true
@@ -100,7 +99,7 @@ func (b *backoff) throttled(now time.Duration) bool {
 	return throttled >= minThrottled && float64(throttled) >= b.share*float64(responses)
 }
 
-// shorten ends a pause that is longer than may be now.
+// shorten shortens a pause to the maximum of the settings.
 func (b *backoff) shorten(now time.Duration) {
 	for latest := int64(now + b.max); ; {
 		was := b.until.Load()
@@ -110,14 +109,13 @@ func (b *backoff) shorten(now time.Duration) {
 	}
 }
 
-// maxRetryAfterSeconds is a day: longer pauses mean no more than that, since
-// retry_after_max is never above an hour.
+// maxRetryAfterSeconds is a day. A longer pause means no more than that, since retry_after_max is
+// at most an hour.
 const maxRetryAfterSeconds = 24 * 60 * 60
 
-// parseRetryAfter returns how long the upstream asked us to stay away. v is the
-// raw field value: whole seconds or an HTTP date, which is measured from now.
-// ok is false if v is malformed, zero or already past. RFC 9110, section
-// 10.2.3.
+// parseRetryAfter returns the pause that the SSP asked for. v is the raw field value: whole seconds
+// or an HTTP date, which is measured from now. ok is false if v is malformed, zero or in the past.
+// RFC 9110, section 10.2.3.
 func parseRetryAfter(v []byte, now time.Time) (wait time.Duration, ok bool) {
 	if len(v) == 0 || len(v) > maxRetryAfterBytes {
 		return 0, false
@@ -129,7 +127,7 @@ func parseRetryAfter(v []byte, now time.Time) (wait time.Duration, ok bool) {
 	return time.Duration(seconds) * time.Second, ok && seconds > 0
 }
 
-// maxRetryAfterBytes is more than any date has.
+// maxRetryAfterBytes is longer than any date.
 const maxRetryAfterBytes = 64
 
 // The forms of a date, the last two obsolete. RFC 9110, section 5.6.7.

@@ -74,10 +74,10 @@ func TestRetryAfterPausesTheSSP(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: []step{answer(status, "busy", "retry-after: 2"), fill()}}
+				p := &fakePool{steps: []step{response(status, "busy", "retry-after: 2"), fill()}}
 				c := newClient(t, p, nil)
 				if res := c.get(); res.status != status || res.body != "busy" {
-					t.Fatalf("the answer is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
+					t.Fatalf("the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
 				}
 				c.get().want(upstream.SSPBackoff).wantDetail("Retry-After", "2s", "retry_after_max", "30s")
 				time.Sleep(2*time.Second - 1)
@@ -97,7 +97,7 @@ func TestRetryAfterPausesTheSSP(t *testing.T) {
 func TestPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: "+date), fill()}}, nil)
+		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: "+date), fill()}}, nil)
 		c.get().want(upstream.ServerError)
 		time.Sleep(30*time.Second - 1)
 		c.get().want(upstream.SSPBackoff)
@@ -108,7 +108,7 @@ func TestPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 
 func TestShorterPauseDoesNotShortenALongerOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(msec, answer(503, "", "Retry-After: 10")), after(2*msec, answer(503, "", "Retry-After: 1")), fill()}}
+		p := &fakePool{steps: []step{after(msec, response(503, "", "Retry-After: 10")), after(2*msec, response(503, "", "Retry-After: 1")), fill()}}
 		c := newClient(t, p, nil)
 		results := make(chan result)
 		for range 2 {
@@ -128,12 +128,12 @@ func TestResponsesThatDoNotPause(t *testing.T) {
 		step step
 		max  time.Duration
 	}{
-		{"retry_after_max 0", answer(503, "", "Retry-After: 10"), 0},
-		{"no field", answer(503, ""), time.Hour},
-		{"a malformed field", answer(429, "", "Retry-After: soon"), time.Hour},
-		{"a date that has passed", answer(429, "", "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), time.Hour},
-		{"another status", answer(500, "", "Retry-After: 10"), time.Hour},
-		{"a redirect", answer(301, "", "Retry-After: 10"), time.Hour},
+		{"retry_after_max 0", response(503, "", "Retry-After: 10"), 0},
+		{"no field", response(503, ""), time.Hour},
+		{"a malformed field", response(429, "", "Retry-After: soon"), time.Hour},
+		{"a date that has passed", response(429, "", "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), time.Hour},
+		{"another status", response(500, "", "Retry-After: 10"), time.Hour},
+		{"a redirect", response(301, "", "Retry-After: 10"), time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cl := newClient(t, &fakePool{steps: []step{c.step, fill()}}, func(o *Options) { o.RetryAfterMax = c.max })

@@ -7,26 +7,24 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// bodyCopy is a body that is not sent as it came: rewrite_tmax or gzip_request
-// want it otherwise. It stands at the start of the exchange's Block, since the
-// body itself is shared by all legs.
+// bodyCopy is a body that rewrite_tmax or gzip_request changes. It stands at the start of the
+// exchange's Block, since all legs share the original body.
 type bodyCopy struct {
-	n        int // bytes of it, 0 = Request.Body is sent as it is
+	n        int // its length; 0 = Request.Body is sent unchanged
 	gzipped  bool
 	made     bool
 	reserved int64 // bytes of the budget
 }
 
-// maxTmax is the longest time, in milliseconds, that is written; none can be as
-// long, since deadline.max is no more than 600000.
+// maxTmax is the longest time, in milliseconds, that is written. deadline.max is at most 600000.
 const (
 	maxTmax       = 999999
 	maxTmaxDigits = 6
 )
 
-// makeBody copies r's body into ex.Block where it must be changed. It is
-// compressed once a leg; where the remaining time is written into it, that is
-// done for each attempt. A copy that would not be shorter is not compressed.
+// makeBody copies r's body into ex.Block if it must be changed. It is compressed once per leg. If
+// the remaining time is written into it, that is done for each attempt. A body that compression
+// does not shorten is not compressed.
 func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
 	compress := s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
@@ -57,15 +55,15 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 	return nil
 }
 
-// noNumber stands where there is no number between two parts of a body.
+// noNumber means that no number stands between two parts of a body.
 const noNumber int64 = -1
 
-// remaining is how many milliseconds are left, at least 1.
+// remaining returns the milliseconds until the deadline, at least 1.
 func remaining(ex *upstream.Exchange) int64 {
 	return min(max(ex.Deadline.Sub(ex.Times.Acquired).Milliseconds(), 1), maxTmax)
 }
 
-// reserve takes room for the copy from the budget, once.
+// reserve takes the bytes of the copy from the budget, once.
 func (c *bodyCopy) reserve(r *Request) bool {
 	if c.reserved > 0 || r.Budget == nil {
 		return true
@@ -78,7 +76,7 @@ func (c *bodyCopy) reserve(r *Request) bool {
 	return true
 }
 
-// release gives the copy's bytes back.
+// release releases the copy's bytes.
 func (c *bodyCopy) release(b *upstream.Budget) {
 	if c.reserved > 0 {
 		b.Release(c.reserved)

@@ -10,9 +10,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// breaker sheds a share of the requests to an SSP that fails. There is no open
-// or closed: the share rises with the ratio of failures in the window, and some
-// requests always pass, so that it sees when the SSP is back.
+// breaker refuses (sheds) a share of the requests to an SSP that fails. It has no open and closed
+// state. The share rises with the ratio of failures in the window, and some requests always pass,
+// so that it notices when the SSP recovers.
 //
 //	shed
 //	1 - min_probe ┤        ╱
@@ -20,19 +20,18 @@ import (
 //	            0 ┼────╱───┬── failures / requests
 //	              failure_ratio  1
 //
-// What is shed does not count, and so neither opens nor closes it. Times are
-// since the SSP was made. It is safe for concurrent use.
+// Requests that are shed do not count in the window. Times are since the SSP was made. It is safe
+// for concurrent use.
 type breaker struct {
 	opts BreakerOptions
 	*tally.Window
 	*shedCounts
 }
 
-// shedCounts count the requests that were shed, and those that would have been
-// in a dry run.
+// shedCounts counts requests that were shed, and those that a dry run would have shed.
 type shedCounts struct{ shed, wouldShed atomic.Uint64 }
 
-// admit draws whether a request may pass, and says why where it may not.
+// admit decides at random whether a request may pass, and returns the error if not.
 func (b *breaker) admit(now time.Duration) *upstream.Error {
 	if !b.opts.Enabled {
 		return nil
@@ -65,8 +64,7 @@ func (b *breaker) record(now time.Duration, failed bool) {
 	}
 }
 
-// shedRatio is the share of requests that is shed now, or would be in a dry
-// run.
+// shedRatio is the share of requests that is shed now, or would be in a dry run.
 func (b *breaker) shedRatio(now time.Duration) float64 {
 	if !b.opts.Enabled {
 		return 0

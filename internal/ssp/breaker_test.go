@@ -92,7 +92,7 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 
 func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newClient(t, &fakePool{steps: []step{answer(500, "")}}, func(o *Options) { o.Breaker.DryRun = true })
+		c := newClient(t, &fakePool{steps: []step{response(500, "")}}, func(o *Options) { o.Breaker.DryRun = true })
 		for range 1000 {
 			c.get().want(upstream.ServerError)
 		}
@@ -110,7 +110,7 @@ func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 
 func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{answer(500, "")}}
+		p := &fakePool{steps: []step{response(500, "")}}
 		c := newClient(t, p, nil)
 		for range 1000 {
 			if res := c.get(); res.outcome == upstream.BreakerOpen {
@@ -150,25 +150,25 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		want    want
 	}{
 		{"fill", fill(), nil, 0, worked},
-		{"no bid", answer(204, ""), nil, 0, worked},
-		{"redirect", answer(302, ""), nil, 0, worked},
-		{"404", answer(404, ""), nil, 0, worked},
-		{"429 without Retry-After", answer(429, ""), nil, 0, worked},
-		{"500", answer(500, ""), nil, 0, failed},
-		{"503 without Retry-After", answer(503, ""), nil, 0, failed},
-		{"503 with one that asks for nothing", answer(503, "", "Retry-After: 0"), nil, 0, failed},
-		{"503 with Retry-After", answer(503, "", "Retry-After: 1"), nil, 0, neither},
-		{"429 with Retry-After", answer(429, "", "Retry-After: 1"), nil, 0, neither},
+		{"no bid", response(204, ""), nil, 0, worked},
+		{"redirect", response(302, ""), nil, 0, worked},
+		{"404", response(404, ""), nil, 0, worked},
+		{"429 without Retry-After", response(429, ""), nil, 0, worked},
+		{"500", response(500, ""), nil, 0, failed},
+		{"503 without Retry-After", response(503, ""), nil, 0, failed},
+		{"503 with one that asks for nothing", response(503, "", "Retry-After: 0"), nil, 0, failed},
+		{"503 with Retry-After", response(503, "", "Retry-After: 1"), nil, 0, neither},
+		{"429 with Retry-After", response(429, "", "Retry-After: 1"), nil, 0, neither},
 		{"a patient timeout", never(), nil, 0, failed},
 		{"a timeout that began a little late", never(), nil, 285 * msec, failed},
 		{"an impatient timeout", never(), nil, 200 * msec, neither},
 		{"no place in time", nil, upstream.ErrDeadlineNotSent, 0, neither},
 		{"cannot connect", nil, &refused, 0, failed},
 		{"no TLS", nil, &upstream.Error{Outcome: upstream.TLSFailed}, 0, failed},
-		{"connection lost", later(&cutMidAnswer), nil, 0, failed},
-		{"malformed answer", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed},
-		{"answer over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked},
-		{"answer over our budget", later(&upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.MaybeProcessed}), nil, 0, neither},
+		{"connection lost", later(&cutMidResponse), nil, 0, failed},
+		{"malformed response", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed},
+		{"response over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked},
+		{"response over our budget", later(&upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.MaybeProcessed}), nil, 0, neither},
 		{"queue full", nil, &upstream.Error{Outcome: upstream.PendingFull}, 0, neither},
 		{"queue slow", nil, &upstream.Error{Outcome: upstream.PendingTimeout}, 0, neither},
 		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither},

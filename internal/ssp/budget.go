@@ -2,10 +2,9 @@ package ssp
 
 import "sync/atomic"
 
-// retryBudget bounds retries to a share of the requests, so that an SSP in
-// trouble is not asked even more: each request earns a fifth of a token, a
-// retry or a hedge costs one, ten are kept at most, and it starts full. It is
-// safe for concurrent use.
+// retryBudget bounds retries to a share of the requests, so that an SSP in trouble does not get
+// more load. Each request earns a fifth of a token; a retry or a hedge costs one. At most ten are
+// kept, and it starts with ten. It is safe for concurrent use.
 type retryBudget struct{ fifths atomic.Int64 }
 
 const (
@@ -17,12 +16,12 @@ func (b *retryBudget) init() { b.fifths.Store(maxFifths) }
 
 func (b *retryBudget) earn() { b.add(1) }
 
-// refund gives back the token of what was not sent after all.
+// refund returns the token of an attempt that was not sent.
 func (b *retryBudget) refund() { b.add(fifthsPerToken) }
 
 func (b *retryBudget) add(n int64) {
 	for {
-		// Full is the common case: look before writing to a shared cache line.
+		// Full is the common case: load before writing to a shared cache line.
 		was := b.fifths.Load()
 		if was >= maxFifths || b.fifths.CompareAndSwap(was, min(was+n, maxFifths)) {
 			return

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// NoBidBody says how a no-bid is told from a fill by its body.
+// NoBidBody is how a body distinguishes a no-bid from a fill.
 type NoBidBody uint8
 
 // The values of `no_bid_body`.
@@ -17,11 +17,10 @@ const (
 	NoBidOpenRTB                  // a document without a bid is no bid
 )
 
-// maxScan bounds how large a body is searched for an ad: a larger one is taken
-// for one.
+// maxScan bounds how large a body is searched for an ad. A larger one counts as an ad.
 const maxScan = 64 << 10
 
-// classify says what an answer is.
+// classify returns the outcome of a response.
 func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
 	switch {
 	case a.Status >= 500:
@@ -43,7 +42,7 @@ func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
 	}
 }
 
-// filled reports whether the body holds an ad, compressed or not.
+// filled reports whether the body, which may be compressed, holds an ad.
 func (n NoBidBody) filled(a *upstream.Response) bool {
 	coding, fields := identity, 0
 	for name, value := range httpsyntax.Fields(a.Fields) {
@@ -54,7 +53,7 @@ func (n NoBidBody) filled(a *upstream.Response) bool {
 	}
 	switch {
 	case fields > 1:
-		return true // coded several times
+		return true // several content codings
 	case httpsyntax.EqualFold(coding, "identity"):
 		return n.hasAd(a.Body)
 	}
@@ -70,8 +69,7 @@ var (
 	lowerEscape = []byte(`\u006`)
 )
 
-// hasAd reports whether body holds an ad, as far as a search can tell. Where it
-// cannot, there may be one.
+// hasAd reports whether body holds an ad. If a search cannot tell, it returns true.
 func (n NoBidBody) hasAd(body []byte) bool {
 	if len(body) > maxScan || isWide(body) {
 		return true
@@ -97,7 +95,7 @@ func (n NoBidBody) hasAd(body []byte) bool {
 	}
 }
 
-// isWide reports whether body is UTF-16 or UTF-32, as XML may be: with a byte order
+// isWide reports whether body is UTF-16 or UTF-32, as XML may be. It is if it has a byte order
 // mark, or a zero byte beside its first character.
 func isWide(body []byte) bool {
 	if len(body) < 2 {
@@ -107,9 +105,8 @@ func isWide(body []byte) bool {
 	return a == 0 || b == 0 || a == 0xfe && b == 0xff || a == 0xff && b == 0xfe
 }
 
-// hasBid looks for a "bid" key whose value is an array that is not empty. It finds
-// each that a parser finds. A document in which the key may be spelled with escapes
-// (\u0062 is b) passes for one with a bid.
+// hasBid looks for a "bid" key whose value is an array that is not empty. It finds each one that a
+// parser finds. If the key may be spelled with escapes (\u0062 is b), it returns true.
 func hasBid(body []byte) bool {
 	for from := body; ; {
 		i := bytes.Index(from, openRTBBid)

@@ -14,16 +14,16 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// maxCodedScan bounds how large a compressed body is looked into: a larger one is
-// taken for an ad. A document without an ad takes 50 to 500 bytes.
+// maxCodedScan bounds how large a compressed body is decoded. A larger one counts as an ad. A
+// document without an ad takes 50 to 500 bytes.
 //
-// It also bounds what a hostile body costs. The worst for a decoder is not a bomb,
-// which maxScan ends, but tables: 10 bytes of deflate make it build some, in
-// 1.5 µs. With 2 KB that is no more than the search in 64 KB takes at worst.
+// It also bounds the cost of a hostile body. The worst case is not a large output, which maxScan
+// bounds, but tables: 10 bytes of deflate make the decoder build some, in 1.5 µs. With 2 KB, that
+// costs no more than the longest search in 64 KB.
 const maxCodedScan = 2 << 10
 
-// hasCodedAd is hasAd for a body with a content coding. What cannot be decoded
-// whole within the bounds is taken for an ad.
+// hasCodedAd is hasAd for a body with a content coding. A body that cannot be decoded completely
+// within the bounds counts as an ad.
 func (n NoBidBody) hasCodedAd(coding, body []byte) bool {
 	if len(body) > maxCodedScan {
 		return true
@@ -40,14 +40,12 @@ func (n NoBidBody) hasCodedAd(coding, body []byte) bool {
 	return !whole || n.hasAd(plain)
 }
 
-// scanBuffers have room for one byte more than is searched, which tells whether
-// there is more.
+// scanBuffers have one byte more than is searched, to detect a longer body.
 var scanBuffers = sync.Pool{New: func() any { return new([maxScan + 1]byte) }}
 
-// decoder decodes bodies; reused.
+// decoder decodes bodies. It is reused.
 type decoder interface {
-	// decode decodes body into dst, and reports whether that was all of it and had
-	// no errors.
+	// decode decodes body into dst. whole reports that it decoded the complete body without errors.
 	decode(dst, body []byte) (plain []byte, whole bool)
 }
 
@@ -58,8 +56,8 @@ var (
 	zstds    = sync.Pool{New: func() any { return newZstdDecoder() }}
 )
 
-// decodersOf returns the decoders of a content coding, nil where there are none,
-// as for several codings. RFC 9110, section 8.4.1; RFC 7932; RFC 8878.
+// decodersOf returns the decoders of a content coding, or nil for an unknown coding or several
+// codings. RFC 9110, section 8.4.1; RFC 7932; RFC 8878.
 func decodersOf(coding []byte) *sync.Pool {
 	switch {
 	case httpsyntax.EqualFold(coding, "gzip"), httpsyntax.EqualFold(coding, "x-gzip"):
@@ -101,8 +99,8 @@ func (d *gzipDecoder) decode(dst, body []byte) ([]byte, bool) {
 	return readWhole(&d.z, dst)
 }
 
-// deflateDecoder decodes what HTTP calls deflate, the format of zlib, and what
-// some servers send instead, deflate as it is.
+// deflateDecoder decodes HTTP's deflate, which is the format of zlib, and raw deflate, which some
+// servers send instead.
 type deflateDecoder struct {
 	wrapped, raw io.ReadCloser
 	from         bytes.Reader
@@ -131,8 +129,7 @@ func (d *deflateDecoder) decode(dst, body []byte) ([]byte, bool) {
 	return readWhole(d.wrapped, dst)
 }
 
-// hasZlibHeader reports whether b begins with method 8 and a right check. RFC 1950,
-// section 2.2.
+// hasZlibHeader reports whether b begins with method 8 and a valid checksum. RFC 1950, section 2.2.
 func hasZlibHeader(b []byte) bool {
 	return len(b) >= 2 && b[0]&0x0f == 8 && (uint(b[0])<<8|uint(b[1]))%31 == 0
 }
@@ -143,10 +140,10 @@ type brotliDecoder struct {
 	copy [maxCodedScan]byte
 }
 
-// decode bounds the window to 256 KB. The decoder takes memory, and decodes ahead,
-// for as much as a body claims, up to the window, which may be 16 MB: 13 bytes cost
-// it 2 ms. The first byte says how large the window is; a smaller one makes no
-// difference before as many bytes have been decoded. RFC 7932, section 9.1.
+// decode bounds the window to 256 KB. The decoder takes memory, and decodes ahead, for as much as a
+// body claims, up to its window of up to 16 MB: 13 bytes cost it 2 ms. The first byte states the
+// window. A smaller window changes nothing until that many bytes are decoded. RFC 7932, section
+// 9.1.
 func (d *brotliDecoder) decode(dst, body []byte) ([]byte, bool) {
 	b := d.copy[:copy(d.copy[:], body)]
 	if len(b) > 0 && b[0]&1 == 1 && b[0]&0x0e != 0 {

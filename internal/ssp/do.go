@@ -11,19 +11,17 @@ import (
 type leg struct {
 	start   time.Time
 	body    bodyCopy
-	sent    int // attempts that were sent
+	sent    int // attempts sent
 	hedged  bool
 	retries retries
 }
 
-// Do sends r to the SSP through ex, at most until the deadline, and again where
-// that is safe. It returns how it ended; err is nil where there is an answer,
-// which ex holds then, whichever attempt brought it.
+// Do sends r to the SSP through ex until the deadline at most, and retries where that is safe. It
+// returns the outcome. If err is nil, ex holds the response, whichever attempt brought it.
 //
-// ex must be new, with its Context set where the leg can be cancelled, and
-// Times.Queued where the caller has just asked the clock. timeout is the leg's
-// own limit, 0 for none. Of the Times, Queued is when the leg began, and the
-// rest tells of the last attempt.
+// ex must be new. The caller sets its Context if the leg can be cancelled, and Times.Queued if it
+// has just asked the clock. timeout is the leg's own limit, 0 for none. Afterwards, Times.Queued is
+// when the leg began; the other Times are those of the last attempt.
 func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
 	start := ex.Times.Queued
 	if start.IsZero() {
@@ -59,13 +57,13 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	return outcome, err
 }
 
-// leave is Do's last act, even where it panics.
+// releaseLeg releases what the leg holds, even after a panic.
 func (s *SSP) releaseLeg(r *Request, l *leg) {
 	l.body.release(r.Budget)
 	s.inFlight.Release()
 }
 
-// deadline is the earliest of the request's, the SSP's and the leg's.
+// deadline is the earliest deadline of the request, the SSP and the leg.
 func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.Time {
 	d := r.Deadline
 	for _, t := range [...]time.Duration{s.opts.RequestTimeout, timeout} {
@@ -78,7 +76,7 @@ func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.
 	return d
 }
 
-// admit counts a request as in flight, or says which limit it is over.
+// admit counts a request as in flight, or returns the error of the limit that it exceeds.
 func (s *SSP) admit(now time.Duration) *upstream.Error {
 	if err := s.backoff.admit(now); err != nil {
 		return err
@@ -99,7 +97,7 @@ func (s *SSP) overloaded() *upstream.Error {
 	limit := s.inFlight.Limit()
 	e := &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
 	if o := &s.opts; o.Adaptive.Enabled && (o.MaxInFlight == 0 || limit < o.MaxInFlight) {
-		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered since it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
+		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered because it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
 			limit, limit, time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond), time.Duration(s.adaptive.base.Load()).Round(time.Millisecond), o.Adaptive.floorUnder(o.MaxInFlight))
 	} else {
 		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
@@ -107,9 +105,9 @@ func (s *SSP) overloaded() *upstream.Error {
 	return e
 }
 
-// send makes attempts until one has an answer, or must be the last.
+// send makes attempts until one has a response, or may not be retried.
 func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
-	var failed *upstream.Error // what is being retried
+	var failed *upstream.Error // the error that is being retried
 	why := firstAttempt
 	for {
 		err := s.attemptOrHedge(r, ex, l, why)
@@ -127,12 +125,11 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 		why, failed = again, e
 		ex.ReleaseBody()
 		ex.Response.Reset()
-		ex.Times = upstream.Times{} // the pool sets Queued, to when the attempt began
+		ex.Times = upstream.Times{} // the pool sets Queued to the begin of the attempt
 	}
 }
 
-// try makes an attempt, and a second one beside it where it may be hedged and
-// is late.
+// attemptOrHedge makes an attempt, and a hedge beside it if the attempt may be hedged and is late.
 func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, l *leg, why retryKind) error {
 	if s.opts.Hedge.Enabled && !l.hedged && r.Method.Idempotent() {
 		if after := s.lateAfter.get(); after > 0 {
@@ -142,11 +139,11 @@ func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, l *leg, why retr
 	return s.attempt(r, ex, l, why, nil)
 }
 
-// attempt lends a place, writes the leg's own head, and runs the exchange. h,
-// where not nil, is told when that begins.
+// attempt acquires a place, builds the leg's own header, and runs the exchange. If h is not nil,
+// attempt arms it when the exchange begins.
 func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
-	// pipeline_methods: what may have an effect waits for nobody's answer, and
-	// nobody's waits for it.
+	// pipeline_methods: a request with side effects waits for no other response, and no other
+	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
 	before := l.retries.terms(ex, s.opts.RetryMax)
 	place, err := s.lender.Acquire(ex)
@@ -182,7 +179,7 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, 
 	return err
 }
 
-// prepare is what comes between the loan of a place and its use.
+// prepare does what comes between acquiring a place and using it.
 func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {
 	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
 		return errClientGone
@@ -193,14 +190,14 @@ func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) 
 	return s.qps.take(s.since(ex.Times.Acquired))
 }
 
-// goneAfter is how long a request must have waited before it is worth a system
-// call to see whether its client is still there.
+// goneAfter is how long a request must have waited before a system call checks that its client is
+// still connected.
 const goneAfter = time.Millisecond
 
 var errClientGone = &upstream.Error{Outcome: upstream.ClientGone, Progress: upstream.NotSent}
 
-// write makes the leg's own head in ex.Block, behind the body's copy where
-// there is one: target, authority, then the fields that cross.
+// write builds the request in ex.Block, behind the copy of the body: target, authority, then the
+// fields that cross.
 func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, host string) {
 	b := append(ex.Block[:body.n], s.opts.Path...)
 	sep := byte('?')

@@ -199,7 +199,7 @@ func TestPanicReleasesItsInFlightCountAndBytes(t *testing.T) {
 
 func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill()), after(3*msec, fail(cutMidAnswer))}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 2} })
+		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill()), after(3*msec, fail(cutMidResponse))}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 2} })
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.ConnLost)
 		c.get().want(upstream.QPSLimit)
@@ -217,7 +217,7 @@ func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
 			t.Errorf("%d requests of %v s were timed, want 2 of 0.01", n, sum)
 		}
 		if n := c.ssp.stats.firstByte.Count(); n != 1 {
-			t.Errorf("%d first bytes were timed, want that of the answer", n)
+			t.Errorf("%d first bytes were timed, want that of the response", n)
 		}
 	})
 }

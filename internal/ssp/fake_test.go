@@ -116,8 +116,8 @@ func (p *fakePool) requests() []sentRequest {
 	return p.sent
 }
 
-// answer answers at once. fields are lines without their ends.
-func answer(status int, body string, fields ...string) step {
+// response responds at once. fields are lines without their ends.
+func response(status int, body string, fields ...string) step {
 	return func(ex *upstream.Exchange) error {
 		if err := ex.Reserve(len(body)); err != nil {
 			return err
@@ -133,7 +133,7 @@ func answer(status int, body string, fields ...string) step {
 	}
 }
 
-func fill() step { return answer(200, "an ad") }
+func fill() step { return response(200, "an ad") }
 
 // fail ends the exchange with a copy of e.
 func fail(e upstream.Error) step {
@@ -169,16 +169,16 @@ func sleep(ex *upstream.Exchange, d time.Duration) error {
 	}
 }
 
-// never answers.
+// never does not respond.
 func never() step { return after(time.Hour, fill()) }
 
 // The ways in which an attempt fails.
 var (
-	notSent      = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Detail: "scripted"}
-	notProcessed = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "scripted"}
-	stale        = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true, Detail: "scripted"}
-	cutMidAnswer = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Detail: "scripted"}
-	refused      = upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: errors.New("connection refused")}
+	notSent        = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Detail: "scripted"}
+	notProcessed   = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "scripted"}
+	stale          = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true, Detail: "scripted"}
+	cutMidResponse = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Detail: "scripted"}
+	refused        = upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: errors.New("connection refused")}
 )
 
 // options are the defaults of config/adbuffer.yaml, as changed by with.

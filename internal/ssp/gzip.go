@@ -8,14 +8,14 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipWriter compresses into a slice of limited length. It is reused: a
-// compressor has some hundred kilobytes of tables.
+// gzipWriter compresses into a slice of limited length. It is reused: a compressor has some hundred
+// kilobytes of tables.
 type gzipWriter struct {
 	z     *gzip.Writer
 	out   []byte
 	limit int // of len(out)
 
-	digits [maxTmaxDigits]byte // here, since what is compressed must not be on a stack
+	digits [maxTmaxDigits]byte // here, because the compressor's input must not be on a stack
 }
 
 var gzipWriters = sync.Pool{New: func() any {
@@ -24,7 +24,7 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-var errGzipTooLong = errors.New("compressing does not make it shorter")
+var errGzipTooLong = errors.New("compression does not make it shorter")
 
 // Write implements io.Writer for the compressor.
 func (w *gzipWriter) Write(p []byte) (int, error) {
@@ -35,9 +35,8 @@ func (w *gzipWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendGzip appends before, number and behind, compressed, to dst; there may be
-// noNumber. Where that is not shorter than length, it returns dst as it was, and
-// false.
+// appendGzip appends before, number and behind, compressed, to dst; number may be noNumber. If the
+// result is not shorter than length, it returns dst unchanged, and false.
 func appendGzip(dst []byte, length int, before []byte, number int64, behind []byte) ([]byte, bool) {
 	w := gzipWriters.Get().(*gzipWriter)
 	defer gzipWriters.Put(w)

@@ -7,39 +7,39 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// hedge is a request that is sent a second time while the first is out, since
-// that is later than most (Dean and Barroso, "The Tail at Scale").
+// hedge is a second attempt while the first one is late, that is, slower than most (Dean and
+// Barroso, "The Tail at Scale").
 //
-//	first   ──────────┬──────────────▶ answer, or cancelled
+//	first   ──────────┬──────────────▶ response, or cancelled
 //	             late │
-//	second            └─────▶ answer, or cancelled
+//	second            └─────▶ response, or cancelled
 //
-// The first runs on the caller's goroutine; only where it is late does a timer
-// start another. Both have exchanges of their own, and the caller's is given
-// the answer at the end: a connection may still hold the loser's.
+// The first attempt runs on the caller's goroutine; only if it is late does a timer start the
+// second. Each has its own exchange. The caller's exchange gets the response at the end, since a
+// connection may still use the other exchange.
 //
-// The caller waits for both, so that nothing reads the request after Do; whoever
-// is cancelled ends at once. A hedge never makes an answer worse: one from 400
-// on does not end the first, and counts only where the first brings none.
+// The caller waits for both, so that nothing reads the request after Do. A cancelled attempt ends
+// at once. A hedge never makes a response worse: its response with a status from 400 on does not
+// cancel the first attempt, and counts only if the first one has none.
 type hedge struct {
 	ssp     *SSP
 	request *Request
 	caller  *upstream.Exchange
 	after   time.Duration
 
-	first, second             *upstream.Exchange // second: nil unless started
+	first, second             *upstream.Exchange // second: nil until it starts
 	cancelFirst, cancelSecond context.CancelFunc
 	secondCtx                 context.Context
 	timer                     *time.Timer // nil until armed
 
-	// Written by the second's goroutine, before it closes done.
+	// Written by the goroutine of the second attempt, before it closes done.
 	done     chan struct{}
 	leg      leg
 	err      error
 	panicked any
 }
 
-// hedged is attempt with a hedge, should it take longer than after.
+// hedged is attempt with a hedge, if it takes longer than after.
 func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
 	defer h.stop()
@@ -49,7 +49,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	h.secondCtx, h.cancelSecond = context.WithCancel(parent)
 	h.first = h.exchange(firstCtx)
 	h.first.Times.Queued = ex.Times.Queued
-	// The copy of the body is in another exchange than before, and after.
+	// The copy of the body is in a different exchange before and after.
 	l.body.made = false
 	err := s.attempt(r, h.first, l, why, h)
 	l.body.made = false
@@ -62,7 +62,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 		<-h.done
 		if h.panicked != nil {
 			h.first.Release()
-			panic(h.panicked) // where our caller can recover it
+			panic(h.panicked) // here, where Do's caller can recover it
 		}
 	}
 	switch {
@@ -81,8 +81,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	return err
 }
 
-// started reports whether the second is under way, or was, and sees to it that
-// it is not started any more where it was not.
+// started reports whether the second attempt has started. If it has not, it never will.
 func (h *hedge) started() bool {
 	if h.timer == nil || h.timer.Stop() {
 		h.timer = nil
@@ -91,7 +90,7 @@ func (h *hedge) started() bool {
 	return true
 }
 
-// end waits for the second, where hedged is left by a panic.
+// stop waits for the second attempt if hedged panics.
 func (h *hedge) stop() {
 	h.cancelFirst()
 	h.cancelSecond()
@@ -100,21 +99,21 @@ func (h *hedge) stop() {
 	}
 }
 
-// exchange returns a new one with the terms of the caller's.
+// exchange returns a new exchange with the limits of the caller's.
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
 	ex.Deadline, ex.Budget, ex.Share, ex.Context = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx
 	return ex
 }
 
-// arm is called when the first is about to be sent.
+// arm is called just before the first attempt is sent.
 func (h *hedge) arm() {
 	if h.after < time.Until(h.caller.Deadline) {
 		h.timer = time.AfterFunc(h.after, h.run)
 	}
 }
 
-// run is the second's goroutine.
+// run is the goroutine of the second attempt.
 func (h *hedge) run() {
 	defer close(h.done)
 	defer func() { h.panicked = recover() }()
@@ -128,7 +127,7 @@ func (h *hedge) run() {
 		return
 	}
 	h.leg.start = time.Now()
-	h.leg.retries.limited = s.opts.RetryMax // a hedge is worth no retry
+	h.leg.retries.limited = s.opts.RetryMax // a hedge is not retried
 	h.second = h.exchange(h.secondCtx)
 	h.err = s.attempt(h.request, h.second, &h.leg, retryHedge, nil)
 	h.leg.body.release(h.request.Budget)
@@ -140,12 +139,11 @@ func (h *hedge) run() {
 	}
 }
 
-// errNotHedged: there was no second request. Nobody sees it.
+// errNotHedged: there was no second attempt. No caller gets this error.
 var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
 
-// observeLate takes the latency of an attempt into what is late. Of one that
-// was not waited for to its end it is known that it took longer; that tells
-// something where it was late already.
+// observeForHedge records the latency of an attempt for the hedge delay. A cancelled attempt took
+// at least that long; it counts only if it was late already.
 func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
 	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {

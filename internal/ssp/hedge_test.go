@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// learnt is a client of an SSP that answers within 10 ms and has been asked
+// learnt is a client of an SSP that responds within 10 ms and has been asked
 // often enough to know. What is scripted begins after that.
 func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	t.Helper()
@@ -37,7 +37,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 
 func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{never(), after(5*msec, answer(200, "of the second", "X-Second: 1"))}}
+		p := &fakePool{steps: []step{never(), after(5*msec, response(200, "of the second", "X-Second: 1"))}}
 		c := learnt(t, p, nil)
 		late := c.ssp.lateAfter.get()
 		ex := upstream.AcquireExchange()
@@ -67,7 +67,7 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 
 func TestFirstAttemptWinsIfItIsFaster(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(20*msec, answer(200, "of the first")), never()}}
+		p := &fakePool{steps: []step{after(20*msec, response(200, "of the first")), never()}}
 		c := learnt(t, p, nil)
 		if res := c.get().want(upstream.Fill); res.body != "of the first" || res.took != 20*msec {
 			t.Errorf("%q after %v", res.body, res.took)
@@ -174,11 +174,11 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	}
 }
 
-// A hedge must not make an answer worse.
+// A hedge must not make a response worse.
 func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 	for _, status := range []int{400, 429, 503} {
 		bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(50*msec, answer(200, "of the first")), answer(status, "of the second")}}
+			p := &fakePool{steps: []step{after(50*msec, response(200, "of the first")), response(status, "of the second")}}
 			c := learnt(t, p, nil)
 			if res := c.get().want(upstream.Fill); res.body != "of the first" {
 				t.Errorf("answered with %q", res.body)
@@ -191,7 +191,7 @@ func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
 	for _, status := range []int{200, 404} {
 		bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(20*msec, fail(cutMidAnswer)), after(50*msec, answer(status, "of the second"))}}
+			p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, response(status, "of the second"))}}
 			c := learnt(t, p, nil)
 			if res := c.get(); res.err != nil || res.status != status || res.body != "of the second" {
 				t.Errorf("%v %d %q", res.err, res.status, res.body)
@@ -204,13 +204,13 @@ func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
 
 func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(20*msec, fail(cutMidAnswer)), fail(notSent)}}
+		p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}}
 		c := learnt(t, p, nil)
 		c.get().want(upstream.ConnLost)
 		c.wantSent(p, 2)
 		c.wantIdle()
 
-		p.steps, p.lent, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidAnswer), after(100*msec, fill())}, 0, nil
+		p.steps, p.lent, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, fill())}, 0, nil
 		c.ssp.stats.sent.Store(0)
 		c.get().want(upstream.Fill)
 		c.wantSent(p, 3) // the retry is late, too, and is not hedged again
@@ -316,7 +316,7 @@ func TestBodyIsSentCompleteByBothAttempts(t *testing.T) {
 			return []step{fail(stale), never(), fill()}
 		},
 		"hedged, then not": func(*client) []step {
-			return []step{after(20*msec, fail(stale)), fail(cutMidAnswer), fill()}
+			return []step{after(20*msec, fail(stale)), fail(cutMidResponse), fill()}
 		},
 		"not, then hedged": func(c *client) []step {
 			late := c.ssp.lateAfter.value.Swap(0)

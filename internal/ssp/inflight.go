@@ -2,19 +2,19 @@ package ssp
 
 import "sync/atomic"
 
-// InFlight counts what is in flight, under a limit. It is safe for concurrent
-// use. The zero value has no limit.
+// InFlight counts requests in flight, under a limit. It is safe for concurrent use. The zero value
+// has no limit.
 type InFlight struct {
 	n     atomic.Int64
 	limit atomic.Int64 // 0 = none
 }
 
-// SetLimit changes the limit; 0 is none. What is in flight stays, so that the
-// count may be above a limit that was lowered.
+// SetLimit changes the limit; 0 means none. Requests in flight stay, so the count may exceed a
+// lowered limit.
 func (f *InFlight) SetLimit(n int) { f.limit.Store(int64(n)) }
 
-// Enter counts one more, or returns false where the limit is reached. The count
-// is exact: an Enter that is refused is never part of it.
+// Acquire counts one more request, or returns false if the limit is reached. The count is exact: a
+// refused Acquire is never part of it.
 func (f *InFlight) Acquire() bool {
 	for {
 		n := f.n.Load()
@@ -27,14 +27,14 @@ func (f *InFlight) Acquire() bool {
 	}
 }
 
-// Leave takes back an Enter that returned true.
+// Release ends an Acquire that returned true.
 func (f *InFlight) Release() {
 	if f.n.Add(-1) < 0 {
-		panic("BUG: more left than entered")
+		panic("BUG: more released than acquired")
 	}
 }
 
-// Now returns how many are in flight.
+// Now returns the number of requests in flight.
 func (f *InFlight) Now() int { return int(f.n.Load()) }
 
 // Limit returns the limit, 0 for none.

@@ -6,16 +6,16 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// learn takes in how a request that was admitted has ended.
+// learn updates the learned state with the outcome of an admitted request.
 func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
 	if err == nil && s.backoff.observe(&ex.Response, t.Done, now) {
-		return // the pause is what follows from it
+		return // the pause is the consequence
 	}
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	if timedOut && !s.hadEnoughTime(ex, start) {
-		return // says more about the client than about the SSP
+		return // the client's deadline was too short to blame the SSP
 	}
 	switch {
 	case timedOut || failure(o):
@@ -28,12 +28,11 @@ func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, 
 	}
 }
 
-// failure reports whether an outcome counts as a failure of the SSP. Timeouts
-// do too, see learn.
+// failure reports whether an outcome counts as a failure of the SSP. Some timeouts count too, see
+// learn.
 //
-// An answer that breaks a rule of HTTP does: nothing of use has come. What the
-// requests met on our side (a full queue, a limit, a cancelled leg) counts
-// neither way.
+// A response that violates HTTP counts: nothing useful came. An outcome caused by adbuffer (a full
+// queue, a limit, a cancelled leg) is neither failure nor success.
 func failure(o upstream.Outcome) bool {
 	switch o {
 	case upstream.ServerError, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse:
@@ -43,9 +42,9 @@ func failure(o upstream.Outcome) bool {
 	}
 }
 
-// success reports whether an outcome shows that the SSP works. So does an
-// answer over our own limit: to shed requests would not make it smaller, and
-// might hide from operators what they have to set.
+// success reports whether an outcome shows that the SSP works. A response over adbuffer's limit
+// does too: to shed requests would not make it smaller, and might hide from operators which limit
+// to set.
 func success(o upstream.Outcome) bool {
 	switch o {
 	case upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ResponseTooLarge:
@@ -55,10 +54,9 @@ func success(o upstream.Outcome) bool {
 	}
 }
 
-// patient reports whether the SSP was given as long as it usually is, so that a
-// timeout is its own. The wait for a place is part of that, or a pool that is
-// full because the SSP is slow would keep the breaker from seeing it. A
-// twentieth may be missing: what was done before the leg began.
+// hadEnoughTime reports whether the SSP had as long as usual, so that a timeout is its failure. The
+// wait for a place is included: the pool of a slow SSP is full, and the breaker must see that. A
+// twentieth may be missing for the time before the leg began.
 func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {
 	return ex.Deadline.Sub(start) >= s.blameAfter-s.blameAfter/20
 }

@@ -5,11 +5,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// lender is what an SSP asks of its pool.
+// lender is the part of a pool that an SSP uses.
 type lender interface {
-	// Acquire lends a place to ex, and waits for one until ex.Deadline at the
-	// latest; its errors are *upstream.Error with Progress NotSent. It sets
-	// ex.Times.Lent.
+	// Acquire acquires a place for ex, and waits for one until ex.Deadline at the latest. Its
+	// errors are *upstream.Error with Progress NotSent. It sets ex.Times.Acquired.
 	Acquire(ex *upstream.Exchange) (place, error)
 }
 
@@ -22,8 +21,8 @@ type place interface {
 	Host() string
 }
 
-// poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so that
-// an interface holds it without an allocation.
+// poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it
+// without an allocation.
 type poolLender struct{ pool *pool.Pool }
 
 func (l poolLender) Acquire(ex *upstream.Exchange) (place, error) { return l.pool.Acquire(ex) }

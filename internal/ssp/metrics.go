@@ -13,20 +13,20 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descRequests         = desc("ssp_requests_total", "Finished requests to an SSP, by how they ended.", "outcome")
-	descDuration         = desc("ssp_request_duration_seconds", "Time of a request to an SSP with its wait for a place, its retries and the whole answer, in seconds. What was refused before it asked for a place is not among them.")
-	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's answer, with the wait for a place, in seconds.")
-	descRetries          = desc("retries_total", "Requests sent to an SSP once more, by why that was safe.", "kind")
-	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would in a dry run, 0 to 1.")
+	descRequests         = desc("ssp_requests_total", "Finished requests to an SSP, by outcome.", "outcome")
+	descDuration         = desc("ssp_request_duration_seconds", "Time of a request to an SSP, from its begin to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.")
+	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's response, including the wait for a place, in seconds.")
+	descRetries          = desc("retries_total", "Requests sent to an SSP again, by the reason why that was safe.", "kind")
+	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.")
 	descShed             = desc("breaker_shed_total", "Requests to an SSP that its breaker shed, or, where dry_run is true, would have.", "dry_run")
-	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or, in a dry run, counted.")
+	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or only counted in a dry run.")
 	descQPSLimit         = desc("qps_limit", "Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.")
 	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
-	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, or what the adaptive limit is now. 0 for no limit.")
+	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, or the current adaptive limit. 0 for no limit.")
 	descRetryAfter       = desc("ssp_retry_after_responses_total", "Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few of the last second's responses were 429, see retry_after_share.", "effect")
 	descBuffered         = desc("ssp_buffered_bytes", "Bytes of an SSP's responses that are held.")
 	descBufferedLimit    = desc("ssp_buffered_bytes_limit", "Bytes of an SSP's responses that may be held (ssps[].max_buffered_bytes). Further responses end as overloaded.")
-	descBackoff          = desc("ssp_backoff_remaining_seconds", "How long requests are still kept from an SSP that asked for a pause, in seconds.")
+	descBackoff          = desc("ssp_backoff_remaining_seconds", "How much longer requests to an SSP are refused because it asked for a pause, in seconds.")
 )
 
 // Collector exports the metrics of SSPs.

@@ -87,7 +87,7 @@ func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{
 			fail(notSent), after(30*msec, fill()), // a retry
-			answer(204, ""), answer(503, "", "Retry-After: 3"),
+			response(204, ""), response(503, "", "Retry-After: 3"),
 		}}
 		c := newClient(t, p, func(o *Options) {
 			o.MaxInFlight = 9
@@ -120,7 +120,7 @@ adbuffer_ssp_backoff_remaining_seconds{ssp="openx"} 2
 # HELP adbuffer_ssp_in_flight_requests Requests to an SSP that are in flight, waiting ones included.
 # TYPE adbuffer_ssp_in_flight_requests gauge
 adbuffer_ssp_in_flight_requests{ssp="openx"} 0
-# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP with its wait for a place, its retries and the whole answer, in seconds. What was refused before it asked for a place is not among them.
+# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP with its wait for a place, its retries and the whole response, in seconds. What was refused before it asked for a place is not among them.
 # TYPE adbuffer_ssp_request_duration_seconds histogram
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.001"} 2
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.002"} 2

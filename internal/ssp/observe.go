@@ -2,14 +2,13 @@ package ssp
 
 import "adbuffer/internal/upstream"
 
-// Observer is told of a request to s that ended, s being as it was for the request, on the request's own goroutine,
-// while ex is still the request's: it must be quick, and keep nothing of r and
-// ex but copies. err is nil where ex has an answer. A hedged request's
-// ex.Request is empty.
+// Observer is called for each finished request to s, with the settings that s had for it. It runs
+// on the request's goroutine, so it must be quick, and keep only copies of r and ex. err is nil if
+// ex has a response. A hedged request's ex.Request is empty.
 type Observer func(s *SSP, r *Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error)
 
-// Observe sets who is told of every request from now on, nil for nobody, which
-// is so at first and costs a request one atomic load.
+// Observe sets the Observer of all later requests. nil, the default, means none and costs a request
+// one atomic load.
 func (s *SSP) Observe(f Observer) {
 	if f == nil {
 		s.observer.Store(nil)

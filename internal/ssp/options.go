@@ -7,32 +7,31 @@ import (
 	"adbuffer/internal/httpheader"
 )
 
-// Options are the settings of an SSP; see config/adbuffer.yaml for what each
-// does, and what raising it buys and costs.
+// Options are the settings of an SSP. config/adbuffer.yaml explains each of them.
 type Options struct {
 	Name string
-	// Scheme, Path and Query are the endpoints' common URL: "https", the raw
-	// path, and the raw query without its question mark.
+	// Scheme, Path and Query are common to all endpoints: "https", the raw path, and the raw query
+	// without its question mark.
 	Scheme, Path, Query string
-	// Host is sent in place of the host of the endpoint that was connected to.
+	// Host is sent instead of the endpoint's host.
 	Host string
 
 	Policy *httpheader.Policy
 
-	RequestTimeout time.Duration // 0 = the deadline alone
-	// Patience is deadline.default less deadline.reserve: who gave the SSP so
-	// long, or RequestTimeout where that is shorter, has a timeout held against
-	// it. 0 = every timeout is.
+	RequestTimeout time.Duration // 0 = only the deadline applies
+	// BlameAfter is deadline.default minus deadline.reserve. A timeout counts against the breaker
+	// only if the SSP had at least this long, or RequestTimeout if that is shorter. 0 = every
+	// timeout counts.
 	BlameAfter  time.Duration
-	MaxInFlight int // 0 = no limit but the global one
-	// MaxBufferedBytes bounds the bodies of responses that are held at once. 0 = no
-	// bound but Request.Budget.
+	MaxInFlight int // 0 = only the global limit
+	// MaxBufferedBytes bounds the bodies of responses that are held at once. 0 = only
+	// Request.Budget bounds them.
 	MaxBufferedBytes int64
 	Adaptive         AdaptiveOptions
 	Breaker          BreakerOptions
-	RetryAfterMax    time.Duration // 0 = Retry-After pauses nothing
-	// RetryAfterShare is which share of the responses must be 429 before one of
-	// them pauses the SSP, 0 to 1; 0 = a single 429 pauses.
+	RetryAfterMax    time.Duration // 0 = Retry-After never pauses
+	// RetryAfterShare is the share of responses, 0 to 1, that must be 429 before one of them pauses
+	// the SSP. 0 = a single 429 pauses.
 	RetryAfterShare float64
 	QPS             QPSOptions
 	RetryMax        int
@@ -41,7 +40,7 @@ type Options struct {
 	RewriteTmax     bool
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody
-	// PipelineAll lets POST share a pipelined connection with others.
+	// PipelineAll lets POST share a pipelined connection with other requests.
 	PipelineAll bool
 }
 
@@ -57,7 +56,7 @@ type BreakerOptions struct {
 	Window       time.Duration
 	MinRequests  int     // in the window; below, nothing is shed
 	FailureRatio float64 // 0 to 0.99; up to it nothing is shed
-	MinProbe     float64 // the share let through when everything fails
+	MinProbe     float64 // share of requests that pass if all fail
 	DryRun       bool
 }
 
@@ -66,12 +65,12 @@ type QPSOptions struct {
 	Limit  float64 // requests a second, 0 = no limit
 	Burst  int     // 0 = a tenth of Limit, at least 1
 	DryRun bool
-	// Fleet is where the tokens come from where the limit is that of all replicas
-	// together, and has the same Limit and Burst; nil where it is this one's own.
+	// Fleet is the source of tokens if the limit holds for all replicas together; it has the same
+	// Limit and Burst. nil = the limit is this replica's own.
 	Fleet *fleet.Bucket
 }
 
-// BurstInForce is Burst, or what 0 stands for.
+// BurstInForce returns Burst, or the default that 0 stands for.
 func (o *QPSOptions) BurstInForce() int {
 	if o.Burst > 0 {
 		return o.Burst
@@ -88,16 +87,16 @@ type HedgeOptions struct {
 // GzipOptions are the settings `gzip_request`.
 type GzipOptions struct {
 	Enabled  bool
-	MinBytes int // smaller bodies go as they are
+	MinBytes int // smaller bodies are not compressed
 }
 
-// RetryStale is what is done with a request whose reused HTTP/1 connection
-// closed before the first byte of an answer.
+// RetryStale is whether a request is retried whose reused HTTP/1 connection closed before the first
+// byte of a response.
 type RetryStale uint8
 
 // The values of `retry.stale`.
 const (
-	StaleIdempotent RetryStale = iota // send GET and HEAD again
-	StaleAll                          // send anything again, at the risk of its being processed twice
+	StaleIdempotent RetryStale = iota // retry GET and HEAD
+	StaleAll                          // retry any method; the SSP may process the request twice
 	StaleNever
 )

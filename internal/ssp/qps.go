@@ -10,31 +10,30 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// qps is a token bucket on what is sent to an SSP: requests, retries, hedges.
+// qps is a token bucket for everything that is sent to an SSP: requests, retries, hedges.
 //
-// It is kept as one number, when the bucket will be full again (GCRA, the
-// "virtual scheduling" of ATM's leaky bucket): a request moves that by the
-// interval of one, and is over the limit where it would come to lie more than
-// burst intervals ahead. One compare-and-swap a request, and no lock.
+// Its state is one number: when the bucket will be full again (GCRA, the "virtual scheduling" of
+// ATM's leaky bucket). A request moves that time by one interval. It is over the limit if the time
+// would lie more than burst intervals ahead. That takes one compare-and-swap per request, and no
+// lock.
 //
-// Times are since the SSP was made, in nanoseconds. They are floats, so that an
-// interval of 142.86 ns is not cut to 142. It is safe for concurrent use. The
-// zero value has no limit.
+// Times are since the SSP was made, in nanoseconds. They are floats, so that an interval of 142.86
+// ns is not truncated to 142. It is safe for concurrent use. The zero value has no limit.
 //
-// Where the limit is the fleet's, the tokens are those that this replica has
-// leased, and the number is not used.
+// If the limit is the fleet's, the tokens are those that this replica has leased, and the number is
+// not used.
 type qps struct {
 	opts     QPSOptions
-	made     time.Time     // the SSP was; what times count from
+	made     time.Time     // when the SSP was made; times count from it
 	interval float64       // between requests; 0 = no limit
 	ahead    float64       // burst * interval
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
 
-	fleet       *fleet.Bucket // nil where the limit is this replica's own
-	fleetOffset time.Duration // how much longer than the SSP fleet has been there, by which its times differ
+	fleet       *fleet.Bucket // nil if the limit is this replica's own
+	fleetOffset time.Duration // the fleet's bucket is older than the SSP by this, so its times are later
 
-	limited *atomic.Uint64  // refused, or, in a dry run, what would have been; its successors' too
-	refusal *upstream.Error // made once, so that refusing costs no allocation
+	limited *atomic.Uint64  // requests refused, or that a dry run would refuse; shared with successors
+	refusal *upstream.Error // allocated once, so that a refusal costs no allocation
 }
 
 // init sets the limit of an SSP that was made at the given time.
@@ -60,8 +59,8 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 	}
 }
 
-// admit refuses, and counts, a request that would find no token now, so that it
-// need not wait for a place first. It takes none.
+// admit refuses, and counts, a request for which there is no token now, so that it does not first
+// wait for a place. It takes no token.
 func (q *qps) admit(now time.Duration) *upstream.Error {
 	if q.interval == 0 || q.opts.DryRun {
 		return nil
@@ -77,8 +76,8 @@ func (q *qps) admit(now time.Duration) *upstream.Error {
 	return q.refusal
 }
 
-// take takes the token of a request that is about to be sent, or refuses and
-// counts it where there is none; in a dry run it only counts.
+// take takes the token of a request that is about to be sent. Without a token it refuses and counts
+// the request; in a dry run it only counts.
 func (q *qps) take(now time.Duration) *upstream.Error {
 	if q.interval == 0 || q.taken(now) {
 		return nil
@@ -90,7 +89,7 @@ func (q *qps) take(now time.Duration) *upstream.Error {
 	return q.refusal
 }
 
-// taken takes a token, where there is one.
+// taken takes a token, if there is one.
 func (q *qps) taken(now time.Duration) bool {
 	if q.fleet != nil {
 		return q.fleet.Take(now + q.fleetOffset)
@@ -107,12 +106,12 @@ func (q *qps) taken(now time.Duration) bool {
 	}
 }
 
-// next returns q.full as it is, and as it is with one token less, and whether
-// there is one, at the time at: now, or later.
+// next returns the current q.full, its value with one token less, and whether there is a token at
+// the time at: now, or later.
 //
-// now is when a request began, and others may have taken tokens since: for one
-// that was held up for longer than the bucket takes to fill, an empty bucket and
-// a full one look the same. So before it is refused, the clock is asked.
+// now is when a request began, and other requests may have taken tokens since. For a request that
+// was delayed for longer than the bucket takes to fill, an empty bucket looks like a full one. So
+// next asks the clock before it reports no token.
 func (q *qps) next(now time.Duration) (was, next uint64, at time.Duration, ok bool) {
 	was = q.full.Load()
 	if full, ok := q.takeOne(was, now); ok {
@@ -123,10 +122,10 @@ func (q *qps) next(now time.Duration) (was, next uint64, at time.Duration, ok bo
 	return was, math.Float64bits(full), at, ok
 }
 
-// less is when the bucket is full with one token less, and whether there is one.
+// takeOne returns when the bucket is full after one token less, and whether there is a token.
 func (q *qps) takeOne(was uint64, now time.Duration) (full float64, ok bool) {
 	full = max(math.Float64frombits(was), float64(now)) + q.interval
-	// A thousandth of an interval for what floats round away, or the last token
-	// of a full bucket could be missing.
+	// A thousandth of an interval compensates rounding; without it, a full bucket could lack its
+	// last token.
 	return full, full-float64(now) <= q.ahead+q.interval/1000
 }

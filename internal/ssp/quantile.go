@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// quantile follows a quantile of an SSP's latest latencies: of the last 30 to
-// 60 s, within a sixteenth. An observation is one atomic addition; the quantile
-// is worked out anew every quarter of a second by whoever comes first.
+// quantile tracks a quantile of an SSP's latencies in the last 30 to 60 s, within a sixteenth. An
+// observation is one atomic addition. The first observation after a quarter of a second computes
+// the quantile again.
 //
-// Times are since the SSP was made. It is safe for concurrent use. What is
-// observed in the very instant in which the oldest are forgotten may be
-// forgotten with them.
+// Times are since the SSP was made. It is safe for concurrent use. An observation at the very
+// moment when the oldest ones are forgotten may be forgotten with them.
 type quantile struct {
 	counts   [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
-	current  atomic.Uint32                     // which of the two
+	current  atomic.Uint32                     // index of the current half
 	value    atomic.Int64                      // ns; 0 = too few observations
-	refresh  atomic.Int64                      // ns; when the value is to be worked out
-	mu       sync.Mutex                        // held meanwhile, guards the fields below
+	refresh  atomic.Int64                      // ns; when the value is computed again
+	mu       sync.Mutex                        // held meanwhile; guards the fields below
 	forgetAt time.Duration                     // when the older half is forgotten
 	q        float64
-	need     uint32 // observations before it says anything
+	need     uint32 // observations before there is a value
 }
 
 const (
@@ -39,17 +38,17 @@ func (q *quantile) init(of float64) {
 	q.refresh.Store(int64(quantileRefresh))
 }
 
-// set changes which quantile is worked out, from the next refresh on.
+// set changes the quantile, from the next refresh on.
 func (q *quantile) set(of float64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.q = of
-	// As many as it takes for ten to be beyond the quantile.
+	// Enough for ten observations beyond the quantile.
 	q.need = uint32(math.Ceil(10 / max(1-of, 0.001)))
 }
 
-// observe takes in a latency. One that was not waited for to its end counts
-// right all the same where it was above the quantile already.
+// observe records a latency. A cancelled attempt, whose latency is a lower bound, still counts
+// correctly if it was above the quantile.
 func (q *quantile) observe(now, latency time.Duration) {
 	q.counts[q.current.Load()&1][quantileBucket(latency)].Add(1)
 	if int64(now) >= q.refresh.Load() && q.mu.TryLock() {
@@ -58,7 +57,7 @@ func (q *quantile) observe(now, latency time.Duration) {
 	}
 }
 
-// get returns the quantile, 0 where too little was observed.
+// get returns the quantile, 0 after too few observations.
 func (q *quantile) get() time.Duration { return time.Duration(q.value.Load()) }
 
 func (q *quantile) refreshLocked(now time.Duration) {
@@ -68,7 +67,7 @@ func (q *quantile) refreshLocked(now time.Duration) {
 		for i := range q.counts[forget] {
 			q.counts[forget][i].Store(0)
 		}
-		if now >= q.forgetAt+quantileSpan { // long unused: the other half is old, too
+		if now >= q.forgetAt+quantileSpan { // unused for long: the other half is old, too
 			for i := range q.counts[forget^1] {
 				q.counts[forget^1][i].Store(0)
 			}
@@ -96,8 +95,8 @@ func (q *quantile) refreshLocked(now time.Duration) {
 	}
 }
 
-// quantileBucket returns the bucket of d: linear in microseconds up to 16, then
-// sixteen to each power of two.
+// quantileBucket returns the bucket of d: linear in microseconds up to 16, then sixteen per power
+// of two.
 func quantileBucket(d time.Duration) int {
 	us := uint64(max(d, 0) / time.Microsecond)
 	if us < quantileSteps {
@@ -107,7 +106,7 @@ func quantileBucket(d time.Duration) int {
 	return min(shift*quantileSteps+int(us>>shift), quantileBuckets-1)
 }
 
-// quantileBound returns where the bucket ends.
+// quantileBound returns the upper bound of the bucket.
 func quantileBound(bucket int) time.Duration {
 	if bucket < quantileSteps {
 		return time.Duration(bucket+1) * time.Microsecond

@@ -8,33 +8,32 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// again says for what reason a request is sent once more. But for firstTime it
-// is the label `kind` of adbuffer_retries_total.
+// retryKind is why a request is sent again. Except for firstAttempt it is the label `kind` of
+// adbuffer_retries_total.
 type retryKind int8
 
 const (
 	firstAttempt      retryKind = iota - 1
-	retryNotSent                // nothing of it had reached the SSP
-	retryNotProcessed           // the SSP has said that it did not and will not act on it
-	retryStale                  // a reused connection had closed before any answer
-	retryHedge                  // the first was late
+	retryNotSent                // no byte of it reached the SSP
+	retryNotProcessed           // the SSP stated that it did not and will not process it
+	retryStale                  // a reused connection closed before the response
+	retryHedge                  // the first attempt was late
 	retryKinds
 )
 
 var retryKindNames = [retryKinds]string{"not_sent", "not_processed", "stale", "hedge"}
 
-// maxStale bounds the attempts on connections that had closed. An SSP that
-// closes each connection after a request was sent must still come to an end.
+// maxStale bounds the attempts on stale connections, since an SSP may close each connection after a
+// request was sent.
 const maxStale = 10
 
-// retries is what one request was sent again for, and what that means for its
-// next attempt.
+// retries counts the retries of one request, and what they require of its next attempt.
 type retries struct {
 	limited      int // counted by retry.max: failed dials, and requests that were not sent
 	notProcessed int
 	stale        int
 
-	resent    bool // the last attempt was provably not processed
+	resent    bool // the SSP provably did not process the last attempt
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
@@ -44,9 +43,9 @@ func (n *retries) terms(ex *upstream.Exchange, most int) (redials int) {
 	return ex.Redials
 }
 
-// retryable says whether a request that failed with e is sent again, and takes
-// that from what it may. Never after a byte of an answer, never after its time
-// was up, and not where it would be in vain. It may pause before.
+// retryable decides whether a request that failed with e is sent again, and counts the retry. It is
+// never sent again after a byte of a response, or after its deadline. retryable may pause before it
+// returns.
 func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l *leg) (retryKind, bool) {
 	if isOver(ex) {
 		return 0, false
@@ -54,7 +53,7 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 	switch e.Outcome {
 	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse:
 	default:
-		return 0, false // a limit of ours, a deadline, or nobody wants it any more
+		return 0, false // a limit of adbuffer, a deadline, or a cancelled leg
 	}
 	n := &l.retries
 	n.resent = false
@@ -68,15 +67,15 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 		n.notProcessed++
 		return retryNotProcessed, pace(ex, l.start, n.notProcessed)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
-		// A kept connection was found closed when it was to be used. There may
-		// be as many of those as the SSP closed at once, and no dial is due yet.
+		// A reused connection was closed before the request was sent. The SSP may have closed many
+		// at once, and this needs no dial.
 		n.notProcessed++
 		return retryNotSent, pace(ex, l.start, n.notProcessed)
 	case e.Progress == upstream.NotSent:
 		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
 	case e.Stale:
-		// The next kept connection may be as stale as this one: retry.max does
-		// not count them, but the budget does.
+		// The next reused connection may be stale too: retry.max does not count such retries, but
+		// the budget does.
 		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
 		return retryStale, ok && n.stale <= maxStale && s.budget.spend()
@@ -85,20 +84,19 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 	}
 }
 
-// What was not processed is sent again until the deadline: retry.max and the
-// budget do not count it, since it costs the SSP nothing. The attempts are paced,
-// so that an SSP that refuses for ever costs adbuffer little: after the first
-// few, an attempt begins paceShare of the leg's time so far, and at least paceMin,
-// after the one before. So their number grows with the logarithm of the time: 40
-// attempts in 300 ms, 65 in 5 s.
+// A request that was not processed is retried until the deadline. retry.max and the budget do not
+// count these retries, since they cost the SSP nothing. They are paced, so that an SSP that refuses
+// for ever costs adbuffer little. After the first few, an attempt begins paceShare of the leg's
+// time so far after the one before, and at least paceMin. So their number grows with the logarithm
+// of the time: 40 attempts in 300 ms, 65 in 5 s.
 const (
 	unpacedAttempts = 3
 	paceShare       = 8
 	paceMin         = time.Millisecond
 )
 
-// pace waits until the attempt that follows the n-th refusal may begin. It
-// returns false where that is not before the deadline, or the exchange ends.
+// pace waits until the attempt after the n-th refusal may begin. It returns false if that is after
+// the deadline, or if the exchange ends.
 func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 	if n <= unpacedAttempts {
 		return true
@@ -122,19 +120,19 @@ func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 	}
 }
 
-// ended reports whether nobody waits for the exchange any more.
+// isOver reports whether the exchange was cancelled or its deadline has passed.
 func isOver(ex *upstream.Exchange) bool {
 	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
 }
 
-// quoted reports whether e only repeats why an earlier dial failed: every
-// address is left alone just now, and asking again at once is in vain.
+// repeatsDialError reports whether e only repeats the error of an earlier dial: every address is
+// backing off, and a retry at once would fail.
 func repeatsDialError(e *upstream.Error) bool {
 	var earlier *upstream.Error
 	return isDialError(e) && errors.As(e.Err, &earlier)
 }
 
-// notDialled reports whether e says that no connection could be opened.
+// isDialError reports whether e means that no connection could be opened.
 func isDialError(e *upstream.Error) bool {
 	return e.Outcome == upstream.ConnectFailed || e.Outcome == upstream.TLSFailed
 }
@@ -147,9 +145,8 @@ func (s *SSP) mayRetry(n *retries) bool {
 	return true
 }
 
-// keptFrom reports whether e kept the retry of failed from being sent, so that
-// failed still is how the request ended: e is a limit of ours, or says no more
-// than failed does.
+// preventedRetry reports whether e prevented that the retry of failed was sent. Then failed is the
+// outcome of the request: e is a limit of adbuffer, or says no more than failed.
 func preventedRetry(failed, e *upstream.Error) bool {
 	switch e.Outcome {
 	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded:
@@ -159,11 +156,11 @@ func preventedRetry(failed, e *upstream.Error) bool {
 	}
 }
 
-// errOnlyHTTP2: the request may be sent again over HTTP/1 only, and the SSP is
-// asked over HTTP/2. Callers see what it was to be sent again for.
+// errOnlyHTTP2: the request may be sent again only over HTTP/1, but the SSP is configured for
+// HTTP/2. Callers get the error that the retry was for.
 var errOnlyHTTP2 = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent}
 
-// parentOf is the context that ends ex early, never nil.
+// parentOf returns the context that ends ex early. It is never nil.
 func parentOf(ex *upstream.Exchange) context.Context {
 	if ex.Context != nil {
 		return ex.Context

@@ -37,11 +37,11 @@ func TestErrorsThatAreRetried(t *testing.T) {
 		{"POST, stale", stale, post, StaleIdempotent, no},
 		{"POST, stale, all", stale, post, StaleAll, retryStale},
 		{"GET, stale, never", stale, get, StaleNever, no},
-		{"GET, after a byte of the answer", cutMidAnswer, get, StaleAll, no},
+		{"GET, after a byte of the response", cutMidResponse, get, StaleAll, no},
 		{"GET, response timeout", timeout, get, StaleAll, no},
 		{"GET, no time to send it", notSentTimeout, get, StaleAll, no},
-		{"GET, malformed answer", malformed, get, StaleAll, no},
-		{"GET, answer too large", tooLarge, get, StaleAll, no},
+		{"GET, malformed response", malformed, get, StaleAll, no},
+		{"GET, response too large", tooLarge, get, StaleAll, no},
 		{"GET, too large for the SSP", headTooLarge, get, StaleAll, no},
 		{"GET, over a limit of ours", overloaded, get, StaleAll, no},
 	} {
@@ -72,7 +72,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 func TestRetryDropsThePartialResponse(t *testing.T) {
 	p := &fakePool{steps: []step{
 		func(ex *upstream.Exchange) error {
-			_ = answer(200, "half of", "X-Old: 1")(ex)
+			_ = response(200, "half of", "X-Old: 1")(ex)
 			e := stale
 			return &e
 		}, fill()}}
@@ -80,7 +80,7 @@ func TestRetryDropsThePartialResponse(t *testing.T) {
 	ex := upstream.AcquireExchange()
 	res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
 	if res.body != "an ad" || len(ex.Response.Fields) > 0 || c.budget.Used() != int64(len("an ad")) {
-		t.Errorf("the answer is %q with fields %q, and holds %d bytes", res.body, ex.Response.Fields, c.budget.Used())
+		t.Errorf("the response is %q with fields %q, and holds %d bytes", res.body, ex.Response.Fields, c.budget.Used())
 	}
 	ex.Release()
 	c.wantIdle()

@@ -13,7 +13,7 @@ import (
 func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := strings.Repeat("x", 600)
-		p := &fakePool{steps: []step{answer(200, body), answer(200, body), answer(200, body), answer(200, body), answer(200, body)}}
+		p := &fakePool{steps: []step{response(200, body), response(200, body), response(200, body), response(200, body), response(200, body)}}
 		c := newClient(t, p, func(o *Options) { o.MaxBufferedBytes = 1000 })
 		first := upstream.AcquireExchange()
 		c.doOn(first, c.request(upstream.GET), 0).want(upstream.Fill)

@@ -8,17 +8,18 @@ import (
 
 // Snapshot is an SSP at one moment, for the admin page. Counts are since start.
 type Snapshot struct {
-	Outcomes map[string]uint64 `json:"outcomes"` // those that came, by name
-	Sent     uint64            `json:"sent"`     // requests sent, retries and hedges too
-	Retries  map[string]uint64 `json:"retries"`  // of Sent, by why
+	Outcomes map[string]uint64 `json:"outcomes"` // only outcomes that occurred, by name
+	Sent     uint64            `json:"sent"`     // requests sent, including retries and hedges
+	Retries  map[string]uint64 `json:"retries"`  // part of Sent, by reason
 
-	// Upper bounds of the median and the 99th percentile of the requests' time,
-	// since start, as fine as the histogram's buckets; 0 before the first.
+	// P50Seconds and P99Seconds are upper bounds of the median and the 99th percentile of request
+	// durations since start. They are as precise as the histogram's buckets, and 0 before the first
+	// request.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
 	InFlight         int `json:"in_flight"`
-	ConcurrencyLimit int `json:"concurrency_limit"` // in force; 0 = none
+	ConcurrencyLimit int `json:"concurrency_limit"` // current; 0 = none
 
 	BufferedBytes      int64 `json:"buffered_bytes"` // of responses
 	BufferedBytesLimit int64 `json:"buffered_bytes_limit"`
@@ -32,13 +33,13 @@ type Snapshot struct {
 	QPSLimit   float64 `json:"qps_limit"` // 0 = none
 	QPSLimited uint64  `json:"qps_limited"`
 
-	BackoffSeconds float64 `json:"backoff_seconds"` // left of the pause that the SSP asked for
-	// RetryAfterPaused and RetryAfterIgnored count the responses that asked for a
-	// pause, by whether it followed.
+	BackoffSeconds float64 `json:"backoff_seconds"` // rest of the pause that the SSP asked for
+	// RetryAfterPaused and RetryAfterIgnored count responses that asked for a pause, by whether a
+	// pause followed.
 	RetryAfterPaused  uint64 `json:"retry_after_paused"`
 	RetryAfterIgnored uint64 `json:"retry_after_ignored"`
-	// HedgeAfterSeconds is when a request is late; 0 where hedging is off, or
-	// has not seen enough.
+	// HedgeAfterSeconds is when an attempt is late; 0 if hedging is off, or has too few
+	// observations.
 	HedgeAfterSeconds float64 `json:"hedge_after_seconds"`
 }
 

@@ -1,10 +1,10 @@
-// Package ssp is one SSP: limits, breaker, retry around its pool.
+// Package ssp is one SSP: limits, breaker and retries around its pool.
 //
-// A request passes, in this order: the pause that the SSP asked for (backoff),
-// the breaker, the limit on queries per second, the limit on what is in flight
-// (max_in_flight, and the adaptive one). Then it is lent a place by the pool,
-// takes its token of the queries per second, and is sent; again where that is
-// safe (retry), and twice at once where hedging is on and it is late (hedge).
+// A request passes, in this order: the pause that the SSP asked for (backoff), the breaker, the
+// limit on queries per second (qps), and the limits on requests in flight (max_in_flight,
+// adaptive). Then it acquires a place from the pool, takes its token of the queries per second, and
+// is sent. It is sent again where that is safe (retry), and twice at once if hedging is on and it
+// is late (hedge).
 package ssp
 
 import (
@@ -15,22 +15,21 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// SSP sends requests to one SSP. It is safe for concurrent use. Its owner
-// closes the pool.
+// SSP sends requests to one SSP. It is safe for concurrent use. Its owner closes the pool.
 //
-// Its settings never change: With and MovedTo make another SSP of it, which goes
-// on counting where it stands. So a request finds the same settings from its
-// first attempt to its last, and pays nothing for their being changeable.
+// Its settings never change: With and MovedTo make another SSP from it, which continues its
+// counters. So all attempts of a request have the same settings, and reading them costs no
+// synchronization.
 type SSP struct {
 	opts       Options
 	pool       *pool.Pool
 	lender     lender // pool
 	source     []byte
-	plain      *httpheader.Policy // opts.Policy, for requests that are Plain
+	plain      *httpheader.Policy // opts.Policy, for requests with Plain set
 	blameAfter time.Duration
-	backoff    backoff // settings, on the state in lessons
+	backoff    backoff // settings, with the state in learned
 	breaker    breaker // as above
-	qps        *qps    // its successors', while the settings qps are the same
+	qps        *qps    // shared with successors while the qps settings are the same
 
 	*counters
 	*learned
@@ -54,40 +53,38 @@ func newSSP(opts Options, l lender) *SSP {
 // Name returns the SSP's name, the value of the label `ssp`.
 func (s *SSP) Name() string { return s.opts.Name }
 
-// SourceBytes returns "ssp/<name>", which X-Adbuffer-Source says of its answers.
-// It must not be changed.
+// SourceBytes returns "ssp/<name>", the X-Adbuffer-Source of its responses. The caller must not
+// change it.
 func (s *SSP) SourceBytes() []byte { return s.source }
 
 // Pool returns the SSP's pool.
 func (s *SSP) Pool() *pool.Pool { return s.pool }
 
-// MaxInFlight returns max_in_flight, the SSP's own limit on what is in flight,
-// 0 for none. The adaptive limit may be lower, see Snapshot.
+// MaxInFlight returns max_in_flight, 0 for none. The adaptive limit may be lower, see Snapshot.
 func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 
-// Policy says which header fields cross.
+// Policy returns which header fields cross.
 func (s *SSP) Policy() *httpheader.Policy { return s.opts.Policy }
 
-// Request is a client's request, as all of its legs share it. Legs only read
-// it; it must not change, nor the memory behind it be reused, while one runs.
+// Request is a client's request, which all of its legs share. Legs only read it. While a leg runs,
+// neither the request nor the memory behind it may change.
 type Request struct {
 	Method   upstream.Method
-	Query    []byte // raw, without the question mark and our control parameter
+	Query    []byte // raw, without the question mark and adbuffer's control parameter
 	Fields   *httpheader.RequestFields
 	Identity *httpheader.Identity
 	Body     []byte
-	// TmaxStart and TmaxEnd are where the digits of an OpenRTB tmax stand in
-	// Body; equal where there is none.
+	// TmaxStart and TmaxEnd are the offsets of the digits of an OpenRTB tmax in Body; they are
+	// equal if there is none.
 	TmaxStart, TmaxEnd int
 
-	Received time.Time // when it had been read whole
+	Received time.Time // when it was read completely
 	Deadline time.Time
-	// Gone reports whether the client has left. It is asked before a request
-	// that waited is sent. Nil where nobody can tell.
+	// Gone reports whether the client has closed its connection. It is called before a request that
+	// waited is sent. It is nil if that cannot be known.
 	Gone func() bool
-	// Budget bounds the answer's body, and copies of the request's.
+	// Budget bounds the response's body, and copies of the request's body.
 	Budget *upstream.Budget
-	// Plain asks for an answer without content coding, whatever the client
-	// would take.
+	// Plain asks for a response without content coding, whatever the client accepts.
 	Plain bool
 }

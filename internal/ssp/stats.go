@@ -10,26 +10,26 @@ import (
 
 const ms = time.Millisecond
 
-// stats are the SSP's counters: plain atomics, read at scrape time.
+// stats are the SSP's counters: atomics that are read at scrape time.
 type stats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64
 	duration  *histogram.Histogram
 	firstByte *histogram.Histogram
 	retries   [retryKinds]atomic.Uint64
-	sent      atomic.Uint64 // retries and hedges too
+	sent      atomic.Uint64 // including retries and hedges
 }
 
 func newStats() *stats {
 	return &stats{duration: latency(), firstByte: latency()}
 }
 
-// latency has buckets around the deadlines that ad serving lives by: bidders
-// are given 80 to 1000 ms, most answer within 250.
+// latency has buckets around the usual deadlines of ad serving: bidders get 80 to 1000 ms, and most
+// respond within 250 ms.
 func latency() *histogram.Histogram {
 	return histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
 }
 
-// ended counts a leg that began at start.
+// record counts a leg that began at start.
 func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times) {
 	s.outcomes[o].Add(1)
 	s.duration.ObserveDuration(t.Done.Sub(start))
@@ -38,8 +38,7 @@ func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times) {
 	}
 }
 
-// Refused counts a leg that was kept from the SSP: over a limit, or no longer
-// wanted before it had begun. It has no duration: many that took nothing would
-// hide how long the others take. Do counts by itself; Refused is for those who
-// do not get as far.
+// Refused counts a leg that was not sent: over a limit, or cancelled before it had begun. It
+// observes no duration, since many short ones would hide the others. Do calls it by itself; other
+// callers use it for legs that do not get as far as Do.
 func (s *SSP) Refused(o upstream.Outcome) { s.stats.outcomes[o].Add(1) }

@@ -11,13 +11,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// ledger is what stays with an SSP's name, whatever its settings and endpoints
-// become: what was counted, and what is in flight.
+// counters is what stays with an SSP's name when its settings and endpoints change: counters, and
+// requests in flight.
 type counters struct {
-	made        time.Time // what times within an SSP count from
+	made        time.Time // times within an SSP count from it
 	stats       *stats
 	inFlight    InFlight
-	buffered    *upstream.Budget // of responses; see Options.MaxBufferedBytes
+	buffered    *upstream.Budget // bytes of responses; see Options.MaxBufferedBytes
 	observer    atomic.Pointer[Observer]
 	shed        shedCounts
 	retryAfters retryAfters
@@ -27,17 +27,16 @@ func newCounters() *counters {
 	return &counters{made: time.Now(), stats: newStats(), buffered: new(upstream.Budget)}
 }
 
-// lessons are what an SSP's endpoints have taught: it stays while they do.
+// learned is what the SSP has learned from its endpoints. It stays while the endpoints do.
 type learned struct {
 	pause     pause        // of backoff
 	window    tally.Window // of breaker
 	adaptive  adaptive
 	budget    retryBudget
-	lateAfter quantile // of latency; from there on a request is hedged
+	lateAfter quantile // of latencies; after it an attempt is late and is hedged
 }
 
-// newLessons returns what knows nothing yet, and sets the limit on what is in
-// flight.
+// newLearned returns an empty learned, and sets the limit of requests in flight.
 func newLearned(o *Options, k *counters) *learned {
 	l := new(learned)
 	l.window.Init(o.Breaker.Window, k.now())
@@ -48,7 +47,7 @@ func newLearned(o *Options, k *counters) *learned {
 	return l
 }
 
-// settle works out what follows from the settings.
+// applyOptions computes what follows from the settings.
 func (s *SSP) applyOptions() {
 	limit := s.opts.MaxBufferedBytes
 	if limit == 0 {
@@ -65,13 +64,12 @@ func (s *SSP) applyOptions() {
 	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed}
 }
 
-// With returns the SSP with other settings, on the same pool. Counters, breaker,
-// pause, adaptive limit, rate and what else it knows go on. Requests that have
-// begun on s end with its settings, and count all the same; but for limits: those
-// on what is in flight or buffered, and on the length of a pause, hold for all
-// from now on.
+// With returns the SSP with other settings, on the same pool. Counters, breaker, pause, adaptive
+// limit, rate and all other learned state continue. Requests that have begun on s end with its
+// settings, and are counted. Three limits hold for all requests from now on: requests in flight,
+// buffered bytes, and the length of a pause.
 //
-// An SSP has one successor, made by With or MovedTo; the name stays.
+// An SSP has one successor, made by With or MovedTo. Its name stays.
 func (s *SSP) With(o Options) *SSP {
 	next := s.successor(o)
 	next.pool, next.lender, next.learned = s.pool, s.lender, s.learned
@@ -84,10 +82,9 @@ func (s *SSP) With(o Options) *SSP {
 	return next
 }
 
-// MovedTo returns the SSP with other settings, on another pool, which leads to
-// other endpoints, or speaks to them in another way: what was learned of them is
-// forgotten. What was counted stays, and so do the places that requests which
-// began on s take of max_in_flight.
+// MovedTo returns the SSP with other settings, on another pool: with other endpoints, or another
+// way of connecting to them. The learned state is dropped. Counters stay, and current requests on s
+// still count in max_in_flight.
 func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
 	next := s.movedTo(o, poolLender{p})
 	next.pool = p
@@ -113,13 +110,11 @@ func (s *SSP) successor(o Options) *SSP {
 	return next
 }
 
-// successor returns a bucket with other settings, from which as many tokens are
-// missing.
+// successor returns a bucket with other settings that lacks as many tokens as q.
 func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	next, now := &qps{limited: q.limited}, k.now()
 	next.init(o, k.made)
-	// A bucket that is full stays at 0: no request that was delayed may find that
-	// it became full only just now.
+	// A full bucket stays at 0: a delayed request must not find that it became full only just now.
 	if wait := math.Float64frombits(q.full.Load()) - float64(now); wait > 0 && q.interval > 0 && next.interval > 0 {
 		missing := min(wait/q.interval, float64(next.opts.Burst))
 		next.full.Store(math.Float64bits(float64(now) + missing*next.interval))
@@ -127,8 +122,8 @@ func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	return next
 }
 
-// now is the time as the parts of the SSP count it.
+// now is the current time since the SSP was made.
 func (k *counters) now() time.Duration { return k.since(time.Now()) }
 
-// since is t as the parts of the SSP count time.
+// since is t as a time since the SSP was made.
 func (k *counters) since(t time.Time) time.Duration { return t.Sub(k.made) }

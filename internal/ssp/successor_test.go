@@ -25,7 +25,7 @@ func (c *client) on(s *SSP) *client {
 
 func TestSuccessorKeepsTheCounters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), answer(204, ""), fill()}}
+		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), response(204, ""), fill()}}
 		c := newClient(t, p, nil)
 		var seen atomic.Int32
 		c.ssp.Observe(func(*SSP, *Request, *upstream.Exchange, upstream.Outcome, *upstream.Error) { seen.Add(1) })
@@ -130,7 +130,7 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 
 func TestPauseContinuesWithinTheNewMaximum(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: 20"), fill()}}, nil)
+		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: 20"), fill()}}, nil)
 		c.get().want(upstream.ServerError)
 		was := c.becomes(func(o *Options) { o.RetryMax = 3 })
 		c.get().want(upstream.SSPBackoff)
@@ -252,7 +252,7 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		with := func(o *Options) {
 			o.Adaptive, o.MaxInFlight, o.QPS = AdaptiveOptions{Enabled: true, Floor: 4}, 100, QPSOptions{Limit: 1, Burst: 3}
 		}
-		c := newClient(t, &fakePool{steps: []step{answer(503, "", "Retry-After: 20")}}, with)
+		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: 20")}}, with)
 		c.get().want(upstream.ServerError)
 		c.get().want(upstream.SSPBackoff)
 		for range 100 {

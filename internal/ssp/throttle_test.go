@@ -12,7 +12,7 @@ import (
 
 // A client that provokes 429s must not stop the SSP for all others.
 func Test429PausesOnlyAboveTheShare(t *testing.T) {
-	busy := answer(429, "", "Retry-After: 30")
+	busy := response(429, "", "Retry-After: 30")
 	for _, c := range []struct {
 		name           string
 		share          float64
@@ -75,7 +75,7 @@ func Test503PausesWithAnyShare(t *testing.T) {
 		for range 100 {
 			steps = append(steps, fill())
 		}
-		c := newClient(t, &fakePool{steps: append(steps, answer(503, "", "Retry-After: 1"), fill())}, func(o *Options) { o.RetryAfterShare = 1 })
+		c := newClient(t, &fakePool{steps: append(steps, response(503, "", "Retry-After: 1"), fill())}, func(o *Options) { o.RetryAfterShare = 1 })
 		for range 100 {
 			c.get().want(upstream.Fill)
 		}
@@ -88,7 +88,7 @@ func Test503PausesWithAnyShare(t *testing.T) {
 
 // A 429 that pauses nothing still counts as what it is.
 func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
-	c := newClient(t, &fakePool{steps: []step{answer(429, "", "Retry-After: 30"), fill()}}, func(o *Options) {
+	c := newClient(t, &fakePool{steps: []step{response(429, "", "Retry-After: 30"), fill()}}, func(o *Options) {
 		o.RetryAfterShare = 0.5
 		o.Breaker = BreakerOptions{Enabled: true, Window: time.Minute, MinRequests: 1, FailureRatio: 0.5, MinProbe: 0.1}
 	})
@@ -100,7 +100,7 @@ func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
 
 func TestRetryAfterShareChangesInPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newClient(t, &fakePool{steps: []step{answer(429, "", "Retry-After: 1")}}, func(o *Options) { o.RetryAfterShare = 1 })
+		c := newClient(t, &fakePool{steps: []step{response(429, "", "Retry-After: 1")}}, func(o *Options) { o.RetryAfterShare = 1 })
 		c.get().want(upstream.ClientError)
 		c.becomes(func(o *Options) { o.RetryAfterShare = 0 })
 		c.get().want(upstream.ClientError)
