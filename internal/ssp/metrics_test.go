@@ -42,7 +42,7 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 		t.Errorf("%v, %v", problems, err)
 	}
 	wantMetrics(t, reg, `
-# HELP adbuffer_breaker_shed_ratio Share of the requests to an SSP that its breaker sheds now, or would in a dry run, 0 to 1.
+# HELP adbuffer_breaker_shed_ratio Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.
 # TYPE adbuffer_breaker_shed_ratio gauge
 adbuffer_breaker_shed_ratio{ssp="backup"} 0
 adbuffer_breaker_shed_ratio{ssp="openx"} 0
@@ -52,7 +52,7 @@ adbuffer_breaker_shed_total{dry_run="false",ssp="backup"} 0
 adbuffer_breaker_shed_total{dry_run="false",ssp="openx"} 0
 adbuffer_breaker_shed_total{dry_run="true",ssp="backup"} 0
 adbuffer_breaker_shed_total{dry_run="true",ssp="openx"} 0
-# HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, or what the adaptive limit is now. 0 for no limit.
+# HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, or the current adaptive limit. 0 for no limit.
 # TYPE adbuffer_concurrency_limit gauge
 adbuffer_concurrency_limit{ssp="backup"} 7
 adbuffer_concurrency_limit{ssp="openx"} 0
@@ -60,11 +60,11 @@ adbuffer_concurrency_limit{ssp="openx"} 0
 # TYPE adbuffer_qps_limit gauge
 adbuffer_qps_limit{ssp="backup"} 2.5
 adbuffer_qps_limit{ssp="openx"} 0
-# HELP adbuffer_qps_limited_total Requests to an SSP over qps.limit: refused, or, in a dry run, counted.
+# HELP adbuffer_qps_limited_total Requests to an SSP over qps.limit: refused, or only counted in a dry run.
 # TYPE adbuffer_qps_limited_total counter
 adbuffer_qps_limited_total{ssp="backup"} 0
 adbuffer_qps_limited_total{ssp="openx"} 0
-# HELP adbuffer_retries_total Requests sent to an SSP once more, by why that was safe.
+# HELP adbuffer_retries_total Requests sent to an SSP again, by the reason why that was safe.
 # TYPE adbuffer_retries_total counter
 adbuffer_retries_total{kind="hedge",ssp="backup"} 0
 adbuffer_retries_total{kind="hedge",ssp="openx"} 0
@@ -114,7 +114,7 @@ func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
 			t.Errorf("-want +got\n%s", diff)
 		}
 		wantMetrics(t, registry(t, c.ssp), `
-# HELP adbuffer_ssp_backoff_remaining_seconds How long requests are still kept from an SSP that asked for a pause, in seconds.
+# HELP adbuffer_ssp_backoff_remaining_seconds How much longer requests to an SSP are refused because it asked for a pause, in seconds.
 # TYPE adbuffer_ssp_backoff_remaining_seconds gauge
 adbuffer_ssp_backoff_remaining_seconds{ssp="openx"} 2
 # HELP adbuffer_ssp_in_flight_requests Requests to an SSP that are in flight, waiting ones included.
