@@ -47,7 +47,7 @@ was broken.`,
 
 func (f *suiteFlags) everything(ctx context.Context, e *bench.Env, o peers.Options, stdout *os.File) error {
 	run := append([]test(nil), tests...)
-	run = append(run, soakTest(&soak.Options{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
+	run = append(run, soakTest(&soak.Options{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
 	var errs []error
 	for _, t := range run {
 		r, err := t.run(ctx, e)

@@ -25,20 +25,21 @@ func chaosTest(o *chaos.Options) test {
 }
 
 func newChaos(stdout, stderr *os.File) *cobra.Command {
-	o := chaos.Options{Allowance: chaos.DefaultAllowance, Think: chaos.DefaultThink}
+	o := chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}
 	cmd := newTest(chaosTest(&o), stdout, stderr)
 	cmd.Example = `  go run ./loadtest chaos --for 30m
   go run ./loadtest chaos --for 2m --seed 42`
 	cmd.Flags().DurationVar(&o.For, "for", 0, "how long; default: 20 minutes times --scale")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 0, "of all that is drawn; default: drawn and printed")
 	cmd.Flags().DurationVar(&o.Allowance, "allowance", o.Allowance, "how much later than its deadline a response may come")
+	cmd.Flags().DurationVar(&o.Patience, "patience", o.Patience, "how long a healthy SSP may take to respond; a slow machine needs more")
 	cmd.Flags().DurationVar(&o.Think, "think", o.Think, "a client's mean pause between two requests")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if cmd.Flags().Changed("for") && o.For < chaos.LeastLength {
 			return fmt.Errorf("--for %v: must be at least %v", o.For, chaos.LeastLength)
 		}
-		if o.Allowance < 0 || o.Think < time.Millisecond {
-			return fmt.Errorf("--allowance must be at least 0, --think at least 1ms")
+		if o.Allowance < 0 || o.Patience < time.Millisecond || o.Think < time.Millisecond {
+			return fmt.Errorf("--allowance must be at least 0, --patience and --think at least 1ms")
 		}
 		return nil
 	}

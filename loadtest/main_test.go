@@ -217,7 +217,7 @@ func TestSoakAccountsForEveryRequest(t *testing.T) {
 // TestChaosHoldsEveryPromise runs a short chaos. "go run ./loadtest chaos --for 30m"
 // is the same for longer.
 func TestChaosHoldsEveryPromise(t *testing.T) {
-	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "150ms", "--json")
+	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "150ms", "--patience", "20s", "--json")
 	if code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", code, errs, out)
 	}

@@ -46,6 +46,15 @@ const (
 	mostDeadline    = 1500 * time.Millisecond
 )
 
+// defaultDeadline is that of the configuration. Breakers count a timeout only if the
+// request had this long.
+func (r *run) defaultDeadline() time.Duration {
+	if r.options.Patience > DefaultPatience {
+		return r.options.Patience
+	}
+	return defaultDeadline
+}
+
 // draw returns a correct request.
 func (r *run) draw(client string, rnd *rand.Rand) *ask {
 	a := &ask{client: client, token: r.ledger.token(), method: "GET", deadline: defaultDeadline}
@@ -75,8 +84,9 @@ func (r *run) draw(client string, rnd *rand.Rand) *ask {
 	}
 	if a.calm != "" {
 		// The healthy SSPs are judged by success, so a request must have time.
-		a.inHeader, a.deadline = true, mostDeadline
+		a.inHeader, a.deadline = true, r.options.Patience
 	}
+	a.inHeader = a.inHeader || r.defaultDeadline() != defaultDeadline
 	for range rnd.IntN(4) {
 		a.fields = append(a.fields, fmt.Sprintf("X-Extra-%d: %s", rnd.IntN(100), strings.Repeat("v", rnd.IntN(200))))
 	}

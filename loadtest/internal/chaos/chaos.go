@@ -26,6 +26,9 @@ type Options struct {
 	// Allowance is how much later than its deadline a response may come, on
 	// this machine, which is shared.
 	Allowance time.Duration
+	// Patience is how long a healthy SSP may take to respond. On a machine that needs
+	// more than DefaultPatience, no breaker counts a request as failed before it is over.
+	Patience time.Duration
 	// Think is the mean pause of a client between two requests.
 	Think time.Duration
 }
@@ -36,6 +39,7 @@ const fullLength = 20 * time.Minute
 // Defaults of the options.
 const (
 	DefaultAllowance = time.Second
+	DefaultPatience  = 1500 * time.Millisecond
 	DefaultThink     = 60 * time.Millisecond
 )
 
@@ -58,6 +62,8 @@ type run struct {
 	overrun                     overrun
 	stalls                      stalls // of this process
 	freezes                     freezes
+	lookback                    lookback     // at the sums of all stalls; by watchStalls
+	lately                      atomic.Int64 // nanoseconds of stalls in the last 3 s
 	calm                        calmly
 	logBytes                    atomic.Uint64
 

@@ -180,7 +180,7 @@ func (r *run) annoy(ctx context.Context, st *station, rnd *rand.Rand) {
 			n.do(r, conn, rnd)
 			conn.Close()
 		} else if ctx.Err() == nil {
-			r.breaches.add(unread, "%s, hostile: connecting: %v", st.name, err)
+			r.newEnded("%s, hostile: connecting: %v", st.name, err)
 		}
 		r.gate.RUnlock()
 		r.think(ctx, rnd)

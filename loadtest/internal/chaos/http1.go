@@ -65,7 +65,7 @@ func (r *run) talk1(ctx context.Context, st *station, m manner, rnd *rand.Rand) 
 		err := r.converse(ctx, st, m, rnd)
 		r.gate.RUnlock()
 		if err != nil && ctx.Err() == nil {
-			r.breaches.add(unread, "%s, %s: %v", st.name, m.name, err)
+			r.newEnded("%s, %s: %v", st.name, m.name, err)
 			r.sleep(ctx, time.Second)
 		}
 		r.think(ctx, rnd)

@@ -30,7 +30,7 @@ func (r *run) talk2(ctx context.Context, st *station, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		r.gate.RLock()
 		if err := r.converse2(ctx, st, rnd); err != nil && ctx.Err() == nil {
-			r.breaches.add(unread, "%s, HTTP/2: %v", st.name, err)
+			r.newEnded("%s, HTTP/2: %v", st.name, err)
 			r.sleep(ctx, time.Second)
 		}
 		r.gate.RUnlock()

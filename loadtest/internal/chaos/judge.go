@@ -185,7 +185,7 @@ func (r *run) unanswered(a *ask, before int, err error) {
 	}
 	r.tally.add(0, "closed, unread: "+reason(err))
 	if before == 0 {
-		r.breaches.add(unread, "%v: the new connection ended: %v", a, err)
+		r.newEnded("%v: the new connection ended: %v", a, err)
 	}
 	r.openMu.Lock()
 	r.open = append(r.open, a)

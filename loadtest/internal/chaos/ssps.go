@@ -61,6 +61,9 @@ func (r *run) startSSPs() error {
 		}
 		r.ssps = append(r.ssps, s)
 		s.config = bench.SSPConfig{Name: k.name, URL: s.URL(), Protocol: k.protocol, Pool: poolLimits + k.pool}
+		if k.calm {
+			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.Patience))
+		}
 		if s.CA() != nil {
 			s.config.CAFile = filepath.Join(r.env.Rig.Dir, "chaos-ca-"+k.name+".pem")
 			if err := s.CA().WriteFile(s.config.CAFile); err != nil {

@@ -52,10 +52,41 @@ func (r *run) watchStalls(ctx context.Context) {
 		r.sleep(ctx, stallTick)
 		r.freezes.tick()
 		r.stalls.look(os.Getpid())
+		sum := r.freezes.sum.Load() + r.stalls.sum.Load()
 		for _, st := range r.stations {
 			st.stalls.look(st.process().PID)
+			sum += st.stalls.sum.Load()
 		}
+		r.lately.Store(r.lookback.add(sum))
 	}
+}
+
+// lookback remembers a sum for recentTicks looks.
+type lookback struct {
+	sums [recentTicks]int64
+	at   int
+}
+
+// recentTicks are 3 s.
+const recentTicks = int(3 * time.Second / stallTick)
+
+// add takes in the sum of now, and returns by how much it has risen.
+func (r *lookback) add(sum int64) int64 {
+	before := r.sums[r.at]
+	r.sums[r.at] = sum
+	r.at = (r.at + 1) % recentTicks
+	return sum - before
+}
+
+// newEnded judges a new connection that ended without a response. A process that
+// drains waits for a request on it for a second. Where the machine has taken half of
+// that lately, the connection is only counted.
+func (r *run) newEnded(format string, args ...any) {
+	if r.lately.Load() > int64(time.Second/2) {
+		r.tally.add(0, "closed, new: the machine stood still")
+		return
+	}
+	r.breaches.add(unread, format, args...)
 }
 
 // stalled is the time that the machine has taken from requests to a station so far.
