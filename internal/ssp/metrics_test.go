@@ -120,7 +120,7 @@ adbuffer_ssp_backoff_remaining_seconds{ssp="openx"} 2
 # HELP adbuffer_ssp_in_flight_requests Requests to an SSP that are in flight, waiting ones included.
 # TYPE adbuffer_ssp_in_flight_requests gauge
 adbuffer_ssp_in_flight_requests{ssp="openx"} 0
-# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP with its wait for a place, its retries and the whole response, in seconds. What was refused before it asked for a place is not among them.
+# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP, from its begin to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.
 # TYPE adbuffer_ssp_request_duration_seconds histogram
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.001"} 2
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.002"} 2
