@@ -19,6 +19,7 @@ import (
 
 	"adbuffer/internal/app"
 	"adbuffer/internal/config"
+	"adbuffer/internal/loglimit"
 	"adbuffer/internal/sspsim"
 )
 
@@ -77,6 +78,7 @@ func runDemo(ctx context.Context, once bool, stdout, stderr *os.File) error {
 // demo is the running demo.
 type demo struct {
 	app  *app.App
+	log  *loglimit.Sink
 	ssps []*sspsim.SSP
 }
 
@@ -126,11 +128,12 @@ func startDemo(dir string, once bool, stderr *os.File) (d *demo, err error) {
 	if err != nil {
 		return d, err
 	}
-	log, level, err := newLogger(cfg.Log, stderr)
+	log, level, sink, err := newLogger(cfg.Log, stderr)
 	if err != nil {
 		return d, err
 	}
-	d.app, err = app.New(cfg, log, app.WithLogLevel(level))
+	d.log = sink
+	d.app, err = app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink))
 	return d, err
 }
 
@@ -146,6 +149,9 @@ func free(addr string) bool {
 func (d *demo) close() {
 	for _, s := range d.ssps {
 		s.Close() //nolint:errcheck // the demo is over
+	}
+	if d.log != nil {
+		d.log.Sync() //nolint:errcheck // it never fails
 	}
 }
 

@@ -7,14 +7,15 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/loglimit"
 )
 
-// newLogger writes to w, by the configuration's level and format. The level can
-// be changed while the logger is in use.
-func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, error) {
+// newLogger returns a logger with the configuration's level and format, and the sink
+// through which it writes to w. The level can be changed while the logger is in use.
+func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *loglimit.Sink, error) {
 	level, err := zap.ParseAtomicLevel(string(c.Level))
 	if err != nil {
-		return nil, level, err
+		return nil, level, nil, err
 	}
 	e := zap.NewProductionEncoderConfig()
 	e.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -27,5 +28,6 @@ func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, error) {
 		e.ConsoleSeparator = " "
 		encoder = zapcore.NewConsoleEncoder(e)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), level)), level, nil
+	sink := loglimit.NewSink(w)
+	return zap.New(zapcore.NewCore(encoder, sink, level)), level, sink, nil
 }

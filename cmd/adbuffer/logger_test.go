@@ -19,7 +19,7 @@ func TestConsoleLinesAreForEyesAndCannotBeForged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	log, level, err := newLogger(config.Log{Level: "info", Format: config.FormatConsole}, f)
+	log, level, sink, err := newLogger(config.Log{Level: "info", Format: config.FormatConsole}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +28,9 @@ func TestConsoleLinesAreForEyesAndCannotBeForged(t *testing.T) {
 		zap.String("error", "dial\n12:00:00.000 INFO forged"), zap.Error(errors.New("x=y")), zap.Strings("list", []string{"p", "q"}))
 	level.SetLevel(zap.DebugLevel)
 	log.Debug("shown now")
+	if err := sink.Sync(); err != nil {
+		t.Fatal(err)
+	}
 	b, err := os.ReadFile(f.Name())
 	if err != nil {
 		t.Fatal(err)

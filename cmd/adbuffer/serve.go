@@ -51,13 +51,13 @@ another server.listen, is a fault too: see adbuffer check --against.`,
 			if err != nil {
 				return failed(err)
 			}
-			log, level, err := newLogger(cfg.Log, stderr)
+			log, level, sink, err := newLogger(cfg.Log, stderr)
 			if err != nil {
 				return failed(err)
 			}
 			defer log.Sync() //nolint:errcheck // standard error cannot always be synced
 			reload.LogWarnings(log, warnings)
-			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithReload(reloads.Post))
+			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink), app.WithReload(reloads.Post))
 			if err != nil {
 				return failed(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"adbuffer/internal/loglimit"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
+	"adbuffer/internal/requestlog"
 )
 
 // App is the whole service. Make one with New, run it once with Run.
@@ -31,6 +32,8 @@ type App struct {
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions
+	requests *requestlog.Log
+	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil where no Redis is configured
 	state    atomic.Int32
@@ -66,8 +69,9 @@ var stateNames = map[int32]string{starting: "starting", ready: "ready", draining
 // work fails here. Nothing is served before Run; Close undoes New if Run is not
 // called.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, peers: loglimit.New(log), started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+	a := &App{log: log, peers: loglimit.New(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
+	a.requests = requestlog.New(log, a.peers)
 	for _, e := range extras {
 		e(a)
 	}

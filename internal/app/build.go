@@ -14,6 +14,7 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
+	"adbuffer/internal/requestlog"
 	"adbuffer/internal/ssp"
 )
 
@@ -36,7 +37,7 @@ func (a *App) build(cfg *config.Config) error {
 	a.awaitFirstLease()
 	first := a.versions.Current()
 	a.views = adminview.New(a.versions, a.peers.Logger())
-	a.proxy = proxy.New(a.proxyOptions(cfg), first.Table, a.peers.Logger(), a.Ready)
+	a.proxy = proxy.New(a.proxyOptions(cfg), first.Table, a.peers.Logger(), a.requests, a.Ready)
 	if err := a.register(); err != nil {
 		a.Close()
 		return err
@@ -60,6 +61,10 @@ func (a *App) register() error {
 			Name: "adbuffer_log_suppressed_total",
 			Help: "Log lines that were not written, because clients, SSPs or local processes caused too many with the same message in one second.",
 		}, func() float64 { return float64(a.peers.Suppressed()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "adbuffer_log_dropped_total",
+			Help: "Log lines that were dropped, because standard error took no more or failed.",
+		}, func() float64 { return float64(a.dropped()) }),
 	}
 	a.certificates.each(func(c *listen.Certificates) { all = append(all, c) })
 	for _, c := range all {
@@ -114,6 +119,6 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
 			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
-		Access: proxy.AccessOptions{Log: a.log, Enabled: c.Log.Access.Enabled, Sample: c.Log.Access.Sample},
+		Access: requestlog.Options(c.Log.Access),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
+	"adbuffer/internal/loglimit"
 	"adbuffer/internal/reload"
 )
 
@@ -20,6 +21,11 @@ type Extra func(*App)
 // WithLogLevel lets operators change the level of the log that New was given.
 func WithLogLevel(l zap.AtomicLevel) Extra {
 	return func(a *App) { a.level = &l }
+}
+
+// WithLogSink counts the log lines that s drops.
+func WithLogSink(s *loglimit.Sink) Extra {
+	return func(a *App) { a.dropped = s.Dropped }
 }
 
 // WithReload makes f serve POST /reload: it reads the configuration again and calls

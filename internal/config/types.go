@@ -109,8 +109,11 @@ type Log struct {
 
 // AccessLog is the log line of a single request.
 type AccessLog struct {
-	Enabled bool    `yaml:"enabled"`
-	Sample  float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of requests that get a line
+	Enabled      bool          `yaml:"enabled"`
+	Sample       float64       `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of requests that get a line
+	Failures     bool          `yaml:"failures" default:"true"`                            // requests that ended in a 5xx get one too
+	Slow         time.Duration `yaml:"slow" min:"0s" max:"10m"`                            // and requests that took longer; 0 = none
+	MaxPerSecond int           `yaml:"max_per_second" default:"100" min:"1" max:"1000000"` // lines that Failures and Slow add
 }
 
 // Tracing is which requests get spans, and where these go.

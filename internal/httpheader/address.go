@@ -90,8 +90,8 @@ func parseIPv6(b []byte) (addr netip.Addr, ok bool) {
 	return addr.Unmap(), err == nil
 }
 
-// shorten returns a with its last bits cleared: what is left, /24 or /56, names a network and no person.
-func shorten(a netip.Addr) netip.Addr {
+// Shorten returns a with its last bits cleared: what is left, /24 or /56, names a network and no person.
+func Shorten(a netip.Addr) netip.Addr {
 	if !a.IsValid() {
 		return a
 	}

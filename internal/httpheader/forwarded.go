@@ -18,7 +18,7 @@ func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 		if addrs++; addrs > 1 {
 			dst = append(dst, ", "...)
 		}
-		dst = shorten(addr).AppendTo(dst)
+		dst = Shorten(addr).AppendTo(dst)
 	}
 	return dst, addrs, others
 }
@@ -50,10 +50,10 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		case httpsyntax.EqualFold(name, "host") || httpsyntax.EqualFold(name, "proto"):
 			dst = append(dst, value...) // ours, not the client's
 		case isAddr && addr.Is4():
-			dst = shorten(addr).AppendTo(dst)
+			dst = Shorten(addr).AppendTo(dst)
 		case isAddr:
 			dst = append(dst, `"[`...)
-			dst = shorten(addr).AppendTo(dst)
+			dst = Shorten(addr).AppendTo(dst)
 			dst = append(dst, `]"`...)
 		case isObscured(value):
 			dst = append(dst, value...)

@@ -199,7 +199,7 @@ func FuzzTruncate(f *testing.F) {
 				if inList && !ok && strings.TrimSpace(part) != "" {
 					t.Fatalf("%q holds %q, which is no address", line, part)
 				}
-				if ok && addr != shorten(addr) {
+				if ok && addr != Shorten(addr) {
 					t.Fatalf("%s: %s leaves as %q with the whole address %v", name, value, line, addr)
 				}
 			}

@@ -129,7 +129,7 @@ func (id *Identity) Client() netip.Addr { return id.leaving(id.client) }
 // leaving returns addr as it may leave the proxy.
 func (id *Identity) leaving(addr netip.Addr) netip.Addr {
 	if id.truncate {
-		return shorten(addr)
+		return Shorten(addr)
 	}
 	return addr
 }

@@ -1,5 +1,5 @@
-// Package loglimit bounds how many log lines clients, SSPs and local processes can
-// cause.
+// Package loglimit bounds what log lines cost: how many of them clients, SSPs and
+// local processes can cause, and how long a line may wait to be written.
 package loglimit
 
 import (
@@ -49,17 +49,22 @@ func (l *Limiter) Suppressed() uint64 {
 
 // decided is told of each line.
 func (l *Limiter) decided(line zapcore.Entry, d zapcore.SamplingDecision) {
-	if d&zapcore.LogDropped == 0 {
-		return
+	if d&zapcore.LogDropped != 0 {
+		l.Suppress(line.Message)
 	}
+}
+
+// Suppress counts a line with this message that was not written, and sees to it that
+// the log says so within a second.
+func (l *Limiter) Suppress(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
 	if l.unsaid++; l.unsaid == 1 {
 		time.AfterFunc(time.Second, l.say)
 	}
-	if len(l.messages) < maxNamed && !slices.Contains(l.messages, line.Message) {
-		l.messages = append(l.messages, line.Message)
+	if len(l.messages) < maxNamed && !slices.Contains(l.messages, message) {
+		l.messages = append(l.messages, message)
 	}
 }
 

@@ -77,7 +77,7 @@ type Pool struct {
 // ex.Redials by those it outlasted.
 //
 // Acquire sets ex.Times.Queued if it is zero; a caller that has just asked the clock may set it
-// before, to the same effect. It sets Lent, and DNS, TCP and TLS if the request waited for a dial.
+// before, to the same effect. It sets Acquired, Endpoint and Peer, and DNS, TCP and TLS if the request waited for a dial.
 func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	now := ex.Times.Queued
 	if now.IsZero() {
@@ -114,6 +114,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		// asked for. A multiplexed connection watches itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
 			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))
+			ex.Endpoint, ex.Peer = m.addr.Host, m.addr.AddrPort
 			return Place{m}, nil
 		}
 		p.stats.stale.Add(1)

@@ -1,80 +1,119 @@
 package proxy
 
 import (
-	"math/rand/v2"
-	"slices"
+	"bytes"
+	"net/netip"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
+	"github.com/valyala/fasthttp"
 
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
+	"adbuffer/internal/upstream"
 )
 
-// AccessOptions say which requests get a line in the log.
-type AccessOptions struct {
-	Log     *zap.Logger // takes a line for each of them
-	Enabled bool
-	Sample  float64 // share of the requests, 0 to 1
+// end is how a request ended.
+type end struct {
+	outcome upstream.Outcome
+	detail  string // of an error
+	at      time.Time
+	took    time.Duration
 }
 
-// logAccess writes a line for a sample of the requests: how it ended, and where
-// its time went.
-func (p *Proxy) logAccess(r *request, res *route.Result) {
-	if !r.opts.Access.Enabled || rand.Float64() >= r.opts.Access.Sample {
+// isFailure reports whether a request that ended so ended in a 5xx, ours or an SSP's,
+// whatever on_error made of it.
+func isFailure(o upstream.Outcome) bool {
+	switch o {
+	case upstream.ServerError:
+		return true
+	case upstream.ClientGone, upstream.Cancelled:
+		return false
+	default:
+		return statuses[o] >= fasthttp.StatusInternalServerError
+	}
+}
+
+// report tells the request log about a request whose response is in ctx. res and ex are
+// those of a request that was forwarded, else nil. ex may be on its way to the client,
+// and is not in res any more then.
+func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+	w := p.requests.Wants(&r.opts.Access, isFailure(e.outcome), e.took, e.at)
+	if w.None() {
 		return
 	}
-	f := make([]zap.Field, 0, 20)
-	f = append(f, zap.ByteString("id", r.fields.RequestID()),
-		zap.String("route", r.route.Name), zap.Stringer("method", r.ssp.Method), zap.Stringer("outcome", res.Outcome),
-		zap.Int("request_bytes", len(r.body)), zap.Duration("total", time.Since(r.started)),
-		zap.Duration("budget", r.ssp.Deadline.Sub(r.started)),
-	)
-	if res.SSP != nil {
-		f = append(f, zap.String("ssp", res.SSP.Name()))
+	rec := &requestlog.Record{
+		At: e.at, ID: string(r.requestID()), Method: requestlog.Visible(r.method), Path: requestlog.Visible(r.path()),
+		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: requestlog.Cut(e.detail),
 	}
-	if ex := res.Exchange; ex != nil {
-		t := &ex.Times
-		f = append(f, zap.Stringer("protocol", ex.Protocol), zap.Bool("reused", ex.Reused))
-		if !t.Acquired.IsZero() {
-			f = append(f, zap.Duration("pending", t.Acquired.Sub(t.Queued)))
-		}
-		if t.TCP > 0 {
-			f = append(f, zap.Duration("dns", t.DNS), zap.Duration("dial", t.TCP), zap.Duration("tls", t.TLS))
-		}
-		if !t.FirstByte.IsZero() {
-			f = append(f, zap.Duration("first_byte", t.FirstByte.Sub(t.Acquired)))
-		}
-		if res.Err == nil {
-			f = append(f, zap.Int("status", ex.Response.Status), zap.Int("answer_bytes", len(ex.Response.Body)))
-		}
+	rec.Source, rec.BytesOut = string(ctx.Response.Header.Peek(sourceField)), len(ctx.Response.Body())
+	if e.outcome != upstream.ClientGone {
+		rec.Status = ctx.Response.StatusCode()
 	}
-	if legs := res.Legs(); legs != nil {
-		// A copy: a logger may encode it only when the request is over.
-		f = append(f, zap.Array("legs", legList(slices.Clone(legs))))
+	if res != nil {
+		addResult(rec, res, ex)
 	}
-	if res.Err != nil {
-		f = append(f, zap.String("error", detailOf(res.Err)))
-	}
-	r.opts.Access.Log.Info("request", f...)
+	p.requests.Write(rec, w)
 }
 
-// legList logs how each SSP fared that was asked.
-type legList []route.Leg
+// reportUnread is report for a request, or a connection, that could not be read.
+func (p *Proxy) reportUnread(g *generation, peer netip.Addr, id []byte, f *fault) {
+	now := time.Now()
+	w := p.requests.Wants(&g.opts.Access, isFailure(f.outcome), 0, now)
+	if w.None() {
+		return
+	}
+	p.requests.Write(&requestlog.Record{
+		At: now, ID: string(id), Route: noRoute, Client: g.clientWithoutRoute(peer), Status: f.statusCode(), Outcome: f.outcome,
+		Source: "proxy/" + f.outcome.String(), Error: requestlog.Cut(f.detail),
+	}, w)
+}
 
-// MarshalLogArray implements zapcore.ArrayMarshaler.
-func (l legList) MarshalLogArray(enc zapcore.ArrayEncoder) error {
-	for i := range l {
-		leg := &l[i]
-		err := enc.AppendObject(zapcore.ObjectMarshalerFunc(func(o zapcore.ObjectEncoder) error {
-			o.AddString("ssp", leg.SSP.Name())
-			o.AddString("outcome", leg.Outcome.String())
-			o.AddDuration("took", leg.Took)
-			return nil
-		}))
-		if err != nil {
-			return err
+// addResult adds what is known of the SSPs that were asked.
+func addResult(rec *requestlog.Record, res *route.Result, ex *upstream.Exchange) {
+	if res.SSP != nil {
+		rec.SSP = res.SSP.Name()
+	}
+	if ex != nil && rec.Outcome != upstream.Merged {
+		rec.Exchange = ex.Summary()
+	}
+	for _, l := range res.Legs() {
+		rec.Legs = append(rec.Legs, requestlog.Leg{SSP: l.SSP.Name(), Outcome: l.Outcome, Exchange: l.Exchange, Took: l.Took})
+	}
+}
+
+// path returns the path of the request target, as it came.
+func (r *request) path() []byte {
+	if r.lookup.Path != nil {
+		return r.lookup.Path
+	}
+	path, _, _ := bytes.Cut(r.rawTarget, []byte{'?'})
+	return path
+}
+
+// client returns the address of the client as logs may show it, empty for a unix
+// socket.
+func (r *request) client() string {
+	if r.ssp.Identity == nil {
+		return r.clientWithoutRoute(r.conn.peer)
+	}
+	return addressText(r.identity.Client())
+}
+
+// clientWithoutRoute is the address of a client whose request was refused before its
+// privacy was known. It is shortened if any route's privacy asks for that.
+func (g *generation) clientWithoutRoute(peer netip.Addr) string {
+	for _, rt := range g.table.Routes {
+		if rt.TruncateIP {
+			return addressText(httpheader.Shorten(peer))
 		}
 	}
-	return nil
+	return addressText(peer)
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }

@@ -48,8 +48,19 @@ var statuses = [upstream.Outcomes]int{
 // answer writes what the route's SSPs gave.
 func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	defer res.Release()
-	p.logAccess(r, res)
-	r.ended(r.route, res.Outcome, time.Since(r.started))
+	now := time.Now()
+	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started)}
+	if res.Err != nil {
+		e.detail = detailOf(res.Err)
+	}
+	r.ended(r.route, e.outcome, e.took)
+	ex := res.Exchange
+	p.writeResult(ctx, r, res)
+	p.report(ctx, r, &e, res, ex)
+}
+
+// writeResult writes the response, and keeps the exchange behind it until it is sent.
+func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	if res.Err != nil {
 		p.answerError(ctx, r, res)
 		return
@@ -117,18 +128,20 @@ func detailOf(e *upstream.Error) string {
 
 // refuse answers a request that is not forwarded.
 func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
-	var took time.Duration
+	e := end{outcome: f.outcome, detail: f.detail, at: time.Now()}
 	if !r.started.IsZero() {
-		took = time.Since(r.started)
+		e.took = e.at.Sub(r.started)
 	}
-	r.ended(r.route, f.outcome, took)
+	r.ended(r.route, e.outcome, e.took)
+	p.writeRefusal(ctx, r, f)
+	p.report(ctx, r, &e, nil, nil)
+}
+
+func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	if r.stream == nil && (f.close || !p.skipBody(r)) {
 		ctx.SetConnectionClose()
 	}
-	status := f.status
-	if status == 0 {
-		status = statuses[f.outcome]
-	}
+	status := f.statusCode()
 	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
 		r.noAd(r.route, byProxy)
 		p.answerNoAd(ctx, r.route)
@@ -197,6 +210,8 @@ func (p *Proxy) panicked(v any, stack []byte) {
 	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))
 }
 
+const panicDetail = "adbuffer failed; see its log"
+
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
 	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // asked last, for requests that were in flight when the drain began
@@ -205,10 +220,12 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
 	if v := recover(); v != nil {
 		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
-		r.ended(r.route, upstream.Internal, 0)
+		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
+		r.ended(r.route, e.outcome, 0)
 		ctx.Response.Reset()
 		ctx.SetConnectionClose()
-		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", "adbuffer failed; see its log")
+		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", panicDetail)
+		p.report(ctx, r, &e, nil, nil)
 		r.setRequestID(ctx, r.requestID())
 		// What the request held may still be in use elsewhere: it is left to
 		// the garbage collector.

@@ -17,6 +17,13 @@ type fault struct {
 	close   bool   // framing is in doubt: the connection ends with this answer
 }
 
+func (f *fault) statusCode() int {
+	if f.status != 0 {
+		return f.status
+	}
+	return statuses[f.outcome]
+}
+
 // check checks the message head of a request of HTTP/1, before anything is done with
 // it. Whether the head is well-formed comes first: where it is not, nobody can tell
 // where the next request begins.
@@ -55,6 +62,7 @@ func bodyNotAllowed() *fault {
 // checkLine looks at method and target: is the target one, and then, is the method
 // served?
 func (r *request) checkLine(method, target []byte) *fault {
+	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
 		if f := r.splitTarget(target); f != nil {
 			return f

@@ -71,8 +71,8 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	cc := &clientConn{proxy: p, opened: time.Now()}
 	if header, ok := c.(proxied); ok {
 		cc.header, c = header, header.NetConn()
-	} else if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		cc.peer = a.AddrPort().Addr().Unmap()
+	} else {
+		cc.peer = peerOf(c)
 	}
 	cc.Conn = socket.New(c)
 	if overTLS {
@@ -85,6 +85,18 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	p.clients.add(cc)
 	return cc
+}
+
+// peerOf returns the address at the other end of c, the zero Addr for a unix socket
+// and for a connection with a PROXY header.
+func peerOf(c net.Conn) netip.Addr {
+	if _, ok := c.(proxied); ok {
+		return netip.Addr{}
+	}
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
 }
 
 // clientOf returns the connection of a request.

@@ -45,18 +45,18 @@ func (g *generation) notReadInTime() *fault {
 	}
 }
 
-// tooManyConnections is the whole answer to a connection over the limit.
-func (g *generation) tooManyConnections() []byte {
-	return g.wholeAnswer(upstream.Overloaded, fasthttp.StatusServiceUnavailable,
-		fmt.Sprintf("%d of %d client connections are open; see server.max_connections", g.opts.MaxConnections, g.opts.MaxConnections))
+// tooManyConnections is why a connection over the limit is refused.
+func (g *generation) tooManyConnections() *fault {
+	return &fault{
+		outcome: upstream.Overloaded,
+		detail:  fmt.Sprintf("%d of %d client connections are open; see server.max_connections", g.opts.MaxConnections, g.opts.MaxConnections),
+	}
 }
 
-// wholeAnswer is an answer of ours as it leaves, to a connection that ends with
-// it.
-func (g *generation) wholeAnswer(o upstream.Outcome, status int, detail string) []byte {
+// wholeResponse is a response of ours as it leaves, to a connection that ends with it.
+func (g *generation) wholeResponse(f *fault, id []byte) []byte {
 	var ctx fasthttp.RequestCtx
-	id := g.newRequestID()
-	g.writeOwn(&ctx, o, status, id, "", detail)
+	g.writeOwn(&ctx, f.outcome, f.statusCode(), id, "", f.detail)
 	g.setRequestID(&ctx, id)
 	ctx.SetConnectionClose()
 	return []byte(ctx.Response.String())

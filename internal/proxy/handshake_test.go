@@ -57,7 +57,7 @@ func TestHandshakesComputeInTurnsAndWaitForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := &countingKey{Signer: private}
-	p := New(tlsOptions(t, key), route.NewTable(nil), zap.NewNop(), func() bool { return true })
+	p := New(tlsOptions(t, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
 	p.turns = make(turns, 2)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,7 +153,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 		turns turns
 	}{{"in turns", newTurns()}, {"all at once", make(turns, 1000)}} {
 		b.Run(row.name, func(b *testing.B) {
-			p := New(tlsOptions(b, key), route.NewTable(nil), zap.NewNop(), func() bool { return true })
+			p := New(tlsOptions(b, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
 			p.turns = row.turns
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {

@@ -4,8 +4,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"adbuffer/internal/upstream"
 )
 
 // listener wraps accepted connections, and refuses those over max_connections.
@@ -38,7 +36,9 @@ func (l *listener) Accept() (net.Conn, error) {
 // refuseConnection answers a connection over the limit, and closes it once the
 // client has had time to read that: closing with unread bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
-	g.ended(nil, upstream.Overloaded, 0)
+	f, id := g.tooManyConnections(), g.newRequestID()
+	g.ended(nil, f.outcome, 0)
+	p.reportUnread(g, peerOf(c), id, f)
 	if g.opts.TLS != nil {
 		c.Close() //nolint:errcheck // an answer would cost a handshake
 		return
@@ -55,7 +55,7 @@ func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
 		defer p.refused.Add(-1)
 		defer c.Close()                                            //nolint:errcheck // as above
 		c.SetDeadline(time.Now().Add(refuseWithin))                //nolint:errcheck // a closed socket fails the write
-		if _, err := c.Write(g.tooManyConnections()); err != nil { //nolint:gocritic // nothing else to do
+		if _, err := c.Write(g.wholeResponse(f, id)); err != nil { //nolint:gocritic // nothing else to do
 			return
 		}
 		if t, ok := c.(interface{ CloseWrite() error }); ok {

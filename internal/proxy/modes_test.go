@@ -20,8 +20,10 @@ import (
 
 	"adbuffer/internal/http1"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/loglimit"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
+	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
@@ -93,6 +95,9 @@ type modeProxy struct {
 	route   *route.Route
 	url     string
 	logs    *observer.ObservedLogs
+
+	requests *requestlog.Log
+	limiter  *loglimit.Limiter
 }
 
 func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *route.Route), bidders ...bidder) *modeProxy {
@@ -123,14 +128,16 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		MaxConnections: 100, MaxInFlight: 100, MaxUploads: 1000, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true,
 		Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute, Header: "X-Adbuffer-Timeout-Ms"},
-		Access:   proxy.AccessOptions{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
+		Access:   requestlog.Options{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
 	}
 	if change != nil {
 		change(&o, rt)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	o.Access.Log = zap.New(core)
-	p := proxy.New(o, route.NewTable([]*route.Route{rt}), o.Access.Log, func() bool { return true })
+	log := zap.New(core)
+	limiter := loglimit.New(log)
+	requests := requestlog.New(log, limiter)
+	p := proxy.New(o, route.NewTable([]*route.Route{rt}), log, requests, func() bool { return true })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +150,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			t.Error(err)
 		}
 	})
-	return &modeProxy{t: t, p: p, options: o, route: rt, url: "http://" + l.Addr().String(), logs: logs}
+	return &modeProxy{t: t, p: p, options: o, route: rt, url: "http://" + l.Addr().String(), logs: logs, requests: requests, limiter: limiter}
 }
 
 // do sends a request on a connection of its own.

@@ -28,7 +28,7 @@ func TestAPanicIsAnswered500IsCountedAndLoggedAndEndsNothing(t *testing.T) {
 		MaxConnections: 10, MaxInFlight: 10, MaxBufferedBytes: 1000, MaxHeaderBytes: 1024, MaxBodyBytes: 100,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, ErrorDetail: true,
 		Deadline: DeadlineOptions{Default: time.Minute, Max: time.Minute},
-	}, table, zap.New(core), func() bool { return true })
+	}, table, zap.New(core), nil, func() bool { return true })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

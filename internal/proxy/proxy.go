@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -45,13 +46,14 @@ type Options struct {
 	TLS *tls.Config
 
 	Deadline DeadlineOptions
-	Access   AccessOptions
+	Access   requestlog.Options
 }
 
 // Proxy serves requests. Make one with New, run it with Serve, end it with
 // Drain.
 type Proxy struct {
 	log      *zap.Logger
+	requests *requestlog.Log
 	server   *fasthttp.Server
 	inFlight ssp.InFlight
 	process  route.Process
@@ -77,10 +79,10 @@ type Proxy struct {
 	listeners listeners
 }
 
-// New returns a Proxy that routes by table. ready is what HealthPath answers
-// by.
-func New(opts Options, table *route.Table, logger *zap.Logger, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, http2Logger: log.New(quiet{logger}, "", 0), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+// New returns a Proxy that routes by table. requests is told of requests that ended,
+// and may be nil. ready is what HealthPath answers by.
+func New(opts Options, table *route.Table, logger *zap.Logger, requests *requestlog.Log, ready func() bool) *Proxy {
+	p := &Proxy{log: logger, requests: requests, http2Logger: log.New(quiet{logger}, "", 0), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
@@ -98,6 +100,8 @@ type request struct {
 	lookup      route.Lookup
 	ssp         ssp.Request
 	route       *route.Route
+	method      []byte        // as it came; nil where the request line could not be read
+	rawTarget   []byte        // the same
 	target      *route.Target // the client's choice, nil where it made none
 	upload      upload
 	body        []byte
@@ -128,6 +132,7 @@ func (p *Proxy) release(r *request) {
 	clear(r.names)
 	r.stream, r.source, r.expects = nil, nil, false
 	r.fields.Reset()
+	r.method, r.rawTarget = nil, nil
 	r.lookup, r.ssp, r.route, r.target, r.conn, r.generation = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)

@@ -147,7 +147,7 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 		change(&o)
 	}
 	s.overTLS = o.TLS != nil
-	s.p = proxy.New(o, route.NewTable([]*route.Route{rt}), zap.NewNop(), func() bool { return true })
+	s.p = proxy.New(o, route.NewTable([]*route.Route{rt}), zap.NewNop(), nil, func() bool { return true })
 	go func() { s.served <- s.p.Serve(s.l) }()
 	return s
 }

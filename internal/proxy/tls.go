@@ -7,10 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
-
-	"github.com/valyala/fasthttp"
-
-	"adbuffer/internal/upstream"
 )
 
 // The protocols that clients may choose by ALPN. One that offers none of them,
@@ -112,9 +108,10 @@ func (c *clientConn) answerPlaintext(err error) {
 		return
 	}
 	g := c.proxy.current()
-	g.ended(nil, upstream.BadRequest, 0)
-	answer := g.wholeAnswer(upstream.BadRequest, fasthttp.StatusBadRequest, "TLS is spoken here; see server.tls")
-	c.Conn.Write(answer) //nolint:errcheck // it is refused either way
+	f, id := malformed("TLS is spoken here; see server.tls"), g.newRequestID()
+	g.ended(nil, f.outcome, 0)
+	c.proxy.reportUnread(g, c.peer, id, f)
+	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // it is refused either way
 }
 
 // ConnectionState is that of TLS, zero over cleartext. fasthttp's server finds

@@ -235,9 +235,9 @@ func (f *fanout) log() *legLog {
 	for i := range f.legs {
 		l := &f.legs[i]
 		if l.back {
-			log.add(l.target.SSP, l.outcome, l.took())
+			log.add(l.target.SSP, l.outcome, l.took(), l.ex)
 		} else {
-			log.add(l.target.SSP, upstream.Cancelled, time.Since(f.request.Received))
+			log.add(l.target.SSP, upstream.Cancelled, time.Since(f.request.Received), nil)
 		}
 	}
 	return log

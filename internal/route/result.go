@@ -62,6 +62,9 @@ type Leg struct {
 	Outcome upstream.Outcome
 	// Took is until it ended, or was abandoned.
 	Took time.Duration
+	// Exchange is the zero Summary where the SSP was not asked, or the leg was
+	// abandoned.
+	Exchange upstream.Summary
 }
 
 // legLog is the legs of one request; reused.
@@ -75,8 +78,13 @@ func newLegLog() *legLog {
 	return l
 }
 
-func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration) {
-	l.all = append(l.all, Leg{SSP: s, Outcome: o, Took: took})
+// add notes a leg; ex is its exchange, nil for none.
+func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *upstream.Exchange) {
+	leg := Leg{SSP: s, Outcome: o, Took: took}
+	if ex != nil {
+		leg.Exchange = ex.Summary()
+	}
+	l.all = append(l.all, leg)
 }
 
 // rank orders what may answer where nobody filled: a no-bid before any other

@@ -26,7 +26,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 			}
 		}
 		tier := ask(r, &rt.Targets[i], now)
-		legs.add(tier.SSP, tier.Outcome, tier.Exchange.Times.Done.Sub(now))
+		legs.add(tier.SSP, tier.Outcome, tier.Exchange.Times.Done.Sub(now), tier.Exchange)
 		if i > 0 && !decides(tier.Outcome) && rank(tier.Outcome) <= rank(best.Outcome) {
 			tier.Release()
 			continue

@@ -39,7 +39,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	defer s.releaseLeg(r, &l)
 	s.budget.earn()
 	err := s.send(r, ex, &l)
-	ex.Times.Queued = start
+	ex.Times.Queued, ex.Attempts = start, l.sent
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}

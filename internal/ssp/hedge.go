@@ -60,6 +60,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 			h.cancelSecond()
 		}
 		<-h.done
+		l.sent += h.leg.sent
 		if h.panicked != nil {
 			h.first.Release()
 			panic(h.panicked) // here, where Do's caller can recover it
@@ -72,7 +73,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 		ex.TakeResponse(h.second)
 		err = nil
 	default:
-		ex.Times, ex.Reused, ex.Protocol = h.first.Times, h.first.Reused, h.first.Protocol
+		ex.TakeCourse(h.first)
 	}
 	h.first.Release()
 	if h.second != nil {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -115,6 +116,12 @@ type Exchange struct {
 	Reused bool
 	// Protocol is what the connection speaks.
 	Protocol Protocol
+	// Endpoint and Peer are where the connection leads: the endpoint's host:port in
+	// the configuration, and the address behind it.
+	Endpoint string
+	Peer     netip.AddrPort
+	// Attempts is how often the SSP was sent the request. Package ssp writes it.
+	Attempts int
 
 	// Block is scratch memory of the caller for the slices of Request; it is kept between uses.
 	// Connections do not use it.
@@ -155,6 +162,7 @@ func (ex *Exchange) Release() {
 	ex.Deadline, ex.Context, ex.Budget, ex.Share = time.Time{}, nil, nil, nil
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Protocol = false, 0, false, false, Unknown
+	ex.Endpoint, ex.Peer, ex.Attempts = "", netip.AddrPort{}, 0
 	if cap(ex.Block) > maxKeptBytes {
 		ex.Block = nil
 	}
@@ -178,5 +186,31 @@ func (ex *Exchange) Done() <-chan error { return ex.done }
 func (ex *Exchange) TakeResponse(from *Exchange) {
 	ex.Response, from.Response = from.Response, ex.Response
 	ex.reserved, from.reserved = from.reserved, ex.reserved
+	ex.TakeCourse(from)
+}
+
+// TakeCourse makes the course of from, what happened to it and where, that of ex.
+func (ex *Exchange) TakeCourse(from *Exchange) {
 	ex.Times, ex.Reused, ex.Protocol = from.Times, from.Reused, from.Protocol
+	ex.Endpoint, ex.Peer = from.Endpoint, from.Peer
+}
+
+// Summary is what logs and spans say of an exchange. It holds no memory of the
+// exchange.
+type Summary struct {
+	Status   int // of the response; 0 = there is none
+	Attempts int
+	Protocol Protocol
+	Reused   bool
+	Endpoint string
+	Peer     netip.AddrPort
+	Times    Times
+}
+
+// Summary returns the summary of ex, on which no Do is under way.
+func (ex *Exchange) Summary() Summary {
+	return Summary{
+		Status: ex.Response.Status, Attempts: ex.Attempts, Protocol: ex.Protocol, Reused: ex.Reused,
+		Endpoint: ex.Endpoint, Peer: ex.Peer, Times: ex.Times,
+	}
 }

@@ -15,8 +15,8 @@ func TestTheAccessLogSaysWhereTheTimeWent(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)})
 	for format, want := range map[string][]string{
-		"json":    {`"msg":"request"`, `"outcome":"fill"`, `"ssp":"openx"`, `"protocol":"http1"`, `"pending":"`, `"dial":"`, `"first_byte":"`, `"total":"`, `"status":200`},
-		"console": {" INFO request ", `"outcome": "fill"`, `"ssp": "openx"`, `"protocol": "http1"`, `"pending": "`, `"dial": "`, `"first_byte": "`, `"total": "`, `"status": 200`},
+		"json":    {`"msg":"request"`, `"outcome":"fill"`, `"ssp":"openx"`, `"protocol":"http1"`, `"pending_ms":`, `"dial_ms":`, `"ttfb_ms":`, `"total_ms":`, `"status":200`},
+		"console": {" INFO request ", `"outcome": "fill"`, `"ssp": "openx"`, `"protocol": "http1"`, `"pending_ms": `, `"dial_ms": `, `"ttfb_ms": `, `"total_ms": `, `"status": 200`},
 	} {
 		ab := e2e.Start(t, e2e.Single(ssp.URL()), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=json")
 		if format == "console" {

@@ -19,12 +19,12 @@ func TestTheAccessLogTellsHowARequestEndedAndWhereItsTimeWent(t *testing.T) {
 	ab.Post("/fillbuffer?consent=secret", `{"id":"1"}`, "Cookie: secret").WantFill("openx")
 	var line map[string]any
 	testsupport.Eventually(t, "the log has the request", func() (ok bool) { line, ok = ab.Log.Line("request"); return ok })
-	for field, want := range map[string]any{"route": "default", "method": "POST", "outcome": "fill", "ssp": "openx", "protocol": "http1", "status": 200.0, "request_bytes": 10.0} {
+	for field, want := range map[string]any{"route": "default", "method": "POST", "outcome": "fill", "ssp": "openx", "protocol": "http1", "status": 200.0, "bytes_in": 10.0, "attempts": 1.0, "logged_for": "sample", "source": "ssp/openx", "path": "/fillbuffer"} {
 		if line[field] != want {
 			t.Errorf("%s is %v, want %v", field, line[field], want)
 		}
 	}
-	for _, field := range []string{"total", "pending", "dial", "tls", "first_byte"} {
+	for _, field := range []string{"total_ms", "pending_ms", "dial_ms", "tls_ms", "ttfb_ms", "id", "peer", "endpoint"} {
 		if line[field] == nil {
 			t.Errorf("there is no %s in %v", field, line)
 		}

@@ -2,6 +2,7 @@ package forwarding
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -87,11 +88,12 @@ func TestErrorDetailFalseNamesNoLimitsAndNoSSP(t *testing.T) {
 		do   func() *e2e.Response
 		body string
 	}{
-		{"connect_failed", func() *e2e.Response { return ab.Get("/fillbuffer") }, `{"error":"connect_failed"}` + "\n"},
-		{"no_route", func() *e2e.Response { return ab.Get("/") }, `{"error":"no_route"}` + "\n"},
-		{"too_large", func() *e2e.Response { return ab.Post("/fillbuffer", "0123456789a") }, `{"error":"too_large"}` + "\n"},
+		{"connect_failed", func() *e2e.Response { return ab.Get("/fillbuffer") }, `{"error":"connect_failed","id":"ID"}` + "\n"},
+		{"no_route", func() *e2e.Response { return ab.Get("/") }, `{"error":"no_route","id":"ID"}` + "\n"},
+		{"too_large", func() *e2e.Response { return ab.Post("/fillbuffer", "0123456789a") }, `{"error":"too_large","id":"ID"}` + "\n"},
 	} {
-		if a := row.do().WantSource("proxy/" + row.name); a.Body != row.body {
+		a := row.do().WantSource("proxy/" + row.name)
+		if body := strings.ReplaceAll(a.Body, a.Header("X-Request-Id"), "ID"); body != row.body {
 			t.Errorf("%s: body %q, want %q", row.name, a.Body, row.body)
 		}
 	}

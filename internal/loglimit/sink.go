@@ -1,0 +1,90 @@
+package loglimit
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+)
+
+// MaxHeld is how many bytes of log lines wait for a sink's writer, before lines are dropped.
+const MaxHeld = 1 << 20
+
+// Sink writes log lines to a writer in the background. A writer that takes no more, such as a full pipe, slows no
+// request down: lines beyond MaxHeld are dropped and counted.
+type Sink struct {
+	to io.Writer
+
+	mu      sync.Mutex // guards the fields below
+	held    []byte     // whole lines that wait
+	spare   []byte     // the memory of what was written last
+	writing bool       // a goroutine writes
+	dropped uint64
+}
+
+// NewSink returns a Sink that writes to w.
+func NewSink(w io.Writer) *Sink { return &Sink{to: w} }
+
+// Write takes a line. It never waits and never fails.
+func (s *Sink) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held)+len(line) > MaxHeld {
+		s.dropped++
+		return len(line), nil
+	}
+	s.held = append(s.held, line...)
+	if !s.writing {
+		s.writing = true
+		go s.write()
+	}
+	return len(line), nil
+}
+
+// write writes until nothing is held.
+func (s *Sink) write() {
+	for {
+		s.mu.Lock()
+		lines := s.held
+		if len(lines) == 0 {
+			s.writing = false
+			s.mu.Unlock()
+			return
+		}
+		s.held, s.spare = s.spare[:0], nil
+		s.mu.Unlock()
+
+		n, err := s.to.Write(lines)
+		s.mu.Lock()
+		if err != nil {
+			s.dropped += uint64(bytes.Count(lines[min(n, len(lines)):], []byte{'\n'}))
+		}
+		if cap(lines) <= 64<<10 {
+			s.spare = lines
+		}
+		s.mu.Unlock()
+	}
+}
+
+// syncWithin bounds Sync where the writer takes no more.
+const syncWithin = time.Second
+
+// Sync waits until all lines are written, for a second at most.
+func (s *Sink) Sync() error {
+	for end := time.Now().Add(syncWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		writing := s.writing
+		s.mu.Unlock()
+		if !writing {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Dropped returns how many lines were not written, since the writer took no more or failed.
+func (s *Sink) Dropped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropped
+}

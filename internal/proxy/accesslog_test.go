@@ -1,0 +1,156 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/requestlog"
+	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
+)
+
+// lines returns the access log's lines about the request with this id.
+func (m *modeProxy) lines(id string) (all []map[string]any) {
+	for _, e := range m.logs.FilterMessage("request").All() {
+		if f := e.ContextMap(); f["id"] == id {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// line waits for the one line about a request.
+func (m *modeProxy) line(t *testing.T, id string) map[string]any {
+	t.Helper()
+	testsupport.Eventually(t, "the log has the request "+id, func() bool { return len(m.lines(id)) > 0 })
+	all := m.lines(id)
+	if len(all) != 1 {
+		t.Fatalf("%d lines about %s", len(all), id)
+	}
+	return all[0]
+}
+
+func wantFields(t *testing.T, line, want map[string]any) {
+	t.Helper()
+	for name, v := range want {
+		if line[name] != v {
+			t.Errorf("%s is %v (%T), want %v, in %v", name, line[name], line[name], v, line)
+		}
+	}
+}
+
+func TestTheAccessLogTellsHowARequestWent(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+		trustsLoopback(o, rt)
+		rt.TruncateIP = true
+	}, bids("a", `{"id":"1"}`), says("b", 503))
+	m.do("POST", "/fill?consent=secret", "X-Request-Id: one", "Content-Length: 3", "X-Forwarded-For: 203.0.113.9", "Cookie: secret", "", "abc")
+	line := m.line(t, "one")
+	wantFields(t, line, map[string]any{
+		"method": "POST", "path": "/fill", "route": "r", "client": "203.0.113.0", "status": int64(200), "outcome": "fill", "source": "ssp/a", "ssp": "a",
+		"endpoint": "127.0.0.1", "protocol": "http1", "attempts": int64(1), "bytes_in": int64(3), "bytes_out": int64(10), "reused": false, "logged_for": "sample",
+	})
+	for _, name := range []string{"pending_ms", "ttfb_ms", "total_ms"} {
+		if v, ok := line[name].(float64); !ok || v < 0 || v > 60_000 {
+			t.Errorf("%s is %v", name, line[name])
+		}
+	}
+	if peer, _ := line["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
+		t.Errorf("peer is %s", peer)
+	}
+	for name, v := range line {
+		if text, _ := v.(string); strings.Contains(text, "secret") {
+			t.Errorf("%s tells what the client sent: %s", name, text)
+		}
+	}
+
+	m.do("GET", "/fill/b", "X-Request-Id: two")
+	wantFields(t, m.line(t, "two"), map[string]any{"status": int64(503), "outcome": "server_error", "ssp": "b", "logged_for": "sample"})
+	m.do("PUT", "/fi%0all?x", "X-Request-Id: three")
+	wantFields(t, m.line(t, "three"), map[string]any{"method": "PUT", "path": "/fi%0all", "route": "none", "client": "127.0.0.0", "status": int64(405), "source": "proxy/method_not_allowed"})
+}
+
+func TestTheAccessLogTellsOfEachLeg(t *testing.T) {
+	for mode, want := range map[route.Mode][]string{
+		route.ParallelAll:   {"server_error", "fill"},
+		route.Waterfall:     {"server_error", "fill"},
+		route.ParallelFirst: nil, // the first may be abandoned
+	} {
+		m := newModeProxy(t, mode, trustsLoopback, says("a", 503), bids("b", `{}`))
+		m.do("GET", "/fill", "X-Request-Id: one")
+		legs, _ := m.line(t, "one")["legs"].([]any)
+		if len(legs) != 2 {
+			t.Fatalf("mode %v: legs %v", mode, legs)
+		}
+		for i, name := range []string{"a", "b"} {
+			leg := legs[i].(map[string]any)
+			if leg["ssp"] != name || want != nil && leg["outcome"] != want[i] {
+				t.Errorf("mode %v: leg %v", mode, leg)
+			}
+			if want == nil {
+				continue
+			}
+			for _, field := range []string{"peer", "endpoint", "protocol", "status", "attempts", "pending_ms", "ttfb_ms", "total_ms"} {
+				if leg[field] == nil {
+					t.Errorf("mode %v: no %s in %v", mode, field, leg)
+				}
+			}
+		}
+	}
+}
+
+func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+		trustsLoopback(o, rt)
+		o.Access = requestlog.Options{Enabled: true, Failures: true, MaxPerSecond: 1000}
+		o.MaxConnections, rt.NoAdOnError = 3, true
+		o.Deadline.Default = 50 * time.Millisecond
+	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"}, says("e", 404))
+	for id, c := range map[string]struct {
+		target, source string
+		status         int
+	}{
+		"ssp":     {"/fill/b", "ssp/b", 204},
+		"late":    {"/fill/c", "proxy/deadline", 204},
+		"refused": {"/fill/d", "proxy/connect_failed", 204},
+	} {
+		m.do("GET", c.target, "X-Request-Id: "+id)
+		wantFields(t, m.line(t, id), map[string]any{"status": int64(c.status), "source": c.source, "logged_for": "failure"})
+	}
+	for id, target := range map[string]string{"fill": "/fill", "none": "/nowhere", "client": "/fill/e", "unknown": "/fill/f"} {
+		m.do("GET", target, "X-Request-Id: "+id)
+		if all := m.lines(id); len(all) > 0 {
+			t.Errorf("%s: no failure, but logged: %v", id, all)
+		}
+	}
+
+	var conns []net.Conn
+	for range 4 {
+		c, err := net.Dial("tcp", m.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() //nolint:errcheck // the test is over
+		conns = append(conns, c)
+	}
+	b, err := io.ReadAll(conns[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "X-Request-Id: ")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	wantFields(t, m.line(t, id), map[string]any{"route": "none", "client": "127.0.0.1", "status": int64(503), "source": "proxy/overloaded", "logged_for": "failure"})
+}
+
+func TestSlowRequestsAreLoggedThoughTheSampleIsZero(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+		trustsLoopback(o, rt)
+		o.Access = requestlog.Options{Enabled: true, Slow: time.Nanosecond, MaxPerSecond: 1000}
+	}, bids("a", "{}"))
+	m.do("GET", "/fill", "X-Request-Id: one")
+	wantFields(t, m.line(t, "one"), map[string]any{"status": int64(200), "logged_for": "slow"})
+}

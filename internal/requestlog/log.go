@@ -1,0 +1,114 @@
+package requestlog
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/loglimit"
+)
+
+// Options are the settings `log.access`.
+type Options struct {
+	Enabled  bool
+	Sample   float64       // share of the requests, 0 to 1
+	Failures bool          // requests that ended in a 5xx, whatever Sample says
+	Slow     time.Duration // requests that took longer, whatever Sample says; 0 = none
+	// MaxPerSecond bounds the lines that Failures and Slow add in a second.
+	MaxPerSecond int
+}
+
+// Log takes records of requests. A nil Log wants none.
+type Log struct {
+	to       *zap.Logger
+	limiter  *loglimit.Limiter // is told of lines that are suppressed
+	lines    window            // of Failures and Slow
+	failures failures
+	watchers watchers
+}
+
+// New returns a Log that writes its lines to to.
+func New(to *zap.Logger, limiter *loglimit.Limiter) *Log { return &Log{to: to, limiter: limiter} }
+
+// message is what all lines of the access log say.
+const message = "request"
+
+// Wanted is who wants the record of a request. The zero Wanted is nobody.
+type Wanted struct {
+	reason            Reason
+	watched, remember bool
+}
+
+// None reports whether no record is wanted.
+func (w Wanted) None() bool { return w == Wanted{} }
+
+// Wants decides who wants the record of a request that ended now. failed says that it ended in a 5xx, ours or an
+// SSP's. Wants costs a request that is not wanted no lock and no clock.
+func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) (w Wanted) {
+	if l == nil {
+		return w
+	}
+	w.watched = l.watchers.any()
+	w.remember = failed && l.failures.wants(now)
+	if !o.Enabled {
+		return w
+	}
+	switch {
+	case failed && o.Failures:
+		w.reason = Failure
+	case o.Slow > 0 && took > o.Slow:
+		w.reason = Slow
+	default:
+		if rand.Float64() < o.Sample {
+			w.reason = Sampled
+		}
+		return w
+	}
+	if !l.lines.allow(now, o.MaxPerSecond) {
+		w.reason = NoReason
+		l.limiter.Suppress(message)
+	}
+	return w
+}
+
+// Write hands the record to those that want it. It keeps r.
+func (l *Log) Write(r *Record, w Wanted) {
+	r.Reason = w.reason
+	if w.reason != NoReason {
+		l.to.Info(message, r.Fields()...)
+	}
+	if w.remember {
+		l.failures.add(r)
+	}
+	if w.watched {
+		l.watchers.tell(r)
+	}
+}
+
+// Failures returns the last requests that failed, the last one first. It may lack some of those that failed in the same
+// second as many others.
+func (l *Log) Failures() []*Record { return l.failures.last() }
+
+// window counts events of the current second.
+type window struct {
+	state atomic.Uint64 // the second in the upper half, how many events it had in the lower
+}
+
+// allow counts an event, and reports whether it is among the first n of its second.
+func (w *window) allow(now time.Time, n int) bool {
+	second := uint64(uint32(now.Unix())) << 32
+	for {
+		old := w.state.Load()
+		next := old + 1
+		if old>>32<<32 != second {
+			next = second + 1
+		} else if uint64(uint32(old)) >= uint64(n) {
+			return false
+		}
+		if w.state.CompareAndSwap(old, next) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package requestlog
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"adbuffer/internal/loglimit"
+	"adbuffer/internal/upstream"
+)
+
+// logged is a Log, and the lines that it wrote.
+type logged struct {
+	*Log
+	limiter *loglimit.Limiter
+	lines   *observer.ObservedLogs
+}
+
+func newLogged() *logged {
+	core, lines := observer.New(zapcore.InfoLevel)
+	log := zap.New(core)
+	limiter := loglimit.New(log)
+	return &logged{New(log, limiter), limiter, lines}
+}
+
+// end is a request that ended.
+func (l *logged) end(o *Options, failed bool, took time.Duration) {
+	now := time.Now()
+	w := l.Wants(o, failed, took, now)
+	if w.None() {
+		return
+	}
+	outcome := upstream.Fill
+	if failed {
+		outcome = upstream.Deadline
+	}
+	l.Write(&Record{At: now, Outcome: outcome, Total: took, SSP: "a"}, w)
+}
+
+// count returns how many lines were written for a reason.
+func (l *logged) count(r Reason) int {
+	return l.lines.FilterField(zap.String("logged_for", r.String())).Len()
+}
+
+func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged()
+		o := &Options{Enabled: true, Sample: 0.01, Failures: true, MaxPerSecond: 100}
+		for i := range 10_000 {
+			l.end(o, i%1000 == 0, time.Millisecond)
+		}
+		if n := l.count(Failure); n != 10 {
+			t.Errorf("%d of 10 failures were logged", n)
+		}
+		if n := l.count(Sampled); n < 40 || n > 200 { // 100, and six times its deviation
+			t.Errorf("%d of 9990 requests were logged, with a sample of 0.01", n)
+		}
+	})
+}
+
+func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged()
+		o := &Options{Enabled: true, Sample: 1, Failures: true, Slow: time.Second, MaxPerSecond: 100}
+		for range 3 {
+			for range 5000 {
+				l.end(o, true, 2*time.Second)
+			}
+			time.Sleep(1100 * time.Millisecond)
+		}
+		if n := l.count(Failure); n != 300 {
+			t.Errorf("%d failures were logged in 3 seconds, want 300", n)
+		}
+		if n := l.limiter.Suppressed(); n != 3*4900 {
+			t.Errorf("%d lines count as suppressed, want %d", n, 3*4900)
+		}
+		said := l.lines.FilterMessageSnippet("suppressed").All()
+		if len(said) != 3 || said[0].ContextMap()["lines"] != uint64(4900) {
+			t.Errorf("the log says %v", said)
+		}
+	})
+}
+
+func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged()
+		o := &Options{Enabled: true, Failures: true, Slow: 100 * time.Millisecond, MaxPerSecond: 3}
+		for _, took := range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond, time.Second} {
+			l.end(o, false, took)
+		}
+		l.end(o, true, 0)
+		l.end(o, true, 0)
+		if slow, failed := l.count(Slow), l.count(Failure); slow != 2 || failed != 1 {
+			t.Errorf("%d slow requests and %d failures were logged, want 2 and 1", slow, failed)
+		}
+		o.Failures, o.Slow = false, 0
+		l.end(o, true, time.Hour)
+		if n := l.lines.FilterMessage(message).Len(); n != 3 {
+			t.Errorf("a failure is logged though it is switched off: %d lines", n)
+		}
+	})
+}
+
+func TestRequestsThatNobodyWantsAllocateNothing(t *testing.T) {
+	l := newLogged()
+	now := time.Now()
+	for _, o := range []*Options{{}, {Enabled: true, Failures: true, Slow: time.Second, MaxPerSecond: 1}} {
+		if n := testing.AllocsPerRun(100, func() { l.Wants(o, false, time.Millisecond, now) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged()
+		for i := range keptFailures + 10 {
+			l.end(&Options{}, true, time.Duration(i))
+			time.Sleep(time.Second)
+		}
+		l.end(&Options{}, false, 0)
+		all := l.Failures()
+		if len(all) != keptFailures || all[0].Total != keptFailures+9 || all[keptFailures-1].Total != 10 {
+			t.Errorf("%d failures are remembered", len(all))
+		}
+		for range 1000 {
+			l.end(&Options{}, true, time.Hour)
+		}
+		n := 0
+		for _, r := range l.Failures() {
+			if r.Total == time.Hour {
+				n++
+			}
+		}
+		if n != failuresPerSecond {
+			t.Errorf("%d failures of a second are remembered, want %d", n, failuresPerSecond)
+		}
+	})
+}
+
+func TestAWatcherIsToldOfWhatItsFilterTakesAndNoMoreThanItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged()
+		w := l.Watch(Filter{Outcome: "deadline"})
+		other := l.Watch(Filter{SSP: "b"})
+		l.end(&Options{}, false, 0)
+		for range 1000 {
+			l.end(&Options{}, true, 0)
+		}
+		if n := len(w.Records()); n != WatchPerSecond || w.Skipped() != 1000-WatchPerSecond {
+			t.Errorf("told of %d requests, and %d skipped", n, w.Skipped())
+		}
+		if n := len(other.Records()); n != 0 || other.Skipped() != 0 {
+			t.Errorf("a watcher of another SSP was told of %d requests", n)
+		}
+		w.Stop()
+		other.Stop()
+		if !l.Wants(&Options{}, false, 0, time.Now()).None() {
+			t.Error("requests pay for watchers that have stopped")
+		}
+	})
+}
+
+func TestFiltersLookAtLegsToo(t *testing.T) {
+	r := &Record{ID: "x", Outcome: upstream.Merged, Total: time.Second, Legs: []Leg{{SSP: "a", Outcome: upstream.Fill}, {SSP: "b", Outcome: upstream.Deadline}}}
+	for _, c := range []struct {
+		f    Filter
+		want bool
+	}{
+		{Filter{}, true}, {Filter{SSP: "b"}, true}, {Filter{SSP: "c"}, false}, {Filter{Outcome: "deadline", SSP: "b"}, true}, {Filter{Outcome: "deadline", SSP: "a"}, false},
+		{Filter{Outcome: "merged"}, true}, {Filter{ID: "x"}, true}, {Filter{ID: "y"}, false}, {Filter{Slow: time.Second}, false}, {Filter{Slow: time.Second - 1}, true},
+	} {
+		if got := c.f.Takes(r); got != c.want {
+			t.Errorf("%+v: %v", c.f, got)
+		}
+	}
+}
+
+func TestTextsAreCut(t *testing.T) {
+	if s := Visible([]byte(strings.Repeat("\x00", 10_000))); len(s) > maxText+5 {
+		t.Errorf("%d bytes", len(s))
+	}
+	if s := Cut(strings.Repeat("é", 10_000)); len(s) > maxText+5 || strings.Contains(s, "\uFFFD") {
+		t.Errorf("%d bytes", len(s))
+	}
+}

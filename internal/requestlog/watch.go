@@ -1,0 +1,116 @@
+package requestlog
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// Filter says which requests a watcher is told of; all that it names must hold. The zero Filter takes every request.
+type Filter struct {
+	ID      string
+	SSP     string        // of the request, or of one of its legs
+	Outcome string        // the same
+	Slow    time.Duration // took longer
+}
+
+// Takes reports whether the filter takes r.
+func (f *Filter) Takes(r *Record) bool {
+	if f.ID != "" && r.ID != f.ID || f.Slow > 0 && r.Total <= f.Slow {
+		return false
+	}
+	if f.hits(r.SSP, r.Outcome) {
+		return true
+	}
+	for i := range r.Legs {
+		if f.hits(r.Legs[i].SSP, r.Legs[i].Outcome) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
+	return (f.SSP == "" || ssp == f.SSP) && (f.Outcome == "" || o.String() == f.Outcome)
+}
+
+// WatchPerSecond is how many requests a watcher is told of in a second.
+const WatchPerSecond = 50
+
+// Watcher is told of requests as they end. It never slows one down: what it does not take in time, and more than
+// WatchPerSecond, is skipped and counted.
+type Watcher struct {
+	filter  Filter
+	log     *Log
+	records chan *Record
+	second  window
+	skipped atomic.Uint64
+}
+
+// Watch returns a new watcher. Its caller calls Stop once.
+func (l *Log) Watch(f Filter) *Watcher {
+	w := &Watcher{filter: f, log: l, records: make(chan *Record, WatchPerSecond)}
+	l.watchers.add(w)
+	return w
+}
+
+// Records returns where the requests come.
+func (w *Watcher) Records() <-chan *Record { return w.records }
+
+// Skipped returns how many requests the watcher was not told of.
+func (w *Watcher) Skipped() uint64 { return w.skipped.Load() }
+
+// Stop ends the watching.
+func (w *Watcher) Stop() { w.log.watchers.remove(w) }
+
+func (w *Watcher) tell(r *Record) {
+	if !w.filter.Takes(r) {
+		return
+	}
+	if w.second.allow(r.At, WatchPerSecond) {
+		select {
+		case w.records <- r:
+			return
+		default:
+		}
+	}
+	w.skipped.Add(1)
+}
+
+// watchers are those that watch now.
+type watchers struct {
+	n   atomic.Int32
+	mu  sync.Mutex // guards all
+	all []*Watcher
+}
+
+func (ws *watchers) any() bool { return ws.n.Load() > 0 }
+
+func (ws *watchers) add(w *Watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.all = append(ws.all, w)
+	ws.n.Add(1)
+}
+
+func (ws *watchers) remove(w *Watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for i := range ws.all {
+		if ws.all[i] == w {
+			ws.all = append(ws.all[:i:i], ws.all[i+1:]...)
+			ws.n.Add(-1)
+			return
+		}
+	}
+}
+
+func (ws *watchers) tell(r *Record) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.all {
+		w.tell(r)
+	}
+}
