@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/histogram"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
@@ -17,6 +18,10 @@ import (
 const (
 	historyStep   = 2 * time.Second
 	historyPoints = 150
+	// Percentiles of the last minute are of the time since the oldest of minuteMarks
+	// marks, which are made every markEvery looks: of 60 to 70 s.
+	minuteMarks = 7
+	markEvery   = 5
 )
 
 // history is what the charts of one SSP show, oldest first.
@@ -29,6 +34,16 @@ type history struct {
 	pool   *pool.Pool     // that the points are about
 	before *pool.Snapshot // of the last look; nil before the first look at this pool
 	at     time.Time      // of the last look
+
+	looks int
+	marks []histogram.Counts // of the latency, oldest first
+}
+
+// lastMinute is the latency of the requests of about the last minute.
+type lastMinute struct {
+	Requests   uint64  `json:"requests"`
+	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
+	P99Seconds float64 `json:"p99_seconds"`
 }
 
 // histories keeps the history of all SSPs, and logs advice on idle_timeout.
@@ -71,6 +86,7 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 			delete(h.advised, s.Name())
 		}
 		one.note(now, &snap)
+		one.mark(s.Latency().Counts())
 		h.adviseLocked(s.Name(), &snap, &opts)
 	}
 	for name := range h.bySSP {
@@ -102,6 +118,33 @@ func (h *history) note(now time.Time, s *pool.Snapshot) {
 	h.before, h.at = s, now
 }
 
+func (h *history) mark(c histogram.Counts) {
+	if h.looks%markEvery == 0 {
+		if len(h.marks) == minuteMarks {
+			h.marks = h.marks[1:]
+		}
+		h.marks = append(h.marks, c)
+	}
+	h.looks++
+}
+
+// lastMinute returns the percentiles of the SSP's last minute, or since its start if
+// that is shorter ago.
+func (h *histories) lastMinute(s *ssp.SSP) lastMinute {
+	latency := s.Latency()
+	counts := latency.Counts()
+	h.mu.Lock()
+	if one := h.bySSP[s.Name()]; one != nil && len(one.marks) == minuteMarks {
+		counts = counts.Sub(one.marks[0])
+	}
+	h.mu.Unlock()
+	m := lastMinute{P50Seconds: latency.QuantileOf(0.5, counts), P99Seconds: latency.QuantileOf(0.99, counts)}
+	for _, n := range counts {
+		m.Requests += n
+	}
+	return m
+}
+
 func push[T any](points []T, p T) []T {
 	if len(points) == historyPoints {
 		copy(points, points[1:])
@@ -110,7 +153,7 @@ func push[T any](points []T, p T) []T {
 	return append(points, p)
 }
 
-// round keeps what a chart can shoh.
+// round keeps what a chart can show.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // adviseLocked logs an idle_timeout to set: once, and again when the advice changed

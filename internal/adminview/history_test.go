@@ -89,3 +89,37 @@ func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
 		t.Errorf("logged %v to set, want 28s and 19s, once each", set)
 	}
 }
+
+func TestPercentilesOfTheLastMinuteForgetWhatIsOlder(t *testing.T) {
+	versions := versionsOf(t, oneSSP(startSSP(t), "a"))
+	s := versions.Current().SSPs[0]
+	h, now := newHistories(zap.NewNop()), time.Now()
+	observe := func(n int, d time.Duration) {
+		for range n {
+			s.Latency().ObserveDuration(d)
+		}
+	}
+	look := func(d time.Duration) {
+		for range d / historyStep {
+			h.look(now, versions.Current().SSPs)
+			now = now.Add(historyStep)
+		}
+	}
+	if got := h.lastMinute(s); got != (lastMinute{}) {
+		t.Errorf("before the first request: %+v", got)
+	}
+	observe(100, 20*time.Millisecond)
+	look(30 * time.Second)
+	observe(10, 200*time.Millisecond)
+	if got := h.lastMinute(s); got != (lastMinute{Requests: 110, P50Seconds: 0.02, P99Seconds: 0.2}) {
+		t.Errorf("after half a minute: %+v", got)
+	}
+	look(34 * time.Second)
+	if got := h.lastMinute(s); got != (lastMinute{Requests: 10, P50Seconds: 0.2, P99Seconds: 0.2}) {
+		t.Errorf("after a minute: %+v", got)
+	}
+	look(40 * time.Second)
+	if got := h.lastMinute(s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
+		t.Errorf("after a minute without requests: %+v", got)
+	}
+}

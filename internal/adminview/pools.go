@@ -18,6 +18,7 @@ type poolView struct {
 	Connections map[string]map[string]int `json:"connections"` // by protocol and state
 	Limits      limitsView                `json:"limits"`
 	Requests    ssp.Snapshot              `json:"requests"`
+	LastMinute  lastMinute                `json:"last_minute"`
 	Endpoints   []string                  `json:"endpoints"`
 	ReuseRatio  float64                   `json:"reuse_ratio"` // share of the places lent that needed no new connection; 0 before the first
 	Advice      string                    `json:"advice"`
@@ -63,13 +64,13 @@ func (v *Views) Pools(service Service, totals any) any {
 		service.ConfigHash = current.Hash
 		views = make([]poolView, len(current.Parts))
 		for i, p := range current.Parts {
-			views[i] = viewOf(p)
+			views[i] = v.viewOf(p)
 		}
 	})
 	return map[string]any{"service": service, "totals": totals, "pools": views}
 }
 
-func viewOf(p *reload.Part) poolView {
+func (v *Views) viewOf(p *reload.Part) poolView {
 	snap, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
@@ -79,7 +80,7 @@ func viewOf(p *reload.Part) poolView {
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: p.SSP.MaxInFlight(),
 		},
-		Requests: p.SSP.Snapshot(), Endpoints: config.HideURLs(p.Config.Endpoints), ReuseRatio: reuseRatio(&snap),
+		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), Endpoints: config.HideURLs(p.Config.Endpoints), ReuseRatio: reuseRatio(&snap),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 	}
 }

@@ -23,14 +23,25 @@ type Histogram struct {
 	bounds   []int64   // upper bounds, inclusive, ascending
 	exported []float64 // the same in the exported unit
 	scale    float64   // what one unit is in the exported unit
-	stripes  stripes
+	// Each bucket is counted in parts of the same width, whose upper bounds fine
+	// holds. Quantiles are read from the parts; Metric exports whole buckets.
+	parts   int
+	fine    []int64
+	stripes stripes
 }
 
 // New returns a histogram with the given upper bounds, which are inclusive and
 // must ascend. Exported values are multiplied by scale.
-func New(scale float64, bounds ...int64) *Histogram {
-	h := &Histogram{bounds: bounds, scale: scale, stripes: newStripes(firstCount + len(bounds) + 1)}
+func New(scale float64, bounds ...int64) *Histogram { return newInParts(1, scale, bounds) }
+
+func newInParts(parts int, scale float64, bounds []int64) *Histogram {
+	h := &Histogram{bounds: bounds, scale: scale, parts: parts, stripes: newStripes(firstCount + len(bounds)*parts + 1)}
+	low := int64(0)
 	for i, b := range bounds {
+		for part := range int64(parts) {
+			h.fine = append(h.fine, low+(b-low)*(part+1)/int64(parts))
+		}
+		low = b
 		if i > 0 && b <= bounds[i-1] {
 			panic(fmt.Sprintf("BUG: bounds %v do not ascend", bounds))
 		}
@@ -52,12 +63,15 @@ func (h *Histogram) export(v float64) float64 {
 }
 
 // Durations returns a histogram of durations, exported in seconds.
-func Durations(bounds ...time.Duration) *Histogram {
+func Durations(bounds ...time.Duration) *Histogram { return DurationsInParts(1, bounds...) }
+
+// DurationsInParts is Durations with quantiles that are as many times as fine.
+func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
 	ns := make([]int64, len(bounds))
 	for i, b := range bounds {
 		ns[i] = int64(b)
 	}
-	return New(1e-9, ns...)
+	return newInParts(parts, 1e-9, ns)
 }
 
 // Observe counts v, which must not be negative if the sum is to mean anything.
@@ -67,6 +81,11 @@ func (h *Histogram) Observe(v int64) {
 	i := 0
 	for i < len(h.bounds) && v > h.bounds[i] {
 		i++
+	}
+	if i *= h.parts; h.parts > 1 {
+		for i < len(h.fine) && v > h.fine[i] {
+			i++
+		}
 	}
 	own := h.stripes.own()
 	own[firstCount+i].Add(1)
@@ -82,13 +101,13 @@ func (h *Histogram) ObserveDuration(d time.Duration) { h.Observe(max(int64(d), 0
 // Count returns how many values were observed.
 func (h *Histogram) Count() uint64 {
 	var n uint64
-	for i := range len(h.bounds) + 1 {
+	for i := range len(h.fine) + 1 {
 		n += h.count(i)
 	}
 	return n
 }
 
-// count is how many values are in bucket i.
+// count is how many values are in part i of all buckets; the last is above all bounds.
 func (h *Histogram) count(i int) uint64 { return h.stripes.sum(firstCount + i) }
 
 // Sum returns the sum of all values, in the exported unit.
@@ -100,18 +119,44 @@ func (h *Histogram) Sum() float64 {
 	return h.export(sum)
 }
 
-// Quantile returns an upper bound of the q-quantile (0 < q < 1), in the
-// exported unit: the bound of the bucket in which it falls, the highest bound
-// where it is above all, and 0 where nothing was observed.
-func (h *Histogram) Quantile(q float64) float64 {
-	rank := q * float64(h.Count())
-	if rank == 0 {
+// Counts are the observations of a histogram up to some moment.
+type Counts []uint64
+
+// Counts returns the observations so far.
+func (h *Histogram) Counts() Counts {
+	counts := make(Counts, len(h.fine)+1)
+	for i := range counts {
+		counts[i] = h.count(i)
+	}
+	return counts
+}
+
+// Sub returns the observations that came after before was read.
+func (c Counts) Sub(before Counts) Counts {
+	since := make(Counts, len(c))
+	for i := range c {
+		since[i] = c[i] - min(before[i], c[i])
+	}
+	return since
+}
+
+// Quantile is QuantileOf all observations so far.
+func (h *Histogram) Quantile(q float64) float64 { return h.QuantileOf(q, h.Counts()) }
+
+// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in the
+// exported unit: the bound of the part in which it falls, the highest bound if it is
+// above all, and 0 without observations.
+func (h *Histogram) QuantileOf(q float64, counts Counts) float64 {
+	var total, n uint64
+	for _, c := range counts {
+		total += c
+	}
+	if total == 0 {
 		return 0
 	}
-	var n float64
-	for i := range h.bounds {
-		if n += float64(h.count(i)); n >= rank {
-			return h.exported[i]
+	for i, b := range h.fine {
+		if n += counts[i]; float64(n) >= q*float64(total) {
+			return h.export(float64(b))
 		}
 	}
 	return h.exported[len(h.exported)-1]
@@ -122,10 +167,12 @@ func (h *Histogram) Quantile(q float64) float64 {
 func (h *Histogram) Metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.bounds))
 	var n uint64
-	for i, b := range h.exported {
+	for i := range h.fine {
 		n += h.count(i)
-		buckets[b] = n
+		if (i+1)%h.parts == 0 {
+			buckets[h.exported[i/h.parts]] = n
+		}
 	}
-	n += h.count(len(h.bounds))
+	n += h.count(len(h.fine))
 	return prometheus.MustNewConstHistogram(desc, n, h.Sum(), buckets, labels...)
 }

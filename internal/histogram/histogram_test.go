@@ -193,6 +193,14 @@ func BenchmarkObserve(b *testing.B) {
 			}
 		})
 	})
+	b.Run("in parts", func(b *testing.B) {
+		h := DurationsInParts(4, bounds...)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				h.ObserveDuration(30 * ms)
+			}
+		})
+	})
 	b.Run("client_golang", func(b *testing.B) {
 		opts := prometheus.HistogramOpts{Name: "wait_seconds"}
 		for _, d := range bounds {
@@ -226,4 +234,40 @@ func BenchmarkCores(b *testing.B) {
 	b.Run("counter", parallel(c.Inc))
 	var shared struct{ sum, count atomic.Uint64 }
 	b.Run("shared words", parallel(func() { shared.sum.Add(1); shared.count.Add(1) }))
+}
+
+func TestPartsAreFinerForQuantilesAndExportedAsWholeBuckets(t *testing.T) {
+	h := DurationsInParts(4, 20*ms, 100*ms)
+	for _, d := range []time.Duration{ms, 6 * ms, 20 * ms, 21 * ms, 40 * ms, 100 * ms, time.Second} {
+		h.ObserveDuration(d)
+	}
+	before := h.Counts()
+	for q, want := range map[float64]float64{0.1: 0.005, 0.25: 0.010, 0.4: 0.020, 0.5: 0.040, 0.7: 0.040, 0.8: 0.100, 0.99: 0.100} {
+		if got := h.Quantile(q); got != want {
+			t.Errorf("the %v-quantile is %v, want %v", q, got, want)
+		}
+	}
+	const want = `
+# HELP wait_seconds Time.
+# TYPE wait_seconds histogram
+wait_seconds_bucket{ssp="openx",le="0.02"} 3
+wait_seconds_bucket{ssp="openx",le="0.1"} 6
+wait_seconds_bucket{ssp="openx",le="+Inf"} 7
+wait_seconds_sum{ssp="openx"} 1.188
+wait_seconds_count{ssp="openx"} 7
+`
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(one{h})
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	for range 10 {
+		h.ObserveDuration(50 * ms)
+	}
+	if got := h.QuantileOf(0.5, h.Counts().Sub(before)); got != 0.060 {
+		t.Errorf("the median since then is %v, want 0.06", got)
+	}
+	if got := h.QuantileOf(0.5, h.Counts().Sub(h.Counts())); got != 0 {
+		t.Errorf("the median of nothing is %v", got)
+	}
 }

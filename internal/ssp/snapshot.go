@@ -3,6 +3,7 @@ package ssp
 import (
 	"time"
 
+	"adbuffer/internal/histogram"
 	"adbuffer/internal/upstream"
 )
 
@@ -13,8 +14,7 @@ type Snapshot struct {
 	Retries  map[string]uint64 `json:"retries"`  // part of Sent, by reason
 
 	// P50Seconds and P99Seconds are upper bounds of the median and the 99th percentile of request
-	// durations since start. They are as precise as the histogram's buckets, and 0 before the first
-	// request.
+	// durations since start. They are 0 before the first request.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
@@ -42,6 +42,9 @@ type Snapshot struct {
 	// observations.
 	HedgeAfterSeconds float64 `json:"hedge_after_seconds"`
 }
+
+// Latency returns the times of all requests since start.
+func (s *SSP) Latency() *histogram.Histogram { return s.stats.duration }
 
 // Snapshot returns the SSP as it is now.
 func (s *SSP) Snapshot() Snapshot {

@@ -20,13 +20,13 @@ type stats struct {
 }
 
 func newStats() *stats {
-	return &stats{duration: latency(), firstByte: latency()}
+	return &stats{duration: latency(4), firstByte: latency(1)}
 }
 
 // latency has buckets around the usual deadlines of ad serving: bidders get 80 to 1000 ms, and most
-// respond within 250 ms.
-func latency() *histogram.Histogram {
-	return histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
+// respond within 250 ms. Quantiles are finer than its buckets by the number of parts.
+func latency(parts int) *histogram.Histogram {
+	return histogram.DurationsInParts(parts, ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
 }
 
 // record counts a leg that began at start.
