@@ -14,9 +14,9 @@ import (
 // The model of a pipelined connection states which results each exchange may have, only from the
 // bytes that crossed the wire. RFC 9112, sections 9.3 and 9.6:
 //
-// - A request of which no byte was written was not sent.
-// - A request that was written behind a response with Connection: close was not processed.
-// - Any other request that was written may have been processed.
+//   - A request of which no byte was written was not sent.
+//   - A request that was written behind a response with Connection: close was not processed.
+//   - Any other request that was written may have been processed.
 //
 // The test plays all combinations of states, responses, closes and failed writes, and compares the
 // connection with the model.

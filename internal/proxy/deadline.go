@@ -56,6 +56,9 @@ func (r *request) setDeadline() *fault {
 	return nil
 }
 
+// maxStatedDigits is how many digits maxStatedMs has.
+const maxStatedDigits = 6
+
 // parseMs reads a whole number of milliseconds within the allowed range.
 func parseMs(v []byte) (time.Duration, bool) {
 	if len(v) > maxStatedDigits {

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -55,22 +54,4 @@ func BenchmarkEnvelope(b *testing.B) {
 			out = entries[i].append(out)
 		}
 	}
-}
-
-// BenchmarkIsJSON compares isJSON with what it stands in for.
-func BenchmarkIsJSON(b *testing.B) {
-	bid := []byte(`{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` +
-		strings.Repeat("x", 1000) + `"}]}],"cur":"USD"}`)
-	b.Run("isJSON", func(b *testing.B) {
-		b.SetBytes(int64(len(bid)))
-		for b.Loop() {
-			isJSON(bid)
-		}
-	})
-	b.Run("json.Valid", func(b *testing.B) {
-		b.SetBytes(int64(len(bid)))
-		for b.Loop() {
-			json.Valid(bid)
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"adbuffer/internal/costtest"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/jsonsyntax"
 )
 
 func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		}
 		return "{" + strings.Join(all, ",") + "}"
 	}
-	deep := strings.Repeat(`{"a":`, maxDepth-1) + "1" + strings.Repeat("}", maxDepth-1)
+	deep := strings.Repeat(`{"a":`, jsonsyntax.MaxDepth-1) + "1" + strings.Repeat("}", jsonsyntax.MaxDepth-1)
 	out := make([]byte, 0, 1<<20)
 	cost := func(contentType, body string) time.Duration {
 		fields, b := []byte("Content-Type: "+contentType+"\r\n"), []byte(body)
@@ -51,7 +52,7 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		"blanks between":         fill("[1", " \n,\t1", "]"),
 		"digits":                 fill("", "9", ""),
 		"numbers":                fill("[", "1.5e-10,", "1]"),
-		"long numbers":           fill("[", strings.Repeat("1", maxNumberBytes-2)+".1,", "1]"),
+		"long numbers":           fill("[", strings.Repeat("1", jsonsyntax.MaxNumberBytes-2)+".1,", "1]"),
 		"exponents":              fill("[1e", "9", "]"),
 		"literals":               fill("[", "true,", "null]"),
 		"escapes":                fill(`"`, `\n`, `"`),
@@ -59,12 +60,12 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		"surrogates":             fill(`"`, `\ud83d\ude00`, `"`),
 		"a lone surrogate last":  fill(`"`, `\ud83d\ude00`, `\ud83d"`),
 		"characters of 4 bytes":  fill(`"`, "😀", `"`),
-		"one object, many keys":  manyKeys(maxKeys),
-		"keys in order":          escaped(maxKeys),
-		"too many keys":          manyKeys(3 * maxKeys),
+		"one object, many keys":  manyKeys(jsonsyntax.MaxKeys),
+		"keys in order":          escaped(jsonsyntax.MaxKeys),
+		"too many keys":          manyKeys(3 * jsonsyntax.MaxKeys),
 		"many objects with keys": fill("[", manyKeys(30)+",", "{}]"),
-		"a key twice, last":      strings.TrimSuffix(manyKeys(maxKeys-1), "}") + `,"0":1}`,
-		"keys in many objects":   strings.Repeat(`{"a":1,"b":2,"c":`, maxDepth-1) + manyKeys(3000) + strings.Repeat("}", maxDepth-1),
+		"a key twice, last":      strings.TrimSuffix(manyKeys(jsonsyntax.MaxKeys-1), "}") + `,"0":1}`,
+		"keys in many objects":   strings.Repeat(`{"a":1,"b":2,"c":`, jsonsyntax.MaxDepth-1) + manyKeys(3000) + strings.Repeat("}", jsonsyntax.MaxDepth-1),
 		"a long key":             fill(`{"`, "k", `":1}`),
 		"a long key of escapes":  fill(`{"`, `\u0061`, `":1}`),
 		"quotes, no JSON":        fill(`"`, `\"`, ``),

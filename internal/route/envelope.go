@@ -1,12 +1,14 @@
 package route
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/jsonsyntax"
 )
 
 // The envelope of parallel-all, around its entries, which commas separate.
@@ -70,10 +72,10 @@ func (e *entry) describe(fields, body []byte) {
 		e.form, e.bodyBytes = noBody, 0
 	case encoded || !utf8.Valid(body):
 		e.form = binaryBody
-	case isJSONType(e.contentType) && isJSON(body):
+	case isJSONType(e.contentType) && jsonsyntax.Valid(body):
 		e.form, e.bodyBytes = jsonBody, len(body)
 	default:
-		e.form, e.bodyBytes = textBody, stringLen(body)
+		e.form, e.bodyBytes = textBody, jsonsyntax.StringLen(body)
 		if e.bodyBytes > 2*len(body)+maxEscapes {
 			e.form = binaryBody
 		}
@@ -83,13 +85,23 @@ func (e *entry) describe(fields, body []byte) {
 	}
 }
 
+// isJSONType reports whether a Content-Type is JSON: application/json or a type
+// with the suffix +json (RFC 6839, section 3.1), whatever its parameters.
+func isJSONType(v []byte) bool {
+	v, _, _ = bytes.Cut(v, []byte{';'})
+	v = bytes.TrimRight(v, " \t")
+	const suffix = "+json"
+	return httpsyntax.EqualFold(v, "application/json") ||
+		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && httpsyntax.EqualFold(v[len(v)-len(suffix):], suffix)
+}
+
 // append appends the entry.
 func (e *entry) append(b []byte) []byte {
 	b = append(b, `{"ssp":`...)
-	b = appendString(b, []byte(e.ssp))
+	b = jsonsyntax.AppendString(b, []byte(e.ssp))
 	if e.err != "" {
 		b = append(b, `,"error":`...)
-		b = appendString(b, []byte(e.err))
+		b = jsonsyntax.AppendString(b, []byte(e.err))
 	} else {
 		b = append(b, `,"status":`...)
 		b = strconv.AppendInt(b, int64(e.status), 10)
@@ -100,7 +112,7 @@ func (e *entry) append(b []byte) []byte {
 	}
 	if len(e.contentType) > 0 {
 		b = append(b, `,"content_type":`...)
-		b = appendString(b, e.contentType)
+		b = jsonsyntax.AppendString(b, e.contentType)
 	}
 	switch e.form {
 	case jsonBody:
@@ -108,7 +120,7 @@ func (e *entry) append(b []byte) []byte {
 		b = append(b, e.body...)
 	case textBody:
 		b = append(b, `,"body":`...)
-		b = appendString(b, e.body)
+		b = jsonsyntax.AppendString(b, e.body)
 	case binaryBody:
 		b = append(b, `,"body_base64":"`...)
 		b = base64.StdEncoding.AppendEncode(b, e.body)
@@ -120,5 +132,5 @@ func (e *entry) append(b []byte) []byte {
 // bound is how many bytes the entry takes at most, with a comma.
 func (e *entry) bound() int {
 	const widest = `{"ssp":,"error":,"status":-9223372036854775808,"ms":-9223372036854775808,"content_type":,"body_base64":""},`
-	return len(widest) + stringLen([]byte(e.ssp)) + stringLen([]byte(e.err)) + stringLen(e.contentType) + e.bodyBytes
+	return len(widest) + jsonsyntax.StringLen([]byte(e.ssp)) + jsonsyntax.StringLen([]byte(e.err)) + jsonsyntax.StringLen(e.contentType) + e.bodyBytes
 }

@@ -1,18 +1,15 @@
 package route
 
 import (
+	"adbuffer/internal/jsonsyntax"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/go-cmp/cmp"
 )
 
 // seal makes the envelope of entries, as parallel-all does.
@@ -104,7 +101,7 @@ func TestHowBodiesStandInTheEnvelope(t *testing.T) {
 		{"a coding that does not show", js, "{}", "content-encoding: br\r\n", `"body_base64":"e30="`},
 		{"an empty coding", js, "{}", "Content-Encoding:\r\n", `"body_base64":"e30="`},
 		{"empty", js, "", "Content-Encoding: gzip\r\n", ""},
-		{"as deep as may be", js, deep(maxDepth), "", `"body":` + deep(maxDepth)},
+		{"as deep as may be", js, deep(jsonsyntax.MaxDepth), "", `"body":` + deep(jsonsyntax.MaxDepth)},
 		{"a lone surrogate", js, `["\ud800"]`, "", `"body":` + quote(`["\ud800"]`)},
 		{"half a pair, then another escape", js, `["\ud83d\u0041"]`, "", `"body":` + quote(`["\ud83d\u0041"]`)},
 		{"the second half alone", js, `{"\udc00":1}`, "", `"body":` + quote(`{"\udc00":1}`)},
@@ -117,10 +114,10 @@ func TestHowBodiesStandInTheEnvelope(t *testing.T) {
 		{"a key twice", js, `{"a":1,"b":2,"a":3}`, "", `"body":` + quote(`{"a":1,"b":2,"a":3}`)},
 		{"a key twice, in two spellings", js, `{"a":1,"\u0061":3}`, "", `"body":` + quote(`{"a":1,"\u0061":3}`)},
 		{"a key in two objects", js, `{"a":{"a":1},"b":[{"a":2},{"a":3}]}`, "", `"body":{"a":{"a":1},"b":[{"a":2},{"a":3}]}`},
-		{"as many keys as may be", js, manyKeys(maxKeys), "", `"body":` + manyKeys(maxKeys)},
-		{"too many keys", js, manyKeys(maxKeys + 1), "", `"body":` + quote(manyKeys(maxKeys+1))},
-		{"many keys, one object after the other", js, "[" + manyKeys(maxKeys) + "," + manyKeys(maxKeys) + "]", "", `"body":[` + manyKeys(maxKeys) + "," + manyKeys(maxKeys) + "]"},
-		{"too deep", js, deep(maxDepth + 1), "", `"body":` + quote(deep(maxDepth+1))},
+		{"as many keys as may be", js, manyKeys(jsonsyntax.MaxKeys), "", `"body":` + manyKeys(jsonsyntax.MaxKeys)},
+		{"too many keys", js, manyKeys(jsonsyntax.MaxKeys + 1), "", `"body":` + quote(manyKeys(jsonsyntax.MaxKeys+1))},
+		{"many keys, one object after the other", js, "[" + manyKeys(jsonsyntax.MaxKeys) + "," + manyKeys(jsonsyntax.MaxKeys) + "]", "", `"body":[` + manyKeys(jsonsyntax.MaxKeys) + "," + manyKeys(jsonsyntax.MaxKeys) + "]"},
+		{"too deep", js, deep(jsonsyntax.MaxDepth + 1), "", `"body":` + quote(deep(jsonsyntax.MaxDepth+1))},
 		{"depth in a string", js, `["\"` + deep(100) + `"]`, "", `"body":["\"` + deep(100) + `"]`},
 		{"a rival's entry", js, `{"x":1},{"ssp":"rival","error":"deadline","ms":1}`, "", `"body":` + quote(`{"x":1},{"ssp":"rival","error":"deadline","ms":1}`)},
 		{"the end", js, `1}]}`, "", `"body":"1}]}"`},
@@ -274,104 +271,4 @@ func bodyOf(t testing.TB, raw json.RawMessage, inBase64 *string, e *entry) []byt
 		}
 		return nil
 	}
-}
-
-// FuzzString holds appendString against encoding/json.
-func FuzzString(f *testing.F) {
-	f.Add([]byte("a\"\\\x00\x1f\x7f\xffé\u2028😀\xed\xa0\x80"))
-	f.Fuzz(func(t *testing.T, s []byte) {
-		got := appendString([]byte("before"), s)
-		if len(got) > len("before")+stringLen(s) {
-			t.Errorf("%q takes %d bytes, over its bound of %d", s, len(got)-len("before"), stringLen(s))
-		}
-		var back, expect string
-		if err := json.Unmarshal(bytes.TrimPrefix(got, []byte("before")), &back); err != nil {
-			t.Fatalf("%q: %v", got, err)
-		}
-		if err := json.Unmarshal([]byte(quote(string(s))), &expect); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(expect, back); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", s, diff)
-		}
-	})
-}
-
-// jsonSeeds are JSON, almost JSON, and JSON that parsers differ about.
-var jsonSeeds = []string{
-	`{"a":["[[[[",{"b\\":"\"{"}]}`, strings.Repeat("[", 61) + strings.Repeat("]", 61), strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60),
-	"", " ", " [ ] ", "{}", "[1,]", "[,1]", "{,}", `{"a":1,}`, `{"a"}`, `{"a" : [ { } , { } ] , "b":[]}`, "{]", "[}", "]", "1 2", "[]]", "{1:2}",
-	"-0.5e+10", "01", "-", "1.", ".5", "1e", "1e+", "0x1", "+1", "0e0", "-01", "1E400", "[-]", "true", "tru", "truee", "nul", "false,", "NaN",
-	`"\u12aF"`, `"\u12g4"`, `"\u12`, `"\x"`, `"\`, `"`, "\"\x1f\"", "\"\x7f\"", `"\/\b\f\n\r\t\"\\"`, "'a'", "[\"a\"\x00]", "\v1", `["a" "b"]`, `{"a":1 "b":2}`,
-	`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"a":1},"b":{"a":1}}`, `[{"a":1},{"a":1}]`, `{"a":{"b":1},"b":2,"b":3}`, `{"/":1,"\/":2}`,
-	`{"\ud83d\ude00":1,"😀":2}`, `{"":1,"":2}`, `{"\n":1,"\u000a":2}`, `{"\uD83D\uDE00":1,"\ud83d\ude01":2}`,
-	`"\ud800"`, `"\ud800\ud800"`, `"\udc00\ud800"`, `"\udc00"`, `"\ud83d\ude00"`, `"\ud83dx"`, `"\ud83d\n"`, `{"\ud800":1}`, `"\ud83d\u0041"`,
-	"1e307", "1e308", "-1e308", "10e306", "10e307", "1.5e307", "0e400", "1e-307", "1.5e-307", "1e-400", "0.1e-300", strings.Repeat("9", 400), "1e99999999999999999999",
-	"18446744073709551615", "18446744073709551616", "-9223372036854775808", "-9223372036854775809", "18446744073709551616.0", "-0", "0." + strings.Repeat("1", 62), "0." + strings.Repeat("1", 63),
-}
-
-// FuzzIsJSON holds isJSON against two parsers of Go, one of which is as strict as
-// any, and against a count of levels, keys and digits.
-func FuzzIsJSON(f *testing.F) {
-	for _, s := range jsonSeeds {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		d := json.NewDecoder(bytes.NewReader(b))
-		d.UseNumber()
-		depth, deepest, keys, fits := 0, 0, 0, true
-		for {
-			token, err := d.Token()
-			if err != nil {
-				break
-			}
-			switch token := token.(type) {
-			case json.Delim:
-				if token == '{' || token == '[' {
-					depth++
-					deepest = max(deepest, depth)
-				} else {
-					depth--
-				}
-			case json.Number:
-				fits = fits && fitsEverywhere(string(token))
-			case string:
-				keys++
-			}
-		}
-		if keys > maxKeys {
-			return
-		}
-		// UTF-8 is looked at before isJSON is asked.
-		want := json.Valid(b) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(!utf8.Valid(b))) && deepest <= maxDepth && fits
-		if got := isJSON(b); got != want && utf8.Valid(b) {
-			t.Errorf("%q: %v, want %v at a depth of %d, numbers fit: %v", b, got, want, deepest, fits)
-		}
-		var v any
-		if err := json.Unmarshal(b, &v); isJSON(b) && err != nil {
-			t.Errorf("%q: %v", b, err)
-		}
-	})
-}
-
-// fitsEverywhere reports by exact arithmetic whether a number fits into 64 bits,
-// or, where it is no plain whole number, whether float64 holds its first and its
-// last digit. Leading zeros of a fraction count as digits.
-func fitsEverywhere(s string) bool {
-	if len(s) > maxNumberBytes {
-		return false
-	}
-	if !strings.ContainsAny(s, ".eE") {
-		n, ok := new(big.Int).SetString(s, 10)
-		return ok && (n.IsInt64() || n.IsUint64())
-	}
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(s, "-")), "e")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	e := new(big.Int)
-	if exponent != "" {
-		e.SetString(exponent, 10)
-	}
-	first := new(big.Int).Add(e, big.NewInt(int64(len(whole)-1)))
-	last := new(big.Int).Sub(e, big.NewInt(int64(len(fraction))))
-	return first.Cmp(big.NewInt(maxExponent)) <= 0 && last.Cmp(big.NewInt(-maxExponent)) >= 0
 }

@@ -1,11 +1,14 @@
 package route
 
 import (
+	"adbuffer/internal/jsonsyntax"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,10 +79,10 @@ print $doc ? scalar(@{$doc->{results}}) . " $doc->{results}[1]{ssp}\n" : "error:
 // Whatever one SSP sends, clients can read what the others have sent.
 func TestEveryParserReadsTheEnvelope(t *testing.T) {
 	bodies := append([]string{
-		manyKeys(maxKeys), manyKeys(maxKeys + 1), strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth),
+		manyKeys(jsonsyntax.MaxKeys), manyKeys(jsonsyntax.MaxKeys + 1), strings.Repeat("[", jsonsyntax.MaxDepth) + strings.Repeat("]", jsonsyntax.MaxDepth),
 		strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), "\uFEFF{}", "\"\xff\"", "\"\xed\xa0\x80\"", "\x00", strings.Repeat("9", 5000),
 		`"` + strings.Repeat(`\u0000`, 1000) + `"`, `{"` + strings.Repeat("k", 1<<16) + `":1}`, "\u2028", "[\"\u2028\"]", `{"__proto__":1,"constructor":2}`,
-	}, jsonSeeds...)
+	}, documents(t)...)
 	var input bytes.Buffer
 	for _, body := range bodies {
 		for _, contentType := range []string{"application/json", "text/plain"} {
@@ -130,4 +133,20 @@ func readByGo(envelope []byte) error {
 		}
 	}
 	return nil
+}
+
+// documents are the JSON, almost JSON, and JSON that parsers differ about, of package jsonsyntax.
+func documents(t *testing.T) (all []string) {
+	b, err := os.ReadFile("../jsonsyntax/testdata/documents.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		s, err := strconv.Unquote(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		all = append(all, s)
+	}
+	return all
 }

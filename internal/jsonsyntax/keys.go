@@ -1,4 +1,4 @@
-package route
+package jsonsyntax
 
 import (
 	"bytes"
@@ -8,17 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxKeys is how many keys may be in the objects that are open at one place of a
-// body. They take 8 bytes each. A bid response has some 50.
-const maxKeys = 4096
+// MaxKeys is how many keys the objects that are open at one place of a document may have. They take
+// 8 bytes each. A bid response has some 50.
+const MaxKeys = 4096
 
-// keys are the hashes of the keys of all objects that are open; reused. Two keys
-// of one object that share a hash pass for the same: with 64 bits and a seed that
-// nobody knows, that happens to no body in practice, and would only make it a
-// string.
+// keys are the hashes of the keys of all open objects; reused. Two different keys with one hash
+// would count as equal. With 64 bits and a secret seed that does not happen in practice.
 type keys struct {
 	hashes []uint64
-	starts [maxDepth + 1]int // where those of the object at each depth start
+	starts [MaxDepth + 1]int // where the hashes of the object at each depth start
 }
 
 var keySets = sync.Pool{New: func() any { return new(keys) }}
@@ -30,16 +28,16 @@ func (k *keys) reset() { k.hashes = k.hashes[:0] }
 // open begins an object.
 func (k *keys) open(depth int) { k.starts[depth] = len(k.hashes) }
 
-// add takes a key in, without its quotes. It returns false if there are too many.
+// add adds a key, without its quotes. It returns false if there are too many.
 func (k *keys) add(key []byte) bool {
-	if len(k.hashes) == maxKeys {
+	if len(k.hashes) == MaxKeys {
 		return false
 	}
 	k.hashes = append(k.hashes, hashKey(key))
 	return true
 }
 
-// close ends an object. It returns false if the object has a key twice.
+// close ends an object. It returns false if the object has two equal keys.
 func (k *keys) close(depth int) bool {
 	start := k.starts[depth]
 	all := k.hashes[start:]
@@ -53,8 +51,8 @@ func (k *keys) close(depth int) bool {
 	return true
 }
 
-// hashKey is equal for keys that read the same, whether they are escaped or not.
-// key is part of a string that pastString has accepted.
+// hashKey returns the same hash for keys that are equal after unescaping. key is part of a string
+// that skipString has accepted.
 func hashKey(key []byte) uint64 {
 	next := bytes.IndexByte(key, '\\')
 	if next < 0 {

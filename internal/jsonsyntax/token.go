@@ -1,8 +1,8 @@
-package route
+package jsonsyntax
 
 import "unicode/utf16"
 
-// at returns b[i], or 0, which is no byte of JSON, beyond the end.
+// at returns b[i], or beyond the end 0, which is no byte of JSON.
 func at(b []byte, i int) byte {
 	if i < len(b) {
 		return b[i]
@@ -10,16 +10,16 @@ func at(b []byte, i int) byte {
 	return 0
 }
 
-func blanks(b []byte, i int) int {
+func skipBlanks(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
 	return i
 }
 
-// pastString returns where the string that starts at b[i] has ended, -1 if there
-// is none.
-func pastString(b []byte, i int) int {
+// skipString returns the offset behind the string that starts at b[i], -1 if there is no valid
+// string.
+func skipString(b []byte, i int) int {
 	if at(b, i) != '"' {
 		return -1
 	}
@@ -40,8 +40,8 @@ func pastString(b []byte, i int) int {
 	return -1
 }
 
-// unescape reads the escape at the start of b: the character, and how many bytes
-// it takes. n is 0 if it is none, or half of a surrogate pair.
+// unescape decodes the escape at the start of b. It returns the character and the length of the
+// escape. n is 0 if it is not an escape, or is half of a surrogate pair.
 func unescape(b []byte) (r rune, n int) {
 	switch at(b, 1) {
 	case '"', '\\', '/':
@@ -76,7 +76,7 @@ func escapeBytes(ok bool, n int) int {
 	return n
 }
 
-// hex4 reads four hexadecimal digits at b[i], -1 if they are none.
+// hex4 decodes four hexadecimal digits at b[i], -1 if they are none.
 func hex4(b []byte, i int) (r rune) {
 	for range 4 {
 		c := at(b, i)
@@ -93,7 +93,7 @@ func hex4(b []byte, i int) (r rune) {
 	return r
 }
 
-func pastLiteral(b []byte, i int, literal string) int {
+func skipLiteral(b []byte, i int, literal string) int {
 	if len(b)-i < len(literal) || string(b[i:i+len(literal)]) != literal {
 		return -1
 	}
@@ -101,17 +101,17 @@ func pastLiteral(b []byte, i int, literal string) int {
 }
 
 const (
-	// maxNumberBytes is how long a number may be. float64 needs 17 digits.
-	maxNumberBytes = 64
-	// maxExponent is what the first and the last digit of a number with a fraction
-	// or an exponent may stand for, as a power of ten, so that float64 holds both.
+	// MaxNumberBytes is how long a number may be. float64 needs 17 digits.
+	MaxNumberBytes = 64
+	// maxExponent bounds the powers of ten of the first and the last digit of a number with a
+	// fraction or an exponent, so that float64 holds both.
 	maxExponent = 307
 )
 
-// pastNumber returns where the number that starts at b[i] has ended, -1 if there
-// is none that every parser takes. Go, Rust and others refuse 1e400, simdjson an
-// integer of more than 64 bits, Python one of 4301 digits.
-func pastNumber(b []byte, i int) int {
+// skipNumber returns the offset behind the number that starts at b[i], -1 if there is none that
+// every parser accepts. Go, Rust and others refuse 1e400, simdjson an integer of more than 64 bits,
+// Python one of 4301 digits.
+func skipNumber(b []byte, i int) int {
 	start := i
 	if at(b, i) == '-' {
 		i++
@@ -119,14 +119,14 @@ func pastNumber(b []byte, i int) int {
 	whole := i
 	if at(b, i) == '0' {
 		i++
-	} else if i = pastDigits(b, i); i < 0 {
+	} else if i = skipDigits(b, i); i < 0 {
 		return -1
 	}
 	digits, fraction, exponent := i-whole, 0, 0
-	plain := true // a whole number without an exponent
+	plain := true // an integer without an exponent
 	if at(b, i) == '.' {
 		from := i + 1
-		if i = pastDigits(b, from); i < 0 {
+		if i = skipDigits(b, from); i < 0 {
 			return -1
 		}
 		fraction, plain = i-from, false
@@ -138,7 +138,7 @@ func pastNumber(b []byte, i int) int {
 			i++
 		}
 		from := i
-		if i = pastDigits(b, i); i < 0 {
+		if i = skipDigits(b, i); i < 0 {
 			return -1
 		}
 		for _, c := range b[from:i] {
@@ -150,7 +150,7 @@ func pastNumber(b []byte, i int) int {
 		plain = false
 	}
 	switch {
-	case i-start > maxNumberBytes:
+	case i-start > MaxNumberBytes:
 		return -1
 	case plain && !fits64(b[whole:i], whole > start):
 		return -1
@@ -160,7 +160,7 @@ func pastNumber(b []byte, i int) int {
 	return i
 }
 
-// fits64 reports whether a whole number fits into 64 bits, signed or not.
+// fits64 reports whether an integer fits into 64 bits, signed or unsigned.
 func fits64(digits []byte, negative bool) bool {
 	limit := "18446744073709551615"
 	if negative {
@@ -169,8 +169,8 @@ func fits64(digits []byte, negative bool) bool {
 	return len(digits) < len(limit) || len(digits) == len(limit) && string(digits) <= limit
 }
 
-// pastDigits wants one digit at least.
-func pastDigits(b []byte, i int) int {
+// skipDigits returns the offset behind one or more digits, or -1.
+func skipDigits(b []byte, i int) int {
 	start := i
 	for isDigit(at(b, i)) {
 		i++

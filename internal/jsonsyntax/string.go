@@ -1,12 +1,12 @@
-package route
+package jsonsyntax
 
 import "unicode/utf8"
 
 const hex = "0123456789abcdef"
 
-// appendString appends s as a JSON string. Bytes that are no UTF-8 become
-// U+FFFD. Unlike encoding/json it leaves <, > and & alone: most text is VAST.
-func appendString(b, s []byte) []byte {
+// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD. Unlike
+// encoding/json it does not escape <, > and &: most text is VAST.
+func AppendString(b, s []byte) []byte {
 	b = append(b, '"')
 	from := 0
 	for i := 0; i < len(s); {
@@ -45,8 +45,8 @@ func appendString(b, s []byte) []byte {
 	return append(b, '"')
 }
 
-// stringLen is how many bytes appendString appends at most.
-func stringLen(s []byte) int {
+// StringLen returns how many bytes AppendString appends at most.
+func StringLen(s []byte) int {
 	n := len(s) + len(`""`)
 	for i := 0; i < len(s); {
 		c := s[i]

@@ -1,0 +1,141 @@
+package jsonsyntax
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/big"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzString compares AppendString with encoding/json.
+func FuzzString(f *testing.F) {
+	f.Add([]byte("a\"\\\x00\x1f\x7f\xffé\u2028😀\xed\xa0\x80"))
+	f.Fuzz(func(t *testing.T, s []byte) {
+		got := AppendString([]byte("before"), s)
+		if len(got) > len("before")+StringLen(s) {
+			t.Errorf("%q takes %d bytes, over its bound of %d", s, len(got)-len("before"), StringLen(s))
+		}
+		var back, expect string
+		if err := json.Unmarshal(bytes.TrimPrefix(got, []byte("before")), &back); err != nil {
+			t.Fatalf("%q: %v", got, err)
+		}
+		quoted, err := json.Marshal(string(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(quoted, &expect); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(expect, back); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", s, diff)
+		}
+	})
+}
+
+// FuzzValid compares Valid with two parsers of Go, one of which is as strict as any, and with
+// counts of levels, keys and digits.
+func FuzzValid(f *testing.F) {
+	for _, s := range documents(f) {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber()
+		depth, deepest, keys, fits := 0, 0, 0, true
+		for {
+			token, err := d.Token()
+			if err != nil {
+				break
+			}
+			switch token := token.(type) {
+			case json.Delim:
+				if token == '{' || token == '[' {
+					depth++
+					deepest = max(deepest, depth)
+				} else {
+					depth--
+				}
+			case json.Number:
+				fits = fits && fitsEverywhere(string(token))
+			case string:
+				keys++
+			}
+		}
+		if keys > MaxKeys {
+			return
+		}
+		// The caller of Valid checks UTF-8.
+		want := json.Valid(b) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(!utf8.Valid(b))) && deepest <= MaxDepth && fits
+		if got := Valid(b); got != want && utf8.Valid(b) {
+			t.Errorf("%q: %v, want %v at a depth of %d, numbers fit: %v", b, got, want, deepest, fits)
+		}
+		var v any
+		if err := json.Unmarshal(b, &v); Valid(b) && err != nil {
+			t.Errorf("%q: %v", b, err)
+		}
+	})
+}
+
+// fitsEverywhere computes exactly whether a number fits everywhere: an integer into 64 bits; the
+// first and last digit of any other number into float64. Leading zeros of a fraction count as
+// digits.
+func fitsEverywhere(s string) bool {
+	if len(s) > MaxNumberBytes {
+		return false
+	}
+	if !strings.ContainsAny(s, ".eE") {
+		n, ok := new(big.Int).SetString(s, 10)
+		return ok && (n.IsInt64() || n.IsUint64())
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(s, "-")), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	e := new(big.Int)
+	if exponent != "" {
+		e.SetString(exponent, 10)
+	}
+	first := new(big.Int).Add(e, big.NewInt(int64(len(whole)-1)))
+	last := new(big.Int).Sub(e, big.NewInt(int64(len(fraction))))
+	return first.Cmp(big.NewInt(maxExponent)) <= 0 && last.Cmp(big.NewInt(-maxExponent)) >= 0
+}
+
+// documents are JSON, almost JSON, and JSON that parsers differ about. Package route uses them, too.
+func documents(tb testing.TB) (all []string) {
+	b, err := os.ReadFile("testdata/documents.txt")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		s, err := strconv.Unquote(strings.TrimSpace(line))
+		if err != nil {
+			tb.Fatalf("%s: %v", line, err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// BenchmarkValid compares Valid with json.Valid.
+func BenchmarkValid(b *testing.B) {
+	bid := []byte(`{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` +
+		strings.Repeat("x", 1000) + `"}]}],"cur":"USD"}`)
+	b.Run("Valid", func(b *testing.B) {
+		b.SetBytes(int64(len(bid)))
+		for b.Loop() {
+			Valid(bid)
+		}
+	})
+	b.Run("json.Valid", func(b *testing.B) {
+		b.SetBytes(int64(len(bid)))
+		for b.Loop() {
+			json.Valid(bid)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+// Package jsonsyntax scans JSON without building values: it validates a document, finds a member of
+// an object, and writes strings.
+package jsonsyntax
+
+// MaxDepth is how deep a valid document may nest. Parsers give up at some depth (.NET's at 64,
+// others at 100 to 1000), and an envelope that cannot be parsed loses the other SSPs' responses
+// too. With the three levels of the envelope, all of those parsers can read it. Bid responses nest
+// about ten deep.
+const MaxDepth = 60
+
+// Valid reports whether b, which must be UTF-8, is one JSON value that every parser accepts,
+// however strict. RFC 8259 leaves some choices to parsers. In an envelope of several SSPs'
+// responses, a body that one parser refuses would lose the others too. So these are not valid here:
+//
+//   - nesting deeper than MaxDepth,
+//   - two equal keys in an object (Go's encoding/json/v2 refuses them), even if they are spelled
+//     in two ways,
+//   - more than MaxKeys keys, since Valid must remember them,
+//   - an escaped surrogate without its other half, which is no character (Rust, Go v2 and
+//     Python's UTF-8 encoder refuse it),
+//   - numbers that do not fit: see skipNumber.
+//
+// Valid takes about half the time of json.Valid.
+func Valid(b []byte) bool {
+	k := keySets.Get().(*keys)
+	defer keySets.Put(k)
+	k.reset()
+	depth := 0
+	var objects uint64 // bit n: the value that is open at depth n is an object
+	i := skipBlanks(b, 0)
+	for {
+		// b[i] starts a value.
+		opened := false
+		switch at(b, i) {
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return false
+			}
+			objects &^= 1 << depth
+			if b[i] == '{' {
+				objects |= 1 << depth
+				k.open(depth)
+			}
+			i, opened = i+1, true
+		case '"':
+			i = skipString(b, i)
+		case 't':
+			i = skipLiteral(b, i, "true")
+		case 'f':
+			i = skipLiteral(b, i, "false")
+		case 'n':
+			i = skipLiteral(b, i, "null")
+		default:
+			i = skipNumber(b, i)
+		}
+		if i < 0 {
+			return false
+		}
+		// Close what ends here, and what it ends.
+		for i = skipBlanks(b, i); ; i = skipBlanks(b, i+1) {
+			if depth == 0 {
+				return i == len(b)
+			}
+			end := byte(']')
+			if objects>>depth&1 == 1 {
+				end = '}'
+			}
+			if at(b, i) != end {
+				break
+			}
+			if end == '}' && !k.close(depth) {
+				return false
+			}
+			depth, opened = depth-1, false
+		}
+		if !opened {
+			if at(b, i) != ',' {
+				return false
+			}
+			i = skipBlanks(b, i+1)
+		}
+		if objects>>depth&1 == 1 {
+			key := i
+			if i = skipString(b, i); i < 0 || !k.add(b[key+1:i-1]) {
+				return false
+			}
+			if i = skipBlanks(b, i); at(b, i) != ':' {
+				return false
+			}
+			i = skipBlanks(b, i+1)
+		}
+	}
+}
