@@ -93,7 +93,7 @@ func (b *body) readRaw(p []byte) (int, error) {
 		n, err = c.read(p)
 	}
 	if n > 0 {
-		c.stage = inBody
+		c.deadlines.enter(inBody)
 		return n, nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -130,7 +130,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 				return 0, err
 			}
 		}
-		c.stage = inBody
+		c.deadlines.enter(inBody)
 		if err := b.frame(c.early.next(c.proxy)); err != nil {
 			return n, err
 		}

@@ -1,14 +1,13 @@
 package proxy
 
-// early holds what has come from a client behind the head or the chunk in hand: the
-// beginning of a body, or requests behind this one. It has a buffer only while there
-// is something in it.
+// early holds bytes that a client sent behind the message head or the chunk in hand: the
+// beginning of a body, or further requests. It has a buffer only while it is not empty.
 type early struct {
 	buf  *[]byte
-	r, w int // (*buf)[r:w] has not been taken
+	r, w int // (*buf)[r:w] are the bytes
 }
 
-// keep copies b, which is no longer than max_header_bytes. Nothing else is held.
+// keep copies b, which is no longer than max_header_bytes. early must be empty.
 func (e *early) keep(p *Proxy, b []byte) {
 	if len(b) == 0 {
 		return
@@ -17,7 +16,7 @@ func (e *early) keep(p *Proxy, b []byte) {
 	e.r, e.w = 0, copy(*e.buf, b)
 }
 
-// take moves as much as p takes to p.
+// take moves bytes to p, as many as fit.
 func (e *early) take(proxy *Proxy, p []byte) int {
 	if e.buf == nil {
 		return 0
@@ -29,7 +28,7 @@ func (e *early) take(proxy *Proxy, p []byte) int {
 	return n
 }
 
-// next takes a byte; there must be one.
+// next takes a byte. early must not be empty.
 func (e *early) next(proxy *Proxy) byte {
 	c := (*e.buf)[e.r]
 	if e.r++; e.r == e.w {
@@ -38,7 +37,7 @@ func (e *early) next(proxy *Proxy) byte {
 	return c
 }
 
-// fill puts what read has into a buffer; there must be nothing in it.
+// fill reads bytes with read. early must be empty.
 func (e *early) fill(proxy *Proxy, read func([]byte) (int, error)) error {
 	buf := proxy.getBuffer()
 	n, err := read(*buf)

@@ -11,17 +11,6 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stage is what a client's connection waits for, when it waits.
-type stage uint8
-
-const (
-	idle        stage = iota // a request of which nothing has come
-	handshaking              // the rest of the TLS handshake
-	inHead                   // the rest of a head
-	beforeBody               // the first byte of a body
-	inBody                   // the rest of a body
-)
-
 // messageHead is the message head of the request in hand. Its slices are parts of the
 // server's read buffer, which nothing changes before the next Read.
 type messageHead struct {
@@ -98,7 +87,7 @@ func (c *clientConn) feign(b []byte) (int, error) {
 	if string(c.head.method) == "HEAD" {
 		head = 1
 	}
-	c.stage = beforeBody
+	c.deadlines.enter(beforeBody)
 	return copy(b[:feignedRoom], feigned[http10][head]), nil
 }
 
@@ -129,19 +118,19 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 		case n == len(in):
 			return c.refuseHead(b, c.proxy.current().headTooLarge())
 		}
-		c.stage = idle
+		c.deadlines.enter(idle)
 		if n > 0 {
-			c.stage = inHead
+			c.deadlines.enter(inHead)
 		}
 		m, err := c.read(in[n:])
-		if m > 0 && !c.heard.Load() {
-			c.heard.Store(true)
+		if m > 0 {
+			c.hear()
 		}
 		n += m
 		switch {
 		case m > 0 || err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && c.stage == idle:
-			c.leave()
+		case errors.Is(err, os.ErrDeadlineExceeded) && c.deadlines.stage == idle:
+			c.park()
 			return 0, io.EOF
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return c.refuseHead(b, c.proxy.current().notReadInTime())

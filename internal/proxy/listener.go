@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// listener wraps accepted connections, and refuses those over max_connections.
+// listener makes a clientConn of each accepted connection. It refuses connections beyond
+// max_connections.
 type listener struct {
 	net.Listener
 	proxy *Proxy
 }
 
-// maxRefusing bounds the connections that are being told that there are too
-// many; beyond it they are closed without a word, and counted all the same.
+// maxRefusing bounds the refused connections that get a response. Beyond it, connections
+// are closed without one, and counted all the same.
 const maxRefusing = 64
 
 // Accept implements net.Listener.
@@ -33,8 +34,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuseConnection answers a connection over the limit, and closes it once the
-// client has had time to read that: closing with unread bytes would reset it.
+// refuseConnection writes a response to a connection beyond the limit. It closes the
+// connection once the client has had time to read the response: closing it with unread
+// bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
 	f, id := g.tooManyConnections(), g.newRequestID()
 	g.ended(nil, f.outcome, 0)
@@ -74,7 +76,7 @@ func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
 
 const refuseWithin = 200 * time.Millisecond
 
-// listeners are those that Serve was given, to be closed at the end of a drain.
+// listeners are the listeners that Serve was given. A drain closes them.
 type listeners struct {
 	mu  sync.Mutex
 	all []net.Listener
@@ -91,50 +93,5 @@ func (l *listeners) close() {
 	defer l.mu.Unlock()
 	for _, one := range l.all {
 		one.Close() //nolint:errcheck // it may have been closed before
-	}
-}
-
-// clients are the open connections, to be cut at the end of a drain.
-type clients struct {
-	mu  sync.Mutex
-	all map[*clientConn]struct{}
-}
-
-func (c *clients) add(cc *clientConn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = make(map[*clientConn]struct{})
-	}
-	c.all[cc] = struct{}{}
-}
-
-func (c *clients) remove(cc *clientConn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.all, cc)
-}
-
-// list returns those that are open now.
-func (c *clients) list() []*clientConn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]*clientConn, 0, len(c.all))
-	for cc := range c.all {
-		all = append(all, cc)
-	}
-	return all
-}
-
-func (c *clients) none() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.all) == 0
-}
-
-// cutAll ends what the server does with them; it closes them then.
-func (c *clients) cutAll() {
-	for _, cc := range c.list() {
-		cc.Conn.Close() //nolint:errcheck // nothing is left to be done about it
 	}
 }

@@ -1,4 +1,3 @@
-// Package proxy is one request under one deadline: check, forward, answer.
 package proxy
 
 import (
@@ -63,13 +62,13 @@ type Proxy struct {
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
-	handshakes  handshakes
-	turns       turns
-	tls         *tls.Config // of all handshakes; see serverTLS
-	http2Errors atomic.Uint64
-	http2Logger *log.Logger
-	generation  atomic.Pointer[generation]
-	reloading   sync.Mutex // held by Reload
+	handshakes       handshakes
+	handshakeLimiter handshakeLimiter
+	tls              *tls.Config // of all handshakes; see serverTLS
+	http2Errors      atomic.Uint64
+	http2Logger      *log.Logger
+	generation       atomic.Pointer[generation]
+	reloading        sync.Mutex // held by Reload
 
 	draining  atomic.Bool // every answer says Connection: close
 	open      atomic.Int64
@@ -82,7 +81,7 @@ type Proxy struct {
 // New returns a Proxy that routes by table. requests is told of requests that ended,
 // and may be nil. ready is what HealthPath answers by.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *requestlog.Log, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, requests: requests, http2Logger: log.New(quiet{logger}, "", 0), turns: newTurns(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p := &Proxy{log: logger, requests: requests, http2Logger: log.New(quiet{logger}, "", 0), handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)

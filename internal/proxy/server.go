@@ -16,12 +16,12 @@ import (
 func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 	s := &fasthttp.Server{
 		Handler:         p.handle,
-		Concurrency:     math.MaxInt32, // max_connections is enforced in Accept, with an answer
+		Concurrency:     math.MaxInt32, // Accept enforces max_connections, with a response
 		ReadBufferSize:  feignedRoom + maxHeaderBytes,
 		WriteBufferSize: writeBuffer,
-		// No timeouts here: clientConn sets them, where it must wait.
+		// No timeouts: see deadlines.go.
 
-		// What crosses is what the SSP and the client said, nothing of ours.
+		// Nothing is added to responses.
 		NoDefaultServerHeader:         true,
 		NoDefaultDate:                 true,
 		NoDefaultContentType:          true,
@@ -36,12 +36,11 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 	return s
 }
 
-// writeBuffer holds a whole answer of the usual size, so that it leaves in one
-// write.
+// writeBuffer holds a whole response of the usual size, so that one write sends it.
 const writeBuffer = 4096
 
-// quiet takes what the servers would log about clients' connections. It is not
-// our concern at any level but debug: what matters of it is counted.
+// quiet logs the servers' messages about clients' connections at level debug. All that
+// matters of them is counted.
 type quiet struct{ log *zap.Logger }
 
 // Printf is called by fasthttp's server.
@@ -59,9 +58,9 @@ func (q quiet) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Serve accepts connections from l until Drain. It returns nil after Drain, or
-// why l failed. A connection with the methods of proxied starts with a PROXY
-// header, which is read on the connection's own goroutine.
+// Serve accepts connections from l until Drain. It returns nil after Drain, or the error
+// of l. A connection with the methods of proxied begins with a PROXY header, which its own
+// goroutine reads.
 func (p *Proxy) Serve(l net.Listener) error {
 	p.listeners.add(l)
 	err := p.server.Serve(&listener{Listener: l, proxy: p})
@@ -71,22 +70,21 @@ func (p *Proxy) Serve(l net.Listener) error {
 	return err
 }
 
-// BeginDrain makes every answer from now on say Connection: close, so that
-// clients move on, while connections are still accepted. Over HTTP/2 the answer
-// comes with a GOAWAY.
+// BeginDrain adds Connection: close to each response from now on, so that clients connect
+// elsewhere. Connections are still accepted. Over HTTP/2 a GOAWAY follows the response.
 func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 
-// Drain waits until every request under way is answered, or ctx ends, and closes
-// all connections. It returns how many requests it cut then. Who calls it has
-// closed the listeners, so that Serve has returned; others are closed here.
+// Drain waits until each request in progress has its response, or ctx ends, and closes all
+// connections. It returns how many requests it cut. The caller has closed its listeners;
+// Drain closes the ones that Serve still uses.
 //
-// A client that has just connected has a second to ask. One that was idle loses
-// its connection, and HTTP/1.1 has no way to tell it beforehand, other than the
-// answers since BeginDrain. A request that has come by then is answered.
+// A client that has just connected has a second to send a request. Idle connections are
+// closed: HTTP/1.1 cannot announce that other than by the responses since BeginDrain. A
+// request that has arrived by then gets its response.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
 	p.listeners.close()
-	p.hearOut(ctx)
+	p.awaitFirstRequests(ctx)
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
 	for {

@@ -10,29 +10,28 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// uploads are the requests whose body is still arriving: server.max_uploads. A
-// request whose body comes with its head is never among them.
+// uploads are the requests whose body is still arriving: server.max_uploads. A request
+// whose body arrives with its message head is never among them.
 //
-// Where there is one more than the limit, the upload that has been arriving for
-// longest is dropped, so that clients that never finish theirs cannot keep those
-// of others out.
+// When one more upload begins than the limit allows, the oldest is dropped. So clients
+// that never finish their uploads cannot keep other clients' uploads out.
 type uploads struct {
 	mu      sync.Mutex // guards the fields below, and those of each upload
 	limit   int
-	all     list.List // of *upload, the one that has been arriving for longest in front
+	all     list.List // of *upload, the oldest in front
 	dropped uint64
 }
 
 // upload is a request's part in uploads.
 type upload struct {
-	begun   bool // of its own goroutine: it was in uploads
+	begun   bool // it was in uploads; used by the request's goroutine alone
 	place   *list.Element
 	source  stopper
-	stopped bool // to make room for another
+	stopped bool // to make room for another upload
 }
 
-// stopper is where a body comes from. After stop, a read of it that would wait
-// fails, and one that waits already. stop must not block.
+// stopper is the source of a body. After stop, each read of the body that would wait
+// fails, and so does a read that waits already. stop must not block.
 type stopper interface{ stop() }
 
 func (u *uploads) setLimit(n int) {
@@ -57,8 +56,8 @@ func (u *uploads) begin(up *upload, source stopper) {
 	}
 }
 
-// end takes up out, and reports whether it is dropped: a body that was complete when
-// it was stopped is not.
+// end removes up, and reports whether it was dropped. An upload that was complete when
+// it was stopped was not dropped.
 func (u *uploads) end(up *upload, complete bool) (dropped bool) {
 	if !up.begun {
 		return false

@@ -51,14 +51,14 @@ func tlsOptions(tb testing.TB, key crypto.Signer) Options {
 	}
 }
 
-func TestHandshakesComputeInTurnsAndWaitForNobody(t *testing.T) {
+func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := &countingKey{Signer: private}
 	p := New(tlsOptions(t, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
-	p.turns = make(turns, 2)
+	p.handshakeLimiter = make(handshakeLimiter, 2)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestHandshakesComputeInTurnsAndWaitForNobody(t *testing.T) {
 		}
 		return c
 	}
-	// Clients that stall where the server waits for them: more than there are turns.
+	// Clients that stall where the server waits for them: more than the limiter has places.
 	for range 5 {
 		stalled := dial()
 		defer stalled.Close()
@@ -105,8 +105,8 @@ func TestHandshakesComputeInTurnsAndWaitForNobody(t *testing.T) {
 	if cut := p.Drain(t.Context()); cut != 0 {
 		t.Errorf("%d cut", cut)
 	}
-	if n := len(p.turns); n != 0 {
-		t.Errorf("%d turns were not given back", n)
+	if n := len(p.handshakeLimiter); n != 0 {
+		t.Errorf("%d places of the limiter were not released", n)
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -123,38 +123,32 @@ func (c stallsAfter) Read(b []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-func TestHandshakeWaitsForItsTurnUntilItsTimeIsOver(t *testing.T) {
-	p := &Proxy{turns: make(turns, 1)}
-	p.turns <- struct{}{}
-	c := &clientConn{proxy: p, by: time.Now().Add(10 * time.Millisecond)}
-	if err := c.takeTurn(); handshakeFaultOf(err) != handshakeTimeout || c.hasTurn {
-		t.Errorf("%v, has a turn: %v", err, c.hasTurn)
+func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
+	l := make(handshakeLimiter, 1)
+	l <- struct{}{}
+	if err := l.acquire(time.Now().Add(10 * time.Millisecond)); handshakeFaultOf(err) != handshakeTimeout {
+		t.Errorf("a place of a full limiter: %v", err)
 	}
-	<-p.turns
-	if err := c.takeTurn(); err != nil || !c.hasTurn {
-		t.Errorf("%v, has a turn: %v", err, c.hasTurn)
-	}
-	c.endTurn()
-	c.endTurn()
-	if len(p.turns) != 0 {
-		t.Error("it was not given back")
+	l.release()
+	if err := l.acquire(time.Now()); err != nil {
+		t.Errorf("a free place: %v", err)
 	}
 }
 
 // What a request on a kept connection takes while 300 clients shake hands as fast
-// as they can, with a key of RSA: in turns, and without them.
+// as they can, with a key of RSA: with the limiter, and without.
 func BenchmarkRequestDuringHandshakes(b *testing.B) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, row := range []struct {
-		name  string
-		turns turns
-	}{{"in turns", newTurns()}, {"all at once", make(turns, 1000)}} {
+		name    string
+		limiter handshakeLimiter
+	}{{"limited", newHandshakeLimiter()}, {"all at once", make(handshakeLimiter, 1000)}} {
 		b.Run(row.name, func(b *testing.B) {
 			p := New(tlsOptions(b, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
-			p.turns = row.turns
+			p.handshakeLimiter = row.limiter
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				b.Fatal(err)

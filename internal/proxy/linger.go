@@ -7,23 +7,22 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// A socket that is closed while the client's bytes stand in it, or are still on
-// their way, is reset, and the client's kernel throws away the responses that the
-// client has not read yet. So adbuffer ends its own half first, and reads past what
-// comes until the client ends the other half: RFC 9112, section 9.6.
+// If a socket is closed while bytes from the client are unread in it or still on their
+// way, the kernel resets the connection. The client's kernel then discards responses that
+// the client has not read. So adbuffer first closes its sending half, and discards bytes
+// until the client closes the other half: RFC 9112, section 9.6.
 //
-// That is for connections which adbuffer ends before the client has sent all that it
-// had to say: after a request that was refused, and in a drain, where requests may
-// be pipelined behind the last one.
+// Connections linger where the client may still be sending: after a refused request, and
+// in a drain, where requests may be pipelined behind the last one.
 const (
 	lingerFor  = 2 * time.Second
-	lingerMost = 1 << 20 // bytes beside a body; a client that sends more is reset
+	lingerMost = 1 << 20 // bytes beside a body; a connection with more is reset
 )
 
-// lingers reports whether the connection must not be closed at once.
+// lingers reports whether the connection must linger before it is closed.
 func (c *clientConn) lingers() bool {
 	if c.spoken.Load() {
-		return false // the server of HTTP/2 does the same itself
+		return false // HTTP/2's server lingers itself
 	}
 	switch c.PeekSocket() {
 	case socket.Readable:
@@ -34,11 +33,11 @@ func (c *clientConn) lingers() bool {
 	return c.unread || c.proxy.draining.Load()
 }
 
-// linger ends the connection. It runs on a goroutine of its own, and ends with the
-// client's half, after lingerFor, or when the drain is over.
+// linger closes the connection. It runs on a goroutine of its own until the client closes
+// its half, lingerFor is over, or the drain cuts the connection.
 func (c *clientConn) linger() {
 	if c.tls != nil {
-		c.closing.Store(true)
+		c.deadlines.closing.Store(true)
 		c.tls.CloseWrite() //nolint:errcheck // the client has gone
 	}
 	raw := c.Conn.Conn
@@ -51,7 +50,7 @@ func (c *clientConn) linger() {
 	c.closeLocked() //nolint:errcheck // nothing is left to be done about it
 }
 
-// readPast reads until the stream ends, but at most so many bytes.
+// readPast discards bytes until the stream ends, at most so many.
 func readPast(c net.Conn, most int) {
 	c.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
 	var drop [512]byte                           // small, since many may linger

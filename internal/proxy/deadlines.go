@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// deadlines are the timeouts of a client's connection. They are set here and not in
+// fasthttp, which sets three deadlines for each request and looks at the clock for each.
+// Nearly all requests arrive in one piece, and nearly all responses leave in one. So a
+// deadline is set only where a Read or a Write has to wait; see socket.Conn.OnWait.
+//
+// The goroutine that reads and writes the connection uses them.
+type deadlines struct {
+	stage stage
+	// by is when stage timed must be over. It is set when a Read first waits in a stage.
+	by    time.Time
+	timed stage
+	// idleUntil is when idle_timeout is over.
+	idleUntil time.Time
+	// writeBy is when the Write under way must end. It is zero until that Write waits.
+	writeBy time.Time
+	// closing: no Write waits any more.
+	closing atomic.Bool
+}
+
+// stage is what a client's connection waits for, when it waits.
+type stage uint8
+
+const (
+	idle        stage = iota // the first byte of a request
+	handshaking              // the rest of the TLS handshake
+	inHead                   // the rest of a message head
+	beforeBody               // the first byte of a body
+	inBody                   // the rest of a body
+)
+
+// enter begins a stage, which has a deadline of its own.
+func (d *deadlines) enter(s stage) { d.stage = s }
+
+// reset begins the wait for a request.
+func (d *deadlines) reset() { d.stage, d.timed = idle, idle }
+
+// enterUntil begins a stage that must be over by t, whether a Read waits or not.
+func (d *deadlines) enterUntil(s stage, t time.Time) {
+	d.stage, d.timed, d.by = s, s, t
+}
+
+// readIdle returns when a Read that waits for a request ends: when the connection is
+// parked.
+func (d *deadlines) readIdle(o *Options) time.Time {
+	now := time.Now()
+	d.idleUntil = now.Add(o.IdleTimeout)
+	return now.Add(min(o.parkAfter(), o.IdleTimeout))
+}
+
+// read returns the deadline of a Read that waits within a request. A message head has
+// read_timeout from its first byte on; a body has it from the end of the head until its
+// first byte, and again from its first byte on.
+func (d *deadlines) read(o *Options) time.Time {
+	if d.stage == idle { // a TLS record has begun to arrive
+		d.stage = inHead
+	}
+	if d.timed != d.stage {
+		d.by, d.timed = time.Now().Add(o.ReadTimeout), d.stage
+	}
+	return d.by
+}
+
+func (d *deadlines) beginWrite() { d.writeBy = time.Time{} }
+
+// write returns the deadline of a Write that waits. TLS sends a long response in many
+// records, all of which together have write_timeout. HTTP/2 bounds its responses itself:
+// each of its writes is a frame or a few, and has write_timeout alone.
+func (d *deadlines) write(o *Options, http2 bool) time.Time {
+	if d.closing.Load() {
+		return time.Unix(0, 0)
+	}
+	if d.writeBy.IsZero() || http2 {
+		d.writeBy = time.Now().Add(o.WriteTimeout)
+	}
+	return d.writeBy
+}
+
+// waitRead and waitWrite are called before a Read or a Write waits, and return its
+// deadline; the zero time is none.
+func (c *clientConn) waitRead() time.Time {
+	o := &c.proxy.current().opts
+	switch {
+	case c.spoken.Load():
+		return time.Time{}
+	case c.deadlines.stage == idle && !c.MidRecord():
+		return c.deadlines.readIdle(o)
+	case c.uploading != nil:
+		c.proxy.uploads.begin(c.uploading, c)
+	}
+	return c.deadlines.read(o)
+}
+
+func (c *clientConn) waitWrite() time.Time {
+	return c.deadlines.write(&c.proxy.current().opts, c.spoken.Load())
+}

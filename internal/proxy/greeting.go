@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"adbuffer/internal/socket"
+)
+
+// greeting is what precedes the first request on a client's connection: a PROXY header,
+// and the TLS handshake. The connection's goroutine uses it.
+type greeting struct {
+	needed bool    // there is a PROXY header or TLS
+	header proxied // reads the PROXY header; nil where none is left to read
+	begun  bool
+	// handshaking: the TLS handshake is under way. Then computing holds a place of the
+	// handshake limiter.
+	handshaking, computing bool
+}
+
+// proxied is a connection that begins with a PROXY header. ReadHeader reads the header,
+// and returns the client's address, which is zero for a client on a unix socket. NetConn
+// is the connection behind the header.
+type proxied interface {
+	net.Conn
+	NetConn() net.Conn
+	ReadHeader() (client netip.Addr, err error)
+}
+
+// Handshake reads the PROXY header and does the TLS handshake. fasthttp's server calls it
+// on the connection's goroutine each time that it begins to serve the connection, so also
+// after parking. Only the first call does anything.
+func (c *clientConn) Handshake() error {
+	g := &c.greeting
+	if g.begun {
+		return nil
+	}
+	g.begun = true
+	if g.header != nil {
+		peer, err := g.header.ReadHeader()
+		if err != nil {
+			return err
+		}
+		c.peer, g.header = peer, nil
+	}
+	if c.tls != nil {
+		if err := c.handshake(); err != nil {
+			return err
+		}
+	}
+	if !c.change(connecting, serving) {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// handshake gives the client read_timeout for the whole TLS handshake.
+func (c *clientConn) handshake() error {
+	c.deadlines.enterUntil(handshaking, time.Now().Add(c.proxy.current().opts.ReadTimeout))
+	h := &c.proxy.handshakes
+	h.now.Add(1)
+	c.greeting.handshaking = true
+	err := c.tls.Handshake()
+	c.greeting.handshaking = false
+	c.endComputing()
+	h.now.Add(-1)
+	h.count(c.tls, err)
+	if err != nil {
+		c.respondPlaintext(err)
+		return err
+	}
+	c.deadlines.reset()
+	return nil
+}
+
+// respondPlaintext tells a client that it sent HTTP in cleartext to a TLS listener.
+func (c *clientConn) respondPlaintext(err error) {
+	var head tls.RecordHeaderError
+	if !errors.As(err, &head) || head.Conn == nil || !slices.Contains([]string{"GET /", "HEAD ", "POST "}, string(head.RecordHeader[:])) {
+		return
+	}
+	g := c.proxy.current()
+	f, id := malformed("TLS is spoken here; see server.tls"), g.newRequestID()
+	g.ended(nil, f.outcome, 0)
+	c.proxy.reportUnread(g, c.peer, id, f)
+	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
+}
+
+// tlsSocket is what TLS reads and writes.
+type tlsSocket struct {
+	*socket.Conn
+	client *clientConn
+}
+
+// Read implements net.Conn. In a handshake, the place of the limiter is free while the
+// client is awaited.
+func (s tlsSocket) Read(b []byte) (int, error) {
+	c := s.client
+	if !c.greeting.handshaking {
+		return s.Conn.Read(b)
+	}
+	c.endComputing()
+	n, err := s.Conn.Read(b)
+	if err == nil {
+		err = c.proxy.handshakeLimiter.acquire(c.deadlines.by)
+		c.greeting.computing = err == nil
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s tlsSocket) Write(b []byte) (int, error) {
+	s.client.endComputing()
+	return s.WriteInBurst(b)
+}
+
+func (c *clientConn) endComputing() {
+	if c.greeting.computing {
+		c.greeting.computing = false
+		c.proxy.handshakeLimiter.release()
+	}
+}

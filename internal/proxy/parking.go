@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/socket"
+)
+
+// lifecycle is the phase that a client's connection is in.
+//
+// An idle client must cost little: a connection and a goroutine that waits. fasthttp's
+// server holds 20 KB for each connection that it serves. So a connection on which no
+// request arrives for a while is detached from the server (parked), and given back when
+// bytes arrive (resumed):
+//
+//	connecting ──PROXY header, TLS handshake──▶ serving
+//	serving ──no request arrives──▶ parking ──the server calls Close──▶ parked
+//	   ▲                                                                  │
+//	   └───────────────────────────bytes arrive───────────────────────────┘
+//
+// To park, Read tells the server that the stream has ended. The server frees its buffers
+// and calls Close, which parks the connection instead of closing it. Only a request on a
+// parked connection pays for this: 4 µs.
+//
+// Each phase may end in closed. serving may end in lingering before; see linger.go.
+type lifecycle struct {
+	mu    sync.Mutex
+	phase phase // guarded by mu
+
+	opened time.Time   // when the connection was accepted
+	heard  atomic.Bool // the client has sent a byte of a request
+}
+
+type phase uint8
+
+const (
+	connecting phase = iota
+	serving
+	parking
+	parked
+	lingering
+	closed
+)
+
+// change enters phase to, and returns false if the phase is not from.
+func (l *lifecycle) change(from, to phase) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != from {
+		return false
+	}
+	l.phase = to
+	return true
+}
+
+// hear notes that the client has sent a byte of a request.
+func (l *lifecycle) hear() {
+	if !l.heard.Load() {
+		l.heard.Store(true)
+	}
+}
+
+// How long a client may be idle before its connection is parked.
+const (
+	parkAfter       = 200 * time.Millisecond
+	parkAfterReduce = 10 * time.Millisecond // with reduce_idle_memory
+)
+
+func (o *Options) parkAfter() time.Duration {
+	if o.ReduceIdleMemory {
+		return parkAfterReduce
+	}
+	return parkAfter
+}
+
+// park begins parking, where a Read has waited for a request for long enough.
+func (c *clientConn) park() { c.change(serving, parking) }
+
+// Close implements net.Conn. The server calls it when it no longer uses the connection.
+func (c *clientConn) Close() error {
+	c.release()
+	c.early.release(c.proxy)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.phase == parking:
+		c.phase = parked
+		go c.awaitRequest()
+		return nil
+	case c.phase == lingering:
+		return nil
+	case c.phase == serving && c.lingers():
+		c.phase = lingering
+		go c.linger()
+		return nil
+	}
+	return c.closeLocked()
+}
+
+func (c *clientConn) closeLocked() error {
+	was := c.phase
+	if was != closed {
+		c.phase = closed
+		c.proxy.open.Add(-1)
+		c.proxy.clients.remove(c)
+	}
+	if c.tls != nil && was != connecting && was != closed {
+		return c.closeTLS()
+	}
+	return c.Conn.Close()
+}
+
+// closeTLS sends close_notify, if the socket takes it at once, and closes the socket.
+func (c *clientConn) closeTLS() error {
+	c.deadlines.closing.Store(true)
+	return c.tls.Close()
+}
+
+// awaitRequest is the goroutine of a parked connection. It serves the connection when
+// bytes arrive, and ends when the connection is parked again or closed.
+func (c *clientConn) awaitRequest() {
+	err := c.Await(c.deadlines.idleUntil)
+	if err == nil && c.Peek() == socket.Ended {
+		err = io.EOF
+	}
+	if c.resume(err) {
+		c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
+	}
+}
+
+// resume gives the connection back to the server. It closes it instead if err says that
+// no request will arrive.
+func (c *clientConn) resume(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != parked || err != nil {
+		c.closeLocked() //nolint:errcheck // the connection is over
+		return false
+	}
+	c.phase = serving
+	return true
+}
