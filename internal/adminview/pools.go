@@ -3,7 +3,6 @@ package adminview
 import (
 	"time"
 
-	"adbuffer/internal/config"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sizing"
@@ -19,7 +18,7 @@ type poolView struct {
 	Limits      limitsView                `json:"limits"`
 	Requests    ssp.Snapshot              `json:"requests"`
 	LastMinute  lastMinute                `json:"last_minute"`
-	Endpoints   []string                  `json:"endpoints"`
+	URLs        []string                  `json:"urls"`
 	ReuseRatio  float64                   `json:"reuse_ratio"` // share of the places lent that needed no new connection; 0 before the first
 	Advice      string                    `json:"advice"`
 	// IdleAdvice says which idle_timeout is better than the one in force; "" = none.
@@ -80,7 +79,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: p.SSP.MaxInFlight(),
 		},
-		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), Endpoints: config.HideURLs(p.Config.Endpoints), ReuseRatio: reuseRatio(&snap),
+		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 	}
 }

@@ -70,7 +70,7 @@ func (a *App) logStart() {
 		zap.Int("routes", len(cfg.Routes)))
 	for i := range cfg.SSPs {
 		c := &cfg.SSPs[i]
-		a.log.Info("ssp", zap.String("ssp", c.Name), zap.Strings("endpoints", config.HideURLs(c.Endpoints)), zap.String("protocol", string(c.Protocol)),
+		a.log.Info("ssp", zap.String("ssp", c.Name), zap.Strings("endpoints", c.ShownURLs()), zap.String("protocol", string(c.Protocol)),
 			zap.Int("max_conns", c.Pool.MaxConns), zap.Int("max_http2_conns", c.Pool.MaxHTTP2Conns), zap.Int("min_idle", c.Pool.MinIdle),
 			zap.Int("max_pending", c.Pool.MaxPending), zap.Duration("pending_timeout", c.Pool.PendingTimeout), zap.Int("max_dials", c.Pool.MaxDials),
 			zap.Int("max_in_flight", c.MaxInFlight), zap.Duration("connect", c.Timeouts.Connect), zap.Duration("tls_handshake", c.Timeouts.TLSHandshake),

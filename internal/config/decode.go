@@ -44,12 +44,29 @@ func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any,
 	case isList(t):
 		return d.list(node, t, path)
 	case isSection(t):
-		if t == reflect.TypeFor[RouteSSP]() && node != nil && node.Kind == yaml.ScalarNode { // the name alone
-			node = &yaml.Node{Kind: yaml.MappingNode, Line: node.Line, Content: []*yaml.Node{scalar("!!str", "name"), node}}
+		if shortKey(t) != "" {
+			return d.shortSection(node, t, path)
 		}
 		return d.section(node, t, path)
 	}
 	return d.scalar(node, t, path)
+}
+
+// shortSection decodes a section that may be one scalar, the value of its short key. That may have a
+// variable, too.
+func (d decoder) shortSection(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+	short := shortKey(t)
+	if node != nil && node.Kind == yaml.ScalarNode {
+		node = &yaml.Node{Kind: yaml.MappingNode, Line: node.Line, Content: []*yaml.Node{scalar("!!str", short), node}}
+	}
+	value, ok := d.section(node, t, path)
+	name := variableOf(path)
+	if text, set := d.env(name); set && text != "" && ok {
+		d.marks[path] = mark{env: name, text: text}
+		d.marks[join(path, short)] = d.marks[path]
+		value.(map[string]any)[short] = text
+	}
+	return value, ok
 }
 
 // resolve returns the node that an alias stands for.

@@ -69,6 +69,9 @@ func completeLists(tree map[string]any) {
 	shared, _ := tree["ssp_defaults"].(map[string]any)
 	each(tree["ssps"], func(ssp map[string]any) map[string]any {
 		ssp = merge(shared, ssp)
+		each(ssp["endpoints"], func(endpoint map[string]any) map[string]any {
+			return merge(defaults(reflect.TypeFor[Endpoint]()), endpoint)
+		})
 		return merge(merge(defaults(reflect.TypeFor[SSP]()), derived(ssp)), ssp)
 	})
 	each(tree["routes"], func(route map[string]any) map[string]any {

@@ -44,9 +44,11 @@ func (c *Config) Hash() string {
 // nodeOf returns v as Parse would read it.
 func nodeOf(v reflect.Value) *yaml.Node {
 	switch t := v.Type(); {
+	case t == reflect.TypeFor[Endpoint]() && v.Interface() == Endpoint{URL: v.FieldByName("URL").String(), Weight: 1}:
+		return quoted(v.FieldByName("URL").String())
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		if t == reflect.TypeFor[RouteSSP]() || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[Field]() {
+		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[Field]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {
@@ -62,7 +64,7 @@ func nodeOf(v reflect.Value) *yaml.Node {
 		return node
 	case isList(t):
 		node := &yaml.Node{Kind: yaml.SequenceNode}
-		if v.Len() == 0 || !isSection(t.Elem()) {
+		if v.Len() == 0 || !isSection(t.Elem()) || t.Elem() == reflect.TypeFor[Endpoint]() {
 			node.Style = yaml.FlowStyle
 		}
 		for i := range v.Len() {

@@ -37,7 +37,7 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 	got := []any{
 		cfg.Server.Listen, cfg.Server.MaxInFlight, cfg.Server.ErrorDetail, cfg.Server.Drain.Timeout,
 		len(cfg.Server.TrustedProxies), cfg.Log.Access.Sample, len(cfg.SSPs),
-		cfg.SSPs[0].Pool.MaxConns, cfg.SSPs[1].Pool.MaxConns, cfg.SSPs[1].Endpoints[0],
+		cfg.SSPs[0].Pool.MaxConns, cfg.SSPs[1].Pool.MaxConns, cfg.SSPs[1].Endpoints[0].URL,
 		cfg.Routes[0].SSPs[0].Weight, cfg.Routes[0].SSPs[1].Weight,
 		cfg.SSPs[0].Pool.MaxPending, cfg.SSPs[1].Pool.MaxPending,
 	}

@@ -89,7 +89,10 @@ func (c *Config) hide() *Config {
 	h.SSPs = slices.Clone(c.SSPs)
 	for i := range h.SSPs {
 		s := &h.SSPs[i]
-		s.Endpoints = HideURLs(s.Endpoints)
+		s.Endpoints = slices.Clone(s.Endpoints)
+		for j := range s.Endpoints {
+			s.Endpoints[j].URL = HideURL(s.Endpoints[j].URL)
+		}
 		s.Headers.Set = slices.Clone(s.Headers.Set)
 		for j := range s.Headers.Set {
 			f := &s.Headers.Set[j]
@@ -104,11 +107,11 @@ func (c *Config) hide() *Config {
 	return &h
 }
 
-// HideURLs is HideURL for each of a list.
-func HideURLs(urls []string) []string {
-	hidden := make([]string, len(urls))
-	for i, u := range urls {
-		hidden[i] = HideURL(u)
+// ShownURLs returns the URLs of the endpoints as they may be shown.
+func (s *SSP) ShownURLs() []string {
+	hidden := make([]string, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		hidden[i] = HideURL(e.URL)
 	}
 	return hidden
 }

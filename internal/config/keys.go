@@ -57,6 +57,17 @@ func wordsOf(t reflect.Type) []string {
 	return nil
 }
 
+// shortKey returns the key of section type t that may be written alone in place of the mapping, or "".
+func shortKey(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[RouteSSP]():
+		return "name"
+	case reflect.TypeFor[Endpoint]():
+		return "url"
+	}
+	return ""
+}
+
 // visitKeys calls visit with every key at and below section type t and its path,
 // in which "[]" stands for the index of a list.
 func visitKeys(t reflect.Type, path string, visit func(path string, k key)) {

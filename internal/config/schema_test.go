@@ -76,7 +76,7 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 		if isList(below) {
 			p, below = p+"[]", below.Elem()
 		}
-		if below == reflect.TypeFor[RouteSSP]() {
+		if shortKey(below) != "" {
 			property.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, property.Items}}
 		}
 		if isSection(below) {

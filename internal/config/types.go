@@ -163,9 +163,17 @@ type Deadline struct {
 
 // SSP is one upstream ad server.
 type SSP struct {
-	Name      string   `yaml:"name" jsonschema:"required"`      // [a-z0-9_-]+
-	Endpoints []string `yaml:"endpoints" jsonschema:"required"` // http or https URLs that share scheme, path and query; see URLs
+	Name      string     `yaml:"name" jsonschema:"required"`      // [a-z0-9_-]+
+	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required"` // see URLs
 	Settings  `yaml:",inline"`
+}
+
+// Endpoint is where an SSP receives requests. In YAML it is the URL alone, or a mapping. The URLs of an
+// SSP share scheme, path and query.
+type Endpoint struct {
+	URL      string `yaml:"url" jsonschema:"required"`             // http or https
+	Weight   int    `yaml:"weight" default:"1" min:"1" max:"1000"` // its share is its weight in the sum
+	Priority int    `yaml:"priority" min:"0" max:"100"`            // the lowest that works gets the requests
 }
 
 // Settings is what ssp_defaults may say about every SSP, and an SSP about itself.
@@ -190,6 +198,8 @@ type Settings struct {
 	Hedge                  Hedge         `yaml:"hedge"`
 	Adaptive               Adaptive      `yaml:"adaptive"`
 	Breaker                Breaker       `yaml:"breaker"`
+	Ejection               Ejection      `yaml:"ejection"`
+	SlowStart              time.Duration `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
 	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
 	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single 429 pauses
 }
@@ -292,6 +302,19 @@ type Breaker struct {
 	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0" max:"0.99"`
 	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share let through when everything fails
 	DryRun       bool          `yaml:"dry_run"`                                     // count, shed nothing
+}
+
+// Ejection keeps requests from an endpoint that fails. BaseTime <= MaxTime.
+type Ejection struct {
+	Enabled      bool          `yaml:"enabled" default:"true"`
+	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
+	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window, before the ratio ejects
+	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0.01" max:"1"`
+	BaseTime     time.Duration `yaml:"base_time" default:"5s" min:"10ms" max:"1h"` // times the number of ejections in a row
+	MaxTime      time.Duration `yaml:"max_time" default:"5m" min:"10ms" max:"24h"`
+	Consecutive  int           `yaml:"consecutive" default:"5" min:"0" max:"1000000"` // 0 = only the ratio ejects
+	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the SSP's endpoints
+	DryRun       bool          `yaml:"dry_run"`                                       // count, eject nothing
 }
 
 // Route says which requests go to which SSPs, and how.

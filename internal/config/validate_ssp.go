@@ -25,6 +25,10 @@ func checkSSP(ssp *SSP, path string, r *report) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}
 	checkHeaders(&ssp.Headers, join(path, "headers"), r)
+	if e := &ssp.Ejection; e.BaseTime > e.MaxTime {
+		r.add(join(path, "ejection.base_time"), formatDuration(e.BaseTime),
+			"must not be above ejection.max_time, "+formatDuration(e.MaxTime), join(path, "ejection.max_time"))
+	}
 	if ssp.Host != "" && !validAuthority(ssp.Host) {
 		r.add(join(path, "host"), ssp.Host, "must be a host name or address, with a port or without")
 	}
@@ -34,17 +38,24 @@ func checkSSP(ssp *SSP, path string, r *report) {
 	}
 }
 
+// maxEndpoints bounds the metrics: an endpoint has about 45 series.
+const maxEndpoints = 256
+
 // checkEndpoints returns the scheme that the endpoints share; "" if they have
 // errors.
-func checkEndpoints(endpoints []string, path string, r *report) (scheme string) {
+func checkEndpoints(endpoints []Endpoint, path string, r *report) (scheme string) {
 	if len(endpoints) == 0 {
 		r.addMissing(path, "must have at least one URL")
 		return ""
 	}
+	if len(endpoints) > maxEndpoints {
+		r.add(path, len(endpoints), fmt.Sprintf("must not be more than %d", maxEndpoints))
+		return ""
+	}
 	var first *url.URL
 	seen := map[string]int{}
-	for i, endpoint := range endpoints {
-		p := at(path, i)
+	for i := range endpoints {
+		p, endpoint := at(path, i), endpoints[i].URL
 		u, rule := parseEndpoint(endpoint)
 		if rule != "" {
 			r.add(p, endpoint, rule)

@@ -45,9 +45,9 @@ func (m FileMode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
 func (s *SSP) URLs() []*url.URL {
 	list := make([]*url.URL, len(s.Endpoints))
 	for i, endpoint := range s.Endpoints {
-		u, err := url.Parse(endpoint)
+		u, err := url.Parse(endpoint.URL)
 		if err != nil {
-			panic(fmt.Sprintf("BUG: endpoint %q passed validation: %v", endpoint, err))
+			panic(fmt.Sprintf("BUG: endpoint %q passed validation: %v", endpoint.URL, err))
 		}
 		list[i] = u
 	}

@@ -151,7 +151,7 @@ func (s *SSP) speaksHTTP2() bool {
 	case ProtocolHTTP2, ProtocolH2C:
 		return true
 	case ProtocolAuto:
-		return strings.HasPrefix(strings.ToLower(s.Endpoints[0]), "https:")
+		return strings.HasPrefix(strings.ToLower(s.Endpoints[0].URL), "https:")
 	}
 	return false
 }

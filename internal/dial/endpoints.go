@@ -3,6 +3,7 @@ package dial
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -17,6 +18,9 @@ type Endpoint struct {
 
 	ip netip.Addr // of an IP literal; else the zero Addr
 }
+
+// Name returns host:port, by which metrics, logs and operators call the endpoint.
+func (e Endpoint) Name() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
 // Endpoints are all the places where one SSP answers. They differ in nothing
 // but host and port.

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -17,6 +18,8 @@ type nullConn struct {
 	protocol upstream.Protocol
 	places   int
 	yield    bool
+
+	endpoints int // of the SSP; 0 = 1
 }
 
 func (c *nullConn) Do(ex *upstream.Exchange) error {
@@ -32,7 +35,13 @@ func (c *nullConn) Idle() bool                        { return true }
 func (c *nullConn) Close(upstream.CloseReason)        {}
 func (c *nullConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
 
-func (c *nullConn) Addresses(context.Context) ([]Address, error) { return addresses(1), nil }
+func (c *nullConn) Addresses(context.Context) ([]Address, error) {
+	all := addresses(max(c.endpoints, 1))
+	for i := range all {
+		all[i].Endpoint = all[i].Host
+	}
+	return all, nil
+}
 
 func (c *nullConn) Dial(_ context.Context, _ Address, _ bool, owner upstream.Owner) (Dialed, error) {
 	made := *c
@@ -46,6 +55,10 @@ func startFor(b testing.TB, like nullConn, conns int) *Pool {
 	o.MaxConns, o.MaxIdle, o.MinIdle, o.MaxHTTP2Conns, o.MaxDials = conns, conns, conns, conns, conns
 	o.Protocol, o.MaxStreams, o.MaxPending, o.PendingTimeout = like.protocol, like.places, -1, time.Hour
 	o.IdleTimeout = 0
+	o.Endpoints = nil
+	for _, a := range addresses(max(like.endpoints, 1)) {
+		o.Endpoints = append(o.Endpoints, EndpointOptions{Name: a.Host, Weight: 1})
+	}
 	p := New(o, &like)
 	if err := p.Warm(context.Background()); err != nil {
 		b.Fatal(err)
@@ -145,5 +158,27 @@ func BenchmarkSnapshot(b *testing.B) {
 				p.Snapshot()
 			}
 		})
+	}
+}
+
+// BenchmarkEndpoints acquires places of pools with few and with many endpoints: they cost the same.
+func BenchmarkEndpoints(b *testing.B) {
+	for name, c := range map[string]nullConn{
+		"exclusive":   {protocol: upstream.HTTP1, places: 1},
+		"multiplexed": {protocol: upstream.HTTP2, places: 100},
+	} {
+		for _, n := range []int{1, 50} {
+			b.Run(fmt.Sprintf("%s %d", name, n), func(b *testing.B) {
+				c.endpoints = n
+				p := startFor(b, c, 100)
+				ex := newExchange()
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := acquireAndRelease(p, ex); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

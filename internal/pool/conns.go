@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/sys/cpu"
@@ -17,8 +18,15 @@ type connections struct {
 
 	inUse  int // sum of the members' inUse; inUse <= places
 	places int // sum of the members' counted
-	idle   idleList
+	turns  turns
+	kept   int         // connections that are idle, those under check included
+	probes []*endpoint // those whose next request is a probe
 	_      cpu.CacheLinePad
+
+	endpoints endpoints
+	checking  int       // idle connections that the janitor has taken out to check them
+	benched   int       // open connections to barred endpoints
+	short     *endpoint // had no place for the request that pick served; see dialShortLocked
 
 	opts *Options // the pool's
 	// closeSoon closes a member's connection outside the lock, and then takes one off closing.
@@ -38,20 +46,85 @@ type connections struct {
 }
 
 // serving returns how many connections take new requests.
-func (c *connections) serving() int { return len(c.members) - c.draining }
+func (c *connections) serving() int { return len(c.members) - c.draining - c.benched }
 
-// pick chooses the connection for the next request, or returns nil. Multiplexed connections come
-// first, then the idle connection that was used last.
+// pick chooses the connection for the next request, or returns nil: of the endpoint whose turn it
+// is, or else of another one.
 func (c *connections) pick(alone bool, now time.Time) *member {
-	if m := c.shared.leastInUse(alone); m != nil {
-		return m
+	if len(c.probes) > 0 {
+		if m := c.pickProbe(alone, now); m != nil {
+			return m
+		}
 	}
-	return c.popIdle(now)
+	at := c.turns.at
+	e := c.turns.next()
+	m := c.pickOf(e, alone, now)
+	if m == nil && len(c.endpoints.all) > 1 {
+		if m = c.pickOther(e, alone, now); m != nil {
+			c.short = e
+		}
+	}
+	if m == nil {
+		c.turns.at = at // a request that waits takes no turn
+	}
+	return m
+}
+
+// pickOther is pick for a request of e that e has no place for. The active endpoints after e come
+// first. Endpoints of another priority serve only if the active ones have no connection yet, or if
+// no more connections may be opened.
+func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member {
+	if c.kept == 0 && len(c.shared.list) == 0 {
+		return nil
+	}
+	active := c.endpoints.active
+	start := slices.Index(active, e)
+	open := e.open
+	for i := 1; i < len(active); i++ {
+		other := active[(start+i)%len(active)]
+		if m := c.pickOf(other, alone, now); m != nil {
+			return m
+		}
+		open += other.open
+	}
+	if open > 0 && c.mayOpen() > 0 {
+		return nil
+	}
+	for _, other := range c.endpoints.all {
+		if !other.active && !other.barred {
+			if m := c.pickOf(other, alone, now); m != nil {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// pickProbe returns the connection for a probe, for the first endpoint that waits for one.
+func (c *connections) pickProbe(alone bool, now time.Time) *member {
+	e := c.probes[0]
+	c.probes = slices.Delete(c.probes, 0, 1)
+	if e.probe != probeReady {
+		return nil
+	}
+	m := c.pickOf(e, alone, now)
+	if m == nil {
+		e.probe = noProbe // its connection has closed: the janitor begins again
+		return nil
+	}
+	e.probe, m.probe = probeSent, true
+	return m
+}
+
+// unwanted reports whether a new connection to e is of no use.
+func (c *connections) unwanted(e *endpoint) bool {
+	return e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled)
 }
 
 // add counts m, a new connection. It takes no requests before serve.
 func (c *connections) add(m *member, now time.Time) {
 	c.members[m] = struct{}{}
+	c.opened(m)
 	c.stats.opened(m.protocol)
 	c.shared.replace = false
 	m.opened, m.used = now, now
@@ -65,6 +138,7 @@ func (c *connections) serve(m *member) {
 	if !m.exclusive() {
 		m.allowed = c.probation.places
 		c.shared.list = append(c.shared.list, m)
+		m.ep.shared = append(m.ep.shared, m)
 	}
 	c.recount(m)
 }
@@ -136,6 +210,7 @@ func (c *connections) drain(m *member, why upstream.CloseReason) {
 		}
 		m.draining, m.why = true, why
 		c.draining++
+		c.notOpen(m)
 		c.shared.remove(m)
 	}
 	c.recount(m)
@@ -160,9 +235,7 @@ func (c *connections) remove(m *member) {
 
 // drainFree drains all connections except exclusive ones in use.
 func (c *connections) drainFree() {
-	for _, m := range c.idle.take(len(c.idle.list)) {
-		c.drain(m, upstream.ClosedDrain)
-	}
+	c.drainIdle(c.kept)
 	c.drainShared(upstream.ClosedDrain)
 }
 
@@ -177,9 +250,7 @@ func (c *connections) drainShared(why upstream.CloseReason) {
 // least recently, and the multiplexed ones with the fewest requests. Exclusive ones in use are
 // drained when they are released.
 func (c *connections) trim() {
-	for _, m := range c.idle.take(max(c.surplus(), len(c.idle.list)-c.opts.MaxIdle)) {
-		c.drain(m, upstream.ClosedDrain)
-	}
+	c.drainIdle(max(c.surplus(), c.kept-c.opts.MaxIdle))
 	for len(c.shared.list) > 0 && (c.surplus() > 0 || len(c.shared.list) > c.sharedLimit()) {
 		c.drain(c.shared.emptiest(), upstream.ClosedDrain)
 	}

@@ -106,8 +106,8 @@ func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 		pass(sec)
 		r.wantConn(0, 20*msec)
 		r.do()
-		if snap := p.Snapshot(); snap.Demotions != 1 || p.stats.failed[dialTLS].Load() != 1 {
-			t.Errorf("%d demotions and %d failed dials, want 1 and 1", snap.Demotions, p.stats.failed[dialTLS].Load())
+		if snap := p.Snapshot(); snap.Demotions != 1 || p.conns.endpoints.all[0].stats.failed[dialTLS].Load() != 1 {
+			t.Errorf("%d demotions and %d failed dials, want 1 and 1", snap.Demotions, p.conns.endpoints.all[0].stats.failed[dialTLS].Load())
 		}
 	})
 }

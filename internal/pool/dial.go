@@ -14,6 +14,8 @@ type Address struct {
 	// Host is the endpoint as the Host field of requests names it: host[:port].
 	Host     string
 	AddrPort netip.AddrPort
+	// Endpoint is the name of the endpoint, as in EndpointOptions.
+	Endpoint string
 }
 
 // String returns "host (ip:port)".
@@ -41,11 +43,13 @@ type Dialer interface {
 // dialDurations is how long the parts of a dial took.
 type dialDurations struct{ dns, tcp, tls time.Duration }
 
-func (p *Pool) startDialLocked(now time.Time) {
+// startDialLocked starts a dial, to the given endpoint or, if it is nil, to the one that needs a
+// connection most.
+func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
 	offerHTTP2 := p.offersHTTP2Locked(now)
-	p.governor.begin(offerHTTP2)
+	p.governor.begin(to, offerHTTP2)
 	m := &member{pool: p, version: p.opts.ConnVersion}
-	p.wg.Go(func() { p.dial(m, offerHTTP2) })
+	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
 }
 
 // offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may choose, no more
@@ -63,10 +67,10 @@ func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 }
 
 // dial opens m's connection and adds it to the pool.
-func (p *Pool) dial(m *member, offerHTTP2 bool) {
-	to, took, err := p.nextAddress()
+func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
+	to, took, err := p.nextAddress(want)
 	if err == nil {
-		m.addr = to.addr
+		m.addr, m.ep = to.addr, to.endpoint
 		took.tcp, took.tls, err = p.connect(m, offerHTTP2)
 		p.stats.dialed(took)
 	}
@@ -74,19 +78,24 @@ func (p *Pool) dial(m *member, offerHTTP2 bool) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.governor.over(to, offerHTTP2)
+	p.governor.over(to, want, offerHTTP2)
 	switch {
 	case err == nil:
 		p.governor.ended(to, m.conn.CloseReason() == upstream.NotClosed, now)
 		p.addLocked(m, took, now)
-	case p.closed || errors.Is(err, errNotNow):
+		p.reachLocked(m.ep, now)
+	case p.closed:
+	case errors.Is(err, errNotNow):
+		p.dialFailedForLocked(want, false, now)
 	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may be healthy over HTTP/1
-		p.noteDialErrorLocked(err)
+		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
+		p.dialFailedForLocked(want, false, now)
 	default:
 		p.governor.ended(to, false, now)
-		p.noteDialErrorLocked(err)
+		p.noteDialErrorLocked(to.endpoint, err)
 		p.conns.shared.replace = false
+		p.dialFailedForLocked(to.endpoint, true, now)
 		p.dialFailedLocked(now)
 	}
 	p.growLocked(now)
@@ -94,7 +103,7 @@ func (p *Pool) dial(m *member, offerHTTP2 bool) {
 
 // nextAddress looks the SSP up, which is fast except once in a while, and picks the next address to
 // dial.
-func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
+func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err error) {
 	p.mu.Lock()
 	failures := p.governor.lookup.failures
 	p.mu.Unlock()
@@ -115,7 +124,7 @@ func (p *Pool) nextAddress() (to target, took dialDurations, err error) {
 	if err != nil {
 		return to, took, err
 	}
-	to, ok := p.governor.pick(now, p.growth.mayTry())
+	to, ok := p.governor.pick(now, p.growth.mayTry(), want)
 	if !ok {
 		return to, took, errNotNow
 	}
@@ -145,7 +154,7 @@ func (p *Pool) connect(m *member, offerHTTP2 bool) (tcp, tls time.Duration, err 
 func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	p.conns.add(m, now)
 	switch {
-	case p.closed || p.conns.surplus() > 0:
+	case p.closed || p.conns.surplus() > 0 || p.conns.unwanted(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 		return
 	case m.conn.CloseReason() != upstream.NotClosed:
@@ -158,14 +167,21 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 		return
 	}
 	p.conns.serve(m)
+	if m.ep.open == 1 && m.ep.active {
+		p.leaveWorseLocked()
+	}
 	r := waitResult{dialed: true, took: took}
 	switch {
+	case m.ep.probe == probeDials:
+		p.probeOnLocked(m, r, now)
+	case m.ep.barred && !m.exclusive():
+		p.conns.drain(m, closedMoved)
 	case !m.exclusive():
 		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
 			p.giveLocked(m, r, now)
 		}
 		p.conns.expireShared(now) // an old connection may have waited for this one
-	case p.queue.n > 0:
+	case p.queue.n > 0 && !m.ep.barred:
 		m.fresh = true
 		p.giveLocked(m, r, now)
 	default:
@@ -174,16 +190,62 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	p.noteWarmLocked()
 }
 
+// probeOnLocked makes the next request on m, whose endpoint was ejected, the probe.
+func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
+	e := m.ep
+	switch e.probe = probeReady; {
+	case p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)):
+		e.probe, m.probe, m.fresh = probeSent, true, m.exclusive()
+		p.giveLocked(m, r, now)
+		return
+	case m.exclusive():
+		e.idle.push(m) // even if max_idle is 0
+	}
+	p.conns.probes = append(p.conns.probes, e)
+}
+
 // closedAtOnceLocked notes that the SSP closed m before it was of any use, like a dial that failed.
 // If it was an HTTP/2 connection, the SSP may not like HTTP/2.
 func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
-	p.noteDialErrorLocked(errClosedAtOnce(m.addr))
+	p.noteDialErrorLocked(m.ep, errClosedAtOnce(m.addr))
 	if m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(now) {
 		p.demoteLocked(now)
 	}
 }
 
-func (p *Pool) noteDialErrorLocked(err error) {
-	p.stats.dialFailed(err)
+// noteDialErrorLocked counts the error of a dial to e, or of a look-up if e is nil.
+func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
+	if e == nil {
+		e = p.conns.endpoints.lookedUpFor(err)
+	}
+	e.stats.dialFailed(err)
 	p.governor.failedWith(err)
+}
+
+// dialFailedForLocked notes that a dial to e brought no connection. e is nil if it was for any
+// endpoint and picked no address. failed: the endpoint is to blame.
+func (p *Pool) dialFailedForLocked(e *endpoint, failed bool, now time.Time) {
+	if e == nil {
+		return
+	}
+	if failed {
+		p.failedDialLocked(e, now)
+	}
+	p.reachLocked(e, now)
+	if e.probe == probeDials {
+		e.probeFailed(&p.opts.Ejection, now)
+		p.reviveLocked(now)
+	}
+}
+
+// reachLocked notes whether e can be reached: a connection to it is open, or the last dial to one of
+// its addresses did not fail.
+func (p *Pool) reachLocked(e *endpoint, now time.Time) {
+	switch lost := e.open == 0 && p.governor.lost(e); {
+	case lost != e.unreachable:
+		e.unreachable = lost
+		p.rebuildLocked(now)
+	case lost:
+		p.reviveLocked(now)
+	}
 }

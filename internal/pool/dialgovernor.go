@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -9,7 +10,8 @@ import (
 
 // governor decides when the next dial starts, and to which address. Guarded by Pool.mu.
 //
-// Addresses take turns. An address whose last dial failed is on trial: one dial at a time goes to
+// The endpoint with the fewest connections for its weight comes first, and its addresses take turns.
+// An address whose last dial failed is on trial: one dial at a time goes to
 // it until one succeeds. The first failure may be an accident, so the next dial starts at once.
 // After each further failure in a row the address pauses, and the pause doubles each time. So an
 // SSP that refuses costs almost nothing, and one dead address of several costs only its own dials.
@@ -24,10 +26,10 @@ type governor struct {
 	onTrial   int // those to an address on trial
 	undecided int // those that have not picked their address yet
 
-	known  []Address // of the last look-up; may hold an address several times
-	turn   int       // index in known of the next address
-	states map[Address]*addressState
-	lookup addressState
+	endpoints *endpoints // the pool's
+	known     []Address  // of the last look-up; may hold an address several times
+	states    map[Address]*addressState
+	lookup    addressState
 
 	lastError *upstream.Error // of the last dial that failed; never nil
 	paused    *upstream.Error // for requests that come while every address pauses; never nil
@@ -36,12 +38,13 @@ type governor struct {
 // target is the address of a dial, and its state when the dial began.
 type target struct {
 	addr     Address
+	endpoint *endpoint
 	failures int
 	onTrial  bool
 }
 
-func newGovernor(o *Options) governor {
-	return governor{opts: o, states: make(map[Address]*addressState), lastError: errNotNow, paused: errNotNow}
+func newGovernor(o *Options, s *endpoints) governor {
+	return governor{opts: o, endpoints: s, states: make(map[Address]*addressState), lastError: errNotNow, paused: errNotNow}
 }
 
 // pause says when the next dial may start if it may not start now.
@@ -60,25 +63,76 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 		return g.lookup.failures == 0 || g.undecided == 0, pause{}
 	}
 	trials := 0 // dials that may start, each on a trial
-	for _, a := range g.known {
-		s := g.states[a]
-		if s.healthy(now) {
-			return true, pause{}
+	for _, e := range g.endpoints.all {
+		if e.barred {
+			continue
 		}
-		p.alive = p.alive || s.failures == 0
-		switch until := s.pausedUntil(); {
-		case s.dialing > 0:
-		case !until.After(now):
-			trials++
-		case p.until.IsZero() || until.Before(p.until):
-			p.until = until
+		for _, s := range g.statesOf(e) {
+			if s.healthy(now) {
+				return true, pause{}
+			}
+			p.alive = p.alive || s.failures == 0
+			switch until := s.pausedUntil(); {
+			case s.dialing > 0:
+			case !until.After(now):
+				trials++
+			case p.until.IsZero() || until.Before(p.until):
+				p.until = until
+			}
 		}
 	}
 	return trials > g.undecided, p
 }
 
-// begin counts a new dial.
-func (g *governor) begin(offerHTTP2 bool) {
+// statesOf yields the states of e's addresses, by their index. Without addresses, it yields the one
+// state of e's look-ups.
+func (g *governor) statesOf(e *endpoint) iter.Seq2[int, *addressState] {
+	return func(yield func(int, *addressState) bool) {
+		if len(e.addrs) == 0 {
+			yield(-1, &e.lookup)
+			return
+		}
+		for i := range e.addrs {
+			at := (e.turn + i) % len(e.addrs)
+			if !yield(at, g.states[e.addrs[at]]) {
+				return
+			}
+		}
+	}
+}
+
+// dialableAt returns when an address of e may be dialled: in the past if it may now.
+func (g *governor) dialableAt(e *endpoint, now time.Time) time.Time {
+	if len(g.known) == 0 {
+		return g.lookup.until
+	}
+	var first time.Time
+	for _, s := range g.statesOf(e) {
+		if s.healthy(now) {
+			return now
+		}
+		if until := s.pausedUntil(); first.IsZero() || until.Before(first) {
+			first = until
+		}
+	}
+	return first
+}
+
+// lost reports whether the last dial to each address of e failed, or its name has no address.
+func (g *governor) lost(e *endpoint) bool {
+	for _, s := range g.statesOf(e) {
+		if s == nil || s.failures == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// begin counts a new dial, to the given endpoint or, if it is nil, to any.
+func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
+	if want != nil {
+		want.dialing++
+	}
 	g.dialing++
 	g.undecided++
 	if offerHTTP2 {
@@ -95,7 +149,7 @@ func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
 		return
 	}
 	g.lookup.failures = 0
-	g.known = addrs
+	g.share(addrs, now)
 	if len(g.states) <= len(addrs) {
 		return
 	}
@@ -106,39 +160,72 @@ func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
 	}
 }
 
-// pick chooses the address of a dial. An address on trial is chosen only if mayTry, or if no other
-// address is left.
-func (g *governor) pick(now time.Time, mayTry bool) (t target, ok bool) {
-	trial := -1 // index of the first address on trial that may be dialled
-	for i := range g.known {
-		at := (g.turn + i) % len(g.known)
-		switch s := g.states[g.known[at]]; {
-		case s.healthy(now):
-			return g.takeTurn(at), true
-		case trial >= 0 || s.dialing > 0 || s.pausedUntil().After(now):
-		case mayTry:
-			return g.takeTurn(at), true
-		default:
-			trial = at
+// share gives each endpoint its addresses.
+func (g *governor) share(addrs []Address, now time.Time) {
+	if len(addrs) != len(g.known) || &addrs[0] != &g.known[0] { // else nothing changed
+		g.known = addrs
+		for _, e := range g.endpoints.all {
+			e.addrs = nil
+		}
+		for _, a := range addrs {
+			e := g.endpoints.of(a)
+			e.addrs = append(e.addrs, a)
 		}
 	}
-	if trial >= 0 {
-		return g.takeTurn(trial), true
+	for _, e := range g.endpoints.all {
+		if len(e.addrs) > 0 {
+			e.lookup.failures = 0
+		} else if !e.lookup.until.After(now) {
+			e.lookup.failed(e.lookup.failures, now, g.opts)
+		}
+	}
+}
+
+// pick chooses the address of a dial, of the endpoint want or, if that is nil, of any. An address on
+// trial is chosen only if mayTry or want, or if no other address is left.
+func (g *governor) pick(now time.Time, mayTry bool, want *endpoint) (t target, ok bool) {
+	list := []*endpoint{want}
+	if want == nil {
+		list = g.endpoints.byCrowding()
+	}
+	var trial *endpoint // the first with an address on trial that may be dialled
+	trialAt := -1
+	for _, e := range list {
+		if len(e.addrs) == 0 {
+			continue
+		}
+		for at, s := range g.statesOf(e) {
+			switch {
+			case s.healthy(now):
+				return g.takeTurn(e, at, want), true
+			case trial != nil || s.dialing > 0 || s.pausedUntil().After(now):
+			case mayTry:
+				return g.takeTurn(e, at, want), true
+			default:
+				trial, trialAt = e, at
+			}
+		}
+	}
+	if trial != nil {
+		return g.takeTurn(trial, trialAt, want), true
 	}
 	return target{}, false
 }
 
-// takeTurn counts a dial to known[at].
-func (g *governor) takeTurn(at int) target {
-	a := g.known[at]
-	g.turn = (at + 1) % len(g.known)
+// takeTurn counts a dial to e.addrs[at].
+func (g *governor) takeTurn(e *endpoint, at int, want *endpoint) target {
+	a := e.addrs[at]
+	e.turn = (at + 1) % len(e.addrs)
+	if want == nil {
+		e.dialing++ // else begin has counted it
+	}
 	s := g.states[a]
 	if s == nil {
 		s = new(addressState)
 		g.states[a] = s
 	}
 	s.dialing++
-	t := target{addr: a, failures: s.failures, onTrial: s.failures > 0}
+	t := target{addr: a, endpoint: e, failures: s.failures, onTrial: s.failures > 0}
 	if t.onTrial {
 		g.onTrial++
 	}
@@ -146,7 +233,7 @@ func (g *governor) takeTurn(at int) target {
 }
 
 // over takes a dial off the counts. The zero target is that of a dial that picked no address.
-func (g *governor) over(t target, offeredHTTP2 bool) {
+func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 	g.dialing--
 	if offeredHTTP2 {
 		g.offering--
@@ -154,8 +241,12 @@ func (g *governor) over(t target, offeredHTTP2 bool) {
 	if t.onTrial {
 		g.onTrial--
 	}
-	if s := g.states[t.addr]; s != nil {
-		s.dialing--
+	switch {
+	case t.endpoint != nil:
+		t.endpoint.dialing--
+		g.states[t.addr].dialing--
+	case want != nil:
+		want.dialing--
 	}
 }
 
@@ -197,11 +288,11 @@ func (g *governor) useful(a Address) {
 	}
 }
 
-// untried reports whether an address is known whose last dial did not fail.
+// untried reports whether an address is known that may get requests and whose last dial did not
+// fail.
 func (g *governor) untried() bool {
-	return g.lookup.failures == 0 && slices.ContainsFunc(g.known, func(a Address) bool {
-		s := g.states[a]
-		return s == nil || s.failures == 0
+	return g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
+		return !e.barred && len(e.addrs) > 0 && !g.lost(e)
 	})
 }
 

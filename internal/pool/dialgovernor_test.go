@@ -41,7 +41,7 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 		if n := s.dialCount(); n < 9 || n > 15 {
 			t.Errorf("%d dials in %d s, want about 11", n, seconds)
 		}
-		if n := p.stats.failed[dialRefused].Load(); int(n) != s.dialCount() {
+		if n := p.conns.endpoints.all[0].stats.failed[dialRefused].Load(); int(n) != s.dialCount() {
 			t.Errorf("%d refused dials counted, want %d", n, s.dialCount())
 		}
 		if got := p.Snapshot().LastDialError; !strings.Contains(got, "refused by the script") {
@@ -188,7 +188,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 		if e.Err != bad || !strings.Contains(e.Detail, "pool.dial_backoff") {
 			t.Errorf("the error says %q", e.Error())
 		}
-		if n := p.stats.failed[dialTLS].Load(); n != 2 {
+		if n := p.conns.endpoints.all[0].stats.failed[dialTLS].Load(); n != 2 {
 			t.Errorf("%d TLS failures counted, want 2", n)
 		}
 	})
@@ -277,7 +277,7 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 				if n := s.lookups.Load(); n < 3 || n > 12 {
 					t.Errorf("%d look-ups in 3 s, want about 5", n)
 				}
-				if n := p.stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
+				if n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
 					t.Errorf("%d failed look-ups counted, want %d", n, s.lookups.Load())
 				}
 				s.mu.Lock()

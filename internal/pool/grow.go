@@ -38,7 +38,12 @@ func (g *growth) tooFew() bool {
 }
 
 // minIdle returns how many connections stay open without requests.
-func (g *growth) minIdle() int { return min(g.opts.MinIdle, g.conns.limit()) }
+func (g *growth) minIdle() int {
+	if !g.conns.endpoints.admitting() {
+		return 0
+	}
+	return min(g.opts.MinIdle, g.conns.limit())
+}
 
 // mayDial reports whether max_dials and max_conns allow another dial.
 func (g *growth) mayDial() bool {
@@ -54,7 +59,7 @@ func (g *growth) mayTry() bool {
 // coming returns how many places the dials under way will likely bring. Dials to addresses on trial
 // count for none, so that no request waits for them alone while another address may be dialled.
 func (g *growth) coming() int {
-	return g.conns.idle.checking + (g.governor.dialing-g.governor.onTrial)*g.conns.perConn()
+	return g.conns.checking + (g.governor.dialing-g.governor.onTrial)*g.conns.perConn()
 }
 
 // extraForAlone returns how many places the waiters need beyond one each: a request that must be
@@ -70,7 +75,7 @@ func (g *growth) extraForAlone() int {
 // releasing one. While dials are under way it counts the places of all connections that may yet be
 // opened, even if max_dials delays most of them.
 func (g *growth) willServe() int {
-	n := g.conns.idle.checking
+	n := g.conns.checking
 	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
 		conns := g.conns.mayOpen()
 		n += max(conns, conns*g.conns.perConn()-g.extraForAlone())
@@ -91,12 +96,16 @@ func (p *Pool) growLocked(now time.Time) {
 	if p.growth.paused { // each request reads its cache line: write it only if needed
 		p.growth.paused = false
 	}
-	for !p.closed && p.growth.wants() && p.growth.mayDial() {
+	for !p.closed && p.growth.wants() {
+		if !p.growth.mayDial() {
+			p.makeRoomLocked(nil)
+			break
+		}
 		if ok, pause := p.governor.ready(now); !ok {
 			p.pauseLocked(pause, now)
 			break
 		}
-		p.startDialLocked(now)
+		p.startDialLocked(nil, now)
 	}
 	p.settleLocked(now)
 }

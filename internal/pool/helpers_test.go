@@ -20,6 +20,16 @@ func testOptions() Options {
 		BackoffMin: 100 * time.Millisecond, BackoffMax: 5 * time.Second,
 		ConnectTimeout: 250 * time.Millisecond, TLSTimeout: 500 * time.Millisecond,
 		Protocol: upstream.HTTP1, PipelineDepth: 8, MaxStreams: 100,
+		Endpoints: []EndpointOptions{{Name: "ssp0.test:80", Weight: 1}},
+		Ejection:  testEjection(),
+	}
+}
+
+// testEjection are the default settings.
+func testEjection() EjectionOptions {
+	return EjectionOptions{
+		Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, BaseTime: 5 * time.Second, MaxTime: 5 * time.Minute,
+		Consecutive: 5, MaxEjected: 0.5,
 	}
 }
 
@@ -67,11 +77,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	if p.conns.inUse > p.conns.places {
 		t.Errorf("%d places in use of %d", p.conns.inUse, p.conns.places)
 	}
-	for _, m := range p.conns.idle.list {
-		if _, open := p.conns.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() {
-			t.Errorf("a member in the idle list is not idle: %+v", m)
-		}
-	}
+	wantConsistentEndpoints(t, p)
 	for _, m := range p.conns.shared.list {
 		if _, open := p.conns.members[m]; !open || m.draining || m.exclusive() {
 			t.Errorf("a member in the shared list is not multiplexed, or drains: %+v", m)
@@ -107,6 +113,38 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	}
 	if s.maxDials > p.opts.MaxDials {
 		t.Errorf("%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
+	}
+}
+
+// wantConsistentEndpoints checks what the pool counts for each endpoint.
+func wantConsistentEndpoints(t testing.TB, p *Pool) {
+	t.Helper()
+	c := &p.conns
+	open, shared, kept, benched := map[*endpoint]int{}, map[*endpoint]int{}, c.checking, 0
+	for m := range c.members {
+		if !m.draining {
+			open[m.ep]++
+		}
+	}
+	for _, m := range c.shared.list {
+		shared[m.ep]++
+	}
+	for _, e := range c.endpoints.all {
+		kept += len(e.idle.list)
+		for _, m := range e.idle.list {
+			if _, open := c.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() || m.ep != e {
+				t.Errorf("a member in the idle list of %s is not idle: %+v", e.name, m)
+			}
+		}
+		if e.barred {
+			benched += e.open
+		}
+		if e.open != open[e] || len(e.shared) != shared[e] {
+			t.Errorf("%s has %d open and %d multiplexed connections, want %d and %d", e.name, e.open, len(e.shared), open[e], shared[e])
+		}
+	}
+	if kept != c.kept || benched != c.benched {
+		t.Errorf("%d connections are idle and %d benched; the pool counts %d and %d", kept, benched, c.kept, c.benched)
 	}
 }
 

@@ -11,18 +11,21 @@ import (
 // connection is last and goes out first, so that the list shrinks when load falls. Guarded by
 // Pool.mu.
 type idleList struct {
-	list     []*member
-	checking int // connections that the janitor has taken out to check them
+	list []*member
+	kept *int // counts the idle connections of all endpoints, those under check included
 }
 
-// kept returns how many connections are idle.
-func (l *idleList) kept() int { return len(l.list) + l.checking }
+func (l *idleList) push(m *member) {
+	l.list = append(l.list, m)
+	*l.kept++
+}
 
 // take removes up to n connections, those used least recently.
 func (l *idleList) take(n int) []*member {
 	n = min(max(n, 0), len(l.list))
 	taken := slices.Clone(l.list[:n])
 	l.list = slices.Delete(l.list, 0, n)
+	*l.kept -= n
 	return taken
 }
 
@@ -30,6 +33,7 @@ func (l *idleList) take(n int) []*member {
 func (l *idleList) remove(m *member) {
 	if i := slices.Index(l.list, m); i >= 0 {
 		l.list = slices.Delete(l.list, i, i+1)
+		*l.kept--
 	}
 }
 
@@ -46,33 +50,52 @@ func (l *idleList) startCheck(batch []*member, at int, before time.Time) []*memb
 	}
 	batch = append(batch[:0], l.list[at:end]...)
 	l.list = slices.Delete(l.list, at, end)
-	l.checking = len(batch)
 	return batch
 }
 
-// endCheck puts a batch back where it was.
-func (l *idleList) endCheck(batch []*member, at int) {
-	l.checking = 0
+// endCheck puts back what is left of a batch.
+func (l *idleList) endCheck(batch []*member, at, dropped int) {
+	*l.kept -= dropped
 	l.list = slices.Insert(l.list, min(at, len(l.list)), batch...)
 }
 
 // keep makes m, which is exclusive and not in use, idle, or closes it if max_idle connections are
 // idle already.
 func (c *connections) keep(m *member) {
-	if c.idle.kept() >= c.opts.MaxIdle {
+	if c.kept >= c.opts.MaxIdle {
 		c.drain(m, upstream.ClosedIdle)
 		return
 	}
-	c.idle.list = append(c.idle.list, m)
+	m.ep.idle.push(m)
 }
 
-// popIdle takes the idle connection that was used last, or returns nil. It drains expired
+// drainIdle drains up to n idle connections, those used least recently.
+func (c *connections) drainIdle(n int) {
+	for ; n > 0; n-- {
+		var oldest *endpoint
+		for _, e := range c.endpoints.all {
+			if len(e.idle.list) > 0 && (oldest == nil || e.idle.list[0].used.Before(oldest.idle.list[0].used)) {
+				oldest = e
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		for _, m := range oldest.idle.take(1) {
+			c.drain(m, upstream.ClosedDrain)
+		}
+	}
+}
+
+// popIdle takes the idle connection of e that was used last, or returns nil. It drains expired
 // connections on the way.
-func (c *connections) popIdle(now time.Time) *member {
-	for n := len(c.idle.list); n > 0; n = len(c.idle.list) {
-		m := c.idle.list[n-1]
-		c.idle.list[n-1] = nil
-		c.idle.list = c.idle.list[:n-1]
+func (c *connections) popIdle(e *endpoint, now time.Time) *member {
+	l := &e.idle
+	for n := len(l.list); n > 0; n = len(l.list) {
+		m := l.list[n-1]
+		l.list[n-1] = nil
+		l.list = l.list[:n-1]
+		*l.kept--
 		why := m.expired(c.opts, now)
 		if why == upstream.NotClosed {
 			return m

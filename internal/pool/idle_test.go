@@ -70,8 +70,8 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.conns.idle.list) != 0 || p.conns.inUse != 17 {
-			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.conns.idle.list), p.conns.inUse)
+		if len(p.conns.endpoints.all[0].idle.list) != 0 || p.conns.inUse != 17 {
+			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.conns.endpoints.all[0].idle.list), p.conns.inUse)
 		}
 		for m := range p.conns.members { // release all
 			p.releaseLocked(m, unused)
@@ -87,7 +87,7 @@ func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 		order := func() (n []int) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			for _, m := range p.conns.idle.list {
+			for _, m := range p.conns.endpoints.all[0].idle.list {
 				n = append(n, m.conn.(*fakeConn).n)
 			}
 			return n
@@ -123,7 +123,7 @@ func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
 		fill(t, p, 1)
 		p.mu.Lock()
-		m := p.conns.idle.list[0]
+		m := p.conns.endpoints.all[0].idle.list[0]
 		m.conn = slowIdle{m.conn.(*fakeConn)}
 		p.mu.Unlock()
 		for p.checkingNow() == 0 {
@@ -144,7 +144,7 @@ func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 func (p *Pool) checkingNow() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.conns.idle.checking
+	return p.conns.checking
 }
 
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {

@@ -38,6 +38,8 @@ func (p *Pool) sweep(now time.Time) {
 
 	p.mu.Lock()
 	p.learned.sweepEnded()
+	p.startSlowlyLocked(now)
+	p.reviveLocked(now)
 	p.growLocked(now)
 	p.mu.Unlock()
 }
@@ -46,10 +48,17 @@ func (p *Pool) sweep(now time.Time) {
 // right, and no request finds the connection closed. It checks a batch at a time, outside the lock;
 // a request that finds no other place waits for the batch.
 func (p *Pool) sweepClosed(now time.Time) {
+	for _, e := range p.conns.endpoints.all { // the list never changes
+		p.sweepClosedOf(e, now)
+	}
+}
+
+func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 	var batch []*member
 	for at := 0; ; at += len(batch) {
 		p.mu.Lock()
-		batch = p.conns.idle.startCheck(batch, at, now.Add(-janitorPeriod))
+		batch = e.idle.startCheck(batch, at, now.Add(-janitorPeriod))
+		p.conns.checking = len(batch)
 		p.mu.Unlock()
 		if len(batch) == 0 {
 			return
@@ -58,8 +67,10 @@ func (p *Pool) sweepClosed(now time.Time) {
 			m.conn.Idle()
 		}
 		p.mu.Lock()
+		n := len(batch)
 		batch = slices.DeleteFunc(batch, func(m *member) bool { return p.checkedLocked(m, now) })
-		p.conns.idle.endCheck(batch, at)
+		e.idle.endCheck(batch, at, n-len(batch))
+		p.conns.checking = 0
 		p.serveLocked(now)
 		p.mu.Unlock()
 	}
@@ -69,10 +80,11 @@ func (p *Pool) sweepClosed(now time.Time) {
 // did.
 func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	switch {
+	case m.draining: // meanwhile
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
 		p.endedLocked(m, now)
-	case p.closed || p.conns.surplus() > 0:
+	case p.closed || p.conns.surplus() > 0 || p.conns.unwanted(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 	default:
 		return false

@@ -20,10 +20,15 @@ func New(opts Options, d Dialer) *Pool {
 		opts: &p.opts, stats: p.stats, closeSoon: p.closeSoon,
 		members: make(map[*member]struct{}), forecast: forecast{protocol: opts.Protocol},
 	}
-	p.governor = newGovernor(&p.opts)
+	p.conns.endpoints = newEndpoints(&opts, &p.conns.kept)
+	p.governor = newGovernor(&p.opts, &p.conns.endpoints)
+	p.made = time.Now()
 	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
 	p.growTimer = time.AfterFunc(time.Hour, p.growAgain)
 	p.growTimer.Stop()
+	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)
+	p.reviveTimer.Stop()
+	p.setEndpointOptionsLocked(p.made)
 	p.noteWarmLocked()
 	p.needs.note(p.stats.sums(time.Now()))
 	p.wg.Go(p.janitor)
@@ -99,6 +104,7 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 func (p *Pool) startDrainLocked() {
 	p.closed = true
 	p.growTimer.Stop()
+	p.reviveTimer.Stop()
 	if p.conns.inUse == 0 {
 		close(p.drained)
 	}

@@ -155,8 +155,8 @@ func TestCloseCancelsDials(t *testing.T) {
 		}
 		synctest.Wait()
 		r.wantErr(upstream.Draining, 0)
-		for kind := range p.stats.failed {
-			if n := p.stats.failed[kind].Load(); n != 0 {
+		for kind := range p.conns.endpoints.all[0].stats.failed {
+			if n := p.conns.endpoints.all[0].stats.failed[kind].Load(); n != 0 {
 				t.Errorf("%d cancelled dials are counted as failed (%s)", n, dialErrorNames[kind])
 			}
 		}

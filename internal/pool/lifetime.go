@@ -51,13 +51,16 @@ func (m *member) renew(o *Options, now time.Time) {
 // expireIdle drains the idle connections that are too old or were idle for too long. Their order
 // says nothing about their age, so it checks all of them.
 func (c *connections) expireIdle(now time.Time) {
-	c.idle.list = slices.DeleteFunc(c.idle.list, func(m *member) bool {
-		why := m.expired(c.opts, now)
-		if why != upstream.NotClosed {
-			c.drain(m, why)
-		}
-		return why != upstream.NotClosed
-	})
+	for _, e := range c.endpoints.all {
+		e.idle.list = slices.DeleteFunc(e.idle.list, func(m *member) bool {
+			why := m.expired(c.opts, now)
+			if why != upstream.NotClosed {
+				c.kept--
+				c.drain(m, why)
+			}
+			return why != upstream.NotClosed
+		})
+	}
 }
 
 // expireShared drains the multiplexed connections that are too old or were idle for too long. If a

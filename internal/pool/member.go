@@ -19,6 +19,7 @@ type member struct {
 	// Set by dial before the pool knows the member; they never change.
 
 	addr     Address
+	ep       *endpoint
 	version  int // Options.ConnVersion when the dial began
 	conn     upstream.Conn
 	protocol upstream.Protocol
@@ -34,6 +35,7 @@ type member struct {
 	alone    bool // in use by an exchange beside which nothing may be outstanding
 	fresh    bool // in use by the first exchange, right after the dial
 	aging    bool // too old, but needed: goes when another connection has come
+	probe    bool // in use by the first request after an ejection
 	violated bool // closed after an HTTP/2 violation that is counted
 	draining bool
 	why      upstream.CloseReason // why it drains
@@ -81,7 +83,12 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 }
 
 // Release releases the place unused.
-func (pl Place) Release() { pl.m.pool.release(pl.m, unused) }
+func (pl Place) Release() {
+	pl.m.pool.release(pl.m, unused)
+	if pl.m.probe {
+		pl.m.pool.probeEnded(pl.m, Neutral)
+	}
+}
 
 // Protocol returns what the place's connection speaks.
 func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }

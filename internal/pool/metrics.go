@@ -17,7 +17,11 @@ func NewCollector(pools func() []*Pool) prometheus.Collector { return &collector
 var allDescs []*prometheus.Desc
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	d := prometheus.NewDesc("adbuffer_pool_"+name, help, append([]string{"ssp"}, labels...), nil)
+	return newDesc("pool_"+name, help, labels...)
+}
+
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...), nil)
 	allDescs = append(allDescs, d)
 	return d
 }
@@ -40,7 +44,7 @@ var (
 	descIdleAge          = desc("idle_age_seconds", "How long a connection had been idle when a request acquired it, in seconds.")
 	descDial             = desc("dial_seconds", "Duration of a dial's phases, in seconds.", "phase")
 	descDialsLimit       = desc("dials_limit", "Dials that may be under way at once (pool.max_dials).")
-	descDialErrors       = desc("dial_errors_total", "Dials that failed, by kind of error.", "kind")
+	descDialErrors       = desc("dial_errors_total", "Dials that failed, by endpoint and kind of error. A failed look-up counts for the endpoint whose name was looked up.", "endpoint", "kind")
 	descStale            = desc("stale_connections_total", "Idle connections that a request found closed, or with bytes that no request asked for.")
 	descAdvised          = desc("advised_connections", "Connections that let 3 % of the requests of the last minute wait for a place, by Little's law and Erlang C: what pool.max_conns should be, or pool.max_http2_conns over HTTP/2. 0 without requests.")
 	descAdvisedPlaces    = desc("advised_places", "Places that let 3 % of the requests of the last minute wait for one; compare it with pool_places_limit, over any protocol. 0 without requests.")
@@ -99,8 +103,11 @@ func (p *Pool) collect(ch chan<- prometheus.Metric) {
 	for r := upstream.NotClosed + 1; r < upstream.CloseReasons; r++ {
 		counter(descClosed, p.stats.closedBy[r].Load(), r.String())
 	}
-	for k, name := range dialErrorNames {
-		counter(descDialErrors, p.stats.failed[k].Load(), name)
+	for _, e := range s.Endpoints {
+		e.collect(ch, s.SSP)
+	}
+	for state := range State(len(stateNames)) {
+		gauge(descSSPState, boolValue(s.State == state.String()), state.String())
 	}
 	counter(descStale, p.stats.stale.Load())
 	for o, name := range acquireOutcomeNames {

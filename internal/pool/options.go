@@ -35,6 +35,13 @@ type Options struct {
 	// has.
 	PipelineDepth, MaxStreams int
 
+	// Endpoints are the SSP's endpoints. SetOptions may change what it says about them, and not
+	// their names.
+	Endpoints []EndpointOptions
+	Ejection  EjectionOptions
+	SlowStart time.Duration // an endpoint that comes back gets its full share after so long
+	Events    func(Event)   // called for each event, in a goroutine of its own; may be nil
+
 	// ConnVersion counts the changes of the settings that a connection keeps from its dial.
 	// When SetOptions raises it, open connections are replaced within renewal.
 	ConnVersion int
@@ -92,7 +99,29 @@ func (p *Pool) SetOptions(o Options) {
 		}
 		m.renew(&o, now)
 	}
+	p.setEndpointOptionsLocked(now)
 	p.conns.trim()
 	p.serveLocked(now)
 	p.noteWarmLocked()
+}
+
+// setEndpointOptionsLocked brings the settings of endpoints into force.
+func (p *Pool) setEndpointOptionsLocked(now time.Time) {
+	s, o := &p.conns.endpoints, p.opts.Ejection
+	for _, eo := range p.opts.Endpoints {
+		if e := s.byName[eo.Name]; e != nil {
+			e.opts = eo
+		}
+	}
+	for _, e := range s.all {
+		e.health.window.SetLength(o.Window, now.Sub(p.made))
+		if e.ejected && !o.Enabled || o.DryRun {
+			e.ejected, e.probe = false, noProbe
+		}
+	}
+	p.ejection.Store(nil)
+	if o.Enabled && len(s.all) > 1 {
+		p.ejection.Store(&o)
+	}
+	p.rebuildLocked(now)
 }

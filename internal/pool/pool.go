@@ -11,6 +11,7 @@ package pool
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/cpu"
@@ -46,7 +47,11 @@ type Pool struct {
 	cancel  context.CancelFunc // ends ctx
 	warm    chan struct{}      // closed once min_idle connections have been open
 	drained chan struct{}      // closed once the pool is closed and no place is in use
-	_       cpu.CacheLinePad
+	made    time.Time          // what endpoints' windows count from
+
+	refusing atomic.Bool                     // see Refusing
+	ejection atomic.Pointer[EjectionOptions] // nil: no endpoint can be ejected
+	_        cpu.CacheLinePad
 
 	mu sync.Mutex // guards the fields below and what they hold; never held during I/O
 
@@ -62,6 +67,8 @@ type Pool struct {
 	demotion demotion
 	learned  learnedIdle
 	needs    needHistory
+
+	reviveTimer *time.Timer // calls reviveAgain
 
 	growTimer *time.Timer // calls growAgain
 	growNext  time.Time   // when; zero = not set
@@ -113,14 +120,17 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		// The SSP may have closed a connection that was idle, or sent bytes that no request
 		// asked for. A multiplexed connection watches itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
+			ex.Endpoint, ex.Peer = m.ep.name, m.addr.AddrPort
 			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))
-			ex.Endpoint, ex.Peer = m.addr.Host, m.addr.AddrPort
 			return Place{m}, nil
 		}
 		p.stats.stale.Add(1)
 		now = time.Now()
 		p.mu.Lock()
 		p.learned.foundClosed(m)
+		if m.probe { // it was never sent
+			m.probe, m.ep.probe = false, noProbe
+		}
 		p.releaseLocked(m, unused)
 	}
 }
@@ -138,6 +148,10 @@ func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
 		return nil, nil
 	}
 	p.conns.acquire(m, alone, now)
+	if e := p.conns.short; e != nil {
+		p.conns.short = nil
+		p.dialShortLocked(e, now)
+	}
 	if !m.exclusive() {
 		p.growLocked(now)
 	}
@@ -185,7 +199,9 @@ func (p *Pool) reuseLocked(m *member) {
 	switch {
 	case p.closed || p.conns.surplus() > 0:
 		p.conns.drain(m, upstream.ClosedDrain)
-	case p.queue.n > 0:
+	case p.conns.unwanted(m.ep), p.queue.n == 0 && p.conns.endpoints.disabled(m.ep):
+		p.conns.drain(m, closedMoved)
+	case p.queue.n > 0 && !m.ep.barred:
 		now := time.Now()
 		if why := m.expired(&p.opts, now); why != upstream.NotClosed {
 			p.conns.drain(m, why)
@@ -196,6 +212,9 @@ func (p *Pool) reuseLocked(m *member) {
 		p.settleLocked(now)
 	default:
 		p.conns.keep(m)
+		if p.queue.n > 0 { // it is of no use for those
+			p.growLocked(time.Now())
+		}
 	}
 }
 
@@ -210,7 +229,7 @@ func (p *Pool) changed(m *member) {
 	if m.conn.CloseReason() == upstream.NotClosed {
 		p.conns.recount(m)
 	} else {
-		p.conns.idle.remove(m)
+		m.ep.idle.remove(m)
 		if m.inUse == 0 && !m.draining {
 			p.learned.closed(m, now.Sub(m.used))
 		}
@@ -223,6 +242,9 @@ func (p *Pool) changed(m *member) {
 func (p *Pool) endedLocked(m *member, now time.Time) {
 	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin
 	p.conns.drain(m, m.conn.CloseReason())
+	if m.ep.open == 0 {
+		p.reachLocked(m.ep, now)
+	}
 	if atOnce { // else the pool would dial again and again, without a pause
 		p.governor.useless(m.addr, now)
 		p.closedAtOnceLocked(m, now)

@@ -22,9 +22,9 @@ type sharedList struct {
 //
 // It scans the list, which has max_http2_conns connections, four by default. Of pipelined
 // connections there may be max_conns; the first idle one ends the scan.
-func (s *sharedList) leastInUse(alone bool) *member {
+func leastInUse(list []*member, alone bool) *member {
 	var best *member
-	for _, m := range s.list {
+	for _, m := range list {
 		if m.inUse < m.places && (best == nil || m.inUse < best.inUse) {
 			if best = m; m.inUse == 0 {
 				break

@@ -53,6 +53,10 @@ type Snapshot struct {
 	Stale      uint64 `json:"stale"`       // idle connections since start that a request found closed
 	DialErrors uint64 `json:"dial_errors"` // since start
 
+	// State is what an operator decided: enabled, draining or disabled.
+	State     string             `json:"state"`
+	Endpoints []EndpointSnapshot `json:"endpoints"`
+
 	// Need is what the requests of the last minute needed.
 	Need Need `json:"need"`
 	// LearnedIdleSeconds is the time after which the SSP closes idle connections, too low
@@ -90,8 +94,9 @@ func (p *Pool) Snapshot() Snapshot {
 	for i := range p.stats.openedBy {
 		s.Opened += p.stats.openedBy[i].Load()
 	}
-	for i := range p.stats.failed {
-		s.DialErrors += p.stats.failed[i].Load()
+	s.Endpoints, s.State = p.conns.endpoints.snapshot(&p.conns), p.conns.endpoints.byHand.String()
+	for i := range s.Endpoints {
+		s.DialErrors += s.Endpoints[i].DialErrors
 	}
 	s.Stale = p.stats.stale.Load()
 	s.Need, s.LearnedIdleSeconds = p.needs.current(load), p.learned.limit.Seconds()

@@ -79,7 +79,6 @@ type stats struct {
 
 	openedBy [upstream.Protocols]atomic.Uint64
 	closedBy [upstream.CloseReasons]atomic.Uint64
-	failed   [dialErrors]atomic.Uint64
 
 	arrivals  *histogram.Counter
 	stale     atomic.Uint64
@@ -153,5 +152,3 @@ func (s *stats) dialed(d dialDurations) {
 		s.tls.ObserveDuration(d.tls)
 	}
 }
-
-func (s *stats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add(1) }

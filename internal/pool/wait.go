@@ -87,6 +87,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
 		m := p.conns.pick(p.queue.head.alone, now)
+		p.conns.short = nil // growLocked dials for the queue
 		if m == nil {
 			break
 		}

@@ -34,6 +34,7 @@ var statuses = [upstream.Outcomes]int{
 	upstream.PendingTimeout:   fasthttp.StatusServiceUnavailable,
 	upstream.BreakerOpen:      fasthttp.StatusServiceUnavailable,
 	upstream.QPSLimit:         fasthttp.StatusServiceUnavailable,
+	upstream.SSPDisabled:      fasthttp.StatusServiceUnavailable,
 	upstream.SSPBackoff:       fasthttp.StatusServiceUnavailable,
 	upstream.Overloaded:       fasthttp.StatusServiceUnavailable,
 	upstream.Draining:         fasthttp.StatusServiceUnavailable,

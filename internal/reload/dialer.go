@@ -83,7 +83,8 @@ func (d *dialer) Addresses(ctx context.Context) ([]pool.Address, error) {
 	}
 	d.found, d.addrs = found, make([]pool.Address, len(found))
 	for i, a := range found {
-		d.addrs[i] = pool.Address{Host: d.endpoints.Authority(a), AddrPort: a.AddrPort}
+		e := dial.Endpoint{Host: a.Host, Port: a.AddrPort.Port()}
+		d.addrs[i] = pool.Address{Host: d.endpoints.Authority(a), AddrPort: a.AddrPort, Endpoint: e.Name()}
 	}
 	return d.addrs, nil
 }

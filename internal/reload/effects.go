@@ -77,6 +77,8 @@ var effects = map[string]Effect{
 	"ssps[].hedge":                     InPlace,
 	"ssps[].adaptive":                  InPlace,
 	"ssps[].breaker":                   InPlace,
+	"ssps[].ejection":                  InPlace,
+	"ssps[].slow_start":                InPlace,
 	"ssps[].retry_after_max":           InPlace,
 	"ssps[].retry_after_share":         InPlace,
 

@@ -215,7 +215,7 @@ func TestAReloadDoesWhatTheTableSays(t *testing.T) {
 // settingsOf are the settings of an SSP and its pool, in a form to compare.
 func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
 	t.Helper()
-	endpoints, err := dial.ParseEndpoints(c.Endpoints)
+	endpoints, err := dial.ParseEndpoints(urlsOf(c))
 	if err != nil {
 		t.Fatal(err)
 	}

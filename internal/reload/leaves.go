@@ -110,6 +110,9 @@ func leafOf(path string, node *yaml.Node) leaf {
 	s := leaf{path: path, raw: flow(node, asIs), shown: flow(node, hiding(path))}
 	if node.Kind == yaml.SequenceNode {
 		for _, item := range node.Content {
+			if u := fieldOf(item, "url"); u != nil {
+				item = u
+			}
 			s.values = append(s.values, item.Value)
 		}
 	}
@@ -160,6 +163,8 @@ func flow(node *yaml.Node, show shower) string {
 				shown = flow(value, show)
 			case key == "value" && name != nil:
 				shown = show(name.Value, value.Value)
+			case key == "url":
+				shown = show("", value.Value)
 			}
 			parts = append(parts, key+": "+shown)
 		}

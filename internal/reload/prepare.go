@@ -35,6 +35,7 @@ type preparedSSP struct {
 	effect    Effect             // the strongest of its changes; "" = nothing changes
 	dialer    *dialer            // was's, or a new one for a new pool
 	pool      *pool.Pool         // the new pool where it replaces another; see prewarm
+	events    func(pool.Event)
 }
 
 // replaces reports whether the SSP gets a pool in place of another.
@@ -50,7 +51,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 	var faults config.Errors
 	for i := range cfg.SSPs {
 		c := &cfg.SSPs[i]
-		s := preparedSSP{cfg: c, was: was.Part(c.Name), effect: effects[c.Name]}
+		s := preparedSSP{cfg: c, events: v.endpointEvents(c.Name), was: was.Part(c.Name), effect: effects[c.Name]}
 		if err := v.prepareSSP(p, &s); err != nil {
 			faults = append(faults, config.Error{Path: fmt.Sprintf("ssps[%d]", i), Value: c.Name, Rule: err.Error()})
 			continue
@@ -71,7 +72,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 }
 
 func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
-	if s.endpoints, err = dial.ParseEndpoints(s.cfg.Endpoints); err != nil {
+	if s.endpoints, err = dial.ParseEndpoints(urlsOf(s.cfg)); err != nil {
 		return err
 	}
 	// Before they are read for use: the next reload sees a change in between.
@@ -127,6 +128,7 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 		// counters may: they are about connections that the new pool never had, and
 		// opened less closed stays the number of open ones.
 		s.pool.SetOptions(po)
+		s.pool.Inherit(s.was.SSP.Pool()) // once more: an operator may have changed something since
 		next.SSP = s.was.SSP.MovedTo(o, s.pool)
 	case s.effect == "" && before == common:
 		next.SSP = s.was.SSP

@@ -30,6 +30,7 @@ func (p *prepared) prewarm(ctx context.Context) {
 		// Within max_idle: the pool would close more as soon as they are open.
 		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
 		s.pool = pool.New(o, s.dialer)
+		s.pool.Inherit(s.was.SSP.Pool())
 		wg.Go(func() { s.pool.Warm(ctx) }) //nolint:errcheck // warm or not, it is used
 	}
 	wg.Wait()

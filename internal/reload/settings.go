@@ -44,6 +44,10 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
+		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events,
+	}
+	for i, e := range s.endpoints.All {
+		o.Endpoints = append(o.Endpoints, pool.EndpointOptions{Name: e.Name(), Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
 	}
 	if s.encrypted() {
 		o.TLSTimeout = c.Timeouts.TLSHandshake

@@ -109,6 +109,8 @@ func (l *leg) envelopeEntry() entry {
 	switch {
 	case !l.back:
 		e.err, e.untimed = "not_waited", true
+	case l.outcome == upstream.SSPDisabled: // it was not asked
+		e.err, e.untimed = l.outcome.String(), true
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()
 	default:

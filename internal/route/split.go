@@ -2,13 +2,38 @@ package route
 
 import "math/rand/v2"
 
-// pick draws a target by weight: n of a sum of weights s is drawn n/s of the
-// time, and weight 0 never. A scan: a route has a handful of SSPs.
+// pick draws a target by weight: n of a sum of weights s is drawn n/s of the time, and weight 0
+// never. If an operator has disabled its SSP, the other SSPs share its part.
 func (rt *Route) pick() *Target {
 	n := rt.draw(rt.weights)
 	for i := range rt.Targets {
 		if n -= rt.Targets[i].Weight; n < 0 {
+			if t := &rt.Targets[i]; t.SSP.Refusing() {
+				return rt.pickOther(t)
+			}
 			return &rt.Targets[i]
+		}
+	}
+	panic("BUG: drawn beyond the sum of the weights")
+}
+
+// pickOther draws among the targets whose SSPs are not disabled. It returns drawn if there is none.
+func (rt *Route) pickOther(drawn *Target) *Target {
+	var list []*Target
+	sum := 0
+	for i := range rt.Targets {
+		if t := &rt.Targets[i]; t.Weight > 0 && !t.SSP.Refusing() {
+			list = append(list, t)
+			sum += t.Weight
+		}
+	}
+	if sum == 0 {
+		return drawn
+	}
+	n := rt.draw(sum)
+	for _, t := range list {
+		if n -= t.Weight; n < 0 {
+			return t
 		}
 	}
 	panic("BUG: drawn beyond the sum of the weights")

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
 
@@ -30,6 +31,10 @@ func (p *quietPool) Do(ex *upstream.Exchange) error {
 func (p *quietPool) Release() {}
 
 func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
+
+func (p *quietPool) Refusing() bool { return false }
+
+func (p *quietPool) Ended(upstream.Outcome, pool.Verdict, *upstream.Times) {}
 
 func (p *quietPool) Host() string { return "rtb.openx.example" }
 

@@ -11,7 +11,9 @@ import (
 type leg struct {
 	start   time.Time
 	body    bodyCopy
-	sent    int // attempts sent
+	outcome upstream.Outcome // of the attempt that ended last
+	paused  bool             // its response paused the SSP
+	sent    int              // attempts sent
 	hedged  bool
 	retries retries
 }
@@ -43,13 +45,11 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
-	var outcome upstream.Outcome
+	outcome := l.outcome
 	if err != nil {
-		outcome = err.Outcome
-	} else {
-		outcome = s.classify(r, &ex.Response)
+		outcome, l.paused = err.Outcome, false
 	}
-	s.learn(ex, start, outcome, err)
+	s.learn(ex, &l, outcome, err)
 	s.stats.record(outcome, start, &ex.Times)
 	if f := s.observer.Load(); f != nil {
 		(*f)(s, r, ex, outcome, err)
@@ -78,6 +78,9 @@ func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.
 
 // admit counts a request as in flight, or returns the error of the limit that it exceeds.
 func (s *SSP) admit(now time.Duration) *upstream.Error {
+	if s.lender.Refusing() {
+		return errDisabled
+	}
 	if err := s.backoff.admit(now); err != nil {
 		return err
 	}
@@ -173,10 +176,34 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, 
 		h.arm()
 	}
 	err = place.Do(ex)
+	s.attempted(r, ex, l, place, err)
 	if s.opts.Hedge.Enabled && why != retryHedge {
 		s.observeForHedge(ex, err)
 	}
 	return err
+}
+
+// attempted takes in how an attempt ended.
+func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err error) {
+	t := &ex.Times
+	if t.Done.IsZero() {
+		t.Done = time.Now()
+	}
+	if err != nil {
+		e := upstream.AsError(err)
+		l.outcome, l.paused = e.Outcome, false
+		pl.Ended(l.outcome, s.verdict(ex, l, l.outcome, e), t)
+		return
+	}
+	l.outcome = s.classify(r, &ex.Response)
+	l.paused = s.backoff.observe(&ex.Response, t.Done, s.since(t.Done))
+	pl.Ended(l.outcome, s.verdict(ex, l, l.outcome, nil), t)
+}
+
+// errDisabled: an operator has drained or disabled the SSP, or all its endpoints.
+var errDisabled = &upstream.Error{
+	Outcome: upstream.SSPDisabled, Progress: upstream.NotSent,
+	Detail: "an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list",
 }
 
 // prepare does what comes between acquiring a place and using it.

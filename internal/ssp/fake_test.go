@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 
 	"go.uber.org/goleak"
@@ -50,6 +51,8 @@ type fakePool struct {
 	lent     int
 	returned int
 	sent     []sentRequest
+	ended    []pool.Verdict
+	refusing atomic.Bool
 	busy     atomic.Int32 // in Do now
 	mostBusy atomic.Int32
 }
@@ -84,6 +87,14 @@ func (p *fakePool) Acquire(ex *upstream.Exchange) (place, error) {
 type fakePlace struct {
 	pool *fakePool
 	step step
+}
+
+func (p *fakePool) Refusing() bool { return p.refusing.Load() }
+
+func (pl *fakePlace) Ended(_ upstream.Outcome, v pool.Verdict, _ *upstream.Times) {
+	pl.pool.mu.Lock()
+	defer pl.pool.mu.Unlock()
+	pl.pool.ended = append(pl.pool.ended, v)
 }
 
 func (pl *fakePlace) Host() string { return pl.pool.host }

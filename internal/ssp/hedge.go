@@ -71,6 +71,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 		ex.TakeResponse(h.first)
 	case l.hedged && h.err == nil:
 		ex.TakeResponse(h.second)
+		l.outcome, l.paused = h.leg.outcome, h.leg.paused
 		err = nil
 	default:
 		ex.TakeCourse(h.first)

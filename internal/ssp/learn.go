@@ -3,33 +3,42 @@ package ssp
 import (
 	"time"
 
+	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
 
 // learn updates the learned state with the outcome of an admitted request.
-func (s *SSP) learn(ex *upstream.Exchange, start time.Time, o upstream.Outcome, err *upstream.Error) {
+func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
-	if err == nil && s.backoff.observe(&ex.Response, t.Done, now) {
-		return // the pause is the consequence
+	v := s.verdict(ex, l, o, err)
+	if v != pool.Neutral {
+		s.breaker.record(now, v == pool.Failure)
 	}
-	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
-	if timedOut && !s.hadEnoughTime(ex, start) {
-		return // the client's deadline was too short to blame the SSP
-	}
-	switch {
-	case timedOut || failure(o):
-		s.breaker.record(now, true)
-	case success(o):
-		s.breaker.record(now, false)
-	}
-	if s.opts.Adaptive.Enabled && (timedOut || o <= upstream.Redirect) {
+	if s.opts.Adaptive.Enabled && (o == upstream.Deadline && v == pool.Failure || o <= upstream.Redirect && !l.paused) {
 		s.adaptive.observe(now, t.Done.Sub(t.Acquired))
 	}
 }
 
+// verdict returns what a request or an attempt says about the SSP or the endpoint. A response that
+// paused the SSP says nothing, because the pause is the consequence. Nor does a timeout if the
+// client's deadline was too short to blame the SSP.
+func (s *SSP) verdict(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) pool.Verdict {
+	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
+	switch {
+	case l.paused, timedOut && !s.hadEnoughTime(ex, l.start):
+		return pool.Neutral
+	case timedOut || failure(o):
+		return pool.Failure
+	case success(o):
+		return pool.Success
+	default:
+		return pool.Neutral
+	}
+}
+
 // failure reports whether an outcome counts as a failure of the SSP. Some timeouts count too, see
-// learn.
+// verdict.
 //
 // A response that violates HTTP counts: nothing useful came. An outcome caused by adbuffer (a full
 // queue, a limit, a cancelled leg) is neither failure nor success.

@@ -10,6 +10,8 @@ type lender interface {
 	// Acquire acquires a place for ex, and waits for one until ex.Deadline at the latest. Its
 	// errors are *upstream.Error with Progress NotSent. It sets ex.Times.Acquired.
 	Acquire(ex *upstream.Exchange) (place, error)
+	// Refusing reports whether an operator has drained or disabled the SSP.
+	Refusing() bool
 }
 
 // place is one place on a connection. Exactly one of Do and Release must be
@@ -19,6 +21,9 @@ type place interface {
 	Release()
 	Protocol() upstream.Protocol
 	Host() string
+	// Ended notes, after Do, how the attempt ended and what that says about its
+	// endpoint.
+	Ended(o upstream.Outcome, v pool.Verdict, t *upstream.Times)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it
@@ -26,3 +31,5 @@ type place interface {
 type poolLender struct{ pool *pool.Pool }
 
 func (l poolLender) Acquire(ex *upstream.Exchange) (place, error) { return l.pool.Acquire(ex) }
+
+func (l poolLender) Refusing() bool { return l.pool.Refusing() }

@@ -24,6 +24,7 @@ const (
 	BreakerOpen      // refused because the SSP fails
 	QPSLimit         // over the SSP's queries per second
 	SSPBackoff       // the SSP asked for a pause (Retry-After)
+	SSPDisabled      // an operator has drained or disabled the SSP
 	Overloaded       // over a limit on requests or bytes in flight
 	Draining         // adbuffer stops
 	ConnectFailed    // DNS or TCP failed, or every address is backing off after such a failure
@@ -46,7 +47,7 @@ var outcomeNames = [Outcomes]string{
 	Fill: "fill", NoBid: "no_bid", Redirect: "redirect", ClientError: "client_error", ServerError: "server_error",
 	BadRequest: "bad_request", MethodNotAllowed: "method_not_allowed", NoRoute: "no_route", UnknownSSP: "unknown_ssp",
 	Loop: "loop", TooLarge: "too_large", PendingFull: "pending_full", PendingTimeout: "pending_timeout", BreakerOpen: "breaker_open",
-	QPSLimit: "qps_limit", SSPBackoff: "ssp_backoff", Overloaded: "overloaded", Draining: "draining",
+	QPSLimit: "qps_limit", SSPBackoff: "ssp_backoff", SSPDisabled: "ssp_disabled", Overloaded: "overloaded", Draining: "draining",
 	ConnectFailed: "connect_failed", TLSFailed: "tls_failed", ConnLost: "conn_lost", BadResponse: "bad_response",
 	ResponseTooLarge: "response_too_large", Deadline: "deadline", Internal: "internal", Merged: "merged",
 	ClientGone: "client_gone", Cancelled: "cancelled",

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
@@ -53,7 +54,14 @@ var promisedMetrics = []struct {
 	{"pool_idle_age_seconds", "histogram", bySSP},
 	{"pool_dial_seconds", "histogram", map[string][]string{"ssp": {"a", "b"}, "phase": {"dns", "tcp", "tls"}}},
 	{"pool_dials_limit", "gauge", bySSP},
-	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}}},
+	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}}},
+	{"endpoint_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint},
+		"outcome": {"fill", "no_bid", "redirect", "client_error", "server_error", "conn_lost", "bad_response", "response_too_large", "overloaded", "deadline", "client_gone", "cancelled", "internal"}}},
+	{"endpoint_connections", "gauge", byEndpoint},
+	{"endpoint_state", "gauge", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "state": {"disabled", "draining", "ejected", "enabled"}}},
+	{"endpoint_ejections_total", "counter", byEndpoint},
+	{"endpoint_request_duration_seconds", "histogram", byEndpoint},
+	{"ssp_state", "gauge", map[string][]string{"ssp": {"a", "b"}, "state": {"disabled", "draining", "enabled"}}},
 	{"pool_stale_connections_total", "counter", bySSP},
 	{"retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "not_processed", "stale", "hedge"}}},
 	{"ssp_retry_after_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "effect": {"paused", "ignored"}}},
@@ -82,7 +90,13 @@ var promisedMetrics = []struct {
 	{"build_info", "gauge", nil},
 }
 
-var bySSP = map[string][]string{"ssp": {"a", "b"}}
+var (
+	bySSP      = map[string][]string{"ssp": {"a", "b"}}
+	byEndpoint = map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}}
+)
+
+// anEndpoint stands for the host:port of the simulated SSP.
+const anEndpoint = "(endpoint)"
 
 func TestEveryMetricExistsFromTheStartWithItsLabels(t *testing.T) {
 	t.Parallel()
@@ -105,6 +119,9 @@ routes:
 			name += "_count"
 		}
 		for _, labels := range combinations(p.labels) {
+			for i := range labels {
+				labels[i] = strings.Replace(labels[i], anEndpoint, hostPort(t, s.URL()), 1)
+			}
 			found := m.All(name, labels...)
 			if len(found) != 1 {
 				t.Errorf("%d series %s%v, want 1", len(found), name, labels)
@@ -139,6 +156,16 @@ routes:
 		t.Errorf("%d series at the start, %d after traffic", series, after)
 	}
 	t.Logf("%d series for 2 SSPs and a route", series)
+}
+
+// hostPort returns the host:port of a URL.
+func hostPort(t *testing.T, u string) string {
+	t.Helper()
+	parsed, err := url.Parse(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Host
 }
 
 // combinations returns all label sets, each as name=value.

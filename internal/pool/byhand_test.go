@@ -1,0 +1,182 @@
+package pool
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// load makes 2 000 requests a second until the returned function is called, which returns how many
+// failed.
+func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
+	var wg sync.WaitGroup
+	var failed atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			wg.Go(func() {
+				ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1}
+				place, err := p.Acquire(ex)
+				if err == nil {
+					time.Sleep(5 * msec)
+					err = place.Do(ex)
+					ex.Times.Done = time.Now()
+					place.Ended(upstream.Fill, Success, &ex.Times)
+				}
+				if err != nil {
+					failed.Add(1)
+					t.Log(err)
+				}
+			})
+			time.Sleep(500 * time.Microsecond)
+		}
+	})
+	return func() int {
+		cancel()
+		wg.Wait()
+		return int(failed.Load())
+	}
+}
+
+// Whatever an operator does to endpoints under load, no request fails, and a drained or disabled
+// endpoint gets no new one.
+func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP1Pipelined, upstream.HTTP2} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := endpointsSSP(t, 3)
+				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
+				p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
+				stop := loaded(t, p)
+				pass(100 * msec)
+				for _, state := range []State{Draining, Disabled} {
+					for _, name := range []string{"a:80", "c:80"} {
+						p.SetEndpointState(name, state)
+						pass(20 * msec)
+						before := servedBy(p, name)
+						pass(200 * msec)
+						if n := servedBy(p, name) - before; n != 0 {
+							t.Errorf("%s got %d requests although it is %v", name, n, state)
+						}
+						if n := openTo(p, name); state == Disabled && n != 0 {
+							t.Errorf("%s is disabled and has %d connections", name, n)
+						}
+						p.SetEndpointState(name, Enabled)
+						pass(200 * msec)
+						if n := servedBy(p, name) - before; n < 100 {
+							t.Errorf("%s got %d requests after it was enabled", name, n)
+						}
+					}
+				}
+				p.SetEndpointWeight("b:80", 8)
+				pass(50 * msec)
+				a, b := servedBy(p, "a:80"), servedBy(p, "b:80")
+				pass(sec)
+				if a, b = servedBy(p, "a:80")-a, servedBy(p, "b:80")-b; b < 7*a || b > 9*a {
+					t.Errorf("with weights 1 and 8, a got %d requests and b %d", a, b)
+				}
+				if n := stop(); n > 0 {
+					t.Errorf("%d requests failed", n)
+				}
+			})
+		})
+	}
+}
+
+func servedBy(p *Pool, name string) int {
+	return int(p.conns.endpoints.byName[name].stats.outcomes[upstream.Fill].Load())
+}
+
+func openTo(p *Pool, name string) int {
+	for _, e := range p.Snapshot().Endpoints {
+		if e.Endpoint == name {
+			return e.Connections
+		}
+	}
+	return -1
+}
+
+// The whole SSP, drained or disabled, refuses; requests that were admitted before still end well.
+func TestWholeSSPByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		serve(t, p, 20, msec, nil)
+		for _, state := range []State{Draining, Disabled} {
+			held := acquire(t, p)
+			p.SetState(state)
+			if !p.Refusing() || p.Snapshot().State != state.String() {
+				t.Errorf("%v: not refusing", state)
+			}
+			late := acquire(t, p) // was admitted just before
+			finish(late, false)
+			finish(held, false)
+			pass(2 * sec)
+			if n := s.openCount(); state == Disabled && n > 1 || state == Draining && n == 0 {
+				t.Errorf("%v: %d connections are open", state, n)
+			}
+			p.SetState(Enabled)
+			if p.Refusing() {
+				t.Error("still refusing")
+			}
+			serve(t, p, 20, msec, nil)
+		}
+		p.SetEndpointState("a:80", Draining)
+		if p.Refusing() {
+			t.Error("refuses although b is enabled")
+		}
+		p.SetEndpointState("b:80", Disabled)
+		if !p.Refusing() {
+			t.Error("does not refuse although no endpoint is enabled")
+		}
+	})
+}
+
+// Where the endpoints that are not ejected are drained by hand, ejection is ignored.
+func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
+		if got := stateOf(p, "b:80"); got != "ejected" {
+			t.Fatalf("b is %s", got)
+		}
+		p.SetEndpointState("a:80", Draining)
+		if got := serve(t, p, 20, msec, nil); got["b:80"] != 20 || p.Refusing() {
+			t.Errorf("20 requests were shared %v", got)
+		}
+	})
+}
+
+// A pool that replaces another one goes on with what operators decided, and with the counts.
+func TestPoolInherits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 3)
+		before := start(t, s, withWeights(1, 1, 1))
+		serve(t, before, 30, msec, nil)
+		before.SetEndpointState("a:80", Draining)
+		before.SetEndpointWeight("b:80", 3)
+		served := servedBy(before, "b:80")
+
+		s = endpointsSSP(t, 4)
+		after := start(t, s, withWeights(1, 1, 1, 1))
+		after.Inherit(before)
+		serve(t, after, 30, 5*msec, nil)
+		if got := serve(t, after, 500, msec, nil); got["a:80"] != 0 || got["b:80"] != 300 {
+			t.Errorf("500 requests were shared %v, want none for a and 300 for b", got)
+		}
+		if got := servedBy(after, "b:80"); got < served+300 {
+			t.Errorf("b's counter is %d, was %d before", got, served)
+		}
+		before.SetState(Disabled)
+		after.Inherit(before)
+		if !after.Refusing() {
+			t.Error("the state of the SSP is lost")
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package pool
+
+import (
+	"slices"
+	"time"
+)
+
+// endpoints are all endpoints of the SSP, and which of them get requests. Guarded by Pool.mu.
+//
+// Of the endpoints that are enabled by hand and not ejected, those of the lowest priority that can
+// be reached are active: new requests go to them, by weight. If all that are enabled are ejected,
+// ejection is ignored. If none is enabled, the SSP admits no requests, and those that were admitted
+// before use any endpoint.
+type endpoints struct {
+	all    []*endpoint
+	byName map[string]*endpoint
+	active []*endpoint
+
+	byHand State // of the whole SSP
+}
+
+func newEndpoints(o *Options, kept *int) endpoints {
+	s := endpoints{byName: make(map[string]*endpoint)}
+	list := o.Endpoints
+	if len(list) == 0 {
+		list = []EndpointOptions{{Weight: 1}}
+	}
+	for _, eo := range list {
+		e := &endpoint{name: eo.Name, opts: eo, stats: newEndpointStats(), idle: idleList{kept: kept}}
+		e.health.window.Init(o.Ejection.Window, 0)
+		s.all = append(s.all, e)
+		s.byName[eo.Name] = e
+	}
+	return s
+}
+
+// of returns the endpoint of an address.
+func (s *endpoints) of(a Address) *endpoint {
+	if e := s.byName[a.Endpoint]; e != nil {
+		return e
+	}
+	return s.all[0]
+}
+
+// count returns how many endpoints fulfil a condition.
+func (s *endpoints) count(is func(*endpoint) bool) (n int) {
+	for _, e := range s.all {
+		if is(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// admitting reports whether the SSP takes requests at all, as far as the operator decides.
+func (s *endpoints) admitting() bool {
+	return s.byHand == Enabled && slices.ContainsFunc(s.all, (*endpoint).enabled)
+}
+
+// disabled reports whether idle connections to e close, because an operator disabled it or the SSP.
+func (s *endpoints) disabled(e *endpoint) bool {
+	return s.byHand == Disabled || e.byHand.state == Disabled
+}
+
+func (e *endpoint) enabled() bool { return e.byHand.state == Enabled }
+
+// rebuild decides anew which endpoints are barred and active. It must be called after each change of
+// what it depends on.
+func (s *endpoints) rebuild() {
+	may := func(e *endpoint) bool { return e.enabled() && !e.ejected }
+	if !slices.ContainsFunc(s.all, may) {
+		may = (*endpoint).enabled
+	}
+	if !slices.ContainsFunc(s.all, may) {
+		may = func(*endpoint) bool { return true }
+	}
+	reachable := func(e *endpoint) bool { return may(e) && !e.unreachable }
+	if !slices.ContainsFunc(s.all, reachable) {
+		reachable = may
+	}
+	best := -1
+	for _, e := range s.all {
+		if reachable(e) && (best < 0 || e.opts.Priority < best) {
+			best = e.opts.Priority
+		}
+	}
+	s.active = nil
+	for _, e := range s.all {
+		e.barred = !may(e)
+		if e.active = reachable(e) && e.opts.Priority == best; e.active {
+			s.active = append(s.active, e)
+		}
+	}
+}
+
+// weights returns the weights of the active endpoints, with those that start slowly at a part of
+// theirs.
+func (s *endpoints) weights(slowStart time.Duration, now time.Time) []int {
+	all := make([]int, len(s.active))
+	for i, e := range s.active {
+		all[i] = max(1, e.weight()*e.started(slowStart, now))
+	}
+	return all
+}
+
+// byCrowding returns the active endpoints, those with the fewest connections for their weights first,
+// and then the other ones that are not barred.
+func (s *endpoints) byCrowding() []*endpoint {
+	if len(s.all) == 1 {
+		return s.all
+	}
+	list := slices.Clone(s.active)
+	slices.SortStableFunc(list, func(a, b *endpoint) int {
+		switch x, y := a.crowding(), b.crowding(); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		default:
+			return 0
+		}
+	})
+	for _, e := range s.all {
+		if !e.active && !e.barred {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// rebuildLocked decides anew which endpoints get requests, after something about an endpoint has
+// changed, and makes the connections follow.
+func (p *Pool) rebuildLocked(now time.Time) {
+	c := &p.conns
+	c.endpoints.rebuild()
+	c.turns.set(c.endpoints.active, c.endpoints.weights(p.opts.SlowStart, now))
+	c.benched = 0
+	for _, e := range c.endpoints.all {
+		if e.barred {
+			c.benched += e.open
+		}
+	}
+	p.refusing.Store(!c.endpoints.admitting())
+	p.leaveWorseLocked()
+	p.reviveLocked(now)
+}
+
+// leaveWorseLocked drains multiplexed connections to endpoints that are not active, once an active
+// one has a connection. Idle exclusive ones stay until idle_timeout, or until their place is needed.
+func (p *Pool) leaveWorseLocked() {
+	s := &p.conns.endpoints
+	if len(s.all) == 1 || !slices.ContainsFunc(s.active, func(e *endpoint) bool { return e.open > 0 }) {
+		return
+	}
+	for _, e := range s.all {
+		if !e.active && !e.probing() {
+			p.conns.drainSharedOf(e, closedMoved)
+		}
+	}
+}

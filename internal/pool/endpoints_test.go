@@ -1,0 +1,465 @@
+package pool
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// names are the endpoints a, b, c of the tests.
+var names = []string{"a:80", "b:80", "c:80", "d:80"}
+
+// endpointsSSP is an SSP with endpoints a, b, c, …, each at one address.
+func endpointsSSP(t testing.TB, n int) *fakeSSP {
+	s := newFakeSSP(t)
+	s.addrs = addresses(n)
+	for i := range s.addrs {
+		s.addrs[i].Endpoint = names[i]
+	}
+	return s
+}
+
+// of returns the settings of endpoints a, b, c, … with these weights.
+func withWeights(weights ...int) func(*Options) {
+	return func(o *Options) {
+		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 64, 64, 8
+		o.Endpoints = nil
+		for i, w := range weights {
+			o.Endpoints = append(o.Endpoints, EndpointOptions{Name: names[i], Weight: w})
+		}
+	}
+}
+
+// eventLog collects the events of a pool.
+type eventLog struct {
+	mu   sync.Mutex
+	list []Event
+}
+
+func (l *eventLog) add(e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, e)
+}
+
+// all returns the events, once all goroutines are blocked.
+func (l *eventLog) all() []Event {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list
+}
+
+// ejections returns how long each ejection lasts.
+func (l *eventLog) ejections() (lasts []time.Duration) {
+	for _, e := range l.all() {
+		if e.Ejected {
+			lasts = append(lasts, e.Lasts)
+		}
+	}
+	return lasts
+}
+
+// serve makes n requests, one after the other, each of which takes took and ends as fails says. It
+// returns how many each endpoint had, and how many had no place.
+func serve(t testing.TB, p *Pool, n int, took time.Duration, fails func(endpoint string) bool) (served map[string]int) {
+	t.Helper()
+	served = make(map[string]int)
+	for range n {
+		r := acquire(t, p)
+		time.Sleep(took)
+		served[r.ex.Endpoint]++
+		finish(r, fails != nil && fails(r.ex.Endpoint))
+	}
+	return served
+}
+
+// finish ends a request, with a verdict on its endpoint.
+func finish(r *request, failed bool) {
+	r.ex.Times.Done = time.Now()
+	r.do()
+	o, v := upstream.Fill, Success
+	if failed {
+		o, v = upstream.ServerError, Failure
+	}
+	r.place.Ended(o, v, &r.ex.Times)
+}
+
+func stateOf(p *Pool, name string) string {
+	for _, e := range p.Snapshot().Endpoints {
+		if e.Endpoint == name {
+			return e.State
+		}
+	}
+	return ""
+}
+
+func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
+	if got := smooth([]int{5, 1, 1}); fmt.Sprint(got) != "[0 0 1 0 2 0 0]" {
+		t.Errorf("5, 1, 1: %v", got) // the order in nginx's description of the algorithm
+	}
+	for range 200 {
+		weights := make([]int, 1+rand.IntN(8))
+		sum := 0
+		for i := range weights {
+			weights[i] = 1 + rand.IntN(1000)
+			sum += weights[i]
+		}
+		round := smooth(weights)
+		if len(round) > maxTurns+len(weights) {
+			t.Fatalf("%v: a round of %d turns", weights, len(round))
+		}
+		for i, w := range weights {
+			n := 0
+			for _, at := range round {
+				if at == i {
+					n++
+				}
+			}
+			want := float64(w) / float64(sum)
+			if got := float64(n) / float64(len(round)); n == 0 || got < want-0.01 || got > want+0.01 {
+				t.Errorf("%v: share %v of endpoint %d, want %v", weights, got, i, want)
+			}
+		}
+	}
+}
+
+// Over both kinds of connections, each round of requests is shared exactly by weight.
+func TestWeightsShareRequests(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := endpointsSSP(t, 3)
+			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
+			p := start(t, s, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol })
+			serve(t, p, 30, 5*msec, nil) // until each has a connection
+			for range 3 {
+				if got := serve(t, p, 800, msec, nil); got["a:80"] != 500 || got["b:80"] != 200 || got["c:80"] != 100 {
+					t.Errorf("%v: 800 requests were shared %v, want 500, 200, 100", protocol, got)
+				}
+			}
+		})
+	}
+}
+
+// A request does not wait for a dial to its endpoint while another endpoint has a free place.
+func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		s.set(func(c dialCall) dialResult { return dialResult{after: 50 * msec} })
+		p := start(t, s, withWeights(1, 1))
+		first := acquire(t, p)
+		finish(first, false)
+		for range 5 { // while the other endpoint is dialled
+			began := time.Now()
+			r := acquire(t, p)
+			if took := time.Since(began); took != 0 {
+				t.Errorf("a request waited %v", took)
+			}
+			finish(r, false)
+		}
+		synctest.Wait()
+		if n := s.dialCount(); n != 2 {
+			t.Errorf("%d dials, want one to each endpoint", n)
+		}
+		pass(60 * msec)
+		if got := serve(t, p, 100, msec, nil); got["a:80"] != 50 || got["b:80"] != 50 {
+			t.Errorf("once both are connected, 100 requests are shared %v", got)
+		}
+	})
+}
+
+// An endpoint without a connection gets one even at max_conns.
+func TestEndpointWithoutConnectionGetsOneAtMaxConns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.MaxConns, o.MaxIdle = 4, 4 })
+		p.SetEndpointState("b:80", Disabled)
+		var all []*request
+		for range 4 {
+			all = append(all, acquire(t, p))
+		}
+		for _, r := range all {
+			finish(r, false)
+		}
+		p.SetEndpointState("b:80", Enabled)
+		serve(t, p, 50, 5*msec, nil)
+		if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
+			t.Errorf("b got %d of 100 requests, want 50", got["b:80"])
+		}
+	})
+}
+
+func TestEndpointThatFailsIsEjected(t *testing.T) {
+	failB := func(e string) bool { return e == "b:80" }
+	for name, change := range map[string]func(*EjectionOptions){
+		"in a row": func(o *EjectionOptions) { o.MinRequests = 1000 },
+		"by ratio": func(o *EjectionOptions) { o.Consecutive = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := endpointsSSP(t, 2)
+				var log eventLog
+				p := start(t, s, func(o *Options) {
+					withWeights(1, 1)(o)
+					change(&o.Ejection)
+					o.Events = log.add
+				})
+				failures := serve(t, p, 200, msec, failB)["b:80"]
+				if want := map[string]int{"in a row": 5, "by ratio": 20}[name]; failures != want {
+					t.Errorf("%d requests failed, want %d", failures, want)
+				}
+				if got := stateOf(p, "b:80"); got != "ejected" {
+					t.Errorf("b is %s", got)
+				}
+				if events := log.all(); len(events) != 1 || !events[0].Ejected || events[0].Endpoint != "b:80" || events[0].Lasts != 5*time.Second {
+					t.Errorf("events %+v, want one ejection of b for 5 s", events)
+				}
+				for i, c := range s.conns {
+					if c.addr.Endpoint == "b:80" && c.CloseReason() == upstream.NotClosed {
+						t.Errorf("connection %d to b is still open", i)
+					}
+				}
+			})
+		})
+	}
+}
+
+// After an ejection one request is the probe. If it fails, the next ejection is longer; else the
+// endpoint is back.
+func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		bad := true
+		fails := func(e string) bool { return bad && e == "b:80" }
+		serve(t, p, 50, msec, fails)
+		for row, lasts := range []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second} {
+			if got := serve(t, p, int(lasts/(10*msec))-60, 10*msec, fails); got["b:80"] != 0 {
+				t.Fatalf("ejection %d: b got %d requests before %v", row+1, got["b:80"], lasts)
+			}
+			if got := serve(t, p, 90, 10*msec, fails); got["b:80"] != 1 {
+				t.Fatalf("ejection %d: b got %d requests, want 1 probe", row+1, got["b:80"])
+			}
+		}
+		bad = false
+		serve(t, p, 2050, 10*msec, nil)
+		if got := stateOf(p, "b:80"); got != "enabled" {
+			t.Errorf("b is %s after it works again", got)
+		}
+		if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
+			t.Errorf("b got %d of 100 requests after it came back, want 50", got["b:80"])
+		}
+		if n := p.Snapshot().Endpoints[1].Ejections; n != 1 {
+			t.Errorf("%d ejections were counted, want 1: a failed probe prolongs it", n)
+		}
+	})
+}
+
+// An endpoint that fails again soon after it came back is ejected for longer each time. One that
+// worked for as long as it was ejected begins anew.
+func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		var log eventLog
+		p := start(t, s, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Events = log.add
+		})
+		began := time.Now()
+		serve(t, p, 4000, 10*msec, func(e string) bool { // a second works, a second fails
+			return e == "b:80" && int(time.Since(began)/time.Second)%2 == 1
+		})
+		lasts := log.ejections()
+		for i := 1; i < len(lasts); i++ {
+			if lasts[i] <= lasts[i-1] {
+				t.Errorf("ejections last %v: they do not grow", lasts)
+			}
+		}
+		if len(lasts) < 2 || len(lasts) > 4 {
+			t.Errorf("%d ejections in 40 s of flapping: %v", len(lasts), lasts)
+		}
+		serve(t, p, 9000, 10*msec, nil) // works for 90 s
+		serve(t, p, 100, msec, func(e string) bool { return e == "b:80" })
+		lasts = log.ejections()
+		if got := lasts[len(lasts)-1]; got != 5*time.Second {
+			t.Errorf("after 90 s without a failure an ejection lasts %v, want base_time", got)
+		}
+	})
+}
+
+// max_ejected bounds how many endpoints are ejected, and one always stays.
+func TestMaxEjectedEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		endpoints int
+		share     float64
+		want      int
+	}{{1, 1, 0}, {2, 0.5, 1}, {2, 0.1, 1}, {2, 1, 1}, {3, 0.5, 1}, {4, 0.5, 2}, {4, 1, 3}, {4, 0.74, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := endpointsSSP(t, c.endpoints)
+			p := start(t, s, func(o *Options) {
+				withWeights([]int{1, 1, 1, 1}[:c.endpoints]...)(o)
+				o.Ejection.MaxEjected = c.share
+			})
+			serve(t, p, 200, msec, func(string) bool { return true })
+			ejected := 0
+			for _, e := range p.Snapshot().Endpoints {
+				if e.State == "ejected" {
+					ejected++
+				}
+			}
+			if ejected != c.want {
+				t.Errorf("%+v: %d are ejected", c, ejected)
+			}
+		})
+	}
+}
+
+func TestDryRunEjectsNothingAndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		var log eventLog
+		p := start(t, s, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Ejection.DryRun = true
+			o.Events = log.add
+		})
+		if got := serve(t, p, 400, msec, func(e string) bool { return e == "b:80" }); got["b:80"] < 190 {
+			t.Errorf("b got %d of 400 requests", got["b:80"])
+		}
+		events := log.all()
+		if b := p.Snapshot().Endpoints[1]; b.Ejections != 1 || b.State != "enabled" || len(events) != 1 || !events[0].DryRun {
+			t.Errorf("%+v, events %+v; want one that was not carried out", b, events)
+		}
+	})
+}
+
+// slow_start raises the share of an endpoint that came back, step by step.
+func TestSlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.SlowStart = 10 * time.Second })
+		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
+		serve(t, p, 480, 10*msec, nil)
+		var shares []int
+		for range 13 {
+			shares = append(shares, serve(t, p, 100, 10*msec, nil)["b:80"])
+		}
+		for i := 1; i < len(shares); i++ {
+			if shares[i] < shares[i-1]-3 {
+				t.Errorf("b's requests of each hundred a second: %v, want them never to fall", shares)
+			}
+		}
+		if shares[0] > 15 || shares[12] != 50 || shares[5] < 20 || shares[5] > 45 {
+			t.Errorf("b's requests of each hundred a second: %v, want them to grow from about 10 to 50", shares)
+		}
+	})
+}
+
+// Endpoints of the lowest priority get all requests while one of them works.
+func TestPriorities(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		for _, how := range []string{"fails", "refuses", "hangs"} {
+			t.Run(protocol.String()+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := endpointsSSP(t, 3)
+					var broken atomic.Bool
+					s.set(func(c dialCall) dialResult {
+						switch {
+						case !broken.Load() || c.addr.Endpoint == "c:80" || how == "fails":
+							return dialResult{after: 5 * msec, protocol: protocol}
+						case how == "refuses":
+							return dialResult{after: msec, err: errRefused}
+						default:
+							return dialResult{after: time.Hour}
+						}
+					})
+					p := start(t, s, func(o *Options) {
+						withWeights(1, 1, 1)(o)
+						o.Protocol = protocol
+						o.Endpoints[2].Priority = 1
+						o.Ejection.MaxEjected = 0.7
+					})
+					if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 {
+						t.Fatalf("c got %d requests while a and b work", got["c:80"])
+					}
+					broken.Store(true)
+					for _, c := range s.conns {
+						if how != "fails" {
+							c.goAway(upstream.ClosedByPeer)
+						}
+					}
+					failed := 0
+					until := time.Now().Add(time.Second)
+					for time.Now().Before(until) {
+						r := ask(t, p, 100*msec)
+						pass(msec)
+						switch r.mu.Lock(); {
+						case !r.over:
+							r.mu.Unlock()
+							pass(100 * msec)
+							if r.err == nil {
+								finish(r, false)
+							}
+							failed++
+						default:
+							r.mu.Unlock()
+							if r.err != nil {
+								failed++
+								continue
+							}
+							finish(r, how == "fails" && r.ex.Endpoint != "c:80")
+						}
+					}
+					if got := serve(t, p, 100, msec, nil); got["c:80"] < 99 {
+						t.Errorf("a second after a and b broke, c got %d of 100 requests (%d failed before)", got["c:80"], failed)
+					}
+					broken.Store(false)
+					until = time.Now().Add(9 * time.Second)
+					for time.Now().Before(until) {
+						serve(t, p, 1, 5*msec, nil)
+					}
+					if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 || got["a:80"] != 50 {
+						t.Errorf("9 s after they work again, 100 requests were shared %v", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// With all endpoints refusing, requests get the error of a dial, and the pool recovers when one of
+// them works again.
+func TestAllEndpointsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		var down atomic.Bool
+		down.Store(true)
+		s.set(func(dialCall) dialResult {
+			if down.Load() {
+				return dialResult{after: msec, err: errRefused}
+			}
+			return dialResult{after: 5 * msec}
+		})
+		p := start(t, s, withWeights(1, 1))
+		for range 100 {
+			r := ask(t, p, sec)
+			pass(50 * msec)
+			if !r.ended() || r.err == nil {
+				t.Fatalf("a request ended %v with %v", r.ended(), r.err)
+			}
+		}
+		if n := s.dialCount(); n > 60 {
+			t.Errorf("%d dials in 5 s", n)
+		}
+		down.Store(false)
+		time.Sleep(6 * sec)
+		r := acquire(t, p)
+		finish(r, false)
+	})
+}

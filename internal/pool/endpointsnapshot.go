@@ -1,0 +1,120 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/upstream"
+)
+
+// EndpointSnapshot is an endpoint at one moment, for /pools and the metrics. Counts are since start.
+type EndpointSnapshot struct {
+	Endpoint string `json:"endpoint"` // host:port
+	State    string `json:"state"`    // disabled, draining, ejected or enabled
+	Active   bool   `json:"active"`   // new requests go to it
+	// Unreachable: no connection is open, and the last dial to each address failed.
+	Unreachable      bool    `json:"unreachable"`
+	Weight           int     `json:"weight"` // in force
+	ConfiguredWeight int     `json:"configured_weight"`
+	Priority         int     `json:"priority"`
+	Share            float64 `json:"share"` // of new requests, 0 to 1
+
+	Connections    int     `json:"connections"` // open, with those that drain
+	InFlight       int     `json:"in_flight"`   // places in use
+	Dialing        int     `json:"dialing"`
+	EjectedSeconds float64 `json:"ejected_seconds"` // left of the ejection
+
+	Requests   map[string]uint64 `json:"requests"` // attempts, by outcome; those that came
+	Ejections  uint64            `json:"ejections"`
+	DialErrors uint64            `json:"dial_errors"`
+	P50Seconds float64           `json:"p50_seconds"` // upper bounds, as fine as the histogram's buckets
+	P99Seconds float64           `json:"p99_seconds"`
+
+	stats *endpointStats
+}
+
+// state returns the first state that applies, as the metrics say it.
+func (e *endpoint) state() string {
+	switch {
+	case e.byHand.state == Disabled, e.byHand.state == Draining:
+		return e.byHand.state.String()
+	case e.ejected:
+		return "ejected"
+	default:
+		return Enabled.String()
+	}
+}
+
+func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
+	list := make([]EndpointSnapshot, len(s.all))
+	at := make(map[*endpoint]*EndpointSnapshot, len(s.all))
+	now := time.Now()
+	for i, e := range s.all {
+		list[i] = EndpointSnapshot{
+			Endpoint: e.name, State: e.state(), Active: e.active, Unreachable: e.unreachable,
+			Weight: e.weight(), ConfiguredWeight: max(1, e.opts.Weight), Priority: e.opts.Priority,
+			Dialing: e.dialing, Requests: make(map[string]uint64), Ejections: e.stats.ejections.Load(),
+			P50Seconds: e.stats.duration.Quantile(0.5), P99Seconds: e.stats.duration.Quantile(0.99), stats: e.stats,
+		}
+		if e.ejected {
+			list[i].EjectedSeconds = max(0, e.until.Sub(now).Seconds())
+		}
+		for o := range upstream.Outcomes {
+			if n := e.stats.outcomes[o].Load(); n > 0 {
+				list[i].Requests[o.String()] = n
+			}
+		}
+		for k := range e.stats.failed {
+			list[i].DialErrors += e.stats.failed[k].Load()
+		}
+		at[e] = &list[i]
+	}
+	for _, e := range c.turns.order {
+		at[e].Share += 1 / float64(len(c.turns.order))
+	}
+	for m := range c.members {
+		at[m.ep].Connections++
+		at[m.ep].InFlight += m.inUse
+	}
+	return list
+}
+
+var (
+	descEndpointRequests    = newDesc("endpoint_requests_total", "Attempts at an endpoint of an SSP, by how they ended. Retries and hedges count too.", "endpoint", "outcome")
+	descEndpointConnections = newDesc("endpoint_connections", "Open connections to an endpoint.", "endpoint")
+	descEndpointState       = newDesc("endpoint_state", "1 for the state that an endpoint is in, the first that applies of: disabled and draining (by hand), ejected, enabled.", "endpoint", "state")
+	descEndpointEjections   = newDesc("endpoint_ejections_total", "How often an endpoint was ejected because it failed, or would have been (ejection.dry_run).", "endpoint")
+	descEndpointDuration    = newDesc("endpoint_request_duration_seconds", "Time of an attempt at an endpoint, from when it had its connection to the end of the response, in seconds.", "endpoint")
+	descSSPState            = newDesc("ssp_state", "1 for the state that an operator has set for an SSP: enabled, draining or disabled.", "state")
+)
+
+var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", Enabled.String()}
+
+func (e *EndpointSnapshot) collect(ch chan<- prometheus.Metric, ssp string) {
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{ssp, e.Endpoint}, labels...)...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{ssp, e.Endpoint}, labels...)...)
+	}
+	for _, o := range attemptOutcomes {
+		counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
+	}
+	gauge(descEndpointConnections, float64(e.Connections))
+	for _, s := range endpointStates {
+		gauge(descEndpointState, boolValue(e.State == s), s)
+	}
+	counter(descEndpointEjections, e.Ejections)
+	ch <- e.stats.duration.Metric(descEndpointDuration, ssp, e.Endpoint)
+	for k, kind := range dialErrorNames {
+		counter(descDialErrors, e.stats.failed[k].Load(), kind)
+	}
+}
+
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,55 @@
+package pool
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/histogram"
+	"adbuffer/internal/upstream"
+)
+
+// closedMoved is why connections to an endpoint close that gets no requests.
+const closedMoved = upstream.ClosedDrain
+
+// endpointStats are an endpoint's counters. A pool that replaces another one goes on with them.
+type endpointStats struct {
+	outcomes  [upstream.Outcomes]atomic.Uint64 // of attempts
+	duration  *histogram.Histogram
+	ejections atomic.Uint64
+	failed    [dialErrors]atomic.Uint64 // dials
+}
+
+// attemptOutcomes are the outcomes that an attempt at an endpoint can have.
+var attemptOutcomes = []upstream.Outcome{
+	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.Overloaded, upstream.ConnLost,
+	upstream.BadResponse, upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal, upstream.ClientGone, upstream.Cancelled,
+}
+
+func newEndpointStats() *endpointStats {
+	return &endpointStats{
+		// As for the SSP: around the deadlines that ad serving lives by.
+		duration: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
+	}
+}
+
+func (s *endpointStats) ended(o upstream.Outcome, took time.Duration) {
+	s.outcomes[o].Add(1)
+	s.duration.ObserveDuration(max(took, 0))
+}
+
+func (s *endpointStats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add(1) }
+
+// lookedUpFor returns the endpoint whose look-up failed with err: the first, if err names none.
+func (s *endpoints) lookedUpFor(err error) *endpoint {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		for _, e := range s.all {
+			if host, _, err := net.SplitHostPort(e.name); err == nil && host == dns.Name {
+				return e
+			}
+		}
+	}
+	return s.all[0]
+}

@@ -1,0 +1,85 @@
+package pool
+
+import "math/rand/v2"
+
+// turns is the order in which endpoints get requests: smooth weighted round robin. The order of a
+// whole round is worked out in advance, so that a request costs the same for one endpoint and for
+// fifty. Guarded by Pool.mu.
+type turns struct {
+	order []*endpoint
+	at    int // index in order of the next endpoint
+}
+
+// maxTurns bounds the length of a round. If the weights need a longer one, they are scaled down, and
+// a share is off by less than one turn.
+const maxTurns = 1024
+
+// next returns the endpoint of the next request.
+func (t *turns) next() *endpoint {
+	e := t.order[t.at]
+	if t.at++; t.at == len(t.order) {
+		t.at = 0
+	}
+	return e
+}
+
+// set works the order out. weights are positive. It begins anywhere: else the first requests of all
+// adbuffers would go to the same endpoint.
+func (t *turns) set(endpoints []*endpoint, weights []int) {
+	if len(endpoints) == 1 {
+		t.order, t.at = endpoints, 0
+		return
+	}
+	order := smooth(weights)
+	t.order = make([]*endpoint, len(order))
+	for i, n := range order {
+		t.order[i] = endpoints[n]
+	}
+	t.at = rand.IntN(len(order))
+}
+
+// smooth returns one round of smooth weighted round robin, as indices of weights. Each turn raises
+// all by their weights, and takes the sum off the highest.
+func smooth(weights []int) []int {
+	weights = reduced(weights)
+	sum := 0
+	for _, w := range weights {
+		sum += w
+	}
+	round, current := make([]int, sum), make([]int, len(weights))
+	for i := range round {
+		best := 0
+		for n, w := range weights {
+			if current[n] += w; current[n] > current[best] {
+				best = n
+			}
+		}
+		current[best] -= sum
+		round[i] = best
+	}
+	return round
+}
+
+// reduced returns the smallest weights in the same proportion, or in almost the same one if a round
+// would be longer than maxTurns.
+func reduced(weights []int) []int {
+	divisor, sum := 0, 0
+	for _, w := range weights {
+		divisor = gcd(divisor, w)
+		sum += w
+	}
+	small := make([]int, len(weights))
+	for i, w := range weights {
+		if small[i] = w / divisor; sum/divisor > maxTurns {
+			small[i] = max(1, (w*maxTurns+sum/2)/sum)
+		}
+	}
+	return small
+}
+
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,35 @@
+package reload
+
+import (
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/pool"
+)
+
+// urlsOf returns the URLs of an SSP's endpoints.
+func urlsOf(c *config.SSP) []string {
+	urls := make([]string, len(c.Endpoints))
+	for i, e := range c.Endpoints {
+		urls[i] = e.URL
+	}
+	return urls
+}
+
+// endpointEvents returns what logs the events of an SSP's endpoints.
+func (v *Versions) endpointEvents(ssp string) func(pool.Event) {
+	return func(e pool.Event) {
+		log := v.opts.Peers.With(zap.String("ssp", ssp), zap.String("endpoint", e.Endpoint))
+		switch {
+		case !e.Ejected:
+			log.Info("an endpoint works again and gets requests")
+		default:
+			message := "an endpoint fails and gets no requests for a while; see ejection"
+			if e.DryRun {
+				message = "an endpoint fails and would get no requests for a while, but ejection.dry_run is true"
+			}
+			log.Warn(message, zap.Duration("for", e.Lasts), zap.Int("ejections_in_a_row", e.InARow),
+				zap.Uint64("requests", e.Requests), zap.Uint64("failures", e.Failures), zap.Int("failures_in_a_row", e.FailuresInARow))
+		}
+	}
+}

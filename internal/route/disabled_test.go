@@ -1,0 +1,60 @@
+package route
+
+import (
+	"testing"
+
+	"adbuffer/internal/pool"
+)
+
+// A disabled SSP is not asked: split gives its part to the others, waterfall goes on, and the
+// parallel modes do without it.
+func TestDisabledSSPIsNotAsked(t *testing.T) {
+	for _, tt := range []struct {
+		mode    Mode
+		want    string
+		becomes pool.State
+	}{
+		{Single, "ssp_disabled of a", pool.Disabled},
+		{Split, "fill of b: 200 ad", pool.Disabled},
+		{Waterfall, "fill of b: 200 ad", pool.Draining},
+		{ParallelFirst, "fill of b: 200 ad", pool.Draining},
+		{ParallelAll, `merged: 200 {"results":[{"ssp":"a","error":"ssp_disabled"},{"ssp":"b","status":200,"ms":0,"body":"ad"}]}`, pool.Disabled},
+	} {
+		bubble(t, func(t *testing.T) {
+			a, b := newFake(t, "a", fills(0, "other")), newFake(t, "b", fills(0, "ad"))
+			a.pool.SetState(tt.becomes)
+			rt := newRoute(tt.mode, a, b)
+			if tt.mode == Single {
+				rt = newRoute(tt.mode, a)
+			}
+			for range 20 {
+				r := get(t)
+				res := rt.Do(&r.Request, nil, newProcess(t))
+				want(t, "result", ended(&res), tt.want)
+				res.Release()
+			}
+			a.wantAsked(0)
+
+			a.pool.SetState(pool.Enabled)
+			r := get(t)
+			res := rt.Do(&r.Request, &rt.Targets[0], newProcess(t))
+			want(t, "result of the enabled SSP", ended(&res), "fill of a: 200 other")
+			res.Release()
+		})
+	}
+}
+
+func TestSplitWithAllSSPsDisabledEndsAsDisabled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
+		a.pool.SetState(pool.Disabled)
+		b.pool.SetState(pool.Disabled)
+		rt := newRoute(Split, a, b)
+		r := get(t)
+		res := rt.Do(&r.Request, nil, newProcess(t))
+		if res.Err == nil || res.Outcome.String() != "ssp_disabled" {
+			t.Errorf("%v: %v", res.Outcome, res.Err)
+		}
+		res.Release()
+	})
+}
