@@ -191,9 +191,9 @@ var hostilities = []hostility{
 	{name: "CONTINUATION of a byte", frames: func(f *fed) (b []byte) {
 		for id, i := f.open(50, 0), uint32(0); i < 50; i++ {
 			b = append(http2codec.AppendFrameHeader(b, 1, h2.FrameHeaders, 0, id+2*i), 0x88)
-			for j := range maxContinuations {
+			for j := range http2codec.MaxContinuations {
 				flags := h2.Flags(0)
-				if j == maxContinuations-1 {
+				if j == http2codec.MaxContinuations-1 {
 					flags = h2.FlagContinuationEndHeaders
 				}
 				b = append(http2codec.AppendFrameHeader(b, 1, h2.FrameContinuation, flags, id+2*i), 0x80|33)

@@ -25,7 +25,7 @@ type reader struct {
 
 	decoder   http2codec.Decoder
 	block     http2codec.ResponseBlock
-	fragments fragments
+	fragments http2codec.Fragments
 }
 
 // reads counts the reads of the socket. The reader's goroutine counts; all goroutines may load.
@@ -42,7 +42,7 @@ func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
 	in.decoder = http2codec.NewDecoder()
 	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
-	in.fragments.limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
+	in.fragments.Limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
 }
 
 // clock returns when the current frame was read. It asks the clock once for all frames of one read.
@@ -122,11 +122,8 @@ func (in *reader) checkFirst() error {
 }
 
 func (c *Conn) handle(f http2codec.Frame) error {
-	var err *http2codec.Error
-	switch {
-	case c.in.fragments.id != 0 && (f.Kind != h2.FrameContinuation || f.ID != c.in.fragments.id):
-		err = http2codec.ProtocolError("a frame in the middle of a header block")
-	default:
+	err := c.in.fragments.Between(f)
+	if err == nil {
 		err = c.dispatch(f)
 	}
 	if err != nil {

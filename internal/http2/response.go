@@ -7,65 +7,28 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// fragments are the parts of a header block that takes several frames: HEADERS, then CONTINUATION
-// frames until one has END_HEADERS. RFC 9113, section 6.10.
-type fragments struct {
-	id     uint32 // stream; 0 for none
-	last   bool   // HEADERS had END_STREAM
-	block  []byte
-	frames int // CONTINUATION frames so far
-	limit  int // bytes of block
-}
-
-// maxContinuations bounds the CONTINUATION frames of a header block, since they may be empty.
-const maxContinuations = 64
-
 // maxInterim is how many 1xx responses may precede the final one.
 const maxInterim = 16
 
 func (c *Conn) onHeaders(f http2codec.Frame) *http2codec.Error {
-	if f.ID == 0 {
-		return http2codec.ProtocolError("HEADERS on no stream")
+	p, _, err := http2codec.HeadersPayload(f)
+	switch {
+	case err != nil:
+		return err
+	case f.Flags.Has(h2.FlagHeadersEndHeaders):
+		return c.onBlock(f, p, f.Flags.Has(h2.FlagHeadersEndStream))
 	}
-	p, ok := http2codec.Unpad(f)
-	if !ok {
-		return http2codec.ProtocolError("HEADERS with more padding than content")
-	}
-	if f.Flags.Has(h2.FlagHeadersPriority) {
-		if len(p) < 5 {
-			return http2codec.FrameSizeError("HEADERS of a wrong size")
-		}
-		p = p[5:]
-	}
-	last := f.Flags.Has(h2.FlagHeadersEndStream)
-	if f.Flags.Has(h2.FlagHeadersEndHeaders) {
-		return c.onBlock(f, p, last)
-	}
-	in := &c.in.fragments
-	in.id, in.last, in.frames = f.ID, last, 0
-	in.block = append(in.block[:0], p...)
+	c.in.fragments.Begin(f, p)
 	return nil
 }
 
 func (c *Conn) onContinuation(f http2codec.Frame) *http2codec.Error {
-	in := &c.in.fragments
-	if in.id == 0 {
-		return http2codec.ProtocolError("CONTINUATION without HEADERS")
+	block, last, whole, err := c.in.fragments.Continue(f)
+	if !whole || err != nil {
+		return err
 	}
-	if in.frames++; in.frames > maxContinuations || len(in.block)+len(f.Payload) > in.limit {
-		return http2codec.FloodError("a header block that does not end")
-	}
-	in.block = append(in.block, f.Payload...)
-	if !f.Flags.Has(h2.FlagContinuationEndHeaders) {
-		return nil
-	}
-	in.id = 0
 	f.Kind = h2.FrameHeaders
-	err := c.onBlock(f, in.block, in.last)
-	if cap(in.block) > 2*http2codec.MaxFrameSize {
-		in.block = nil
-	}
-	return err
+	return c.onBlock(f, block, last)
 }
 
 // onBlock handles a complete header block: the header of a final or 1xx response, or trailers.

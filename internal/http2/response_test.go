@@ -314,7 +314,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 			done := p.start(get("/"))
 			id := p.request().StreamID
 			p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200")}))
-			for range maxContinuations + 1 {
+			for range http2codec.MaxContinuations + 1 {
 				// A literal that goes on and on; what is sent after the end does not matter.
 				if p.fr.WriteContinuation(id, false, make([]byte, piece)) != nil {
 					break
@@ -324,7 +324,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 			if p.conn.CloseReason() != upstream.ClosedError {
 				t.Errorf("reason %v", p.conn.CloseReason())
 			}
-			if n := len(p.conn.in.fragments.block); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
+			if n := p.conn.in.fragments.Held(); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
 				t.Errorf("%d bytes of the block were kept", n)
 			}
 		})

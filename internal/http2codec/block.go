@@ -56,6 +56,8 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 	b.Fields = httpsyntax.AppendField(b.Fields, name, value)
 }
 
+func (b *ResponseBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
+
 // addStatus takes :status, which stands once, in front of all regular fields,
 // and is three digits. RFC 9113, section 8.3.
 func (b *ResponseBlock) addStatus(v []byte) {

@@ -6,28 +6,38 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// class is what a field of an answer is to us. Finding it checks the field.
+// class is what a field is to us. Finding it checks the field.
 type class uint8
 
 const (
-	ordinary           class = iota
-	status                   // :status
-	ContentLength            // content-length
-	pseudo                   // any other name with a colon in front: not for answers
-	connectionSpecific       // RFC 9113, section 8.2.2
-	badName                  // empty, upper case, or no token: section 8.2.1
-	badValue                 // control characters, or blanks around it: section 8.2.1
+	ordinary      class = iota
+	status              // :status
+	ContentLength       // content-length
+	method              // :method, and so on
+	scheme
+	authority
+	path
+	pseudo             // any other name with a colon in front
+	connectionSpecific // RFC 9113, section 8.2.2
+	badName            // empty, upper case, or no token: section 8.2.1
+	badValue           // control characters, or blanks around it: section 8.2.1
 )
 
-// malformed says what is wrong with a field of each class, in an answer.
+// malformed says what is wrong with a field of each class. Pseudo-fields are
+// wrong in the blocks that do not have them.
 var malformed = [...]string{
-	pseudo:             "a pseudo-field that answers do not have",
+	status:             "a pseudo-field that requests do not have",
+	method:             "a pseudo-field that responses do not have",
+	scheme:             "a pseudo-field that responses do not have",
+	authority:          "a pseudo-field that responses do not have",
+	path:               "a pseudo-field that responses do not have",
+	pseudo:             "an unknown pseudo-field",
 	connectionSpecific: "a connection-specific field",
 	badName:            "a malformed field name",
 	badValue:           "a malformed field value",
 }
 
-// classify checks a field.
+// Classify checks a field.
 func Classify(name, value []byte) class { return classifyName(name).with(value) }
 
 // with returns the class of a field whose name is of class c.
@@ -43,8 +53,17 @@ func classifyName(name []byte) class {
 		return badName
 	}
 	if name[0] == ':' {
-		if string(name) == ":status" {
+		switch string(name) {
+		case ":status":
 			return status
+		case ":method":
+			return method
+		case ":scheme":
+			return scheme
+		case ":authority":
+			return authority
+		case ":path":
+			return path
 		}
 		return pseudo
 	}
@@ -65,7 +84,7 @@ func classifyName(name []byte) class {
 // staticEntry is an entry of HPACK's static table.
 type staticEntry struct {
 	name, value      []byte
-	nameClass, class class // in an answer: of the name, and of both
+	nameClass, class class // of the name, and of both
 }
 
 // staticTable is RFC 7541, appendix A, from 1. hpack does not export its own,

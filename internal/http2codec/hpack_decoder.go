@@ -24,9 +24,16 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Block takes the fields of a header block.
+type Block interface {
+	add(class class, name, value []byte)
+	// tooLong reports whether the block is so long that the connection must end.
+	tooLong() bool
+}
+
 // Decode reads the header block p and adds its fields to b. After an error the
 // table is worth nothing, and so is the connection. RFC 7541, section 3.1.
-func (d *Decoder) Decode(p []byte, b *ResponseBlock) *Error {
+func (d *Decoder) Decode(p []byte, b Block) *Error {
 	first := true // size updates may stand only in front: section 4.2
 	for len(p) > 0 {
 		var err *Error
@@ -50,7 +57,7 @@ func (d *Decoder) Decode(p []byte, b *ResponseBlock) *Error {
 		switch {
 		case err != nil:
 			return err
-		case b.Size > MaxBlock(b.Limit):
+		case b.tooLong():
 			return FloodError("a header list that is much too large")
 		}
 		first = false
@@ -67,7 +74,7 @@ func (d *Decoder) sizeUpdate(p []byte) ([]byte, *Error) {
 	return p, nil
 }
 
-func (d *Decoder) indexed(p []byte, b *ResponseBlock) ([]byte, *Error) {
+func (d *Decoder) indexed(p []byte, b Block) ([]byte, *Error) {
 	i, p, ok := readInteger(p, 7)
 	if !ok || i == 0 {
 		return nil, compressionError("a malformed index")
@@ -86,7 +93,7 @@ func (d *Decoder) indexed(p []byte, b *ResponseBlock) ([]byte, *Error) {
 	return p, nil
 }
 
-func (d *Decoder) literal(p []byte, prefix uint, index bool, b *ResponseBlock) ([]byte, *Error) {
+func (d *Decoder) literal(p []byte, prefix uint, index bool, b Block) ([]byte, *Error) {
 	i, p, ok := readInteger(p, prefix)
 	if !ok {
 		return nil, compressionError("a malformed index")

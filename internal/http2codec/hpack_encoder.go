@@ -30,6 +30,9 @@ type Encoder struct {
 	resized  bool
 
 	name []byte // lower-case name of the field in hand
+	// responses: it writes the blocks of responses, whose content-length is that of
+	// their fields.
+	responses bool
 }
 
 // NewEncoder returns an encoder with an empty table.
@@ -74,22 +77,9 @@ const (
 // peer's table is not ours any more.
 func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
 	inserted, resized := e.table.inserted, e.resized
-	if e.resized {
-		if e.smallest < e.table.max {
-			b = appendInteger(b, TableSize, 5, e.smallest)
-		}
-		b = appendInteger(b, TableSize, 5, e.table.max)
-		e.resized, e.smallest = false, e.table.max
-	}
-	b, ok = e.appendPseudo(b, r)
-	for fields := r.Fields; ok && len(fields) > 0; {
-		end := bytes.IndexByte(fields, '\n')
-		if end < 1 || fields[end-1] != '\r' {
-			ok = false
-			break
-		}
-		b, ok = e.appendLine(b, fields[:end-1])
-		fields = fields[end+1:]
+	b = e.appendResize(b)
+	if b, ok = e.appendPseudo(b, r); ok {
+		b, ok = e.appendLines(b, r.Fields)
 	}
 	if n := len(r.Body); n > 0 || r.Method == upstream.POST {
 		var digits [20]byte
@@ -97,6 +87,34 @@ func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, sy
 		b = appendString(b, strconv.AppendInt(digits[:0], int64(n), 10))
 	}
 	return b, ok, ok || inserted == e.table.inserted && !resized
+}
+
+// appendResize tells the peer about a change of the table's size.
+func (e *Encoder) appendResize(b []byte) []byte {
+	if !e.resized {
+		return b
+	}
+	if e.smallest < e.table.max {
+		b = appendInteger(b, TableSize, 5, e.smallest)
+	}
+	b = appendInteger(b, TableSize, 5, e.table.max)
+	e.resized, e.smallest = false, e.table.max
+	return b
+}
+
+// appendLines appends fields, given as lines of HTTP/1.
+func (e *Encoder) appendLines(b, lines []byte) (_ []byte, ok bool) {
+	for len(lines) > 0 {
+		end := bytes.IndexByte(lines, '\n')
+		if end < 1 || lines[end-1] != '\r' {
+			return b, false
+		}
+		if b, ok = e.appendLine(b, lines[:end-1]); !ok {
+			return b, false
+		}
+		lines = lines[end+1:]
+	}
+	return b, true
 }
 
 // appendPseudo appends the pseudo-fields: RFC 9113, section 8.3.1.
@@ -169,7 +187,7 @@ func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 	}
 	static := int(staticName[string(e.name)])
 	first, bits := byte(LiteralOnce), uint(4)
-	switch rule(e.name, value) {
+	switch e.rule(e.name, value) {
 	case drop:
 		return b, true
 	case secret:
@@ -207,7 +225,7 @@ const (
 // rule decides by the lower-case name. What speaks of the connection is not
 // sent (RFC 9113, section 8.2.2), and neither is what :authority and our own
 // content-length say.
-func rule(name, value []byte) fieldRule {
+func (e *Encoder) rule(name, value []byte) fieldRule {
 	switch len(name) {
 	case len("te"):
 		if string(name) == "te" && string(value) != "trailers" {
@@ -225,8 +243,12 @@ func rule(name, value []byte) fieldRule {
 		if string(name) == "authorization" {
 			return secret
 		}
+	case len("set-cookie"):
+		if string(name) == "set-cookie" {
+			return secret
+		}
 	case len("content-length"):
-		if string(name) == "content-length" {
+		if string(name) == "content-length" && !e.responses {
 			return drop
 		}
 	case len("proxy-authorization"):

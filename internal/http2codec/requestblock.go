@@ -1,0 +1,199 @@
+package http2codec
+
+import (
+	"bytes"
+
+	"adbuffer/internal/httpsyntax"
+)
+
+// RequestBlock is the header block of a request, or its trailers, as it was read. It is
+// checked by RFC 9113, section 8, and written down in HTTP/1.1's form: names in their
+// usual case, Host in front, Cookie joined.
+type RequestBlock struct {
+	Limit int // of Size
+
+	Size      int    // names, values and 32 for each field
+	Count     int    // lines in the header
+	Length    int    // content-length, -1 for none
+	TooLarge  bool   // Size is over Limit; what follows means nothing
+	Malformed string // the first rule that is broken, empty for none
+	Continue  bool   // expect: 100-continue
+
+	regular int            // fields without a colon that have come
+	pseudo  [4]pseudoValue // in the order of their classes, from method
+	text    []byte         // the values of pseudo
+	cookie  []byte         // the values of all cookie fields, joined
+	lines   []byte         // the header, and behind it method and path
+	parts   [3]int         // where in lines the header, the method and the path end
+}
+
+// pseudoValue is a pseudo-field's value: text[at:end].
+type pseudoValue struct {
+	at, end int
+	given   bool
+}
+
+// Reset makes b ready for another block, and keeps its memory.
+func (b *RequestBlock) Reset() {
+	*b = RequestBlock{Limit: b.Limit, Length: -1, text: b.text[:0], cookie: b.cookie[:0], lines: b.lines[:0]}
+}
+
+// Free gives up the memory between blocks.
+func (b *RequestBlock) Free() { b.text, b.cookie, b.lines = nil, nil, nil }
+
+func (b *RequestBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
+
+func (b *RequestBlock) violation(rule string) {
+	if b.Malformed == "" {
+		b.Malformed = rule
+	}
+}
+
+// add takes a field.
+func (b *RequestBlock) add(class class, name, value []byte) {
+	b.Size += len(name) + len(value) + EntryOverhead
+	if b.TooLarge = b.TooLarge || b.Size > b.Limit; b.TooLarge || b.Malformed != "" {
+		return
+	}
+	switch class {
+	case method, scheme, authority, path:
+		b.addPseudo(class, value)
+		return
+	case ContentLength:
+		n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+		if !ok || b.Length >= 0 {
+			b.violation("a malformed or repeated content-length")
+			return
+		}
+		b.Length = n
+	case ordinary:
+	default:
+		b.violation(malformed[class])
+		return
+	}
+	if b.regular++; b.regular == 1 && b.pseudo[authority-method].given {
+		b.addLine([]byte("host"), b.value(authority))
+	}
+	b.addRegular(name, value)
+}
+
+// addPseudo takes a pseudo-field. Each stands once, in front of all other fields. RFC
+// 9113, section 8.3.
+func (b *RequestBlock) addPseudo(class class, value []byte) {
+	p := &b.pseudo[class-method]
+	switch {
+	case p.given:
+		b.violation("a repeated pseudo-field")
+	case b.regular > 0:
+		b.violation("a pseudo-field behind a regular field")
+	default:
+		at := len(b.text)
+		b.text = append(b.text, value...)
+		*p = pseudoValue{at, len(b.text), true}
+	}
+}
+
+func (b *RequestBlock) value(class class) []byte {
+	p := b.pseudo[class-method]
+	return b.text[p.at:p.end]
+}
+
+// addRegular takes a field that is not a pseudo-field. RFC 9113, sections 8.2.2, 8.2.3
+// and 8.3.1.
+func (b *RequestBlock) addRegular(name, value []byte) {
+	switch string(name) {
+	case "te":
+		if string(value) != "trailers" {
+			b.violation("te is not trailers")
+			return
+		}
+	case "cookie":
+		if len(b.cookie) > 0 {
+			b.cookie = append(b.cookie, "; "...)
+		}
+		b.cookie = append(b.cookie, value...)
+		return
+	case "host":
+		if b.pseudo[authority-method].given {
+			if !bytes.Equal(value, b.value(authority)) {
+				b.violation("host differs from :authority")
+			}
+			return
+		}
+	case "expect":
+		b.Continue = b.Continue || httpsyntax.EqualFold(value, "100-continue")
+	}
+	b.addLine(name, value)
+}
+
+// addLine writes a field down. Its name, which is in lower case, gets the case that is
+// usual in HTTP/1.1.
+func (b *RequestBlock) addLine(name, value []byte) {
+	at := len(b.lines)
+	b.lines = httpsyntax.AppendField(b.lines, name, value)
+	b.Count++
+	first := true
+	for i, c := range b.lines[at : at+len(name)] {
+		if first && 'a' <= c && c <= 'z' {
+			b.lines[at+i] = c - 'a' + 'A'
+		}
+		first = c == '-'
+	}
+}
+
+// EndHeader checks what only the whole header of a request shows. last says that no
+// body follows.
+func (b *RequestBlock) EndHeader(last bool) {
+	if b.TooLarge {
+		return
+	}
+	connect := string(b.value(method)) == "CONNECT"
+	hasTarget := b.pseudo[scheme-method].given || b.pseudo[path-method].given
+	switch {
+	case !b.pseudo[method-method].given:
+		b.violation("no :method")
+	case connect && (hasTarget || !b.pseudo[authority-method].given):
+		b.violation("CONNECT with :scheme or :path, or without :authority")
+	case connect:
+	case !b.pseudo[scheme-method].given, len(b.value(path)) == 0:
+		b.violation("no :scheme, or no :path")
+	case !isHTTP(b.value(scheme)):
+		b.violation("the scheme is neither http nor https")
+	case last && b.Length > 0:
+		b.violation("a content-length without a body")
+	}
+	if b.regular == 0 && b.pseudo[authority-method].given {
+		b.addLine([]byte("host"), b.value(authority))
+	}
+	if len(b.cookie) > 0 {
+		b.addLine([]byte("cookie"), b.cookie)
+	}
+	b.lines = append(b.lines, "\r\n"...)
+	b.parts[0] = len(b.lines)
+	b.lines = append(b.lines, b.value(method)...)
+	b.parts[1] = len(b.lines)
+	b.lines = append(b.lines, b.value(path)...)
+	b.parts[2] = len(b.lines)
+}
+
+func isHTTP(scheme []byte) bool {
+	return httpsyntax.EqualFold(scheme, "http") || httpsyntax.EqualFold(scheme, "https")
+}
+
+// EndTrailers checks the trailers of a request, which have no pseudo-fields. RFC 9113,
+// section 8.1. What they say is dropped.
+func (b *RequestBlock) EndTrailers() {
+	for _, p := range b.pseudo {
+		if p.given {
+			b.violation("a pseudo-field among the trailers")
+		}
+	}
+}
+
+// Take hands the header over: its lines with the empty one at the end, the method and
+// the path. They stand in b's memory, which becomes *to's, and b gets *to's.
+func (b *RequestBlock) Take(to *[]byte) (header, method, path []byte) {
+	b.lines, *to = (*to)[:0], b.lines
+	all := *to
+	return all[:b.parts[0]], all[b.parts[0]:b.parts[1]], all[b.parts[1]:b.parts[2]]
+}

@@ -1,0 +1,51 @@
+package http2codec
+
+import "strconv"
+
+// NewResponseEncoder returns an encoder for the blocks of responses, with an empty
+// table.
+func NewResponseEncoder() Encoder {
+	e := NewEncoder()
+	e.responses = true
+	return e
+}
+
+// AppendResponse appends the header block of a response with the fields lines, which
+// are lines of HTTP/1. ok is false if a line is malformed. Then what was appended must
+// be dropped, and the peer's table may not be ours any more.
+func (e *Encoder) AppendResponse(b []byte, code int, lines []byte) (_ []byte, ok bool) {
+	b = e.appendResize(b)
+	if i := staticStatus(code); i > 0 {
+		b = append(b, indexedField|byte(i))
+	} else {
+		var digits [20]byte
+		b = appendInteger(b, LiteralOnce, 4, staticStatus200)
+		b = appendString(b, strconv.AppendInt(digits[:0], int64(code), 10))
+	}
+	return e.appendLines(b, lines)
+}
+
+// AppendTrailers appends the block of a response's trailers, as AppendResponse does.
+func (e *Encoder) AppendTrailers(b, lines []byte) (_ []byte, ok bool) {
+	return e.appendLines(e.appendResize(b), lines)
+}
+
+// staticStatus200 is the first index of :status in the static table.
+const staticStatus200 = 8
+
+// staticStatus returns the index in the static table of a status, 0 for none.
+func staticStatus(code int) int {
+	for i, known := range [...]int{200, 204, 206, 304, 400, 404, 500} {
+		if code == known {
+			return staticStatus200 + i
+		}
+	}
+	return 0
+}
+
+// Forget makes e give up its memory, and the peer's table with it. The next block
+// tells the peer.
+func (e *Encoder) Forget() {
+	most := e.table.max
+	*e = Encoder{table: encoderTable{max: most}, resized: true, responses: e.responses}
+}
