@@ -144,7 +144,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	c.changed = false
 	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
 		// The write cannot block, so GOAWAY is sent.
-		c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
+		c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, h2.ErrCodeNo, "")
 		c.flush(nil, nil)
 		return
 	}
@@ -185,7 +185,7 @@ func (c *Conn) closeIfDrainedLocked() {
 		return
 	}
 	c.closeLocked(c.CloseReason(), errDraining)
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, h2.ErrCodeNo, "")
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, h2.ErrCodeNo, "")
 }
 
 // closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open for

@@ -197,7 +197,7 @@ func (c *Conn) violationLocked(violation *http2codec.Error) {
 	}
 	c.closeLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
 		Demote: true, Err: violation})
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, violation.Code, violation.Text)
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, violation.Code, violation.Text)
 }
 
 // socketEndedLocked closes the connection after its socket was closed or failed.

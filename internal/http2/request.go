@@ -28,31 +28,8 @@ func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 	if len(s.body) == 0 {
 		flags, s.sentEnd = h2.FlagHeadersEndStream, true
 	}
-	size := len(c.out.buf) - start - http2codec.FrameHeaderLen
-	if limit := int(c.peer.maxFrame); size > limit {
-		c.splitHeaderLocked(start, limit, flags, s.id)
-		return nil
-	}
-	http2codec.SetFrameHeader(c.out.buf[start:], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, s.id)
+	c.out.buf = http2codec.EndHeaders(c.out.buf, start, int(c.peer.maxFrame), flags, s.id)
 	return nil
-}
-
-// splitHeaderLocked splits a header block into frames of at most limit bytes. The block stands at
-// the end of the buffer, behind start and space for a frame header. RFC 9113, section 6.10.
-func (c *Conn) splitHeaderLocked(start, limit int, flags h2.Flags, id uint32) {
-	block := bytes.Clone(c.out.buf[start+http2codec.FrameHeaderLen:])
-	b := c.out.buf[:start]
-	kind := h2.FrameHeaders
-	for len(block) > 0 {
-		n := min(len(block), limit)
-		if n == len(block) {
-			flags |= h2.FlagHeadersEndHeaders
-		}
-		b = http2codec.AppendFrameHeader(b, n, kind, flags, id)
-		b = append(b, block[:n]...)
-		block, kind, flags = block[n:], h2.FrameContinuation, 0
-	}
-	c.out.buf = b
 }
 
 // headerListSize is the size of the header list of r, or a few bytes more: RFC 9113, section 6.5.2.

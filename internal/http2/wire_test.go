@@ -222,7 +222,7 @@ func appendData(b []byte, id uint32, last bool, body string) []byte {
 // appendGoAwayOf is the peer's GOAWAY, which names the last stream.
 func appendGoAwayOf(b []byte, last uint32, code h2.ErrCode) []byte {
 	n := len(b) + http2codec.FrameHeaderLen
-	b = http2codec.AppendGoAway(b, code, "")
+	b = http2codec.AppendGoAway(b, 0, code, "")
 	b[n], b[n+1], b[n+2], b[n+3] = byte(last>>24), byte(last>>16), byte(last>>8), byte(last)
 	return b
 }

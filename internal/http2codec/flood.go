@@ -56,8 +56,11 @@ func (f *Flood) Waste(n int) *Error {
 // Earn notes that an exchange has ended.
 func (f *Flood) Earn() { f.Left = min(f.Left+floodEarned, FloodBudget) }
 
+// Expect notes that a stream has ended on which so much may still come.
+func (f *Flood) Expect(window int) { f.Late = min(f.Late+window, MaxLate) }
+
 // Reset notes that we have reset a stream whose window held so much.
 func (f *Flood) Reset(window int) {
 	f.Earn()
-	f.Late = min(f.Late+window, MaxLate)
+	f.Expect(window)
 }

@@ -1,6 +1,7 @@
 package http2codec
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	h2 "golang.org/x/net/http2"
@@ -86,11 +87,11 @@ func AppendPing(b []byte, flags h2.Flags, data []byte) []byte {
 	return append(b, data...)
 }
 
-// AppendGoAway says that we close. A server opens no streams towards us, so
-// the last one that we took is always 0.
-func AppendGoAway(b []byte, code h2.ErrCode, text string) []byte {
+// AppendGoAway says that we close, and that no stream above last was or will be
+// processed. RFC 9113, section 6.8.
+func AppendGoAway(b []byte, last uint32, code h2.ErrCode, text string) []byte {
 	b = AppendFrameHeader(b, 8+len(text), h2.FrameGoAway, 0, 0)
-	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, last)
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
 	return append(b, text...)
 }
@@ -98,4 +99,28 @@ func AppendGoAway(b []byte, code h2.ErrCode, text string) []byte {
 func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(id))
 	return binary.BigEndian.AppendUint32(b, value)
+}
+
+// EndHeaders makes the header block that stands in b, behind start and room for a frame
+// header, into a HEADERS frame, and CONTINUATION frames where it is longer than limit. RFC
+// 9113, section 6.10.
+func EndHeaders(b []byte, start, limit int, flags h2.Flags, id uint32) []byte {
+	size := len(b) - start - FrameHeaderLen
+	if size <= limit {
+		SetFrameHeader(b[start:], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, id)
+		return b
+	}
+	block := bytes.Clone(b[start+FrameHeaderLen:])
+	b = b[:start]
+	kind := h2.FrameHeaders
+	for len(block) > 0 {
+		n := min(len(block), limit)
+		if n == len(block) {
+			flags |= h2.FlagHeadersEndHeaders
+		}
+		b = AppendFrameHeader(b, n, kind, flags, id)
+		b = append(b, block[:n]...)
+		block, kind, flags = block[n:], h2.FrameContinuation, 0
+	}
+	return b
 }

@@ -188,3 +188,9 @@ func readInteger(p []byte, prefix uint) (n int, rest []byte, ok bool) {
 
 // maxInteger is beyond every index, length and size that can be right.
 const maxInteger = 1 << 30
+
+// Shrink gives up what a decoder that is not used for a while can do without. The
+// table's entries stay: the peer may use them.
+func (d *Decoder) Shrink() {
+	d.text = nil
+}

@@ -1,0 +1,186 @@
+package http2server
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"adbuffer/internal/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// Owner is the user of a connection. It is called with the connection's lock held,
+// and must neither wait nor call the connection.
+type Owner interface {
+	// Open takes the header of a request that is well-formed. b is valid during the
+	// call. last says that there is no body. Where it returns a response, that is
+	// sent at once and the request is not served; a body is thrown away.
+	Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response)
+	// Timeouts returns how long a client may take to send a body, and to take a
+	// response.
+	Timeouts() (read, write time.Duration)
+	// Violated is told what the client did against HTTP/2.
+	Violated(rule string)
+	// Interrupt makes Reads of the connection fail that would wait. HangUp closes the
+	// socket.
+	Interrupt()
+	HangUp()
+}
+
+// Request is a request in the hands of the Owner. All methods but Serve are called
+// with the connection's lock held, and must neither wait nor call the connection. A
+// Response that one of them returns is valid until Release.
+type Request interface {
+	// Data takes a piece of the body. A response refuses the request.
+	Data(p []byte) *Response
+	// Await is called once where the rest of the body has to be awaited.
+	Await()
+	// TimedOut and Dropped refuse a request whose body did not come in time, or that
+	// Drop was called for.
+	TimedOut() *Response
+	Dropped() *Response
+	// Serve makes the response. The request is whole. It runs on a goroutine of its
+	// own, and is never called after a response was returned.
+	Serve() *Response
+	// Release is called once, when nothing of the request or its response is needed
+	// any more.
+	Release()
+}
+
+// Response is what is sent for a request.
+type Response struct {
+	Status   int
+	Fields   []byte // lines of HTTP/1, without an empty one; Content-Length is theirs to say
+	Body     []byte
+	Trailers []byte // lines of HTTP/1
+	Drain    bool   // the connection is to be drained
+}
+
+// Options are the limits of a connection.
+type Options struct {
+	// MaxStreams is how many streams a client may have open, and how many requests may
+	// be served at once, those of streams that were reset included.
+	MaxStreams int
+	// MaxHeaderList bounds a request's header list, as RFC 9113, section 6.5.2, counts.
+	// A longer one is refused; one that is much longer ends the connection.
+	MaxHeaderList int
+	// StreamWindow is how much of a body a client may send ahead. At least 65535.
+	StreamWindow int
+	// ParkAfter is for how long a connection without streams must be silent before
+	// Serve returns ErrIdle.
+	ParkAfter time.Duration
+}
+
+// connWindow is our receive window of the connection.
+const connWindow = 1 << 20
+
+// ErrIdle is what Serve returns when a connection is idle. Serve may be called again.
+var ErrIdle = errors.New("the HTTP/2 connection is idle")
+
+// errDone ends a connection that was drained, or on which a request came too slowly.
+var errDone = errors.New("the HTTP/2 connection is done")
+
+// Conn is a client's connection.
+type Conn struct {
+	rw    io.ReadWriter
+	owner Owner
+	opts  Options
+
+	in reader // only Serve's goroutine
+
+	mu      sync.Mutex // guards the fields below
+	written sync.Cond  // a write has ended
+	begun   bool       // Serve was called
+	serving bool       // and has not returned
+	closed  bool       // no stream is there, and none begins
+	err     error      // why
+	streams table
+	lastID  uint32 // the highest stream that the client has opened
+	running int    // calls of Request.Serve
+	// ghosts is how many of them are for streams that are gone. They count as streams
+	// do: a client that resets streams, or makes us reset them, gets no more work done
+	// at once than one that does not (CVE-2023-44487, CVE-2025-8671).
+	ghosts   int
+	ready    []*Stream
+	fresh    []*Stream // opened by the frames in hand, body not complete
+	workers  []*worker // that wait for a request
+	encoder  http2codec.Encoder
+	out      writer
+	waiting  queue // streams with a body to send, and a window of their own
+	peer     peerSettings
+	window   int64 // for sending
+	received receiveWindow
+	flood    http2codec.Flood
+	drain    drain
+	timer    timer
+	idleAt   time.Time // when the connection was seen to be idle; zero while it is not
+}
+
+// New returns a connection that reads and writes rw. Serve runs it.
+func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
+	opts.StreamWindow = max(opts.StreamWindow, http2codec.InitialWindow)
+	c := &Conn{
+		rw: rw, owner: owner, opts: opts,
+		encoder:  http2codec.NewResponseEncoder(),
+		peer:     peerSettings{initialWindow: http2codec.InitialWindow},
+		window:   http2codec.InitialWindow,
+		received: receiveWindow{left: connWindow, size: connWindow},
+	}
+	c.written.L = &c.mu
+	c.in.init(opts)
+	return c
+}
+
+// Idle reports since when the connection has been idle, zero where it is not.
+func (c *Conn) Idle() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.idleAt
+}
+
+func (c *Conn) isIdleLocked() bool {
+	return len(c.streams.open) == 0 && c.running == 0 && !c.out.busy && len(c.out.buf) == 0
+}
+
+// closeLocked ends all streams. What is in the buffer may still be written.
+func (c *Conn) closeLocked(err error) {
+	if c.closed {
+		return
+	}
+	c.closed, c.err = true, err
+	c.timer.stop()
+	c.drain.stop()
+	for len(c.streams.open) > 0 {
+		c.dropLocked(c.streams.open[len(c.streams.open)-1])
+	}
+	c.dispatchLocked() // releases what was ready
+	c.stopWorkersLocked()
+}
+
+// violatedLocked ends the connection for a violation of the client, and tells it. RFC
+// 9113, section 5.4.1.
+func (c *Conn) violatedLocked(v *http2codec.Error) {
+	if c.closed {
+		return
+	}
+	c.owner.Violated(v.Text)
+	c.closeLocked(v)
+	c.owner.Interrupt() // where this is not the reader
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, v.Code, v.Text)
+}
+
+// Close ends the connection: its socket has failed or is about to be closed. What can
+// be written without waiting is the caller's concern.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed && c.begun && !c.out.failed && !c.out.busy && !c.drain.final {
+		goaway := http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "")
+		c.out.buf = nil
+		c.rw.Write(goaway) //nolint:errcheck // nothing is left to be done about it
+	}
+	c.closeLocked(errDone)
+	c.releaseSentLocked()
+}

@@ -1,0 +1,215 @@
+package http2server
+
+import (
+	"encoding/binary"
+	"time"
+
+	"adbuffer/internal/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// What counts as a frame that brings no request forward, and as how many. A connection
+// that sends more of them than http2codec.Flood lets pass ends.
+const (
+	violationCost = 10 // a violation that costs one stream
+	rapidCost     = 10 // a reset of a stream that has just been opened
+	streamsPerOne = 64 // streams that a change of the initial window visits
+	smallUpdate   = 1 << 10
+)
+
+// rapid is how soon after its HEADERS a reset is one that no client sends because it
+// has waited for long enough.
+const rapid = 10 * time.Millisecond
+
+// resetLocked ends a stream for a violation of the client. RFC 9113, section 5.4.2.
+func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.Error {
+	c.owner.Violated(rule)
+	c.cancelLocked(s, code)
+	return c.flood.Spend(violationCost)
+}
+
+// cancelLocked resets a stream.
+func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
+	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
+	if !s.ended {
+		c.flood.Expect(max(s.windows.left, 0))
+	}
+	c.dropLocked(s)
+}
+
+// onResetLocked: the client wants no response. RFC 9113, section 6.4.
+func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
+	switch {
+	case f.ID == 0:
+		return http2codec.ProtocolError("RST_STREAM on no stream")
+	case len(f.Payload) != 4:
+		return http2codec.FrameSizeError("RST_STREAM of a wrong size")
+	case f.ID > c.lastID || f.ID&1 == 0:
+		return http2codec.ProtocolError("RST_STREAM on a stream that was never opened")
+	}
+	s := c.streams.get(f.ID)
+	if s == nil {
+		return c.flood.Idle()
+	}
+	cost := 1
+	if c.in.clock().Sub(s.opened) < rapid {
+		cost = rapidCost
+	}
+	s.ended = true // nothing can come on it
+	c.dropLocked(s)
+	return c.flood.Spend(cost)
+}
+
+// onWindowUpdateLocked opens a window for sending. RFC 9113, section 6.9.
+func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
+	if len(f.Payload) != 4 {
+		return http2codec.FrameSizeError("WINDOW_UPDATE of a wrong size")
+	}
+	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
+	if f.ID == 0 {
+		switch c.window += n; {
+		case n == 0:
+			return http2codec.ProtocolError("WINDOW_UPDATE by 0")
+		case c.window > http2codec.MaxWindow:
+			return http2codec.FlowError("WINDOW_UPDATE makes the connection's window overflow")
+		}
+		useless := n < smallUpdate || c.waiting.first() == nil
+		c.pumpLocked()
+		return c.countUpdateLocked(useless)
+	}
+	if f.ID > c.lastID || f.ID&1 == 0 {
+		return http2codec.ProtocolError("WINDOW_UPDATE on a stream that was never opened")
+	}
+	s := c.streams.get(f.ID)
+	if s == nil {
+		return c.flood.Idle()
+	}
+	s.credit += n
+	switch {
+	case n == 0:
+		return c.resetLocked(s, h2.ErrCodeProtocol, "WINDOW_UPDATE by 0")
+	case c.windowLocked(s) > http2codec.MaxWindow:
+		return c.resetLocked(s, h2.ErrCodeFlowControl, "WINDOW_UPDATE makes the stream's window overflow")
+	}
+	useless := n < smallUpdate || len(s.toSend) == 0
+	c.openedLocked(s)
+	c.pumpLocked()
+	return c.countUpdateLocked(useless)
+}
+
+func (c *Conn) countUpdateLocked(useless bool) *http2codec.Error {
+	if useless {
+		return c.flood.Idle()
+	}
+	return nil
+}
+
+// openedLocked is told that the window of s may have grown.
+func (c *Conn) openedLocked(s *Stream) {
+	if len(s.toSend) > 0 && c.windowLocked(s) > 0 {
+		c.waiting.push(s)
+	}
+}
+
+// peerSettings are what the client asks for. RFC 9113, section 6.5.2.
+type peerSettings struct{ initialWindow int64 }
+
+// appendPrefaceLocked appends the first frames of the connection: RFC 9113, section 3.4.
+func (c *Conn) appendPrefaceLocked() {
+	var s []byte
+	s = http2codec.AppendSetting(s, h2.SettingMaxConcurrentStreams, uint32(c.opts.MaxStreams))
+	s = http2codec.AppendSetting(s, h2.SettingInitialWindowSize, uint32(c.opts.StreamWindow))
+	s = http2codec.AppendSetting(s, h2.SettingMaxHeaderListSize, uint32(c.opts.MaxHeaderList))
+	c.out.buf = append(http2codec.AppendFrameHeader(c.out.buf, len(s), h2.FrameSettings, 0, 0), s...)
+	c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, connWindow-http2codec.InitialWindow)
+}
+
+// onSettingsLocked takes the client's settings and acknowledges them.
+func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
+	switch {
+	case f.ID != 0:
+		return http2codec.ProtocolError("SETTINGS on a stream")
+	case f.Flags.Has(h2.FlagSettingsAck) && len(f.Payload) > 0:
+		return http2codec.FrameSizeError("SETTINGS with ACK and content")
+	case f.Flags.Has(h2.FlagSettingsAck):
+		return c.flood.Idle()
+	}
+	s, err := http2codec.ParseSettings(f.Payload)
+	if err != nil {
+		return err
+	}
+	if s.Has[h2.SettingHeaderTableSize] {
+		c.encoder.SetMax(s.SmallestTable)
+		c.encoder.SetMax(s.Value[h2.SettingHeaderTableSize])
+	}
+	if s.Has[h2.SettingInitialWindowSize] {
+		if err := c.setInitialWindowLocked(int64(s.Value[h2.SettingInitialWindowSize])); err != nil {
+			return err
+		}
+	}
+	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
+	return c.flood.Idle()
+}
+
+// setInitialWindowLocked changes the windows of all streams by as much as the initial
+// one changes: RFC 9113, section 6.9.2.
+func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
+	c.peer.initialWindow = initial
+	for _, s := range c.streams.open {
+		if c.windowLocked(s) > http2codec.MaxWindow {
+			return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
+		}
+		c.openedLocked(s)
+	}
+	cost := len(c.streams.open) / streamsPerOne
+	c.pumpLocked()
+	return c.flood.Spend(cost)
+}
+
+// onPingLocked answers a PING, or takes an answer. RFC 9113, section 6.7.
+func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
+	switch {
+	case f.ID != 0:
+		return http2codec.ProtocolError("PING on a stream")
+	case len(f.Payload) != 8:
+		return http2codec.FrameSizeError("PING of a wrong size")
+	case !f.Flags.Has(h2.FlagPingAck):
+		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
+	case [8]byte(f.Payload) == drainPing:
+		c.announcedLocked()
+	}
+	return c.flood.Idle()
+}
+
+// onPriorityLocked checks a frame that says nothing any more. RFC 9113, section 6.3.
+func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
+	switch {
+	case f.ID == 0:
+		return http2codec.ProtocolError("PRIORITY on no stream")
+	case len(f.Payload) != 5:
+		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeFrameSize)
+		if s := c.streams.get(f.ID); s != nil {
+			c.dropLocked(s)
+		}
+		return c.flood.Spend(violationCost)
+	case binary.BigEndian.Uint32(f.Payload)&http2codec.MaxStreamID == f.ID:
+		if s := c.streams.get(f.ID); s != nil {
+			return c.resetLocked(s, h2.ErrCodeProtocol, "a stream that depends on itself")
+		}
+		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeProtocol)
+		return c.flood.Spend(violationCost)
+	}
+	return c.flood.Idle()
+}
+
+// onGoAwayLocked: the client opens no more streams. It ends the connection itself.
+func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
+	switch {
+	case f.ID != 0:
+		return http2codec.ProtocolError("GOAWAY on a stream")
+	case len(f.Payload) < 8:
+		return http2codec.FrameSizeError("GOAWAY of a wrong size")
+	}
+	return c.flood.Idle()
+}

@@ -1,0 +1,120 @@
+package http2server
+
+import (
+	"adbuffer/internal/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// onDataLocked takes a piece of a body. RFC 9113, section 6.1.
+func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
+	if f.ID == 0 {
+		return http2codec.ProtocolError("DATA on no stream")
+	}
+	p, ok := http2codec.Unpad(f)
+	if !ok {
+		return http2codec.ProtocolError("DATA with more padding than content")
+	}
+	if !c.received.take(len(f.Payload)) {
+		return http2codec.FlowError("more DATA than the connection's window")
+	}
+	if n := c.received.refill(); n > 0 {
+		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, uint32(n))
+	}
+	s := c.streams.get(f.ID)
+	if s == nil {
+		return c.onLateDataLocked(f)
+	}
+	last := f.Flags.Has(h2.FlagDataEndStream)
+	s.body += len(p)
+	switch {
+	case s.ended:
+		return c.resetLocked(s, h2.ErrCodeStreamClosed, "DATA behind END_STREAM")
+	case !s.windows.take(len(f.Payload)):
+		return c.resetLocked(s, h2.ErrCodeFlowControl, "more DATA than the stream's window")
+	case s.length >= 0 && s.body > s.length:
+		return c.resetLocked(s, h2.ErrCodeProtocol, "a body that is longer than its content-length")
+	}
+	if len(p) > 0 && !s.responded {
+		c.onBodyLocked(s, p)
+		if s.gone.Load() {
+			return nil
+		}
+	}
+	if last {
+		return c.onEndLocked(s)
+	}
+	if n := s.windows.refill(); n > 0 {
+		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, s.id, uint32(n))
+	}
+	if len(p) == 0 {
+		return c.flood.Idle()
+	}
+	return nil
+}
+
+// onBodyLocked hands a piece of a body over.
+func (c *Conn) onBodyLocked(s *Stream, p []byte) {
+	s.expects = false
+	if !s.data && !s.readBy.IsZero() {
+		read, _ := c.owner.Timeouts()
+		s.readBy = c.in.clock().Add(read)
+	}
+	s.data = true
+	if refusal := s.req.Data(p); refusal != nil {
+		c.respondLocked(s, refusal)
+	}
+}
+
+// onLateDataLocked judges DATA for a stream that is not open. The client may go on for a
+// while on one that we have reset. RFC 9113, section 5.1.
+func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
+	if f.ID > c.lastID || f.ID&1 == 0 {
+		return http2codec.ProtocolError("DATA on a stream that was never opened")
+	}
+	if _, ended := c.streams.wasOpen(f.ID); ended {
+		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeStreamClosed)
+		c.owner.Violated("DATA on a stream that was closed")
+		return c.flood.Spend(violationCost)
+	}
+	if len(f.Payload) > 0 {
+		if err := c.flood.Waste(len(f.Payload)); err != nil {
+			return err
+		}
+	}
+	return c.flood.Idle()
+}
+
+// awaitBodiesLocked sees to the requests that have come, and whose bodies have not come
+// with them.
+func (c *Conn) awaitBodiesLocked() {
+	for i, s := range c.fresh {
+		c.fresh[i] = nil
+		if !s.gone.Load() && !s.ended && !s.responded {
+			c.awaitBodyLocked(s)
+		}
+		c.unholdLocked(s)
+	}
+	c.fresh = c.fresh[:0]
+}
+
+func (c *Conn) awaitBodyLocked(s *Stream) {
+	if s.expects {
+		s.expects = false
+		c.appendHeaderLocked(s, 100, nil, 0)
+	}
+	s.req.Await()
+	read, _ := c.owner.Timeouts()
+	s.readBy = c.in.clock().Add(read)
+	c.watchLocked(s.readBy)
+}
+
+// Drop refuses the request of stream id where its body is still coming.
+func (c *Conn) Drop(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.streams.get(id); s != nil && !s.ended && !s.responded {
+		c.respondLocked(s, s.req.Dropped())
+		c.sendLocked()
+	}
+}

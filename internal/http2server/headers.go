@@ -1,0 +1,137 @@
+package http2server
+
+import (
+	"time"
+
+	"adbuffer/internal/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+func (c *Conn) onHeadersLocked(f http2codec.Frame) *http2codec.Error {
+	p, dependency, err := http2codec.HeadersPayload(f)
+	switch {
+	case err != nil:
+		return err
+	case f.ID&1 == 0:
+		return http2codec.ProtocolError("HEADERS on a stream that a client cannot open")
+	case !f.Flags.Has(h2.FlagHeadersEndHeaders):
+		c.in.fragments.Begin(f, p)
+		return nil
+	}
+	return c.onBlockLocked(f.ID, p, f.Flags.Has(h2.FlagHeadersEndStream), dependency == f.ID)
+}
+
+func (c *Conn) onContinuationLocked(f http2codec.Frame) *http2codec.Error {
+	block, last, whole, err := c.in.fragments.Continue(f)
+	if !whole || err != nil {
+		return err
+	}
+	return c.onBlockLocked(f.ID, block, last, false)
+}
+
+// onBlockLocked takes a whole header block: that of a request, or trailers.
+func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2codec.Error {
+	b := &c.in.block
+	b.Reset()
+	if err := c.in.decoder.Decode(p, b); err != nil {
+		return err
+	}
+	if s := c.streams.get(id); s != nil {
+		return c.onTrailersLocked(s, b, last)
+	}
+	if id <= c.lastID {
+		return c.onLateBlockLocked(id)
+	}
+	if c.drain.final {
+		return c.flood.Idle() // GOAWAY said that it is not processed
+	}
+	c.lastID = id
+	b.EndHeader(last)
+	switch {
+	case len(c.streams.open)+c.ghosts >= c.opts.MaxStreams:
+		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeRefusedStream)
+		c.streams.remember(id, last)
+		c.flood.Expect(c.opts.StreamWindow)
+		return c.flood.Idle()
+	case onItself:
+		b.Malformed = "a stream that depends on itself"
+	}
+	if b.Malformed != "" {
+		c.owner.Violated(b.Malformed)
+		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeProtocol)
+		c.streams.remember(id, last)
+		c.flood.Expect(c.opts.StreamWindow)
+		return c.flood.Spend(violationCost)
+	}
+	c.openLocked(id, b, last)
+	return nil
+}
+
+// openLocked opens a stream for a request.
+func (c *Conn) openLocked(id uint32, b *http2codec.RequestBlock, last bool) {
+	s := c.newStreamLocked(id)
+	s.length, s.expects = b.Length, b.Continue && !last
+	req, refusal := c.owner.Open(s, b, last)
+	s.req = req
+	if last {
+		s.ended = true
+	}
+	switch {
+	case refusal != nil:
+		c.respondLocked(s, refusal)
+	case last:
+		c.endedLocked(s)
+	default:
+		c.fresh = append(c.fresh, s)
+		s.holds++
+	}
+}
+
+// onTrailersLocked takes trailers of a request. They were checked, and are dropped. RFC
+// 9113, section 8.1.
+func (c *Conn) onTrailersLocked(s *Stream, b *http2codec.RequestBlock, last bool) *http2codec.Error {
+	b.EndTrailers()
+	switch {
+	case s.ended:
+		return c.resetLocked(s, h2.ErrCodeStreamClosed, "HEADERS behind END_STREAM")
+	case !last:
+		return c.resetLocked(s, h2.ErrCodeProtocol, "a second header of a request")
+	case b.Malformed != "":
+		return c.resetLocked(s, h2.ErrCodeProtocol, b.Malformed)
+	case b.TooLarge:
+		return c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, "trailers that are too long")
+	}
+	return c.onEndLocked(s)
+}
+
+// onLateBlockLocked judges HEADERS on a stream that is not open any more. Trailers may
+// come for one that we have reset. RFC 9113, sections 5.1 and 5.1.1.
+func (c *Conn) onLateBlockLocked(id uint32) *http2codec.Error {
+	switch known, ended := c.streams.wasOpen(id); {
+	case known && ended:
+		return &http2codec.Error{Code: h2.ErrCodeStreamClosed, Text: "HEADERS on a stream that was closed"}
+	case known:
+		return c.flood.Idle()
+	}
+	return http2codec.ProtocolError("HEADERS on a stream below one that was opened")
+}
+
+// onEndLocked takes END_STREAM behind the header.
+func (c *Conn) onEndLocked(s *Stream) *http2codec.Error {
+	if s.length >= 0 && s.body != s.length {
+		return c.resetLocked(s, h2.ErrCodeProtocol, "a body that is not as long as its content-length")
+	}
+	s.ended = true
+	if !s.responded {
+		c.endedLocked(s)
+	}
+	return nil
+}
+
+// endedLocked makes the request ready to be served.
+func (c *Conn) endedLocked(s *Stream) {
+	s.readBy = time.Time{}
+	s.holds++
+	c.ready = append(c.ready, s)
+}

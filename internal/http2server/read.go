@@ -1,0 +1,305 @@
+package http2server
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"adbuffer/internal/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// reader is what only Serve's goroutine touches, with Conn.mu held where it handles
+// frames.
+type reader struct {
+	buf     *[]byte // (*buf)[r:w] was read and not handled yet; nil while idle
+	r, w    int
+	now     time.Time // when the last read returned; zero until asked for
+	preface int       // bytes of the client's preface that have come
+	settled bool      // the client's first SETTINGS have come
+	partBy  time.Time // when the frame or header block of which a part has come must be whole
+
+	decoder   http2codec.Decoder
+	block     http2codec.RequestBlock
+	fragments http2codec.Fragments
+}
+
+func (in *reader) init(opts Options) {
+	in.decoder = http2codec.NewDecoder()
+	in.block.Limit = opts.MaxHeaderList
+	in.fragments.Limit = http2codec.MaxBlock(opts.MaxHeaderList)
+}
+
+// Read buffers. A connection begins with a small one; one that sends much, or long
+// frames, gets one that holds a frame of any size.
+const (
+	smallBuffer = 4 << 10
+	largeBuffer = 32 << 10
+)
+
+var (
+	smallBuffers = sync.Pool{New: func() any { b := make([]byte, smallBuffer); return &b }}
+	largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeBuffer); return &b }}
+)
+
+// room returns where the next bytes go.
+func (in *reader) room() []byte {
+	switch {
+	case in.buf == nil:
+		in.buf = smallBuffers.Get().(*[]byte)
+	case in.w == len(*in.buf) && in.r > 0:
+		in.w = copy(*in.buf, (*in.buf)[in.r:in.w])
+		in.r = 0
+	}
+	if in.w == len(*in.buf) { // a frame is longer than all of it
+		large := largeBuffers.Get().(*[]byte)
+		copy(*large, (*in.buf)[:in.w])
+		smallBuffers.Put(in.buf)
+		in.buf = large
+	}
+	return (*in.buf)[in.w:]
+}
+
+// free gives the buffer up, in which there must be nothing.
+func (in *reader) free() {
+	switch {
+	case in.buf == nil:
+		return
+	case len(*in.buf) == smallBuffer:
+		smallBuffers.Put(in.buf)
+	default:
+		largeBuffers.Put(in.buf)
+	}
+	in.buf, in.r, in.w = nil, 0, 0
+}
+
+// clock returns when the frame in hand was read: one look at the clock for all that
+// came in one read.
+func (in *reader) clock() time.Time {
+	if in.now.IsZero() {
+		in.now = time.Now()
+	}
+	return in.now
+}
+
+// partial reports whether a frame, a header block or the preface has begun and not
+// ended.
+func (in *reader) partial() bool {
+	return in.r < in.w || in.fragments.ID != 0 || in.preface > 0 && in.preface < len(h2.ClientPreface)
+}
+
+// Given are bytes that were read from the client before New. It must be called before
+// Serve.
+func (c *Conn) Given(b []byte) {
+	for len(b) > 0 {
+		n := copy(c.in.room(), b)
+		c.in.w += n
+		b = b[n:]
+	}
+}
+
+// Serve reads and serves requests until the connection has ended, or is idle: then it
+// returns ErrIdle. The Owner closes the connection after any other error.
+func (c *Conn) Serve() error {
+	c.mu.Lock()
+	c.serving = true
+	if !c.begun {
+		c.begun = true
+		c.appendPrefaceLocked()
+	}
+	err := c.serveLocked()
+	if errors.Is(err, ErrIdle) {
+		c.freeLocked()
+	} else {
+		var v *http2codec.Error
+		if errors.As(err, &v) {
+			c.violatedLocked(v)
+		}
+		c.closeLocked(err)
+		c.flushLocked()
+		for c.out.busy { // until write_timeout at most
+			c.written.Wait()
+		}
+		c.releaseSentLocked()
+		c.in.free()
+	}
+	c.serving = false
+	c.mu.Unlock()
+	return err
+}
+
+// serveLocked unlocks mu while it reads.
+func (c *Conn) serveLocked() error {
+	for {
+		if err := c.handleLocked(); err != nil {
+			return err // typed, so not nil
+		}
+		c.dispatchLocked()
+		c.awaitBodiesLocked()
+		c.sendLocked()
+		for len(c.out.buf) > maxUnread && c.out.busy { // until write_timeout at most
+			c.written.Wait()
+		}
+		if c.closed {
+			return c.err
+		}
+		c.mu.Unlock()
+		// Workers go first: their responses join what others send, and more requests
+		// come meanwhile.
+		runtime.Gosched()
+		n, err := c.rw.Read(c.in.room())
+		c.mu.Lock()
+		c.in.w += n
+		c.in.now = time.Time{}
+		switch {
+		case n > 0:
+		case c.closed:
+			return c.err
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if err := c.silentLocked(); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// WaitUntil returns when a Read that has to wait must return. It is called on Serve's
+// goroutine by such a Read. midRecord says that TLS has read a part of a record.
+func (c *Conn) WaitUntil(midRecord bool) time.Time {
+	now := time.Now()
+	if c.in.partial() || midRecord {
+		if c.in.partBy.IsZero() {
+			read, _ := c.owner.Timeouts()
+			c.in.partBy = now.Add(read)
+		}
+	} else {
+		c.in.partBy = time.Time{}
+		c.mu.Lock()
+		if c.idleAt.IsZero() && c.isIdleLocked() {
+			c.idleAt = now
+		}
+		c.mu.Unlock()
+	}
+	by := now.Add(c.opts.ParkAfter)
+	if !c.in.partBy.IsZero() && c.in.partBy.Before(by) {
+		by = c.in.partBy
+	}
+	return by
+}
+
+// silentLocked is called when a Read has waited in vain. It returns an error where the
+// connection is idle, or the client is too slow.
+func (c *Conn) silentLocked() error {
+	by := c.in.partBy
+	switch {
+	case !by.IsZero() && !time.Now().Before(by):
+		c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "a frame did not come in time")
+		return errDone
+	case by.IsZero() && !c.idleAt.IsZero() && c.isIdleLocked():
+		return ErrIdle
+	}
+	return nil
+}
+
+// freeLocked gives up what an idle connection can do without.
+func (c *Conn) freeLocked() {
+	c.in.free()
+	c.in.block.Free()
+	c.in.fragments.Free()
+	c.in.decoder.Shrink()
+	c.encoder.Forget()
+	c.stopWorkersLocked()
+	c.out.free()
+	c.streams = table{}
+	c.ready, c.fresh = nil, nil
+}
+
+// handleLocked handles all frames that have come whole.
+func (c *Conn) handleLocked() error {
+	in := &c.in
+	if in.buf == nil {
+		return nil
+	}
+	if err := in.readPreface(); err != nil {
+		return err
+	}
+	for in.preface == len(h2.ClientPreface) {
+		f, n, size := http2codec.ParseFrame((*in.buf)[in.r:in.w])
+		switch {
+		case size > http2codec.MaxFrameSize:
+			return http2codec.FrameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
+		case n == 0:
+			return nil
+		}
+		if in.r += n; in.r == in.w {
+			in.r, in.w = 0, 0
+		}
+		in.partBy = time.Time{}
+		if err := c.handleFrameLocked(f); err != nil {
+			return err // typed, so not nil
+		}
+		if c.closed {
+			return c.err
+		}
+	}
+	return nil
+}
+
+// readPreface takes the client's preface: RFC 9113, section 3.4.
+func (in *reader) readPreface() error {
+	if in.preface == len(h2.ClientPreface) {
+		return nil
+	}
+	b := (*in.buf)[in.r:in.w]
+	rest := []byte(h2.ClientPreface)[in.preface:]
+	n := min(len(b), len(rest))
+	if !bytes.Equal(b[:n], rest[:n]) {
+		return http2codec.ProtocolError("the connection does not begin with the preface of HTTP/2")
+	}
+	in.preface += n
+	if in.r += n; in.r == in.w {
+		in.r, in.w = 0, 0
+	}
+	return nil
+}
+
+func (c *Conn) handleFrameLocked(f http2codec.Frame) *http2codec.Error {
+	if !c.in.settled {
+		if f.Kind != h2.FrameSettings || f.Flags.Has(h2.FlagSettingsAck) {
+			return http2codec.ProtocolError("the first frame is not SETTINGS")
+		}
+		c.in.settled = true
+	}
+	if err := c.in.fragments.Between(f); err != nil {
+		return err
+	}
+	switch f.Kind {
+	case h2.FrameHeaders:
+		return c.onHeadersLocked(f)
+	case h2.FrameContinuation:
+		return c.onContinuationLocked(f)
+	case h2.FrameData:
+		return c.onDataLocked(f)
+	case h2.FrameWindowUpdate:
+		return c.onWindowUpdateLocked(f)
+	case h2.FrameRSTStream:
+		return c.onResetLocked(f)
+	case h2.FrameSettings:
+		return c.onSettingsLocked(f)
+	case h2.FramePing:
+		return c.onPingLocked(f)
+	case h2.FramePriority:
+		return c.onPriorityLocked(f)
+	case h2.FrameGoAway:
+		return c.onGoAwayLocked(f)
+	case h2.FramePushPromise:
+		return http2codec.ProtocolError("PUSH_PROMISE from a client")
+	}
+	return c.flood.Idle() // RFC 9113, section 5.5
+}

@@ -1,0 +1,124 @@
+package http2server
+
+import (
+	"time"
+
+	"adbuffer/internal/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// respondLocked sends a response. Its memory is r's until Request.Release.
+func (c *Conn) respondLocked(s *Stream, r *Response) {
+	s.responded, s.readBy, s.expects = true, time.Time{}, false
+	if r.Drain {
+		c.drainLocked()
+	}
+	var flags h2.Flags
+	if len(r.Body) == 0 && len(r.Trailers) == 0 {
+		flags = h2.FlagHeadersEndStream
+	}
+	if !c.appendHeaderLocked(s, r.Status, r.Fields, flags) {
+		return
+	}
+	s.toSend, s.trailers = r.Body, r.Trailers
+	if flags != 0 {
+		c.sentLocked(s)
+		return
+	}
+	c.bodyLocked(s)
+}
+
+// appendHeaderLocked appends a response's header. It returns false where the connection
+// ended over a malformed field, of which there should be none.
+func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.Flags) bool {
+	start := len(c.out.buf)
+	c.out.buf = append(c.out.buf, frameHeader[:]...)
+	var ok bool
+	if status == 0 {
+		c.out.buf, ok = c.encoder.AppendTrailers(c.out.buf, lines)
+	} else {
+		c.out.buf, ok = c.encoder.AppendResponse(c.out.buf, status, lines)
+	}
+	if !ok {
+		c.out.buf = c.out.buf[:start]
+		c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeInternal, Text: "a response is malformed"})
+		return false
+	}
+	c.out.buf = http2codec.EndHeaders(c.out.buf, start, http2codec.MaxFrameSize, flags, s.id)
+	return true
+}
+
+var frameHeader [http2codec.FrameHeaderLen]byte
+
+// windowLocked is what the client takes of s. It may be negative: RFC 9113, section
+// 6.9.2.
+func (c *Conn) windowLocked(s *Stream) int64 { return c.peer.initialWindow + s.credit }
+
+// bodyLocked sends as much of the body of s as can be sent now, and the trailers behind
+// it. What is left waits for the stream's window, or queues for what all share.
+func (c *Conn) bodyLocked(s *Stream) {
+	for len(s.toSend) > 0 {
+		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
+		if n <= 0 {
+			c.stalledLocked(s)
+			return
+		}
+		var flags h2.Flags
+		if n == len(s.toSend) && len(s.trailers) == 0 {
+			flags = h2.FlagDataEndStream
+		}
+		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, n, h2.FrameData, flags, s.id)
+		c.out.buf = append(c.out.buf, s.toSend[:n]...)
+		s.toSend = s.toSend[n:]
+		s.credit -= int64(n)
+		c.window -= int64(n)
+	}
+	if len(s.trailers) > 0 && !c.appendHeaderLocked(s, 0, s.trailers, h2.FlagHeadersEndStream) {
+		return
+	}
+	c.sentLocked(s)
+}
+
+// stalledLocked makes s wait, until write_timeout at most.
+func (c *Conn) stalledLocked(s *Stream) {
+	if s.sendBy.IsZero() {
+		_, write := c.owner.Timeouts()
+		s.sendBy = time.Now().Add(write)
+		c.watchLocked(s.sendBy)
+	}
+	if c.windowLocked(s) > 0 {
+		c.waiting.push(s)
+	}
+}
+
+// pumpLocked sends what waits for what all streams share.
+func (c *Conn) pumpLocked() {
+	for c.window > 0 && len(c.out.buf) < maxBuffered {
+		s := c.waiting.first()
+		if s == nil {
+			return
+		}
+		c.waiting.pop()
+		if !s.gone.Load() {
+			c.bodyLocked(s)
+		}
+		c.unholdLocked(s)
+	}
+}
+
+// sentLocked ends a stream whose response is in the buffer. It holds its memory until
+// that is written.
+func (c *Conn) sentLocked(s *Stream) {
+	if !s.ended { // RFC 9113, section 8.1: the rest of the request is not wanted
+		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
+		c.flood.Expect(s.windows.left)
+	}
+	c.flood.Earn()
+	s.gone.Store(true)
+	c.streams.remove(s)
+	s.toSend, s.trailers = nil, nil
+	s.holds++
+	c.out.release = append(c.out.release, sent{c.out.handed + uint64(len(c.out.buf)), s})
+	c.drainedLocked()
+}

@@ -1,0 +1,161 @@
+package http2server
+
+import (
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stream is one request on its connection. RFC 9113, section 5.1, as a server sees it:
+//
+//	           HEADERS              END_STREAM          Serve returns         all is sent
+//	(idle) ───────────────▶ coming ───────────▶ serving ─────────────▶ sending ──────────▶ gone
+//	                            │ refused                                  ▲
+//	                            └──────────────────────────────────────────┘
+//
+// From each state RST_STREAM or a violation leads to gone. A stream is in the table
+// until it is gone. Its memory is used again when no worker has it any more.
+type Stream struct {
+	id   uint32
+	conn *Conn
+	req  Request
+
+	// gone: what Serve returns is not wanted.
+	gone atomic.Bool
+
+	opened    time.Time
+	ended     bool // END_STREAM has come
+	serving   bool // a worker has it
+	responded bool
+
+	length  int // content-length, -1 for none
+	body    int // bytes that have come
+	windows receiveWindow
+	readBy  time.Time // when the body must have gone on; zero where none is awaited
+	data    bool      // some of the body has come
+	expects bool      // a 100 is awaited
+
+	credit   int64  // window for sending beyond the client's initial one
+	toSend   []byte // what is left of the response's body
+	trailers []byte
+	sendBy   time.Time // when the response must have been taken; zero while it does not wait
+	queued   bool      // in Conn.waiting
+
+	holds int // lists that s stands in beside the table, and its worker
+}
+
+var streams = sync.Pool{New: func() any { return new(Stream) }}
+
+// ID returns the stream's number, for Drop.
+func (s *Stream) ID() uint32 { return s.id }
+
+// Gone reports whether the client wants no response any more: it has reset the stream
+// or closed the connection.
+func (s *Stream) Gone() bool { return s.gone.Load() }
+
+// table holds the open streams by number, and remembers the last ones that were.
+type table struct {
+	open []*Stream // in the order of their numbers
+	// past are streams that are gone: twice the number, and 1 where the client had
+	// ended the stream. Made by the first.
+	past []uint32
+	next int
+}
+
+// remembered is how many streams that are gone are remembered.
+const remembered = 128
+
+// get returns the open stream id, or nil.
+func (t *table) get(id uint32) *Stream {
+	n := len(t.open)
+	if n > 0 && t.open[n-1].id == id {
+		return t.open[n-1]
+	}
+	if i := t.find(id); i < n && t.open[i].id == id {
+		return t.open[i]
+	}
+	return nil
+}
+
+func (t *table) find(id uint32) int {
+	return sort.Search(len(t.open), func(i int) bool { return t.open[i].id >= id })
+}
+
+// add adds s, whose number is the highest.
+func (t *table) add(s *Stream) { t.open = append(t.open, s) }
+
+func (t *table) remove(s *Stream) {
+	i := t.find(s.id)
+	t.open = slices.Delete(t.open, i, i+1)
+	t.remember(s.id, s.ended)
+}
+
+// remember notes that stream id is gone. ended says that the client can send nothing on
+// it any more.
+func (t *table) remember(id uint32, ended bool) {
+	if t.past == nil {
+		t.past = make([]uint32, remembered)
+	}
+	v := id << 1
+	if ended {
+		v |= 1
+	}
+	t.past[t.next] = v
+	t.next = (t.next + 1) % remembered
+}
+
+// wasOpen reports whether stream id is remembered, and whether the client had ended it.
+func (t *table) wasOpen(id uint32) (known, ended bool) {
+	for _, v := range t.past {
+		if v>>1 == id {
+			return true, v&1 == 1
+		}
+	}
+	return false, false
+}
+
+// newStreamLocked opens stream id.
+func (c *Conn) newStreamLocked(id uint32) *Stream {
+	s := streams.Get().(*Stream)
+	s.id, s.conn, s.opened = id, c, c.in.clock()
+	s.windows = receiveWindow{left: c.opts.StreamWindow, size: c.opts.StreamWindow}
+	c.streams.add(s)
+	c.idleAt = time.Time{}
+	return s
+}
+
+// dropLocked ends s without a response, or in the midst of one.
+func (c *Conn) dropLocked(s *Stream) {
+	s.gone.Store(true)
+	if s.serving {
+		c.ghosts++
+	}
+	c.streams.remove(s)
+	s.toSend, s.trailers = nil, nil
+	c.releaseLocked(s)
+	c.drainedLocked()
+}
+
+// unholdLocked is called when a list or a worker has given s up.
+func (c *Conn) unholdLocked(s *Stream) {
+	s.holds--
+	c.releaseLocked(s)
+}
+
+// releaseLocked gives s back once it is gone and nothing else has it.
+func (c *Conn) releaseLocked(s *Stream) {
+	if !s.gone.Load() || s.holds > 0 {
+		return
+	}
+	if s.req != nil {
+		s.req.Release()
+	}
+	s.recycle()
+}
+
+func (s *Stream) recycle() {
+	*s = Stream{}
+	streams.Put(s)
+}

@@ -1,0 +1,52 @@
+package http2server
+
+// receiveWindow is how much the client may send. RFC 9113, section 6.9.
+type receiveWindow struct {
+	left, size int
+}
+
+// take notes that n bytes have come. ok is false where the client was not allowed to
+// send them.
+func (w *receiveWindow) take(n int) (ok bool) {
+	w.left -= n
+	return w.left >= 0
+}
+
+// refill returns by how much the window is to be opened, 0 for not yet. It is opened in
+// large pieces: what has come is in memory already, and bounded elsewhere.
+func (w *receiveWindow) refill() (n int) {
+	if n = w.size - w.left; n < w.size/2 {
+		return 0
+	}
+	w.left = w.size
+	return n
+}
+
+// queue holds streams that wait for what all streams share: the connection's window
+// and room in the buffer.
+type queue struct {
+	all []*Stream
+}
+
+func (q *queue) push(s *Stream) {
+	if !s.queued {
+		s.queued = true
+		s.holds++
+		q.all = append(q.all, s)
+	}
+}
+
+func (q *queue) first() *Stream {
+	if len(q.all) == 0 {
+		return nil
+	}
+	return q.all[0]
+}
+
+func (q *queue) pop() {
+	q.all[0].queued = false
+	q.all[0] = nil
+	if q.all = q.all[1:]; len(q.all) == 0 {
+		q.all = nil
+	}
+}

@@ -1,0 +1,64 @@
+package http2server
+
+// worker is a goroutine that serves requests. It ends when its connection is idle or
+// closed.
+type worker struct {
+	wake chan *Stream // capacity 1; closed where the worker is to end
+}
+
+// dispatchLocked starts workers for the requests that are whole. Those that were reset
+// by a frame of the same read are not served.
+func (c *Conn) dispatchLocked() {
+	for i, s := range c.ready {
+		c.ready[i] = nil
+		if s.gone.Load() {
+			c.unholdLocked(s)
+			continue
+		}
+		s.serving = true // and the worker holds it
+		c.running++
+		n := len(c.workers)
+		if n == 0 {
+			w := &worker{make(chan *Stream, 1)}
+			go c.work(w)
+			w.wake <- s
+			continue
+		}
+		w := c.workers[n-1]
+		c.workers = c.workers[:n-1]
+		w.wake <- s // it is empty: the worker waits
+	}
+	c.ready = c.ready[:0]
+}
+
+// work is a worker's goroutine.
+func (c *Conn) work(w *worker) {
+	for s := range w.wake {
+		r := s.req.Serve()
+		c.mu.Lock()
+		s.serving = false
+		c.running--
+		if s.gone.Load() {
+			c.ghosts--
+			c.drainedLocked()
+		} else {
+			c.respondLocked(s, r)
+		}
+		c.unholdLocked(s)
+		c.flushLocked()
+		if c.closed {
+			c.mu.Unlock()
+			return
+		}
+		c.workers = append(c.workers, w)
+		c.mu.Unlock()
+	}
+}
+
+// stopWorkersLocked ends the workers that wait.
+func (c *Conn) stopWorkersLocked() {
+	for _, w := range c.workers {
+		close(w.wake)
+	}
+	c.workers = nil
+}

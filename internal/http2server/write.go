@@ -1,0 +1,122 @@
+package http2server
+
+import (
+	"runtime"
+)
+
+// writer is the buffer into which frames are put, and what is known of its way to the
+// client. Conn.mu guards it.
+type writer struct {
+	buf    []byte
+	spare  []byte // what buf will be while its bytes are being written
+	busy   bool   // a goroutine writes, or is about to
+	handed uint64 // bytes that were handed to the socket, or are being written
+	sent   uint64 // bytes that were written
+	failed bool   // a write has failed: nothing is written any more
+
+	release []sent // streams whose responses are in the buffer, in their order
+}
+
+// sent is a stream whose response ends with byte at.
+type sent struct {
+	at     uint64
+	stream *Stream
+}
+
+const (
+	// maxBuffered is how many bytes are in the buffer when bodies stop to add to it.
+	// Their own memory is counted until it is written.
+	maxBuffered = 64 << 10
+	// maxUnread is how many bytes are in the buffer when the reader takes no more frames:
+	// the client does not read what they lead to.
+	maxUnread = 256 << 10
+	// maxKeptBuffer is the largest buffer that is used again.
+	maxKeptBuffer = 64 << 10
+)
+
+// sendLocked has the buffer written by another goroutine, unless one does already: the
+// caller must not wait for the client.
+func (c *Conn) sendLocked() {
+	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
+		return
+	}
+	c.out.busy = true
+	go func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writeLocked()
+	}()
+}
+
+// flushLocked writes the buffer, unless another goroutine does. All that are ready put
+// their frames beside the caller's first: responses of requests that end together leave
+// in one write, and one that is alone loses nothing. mu is unlocked meanwhile.
+func (c *Conn) flushLocked() {
+	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
+		return
+	}
+	c.out.busy = true
+	c.mu.Unlock()
+	runtime.Gosched()
+	c.mu.Lock()
+	c.writeLocked()
+}
+
+// writeLocked writes until the buffer is empty. The caller has set busy. mu is unlocked
+// meanwhile.
+func (c *Conn) writeLocked() {
+	for len(c.out.buf) > 0 && !c.out.failed {
+		b := c.out.buf
+		c.out.buf, c.out.spare = c.out.spare[:0], nil
+		c.out.handed += uint64(len(b))
+		c.mu.Unlock()
+		_, err := c.rw.Write(b)
+		c.mu.Lock()
+		if cap(b) <= maxKeptBuffer {
+			c.out.spare = b[:0]
+		}
+		if err != nil {
+			c.writeFailedLocked(err)
+			break
+		}
+		c.out.sent += uint64(len(b))
+		c.writtenLocked()
+		c.pumpLocked()
+		c.written.Broadcast()
+	}
+	c.out.busy = false
+	c.written.Broadcast()
+	c.drainedLocked()
+}
+
+// writtenLocked releases the streams whose responses have been written.
+func (c *Conn) writtenLocked() {
+	n := 0
+	for n < len(c.out.release) && c.out.release[n].at <= c.out.sent {
+		c.unholdLocked(c.out.release[n].stream)
+		c.out.release[n] = sent{}
+		n++
+	}
+	c.out.release = append(c.out.release[:0], c.out.release[n:]...)
+}
+
+// writeFailedLocked ends the connection: its client has gone, or takes nothing.
+func (c *Conn) writeFailedLocked(err error) {
+	c.out.failed, c.out.buf = true, nil
+	c.closeLocked(err)
+	c.releaseSentLocked()
+	c.owner.HangUp()
+}
+
+// releaseSentLocked releases streams whose responses are not going to be written.
+func (c *Conn) releaseSentLocked() {
+	for _, s := range c.out.release {
+		c.unholdLocked(s.stream)
+	}
+	c.out.release = nil
+}
+
+// free gives the memory of an empty buffer up.
+func (w *writer) free() {
+	w.buf, w.spare, w.release = nil, nil, nil
+}
