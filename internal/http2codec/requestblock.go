@@ -19,6 +19,7 @@ type RequestBlock struct {
 	Malformed string // the first rule that is broken, empty for none
 	Continue  bool   // expect: 100-continue
 
+	hosts   int            // host fields that have come
 	regular int            // fields without a colon that have come
 	pseudo  [4]pseudoValue // in the order of their classes, from method
 	text    []byte         // the values of pseudo
@@ -114,6 +115,10 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 		b.cookie = append(b.cookie, value...)
 		return
 	case "host":
+		if b.hosts++; b.hosts > 1 {
+			b.violation("a repeated host")
+			return
+		}
 		if b.pseudo[authority-method].given {
 			if !bytes.Equal(value, b.value(authority)) {
 				b.violation("host differs from :authority")

@@ -92,8 +92,7 @@ type Conn struct {
 
 	mu      sync.Mutex // guards the fields below
 	written sync.Cond  // a write has ended
-	begun   bool       // Serve was called
-	serving bool       // and has not returned
+	serving  bool       // Serve was called, and has not returned
 	closed  bool       // no stream is there, and none begins
 	err     error      // why
 	streams table
@@ -129,6 +128,7 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 		received: receiveWindow{left: connWindow, size: connWindow},
 	}
 	c.written.L = &c.mu
+	c.appendPrefaceLocked() // nothing else has c yet
 	c.in.init(opts)
 	return c
 }
@@ -155,7 +155,15 @@ func (c *Conn) closeLocked(err error) {
 	for len(c.streams.open) > 0 {
 		c.dropLocked(c.streams.open[len(c.streams.open)-1])
 	}
-	c.dispatchLocked() // releases what was ready
+	c.dispatchLocked() // releases what was ready, since all of it is gone
+	for s := c.waiting.first(); s != nil; s = c.waiting.first() {
+		c.waiting.pop()
+		c.unholdLocked(s)
+	}
+	for _, s := range c.fresh {
+		c.unholdLocked(s)
+	}
+	c.fresh = nil
 	c.stopWorkersLocked()
 }
 
@@ -176,7 +184,7 @@ func (c *Conn) violatedLocked(v *http2codec.Error) {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && c.begun && !c.out.failed && !c.out.busy && !c.drain.final {
+	if !c.closed && !c.out.failed && !c.out.busy && !c.drain.final {
 		goaway := http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "")
 		c.out.buf = nil
 		c.rw.Write(goaway) //nolint:errcheck // nothing is left to be done about it

@@ -25,6 +25,7 @@ const rapid = 10 * time.Millisecond
 // resetLocked ends a stream for a violation of the client. RFC 9113, section 5.4.2.
 func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.Error {
 	c.owner.Violated(rule)
+	s.broken = true
 	c.cancelLocked(s, code)
 	return c.flood.Spend(violationCost)
 }

@@ -107,10 +107,6 @@ func (c *Conn) Given(b []byte) {
 func (c *Conn) Serve() error {
 	c.mu.Lock()
 	c.serving = true
-	if !c.begun {
-		c.begun = true
-		c.appendPrefaceLocked()
-	}
 	err := c.serveLocked()
 	if errors.Is(err, ErrIdle) {
 		c.freeLocked()

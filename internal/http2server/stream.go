@@ -23,7 +23,8 @@ type Stream struct {
 	req  Request
 
 	// gone: what Serve returns is not wanted.
-	gone atomic.Bool
+	gone   atomic.Bool
+	broken bool // the client broke a rule, and the stream was reset for it
 
 	opened    time.Time
 	ended     bool // END_STREAM has come
@@ -54,6 +55,10 @@ func (s *Stream) ID() uint32 { return s.id }
 // Gone reports whether the client wants no response any more: it has reset the stream
 // or closed the connection.
 func (s *Stream) Gone() bool { return s.gone.Load() }
+
+// Broken reports whether the stream was reset for a violation of the client. Only
+// Request.Release may call it.
+func (s *Stream) Broken() bool { return s.broken }
 
 // table holds the open streams by number, and remembers the last ones that were.
 type table struct {

@@ -214,13 +214,13 @@ func (p *Proxy) panicked(v any, stack []byte) {
 const panicDetail = "adbuffer failed; see its log"
 
 // done ends the handling of a request, also of one that panicked.
-func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request) {
+func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
 	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // asked last, for requests that were in flight when the drain began
 		ctx.SetConnectionClose()
 	}
-	if v := recover(); v != nil {
+	if panicked != nil {
 		p.panics.Add(1)
-		p.log.Error("a request made the handler panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
 		r.ended(r.route, e.outcome, 0)
 		ctx.Response.Reset()

@@ -3,7 +3,6 @@ package proxy
 import (
 	"crypto/tls"
 	"net"
-	"net/http"
 	"net/netip"
 	"runtime"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"adbuffer/internal/http2server"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -31,10 +31,8 @@ type clientConn struct {
 	greeting  greeting
 	deadlines deadlines
 
-	http2 *http.Server // serves this connection alone; nil over HTTP/1. Guarded by mu.
-	// goingAway: a GOAWAY was sent, since adbuffer drains. Guarded by mu.
-	goingAway bool
-	spoken    atomic.Bool // HTTP/2, whose server keeps its own time for reads
+	http2  *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until spoken.
+	spoken atomic.Bool       // HTTP/2: http2 is set, and stays
 
 	// sending holds the exchange whose response is being written, nil for none. The
 	// response has been written when the server asks for the next request, or closes.

@@ -52,11 +52,10 @@ func (c *clients) closeIdle() {
 	for _, cc := range c.list() {
 		cc.mu.Lock()
 		switch {
+		case cc.http2 != nil:
+			cc.http2.Drain()
 		case cc.phase == parked && !cc.HasCome(), cc.phase == connecting && cc.greeting.needed:
 			cc.closeLocked() //nolint:errcheck // the connection is over
-		case cc.http2 != nil && !cc.goingAway:
-			cc.goingAway = true
-			cc.endHTTP2Locked()
 		}
 		cc.mu.Unlock()
 	}

@@ -88,7 +88,7 @@ func (c *clientConn) waitRead() time.Time {
 	o := &c.proxy.current().opts
 	switch {
 	case c.spoken.Load():
-		return time.Time{}
+		return c.http2.WaitUntil(c.MidRecord())
 	case c.deadlines.stage == idle && !c.MidRecord():
 		return c.deadlines.readIdle(o)
 	case c.uploading != nil:

@@ -1,109 +1,95 @@
 package proxy
 
 import (
-	"context"
-	"crypto/tls"
+	"errors"
 	"net"
-	"net/http"
+	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/http2"
+
+	"adbuffer/internal/http2codec"
+	"adbuffer/internal/http2server"
 )
 
-// HTTP/2 is served by golang.org/x/net's server: frames, HPACK, flow control and
-// the floods that RFC 9113, section 10.5, warns of are its business, and have
-// been for years. It calls serveStream for each request, on a goroutine of its
-// own, which hands it to the path that requests of HTTP/1 take.
+// HTTP/2 is served by package http2server: frames, header blocks, flow control and the
+// floods that RFC 9113, section 10.5, warns of. Its requests take the path that requests
+// of HTTP/1 take; see stream.go.
 //
 // It is offered over TLS alone, by ALPN. The preface of one who knows better is
 // a malformed request.
 
-const (
-	// maxStreams is how many requests a client may have open on a connection.
-	maxStreams = 250
-	// How much of their bodies a client may send ahead of us. The handler reads
-	// at once, or refuses, so this is held for moments only; bodies that are read
-	// count against max_buffered_bytes.
-	streamWindow     = 64 << 10
-	connectionWindow = 256 << 10
-)
+// maxStreams is how many requests a client may have open on a connection.
+const maxStreams = 250
 
-// maxHeaderList is how long a header list the server of HTTP/2 takes, which
-// counts 32 bytes for each field. It must be more than max_header_bytes, so that
-// it is us who refuse what is longer; beyond this it answers 431 by itself.
+// maxStreamWindow bounds how much of a body a client may send ahead. What has come
+// counts against max_buffered_bytes.
+const maxStreamWindow = 1 << 20
+
+// maxHeaderList is how long a header list may be, in which each field counts 32 bytes
+// more than it has. It must be more than max_header_bytes, by which requests are refused.
 func maxHeaderList(maxHeaderBytes int) int { return 2*maxHeaderBytes + 8<<10 }
 
-// serveHTTP2 serves a connection on which the client chose HTTP/2. It returns
-// when the connection and all its streams have ended.
+// serveHTTP2 serves a connection on which the client chose HTTP/2, until it ends or is
+// idle.
 func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	c := nc.(*clientConn)
-	o := &p.current().opts
-	// Both serve this connection alone, so that it can be ended alone, and has
-	// the timeouts of its moment.
-	hs := &http.Server{
-		MaxHeaderBytes: maxHeaderList(o.MaxHeaderBytes), IdleTimeout: o.IdleTimeout, ErrorLog: p.http2Logger,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
-			CountError: p.countHTTP2Error,
-		},
-	}
-	h2 := new(http2.Server)                               //nolint:staticcheck // net/http's can only be given whole listeners
-	if err := http2.ConfigureServer(hs, h2); err != nil { //nolint:staticcheck // as above
-		return err
-	}
-	c.mu.Lock()
-	if c.phase != serving {
-		c.mu.Unlock()
+	h := c.beginHTTP2()
+	if h == nil {
 		return net.ErrClosed
 	}
-	c.http2 = hs
-	c.mu.Unlock()
-
-	c.spoken.Store(true)
-	c.heard.Store(true)                                                                                               // a GOAWAY says which of its requests are served
-	h2.ServeConn(http2Conn{c.tls, c}, &http2.ServeConnOpts{BaseConfig: hs, Handler: http.HandlerFunc(c.serveStream)}) //nolint:staticcheck // as above
-	c.Close()                                                                                                         //nolint:errcheck // it has been closed
+	err := h.Serve()
+	var violation *http2codec.Error
+	switch {
+	case errors.Is(err, http2server.ErrIdle):
+		c.deadlines.idleUntil = h.Idle().Add(p.current().opts.IdleTimeout)
+		if time.Now().Before(c.deadlines.idleUntil) {
+			c.park()
+		}
+	case errors.As(err, &violation):
+		c.unread = true
+	}
 	return nil
 }
 
-// countHTTP2Error is told what a client broke.
-func (p *Proxy) countHTTP2Error(kind string) {
-	if kind == "stream_STREAM_CLOSED_closed" { // bytes of a body that came when it had been refused
-		return
-	}
-	p.http2Errors.Add(1)
-	p.log.Debug("a client broke HTTP/2", zap.String("kind", kind))
-}
-
-// http2Conn is what the server of HTTP/2 reads, writes and closes.
-type http2Conn struct {
-	*tls.Conn
-	client *clientConn
-}
-
-// Close implements net.Conn.
-func (c http2Conn) Close() error { return c.client.Close() }
-
-// endHTTP2Locked sends a GOAWAY. The connection ends once the streams that the
-// client has opened have been answered.
-func (c *clientConn) endHTTP2Locked() {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	c.http2.Shutdown(now) //nolint:errcheck // it has no connections of its own, and tells ours
-}
-
-// serveStream is the handler of HTTP/2.
-func (c *clientConn) serveStream(w http.ResponseWriter, req *http.Request) {
+// beginHTTP2 returns the connection's HTTP/2, nil where it is closed.
+func (c *clientConn) beginHTTP2() *http2server.Conn {
 	c.mu.Lock()
-	if c.phase == closed {
-		c.mu.Unlock()
-		return
+	defer c.mu.Unlock()
+	if c.phase != serving {
+		return nil
 	}
-	c.proxy.streams.Add(1)
-	c.mu.Unlock()
-	defer c.proxy.streams.Add(-1)
-
-	s := acquireStream(w, req)
-	defer s.release()
-	c.proxy.handleStream(c, s, w, req)
+	if c.http2 == nil {
+		o := &c.proxy.current().opts
+		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
+			MaxStreams: maxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
+			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
+		})
+		c.spoken.Store(true)
+		c.heard.Store(true) // a GOAWAY says which of its requests are served
+	}
+	return c.http2
 }
+
+// http2Socket is what HTTP/2 reads and writes.
+type http2Socket struct{ c *clientConn }
+
+// Read implements io.Reader.
+func (s http2Socket) Read(b []byte) (int, error) { return s.c.read(b) }
+
+// Write implements io.Writer.
+func (s http2Socket) Write(b []byte) (int, error) { return s.c.Write(b) }
+
+// Timeouts implements http2server.Owner.
+func (c *clientConn) Timeouts() (read, write time.Duration) {
+	o := &c.proxy.current().opts
+	return o.ReadTimeout, o.WriteTimeout
+}
+
+// Violated implements http2server.Owner.
+func (c *clientConn) Violated(rule string) {
+	c.proxy.http2Errors.Add(1)
+	c.proxy.log.Debug("a client broke HTTP/2", zap.String("rule", rule))
+}
+
+// HangUp implements http2server.Owner.
+func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // nothing is left to be done about it

@@ -187,8 +187,9 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 		{"just fits", 16<<10 - 200, 1, "200", "ssp/a"},
 		{"over max_header_bytes", 16 << 10, 1, "431", "proxy/too_large"},
 		{"many fields", 1, 200, "431", "proxy/too_large"},
-		{"over what HTTP/2's server takes", 1500, 30, "431", ""},
-		{"one field over that", 50 << 10, 1, "", ""},
+		{"over SETTINGS_MAX_HEADER_LIST_SIZE", 1500, 30, "431", "proxy/too_large"},
+		{"one field over that", 50 << 10, 1, "431", "proxy/too_large"},
+		{"much longer", 1500, 130, "", ""},
 	} {
 		f := m.frames(t)
 		var fields []string
@@ -251,12 +252,15 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 	m.await(0, openClients, "")
 }
 
-// A head whose end does not come holds a connection no longer than one on which
-// nothing comes.
-func TestHeadThatStopsComingOverHTTP2IsEnded(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 20 * time.Millisecond }), bids("a", "{}"))
+// A header whose end does not come has read_timeout, as over HTTP/1.
+func TestHeaderThatStopsComingOverHTTP2IsEnded(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	f := m.frames(t)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge tells
-	m.await(1, handshakes, "false")
+	f.request(1, true)
+	f.answerTo(1) // shaken hands within read_timeout
+	o := m.options
+	o.ReadTimeout = 20 * time.Millisecond
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge tells
 	m.await(0, openClients, "")
 }

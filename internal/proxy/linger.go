@@ -21,9 +21,6 @@ const (
 
 // lingers reports whether the connection must linger before it is closed.
 func (c *clientConn) lingers() bool {
-	if c.spoken.Load() {
-		return false // HTTP/2's server lingers itself
-	}
 	switch c.PeekSocket() {
 	case socket.Readable:
 		return true

@@ -107,6 +107,10 @@ func (c *clientConn) closeLocked() error {
 		c.proxy.open.Add(-1)
 		c.proxy.clients.remove(c)
 	}
+	if c.http2 != nil && was != closed {
+		c.deadlines.closing.Store(true)
+		c.http2.Close()
+	}
 	if c.tls != nil && was != connecting && was != closed {
 		return c.closeTLS()
 	}

@@ -10,9 +10,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// prepare finds the route, reads the body, and fixes the deadline: all that is
-// to be done once, whatever the number of legs.
-func (p *Proxy) prepare(r *request) *fault {
+// findRoute finds the route and the client's choice of an SSP. That takes the message
+// head alone: a request that is refused here needs no body.
+func (r *request) findRoute() *fault {
 	var fromPath []byte
 	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
 		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
@@ -31,16 +31,20 @@ func (p *Proxy) prepare(r *request) *fault {
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
 		return &fault{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route asks several SSPs at once, and serves " + allow}
 	}
-	if f := p.readBody(r); f != nil {
-		return f
-	}
+	r.ssp.Query = query
+	return nil
+}
+
+// prepare fixes the deadline and what SSPs are told of the client: all that is to be
+// done once, whatever the number of legs. The body has been read.
+func (p *Proxy) prepare(r *request) *fault {
 	r.started = time.Now() // the request is read whole: its clock starts
 	trusted := r.peerTrusted()
 	if r.opts.RequestIDField != "" {
 		r.fields.SetRequestID(trusted, r.started)
 	}
 	r.identity.Resolve(&r.fields, r.conn.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
-	r.ssp.Query, r.ssp.Fields, r.ssp.Identity, r.ssp.Body = query, &r.fields, &r.identity, r.body
+	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
 	r.ssp.Gone = r.gone()
 	return r.setDeadline()

@@ -3,7 +3,6 @@ package proxy
 import (
 	"crypto/tls"
 	"io"
-	"log"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -66,7 +65,6 @@ type Proxy struct {
 	handshakeLimiter handshakeLimiter
 	tls              *tls.Config // of all handshakes; see serverTLS
 	http2Errors      atomic.Uint64
-	http2Logger      *log.Logger
 	generation       atomic.Pointer[generation]
 	reloading        sync.Mutex // held by Reload
 
@@ -81,7 +79,7 @@ type Proxy struct {
 // New returns a Proxy that routes by table. requests is told of requests that ended,
 // and may be nil. ready is what HealthPath answers by.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *requestlog.Log, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, requests: requests, http2Logger: log.New(quiet{logger}, "", 0), handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.generation.Store(newGeneration(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
@@ -112,8 +110,7 @@ type request struct {
 	stream      *stream   // of HTTP/2, nil for HTTP/1
 	source      io.Reader // the body that is to be read, nil where there is none
 	expects     bool      // the client waits for a 100 before it sends the body, and was sent none
-	block       []byte    // scratch for the head of a stream
-	names       []string  // the same
+	block       []byte    // memory of the header, method and path of a stream
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -128,7 +125,6 @@ func (p *Proxy) acquire(conn *clientConn) *request {
 func (p *Proxy) release(r *request) {
 	p.uploads.end(&r.upload, true)
 	p.freeBody(r)
-	clear(r.names)
 	r.stream, r.source, r.expects = nil, nil, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
@@ -141,22 +137,37 @@ func (p *Proxy) release(r *request) {
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	conn := clientOf(ctx)
 	r := p.acquire(conn)
-	defer p.done(ctx, r)
-	p.respond(ctx, r, r.check())
-}
-
-// respond answers a request whose head has been checked, whatever brought it. f
-// is what was found wrong with it, nil for nothing.
-func (p *Proxy) respond(ctx *fasthttp.RequestCtx, r *request, f *fault) {
-	if f != nil {
+	defer func() { p.done(ctx, r, recover()) }()
+	if !p.admit(ctx, r, r.check()) {
+		return
+	}
+	if f := p.readBody(r); f != nil {
 		p.refuse(ctx, r, f)
 		return
 	}
-	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
+	p.forward(ctx, r)
+}
+
+// admit reports whether a request is to be forwarded once its body has come. Otherwise
+// it has made the response. The message head has been checked: f is what is wrong with
+// it, nil for nothing.
+func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *fault) bool {
+	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
 		p.skipBody(r) // or endRequest ends the connection
 		p.answerHealth(ctx)
-		return
+		return false
 	}
+	if f == nil {
+		f = r.findRoute()
+	}
+	if f != nil {
+		p.refuse(ctx, r, f)
+	}
+	return f == nil
+}
+
+// forward forwards a request that is there whole, and makes the response.
+func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
 	if f := p.prepare(r); f != nil {
 		p.refuse(ctx, r, f)
 		return

@@ -25,24 +25,17 @@ func (p *Proxy) fillBody(r *request) *fault {
 	if r.source == nil {
 		return nil
 	}
-	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
-	room := limit + 1 // one byte more tells whether the body is over the limit
-	switch {
-	case length > int64(limit):
-		return r.bodyTooLarge()
-	case length >= 0:
-		limit, room = int(length), int(length)
+	limit, room, f := r.bodyRoom()
+	if f != nil {
+		return f
 	}
+	length := r.fields.ContentLength()
 	if r.expects && r.conn.early.empty() {
 		if _, err := r.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return malformed("the client took no response")
 		}
 	}
 	r.expects = false
-	if r.stream != nil {
-		r.stream.awaitBody(r.opts.ReadTimeout)
-		p.uploads.begin(&r.upload, r.stream)
-	}
 	for {
 		if len(r.body) == r.room {
 			if f := p.growBody(r, room); f != nil {
@@ -50,9 +43,6 @@ func (p *Proxy) fillBody(r *request) *fault {
 			}
 		}
 		n, err := r.source.Read(r.body[len(r.body):r.room])
-		if n > 0 && len(r.body) == 0 && r.stream != nil {
-			r.stream.awaitBody(r.opts.ReadTimeout)
-		}
 		r.body = r.body[:len(r.body)+n]
 		switch {
 		case len(r.body) > limit, errors.Is(err, errBodyLimit):
@@ -68,6 +58,43 @@ func (p *Proxy) fillBody(r *request) *fault {
 			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
 		}
 	}
+}
+
+// bodyRoom returns how long the body may be, and most that is to be read of it: one byte
+// more tells whether a body of no stated length is over the limit.
+func (r *request) bodyRoom() (limit, room int, f *fault) {
+	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
+	switch {
+	case length > int64(limit):
+		return 0, 0, r.bodyTooLarge()
+	case length >= 0:
+		return int(length), int(length), nil
+	}
+	return limit, limit + 1, nil
+}
+
+// addBody adds a piece to the body of a request over HTTP/2. As readBody it takes memory,
+// and counts it, for twice of what has come at the most.
+func (p *Proxy) addBody(r *request, piece []byte) *fault {
+	limit, room, f := r.bodyRoom()
+	switch {
+	case f != nil:
+		return f
+	case r.ssp.Method != upstream.POST:
+		return bodyNotAllowed()
+	case len(r.body)+len(piece) > limit:
+		return r.bodyTooLarge()
+	}
+	for len(piece) > 0 {
+		if len(r.body) == r.room {
+			if f := p.growBody(r, room); f != nil {
+				return f
+			}
+		}
+		n := copy(r.body[len(r.body):r.room], piece)
+		r.body, piece = r.body[:len(r.body)+n], piece[n:]
+	}
+	return nil
 }
 
 // firstRoom is what a body has before anything of it has come.

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +47,6 @@ func (q quiet) Printf(format string, args ...any) {
 	if line := q.log.Check(zap.DebugLevel, "fasthttp says of a client's connection"); line != nil {
 		line.Write(zap.String("text", fmt.Sprintf(format, args...)))
 	}
-}
-
-// Write is called by the server of HTTP/2.
-func (q quiet) Write(text []byte) (int, error) {
-	if line := q.log.Check(zap.DebugLevel, "net/http says of a client's connection"); line != nil {
-		line.Write(zap.ByteString("text", bytes.TrimSpace(text)))
-	}
-	return len(text), nil
 }
 
 // Serve accepts connections from l until Drain. It returns nil after Drain, or the error

@@ -1,14 +1,13 @@
 package proxy
 
 import (
-	"context"
-	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"adbuffer/internal/http2codec"
+	"adbuffer/internal/http2server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/upstream"
@@ -16,94 +15,175 @@ import (
 
 // stream is a request of HTTP/2; reused.
 type stream struct {
-	// ctx takes the answer, as that of a request of HTTP/1 does. Of its request
+	// ctx takes the response, as that of a request of HTTP/1 does. Of its request
 	// only the method is set.
-	ctx     fasthttp.RequestCtx
-	context context.Context // ends when the client resets the stream
-	writer  *http.ResponseController
-	sending *upstream.Exchange // what the answer's body is of, nil for none
+	ctx      fasthttp.RequestCtx
+	of       *http2server.Stream
+	conn     *clientConn
+	request  *request           // nil once there is a response
+	sending  *upstream.Exchange // what the response's body is of, nil for none
+	response http2server.Response
+	fields   []byte // of the response
+	id       uint32 // of the stream, since another goroutine may call stop
 
-	goneFunc func() bool // gone, made once
+	goneFunc func() bool // made once
 }
 
 var streams = sync.Pool{New: func() any {
 	s := new(stream)
-	s.goneFunc = s.gone
+	s.goneFunc = func() bool { return s.of.Gone() }
 	return s
 }}
 
-func acquireStream(w http.ResponseWriter, req *http.Request) *stream {
+// Open implements http2server.Owner.
+func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
 	s := streams.Get().(*stream)
-	s.context, s.writer = req.Context(), http.NewResponseController(w)
-	s.ctx.Request.Header.SetMethod(req.Method)
-	s.ctx.Response.Header.SetNoDefaultContentType(true)
-	return s
+	s.of, s.conn, s.id = of, c, of.ID()
+	s.request = c.proxy.acquire(c)
+	s.request.stream = s
+	if s.admit(b, last) {
+		return s, nil
+	}
+	s.request = nil
+	return s, s.respond()
 }
 
-func (s *stream) release() {
+// admit reports whether the request goes on. Otherwise the response is in ctx.
+func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
+	p, r := s.conn.proxy, s.request
+	defer func() {
+		if !ok {
+			p.done(&s.ctx, r, recover())
+		}
+	}()
+	s.ctx.Response.Header.SetNoDefaultContentType(true)
+	if !p.admit(&s.ctx, r, s.check(b, last)) {
+		return false
+	}
+	if _, _, f := r.bodyRoom(); f != nil {
+		p.refuse(&s.ctx, r, f)
+		return false
+	}
+	return true
+}
+
+// check looks at the message head.
+func (s *stream) check(b *http2codec.RequestBlock, last bool) *fault {
+	r := s.request
+	header, method, target := b.Take(&r.block)
+	s.ctx.Request.Header.SetMethodBytes(method)
+	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // as long as it would be over HTTP/1.1
+	if b.TooLarge || size > r.opts.MaxHeaderBytes {
+		return r.headTooLarge()
+	}
+	return r.checkStream(header, method, target, b.Count, last)
+}
+
+// refuse makes the response to a request whose body does not come as it should.
+func (s *stream) refuse(f *fault) *http2server.Response {
+	p, r := s.conn.proxy, s.request
+	s.request = nil
+	func() {
+		defer func() { p.done(&s.ctx, r, recover()) }()
+		p.refuse(&s.ctx, r, f)
+	}()
+	return s.respond()
+}
+
+// Data implements http2server.Request.
+func (s *stream) Data(b []byte) *http2server.Response {
+	if f := s.conn.proxy.addBody(s.request, b); f != nil {
+		return s.refuse(f)
+	}
+	return nil
+}
+
+// Await implements http2server.Request.
+func (s *stream) Await() { s.conn.proxy.uploads.begin(&s.request.upload, s) }
+
+// stop implements stopper.
+func (s *stream) stop() { go s.conn.http2.Drop(s.id) }
+
+// Dropped implements http2server.Request.
+func (s *stream) Dropped() *http2server.Response {
+	p := s.conn.proxy
+	p.uploads.end(&s.request.upload, false)
+	return s.refuse(p.uploadDropped())
+}
+
+// TimedOut implements http2server.Request.
+func (s *stream) TimedOut() *http2server.Response {
+	if s.conn.proxy.uploads.end(&s.request.upload, false) {
+		return s.refuse(s.conn.proxy.uploadDropped())
+	}
+	return s.refuse(s.request.notReadInTime())
+}
+
+// Serve implements http2server.Request.
+func (s *stream) Serve() *http2server.Response {
+	p, r := s.conn.proxy, s.request
+	s.request = nil
+	p.streams.Add(1)
+	defer p.streams.Add(-1)
+	func() {
+		defer func() { p.done(&s.ctx, r, recover()) }()
+		p.forward(&s.ctx, r)
+	}()
+	return s.respond()
+}
+
+// Release implements http2server.Request.
+func (s *stream) Release() {
+	if r := s.request; r != nil { // it was never served
+		outcome := upstream.ClientGone
+		if s.of.Broken() {
+			outcome = upstream.BadRequest
+		}
+		r.ended(r.route, outcome, 0)
+		s.conn.proxy.release(r)
+	}
 	if s.sending != nil {
 		s.sending.Release()
 	}
-	s.sending, s.context, s.writer = nil, nil, nil
+	s.sending, s.request, s.of, s.conn = nil, nil, nil, nil
+	s.response = http2server.Response{}
 	s.ctx.Request.Reset()
 	s.ctx.Response.Reset()
+	if cap(s.fields) > maxKeptFields {
+		s.fields = nil
+	}
 	streams.Put(s)
 }
 
-// gone reports whether the client has reset the stream, or left.
-func (s *stream) gone() bool { return s.context.Err() != nil }
+// maxKeptFields is how much memory for fields a stream keeps for its next use.
+const maxKeptFields = 16 << 10
 
-// awaitBody gives the client timeout for what it awaits of the body.
-func (s *stream) awaitBody(timeout time.Duration) {
-	s.writer.SetReadDeadline(time.Now().Add(timeout)) //nolint:errcheck // the server of HTTP/2 has it
-}
-
-// stop implements stopper.
-func (s *stream) stop() {
-	s.writer.SetReadDeadline(time.Unix(0, 0)) //nolint:errcheck // as above
-}
-
-// handleStream is handle, for HTTP/2.
-func (p *Proxy) handleStream(c *clientConn, s *stream, w http.ResponseWriter, req *http.Request) {
-	p.forwardStream(c, s, req)
-	if s.gone() {
-		return
-	}
-	s.answer(w, req.Method == http.MethodHead, p.draining.Load(), p.current().opts.WriteTimeout)
-}
-
-func (p *Proxy) forwardStream(c *clientConn, s *stream, req *http.Request) {
-	r := p.acquire(c)
-	r.stream = s
-	defer p.done(&s.ctx, r)
-	p.respond(&s.ctx, r, r.checkStream(req))
-}
-
-// answer sends what is in ctx. The client has timeout to take it: one that opens
-// no window holds its answer no longer.
-func (s *stream) answer(w http.ResponseWriter, head, last bool, timeout time.Duration) {
+// respond returns what is in ctx.
+func (s *stream) respond() *http2server.Response {
 	res := &s.ctx.Response
 	status, body := res.StatusCode(), res.Body()
-	h := w.Header()
+	s.fields = s.fields[:0]
+	stated := status == fasthttp.StatusNoContent // which has no Content-Length
 	for name, value := range httpheader.ResponseFields(&res.Header) {
-		if key := http.CanonicalHeaderKey(string(name)); !httpsyntax.IsConnectionSpecific([]byte(key)) {
-			h[key] = append(h[key], string(value))
+		switch {
+		case httpsyntax.IsConnectionSpecific(name):
+			continue
+		case httpsyntax.EqualFold(name, "content-length"):
+			if status == fasthttp.StatusNoContent {
+				continue
+			}
+			stated = true
 		}
+		s.fields = httpsyntax.AppendField(s.fields, name, value)
 	}
-	if status == http.StatusNoContent {
-		delete(h, "Content-Length")
-	} else if h["Content-Length"] == nil && (len(body) > 0 || !head && status != http.StatusNotModified) {
-		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	head := s.ctx.IsHead()
+	if !stated && (len(body) > 0 || !head && status != fasthttp.StatusNotModified) {
+		var digits [20]byte
+		s.fields = httpsyntax.AppendField(s.fields, []byte("content-length"), strconv.AppendInt(digits[:0], int64(len(body)), 10))
 	}
-	if h["Content-Type"] == nil {
-		h["Content-Type"] = nil // it would be guessed otherwise
+	if head {
+		body = nil
 	}
-	if last {
-		h["Connection"] = []string{"close"} // makes a GOAWAY, and is not sent
-	}
-	s.writer.SetWriteDeadline(time.Now().Add(timeout)) //nolint:errcheck // the server of HTTP/2 has it
-	w.WriteHeader(status)
-	if !head && len(body) > 0 {
-		w.Write(body) //nolint:errcheck // the client has left, and its stream is gone
-	}
+	s.response = http2server.Response{Status: status, Fields: s.fields, Body: body, Drain: s.conn.proxy.draining.Load()}
+	return &s.response
 }
