@@ -17,7 +17,7 @@ import (
 var layers = []string{
 	"adbuffer/cmd/adbuffer", "adbuffer/internal/app", "adbuffer/internal/adminview", "adbuffer/internal/sizing", "adbuffer/internal/reload", "adbuffer/internal/config", "adbuffer/internal/admin", "adbuffer/internal/proxy",
 	"adbuffer/internal/route", "adbuffer/internal/ssp", "adbuffer/internal/fleet", "adbuffer/internal/pool", "adbuffer/internal/dial", "adbuffer/internal/http1",
-	"adbuffer/internal/http2", "adbuffer/internal/http2codec", "adbuffer/internal/listen", "adbuffer/internal/requestlog", "adbuffer/internal/configfile", "adbuffer/internal/socket", "adbuffer/internal/tracing", "adbuffer/internal/upstream", "adbuffer/internal/httpheader", "adbuffer/internal/httpsyntax", "adbuffer/internal/jsonsyntax",
+	"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec", "adbuffer/internal/listen", "adbuffer/internal/requestlog", "adbuffer/internal/configfile", "adbuffer/internal/socket", "adbuffer/internal/tracing", "adbuffer/internal/upstream", "adbuffer/internal/httpheader", "adbuffer/internal/httpsyntax", "adbuffer/internal/jsonsyntax",
 	"adbuffer/internal/tally", "adbuffer/internal/capacity", "adbuffer/internal/histogram", "adbuffer/internal/loglimit", "adbuffer/internal/e2e", "adbuffer/internal/sspsim", "adbuffer/internal/redistest", "adbuffer/internal/chromiumtest", "adbuffer/internal/costtest", "adbuffer/internal/socketsim", "adbuffer/internal/testsupport",
 }
 
@@ -66,6 +66,26 @@ func TestArrowsPointDown(t *testing.T) {
 			}
 			if to := slices.Index(layers, imported); to <= from {
 				t.Errorf("%s imports %s, which is above it: whoever reads the lower one would have to know the upper one", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// Requests and responses are served and forwarded by our own code. net/http is for the
+// admin listener and what speaks to it; x/net/http2 gives HTTP/2's codec names and tables.
+func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
+	traffic := layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/sspsim")]
+	mayImport := map[string][]string{
+		"net/http":               {"adbuffer/internal/e2e"},
+		"golang.org/x/net/http2": {"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"},
+	}
+	for _, p := range listPackages(t) {
+		if !slices.Contains(traffic, p.ImportPath) {
+			continue
+		}
+		for imported, users := range mayImport {
+			if slices.Contains(p.Imports, imported) && !slices.Contains(users, p.ImportPath) {
+				t.Errorf("%s imports %s, which is not to be on the path of requests", p.ImportPath, imported)
 			}
 		}
 	}
