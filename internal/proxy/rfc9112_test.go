@@ -131,7 +131,7 @@ type refHeader struct {
 func refHead(lines []string) (h refHeader, ok bool) {
 	m := refLine.FindStringSubmatch(lines[0])
 	if m == nil {
-		odd := regexp.MustCompile("^[^ ]+ [^ ]*[\\x80-\\xff][^ ]* HTTP/1\\.[01]$").MatchString(lines[0])
+		odd := regexp.MustCompile(`^[^ ]+ [^ ]*[\x80-\xff][^ ]* HTTP/1\.[01]$`).MatchString(lines[0])
 		return refHeader{odd: odd}, odd
 	}
 	h = refHeader{method: m[1], target: m[2], http10: m[3] == "0", length: -1}

@@ -18,7 +18,7 @@ func pair(a, b string) string {
 	routes := "routes:\n"
 	for name, settings := range map[string]string{"a": a, "b": b} {
 		if settings != "" {
-			s.WriteString(fmt.Sprintf("  - {name: %s, %s}\n", name, settings))
+			fmt.Fprintf(&s, "  - {name: %s, %s}\n", name, settings)
 			routes += fmt.Sprintf("  - {name: %s, match: {path: /%s}, ssps: [%s]}\n", name, name, name)
 		}
 	}
