@@ -115,7 +115,7 @@ func (s tlsSocket) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (s tlsSocket) Write(b []byte) (int, error) {
 	s.client.endComputing()
-	return s.WriteInBurst(b)
+	return s.Conn.Write(b)
 }
 
 func (c *clientConn) endComputing() {

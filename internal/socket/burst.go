@@ -6,17 +6,16 @@ import (
 	"syscall"
 )
 
-// burst sends what several goroutines have to send back to back.
+// burst sends the bytes of several goroutines back to back. It is used towards SSPs; see
+// proxy.clientConn.Read for the clients' side.
 //
-// A peer on the same machine (a sidecar's application, a load balancer) sleeps
-// until something comes. Sends with pauses between them wake it for each, and
-// waking an idle core is the dearest part of a send on loopback. So a
-// WriteInBurst lets every goroutine that is ready come to its own first, and
-// then sends for all of them. Nobody waits for more than that: where nothing
-// else is ready, it sends at once.
+// A peer on the same machine sleeps until bytes arrive. Sends with pauses between them wake
+// it for each, and waking an idle core is the most expensive part of a send on loopback. So
+// WriteInBurst lets all goroutines that are ready run first, and then sends for all of
+// them. Where no other goroutine is ready, it sends at once.
 //
-// With 64 clients on one core the SSP was woken 0.05 times a request instead of
-// 0.26, and forwarding cost 0.93 of the CPU (interleaved runs, noisy machine).
+// With 64 clients on one core it takes 0.94 of the CPU of plain writes with a yield behind
+// each (interleaved runs).
 type burst struct {
 	mu    sync.Mutex // guards all below, and the sendings in queue
 	queue []*sending
