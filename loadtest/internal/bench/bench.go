@@ -15,8 +15,6 @@ import (
 	"adbuffer/loadtest/internal/procstat"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/schedule"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // Env is what a load test works with.
@@ -158,26 +156,26 @@ func GeneratorDoubts(r *load.Result) []string {
 
 // ClosedLoop returns a plan of conns connections that send as fast as answers
 // come: n requests, or for a time if n is 0.
-func ClosedLoop(addr string, conns, n int, length time.Duration, templates ...wire.Template) load.Plan {
+func ClosedLoop(addr string, conns, n int, length time.Duration, templates ...load.Template) load.Plan {
 	if n > 0 && length == 0 {
 		length = 5 * time.Minute
 	}
 	return load.Plan{Addr: addr, Host: addr, Protocol: load.KeepAlive, Connections: conns, Requests: n, Timeout: 30 * time.Second,
-		Phases: []schedule.Phase{{Name: "load", Duration: length}}, Templates: templates}
+		Phases: []load.Phase{{Name: "load", Duration: length}}, Templates: templates}
 }
 
 // OpenLoop returns a plan of a steady rate.
-func OpenLoop(addr string, conns int, rate float64, warm, length time.Duration, templates ...wire.Template) load.Plan {
-	phases := []schedule.Phase{{Name: "load", Duration: length, From: rate, To: rate}}
+func OpenLoop(addr string, conns int, rate float64, warm, length time.Duration, templates ...load.Template) load.Plan {
+	phases := []load.Phase{{Name: "load", Duration: length, From: rate, To: rate}}
 	if warm > 0 {
-		phases = append([]schedule.Phase{{Name: "warm-up", Duration: warm, From: rate, To: rate, Unrecorded: true}}, phases...)
+		phases = append([]load.Phase{{Name: "warm-up", Duration: warm, From: rate, To: rate, Unrecorded: true}}, phases...)
 	}
 	return load.Plan{Addr: addr, Host: addr, Protocol: load.KeepAlive, Open: true, Connections: conns, Timeout: 5 * time.Second, Phases: phases, Templates: templates}
 }
 
 // Get returns a small GET of path.
-func Get(path string) wire.Template {
-	return wire.Template{Name: path, Method: "GET", Path: path}
+func Get(path string) load.Template {
+	return load.Template{Name: path, Method: "GET", Path: path}
 }
 
 // HostOf returns host:port of a URL that this package's callers made.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/bench"
-	"adbuffer/loadtest/internal/constant"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/procstat"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
@@ -21,7 +21,7 @@ func Rules(ctx context.Context, e *bench.Env) (*results.Report, error) {
 	if !e.Has(r, "ab") {
 		return nil, fmt.Errorf("ab: %w: apt-get install apache2-utils", rig.ErrMissing)
 	}
-	up, err := e.Rig.StartConstant(len(constant.Body(1000)), e.LoadCores)
+	up, err := e.Rig.StartConstant(len(load.ConstantBody(1000)), e.LoadCores)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // The latencies are long, so that what a busy machine adds stays within 5 %.
@@ -188,7 +187,7 @@ func findsWrongAnswers(t *testing.T, ssp sspsim.Protocol, protocol Protocol, loo
 	if r := run(t, p); r.Whole.Answered != 200 {
 		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
-	p.Templates = []wire.Template{{Name: "fixed", Method: "GET", Path: "/bid?cb=0000000007"}}
+	p.Templates = []Template{{Name: "fixed", Method: "GET", Path: "/bid?cb=0000000007"}}
 	if r := run(t, p); r.Whole.Errors[WrongAnswer] < 199 {
 		t.Errorf("errors %v, want 199 or 200 wrong answers", r.Whole.Errors)
 	}
@@ -213,9 +212,9 @@ func TestClassesAreCountedApart(t *testing.T) {
 	s := startSSP(t, sspsim.Options{})
 	p := closedPlan(s.Addr(), 400, 4)
 	p.Threads = 2
-	p.Templates = []wire.Template{
+	p.Templates = []Template{
 		{Name: "video", Method: "GET", Path: "/v"},
-		{Name: "bid", Method: "POST", Path: "/b", JSON: true, Body: wire.Size{P50: 1300, P95: 3000}, Weight: 3},
+		{Name: "bid", Method: "POST", Path: "/b", JSON: true, Body: Size{P50: 1300, P95: 3000}, Weight: 3},
 	}
 	r := run(t, p)
 	if len(r.Whole.Classes) != 2 || r.Whole.Classes[0].Answered+r.Whole.Classes[1].Answered != 400 || r.Whole.Classes[1].Answered < 250 {

@@ -2,14 +2,12 @@ package load
 
 import (
 	"testing"
-
-	"adbuffer/loadtest/internal/constant"
 )
 
 // The generator and the upstream have a thread each; the figure that counts is
 // ns/request of the generator's CPU time, which is what a core can carry.
 func benchmark(b *testing.B, protocol Protocol, conns, depth int) {
-	s, err := constant.Start("127.0.0.1:0", constant.Body(1000))
+	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,8 +2,6 @@ package load
 
 import (
 	"time"
-
-	"adbuffer/loadtest/internal/wire"
 )
 
 // conn is one connection of an event loop. It is in one of these states:
@@ -21,7 +19,7 @@ type conn struct {
 
 	out    []byte // unsent bytes
 	in     []byte // the start of an answer, or of a chunk's line, not yet whole
-	parser wire.Parser
+	parser Parser
 	uses   uint64 // answers read on this socket
 	opened time.Duration
 	retry  time.Duration // closed: not to be opened before

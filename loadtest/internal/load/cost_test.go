@@ -5,15 +5,13 @@ package load
 import (
 	"testing"
 	"time"
-
-	"adbuffer/loadtest/internal/constant"
 )
 
 // The generator must cost less than what it measures. CPU time is what counts,
 // since it hardly depends on what else the machine does: these are 60 000 and
 // 150 000 requests a second and core.
 func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
-	s, err := constant.Start("127.0.0.1:0", constant.Body(1000))
+	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +38,7 @@ func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
 // A request must leave nothing for the garbage collector, whose pauses would
 // look like the server's.
 func TestRequestAllocatesNothing(t *testing.T) {
-	s, err := constant.Start("127.0.0.1:0", constant.Body(1000))
+	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
 	if err != nil {
 		t.Fatal(err)
 	}

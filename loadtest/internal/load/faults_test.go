@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/schedule"
 )
 
 func TestErrorsAreCountedByKind(t *testing.T) {
@@ -149,7 +148,7 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 		"needs an http target":     func(p *Plan) { p.Protocol, p.TLS = Pipelined, insecure() },
 	} {
 		p := good
-		p.Phases = append([]schedule.Phase(nil), good.Phases...)
+		p.Phases = append([]Phase(nil), good.Phases...)
 		spoil(&p)
 		if _, err := Run(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -8,9 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/record"
-	"adbuffer/loadtest/internal/schedule"
-	"adbuffer/loadtest/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,8 +25,8 @@ func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
 // at returns a plan for addr: open, evenly spaced, one phase.
 func at(addr string, rate float64, length time.Duration) Plan {
 	return Plan{Addr: addr, Host: addr, Protocol: KeepAlive, Open: true, Connections: 64, Timeout: 5 * time.Second,
-		Phases:    []schedule.Phase{{Name: "steady", Duration: length, From: rate, To: rate}},
-		Templates: []wire.Template{{Name: "ad", Method: "GET", Path: "/bid?cb={n}"}}}
+		Phases:    []Phase{{Name: "steady", Duration: length, From: rate, To: rate}},
+		Templates: []Template{{Name: "ad", Method: "GET", Path: "/bid?cb={n}"}}}
 }
 
 func run(t *testing.T, p Plan) *Result {
@@ -47,10 +44,6 @@ func closedPlan(addr string, n, conns int) Plan {
 	p.Open, p.Requests, p.Connections = false, n, conns
 	return p
 }
-
-type (
-	Summary = record.Summary
-)
 
 // clientTLS returns what trusts s; nil where s speaks cleartext.
 func clientTLS(s *sspsim.SSP, p Protocol) *tls.Config {

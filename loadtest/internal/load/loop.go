@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"adbuffer/loadtest/internal/epoll"
-	"adbuffer/loadtest/internal/record"
-	"adbuffer/loadtest/internal/schedule"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // loop is one thread's connections and everything about them. All of it is for
@@ -17,9 +12,9 @@ type loop struct {
 	plan     *Plan
 	part     int
 	addr     *sockaddr
-	poller   *epoll.Poller
-	requests *wire.Set
-	rec      *record.Recorder
+	poller   *poller
+	requests *Set
+	rec      *Recorder
 	progress *progress
 
 	conns   []*conn
@@ -30,9 +25,9 @@ type loop struct {
 	backlog arrivals
 	buf     []byte
 
-	schedule *schedule.Schedule
-	next     schedule.Arrival // the next arrival
-	more     bool             // next is one
+	schedule *Schedule
+	next     Arrival // the next arrival
+	more     bool    // next is one
 
 	base     time.Time
 	running  bool          // the first phase has begun
@@ -57,19 +52,19 @@ const maxDialing = 256
 const scanEvery = 10 * time.Millisecond
 
 func newLoop(plan *Plan, part int, addr *sockaddr, progress *progress) (*loop, error) {
-	poller, err := epoll.New(512)
+	poller, err := newPoller(512)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{plan: plan, part: part, addr: addr, poller: poller, progress: progress, buf: make([]byte, 256<<10),
-		rec:      record.New(len(plan.Phases), len(plan.Templates)),
-		requests: wire.NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed+uint64(part)),
+		rec:      NewRecorder(len(plan.Phases), len(plan.Templates)),
+		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed+uint64(part)),
 		length:   plan.length(), quota: -1, number: uint64(part) * 1e9}
 	if plan.Requests > 0 {
 		l.quota = share(plan.Requests, part, plan.Threads)
 	}
 	if plan.Open {
-		l.schedule = schedule.New(schedule.Options{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
+		l.schedule = NewSchedule(ScheduleOptions{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
 	}
 	for i := range share(plan.Connections, part, plan.Threads) {
 		l.conns = append(l.conns, &conn{key: int32(i), fd: -1, flights: ring{items: make([]flight, plan.Depth)}})

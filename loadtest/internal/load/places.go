@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-
-	"adbuffer/loadtest/internal/wire"
 )
 
 // places returns a place for every worker.
@@ -40,13 +38,13 @@ type tlsPlace struct {
 	uses   int
 	out    []byte
 	in     []byte
-	parser wire.Parser
+	parser Parser
 }
 
 func (p *tlsPlace) connect(deadline time.Time) (err error) {
 	if p.conn == nil {
 		p.conn, err = p.w.dialTLS(deadline)
-		p.uses, p.in, p.parser = 0, p.in[:0], wire.Parser{}
+		p.uses, p.in, p.parser = 0, p.in[:0], Parser{}
 	}
 	return err
 }
@@ -58,7 +56,7 @@ func (p *tlsPlace) close() {
 	}
 }
 
-func (p *tlsPlace) do(r *wire.Request, number uint64, deadline time.Time) (*wire.Answer, error) {
+func (p *tlsPlace) do(r *Request, number uint64, deadline time.Time) (*Answer, error) {
 	if err := p.connect(deadline); err != nil {
 		return nil, err
 	}
@@ -74,7 +72,7 @@ func (p *tlsPlace) do(r *wire.Request, number uint64, deadline time.Time) (*wire
 	return a, err
 }
 
-func (p *tlsPlace) exchange(r *wire.Request, number uint64, deadline time.Time) (*wire.Answer, error) {
+func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Answer, error) {
 	_ = p.conn.SetDeadline(deadline)
 	p.out = r.Append(p.out[:0], number)
 	if _, err := p.conn.Write(p.out); err != nil {
@@ -171,7 +169,7 @@ func (c *h2Conn) close() {
 // h2Place is a stream's place on a connection.
 type h2Place struct {
 	conn   *h2Conn
-	answer wire.Answer
+	answer Answer
 	buf    []byte
 }
 
@@ -182,7 +180,7 @@ func (p *h2Place) connect(deadline time.Time) error {
 
 func (p *h2Place) close() { p.conn.close() }
 
-func (p *h2Place) do(r *wire.Request, number uint64, deadline time.Time) (*wire.Answer, error) {
+func (p *h2Place) do(r *Request, number uint64, deadline time.Time) (*Answer, error) {
 	conn, err := p.conn.get(deadline)
 	if err != nil {
 		return nil, err
@@ -191,19 +189,19 @@ func (p *h2Place) do(r *wire.Request, number uint64, deadline time.Time) (*wire.
 	ctx, cancel := context.WithDeadline(p.conn.w.stop, deadline)
 	defer cancel()
 	t := &p.conn.w.plan.Templates[r.Class]
-	u, err := url.Parse("https://" + p.conn.w.plan.Host + wire.Fill(r.Path, number))
+	u, err := url.Parse("https://" + p.conn.w.plan.Host + Fill(r.Path, number))
 	if err != nil {
 		return nil, err
 	}
 	req := (&http.Request{Method: t.Method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
 	for _, f := range t.Headers {
-		req.Header.Add(f.Name, wire.Fill(f.Value, number))
+		req.Header.Add(f.Name, Fill(f.Value, number))
 	}
 	if t.Method == "POST" {
 		if t.JSON && req.Header.Get("Content-Type") == "" {
 			req.Header.Set("Content-Type", "application/json")
 		}
-		body := wire.Fill(string(r.Body), number)
+		body := Fill(string(r.Body), number)
 		req.Body, req.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	}
 	resp, err := conn.RoundTrip(req)
@@ -211,13 +209,13 @@ func (p *h2Place) do(r *wire.Request, number uint64, deadline time.Time) (*wire.
 		return nil, err
 	}
 	defer resp.Body.Close()
-	p.answer = wire.Answer{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
+	p.answer = Answer{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
 	if p.buf == nil {
 		p.buf = make([]byte, 16<<10)
 	}
 	for {
 		n, err := resp.Body.Read(p.buf)
-		if p.answer.Body < wire.NumberDigits {
+		if p.answer.Body < NumberDigits {
 			copy(p.answer.Start[p.answer.Body:], p.buf[:n])
 		}
 		p.answer.Body += int64(n)

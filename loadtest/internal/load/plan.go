@@ -13,9 +13,6 @@ import (
 	"net"
 	"strings"
 	"time"
-
-	"adbuffer/loadtest/internal/schedule"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // Protocol is how requests use connections.
@@ -48,11 +45,11 @@ type Plan struct {
 	Connections int
 	Threads     int // event loops; connections and rate are split among them
 	Timeout     time.Duration
-	Phases      []schedule.Phase // of a closed loop only the durations count
+	Phases      []Phase // of a closed loop only the durations count
 	// Requests ends a closed loop after so many, within the phases; 0 does not.
 	Requests int
 
-	Templates []wire.Template
+	Templates []Template
 	// Statuses that are answers; empty is 200 to 299.
 	Statuses []int
 	// Echo wants each answer's X-Echo-Cb to be its request's number: an answer
@@ -163,7 +160,7 @@ func (p *Plan) expects(status int) bool {
 
 // answers says whether a, which has an expected status, is the answer to the
 // request with number n.
-func (p *Plan) answers(a *wire.Answer, n uint64) bool {
+func (p *Plan) answers(a *Answer, n uint64) bool {
 	return (!p.Echo || isNumber(a.Echo, n)) && (!p.EchoBody || isNumber(a.Start[:], n))
 }
 
@@ -196,6 +193,3 @@ func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
-
-// Phase is a stretch of a run.
-type Phase = schedule.Phase

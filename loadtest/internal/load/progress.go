@@ -2,13 +2,11 @@ package load
 
 import (
 	"sync"
-
-	"adbuffer/loadtest/internal/record"
 )
 
 // Progress is one interval of a run, of all threads.
 type Progress struct {
-	record.Tick
+	Tick
 	Waiting int // requests without an answer
 }
 
@@ -22,7 +20,7 @@ type progress struct {
 	sum     Progress
 }
 
-func (p *progress) publish(_ int, t record.Tick, waiting int) {
+func (p *progress) publish(_ int, t Tick, waiting int) {
 	if p.report == nil {
 		return
 	}

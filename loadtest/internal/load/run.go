@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/procstat"
-	"adbuffer/loadtest/internal/record"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // Counts are of connections, warm-up included.
@@ -30,13 +28,13 @@ func (c *Counts) add(o Counts) {
 
 // Result is what came of a run.
 type Result struct {
-	Started     time.Time        `json:"started"`
-	Whole       record.Summary   `json:"whole"` // the recorded phases
-	Phases      []record.Summary `json:"phases"`
-	Timeline    []record.Tick    `json:"timeline"`
-	Connections Counts           `json:"connections"`
-	Generator   Generator        `json:"generator"`
-	Interrupted bool             `json:"interrupted"`
+	Started     time.Time `json:"started"`
+	Whole       Summary   `json:"whole"` // the recorded phases
+	Phases      []Summary `json:"phases"`
+	Timeline    []Tick    `json:"timeline"`
+	Connections Counts    `json:"connections"`
+	Generator   Generator `json:"generator"`
+	Interrupted bool      `json:"interrupted"`
 	// Doubts are reasons not to trust the figures; none is as it should be.
 	Doubts []string `json:"doubts"`
 }
@@ -111,7 +109,7 @@ func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	}
 	done.Wait()
 	r := &Result{Started: g.began, Generator: g.result(), Interrupted: interrupted.Err() != nil}
-	var recs []*record.Recorder
+	var recs []*Recorder
 	var last time.Duration
 	for _, l := range loops {
 		recs = append(recs, l.rec)
@@ -139,13 +137,13 @@ func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	// the process may use.
 	g.thread((processCPU()-cpu)/time.Duration(max(len(allowedCores()), 1)), time.Since(started))
 	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result(), Interrupted: ctx.Err() != nil}
-	r.finish(plan, []*record.Recorder{w.rec}, w.last)
+	r.finish(plan, []*Recorder{w.rec}, w.last)
 	return r, err
 }
 
 // finish sums the books up. last is when the last answer came.
-func (r *Result) finish(plan *Plan, recs []*record.Recorder, last time.Duration) {
-	var phases []record.Phase
+func (r *Result) finish(plan *Plan, recs []*Recorder, last time.Duration) {
+	var phases []Stretch
 	rest := plan.length()
 	if !plan.Open && plan.Requests > 0 || r.Interrupted {
 		rest = min(rest, last) // the phases ended with the requests
@@ -153,14 +151,14 @@ func (r *Result) finish(plan *Plan, recs []*record.Recorder, last time.Duration)
 	for _, p := range plan.Phases {
 		d := min(p.Duration, rest)
 		rest -= d
-		phases = append(phases, record.Phase{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
+		phases = append(phases, Stretch{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
 	}
 	var classes []string
 	for _, t := range plan.Templates {
 		classes = append(classes, t.Name)
 	}
-	r.Whole, r.Phases = record.Summarize(recs, phases, classes)
-	r.Timeline = record.MergeTimelines(recs)
+	r.Whole, r.Phases = Summarize(recs, phases, classes)
+	r.Timeline = MergeTimelines(recs)
 	for _, rec := range recs {
 		r.Generator.LagP99 = max(r.Generator.LagP99, float64(rec.Lag.ValueAtQuantile(99))/1e6)
 	}
@@ -214,9 +212,9 @@ func (g *gauge) result() Generator {
 }
 
 func isNumber(text []byte, n uint64) bool {
-	var want [wire.NumberDigits]byte
-	wire.PutNumber(want[:], n)
+	var want [NumberDigits]byte
+	PutNumber(want[:], n)
 	return string(text) == string(want[:])
 }
 
-func recordLag(r *record.Recorder, lag time.Duration) { _ = r.Lag.RecordValue(int64(max(lag, 0))) }
+func recordLag(r *Recorder, lag time.Duration) { _ = r.Lag.RecordValue(int64(max(lag, 0))) }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"adbuffer/loadtest/internal/epoll"
 )
 
 // sockaddr is where the loops connect to.
@@ -45,7 +43,7 @@ func (l *loop) redial() {
 
 // dial starts to connect c.
 func (l *loop) dial(c *conn, now time.Duration) {
-	fd, err := epoll.Socket(l.addr.family)
+	fd, err := openSocket(l.addr.family)
 	if err != nil {
 		l.dialFailed(c, err)
 		return
@@ -159,7 +157,7 @@ func (l *loop) flush(c *conn) {
 	}
 }
 
-func (l *loop) handle(c *conn, e epoll.Event) {
+func (l *loop) handle(c *conn, e event) {
 	if c.state == connecting {
 		if !e.Writable && !e.HungUp {
 			return

@@ -11,10 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"adbuffer/loadtest/internal/record"
-	"adbuffer/loadtest/internal/schedule"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // workers run what needs TLS: each worker is a goroutine with a place on a
@@ -31,8 +27,8 @@ type workers struct {
 	fatal    func(error) // ends the run
 
 	mu       sync.Mutex // guards the fields below
-	requests *wire.Set
-	rec      *record.Recorder
+	requests *Set
+	rec      *Recorder
 	counts   Counts
 	last     time.Duration
 }
@@ -41,7 +37,7 @@ type workers struct {
 type place interface {
 	// do sends r and returns its answer, whose texts are valid until the next do.
 	// It connects first where it has to.
-	do(r *wire.Request, number uint64, deadline time.Time) (*wire.Answer, error)
+	do(r *Request, number uint64, deadline time.Time) (*Answer, error)
 	// connect opens the place's connection, if it has none.
 	connect(deadline time.Time) error
 	close()
@@ -49,8 +45,8 @@ type place interface {
 
 func newWorkers(plan *Plan, progress *progress) *workers {
 	w := &workers{plan: plan, progress: progress, due: make(chan arrival, maxBacklog),
-		rec:      record.New(len(plan.Phases), len(plan.Templates)),
-		requests: wire.NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
+		rec:      NewRecorder(len(plan.Phases), len(plan.Templates)),
+		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
 	w.left.Store(-1)
 	if plan.Requests > 0 {
 		w.left.Store(int64(plan.Requests))
@@ -123,7 +119,7 @@ func (w *workers) cause() error {
 
 // pace hands out requests when they are due.
 func (w *workers) pace() {
-	s := schedule.New(schedule.Options{Phases: w.plan.Phases, Poisson: w.plan.Poisson, Seed: w.plan.Seed})
+	s := NewSchedule(ScheduleOptions{Phases: w.plan.Phases, Poisson: w.plan.Poisson, Seed: w.plan.Seed})
 	unlock := preciseTimers()
 	defer unlock()
 	for {

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/loadtest/internal/constant"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 )
 
 func TestOnlyExactlyTheUpstreamsAnswerPasses(t *testing.T) {
-	body := constant.Body(1000)
-	up, err := constant.Start("127.0.0.1:0", body)
+	body := load.ConstantBody(1000)
+	up, err := load.StartConstant("127.0.0.1:0", body)
 	if err != nil {
 		t.Fatal(err)
 	}

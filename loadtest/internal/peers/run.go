@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/bench"
-	"adbuffer/loadtest/internal/constant"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/scenario"
 	"adbuffer/loadtest/internal/tools"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // Options of a comparison.
@@ -114,7 +113,7 @@ func noteVersion(r *results.Report, name string) {
 }
 
 func upstream(ctx context.Context, e *bench.Env, r *results.Report) (*Upstream, error) {
-	body := constant.Body(1000)
+	body := load.ConstantBody(1000)
 	c, err := e.Rig.StartConstant(len(body), e.LoadCores)
 	if err != nil {
 		return nil, err
@@ -130,7 +129,7 @@ func upstream(ctx context.Context, e *bench.Env, r *results.Report) (*Upstream, 
 }
 
 // adRequest is the request that all rows carry.
-func adRequest() wire.Template {
+func adRequest() load.Template {
 	r := scenario.Presets()["ad"]
 	return r.Template()
 }
@@ -138,7 +137,7 @@ func adRequest() wire.Template {
 // forwards says whether the proxy at addr gives exactly the upstream's answer.
 func forwards(ctx context.Context, addr string, want []byte) error {
 	t := adRequest()
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+addr+wire.Fill(t.Path, 1), nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+addr+load.Fill(t.Path, 1), nil)
 	if err != nil {
 		return err
 	}
@@ -250,7 +249,7 @@ func (f *figures) idle(ctx context.Context, e *bench.Env, o Options) error {
 	if err != nil {
 		return err
 	}
-	held, err := e.Rig.Hold(ctx, f.Addr, o.Idle, wire.NewSet(f.Addr, []wire.Template{adRequest()}, false, 1).Next().Append(nil, 1), e.LoadCores)
+	held, err := e.Rig.Hold(ctx, f.Addr, o.Idle, load.NewSet(f.Addr, []load.Template{adRequest()}, false, 1).Next().Append(nil, 1), e.LoadCores)
 	if hold := (*rig.HoldError)(nil); errors.As(err, &hold) {
 		f.doubts = append(f.doubts, hold.Error())
 		return nil

@@ -9,9 +9,9 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/bench"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // How fairness is measured: without and with an attack in turn, so often that
@@ -126,7 +126,7 @@ func (f *fairness) suffer(ctx context.Context, a *attack) error {
 	if err != nil {
 		return err
 	}
-	templates := []wire.Template{bid("fair1", "/fillbuffer/fair1"), bid("fair2", "/fillbuffer/fair2"), page("fair1", "/fillbuffer/fair1")}
+	templates := []load.Template{bid("fair1", "/fillbuffer/fair1"), bid("fair2", "/fillbuffer/fair2"), page("fair1", "/fillbuffer/fair1")}
 	if a.othersAsk {
 		templates = append(templates, page(attackersSSP, "/fillbuffer/"+attackersSSP))
 	}

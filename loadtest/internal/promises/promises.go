@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/scenario"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // realistic is an SSP as they usually are: most answers are no-bids, and the
@@ -23,23 +22,23 @@ func realistic(p50, p99 time.Duration) sspsim.Behaviour {
 }
 
 // bid returns bid requests to path, named name.
-func bid(name, path string) wire.Template {
+func bid(name, path string) load.Template {
 	r := scenario.Presets()["rtb"]
 	t := r.Template()
-	t.Name, t.Path = name, path+"?cb="+wire.Number
+	t.Name, t.Path = name, path+"?cb="+load.Number
 	return t
 }
 
 // page returns GETs to path, named name.
-func page(name, path string) wire.Template {
+func page(name, path string) load.Template {
 	r := scenario.Presets()["ad"]
 	t := r.Template()
-	t.Name, t.Path = name, path+"?cb="+wire.Number+"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250"
+	t.Name, t.Path = name, path+"?cb="+load.Number+"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250"
 	return t
 }
 
 // failures writes the errors of s for people.
-func failures(s record.Summary) string {
+func failures(s load.Summary) string {
 	if s.Failed == 0 {
 		return "none failed"
 	}
@@ -47,7 +46,7 @@ func failures(s record.Summary) string {
 }
 
 // timeline draws the run second by second.
-func timeline(title string, ticks []record.Tick) results.Chart {
+func timeline(title string, ticks []load.Tick) results.Chart {
 	c := results.Chart{Title: title, Kind: "line", X: "seconds", Y: "answers/s, ms", LogY: true, Series: []results.Series{{Name: "answers/s"}, {Name: "p50 ms"}, {Name: "p99 ms"}}}
 	last := 0.0
 	for _, t := range ticks {

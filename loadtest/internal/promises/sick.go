@@ -11,10 +11,8 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/bench"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/record"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // illness is a way for an SSP to be sick.
@@ -125,7 +123,7 @@ func (k *sick) suffer(ctx context.Context, ill illness) error {
 	if ill.h2 {
 		patient, name = k.h2, sickH2
 	}
-	var templates []wire.Template
+	var templates []load.Template
 	for i := range sspCount - 1 {
 		n := fmt.Sprintf("s%d", i+1)
 		templates = append(templates, bid(n, "/fillbuffer/"+n))
@@ -233,7 +231,7 @@ func (k *sick) words() string {
 }
 
 // errorsOf writes the errors of s by kind, the proxy's own by their reason.
-func errorsOf(s record.Summary) string {
+func errorsOf(s load.Summary) string {
 	var out []string
 	for kind, n := range s.Errors {
 		kind = strings.TrimPrefix(strings.Replace(kind, "proxy/", "", 1), "status ")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/constant"
+	"adbuffer/loadtest/internal/load"
 )
 
 // childEnv marks a process that this one started from its own executable.
@@ -77,7 +77,7 @@ func child(role string, in io.Reader, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, lines)
 		return s.Close()
 	case "constant":
-		s, err := constant.Start("127.0.0.1:0", constant.Body(o.Body))
+		s, err := load.StartConstant("127.0.0.1:0", load.ConstantBody(o.Body))
 		if err != nil {
 			return err
 		}

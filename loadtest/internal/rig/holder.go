@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"adbuffer/loadtest/internal/wire"
+	"adbuffer/loadtest/internal/load"
 )
 
 // holdOrder tells a holder which connections to keep idle.
@@ -73,7 +73,7 @@ func holdOne(o holdOrder) (net.Conn, error) {
 		c.Close()
 		return nil, err
 	}
-	var p wire.Parser
+	var p load.Parser
 	var kept []byte
 	buf := make([]byte, 4096)
 	for {

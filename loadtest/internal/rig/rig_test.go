@@ -12,7 +12,6 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +31,7 @@ func newRig(t *testing.T) *Rig {
 
 func plan(addr string) load.Plan {
 	return load.Plan{Addr: addr, Host: addr, Protocol: load.KeepAlive, Connections: 2, Requests: 20,
-		Phases: []load.Phase{{Name: "load", Duration: time.Minute}}, Templates: []wire.Template{{Name: "get", Method: "GET", Path: "/bid?cb={n}"}}}
+		Phases: []load.Phase{{Name: "load", Duration: time.Minute}}, Templates: []load.Template{{Name: "get", Method: "GET", Path: "/bid?cb={n}"}}}
 }
 
 func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/schedule"
 )
 
 // Plan returns the load of s, without the address.
@@ -14,7 +13,7 @@ func (s *Scenario) Plan() load.Plan {
 		Connections: l.Connections, Threads: l.Threads, Timeout: l.Timeout, Requests: l.Requests, Statuses: s.Expect.Status, Echo: s.Expect.Echo,
 		Seed: l.Seed, Tick: time.Second}
 	for _, phase := range l.Phases {
-		out := schedule.Phase{Name: phase.Name, Duration: phase.For, BurstEvery: phase.Burst.Every, BurstSize: phase.Burst.Requests,
+		out := load.Phase{Name: phase.Name, Duration: phase.For, BurstEvery: phase.Burst.Every, BurstSize: phase.Burst.Requests,
 			Unrecorded: phase.Record != nil && !*phase.Record}
 		if phase.Rate != nil {
 			out.From, out.To = float64(*phase.Rate), float64(*phase.Rate)

@@ -3,7 +3,7 @@ package scenario
 import (
 	"strings"
 
-	"adbuffer/loadtest/internal/wire"
+	"adbuffer/loadtest/internal/load"
 )
 
 // Presets are requests of realistic sizes.
@@ -12,7 +12,7 @@ import (
 //	rtb   a POST of an OpenRTB bid request, 1.3 KB (p95 3 KB, at most 20 KB)
 //	vast  a GET with a URL of 2 KB, as server-side ad insertion sends it
 func Presets() map[string]Request {
-	phone := []wire.Field{
+	phone := []load.Field{
 		{Name: "User-Agent", Value: "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148"},
 		{Name: "Accept", Value: "*/*"},
 		{Name: "Accept-Language", Value: "en-US,en;q=0.9"},
@@ -21,12 +21,12 @@ func Presets() map[string]Request {
 		{Name: "X-Forwarded-For", Value: "203.0.113.77"},
 	}
 	return map[string]Request{
-		"ad": {Name: "ad", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + wire.Number +
+		"ad": {Name: "ad", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + load.Number +
 			"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250&imp=3&gdpr=1&gdpr_consent=CPXxRfAPXxRfAAfKABENB-CgAAAAAAAAAAYgAAAAAAAA" +
 			"&us_privacy=1YNN&ifa=6D92078A-8246-4BA4-AE5B-76104861E7DC&lat=40.71&lon=-74.00"},
-		"rtb": {Name: "rtb", Method: "POST", Path: "/fillbuffer?cb=" + wire.Number, JSON: true, Body: wire.Size{P50: 1300, P95: 3000, Max: 20000},
-			Headers: []wire.Field{{Name: "Content-Type", Value: "application/json"}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "Accept-Encoding", Value: "gzip"}}},
-		"vast": {Name: "vast", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + wire.Number +
+		"rtb": {Name: "rtb", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: load.Size{P50: 1300, P95: 3000, Max: 20000},
+			Headers: []load.Field{{Name: "Content-Type", Value: "application/json"}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "Accept-Encoding", Value: "gzip"}}},
+		"vast": {Name: "vast", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + load.Number +
 			"&format=video&pub=123456&vid=8472&min_dur=5&max_dur=30&cust=" + strings.Repeat("section%3Dsport%26genre%3Dlive%26", 55)},
 	}
 }
@@ -60,6 +60,6 @@ func (r *Request) fillPreset() {
 }
 
 // Template returns the request as the generator takes it.
-func (r Request) Template() wire.Template {
-	return wire.Template{Name: r.Name, Weight: r.Weight, Method: r.Method, Path: r.Path, Headers: r.Headers, Body: r.Body, JSON: r.JSON, Literal: r.Literal}
+func (r Request) Template() load.Template {
+	return load.Template{Name: r.Name, Weight: r.Weight, Method: r.Method, Path: r.Path, Headers: r.Headers, Body: r.Body, JSON: r.JSON, Literal: r.Literal}
 }

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/wire"
+	"adbuffer/loadtest/internal/load"
 )
 
 // Scenario is a whole file.
@@ -98,8 +98,8 @@ type Request struct {
 	Weight  float64      `yaml:"weight"`
 	Method  string       `yaml:"method"`
 	Path    string       `yaml:"path"` // {n} is the request's number
-	Headers []wire.Field `yaml:"headers"`
-	Body    wire.Size    `yaml:"body"`
+	Headers []load.Field `yaml:"headers"`
+	Body    load.Size    `yaml:"body"`
 	JSON    bool         `yaml:"json"` // an OpenRTB bid request, padded to the size
 	Literal string       `yaml:"literal"`
 }

@@ -13,10 +13,8 @@ import (
 
 	"adbuffer/loadtest/internal/bench"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/record"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/wire"
 )
 
 // Options of a soak.
@@ -53,7 +51,7 @@ var ways = []way{
 // outcome is what one way came to.
 type outcome struct {
 	sent  int // requests
-	whole record.Summary
+	whole load.Summary
 	seen  account // by nginx
 	// opened is adbuffer's connections to nginx; others are those among them
 	// that speak something else than they must.
@@ -110,8 +108,8 @@ func (w way) run(ctx context.Context, e *bench.Env, n int) (*outcome, error) {
 	}
 	defer proxy.Stop()
 	plan := bench.ClosedLoop(proxy.Addr, w.clients, n, 12*time.Hour,
-		wire.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + wire.Number, Weight: 3},
-		wire.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + wire.Number, JSON: true, Body: wire.Size{P50: 1300, P95: 3000}})
+		load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
+		load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: load.Size{P50: 1300, P95: 3000}})
 	plan.Echo, plan.EchoBody = true, true
 	m, err := e.GenerateWatched(ctx, plan, proxy.PID, w.progress(e, n))
 	if err != nil {

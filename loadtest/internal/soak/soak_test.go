@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/load"
 )
 
 func TestLogTellsWhatCameOnceTwiceAndNever(t *testing.T) {
@@ -33,7 +33,7 @@ func TestThreeHundredTimesAreNotOnce(t *testing.T) {
 
 func TestEachBreachIsSaidInWords(t *testing.T) {
 	good := func() *outcome {
-		return &outcome{sent: 4000, whole: record.Summary{Answered: 4000}, opened: 5, seen: account{once: 4000, connections: 5, longest: 1000}}
+		return &outcome{sent: 4000, whole: load.Summary{Answered: 4000}, opened: 5, seen: account{once: 4000, connections: 5, longest: 1000}}
 	}
 	if v := good().verdict(ways[0]); !v.Held || !strings.Contains(v.Words, "4 000 of 4 000, over 5 connections") {
 		t.Errorf("%+v", v)

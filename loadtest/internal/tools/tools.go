@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/loadtest/internal/wire"
+	"adbuffer/loadtest/internal/load"
 )
 
 // Load is what a load tool measured. Times are in milliseconds.
@@ -125,9 +125,9 @@ end
 `
 
 // WRK runs wrk with one thread for about a time. dir is for its script.
-func WRK(ctx context.Context, dir, baseURL string, t wire.Template, conns int, length time.Duration, cores string) (Load, error) {
+func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, length time.Duration, cores string) (Load, error) {
 	script := strings.Builder{}
-	fmt.Fprintf(&script, "wrk.method = %s\nwrk.path = %s\n", luaQuote(t.Method), luaQuote(wire.Fill(t.Path, 1)))
+	fmt.Fprintf(&script, "wrk.method = %s\nwrk.path = %s\n", luaQuote(t.Method), luaQuote(load.Fill(t.Path, 1)))
 	for _, f := range t.Headers {
 		fmt.Fprintf(&script, "wrk.headers[%s] = %s\n", luaQuote(f.Name), luaQuote(f.Value))
 	}

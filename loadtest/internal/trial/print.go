@@ -6,7 +6,7 @@ import (
 	"sort"
 	"strings"
 
-	"adbuffer/loadtest/internal/record"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 )
 
@@ -14,7 +14,7 @@ import (
 func (o *Outcome) Print(w io.Writer) {
 	r := o.Load
 	t := results.Table{Title: o.Scenario, Columns: []string{"phase", "seconds", "offered", "answered", "failed", "answers/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}}
-	row := func(name string, s record.Summary) {
+	row := func(name string, s load.Summary) {
 		t.Add(nil, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P90, s.Latency.P99, s.Latency.P999, s.Latency.Max)
 		for _, c := range s.Classes {
 			t.Add(nil, "  "+c.Name, c.Seconds, c.Offered, c.Answered, c.Failed, c.Rate, c.Latency.P50, c.Latency.P90, c.Latency.P99, c.Latency.P999, c.Latency.Max)

@@ -3,10 +3,10 @@
 // The load generator must cost less than what it measures. One thread that
 // reads and writes whichever sockets are ready, without a goroutine for each,
 // comes to a few microseconds a request, nearly all of them the kernel's.
-package epoll
+package load
 
-// Event is a socket that is ready.
-type Event struct {
+// event is a socket that is ready.
+type event struct {
 	Key      int32 // as it was added
 	Readable bool  // there are bytes, or the end of the stream, or an error
 	Writable bool

@@ -1,5 +1,5 @@
 // Package record keeps what happened to the requests of a load run.
-package record
+package load
 
 import (
 	"math"
@@ -62,8 +62,8 @@ type Tick struct {
 	Max      float64 `json:"max_ms"`
 }
 
-// New returns a Recorder for so many phases and classes of requests.
-func New(phases, classes int) *Recorder {
+// NewRecorder returns a Recorder for so many phases and classes of requests.
+func NewRecorder(phases, classes int) *Recorder {
 	return &Recorder{phases: phases, classes: classes, cells: make([]cell, phases*classes),
 		tick: newHistogram(), Lag: newHistogram(), names: map[errorName]string{}}
 }

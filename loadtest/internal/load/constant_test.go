@@ -1,4 +1,4 @@
-package constant
+package load
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-func start(t *testing.T) (*Server, []byte) {
+func start(t *testing.T) (*Constant, []byte) {
 	t.Helper()
-	body := Body(1000)
-	s, err := Start("127.0.0.1:0", body)
+	body := ConstantBody(1000)
+	s, err := StartConstant("127.0.0.1:0", body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // An open-loop generator sends when a request is due, not when the last answer
 // came: so do the users of a service. Times are computed before anything is
 // sent, which lets latency be counted from them.
-package schedule
+package load
 
 import (
 	"math"
@@ -35,8 +35,8 @@ func (p Phase) Requests() float64 {
 	return n
 }
 
-// Options shape a Schedule.
-type Options struct {
+// ScheduleOptions shape a Schedule.
+type ScheduleOptions struct {
 	Phases  []Phase
 	Poisson bool // random arrivals; otherwise evenly spaced
 	// Part of Parts: a Schedule is split among threads so that the sum of their
@@ -66,8 +66,8 @@ type Schedule struct {
 	burst    int           // left of the burst that is due at burstAt
 }
 
-// New returns the schedule of o.
-func New(o Options) *Schedule {
+// NewSchedule returns the schedule of o.
+func NewSchedule(o ScheduleOptions) *Schedule {
 	s := &Schedule{phases: o.Phases, part: float64(o.Part), parts: float64(max(o.Parts, 1)), index: -1}
 	if o.Poisson {
 		s.random = rand.New(rand.NewPCG(o.Seed, uint64(o.Part)))

@@ -1,7 +1,7 @@
 // Package constant is an upstream that gives every request the same answer at
 // once, as cheaply as one can be made: beside a proxy under test it must not be
 // the limit.
-package constant
+package load
 
 import (
 	"bytes"
@@ -15,19 +15,17 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"adbuffer/loadtest/internal/epoll"
 )
 
-// Server answers GET and POST on HTTP/1.1 connections that it keeps open until
+// Constant answers GET and POST on HTTP/1.1 connections that it keeps open until
 // a request says Connection: close.
-type Server struct {
+type Constant struct {
 	answer   []byte
 	file     *os.File // of the listener
 	listener int      // file's descriptor; File.Fd would make it blocking again
 	addr     string
-	poller   *epoll.Poller
-	conns    map[int32]*conn
+	poller   *poller
+	conns    map[int32]*constantConn
 	buf      []byte
 	out      []byte
 	stop     [2]int // a socket pair whose end stops the loop
@@ -36,7 +34,7 @@ type Server struct {
 	served   atomic.Uint64
 }
 
-type conn struct {
+type constantConn struct {
 	fd  int
 	in  []byte // a request that is not whole yet
 	out []byte // what the socket did not take
@@ -48,19 +46,19 @@ const (
 	keyStop     = -2
 )
 
-// maxRequest bounds a request, body included.
-const maxRequest = 1 << 20
+// constantMaxRequest bounds a request, body included.
+const constantMaxRequest = 1 << 20
 
-// Body returns the JSON body of size bytes, at least 4, that answers carry.
-func Body(size int) []byte {
+// ConstantBody returns the JSON body of size bytes, at least 4, that answers carry.
+func ConstantBody(size int) []byte {
 	b := bytes.Repeat([]byte("x"), max(size, 4))
 	copy(b, `{"`)
 	copy(b[len(b)-2:], `"}`)
 	return b
 }
 
-// Start listens on addr and answers with status 200 and a JSON body.
-func Start(addr string, body []byte) (*Server, error) {
+// StartConstant listens on addr and answers with status 200 and a JSON body.
+func StartConstant(addr string, body []byte) (*Constant, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -70,7 +68,7 @@ func Start(addr string, body []byte) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{addr: ln.Addr().String(), file: file, conns: map[int32]*conn{}, buf: make([]byte, 256<<10)}
+	s := &Constant{addr: ln.Addr().String(), file: file, conns: map[int32]*constantConn{}, buf: make([]byte, 256<<10)}
 	s.answer = append([]byte("HTTP/1.1 200 OK\r\nServer: constant\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"), body...)
 	if err := s.open(); err != nil {
 		file.Close()
@@ -80,31 +78,31 @@ func Start(addr string, body []byte) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) open() (err error) {
-	if s.poller, err = epoll.New(512); err != nil {
+func (s *Constant) open() (err error) {
+	if s.poller, err = newPoller(512); err != nil {
 		return err
 	}
 	s.listener = int(s.file.Fd())
 	if err := unix.SetNonblock(s.listener, true); err != nil {
 		return err
 	}
-	if s.stop, err = epoll.Pair(); err != nil {
+	if s.stop, err = socketPair(); err != nil {
 		return err
 	}
 	return errors.Join(s.poller.AddListener(s.listener, keyListener), s.poller.AddListener(s.stop[0], keyStop))
 }
 
 // Addr returns host:port.
-func (s *Server) Addr() string { return s.addr }
+func (s *Constant) Addr() string { return s.addr }
 
 // Connections returns how many connections were accepted.
-func (s *Server) Connections() uint64 { return s.accepted.Load() }
+func (s *Constant) Connections() uint64 { return s.accepted.Load() }
 
 // Requests returns how many requests were answered.
-func (s *Server) Requests() uint64 { return s.served.Load() }
+func (s *Constant) Requests() uint64 { return s.served.Load() }
 
 // Close cuts all connections and returns when the loop has ended.
-func (s *Server) Close() {
+func (s *Constant) Close() {
 	_ = unix.Close(s.stop[1])
 	s.stopped.Wait()
 	for _, c := range s.conns {
@@ -115,7 +113,7 @@ func (s *Server) Close() {
 	_ = unix.Close(s.stop[0])
 }
 
-func (s *Server) loop() {
+func (s *Constant) loop() {
 	runtime.LockOSThread()
 	for {
 		events, err := s.poller.Wait(-1)
@@ -144,14 +142,14 @@ func (s *Server) loop() {
 	}
 }
 
-func (s *Server) accept() {
+func (s *Constant) accept() {
 	for {
-		fd, err := epoll.Accept(s.listener)
+		fd, err := acceptSocket(s.listener)
 		if err != nil {
 			return // none left, or out of descriptors: the peer waits
 		}
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-		c := &conn{fd: fd}
+		c := &constantConn{fd: fd}
 		s.conns[int32(fd)] = c
 		s.accepted.Add(1)
 		if s.poller.Add(fd, int32(fd)) != nil {
@@ -160,13 +158,13 @@ func (s *Server) accept() {
 	}
 }
 
-func (s *Server) close(c *conn) {
+func (s *Constant) close(c *constantConn) {
 	delete(s.conns, int32(c.fd))
 	_ = unix.Close(c.fd)
 	c.fd = -1
 }
 
-func (s *Server) read(c *conn, hungUp bool) {
+func (s *Constant) read(c *constantConn, hungUp bool) {
 	for c.fd >= 0 {
 		n, err := unix.Read(c.fd, s.buf)
 		switch {
@@ -186,7 +184,7 @@ func (s *Server) read(c *conn, hungUp bool) {
 }
 
 // serve answers the requests in b, which follows what c keeps.
-func (s *Server) serve(c *conn, b []byte) {
+func (s *Constant) serve(c *constantConn, b []byte) {
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)
 		b = c.in
@@ -194,7 +192,7 @@ func (s *Server) serve(c *conn, b []byte) {
 	s.out = s.out[:0]
 	bye := false
 	for len(b) > 0 && !bye {
-		n, last := request(b)
+		n, last := constantRequest(b)
 		if n == 0 {
 			break
 		}
@@ -203,7 +201,7 @@ func (s *Server) serve(c *conn, b []byte) {
 		s.out = append(s.out, s.answer...)
 		s.served.Add(1)
 	}
-	if len(b) > maxRequest {
+	if len(b) > constantMaxRequest {
 		bye = true
 	}
 	c.in = append(c.in[:0], b...)
@@ -215,9 +213,9 @@ func (s *Server) serve(c *conn, b []byte) {
 	}
 }
 
-// request returns the length of the request at the start of b, 0 if it is not
+// constantRequest returns the length of the request at the start of b, 0 if it is not
 // whole, and whether it asks to close.
-func request(b []byte) (n int, last bool) {
+func constantRequest(b []byte) (n int, last bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
 		return 0, false
@@ -249,7 +247,7 @@ func request(b []byte) (n int, last bool) {
 }
 
 // write sends b behind what is still to be sent on c.
-func (s *Server) write(c *conn, b []byte) {
+func (s *Constant) write(c *constantConn, b []byte) {
 	if len(c.out) > 0 {
 		c.out = append(c.out, b...)
 		b = c.out

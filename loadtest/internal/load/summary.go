@@ -1,4 +1,4 @@
-package record
+package load
 
 import (
 	"sort"
@@ -49,15 +49,15 @@ func (s Summary) FailedShare() float64 {
 	return 0
 }
 
-// Phase names a phase for Summarize.
-type Phase struct {
+// Stretch names a phase for Summarize.
+type Stretch struct {
 	Name     string
 	Duration time.Duration
 	Recorded bool
 }
 
 // Summarize merges the threads' books. whole sums the recorded phases up.
-func Summarize(threads []*Recorder, phases []Phase, classes []string) (whole Summary, each []Summary) {
+func Summarize(threads []*Recorder, phases []Stretch, classes []string) (whole Summary, each []Summary) {
 	sum := newSummed("all", classes)
 	for p, phase := range phases {
 		s := newSummed(phase.Name, classes)

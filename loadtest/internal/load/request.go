@@ -1,6 +1,6 @@
 // Package wire writes requests and reads answers of HTTP/1.1, as cheaply as the
 // load generator needs it.
-package wire
+package load
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package epoll
+package load
 
 import (
 	"fmt"
@@ -8,41 +8,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits for sockets. Its methods are for one goroutine.
-type Poller struct {
+// poller waits for sockets. Its methods are for one goroutine.
+type poller struct {
 	fd     int
 	events []unix.EpollEvent
-	ready  []Event
+	ready  []event
 }
 
-// New returns a Poller that reports at most batch events at once.
-func New(batch int) (*Poller, error) {
+// newPoller returns a Poller that reports at most batch events at once.
+func newPoller(batch int) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	return &Poller{fd: fd, events: make([]unix.EpollEvent, batch), ready: make([]Event, batch)}, nil
+	return &poller{fd: fd, events: make([]unix.EpollEvent, batch), ready: make([]event, batch)}, nil
 }
 
 // Close frees the Poller; the sockets stay open.
-func (p *Poller) Close() error { return unix.Close(p.fd) }
+func (p *poller) Close() error { return unix.Close(p.fd) }
 
 // Add watches fd for reading and writing until it is closed, and reports it by
 // key. Events are edge-triggered: read until a short read, write until EAGAIN.
-func (p *Poller) Add(fd int, key int32) error {
+func (p *poller) Add(fd int, key int32) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: key}
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e)
 }
 
 // AddListener watches a listening socket, level-triggered.
-func (p *Poller) AddListener(fd int, key int32) error {
+func (p *poller) AddListener(fd int, key int32) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: key}
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e)
 }
 
 // Wait returns the sockets that are ready, after timeout at the latest; a
 // timeout below 0 never ends. The slice is valid until the next call.
-func (p *Poller) Wait(timeout time.Duration) ([]Event, error) {
+func (p *poller) Wait(timeout time.Duration) ([]event, error) {
 	var ts *unix.Timespec
 	if timeout >= 0 {
 		t := unix.NsecToTimespec(int64(timeout))
@@ -60,7 +60,7 @@ func (p *Poller) Wait(timeout time.Duration) ([]Event, error) {
 	}
 	for i := range p.events[:n] {
 		e := &p.events[i]
-		p.ready[i] = Event{
+		p.ready[i] = event{
 			Key:      e.Fd,
 			Readable: e.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0,
 			Writable: e.Events&unix.EPOLLOUT != 0,
@@ -70,19 +70,19 @@ func (p *Poller) Wait(timeout time.Duration) ([]Event, error) {
 	return p.ready[:n], nil
 }
 
-// Socket returns a TCP socket that does not block.
-func Socket(family int) (int, error) {
+// openSocket returns a TCP socket that does not block.
+func openSocket(family int) (int, error) {
 	return unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }
 
-// Accept returns the next connection of a listening socket, which does not
+// acceptSocket returns the next connection of a listening socket, which does not
 // block, or an error where there is none.
-func Accept(listener int) (int, error) {
+func acceptSocket(listener int) (int, error) {
 	fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	return fd, err
 }
 
-// Pair returns two connected sockets: closing one wakes who waits for the other.
-func Pair() ([2]int, error) {
+// socketPair returns two connected sockets: closing one wakes who waits for the other.
+func socketPair() ([2]int, error) {
 	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 }
