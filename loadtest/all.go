@@ -8,17 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/loadtest/internal/bench"
 	"adbuffer/loadtest/internal/chaos"
-	"adbuffer/loadtest/internal/peers"
-	"adbuffer/loadtest/internal/report"
+	"adbuffer/loadtest/internal/reports"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/soak"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 func newAll(stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
-	var o peers.Options
+	var o reports.PeersOptions
 	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
 		Long: `Runs the five field reports, sick, cold, churn, burst, fairness, soak, chaos and peers, and writes
 report.html and report.md beside the results. A test that fails is named at the end and
@@ -32,7 +30,7 @@ was broken.`,
 			if f.out == "" {
 				return errors.New("--out: the report needs a folder")
 			}
-			return f.with(cmd.Context(), stderr, func(e *bench.Env) error {
+			return f.with(cmd.Context(), stderr, func(e *scenario.Env) error {
 				return f.everything(cmd.Context(), e, o, stdout)
 			})
 		}}
@@ -45,9 +43,9 @@ was broken.`,
 	return cmd
 }
 
-func (f *suiteFlags) everything(ctx context.Context, e *bench.Env, o peers.Options, stdout *os.File) error {
+func (f *suiteFlags) everything(ctx context.Context, e *scenario.Env, o reports.PeersOptions, stdout *os.File) error {
 	run := append([]test(nil), tests...)
-	run = append(run, soakTest(&soak.Options{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *bench.Env) (*results.Report, error) { return peers.Run(ctx, e, o) }})
+	run = append(run, soakTest(&reports.SoakOptions{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *scenario.Env) (*results.Report, error) { return reports.Peers(ctx, e, o) }})
 	var errs []error
 	for _, t := range run {
 		r, err := t.run(ctx, e)
@@ -66,7 +64,7 @@ func (f *suiteFlags) everything(ctx context.Context, e *bench.Env, o peers.Optio
 			break
 		}
 	}
-	html, md, err := report.Write(f.out, f.out)
+	html, md, err := results.Write(f.out, f.out)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -83,7 +81,7 @@ report.md.`,
 			if out == "" {
 				out = in
 			}
-			html, md, err := report.Write(in, out)
+			html, md, err := results.Write(in, out)
 			if err != nil {
 				return failure{err}
 			}

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/trial"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 // patience bounds what a test waits for.
@@ -71,7 +71,7 @@ expect: {echo: true}
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	var o trial.Outcome
+	var o scenario.Outcome
 	if err := json.Unmarshal([]byte(out), &o); err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,11 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/scenario"
-	"adbuffer/loadtest/internal/trial"
 )
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
 	var (
-		options trial.Options
+		options scenario.Options
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
@@ -41,7 +40,7 @@ The exit status is 1 if the scenario has faults, or the target refuses.`,
 			bar := newBar(stderr, s.Plan())
 			options.Say = func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
 			options.Progress = bar.show
-			out, err := trial.Run(cmd.Context(), s, options)
+			out, err := scenario.Run(cmd.Context(), s, options)
 			bar.end()
 			if out != nil {
 				if perr := printOutcome(stdout, out, asJSON); perr != nil {
@@ -60,7 +59,7 @@ The exit status is 1 if the scenario has faults, or the target refuses.`,
 	return cmd
 }
 
-func printOutcome(w io.Writer, out *trial.Outcome, asJSON bool) error {
+func printOutcome(w io.Writer, out *scenario.Outcome, asJSON bool) error {
 	if !asJSON {
 		out.Print(w)
 		return nil

@@ -10,33 +10,31 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/loadtest/internal/bench"
-	"adbuffer/loadtest/internal/fieldreports"
-	"adbuffer/loadtest/internal/peers"
-	"adbuffer/loadtest/internal/promises"
+	"adbuffer/loadtest/internal/reports"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 // test is a load test that makes a report.
 type test struct {
 	name, short, long string
-	run               func(context.Context, *bench.Env) (*results.Report, error)
+	run               func(context.Context, *scenario.Env) (*results.Report, error)
 }
 
 // tests in the order in which all runs them, without soak and peers, which have
 // flags of their own.
 var tests = []test{
-	{"keepalive", "500 sequential requests: a connection each against keep-alive", "Sends 500 requests one after the other, with a connection each and with keep-alive,\nstraight to an SSP and through adbuffer, from curl, Node and the generator.", fieldreports.KeepAlive},
-	{"pipeline", "10 000 requests: pipelined, by workers, at once", "Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all\nat once, straight to an SSP and through adbuffer.", fieldreports.Pipeline},
-	{"pools", "Throughput by pool size and latency, held against N / X", "Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,\nhttps and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the\nmatrix has three sizes and three latencies.", fieldreports.Pools},
-	{"rules", "Keep-alive on and off with ab and wrk, and the ports", "Loads adbuffer with ab and wrk, with keep-alive and without, and looks at sockets in\nTIME_WAIT.", fieldreports.Rules},
-	{"adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer", "Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a\nfasthttp program and adbuffer, for constant and forwarded answers.", fieldreports.AdProxy},
-	{"sick", "One of eight SSPs is sick in eight ways", "Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, answers 503,\ndrips, is slow, or says GOAWAY, and says whether the others noticed.", promises.Sick},
-	{"cold", "600 requests at once on a cold start", "Sends 600 requests at once to an adbuffer that has just started.", promises.Cold},
-	{"churn", "SSPs that close connections", "Loads SSPs that close connections after 100 requests or when they idle.", promises.Churn},
-	{"burst", "From nothing to the peak in two seconds", "Raises the load from nothing to its peak within two seconds, cold and warmed.", promises.Burst},
-	{"fairness", "One client or one SSP attacks, and the others must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the others' success and p99 are compared.", promises.Fairness},
+	{"keepalive", "500 sequential requests: a connection each against keep-alive", "Sends 500 requests one after the other, with a connection each and with keep-alive,\nstraight to an SSP and through adbuffer, from curl, Node and the generator.", reports.KeepAlive},
+	{"pipeline", "10 000 requests: pipelined, by workers, at once", "Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all\nat once, straight to an SSP and through adbuffer.", reports.Pipeline},
+	{"pools", "Throughput by pool size and latency, held against N / X", "Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,\nhttps and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the\nmatrix has three sizes and three latencies.", reports.Pools},
+	{"rules", "Keep-alive on and off with ab and wrk, and the ports", "Loads adbuffer with ab and wrk, with keep-alive and without, and looks at sockets in\nTIME_WAIT.", reports.Rules},
+	{"adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer", "Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a\nfasthttp program and adbuffer, for constant and forwarded answers.", reports.AdProxy},
+	{"sick", "One of eight SSPs is sick in eight ways", "Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, answers 503,\ndrips, is slow, or says GOAWAY, and says whether the others noticed.", reports.Sick},
+	{"cold", "600 requests at once on a cold start", "Sends 600 requests at once to an adbuffer that has just started.", reports.Cold},
+	{"churn", "SSPs that close connections", "Loads SSPs that close connections after 100 requests or when they idle.", reports.Churn},
+	{"burst", "From nothing to the peak in two seconds", "Raises the load from nothing to its peak within two seconds, cold and warmed.", reports.Burst},
+	{"fairness", "One client or one SSP attacks, and the others must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the others' success and p99 are compared.", reports.Fairness},
 }
 
 // suiteFlags are those of every load test.
@@ -55,7 +53,7 @@ func (f *suiteFlags) add(cmd *cobra.Command, scale float64) {
 }
 
 // with runs fn with an environment.
-func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*bench.Env) error) error {
+func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*scenario.Env) error) error {
 	if f.scale <= 0 || f.scale > 100 {
 		return fmt.Errorf("--scale %v: must be above 0 and at most 100", f.scale)
 	}
@@ -64,8 +62,8 @@ func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*bench.E
 		return failure{err}
 	}
 	defer r.Close()
-	e := &bench.Env{Rig: r, Adbuffer: f.adbuffer, Scale: f.scale}
-	e.ProxyCores, e.LoadCores = bench.Cores()
+	e := &scenario.Env{Rig: r, Adbuffer: f.adbuffer, Scale: f.scale}
+	e.ProxyCores, e.LoadCores = scenario.Cores()
 	e.Say = func(format string, args ...any) {
 		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 	}
@@ -104,7 +102,7 @@ func newTest(t test, stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
 	cmd := &cobra.Command{Use: t.name, Short: t.short, Long: t.long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd.Context(), stderr, func(e *bench.Env) error {
+			return f.with(cmd.Context(), stderr, func(e *scenario.Env) error {
 				r, err := t.run(cmd.Context(), e)
 				if err != nil {
 					return err
@@ -122,8 +120,8 @@ func newTest(t test, stdout, stderr *os.File) *cobra.Command {
 	return cmd
 }
 
-func peersFlags(cmd *cobra.Command, o *peers.Options) {
-	cmd.Flags().StringSliceVar(&o.Only, "only", nil, "programs to measure; default: all of "+strings.Join(peers.Names(), ","))
+func peersFlags(cmd *cobra.Command, o *reports.PeersOptions) {
+	cmd.Flags().StringSliceVar(&o.Only, "only", nil, "programs to measure; default: all of "+strings.Join(reports.PeerNames(), ","))
 	cmd.Flags().StringSliceVar(&o.Require, "require", nil, "programs that must be installed; others are listed as missing")
 	cmd.Flags().IntVar(&o.Conns, "conns", 64, "connections to each proxy")
 	cmd.Flags().Float64Var(&o.Rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
@@ -131,8 +129,8 @@ func peersFlags(cmd *cobra.Command, o *peers.Options) {
 	cmd.Flags().IntVar(&o.Idle, "idle", 10000, "idle clients; 0 leaves them out")
 }
 
-func checkPeers(o peers.Options) error {
-	known := strings.Join(peers.Names(), ",")
+func checkPeers(o reports.PeersOptions) error {
+	known := strings.Join(reports.PeerNames(), ",")
 	for _, list := range [][]string{o.Only, o.Require} {
 		for _, name := range list {
 			if !strings.Contains(","+known+",", ","+name+",") {
@@ -148,7 +146,7 @@ func checkPeers(o peers.Options) error {
 
 func newPeers(stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
-	var o peers.Options
+	var o reports.PeersOptions
 	cmd := &cobra.Command{Use: "peers", Short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify", Args: cobra.NoArgs,
 		Long: `Measures adbuffer and its peers in one run: CPU µs a request, requests/s, latencies and
 memory, at saturation (driven by wrk) and at a fixed rate (by the generator), each proxy
@@ -160,8 +158,8 @@ upstream's answer, and a row with errors is void. Envoy is taken from $ENVOY or 
 			if err := checkPeers(o); err != nil {
 				return err
 			}
-			return f.with(cmd.Context(), stderr, func(e *bench.Env) error {
-				r, err := peers.Run(cmd.Context(), e, o)
+			return f.with(cmd.Context(), stderr, func(e *scenario.Env) error {
+				r, err := reports.Peers(cmd.Context(), e, o)
 				if err != nil {
 					return err
 				}

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/loadtest/internal/bench"
 	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 // Options of a run.
@@ -48,7 +48,7 @@ const LeastLength = 20 * time.Second
 
 // run is one run of chaos.
 type run struct {
-	env      *bench.Env
+	env      *scenario.Env
 	options  Options
 	began    time.Time
 	ledger   *ledger
@@ -79,7 +79,7 @@ type run struct {
 }
 
 // Run carries a run out.
-func Run(ctx context.Context, e *bench.Env, o Options) (*results.Report, error) {
+func Run(ctx context.Context, e *scenario.Env, o Options) (*results.Report, error) {
 	if o.For == 0 {
 		o.For = e.Time(fullLength, time.Minute)
 	}

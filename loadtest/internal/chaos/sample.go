@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/loadtest/internal/procstat"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 )
 
@@ -73,7 +73,7 @@ func (st *station) take(since time.Time) (sample, map[string]float64, error) {
 	if err != nil {
 		return sample{}, nil, err
 	}
-	u, err := procstat.Read(st.process().PID)
+	u, err := load.Read(st.process().PID)
 	if err != nil {
 		return sample{}, nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/bench"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 // ssp is one simulated SSP of this process.
@@ -17,7 +17,7 @@ type ssp struct {
 	*sspsim.SSP
 	name   string
 	calm   bool // it stays healthy
-	config bench.SSPConfig
+	config scenario.SSPConfig
 	moods  []mood       // that it may have
 	inMood atomic.Value // the name of the one that it has
 }
@@ -60,7 +60,7 @@ func (r *run) startSSPs() error {
 			return err
 		}
 		r.ssps = append(r.ssps, s)
-		s.config = bench.SSPConfig{Name: k.name, URL: s.URL(), Protocol: k.protocol, Pool: poolLimits + k.pool}
+		s.config = scenario.SSPConfig{Name: k.name, URL: s.URL(), Protocol: k.protocol, Pool: poolLimits + k.pool}
 		if k.calm {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.Patience))
 		}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/loadtest/internal/procstat"
+	"adbuffer/loadtest/internal/load"
 )
 
 // stalls is for how long the machine has kept a process waiting: its threads were
@@ -21,7 +21,7 @@ type stalls struct {
 const stallTick = 50 * time.Millisecond
 
 func (s *stalls) look(pid int) {
-	now := procstat.Waited(pid)
+	now := load.Waited(pid)
 	if s.pid == pid {
 		// Threads that end take their part away.
 		s.sum.Add(int64(max(0, now-s.last)))

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/bench"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 // station is an address at which an adbuffer serves clients. Its configuration
@@ -102,7 +102,7 @@ func (r *run) startProcess(ctx context.Context, st *station) (*rig.Adbuffer, err
 
 // config writes a station's configuration; rnd chooses what reloads change.
 func (r *run) config(st *station, rnd *rand.Rand) string {
-	c := bench.Config{Deadline: r.defaultDeadline().String()}
+	c := scenario.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
 		c.Server = append(c.Server, fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", r.certFile, r.keyFile))
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"adbuffer/loadtest/internal/procstat"
 )
 
 // Counts are of connections, warm-up included.
@@ -179,7 +177,7 @@ type gauge struct {
 	mu      sync.Mutex // guards the fields below
 	began   time.Time
 	cpu     time.Duration
-	cores   procstat.Cores
+	cores   Cores
 	busiest float64
 }
 
@@ -189,7 +187,7 @@ func (g *gauge) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.began.IsZero() {
-		g.began, g.cpu, g.cores = time.Now(), processCPU(), procstat.ReadCores()
+		g.began, g.cpu, g.cores = time.Now(), processCPU(), ReadCores()
 	}
 }
 
@@ -208,7 +206,7 @@ func (g *gauge) result() Generator {
 		return Generator{}
 	}
 	return Generator{CPUSeconds: (processCPU() - g.cpu).Seconds(), Busiest: g.busiest,
-		Core: procstat.ReadCores().BusySince(g.cores, allowedCores())}
+		Core: ReadCores().BusySince(g.cores, allowedCores())}
 }
 
 func isNumber(text []byte, n uint64) bool {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/loadtest/internal/procstat"
+	"adbuffer/loadtest/internal/load"
 )
 
 // Machine is what figures were measured on.
@@ -23,7 +23,7 @@ type Machine struct {
 
 // ThisMachine describes this machine.
 func ThisMachine() Machine {
-	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: procstat.Sysctl("kernel/osrelease")}
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: load.Sysctl("kernel/osrelease")}
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {
 			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {

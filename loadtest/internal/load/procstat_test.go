@@ -1,0 +1,81 @@
+package load
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestUsageOfThisProcessIsRead(t *testing.T) {
+	before, err := Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.RSS < 1<<20 || before.PeakRSS < before.RSS || before.Files < 3 || before.Threads < 1 {
+		t.Errorf("%+v", before)
+	}
+	// Work until the clock of /proc has moved.
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		now, err := Read(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.CPU() > before.CPU() {
+			return
+		}
+	}
+	t.Error("30 s of work used no CPU time")
+}
+
+func TestTreeHasTheChildren(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 60 & sleep 60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	var kids []int
+	for end := time.Now().Add(30 * time.Second); len(kids) < 1 && time.Now().Before(end); {
+		kids = children(cmd.Process.Pid)
+	}
+	defer func() {
+		for _, pid := range children(cmd.Process.Pid) {
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Kill()
+			}
+		}
+	}()
+	one, err := Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := ReadTree(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree.Threads <= one.Threads {
+		t.Errorf("a tree of %d threads, its root has %d", tree.Threads, one.Threads)
+	}
+}
+
+func TestProcessThatIsNotThereIsAnError(t *testing.T) {
+	if _, err := Read(1 << 30); err == nil {
+		t.Error("it was read")
+	}
+}
+
+func TestBusyShareIsOfTheCoresAskedFor(t *testing.T) {
+	type core = struct{ busy, all int64 }
+	before := Cores{0: core{100, 1000}, 1: core{100, 1000}}
+	after := Cores{0: core{200, 1100}, 1: core{100, 1100}}
+	if got := after.BusySince(before, []int{0}); got != 1 {
+		t.Errorf("core 0 was busy %.2f, want 1", got)
+	}
+	if got := after.BusySince(before, nil); got != 0.5 {
+		t.Errorf("both were busy %.2f, want 0.5", got)
+	}
+	if len(ReadCores()) == 0 {
+		t.Error("this machine has no cores")
+	}
+}

@@ -1,0 +1,224 @@
+// Package tools runs the load tools and clients that people use, and reads what
+// they print: ab, wrk, curl and Node.
+package rig
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/load"
+)
+
+// Load is what a load tool measured. Times are in milliseconds.
+type Load struct {
+	Requests int     // answered
+	Failed   int     // without an answer, or with another status than 2xx
+	Rate     float64 // answers a second
+	Seconds  float64
+	P50      float64
+	P95      float64 // ab only
+	P99      float64
+	P999     float64 // wrk only
+	Max      float64
+	CPU      time.Duration // of the tool
+}
+
+// Doubts returns the reasons not to trust l.
+func (l Load) Doubts() []string {
+	if l.Failed > 0 {
+		return []string{fmt.Sprintf("%d of %d requests failed", l.Failed, l.Requests+l.Failed)}
+	}
+	if l.Requests == 0 {
+		return []string{"no request was answered"}
+	}
+	return nil
+}
+
+// output runs argv on cores and returns its standard output and its CPU time.
+func output(ctx context.Context, cores string, argv ...string) (string, time.Duration, error) {
+	if cores != "" {
+		argv = append([]string{"taskset", "-c", cores}, argv...)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil {
+		text := strings.TrimSpace(errs.String())
+		if len(text) > 400 {
+			text = text[len(text)-400:]
+		}
+		err = fmt.Errorf("%s: %w: %s", argv[0], err, text)
+	}
+	var cpu time.Duration
+	if cmd.ProcessState != nil {
+		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return out.String(), cpu, err
+}
+
+// AB runs ApacheBench: n requests, c at once, on the cores.
+func AB(ctx context.Context, url string, n, c int, keepAlive bool, cores string) (Load, error) {
+	// -l takes answers of changing length, -r goes on after a socket error, which
+	// it counts; -q prints no progress.
+	argv := []string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(c)}
+	if keepAlive {
+		argv = append(argv, "-k")
+	}
+	out, cpu, err := output(ctx, cores, append(argv, url)...)
+	if err != nil {
+		return Load{}, err
+	}
+	l, err := parseAB(out)
+	l.CPU = cpu
+	return l, err
+}
+
+var abLines = map[string]*regexp.Regexp{
+	"complete": regexp.MustCompile(`Complete requests:\s+(\d+)`),
+	"failed":   regexp.MustCompile(`Failed requests:\s+(\d+)`),
+	"non2xx":   regexp.MustCompile(`Non-2xx responses:\s+(\d+)`),
+	"write":    regexp.MustCompile(`Write errors:\s+(\d+)`),
+	"seconds":  regexp.MustCompile(`Time taken for tests:\s+([\d.]+)`),
+	"rate":     regexp.MustCompile(`Requests per second:\s+([\d.]+)`),
+	"p50":      regexp.MustCompile(`\n\s+50%\s+(\d+)`),
+	"p95":      regexp.MustCompile(`\n\s+95%\s+(\d+)`),
+	"p99":      regexp.MustCompile(`\n\s+99%\s+(\d+)`),
+	"max":      regexp.MustCompile(`\n\s+100%\s+(\d+)`),
+}
+
+func parseAB(out string) (Load, error) {
+	value := func(key string) float64 {
+		m := abLines[key].FindStringSubmatch(out)
+		if m == nil {
+			return 0
+		}
+		v, _ := strconv.ParseFloat(m[1], 64) // digits, by the expression
+		return v
+	}
+	if abLines["complete"].FindString(out) == "" {
+		return Load{}, fmt.Errorf("ab printed no result: %.200q", out)
+	}
+	failed := int(value("failed") + value("non2xx") + value("write"))
+	return Load{Requests: int(value("complete")) - failed, Failed: failed, Rate: value("rate"), Seconds: value("seconds"),
+		P50: value("p50"), P95: value("p95"), P99: value("p99"), Max: value("max")}, nil
+}
+
+// wrkScript makes wrk send one request and print its results as JSON.
+const wrkScript = `
+done = function(summary, latency)
+  local e = summary.errors
+  io.write(string.format('\nRESULT {"requests":%d,"microseconds":%d,"failed":%d,"p50":%f,"p99":%f,"p999":%f,"max":%f}\n',
+    summary.requests, summary.duration, e.connect + e.read + e.write + e.status + e.timeout,
+    latency:percentile(50), latency:percentile(99), latency:percentile(99.9), latency.max))
+end
+`
+
+// WRK runs wrk with one thread for about a time. dir is for its script.
+func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, length time.Duration, cores string) (Load, error) {
+	script := strings.Builder{}
+	fmt.Fprintf(&script, "wrk.method = %s\nwrk.path = %s\n", luaQuote(t.Method), luaQuote(load.Fill(t.Path, 1)))
+	for _, f := range t.Headers {
+		fmt.Fprintf(&script, "wrk.headers[%s] = %s\n", luaQuote(f.Name), luaQuote(f.Value))
+	}
+	script.WriteString(wrkScript)
+	file := filepath.Join(dir, "wrk.lua")
+	if err := os.WriteFile(file, []byte(script.String()), 0o600); err != nil {
+		return Load{}, err
+	}
+	seconds := max(1, int(length.Seconds()+0.5))
+	out, cpu, err := output(ctx, cores, "wrk", "-t1", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "5s", "-s", file, baseURL+"/")
+	if err != nil {
+		return Load{}, err
+	}
+	l, err := parseWRK(out)
+	l.CPU = cpu
+	return l, err
+}
+
+func parseWRK(out string) (Load, error) {
+	_, text, found := strings.Cut(out, "RESULT ")
+	var r struct {
+		Requests, Failed, Microseconds int
+		P50, P99, P999, Max            float64 // microseconds
+	}
+	if !found {
+		return Load{}, fmt.Errorf("wrk printed no result: %.200q", out)
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return Load{}, fmt.Errorf("wrk printed %.200q: %w", text, err)
+	}
+	seconds := float64(max(r.Microseconds, 1)) / 1e6
+	return Load{Requests: r.Requests, Failed: r.Failed, Seconds: seconds, Rate: float64(r.Requests) / seconds,
+		P50: r.P50 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}, nil
+}
+
+func luaQuote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`).Replace(s) + `"`
+}
+
+// Sequence is what a client took for requests one after the other.
+type Sequence struct {
+	Answered   int
+	Handshakes int // TCP, that the client counted
+	Seconds    float64
+	CPU        time.Duration
+}
+
+// Curl sends n GETs one after the other from one curl process. url may not hold
+// brackets.
+func Curl(ctx context.Context, url string, n int, close bool) (Sequence, error) {
+	argv := []string{"curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %{num_connects}\n"}
+	if close {
+		argv = append(argv, "-H", "Connection: close")
+	}
+	start := time.Now()
+	out, cpu, err := output(ctx, "", append(argv, fmt.Sprintf("%s&n=[1-%d]", url, n))...)
+	s := Sequence{Seconds: time.Since(start).Seconds(), CPU: cpu}
+	if err != nil {
+		return s, err
+	}
+	for line := range strings.Lines(out) {
+		status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(status, "2") {
+			s.Answered++
+		}
+		c, _ := strconv.Atoi(connects)
+		s.Handshakes += c
+	}
+	return s, nil
+}
+
+//go:embed sequence.js
+var nodeScript string
+
+// Node sends n GETs one after the other from one Node process, with or without
+// a keep-alive agent. dir is for its script.
+func Node(ctx context.Context, dir, url string, n int, close bool) (Sequence, error) {
+	file := filepath.Join(dir, "sequence.js")
+	if err := os.WriteFile(file, []byte(nodeScript), 0o600); err != nil {
+		return Sequence{}, err
+	}
+	out, cpu, err := output(ctx, "", "node", file, url, strconv.Itoa(n), strconv.FormatBool(!close))
+	if err != nil {
+		return Sequence{}, err
+	}
+	var r struct {
+		Answered, Handshakes int
+		Seconds              float64
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		return Sequence{}, fmt.Errorf("node printed %.200q: %w", out, err)
+	}
+	return Sequence{Answered: r.Answered, Handshakes: r.Handshakes, Seconds: r.Seconds, CPU: cpu}, nil
+}
