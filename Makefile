@@ -69,7 +69,7 @@ loadtest: ## all reports and promises, scaled down to about fifteen minutes, and
 	ENVOY=$$(scripts/envoy) && export ENVOY && $(GO) run ./loadtest all --scale $${SCALE:-0.1} --require nginx,haproxy,caddy,fastify --out loadtest/results
 
 story: ## a pool that gets too small, and what says so: seven minutes
-	$(GO) run ./loadtest/saturation
+	$(GO) run ./loadtest story --out loadtest/results
 
 clean:
 	rm -rf bin dist

@@ -25,7 +25,7 @@ sick, cold, churn, burst, fairness, soak and chaos say in words whether adbuffer
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(stdout, stderr), newSoak(stdout, stderr), newChaos(stdout, stderr), newPeers(stdout, stderr), newAll(stdout, stderr), newReport(stdout))
-	for _, t := range tests {
+	for _, t := range append(tests, storyTest) {
 		root.AddCommand(newTest(t, stdout, stderr))
 	}
 	return root

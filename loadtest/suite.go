@@ -37,6 +37,9 @@ var tests = []test{
 	{"fairness", "One client or one SSP attacks, and the others must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the others' success and p99 are compared.", reports.Fairness},
 }
 
+// storyTest takes seven minutes at any scale, so that all leaves it out.
+var storyTest = test{"story", "A pool that gets too small, and what says so: seven minutes", "Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus\nscrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request\nis refused, and the advised size, once set, must end the waiting.", reports.Story}
+
 // suiteFlags are those of every load test.
 type suiteFlags struct {
 	scale    float64

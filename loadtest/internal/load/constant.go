@@ -1,6 +1,3 @@
-// Package constant is an upstream that gives every request the same answer at
-// once, as cheaply as one can be made: beside a proxy under test it must not be
-// the limit.
 package load
 
 import (

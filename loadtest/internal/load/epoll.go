@@ -1,8 +1,3 @@
-// Package epoll waits for many sockets on one thread.
-//
-// The load generator must cost less than what it measures. One thread that
-// reads and writes whichever sockets are ready, without a goroutine for each,
-// comes to a few microseconds a request, nearly all of them the kernel's.
 package load
 
 // event is a socket that is ready.

@@ -1,8 +1,12 @@
 // Package load sends requests at a server and keeps the times.
 //
-// Cleartext HTTP/1 runs on event loops, one a thread, which cost a few
-// microseconds a request. TLS and HTTP/2 run on goroutines. Both follow the same
-// plan and keep the same books.
+// An open loop sends a request when it is due, not when the last response came, as the
+// users of a service do. Times are computed before anything is sent, and latency counts
+// from them.
+//
+// Cleartext HTTP/1 runs on event loops, one a thread, which cost a few microseconds a
+// request: the generator must cost less than what it measures. TLS and HTTP/2 run on
+// goroutines. Both follow the same plan and count in the same way.
 package load
 
 import (

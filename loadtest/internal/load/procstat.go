@@ -1,5 +1,3 @@
-// Package procstat reads from /proc what processes and cores have used. Where
-// there is no /proc, it reads zeros.
 package load
 
 import (

@@ -1,4 +1,3 @@
-// Package record keeps what happened to the requests of a load run.
 package load
 
 import (

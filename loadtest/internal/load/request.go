@@ -1,5 +1,3 @@
-// Package wire writes requests and reads answers of HTTP/1.1, as cheaply as the
-// load generator needs it.
 package load
 
 import (

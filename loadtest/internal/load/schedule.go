@@ -1,8 +1,3 @@
-// Package schedule says when requests are due.
-//
-// An open-loop generator sends when a request is due, not when the last answer
-// came: so do the users of a service. Times are computed before anything is
-// sent, which lets latency be counted from them.
 package load
 
 import (

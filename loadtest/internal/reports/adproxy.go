@@ -99,7 +99,7 @@ func adProxyServers(ctx context.Context, e *scenario.Env, r *results.Report, ups
 	if err != nil {
 		return nil, err
 	}
-	sketch, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/fasthttpsketch")
+	sketch, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/prototypes")
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func adProxyServers(ctx context.Context, e *scenario.Env, r *results.Report, ups
 		if err != nil {
 			return nil, err
 		}
-		if err := start("fasthttp sketch", kind, rig.Command{Name: "sketch", Argv: append([]string{sketch, "-listen", addr}, sketchUp...), Cores: e.ProxyCores, Env: []string{"GOMAXPROCS=1"}}, addr); err != nil {
+		if err := start("fasthttp sketch", kind, rig.Command{Name: "sketch", Argv: append([]string{sketch, "sketch", "-listen", addr}, sketchUp...), Cores: e.ProxyCores, Env: []string{"GOMAXPROCS=1"}}, addr); err != nil {
 			return nil, err
 		}
 		if fastifyErr != nil {

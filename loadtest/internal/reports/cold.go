@@ -22,7 +22,7 @@ func Cold(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	chart := results.Chart{Title: "Connections that the SSP saw", Kind: "bar", Y: "connections", Series: []results.Series{{Name: "connections"}}}
 	slow := results.Chart{Title: "Slowest answer of the cold start", Kind: "bar", Y: "ms", Series: []results.Series{{Name: "max"}}}
 	var verdicts []results.Verdict
-	bin, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/reverseproxy")
+	bin, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/prototypes")
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (c coldStart) start(ctx context.Context, e *scenario.Env, s *rig.SSP, rever
 		return "", nil, err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	p, err := e.Rig.Start(rig.Command{Name: "reverseproxy", Argv: []string{reverseProxy, "-listen", addr, "-upstream", "https://" + s.Addr, "-ca", s.CAFile, "-http2"}, Cores: e.ProxyCores})
+	p, err := e.Rig.Start(rig.Command{Name: "reverseproxy", Argv: []string{reverseProxy, "reverseproxy", "-listen", addr, "-upstream", "https://" + s.Addr, "-ca", s.CAFile, "-http2"}, Cores: e.ProxyCores})
 	if err != nil {
 		return "", nil, err
 	}

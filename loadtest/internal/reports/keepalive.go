@@ -1,6 +1,3 @@
-// Package fieldreports repeats what others measured by hand before adbuffer
-// existed, with adbuffer in the middle, and prints their figures beside ours.
-// Theirs are of their machines: ratios compare, absolute figures do not.
 package reports
 
 import (

@@ -1,5 +1,3 @@
-// Package peers runs adbuffer beside the proxies that it competes with: the same
-// requests, the same upstream, each alone on its core.
 package reports
 
 import (
@@ -91,7 +89,7 @@ func startAdbuffer(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, er
 }
 
 func startReverseProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
-	bin, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/reverseproxy")
+	bin, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/prototypes")
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +102,7 @@ func startReverseProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row
 			continue
 		}
 		row, err := startOnPort(ctx, e, "reverseproxy", "net/http "+v.name, v.name, []string{oneCore}, func(addr string) []string {
-			return append([]string{bin, "-listen", addr, "-upstream", v.url}, v.more...)
+			return append([]string{bin, "reverseproxy", "-listen", addr, "-upstream", v.url}, v.more...)
 		})
 		if err != nil {
 			return rows, err

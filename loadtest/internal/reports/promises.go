@@ -1,5 +1,3 @@
-// Package promises puts adbuffer into trouble, and says in words whether it
-// kept its promises.
 package reports
 
 import (

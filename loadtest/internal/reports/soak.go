@@ -1,7 +1,3 @@
-// Package soak sends very many requests through adbuffer to a real nginx that
-// closes each connection after a thousand, and accounts for every one: each
-// answer must carry its request's number, and nginx must have seen each number
-// exactly once.
 package reports
 
 import (

@@ -1,5 +1,3 @@
-// Package report writes results as one HTML page that needs no network, and as
-// Markdown.
 package results
 
 import (

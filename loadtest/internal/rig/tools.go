@@ -1,5 +1,3 @@
-// Package tools runs the load tools and clients that people use, and reads what
-// they print: ab, wrk, curl and Node.
 package rig
 
 import (

@@ -1,5 +1,3 @@
-// Package bench holds what all load tests share: the processes they use, how
-// large they are, and how their figures become a report.
 package scenario
 
 import (

@@ -1,5 +1,6 @@
-// Package scenario reads load scenarios: what to load, how, and what fails
-// meanwhile.
+// Package scenario reads load scenarios and carries them out: what to load, how, and
+// what fails meanwhile. It holds what all load tests share: the processes they use, how
+// large they are, and how their figures become a report.
 package scenario
 
 import (

@@ -1,5 +1,3 @@
-// Package trial carries a scenario out: it starts what the scenario names, loads
-// it, and measures both sides.
 package scenario
 
 import (

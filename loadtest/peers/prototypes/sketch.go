@@ -1,20 +1,19 @@
-// Command fasthttpsketch is the prototype that a field report measured: fasthttp
-// with one client of 2 048 connections a host. It answers a fixed JSON, or
-// forwards to an upstream.
 package main
 
 import (
 	"flag"
-	"log"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "host:port")
-	upstream := flag.String("upstream", "", "http://host:port/path; empty answers a fixed JSON")
-	flag.Parse()
+// sketch is the prototype that a field report measured. It responds with a fixed JSON,
+// or forwards to an upstream.
+func sketch(args []string) error {
+	flags := flag.NewFlagSet("sketch", flag.ExitOnError)
+	listen := flags.String("listen", "127.0.0.1:0", "host:port")
+	upstream := flags.String("upstream", "", "http://host:port/path; empty: a fixed JSON")
+	_ = flags.Parse(args) // it exits on an error
 	client := &fasthttp.Client{MaxConnsPerHost: 2048, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
 	handler := func(ctx *fasthttp.RequestCtx) {
 		ctx.SetContentType("application/json")
@@ -30,5 +29,5 @@ func main() {
 			}
 		}
 	}
-	log.Fatal((&fasthttp.Server{Handler: handler, ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}).ListenAndServe(*listen))
+	return (&fasthttp.Server{Handler: handler, ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}).ListenAndServe(*listen)
 }

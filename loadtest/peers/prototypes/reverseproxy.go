@@ -1,12 +1,10 @@
-// Command reverseproxy is net/http/httputil's ReverseProxy with the settings
-// that a careful user gives it, for comparison.
 package main
 
 import (
 	"crypto/tls"
 	"crypto/x509"
 	"flag"
-	"log"
+	"fmt"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -14,22 +12,23 @@ import (
 	"time"
 )
 
-func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "host:port")
-	upstream := flag.String("upstream", "", "http://host:port or https://host:port")
-	caFile := flag.String("ca", "", "certificate authority of the upstream")
-	http2 := flag.Bool("http2", false, "HTTP/2 to the upstream")
-	maxConns := flag.Int("max-conns", 0, "connections to the upstream; 0 is no limit, as is the default of net/http")
-	flag.Parse()
+func reverseProxy(args []string) error {
+	flags := flag.NewFlagSet("reverseproxy", flag.ExitOnError)
+	listen := flags.String("listen", "127.0.0.1:0", "host:port")
+	upstream := flags.String("upstream", "", "http://host:port or https://host:port")
+	caFile := flags.String("ca", "", "certificate authority of the upstream")
+	http2 := flags.Bool("http2", false, "HTTP/2 to the upstream")
+	maxConns := flags.Int("max-conns", 0, "connections to the upstream; 0 is no limit, as is the default of net/http")
+	_ = flags.Parse(args) // it exits on an error
 	target, err := url.Parse(*upstream)
 	if err != nil || target.Host == "" {
-		log.Fatalf("-upstream %q: must be a URL", *upstream)
+		return fmt.Errorf("-upstream %q: must be a URL", *upstream)
 	}
 	transport := &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, MaxConnsPerHost: *maxConns, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: *http2}
 	if *caFile != "" {
 		pem, err := os.ReadFile(*caFile)
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(pem)
@@ -40,5 +39,5 @@ func main() {
 		r.SetXForwarded()
 	}}
 	server := &http.Server{Addr: *listen, Handler: proxy, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}
-	log.Fatal(server.ListenAndServe())
+	return server.ListenAndServe()
 }
