@@ -31,6 +31,6 @@ func init() {
 func newBuildInfo() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adbuffer_build_info", Help: "1, with what the binary was built from.",
-		ConstLabels: prometheus.Labels{"version": Version, "commit": Commit, "go": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": Version, "revision": Commit, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
 }

@@ -1,6 +1,10 @@
 package dial
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"adbuffer/internal/socket"
+)
 
 // Stats counts what a dialer has done since New.
 type Stats struct {
@@ -14,6 +18,8 @@ type Stats struct {
 	HTTP2Refused      uint64 // connections closed because HTTP/2 prohibits their cipher suite
 	CertsReloaded     uint64 // new versions of the client certificate taken into use
 	CertsBroken       uint64 // new versions of the client certificate that could not be used
+	BytesSent         uint64 // at the sockets, TLS included
+	BytesReceived     uint64 // the same
 }
 
 // counters are Stats while they are counted.
@@ -21,6 +27,7 @@ type counters struct {
 	lookups, lookupsFailed, addrsRefused, addrsBeyond                 atomic.Uint64
 	handshakesFull, handshakesResumed, handshakesFailed, http2Refused atomic.Uint64
 	certsReloaded, certsBroken                                        atomic.Uint64
+	traffic                                                           socket.Traffic
 }
 
 func (c *counters) handshaken(resumed bool) {
@@ -40,5 +47,6 @@ func (d *Dialer) Stats() Stats {
 		HandshakesFull: c.handshakesFull.Load(), HandshakesResumed: c.handshakesResumed.Load(),
 		HandshakesFailed: c.handshakesFailed.Load(), HTTP2Refused: c.http2Refused.Load(),
 		CertsReloaded: c.certsReloaded.Load(), CertsBroken: c.certsBroken.Load(),
+		BytesSent: c.traffic.Sent(), BytesReceived: c.traffic.Received(),
 	}
 }

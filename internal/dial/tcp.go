@@ -36,5 +36,7 @@ func (d *Dialer) openSocket(ctx context.Context, addr Addr) (*socket.Conn, error
 		return nil, d.tcpError(ctx, addr, err)
 	}
 	setUserTimeout(conn, deadPeer)
-	return socket.New(conn), nil
+	sock := socket.New(conn)
+	sock.Count(&d.stats.traffic)
+	return sock, nil
 }

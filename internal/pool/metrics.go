@@ -33,7 +33,7 @@ var (
 	descPlacesLimit      = desc("places_limit", "Places that the pool can offer at once, with those of connections that it may yet open.")
 	descSaturation       = desc("saturation_ratio", "Places in use divided by places possible, 0 to 1.")
 	descSaturationMax    = desc("saturation_max_ratio", "Highest saturation ratio of the last 60 seconds.")
-	descAtArrival        = desc("saturation_at_arrival", "Saturation ratio at the arrival of each request.")
+	descAtArrival        = desc("saturation_at_arrival_ratio", "Saturation ratio at the arrival of each request.")
 	descHold             = desc("hold_seconds", "How long a place was in use, in seconds.")
 	descPending          = desc("pending_requests", "Requests that wait for a place to be released, without those that wait for a connection to open.")
 	descPendingLimit     = desc("pending_requests_limit", "Requests that may wait (pool.max_pending), -1 for no limit.")

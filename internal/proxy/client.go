@@ -57,6 +57,7 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 		cc.peer = peerOf(c)
 	}
 	cc.Conn = socket.New(c)
+	cc.Count(&p.traffic)
 	if overTLS {
 		cc.Records()
 		cc.tls = tls.Server(tlsSocket{cc.Conn, cc}, p.tls)

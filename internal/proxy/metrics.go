@@ -19,6 +19,8 @@ var (
 	descClientsMax   = prometheus.NewDesc("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).", nil, nil)
 	descBuffered     = prometheus.NewDesc("adbuffer_buffered_bytes", "Bytes of request and answer bodies held.", nil, nil)
 	descBufferedMax  = prometheus.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).", nil, nil)
+	descSent         = prometheus.NewDesc("adbuffer_client_sent_bytes_total", "Bytes written to the sockets of clients' connections, TLS included.", nil, nil)
+	descReceived     = prometheus.NewDesc("adbuffer_client_received_bytes_total", "Bytes read from the sockets of clients' connections, TLS included.", nil, nil)
 	descPanics       = prometheus.NewDesc("adbuffer_panics_total", "Requests that panicked and were answered 500, and legs of requests that panicked and ended as internal.", nil, nil)
 	descHandshakes   = prometheus.NewDesc("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", []string{"resumed"}, nil)
 	descShaking      = prometheus.NewDesc("adbuffer_client_tls_handshakes_in_progress", "Clients whose TLS handshake has begun and not ended: many wait for their turn to compute, or do not answer.", nil, nil)
@@ -36,7 +38,7 @@ var (
 func (p *Proxy) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descUploads, descUploadsMax, descDropped, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
-		descHandshakes, descNoHandshakes, descShaking, descHTTP2Errors,
+		descSent, descReceived, descHandshakes, descNoHandshakes, descShaking, descHTTP2Errors,
 	} {
 		ch <- d
 	}
@@ -69,6 +71,8 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBuffered, float64(p.budget.Used()))
 	gauge(descBufferedMax, float64(p.budget.Limit()))
 	counter(descPanics, p.panics.Load())
+	counter(descSent, p.traffic.Sent())
+	counter(descReceived, p.traffic.Received())
 	counter(descHandshakes, p.handshakes.full.Load(), "false")
 	counter(descHandshakes, p.handshakes.resumed.Load(), "true")
 	for f, name := range handshakeFaultNames {

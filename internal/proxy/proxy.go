@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
+	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 
@@ -61,6 +62,7 @@ type Proxy struct {
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
+	traffic          socket.Traffic // of client connections
 	handshakes       handshakes
 	handshakeLimiter handshakeLimiter
 	tls              *tls.Config // of all handshakes; see serverTLS

@@ -25,6 +25,8 @@ type Conn struct {
 	// sending is out's part in a burst.
 	sending sending
 
+	traffic *Traffic // nil: bytes are not counted
+
 	// records, where not nil, keeps reads within TLS records; see Records.
 	records *records
 	// nonblocking makes Read return errWouldBlock instead of waiting.
@@ -73,6 +75,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 func (c *Conn) readSocket(p []byte) (int, error) {
+	n, err := c.readUncounted(p)
+	if n > 0 && c.traffic != nil {
+		c.traffic.received.Add(uint64(n))
+	}
+	return n, err
+}
+
+func (c *Conn) readUncounted(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.readNow(p)
 	}
@@ -98,6 +108,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		done += n
 	}
 	c.out.end()
+	c.traffic.addSent(done)
 	return done, err
 }
 

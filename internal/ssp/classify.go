@@ -20,30 +20,43 @@ const (
 // maxScan bounds how large a body is searched for an ad. A larger one counts as an ad.
 const maxScan = 64 << 10
 
-// classify returns the outcome of a response.
+// classify returns the outcome of a response, and counts the response.
 func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
-	switch {
-	case a.Status >= 500:
-		return upstream.ServerError
-	case a.Status >= 400:
-		return upstream.ClientError
-	case a.Status >= 300:
-		return upstream.Redirect
-	case a.Status == 204:
-		return upstream.NoBid
-	case r.Method == upstream.HEAD:
-		return upstream.Fill
-	case len(a.Body) == 0:
-		return upstream.NoBid
-	case s.opts.NoBidBody == NoBidNone || s.opts.NoBidBody.filled(a):
-		return upstream.Fill
-	default:
-		return upstream.NoBid
+	s.stats.codes.add(a.Status)
+	o, why := s.outcomeOf(r, a)
+	if o == upstream.NoBid && s.opts.NoBidBody == NoBidOpenRTB {
+		s.stats.noBids[why].Add(1)
 	}
+	return o
 }
 
-// filled reports whether the body, which may be compressed, holds an ad.
-func (n NoBidBody) filled(a *upstream.Response) bool {
+// outcomeOf returns the outcome of a response, and why there is no bid, where the SSP says so.
+func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noBidReason) {
+	switch {
+	case a.Status >= 500:
+		return upstream.ServerError, nbrNone
+	case a.Status >= 400:
+		return upstream.ClientError, nbrNone
+	case a.Status >= 300:
+		return upstream.Redirect, nbrNone
+	case a.Status == 204:
+		return upstream.NoBid, nbrNone
+	case r.Method == upstream.HEAD:
+		return upstream.Fill, nbrNone
+	case len(a.Body) == 0:
+		return upstream.NoBid, nbrNone
+	case s.opts.NoBidBody == NoBidNone:
+		return upstream.Fill, nbrNone
+	}
+	filled, why := s.opts.NoBidBody.filled(a)
+	if filled {
+		return upstream.Fill, nbrNone
+	}
+	return upstream.NoBid, why
+}
+
+// filled reports whether the body, which may be compressed, holds an ad, and why it holds none.
+func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
 	coding, fields := identity, 0
 	for name, value := range httpsyntax.Fields(a.Fields) {
 		if httpsyntax.EqualFold(name, "Content-Encoding") {
@@ -53,9 +66,9 @@ func (n NoBidBody) filled(a *upstream.Response) bool {
 	}
 	switch {
 	case fields > 1:
-		return true // several content codings
+		return true, nbrNone // several content codings
 	case httpsyntax.EqualFold(coding, "identity"):
-		return n.hasAd(a.Body)
+		return n.look(a.Body)
 	}
 	return n.hasCodedAd(coding, a.Body)
 }
@@ -68,6 +81,17 @@ var (
 	// lowerEscape begins the escapes of a to o.
 	lowerEscape = []byte(`\u006`)
 )
+
+// look is hasAd, and says why there is none.
+func (n NoBidBody) look(body []byte) (bool, noBidReason) {
+	switch {
+	case n.hasAd(body):
+		return true, nbrNone
+	case n == NoBidOpenRTB:
+		return false, noBidReasonOf(body)
+	}
+	return false, nbrNone
+}
 
 // hasAd reports whether body holds an ad. If a search cannot tell, it returns true.
 func (n NoBidBody) hasAd(body []byte) bool {

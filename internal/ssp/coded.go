@@ -22,22 +22,25 @@ import (
 // costs no more than the longest search in 64 KB.
 const maxCodedScan = 2 << 10
 
-// hasCodedAd is hasAd for a body with a content coding. A body that cannot be decoded completely
+// hasCodedAd is look for a body with a content coding. A body that cannot be decoded completely
 // within the bounds counts as an ad.
-func (n NoBidBody) hasCodedAd(coding, body []byte) bool {
+func (n NoBidBody) hasCodedAd(coding, body []byte) (bool, noBidReason) {
 	if len(body) > maxCodedScan {
-		return true
+		return true, nbrNone
 	}
 	pool := decodersOf(coding)
 	if pool == nil {
-		return true
+		return true, nbrNone
 	}
 	d := pool.Get().(decoder)
 	defer pool.Put(d)
 	out := scanBuffers.Get().(*[maxScan + 1]byte)
 	defer scanBuffers.Put(out)
 	plain, whole := d.decode(out[:], body)
-	return !whole || n.hasAd(plain)
+	if !whole {
+		return true, nbrNone
+	}
+	return n.look(plain)
 }
 
 // scanBuffers have one byte more than is searched, to detect a longer body.

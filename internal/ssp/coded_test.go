@@ -220,7 +220,7 @@ func FuzzCoded(f *testing.F) {
 		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
 			coded := encode(t, e.writer, string(body))
 			want := by.hasAd(body) || len(coded) > maxCodedScan
-			if got := by.hasCodedAd([]byte(e.coding), coded); got != want {
+			if got, _ := by.hasCodedAd([]byte(e.coding), coded); got != want {
 				t.Fatalf("%q in %s: %v, want %v", body, e.coding, got, want)
 			}
 		}
@@ -234,7 +234,7 @@ func BenchmarkCompressedNoBid(b *testing.B) {
 		b.Run(e.coding, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if NoBidOpenRTB.hasCodedAd([]byte(e.coding), body) {
+				if ad, _ := NoBidOpenRTB.hasCodedAd([]byte(e.coding), body); ad {
 					b.Fatal("an ad")
 				}
 			}

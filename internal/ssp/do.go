@@ -48,6 +48,8 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	outcome := l.outcome
 	if err != nil {
 		outcome, l.paused = err.Outcome, false
+	} else {
+		s.stats.responded(&ex.Response, len(r.Body))
 	}
 	s.learn(ex, &l, outcome, err)
 	s.stats.record(outcome, start, &ex.Times)

@@ -16,6 +16,10 @@ var (
 	descRequests         = desc("ssp_requests_total", "Finished requests to an SSP, by outcome.", "outcome")
 	descDuration         = desc("ssp_request_duration_seconds", "Time of a request to an SSP, from its begin to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.")
 	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's response, including the wait for a place, in seconds.")
+	descResponses        = desc("ssp_responses_total", "Responses of an SSP by their exact status. Where an SSP sends more than 40 different ones, the rest count as other.", "code")
+	descNoBids           = desc("no_bid_reasons_total", "Responses without a bid of an SSP with no_bid_body openrtb, by their field nbr: OpenRTB's numbers 0 to 24, another number (other), or no such field (none).", "nbr")
+	descRequestBytes     = desc("ssp_request_size_bytes", "Lengths of the bodies of requests that an SSP responded to, in bytes, before gzip_request.")
+	descResponseBytes    = desc("ssp_response_size_bytes", "Lengths of the bodies of an SSP's responses, in bytes.")
 	descRetries          = desc("retries_total", "Requests sent to an SSP again, by the reason why that was safe.", "kind")
 	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.")
 	descShed             = desc("breaker_shed_total", "Requests to an SSP that its breaker shed, or, where dry_run is true, would have.", "dry_run")
@@ -40,7 +44,7 @@ func NewCollector(ssps func() []*SSP) *Collector { return &Collector{ssps: ssps}
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
+		descResponses, descNoBids, descRequestBytes, descResponseBytes, descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
 		descInFlight, descConcurrencyLimit, descBuffered, descBufferedLimit, descRetryAfter, descBackoff,
 	} {
 		ch <- d
@@ -68,6 +72,14 @@ func (s *SSP) collect(ch chan<- prometheus.Metric) {
 	for k, kind := range retryKindNames {
 		counter(descRetries, s.stats.retries[k].Load(), kind)
 	}
+	s.stats.codes.each(func(code string, n uint64) { counter(descResponses, n, code) })
+	if s.opts.NoBidBody == NoBidOpenRTB {
+		for i, nbr := range noBidReasonNames {
+			counter(descNoBids, s.stats.noBids[i].Load(), nbr)
+		}
+	}
+	ch <- s.stats.requestBytes.Metric(descRequestBytes, name)
+	ch <- s.stats.responseBytes.Metric(descResponseBytes, name)
 	ch <- s.stats.duration.Metric(descDuration, name)
 	ch <- s.stats.firstByte.Metric(descFirstByte, name)
 	gauge(descShedRatio, s.breaker.shedRatio(now))

@@ -17,16 +17,28 @@ type stats struct {
 	firstByte *histogram.Histogram
 	retries   [retryKinds]atomic.Uint64
 	sent      atomic.Uint64 // including retries and hedges
+
+	codes         codes
+	noBids        noBids
+	requestBytes  *histogram.Histogram
+	responseBytes *histogram.Histogram
 }
 
 func newStats() *stats {
-	return &stats{duration: latency(4), firstByte: latency(1)}
+	s := &stats{duration: latency(4), firstByte: latency(1), requestBytes: sizes(), responseBytes: sizes()}
+	s.codes.init()
+	return s
 }
 
 // latency has buckets around the usual deadlines of ad serving: bidders get 80 to 1000 ms, and most
 // respond within 250 ms. Quantiles are finer than its buckets by the number of parts.
 func latency(parts int) *histogram.Histogram {
 	return histogram.DurationsInParts(parts, ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
+}
+
+// sizes has buckets from a beacon up to the largest body that the default settings allow.
+func sizes() *histogram.Histogram {
+	return histogram.New(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
 }
 
 // record counts a leg that began at start.
@@ -36,6 +48,12 @@ func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times) {
 	if !t.FirstByte.IsZero() {
 		s.firstByte.ObserveDuration(t.FirstByte.Sub(start))
 	}
+}
+
+// responded observes the sizes of a request's body and of its response's.
+func (s *stats) responded(a *upstream.Response, bodyBytes int) {
+	s.requestBytes.Observe(int64(bodyBytes))
+	s.responseBytes.Observe(int64(len(a.Body)))
 }
 
 // Refused counts a leg that was not sent: over a limit, or cancelled before it had begun. It

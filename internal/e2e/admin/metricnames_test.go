@@ -42,7 +42,7 @@ var promisedMetrics = []struct {
 	{"pool_places_limit", "gauge", bySSP},
 	{"pool_saturation_ratio", "gauge", bySSP},
 	{"pool_saturation_max_ratio", "gauge", bySSP},
-	{"pool_saturation_at_arrival", "histogram", bySSP},
+	{"pool_saturation_at_arrival_ratio", "histogram", bySSP},
 	{"pool_hold_seconds", "histogram", bySSP},
 	{"pool_pending_requests", "gauge", bySSP},
 	{"pool_pending_requests_limit", "gauge", bySSP},
@@ -80,7 +80,7 @@ var promisedMetrics = []struct {
 	{"concurrency_limit", "gauge", bySSP},
 	{"panics_total", "counter", nil},
 	{"config_last_reload_successful", "gauge", nil},
-	{"config_last_reload_timestamp_seconds", "gauge", nil},
+	{"config_last_reload_success_timestamp_seconds", "gauge", nil},
 	{"config_info", "gauge", nil},
 	{"tls_handshakes_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"full", "resumed", "failed"}}},
 	{"dns_lookups_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
@@ -88,6 +88,14 @@ var promisedMetrics = []struct {
 	{"http2_cipher_refused_total", "counter", bySSP},
 	{"ssp_client_certificate_reloads_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
 	{"build_info", "gauge", nil},
+	{"ssp_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "code": {"200", "204", "429", "500", "503", "other"}}},
+	{"ssp_request_size_bytes", "histogram", bySSP},
+	{"ssp_response_size_bytes", "histogram", bySSP},
+	{"ssp_sent_bytes_total", "counter", bySSP},
+	{"ssp_received_bytes_total", "counter", bySSP},
+	{"client_sent_bytes_total", "counter", nil},
+	{"client_received_bytes_total", "counter", nil},
+	{"log_dropped_total", "counter", nil},
 }
 
 var (

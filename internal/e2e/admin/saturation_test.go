@@ -37,7 +37,7 @@ func TestPrometheusScrapesAndAnswersForSaturation(t *testing.T) {
 	p.await(`max_over_time(adbuffer_pool_saturation_ratio{ssp="openx"}[1m])`, 1)
 	p.await(`sum(adbuffer_requests_total{route="default",outcome="fill"})`, 6)
 	// Two of six arrivals found it full: those above the 0.999 bucket.
-	p.await(`adbuffer_pool_saturation_at_arrival_count - ignoring(le) adbuffer_pool_saturation_at_arrival_bucket{le="0.999"}`, 2)
+	p.await(`adbuffer_pool_saturation_at_arrival_ratio_count - ignoring(le) adbuffer_pool_saturation_at_arrival_ratio_bucket{le="0.999"}`, 2)
 	p.await(`sum(adbuffer_pool_acquire_seconds_count{outcome="waited"})`, 2)
 	// The rules of deploy/prometheus read what is there.
 	testsupport.Eventually(t, "the recording rule has a mean of the saturation", func() bool {

@@ -112,7 +112,7 @@ routes:
 	}
 	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
 	after := ab.Scrape()
-	for _, name := range []string{"adbuffer_config_info", "adbuffer_config_last_reload_timestamp_seconds", "adbuffer_pool_connections_limit"} {
+	for _, name := range []string{"adbuffer_config_info", "adbuffer_config_last_reload_success_timestamp_seconds", "adbuffer_pool_connections_limit"} {
 		if a, b := after.Series[name], before.Series[name]; !slices.Equal(a, b) {
 			t.Errorf("%s was %v and is %v", name, b, a)
 		}

@@ -1,0 +1,31 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
+)
+
+func TestBytesOfClientsAreCounted(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	if n := m.series("adbuffer_client_received_bytes_total", ""); n != 0 {
+		t.Errorf("%v bytes before the first request", n)
+	}
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // the test is over
+	const request = "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+	io.WriteString(c, request) //nolint:errcheck // the read tells
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testsupport.Eventually(t, "all bytes are counted", func() bool {
+		return m.series("adbuffer_client_received_bytes_total", "") == float64(len(request)) && m.series("adbuffer_client_sent_bytes_total", "") == float64(len(b))
+	})
+}

@@ -1,0 +1,103 @@
+package ssp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"adbuffer/internal/upstream"
+)
+
+func TestResponsesAreCountedByTheirStatus(t *testing.T) {
+	s := newSSP(options(nil), &fakePool{})
+	r := &Request{Method: upstream.GET}
+	for _, status := range []int{200, 200, 204, 503, 599, 302} {
+		s.classify(r, &upstream.Response{Status: status, Body: []byte("x")})
+	}
+	wantMetrics(t, registry(t, s), `
+# HELP adbuffer_ssp_responses_total Responses of an SSP by their exact status. Where an SSP sends more than 40 different ones, the rest count as other.
+# TYPE adbuffer_ssp_responses_total counter
+adbuffer_ssp_responses_total{code="200",ssp="openx"} 2
+adbuffer_ssp_responses_total{code="204",ssp="openx"} 1
+adbuffer_ssp_responses_total{code="302",ssp="openx"} 1
+adbuffer_ssp_responses_total{code="429",ssp="openx"} 0
+adbuffer_ssp_responses_total{code="500",ssp="openx"} 0
+adbuffer_ssp_responses_total{code="503",ssp="openx"} 1
+adbuffer_ssp_responses_total{code="599",ssp="openx"} 1
+adbuffer_ssp_responses_total{code="other",ssp="openx"} 0
+`, "adbuffer_ssp_responses_total")
+}
+
+func TestAnSSPWithManyStatusesHasFewSeries(t *testing.T) {
+	s := newSSP(options(nil), &fakePool{})
+	for range 3 {
+		for status := 200; status < 600; status++ {
+			s.stats.codes.add(status)
+		}
+	}
+	reg := registry(t, s)
+	if n, err := testutil.GatherAndCount(reg, "adbuffer_ssp_responses_total"); err != nil || n != maxCodes+1 {
+		t.Errorf("%d series, %v", n, err)
+	}
+	if n := s.stats.codes.other.Load(); n != 3*(400-maxCodes) {
+		t.Errorf("%d count as other", n)
+	}
+}
+
+func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
+	for _, c := range []struct{ body, coding, want string }{
+		{"", "", "none"},
+		{`{"id":"1","nbr":0}`, "", "0"},
+		{`{"id":"1", "nbr" : 24 }`, "", "24"},
+		{`{"nbr":25}`, "", "other"},
+		{`{"nbr":99999999999999999999}`, "", "other"},
+		{`{"nbr":-1}`, "", "none"},
+		{`{"nbr":"2"}`, "", "none"},
+		{`{"nbr":`, "", "none"},
+		{`{"ext":{"nbr":null},"nbr":8}`, "", "8"},
+		{`{"id":"\"nbr\":3"}`, "", "none"},
+		{`{"seatbid":[]}`, "", "none"},
+		{`{"nbr":2}`, "gzip", "2"},
+	} {
+		s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
+		a := &upstream.Response{Status: 200, Body: []byte(c.body)}
+		if c.coding != "" {
+			a.Body, _ = appendGzip(nil, 1<<20, []byte(c.body), noNumber, nil)
+			a.Fields = []byte("Content-Encoding: " + c.coding + "\r\n")
+		}
+		if o := s.classify(&Request{Method: upstream.GET}, a); o != upstream.NoBid {
+			t.Errorf("%q counts as %v", c.body, o)
+		}
+		for i, name := range noBidReasonNames {
+			want := uint64(0)
+			if name == c.want {
+				want = 1
+			}
+			if got := s.stats.noBids[i].Load(); got != want {
+				t.Errorf("%q: %d with the reason %s, want %s", c.body, got, name, c.want)
+			}
+		}
+	}
+}
+
+func TestReasonsHaveSeriesOnlyWhereTheyAreRead(t *testing.T) {
+	for by, want := range map[NoBidBody]int{NoBidNone: 0, NoBidVAST: 0, NoBidOpenRTB: noBidReasons} {
+		s := newSSP(options(func(o *Options) { o.NoBidBody = by }), &fakePool{})
+		n, err := testutil.GatherAndCount(registry(t, s), "adbuffer_no_bid_reasons_total")
+		if err != nil || n != want {
+			t.Errorf("%v: %d series, %v; want %d", by, n, err, want)
+		}
+	}
+	if fmt.Sprint(noBidReasonNames) != "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 other none]" {
+		t.Error(noBidReasonNames)
+	}
+}
+
+func TestCountingAResponseAllocatesNothing(t *testing.T) {
+	s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
+	r, a := &Request{Method: upstream.GET}, &upstream.Response{Status: 200, Body: []byte(`{"nbr":2}`)}
+	if n := testing.AllocsPerRun(100, func() { s.classify(r, a) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
