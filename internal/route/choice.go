@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// What can be wrong about a client's choice.
+// Errors of a client's choice.
 var (
 	ErrChoiceConflict = errors.New("the path, the parameter ssp and the field X-Adbuffer-Ssp name different SSPs")
 	ErrChoiceRepeated = errors.New("ssp is given more than once")
@@ -13,14 +13,13 @@ var (
 	ErrUnknownSSP     = errors.New("the route has no SSP of that name")
 )
 
-// control is the query parameter by which clients choose.
+// control is the query parameter with which a client chooses an SSP.
 const control = "ssp"
 
-// Choose returns the target that the client chose, nil where it chose none or
-// may not, and the query without the control parameter, where that was a
-// choice. fromPath is what Find returned. The query's other bytes stay as they
-// are, in their order. Where something was cut from the middle, the result
-// stands in *scratch, which is grown as needed.
+// Choose returns the target that the client chose, nil if it chose none or may not choose. It also
+// returns the query, without the control parameter if that was a choice. fromPath is what Find
+// returned. The query's other bytes stay as they are, in order. If the parameter was cut from the
+// middle, the result stands in *scratch, which grows as needed.
 func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
 	if !r.ClientChoice {
 		return nil, l.Query, nil
@@ -52,13 +51,13 @@ func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, 
 	return t, query, nil
 }
 
-// cutControl returns the value of the parameter ssp, nil where there is none,
-// and the query without it.
+// cutControl returns the value of the parameter ssp, nil if there is none, and the query without
+// it.
 func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error) {
 	start, end := -1, 0
 	for at := 0; at < len(query); {
 		if query[at] == '&' {
-			at++ // an empty one
+			at++ // an empty parameter
 			continue
 		}
 		next := paramEnd(query, at)
@@ -76,9 +75,9 @@ func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error)
 	switch {
 	case start < 0:
 		return nil, query, nil
-	case end < len(query): // goes with the & behind it
+	case end < len(query): // cut the & behind it, too
 		end++
-	case start > 0: // the last goes with the & before it
+	case start > 0: // the last parameter: cut the & before it
 		start--
 	}
 	if start == 0 {

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/jsonsyntax"
 )
 
-func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
+func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	const size = 64 << 10
 	fill := func(before, piece, after string) string {
 		return before + strings.Repeat(piece, (size-len(before)-len(after))/len(piece)) + after
@@ -80,7 +80,7 @@ func TestAHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	}
 }
 
-func TestAHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
+func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 	const size = 15000
 	value := "1"
 	var routes []*Route

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/jsonsyntax"
 )
 
-// The envelope of parallel-all, around its entries, which commas separate.
+// The envelope of parallel-all stands around its entries, which commas separate.
 const (
 	envelopeStart = `{"results":[`
 	envelopeEnd   = `]}`
@@ -19,29 +19,29 @@ const (
 	envelopeOverhead = len(envelopeStart) + len(envelopeEnd)
 )
 
-// entry is one SSP's part in an envelope:
+// entry is one SSP's part of an envelope:
 //
 //	{"ssp":"a","status":200,"ms":12,"content_type":"application/json","body":{…}}
 //	{"ssp":"b","status":204,"ms":9}
 //	{"ssp":"c","error":"deadline","ms":150}
 //	{"ssp":"d","error":"not_waited"}
 //
-// What an SSP sends must not be able to make another's entry, nor keep clients
-// from reading the others.
+// The bytes that an SSP sends must not be able to imitate another entry, nor prevent clients from
+// reading the other entries.
 type entry struct {
-	ssp     string
-	took    time.Duration
-	untimed bool   // has no ms
-	err     string // "" where there is an answer
+	ssp    string
+	took   time.Duration
+	noTime bool   // has no "ms"
+	err    string // "" if there is a response
 
 	status      int
-	contentType []byte // empty: not said
+	contentType []byte // empty if unknown
 	body        []byte
 	form        bodyForm
-	bodyBytes   int // the body takes so many in the entry, or fewer
+	bodyBytes   int // upper bound of the body's bytes in the entry
 }
 
-// bodyForm is how a body stands in an entry.
+// bodyForm is the form of a body in an entry.
 type bodyForm uint8
 
 const (
@@ -51,16 +51,16 @@ const (
 	binaryBody
 )
 
-// maxEscapes is how many bytes a string may take beyond twice the body's, before
-// the body is sent as base64: escapes make six bytes of a control character, and
-// an SSP must not fill the budget with six times what it sends.
+// maxEscapes bounds how many bytes a string may take beyond twice the body's; above it the body is
+// sent as base64. Escapes make six bytes of a control character, and an SSP must not fill the
+// budget with six times what it sends.
 const maxEscapes = 4 << 10
 
-// maxContentType is how many bytes of a Content-Type are told. Bytes that are no
-// UTF-8 take three in the envelope.
+// maxContentType bounds the Content-Type in an entry. Bytes that are not UTF-8 take three in the
+// envelope.
 const maxContentType = 256
 
-// describe fills in what the answer's header fields and its body say. It keeps
+// describe sets the fields of e that follow from the response's header fields and body. It keeps
 // slices of both.
 func (e *entry) describe(fields, body []byte) {
 	e.contentType, _ = httpsyntax.FindField(fields, "Content-Type")
@@ -85,8 +85,8 @@ func (e *entry) describe(fields, body []byte) {
 	}
 }
 
-// isJSONType reports whether a Content-Type is JSON: application/json or a type
-// with the suffix +json (RFC 6839, section 3.1), whatever its parameters.
+// isJSONType reports whether a Content-Type is JSON: application/json or a type with the suffix
+// +json (RFC 6839, section 3.1), with any parameters.
 func isJSONType(v []byte) bool {
 	v, _, _ = bytes.Cut(v, []byte{';'})
 	v = bytes.TrimRight(v, " \t")
@@ -106,7 +106,7 @@ func (e *entry) append(b []byte) []byte {
 		b = append(b, `,"status":`...)
 		b = strconv.AppendInt(b, int64(e.status), 10)
 	}
-	if !e.untimed {
+	if !e.noTime {
 		b = append(b, `,"ms":`...)
 		b = strconv.AppendInt(b, e.took.Milliseconds(), 10)
 	}
@@ -129,7 +129,7 @@ func (e *entry) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// bound is how many bytes the entry takes at most, with a comma.
+// bound returns how many bytes the entry takes at most, including a comma.
 func (e *entry) bound() int {
 	const widest = `{"ssp":,"error":,"status":-9223372036854775808,"ms":-9223372036854775808,"content_type":,"body_base64":""},`
 	return len(widest) + jsonsyntax.StringLen([]byte(e.ssp)) + jsonsyntax.StringLen([]byte(e.err)) + jsonsyntax.StringLen(e.contentType) + e.bodyBytes

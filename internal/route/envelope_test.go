@@ -71,7 +71,7 @@ func answer(ssp, contentType, body, fields string) entry {
 	return e
 }
 
-func TestHowBodiesStandInTheEnvelope(t *testing.T) {
+func TestFormsOfBodiesInTheEnvelope(t *testing.T) {
 	const (
 		js     = "application/json"
 		openRB = `{"id":"1","seatbid":[{"bid":[{"price":1.25}]}]}`
@@ -151,7 +151,7 @@ func manyKeys(n int) string {
 
 // A string takes no more than twice the body and 4 KB: control characters take
 // six bytes each.
-func TestABodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
+func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 	for _, tt := range []struct {
 		name, contentType, body string
 		form                    bodyForm
@@ -224,7 +224,7 @@ func FuzzEnvelope(f *testing.F) {
 			answer("s0", clean.Replace(type1), string(body1), fields),
 			{ssp: "s1", err: "deadline", took: time.Duration(mix) * time.Millisecond},
 			answer("s2", clean.Replace(type2), string(body2), ""),
-			{ssp: "s3", err: "not_waited", untimed: true},
+			{ssp: "s3", err: "not_waited", noTime: true},
 			answer("s4", "application/json", string(body2), fields),
 		}
 		o := open(t, seal(t, entries))
@@ -233,7 +233,7 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		for i, got := range o.Results {
 			e := &entries[i]
-			if got.SSP != fmt.Sprintf("s%d", i) || got.Error != e.err || got.Status != e.status || (got.MS == nil) != e.untimed {
+			if got.SSP != fmt.Sprintf("s%d", i) || got.Error != e.err || got.Status != e.status || (got.MS == nil) != e.noTime {
 				t.Fatalf("entry %d is %+v", i, got)
 			}
 			if !bytes.Equal(bodyOf(t, got.Body, got.BodyBase64, e), e.body) {

@@ -12,46 +12,44 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// fanout is one request that goes to several SSPs at once; reused. Its caller
-// holds it, and each leg that was started; whoever lets go last returns it to
-// the pool.
+// fanout is one request that goes to several SSPs at once; reused. The caller and each started leg
+// hold it. The last of them to release it returns it to the pool.
 //
-// A leg is started by the caller, runs on a goroutine of its own, reports to
-// ended, and lets go. It ends by the request's deadline, or, where the caller
-// need not wait for it, at once when the caller leaves. Starting a goroutine
-// allocates nothing, and costs no more than waking a worker that was kept (four
-// legs and back: 1 to 2 µs either way).
+// The caller starts a leg, which runs on its own goroutine, sends itself to ended, and releases the
+// fanout. A leg ends at the request's deadline. If the caller need not wait for it, it ends at once
+// when the caller detaches. Starting a goroutine allocates nothing, and costs no more than waking a
+// worker (four legs and back: 1 to 2 µs either way).
 type fanout struct {
 	process *Process
 	request ssp.Request // what the legs read
-	memory  requestCopy // behind request, where legs may outlive the caller
+	memory  requestCopy // holds request's bytes if legs may outlive the caller
 
-	cancel context.CancelFunc // ends legs early; nil where the caller waits for all of them
+	cancel context.CancelFunc // ends legs early; nil if the caller waits for all legs
 
 	legs  []leg
-	ended chan *leg // has room for all legs, so that none ever blocks on it
+	ended chan *leg // has capacity for all legs, so that no leg blocks
 	refs  atomic.Int32
 
-	askGone func() bool // gone, made once, so that it costs no allocation
+	askGone func() bool // the method gone, bound once, so that it costs no allocation
 
 	mu         sync.Mutex  // guards the fields below
-	clientGone func() bool // the request's Gone; nil once the caller has left
+	clientGone func() bool // the request's Gone; nil after the caller has detached
 }
 
-// leg is one SSP's part in a fan-out. It belongs to the goroutine that runs it,
-// and, once it has been received from ended, to the caller.
+// leg is one SSP's part of a fan-out. It belongs to the goroutine that runs it, and to the caller
+// after that has received it from ended.
 type leg struct {
 	fanout *fanout
 	target *Target
-	run    func()          // main, made once, so that starting it allocates nothing
-	ctx    context.Context // ends it early; nil where the caller waits for it
+	run    func()          // the method goroutine, bound once, so that starting it allocates nothing
+	ctx    context.Context // ends the leg early; nil if the caller waits for it
 
-	ex      *upstream.Exchange // nil where the SSP was not asked
+	ex      *upstream.Exchange // nil if the SSP got no request
 	outcome upstream.Outcome
 	err     *upstream.Error
 
-	back  bool  // the caller has received it
-	entry entry // of the envelope
+	received bool  // the caller has received it
+	entry    entry // in the envelope
 }
 
 var fanouts = sync.Pool{New: func() any {
@@ -60,11 +58,10 @@ var fanouts = sync.Pool{New: func() any {
 	return f
 }}
 
-// newFanout returns a fan-out of r to the route's targets, held by the caller.
-// abandon says that the caller may leave before all legs have ended. It then
-// takes a copy of the request, once for all legs, for which there may be no
-// room; the memory behind r belongs to the caller's client, who may send the
-// next request.
+// newFanout returns a fan-out of r to the route's targets, held by the caller. abandon says that
+// the caller may detach before all legs have ended. Then newFanout copies the request, once for all
+// legs, and fails if the copy does not fit into the budget. Without the copy, the memory behind r
+// would be reused for the client's next request.
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
 	f := fanouts.Get().(*fanout)
 	f.process, f.request = p, *r
@@ -81,7 +78,7 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	for i := range f.legs {
 		l, t := &f.legs[i], &rt.Targets[i]
 		l.target = t
-		// A leg that can be cancelled costs its connection more.
+		// Being cancellable costs a leg's connection some work.
 		if abandon && (t.Secondary || rt.Mode == ParallelFirst) {
 			l.ctx = ctx
 		}
@@ -93,8 +90,8 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	return f, nil
 }
 
-// gone asks whether the client has left: for one leg at a time, and for none
-// after the caller has left, since the client's connection is its.
+// gone checks whether the client has closed its connection: for one leg at a time, and not after
+// the caller has detached, since the connection belongs to the caller.
 func (f *fanout) gone() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,15 +104,15 @@ func (f *fanout) resize(n int) {
 		f.ended = make(chan *leg, n)
 		for i := range f.legs {
 			l := &f.legs[i]
-			l.fanout, l.run = f, l.main
+			l.fanout, l.run = f, l.goroutine
 		}
 	}
 	f.legs = f.legs[:n]
 }
 
-// start runs l on its own goroutine. One that may not enter has ended at once.
+// start runs l on its own goroutine. A leg over the limit of requests in flight ends at once.
 func (f *fanout) start(l *leg) {
-	if !l.enter() {
+	if !l.acquire() {
 		f.ended <- l
 		return
 	}
@@ -123,8 +120,8 @@ func (f *fanout) start(l *leg) {
 	go l.run()
 }
 
-// leave is the caller's last word: it abandons the legs that still run.
-func (f *fanout) leave() {
+// detach abandons the legs that still run, and releases the caller's hold.
+func (f *fanout) detach() {
 	if f.cancel != nil {
 		f.cancel()
 	}
@@ -134,13 +131,13 @@ func (f *fanout) leave() {
 	f.release()
 }
 
-// release lets go of f, of which nothing may be used any more.
+// release ends one hold of f, which its holder must not use any more.
 func (f *fanout) release() {
 	if f.refs.Add(-1) > 0 {
 		return
 	}
 	for len(f.ended) > 0 {
-		<-f.ended // ended after the caller had left
+		<-f.ended // ended after the caller had detached
 	}
 	for i := range f.legs {
 		f.legs[i].reset()
@@ -153,7 +150,7 @@ func (f *fanout) release() {
 
 func (l *leg) reset() {
 	l.releaseExchange()
-	l.target, l.ctx, l.outcome, l.err, l.back, l.entry = nil, nil, 0, nil, false, entry{}
+	l.target, l.ctx, l.outcome, l.err, l.received, l.entry = nil, nil, 0, nil, false, entry{}
 }
 
 func (l *leg) releaseExchange() {
@@ -163,8 +160,8 @@ func (l *leg) releaseExchange() {
 	}
 }
 
-// enter counts l as in flight, or ends it as Overloaded. do takes it back.
-func (l *leg) enter() bool {
+// acquire counts l as in flight, or ends it as Overloaded. send releases the count.
+func (l *leg) acquire() bool {
 	f := l.fanout.process.InFlight
 	if f.Acquire() {
 		return true
@@ -176,22 +173,22 @@ func (l *leg) enter() bool {
 	return false
 }
 
-// refuse ends l before its SSP was asked.
+// refuse ends l before its request was sent.
 func (l *leg) refuse(err *upstream.Error) {
 	l.outcome, l.err = err.Outcome, err
 	l.target.SSP.Refused(err.Outcome)
 }
 
-// main is the leg's goroutine.
-func (l *leg) main() {
+// goroutine is the leg's goroutine.
+func (l *leg) goroutine() {
 	f := l.fanout
-	l.do()
+	l.send()
 	f.ended <- l
 	f.release()
 }
 
-// do asks the SSP.
-func (l *leg) do() {
+// send sends the request to the SSP.
+func (l *leg) send() {
 	f := l.fanout
 	defer f.process.InFlight.Release()
 	defer l.recovered()
@@ -205,14 +202,14 @@ func (l *leg) do() {
 	l.outcome, l.err = l.target.SSP.Do(&f.request, l.ex, l.target.Timeout)
 }
 
-// recovered ends a leg that panicked. The process goes on: so do requests that
-// panic on the caller's goroutine.
+// recovered ends a leg that panicked. The process continues, as after a panic on the caller's
+// goroutine.
 func (l *leg) recovered() {
 	v := recover()
 	if v == nil {
 		return
 	}
-	// A connection may still have the exchange: the garbage collector gets it.
+	// A connection may still use the exchange, so it is left to the garbage collector.
 	l.ex = nil
 	l.outcome, l.err = upstream.Internal, errPanicked
 	l.fanout.process.Panicked(v, debug.Stack())
@@ -220,7 +217,7 @@ func (l *leg) recovered() {
 
 var errPanicked = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.MaybeProcessed, Detail: "adbuffer failed; see its log"}
 
-// took is how long the SSP took, from when it was asked.
+// took returns how long the leg took, from when it was queued.
 func (l *leg) took() time.Duration {
 	if l.ex == nil {
 		return 0
@@ -228,13 +225,12 @@ func (l *leg) took() time.Duration {
 	return max(0, l.ex.Times.Done.Sub(l.ex.Times.Queued))
 }
 
-// log notes how the legs fared: those that the caller has not received are
-// abandoned.
-func (f *fanout) log() *legLog {
+// legLog returns the outcomes of the legs. Legs that the caller has not received are abandoned.
+func (f *fanout) legLog() *legLog {
 	log := newLegLog()
 	for i := range f.legs {
 		l := &f.legs[i]
-		if l.back {
+		if l.received {
 			log.add(l.target.SSP, l.outcome, l.took(), l.ex)
 		} else {
 			log.add(l.target.SSP, upstream.Cancelled, time.Since(f.request.Received), nil)
@@ -243,9 +239,9 @@ func (f *fanout) log() *legLog {
 	return log
 }
 
-// result makes l's end the request's.
+// result makes the outcome of l the request's.
 func (f *fanout) result(l *leg) Result {
-	res := Result{Exchange: l.ex, SSP: l.target.SSP, Outcome: l.outcome, Err: l.err, legs: f.log()}
+	res := Result{Exchange: l.ex, SSP: l.target.SSP, Outcome: l.outcome, Err: l.err, legs: f.legLog()}
 	l.ex = nil
 	return res
 }

@@ -8,11 +8,10 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// Match is what a request must be like; all of it must hold. All comparisons
-// are on raw bytes: nothing is decoded.
+// Match is the conditions for a request; all of them must hold. All comparisons are on raw bytes:
+// nothing is decoded.
 type Match struct {
-	// Path is exact, or, where it ends in "/*", a prefix: "/a/*" matches "/a/"
-	// and "/a/b", not "/a".
+	// Path is exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a".
 	Path string
 	// Host is lower case and without port: exact, or "*.example.com" for any
 	// name below it; empty for any.
@@ -21,17 +20,16 @@ type Match struct {
 	Header []Condition
 }
 
-// Condition asks for a query parameter or a header field: with Value, or, where
-// that is nil, present.
+// Condition requires a query parameter or a header field: with Value, or with any value if Value is
+// nil.
 type Condition struct {
 	Name  string
 	Value *string
 
-	param int32 // of the query: where Name is in the table's params
+	param int32 // of the query: index of Name in the table's params
 }
 
-// Lookup is the part of a request that routes are matched against. It is for one
-// Find.
+// Lookup is the part of a request that routes are matched against. Use it for one Find.
 type Lookup struct {
 	Path   []byte // raw
 	Query  []byte // raw, without the question mark
@@ -41,8 +39,8 @@ type Lookup struct {
 	params foundParams
 }
 
-// Find returns the first route that matches, or nil, and, where the route lets
-// clients choose by path and this one did, the name it chose.
+// Find returns the first route that matches, or nil. If the route lets clients choose by path and
+// this client did, Find also returns the name that it chose.
 func (t *Table) Find(l *Lookup) (r *Route, name []byte) {
 	if hasDotDot(l.Path) {
 		return nil, nil
@@ -76,7 +74,7 @@ func (r *Route) matches(l *Lookup) (name []byte, ok bool) {
 	return name, true
 }
 
-// matchPath also takes P/{name} for an exact path P where clients may choose.
+// matchPath also accepts P/{name} for an exact path P if clients may choose.
 func (m *Match) matchPath(path []byte, choice bool) (name []byte, ok bool) {
 	if prefix, isPrefix := strings.CutSuffix(m.Path, "*"); isPrefix && strings.HasSuffix(prefix, "/") {
 		return nil, len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix
@@ -107,7 +105,7 @@ func (m *Match) matchHost(host []byte) bool {
 	return httpsyntax.EqualFold(host, m.Host)
 }
 
-// withoutPort cuts ":port" off, and leaves the colons of "[::1]" alone.
+// withoutPort cuts ":port" off, and keeps the colons of "[::1]".
 func withoutPort(host []byte) []byte {
 	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
 		return host[:i]

@@ -17,7 +17,7 @@ import (
 
 // TestLegsDoNotTouchMemoryOfAnAnsweredRequest: once the answer has left, the
 // memory of the request belongs to the next one.
-func TestLegsDoNotTouchMemoryOfAnAnsweredRequest(t *testing.T) {
+func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLegsDoNotTouchMemoryOfAnAnsweredRequest(t *testing.T) {
 
 // TestHeadWrittenLateIsWrittenFromTheCopy: also a head that is written only after the
 // request was answered is written from the copy.
-func TestHeadWrittenLateIsWrittenFromTheCopy(t *testing.T) {
+func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first := true
 		loser := newFake(t, "loser", silent, func(o *ssp.Options) { o.RetryMax = 1 })
@@ -69,7 +69,7 @@ func TestHeadWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 		f.legs[0].ctx = nil
 		f.start(&f.legs[0])
 		synctest.Wait()
-		f.leave()
+		f.detach()
 		r.poison()
 		time.Sleep(time.Second)
 		loser.wantAsked(2)
@@ -184,7 +184,7 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 
 // TestLegsAskOneAtATimeWhetherTheClientHasGone: the client's connection is no
 // thing to look at from several goroutines, nor after the answer.
-func TestLegsAskOneAtATimeWhetherTheClientHasGone(t *testing.T) {
+func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c", "d"} {
@@ -214,7 +214,7 @@ func TestLegsAskOneAtATimeWhetherTheClientHasGone(t *testing.T) {
 		}
 		f.refs.Add(1) // a leg that still runs
 		ask := f.request.Gone
-		f.leave()
+		f.detach()
 		over = true
 		if ask() {
 			t.Error("gone")

@@ -5,74 +5,73 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// parallelAll asks all SSPs at once and answers with what each of them said,
-// once the primaries are back; secondaries that are not are abandoned.
+// parallelAll sends the request to all SSPs at once, and responds with the responses of all of them
+// when the primaries have ended. Secondaries that have not ended by then are abandoned.
 //
-// The caller runs a primary's leg itself, which saves a goroutine. That delays
-// nothing: no answer leaves before that leg has ended.
+// The caller runs one primary's leg itself, which saves a goroutine. That delays nothing: the
+// response must wait for that leg anyway.
 func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
-	f, err := rt.newFanout(r, p, !rt.waits)
+	f, err := rt.newFanout(r, p, !rt.waitsForAll)
 	if err != nil {
 		return Result{Outcome: err.Outcome, Err: err}
 	}
-	defer f.leave()
+	defer f.detach()
 	f.request.Plain = true
 	missing := 0
 	for i := range f.legs {
-		if i != rt.own {
+		if i != rt.callerLeg {
 			f.start(&f.legs[i])
 		}
 		if !rt.Targets[i].Secondary {
 			missing++
 		}
 	}
-	gone := f.runOwn(&f.legs[rt.own])
+	gone := f.runCallerLeg(&f.legs[rt.callerLeg])
 	missing--
 	for missing > 0 || len(f.ended) > 0 {
 		l := <-f.ended
-		l.back = true
+		l.received = true
 		gone = gone || l.outcome == upstream.ClientGone
 		if !l.target.Secondary {
 			missing--
 		}
 	}
 	if gone {
-		return Result{Outcome: upstream.ClientGone, Err: errClientGone, legs: f.log()}
+		return Result{Outcome: upstream.ClientGone, Err: errClientGone, legs: f.legLog()}
 	}
 	return f.envelope(r.Budget)
 }
 
-// runOwn runs l on the caller's goroutine, and reports whether the client has
-// left.
-func (f *fanout) runOwn(l *leg) (gone bool) {
-	if l.enter() {
-		l.do()
+// runCallerLeg runs l on the caller's goroutine, and reports whether the client has closed.
+func (f *fanout) runCallerLeg(l *leg) (gone bool) {
+	if l.acquire() {
+		l.send()
 	}
-	l.back = true
+	l.received = true
 	return l.outcome == upstream.ClientGone
 }
 
-// prepareParallelAll chooses the leg that the caller runs: the last that it
-// must wait for anyway, so that those before it are under way.
+// prepareParallelAll chooses the leg that the caller runs: the last primary, so that the legs
+// before it are started first.
 func (rt *Route) prepareParallelAll() {
-	rt.own, rt.waits = -1, true
+	rt.callerLeg, rt.waitsForAll = -1, true
 	for i := range rt.Targets {
 		if rt.Targets[i].Secondary {
-			rt.waits = false
+			rt.waitsForAll = false
 		} else {
-			rt.own = i
+			rt.callerLeg = i
 		}
 	}
-	if rt.own < 0 {
+	if rt.callerLeg < 0 {
 		panic("BUG: all SSPs of route " + rt.Name + " are secondary")
 	}
 }
 
-// envelope makes the answer of parallel-all: what each leg said, in the route's
-// order. While it is written, the legs' bodies and their copy in the envelope
-// are both held, and both are in the budget.
+// envelope builds the response of parallel-all: an entry for each leg, in the route's order.
+// Meanwhile the legs' bodies and their copies in the envelope are both held, and both count in the
+// budget.
 func (f *fanout) envelope(b *upstream.Budget) Result {
-	log := f.log()
+	log := f.legLog()
 	n := envelopeOverhead
 	for i := range f.legs {
 		l := &f.legs[i]
@@ -82,7 +81,7 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 	ex := upstream.AcquireExchange()
 	ex.Budget = b
 	if ex.Reserve(n) != nil {
-		return Result{Exchange: ex, Outcome: upstream.Overloaded, Err: noRoom("the envelope", int64(n), b), legs: log}
+		return Result{Exchange: ex, Outcome: upstream.Overloaded, Err: overBudget("the envelope", int64(n), b), legs: log}
 	}
 	body := ex.Response.Body
 	if cap(body) < n {
@@ -95,7 +94,7 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 		}
 		l := &f.legs[i]
 		body = l.entry.append(body)
-		if l.back {
+		if l.received {
 			l.releaseExchange()
 		}
 	}
@@ -107,10 +106,10 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 func (l *leg) envelopeEntry() entry {
 	e := entry{ssp: l.target.SSP.Name()}
 	switch {
-	case !l.back:
-		e.err, e.untimed = "not_waited", true
-	case l.outcome == upstream.SSPDisabled: // it was not asked
-		e.err, e.untimed = l.outcome.String(), true
+	case !l.received:
+		e.err, e.noTime = "not_waited", true
+	case l.outcome == upstream.SSPDisabled: // its request was not sent
+		e.err, e.noTime = l.outcome.String(), true
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()
 	default:

@@ -24,7 +24,7 @@ func all(ssps []*fakeSSP, secondary ...bool) *Route {
 	return rt.ready()
 }
 
-func TestEnvelopeHoldsEveryAnswerInTheRoutesOrder(t *testing.T) {
+func TestEnvelopeHoldsEveryResponseInTheRoutesOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		fakes := []*fakeSSP{
 			newFake(t, "a", reply{after: 12 * ms, status: 200, fields: jsonType, body: `{"id": 1, "seatbid":[]}`}),
@@ -86,7 +86,7 @@ func TestSecondariesBesideOnePrimary(t *testing.T) {
 	})
 }
 
-func TestLegsAskForPlainAnswers(t *testing.T) {
+func TestLegsAskForUncompressedResponses(t *testing.T) {
 	set := func(o *ssp.Options) {
 		o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "accept-encoding", Value: "br"}, {Name: "X-A", Value: "1"}}})
 	}
@@ -219,7 +219,7 @@ func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 	})
 }
 
-func TestClientThatLeftGetsNoEnvelope(t *testing.T) {
+func TestNoEnvelopeForAClosedClientConnection(t *testing.T) {
 	for i := range 2 { // on the caller's goroutine, and on another
 		bubble(t, func(t *testing.T) {
 			fakes := []*fakeSSP{newFake(t, "a", fills(ms, "x")), newFake(t, "b", fills(2*ms, "x"))}

@@ -4,23 +4,22 @@ import (
 	"adbuffer/internal/ssp"
 )
 
-// parallelFirst asks all SSPs at once; the first fill answers, and the others
-// are abandoned. The caller runs no leg itself: it must be free to take the
-// first fill in the instant in which it comes, however long a connection needs
-// to let go of a leg.
+// parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
+// other legs are abandoned. The caller runs no leg itself: it must be able to receive the first
+// fill at once, however long a connection takes to abandon another leg.
 func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, true)
 	if err != nil {
 		return Result{Outcome: err.Outcome, Err: err}
 	}
-	defer f.leave()
+	defer f.detach()
 	for i := range f.legs {
 		f.start(&f.legs[i])
 	}
 	for range f.legs {
 		l := <-f.ended
-		l.back = true
-		if decides(l.outcome) {
+		l.received = true
+		if isFinal(l.outcome) {
 			return f.result(l)
 		}
 	}
@@ -31,6 +30,6 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 		}
 	}
 	res := f.result(best)
-	res.unfilled()
+	res.normalizeNoBid()
 	return res
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFirstFillAnswersAndTheOthersAreAbandonedAtOnce(t *testing.T) {
+func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", silent), newFake(t, "b", fills(120*ms, "slow"))
 		c, d := newFake(t, "c", fills(40*ms, "ad")), newFake(t, "d", answers(20*ms, 204))
@@ -46,7 +46,7 @@ func TestFirstFillAnswersAndTheOthersAreAbandonedAtOnce(t *testing.T) {
 
 // TestAnswerDoesNotWaitForStubbornLosers: a connection that takes its time to
 // let go of a leg keeps nobody waiting.
-func TestAnswerDoesNotWaitForStubbornLosers(t *testing.T) {
+func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", reply{stubborn: time.Second}), newFake(t, "b", fills(10*ms, "ad"))
 		r := get(t)
@@ -100,7 +100,7 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		}
 		a.wantAsked(1)
 		a.wantCounted(map[upstream.Outcome]int{upstream.Fill: 1, upstream.Cancelled: 1})
-		f.leave()
+		f.detach()
 		wantEmpty(t, r.Budget)
 	})
 }
@@ -126,7 +126,7 @@ func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
 	})
 }
 
-func TestOverloadedSaysWhichLimitOfWhat(t *testing.T) {
+func TestOverloadedNamesItsLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(0, "ad"))
 		r := get(t)
@@ -157,7 +157,7 @@ func TestCopyThatDoesNotFitIsOverloaded(t *testing.T) {
 	})
 }
 
-func TestGoneClientEndsAllLegs(t *testing.T) {
+func TestClosedClientConnectionEndsAllLegs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", silent), newFake(t, "b", fails(30*ms, upstream.ClientGone))
 		r := get(t)

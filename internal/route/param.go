@@ -2,20 +2,20 @@ package route
 
 import "bytes"
 
-// maxFoundParams is how many parameters of a query conditions look at: the first
-// that have a name which a condition has.
+// maxFoundParams is how many parameters of a query conditions are compared with: the first ones
+// whose name occurs in a condition.
 const maxFoundParams = 16
 
-// foundParams are the parameters of a query that conditions are about. They are
-// found once for a request and not for each route: a client may send thousands of
-// parameters, and there may be many routes.
+// foundParams are the parameters of a query whose names occur in conditions. They are found once
+// per request and not per route, since a client may send thousands of parameters, and there may be
+// many routes.
 type foundParams struct {
 	all  [maxFoundParams]foundParam
 	n    int
 	done bool
 }
 
-// foundParam is where the value of a parameter stands in the raw query.
+// foundParam is the position of a parameter's value in the raw query.
 type foundParam struct{ name, value, end int32 }
 
 // find looks for parameters with these names, once.
@@ -26,7 +26,7 @@ func (f *foundParams) find(query []byte, names []string) {
 	f.done = true
 	for at := 0; at < len(query) && f.n < len(f.all); {
 		if query[at] == '&' {
-			at++ // an empty one
+			at++ // an empty parameter
 			continue
 		}
 		end := paramEnd(query, at)
@@ -41,7 +41,7 @@ func (f *foundParams) find(query []byte, names []string) {
 	}
 }
 
-// paramEnd returns where the parameter at query[at] ends.
+// paramEnd returns the end of the parameter at query[at].
 func paramEnd(query []byte, at int) int {
 	if i := bytes.IndexByte(query[at:], '&'); i >= 0 {
 		return at + i
@@ -49,9 +49,8 @@ func paramEnd(query []byte, at int) int {
 	return len(query)
 }
 
-// paramValue returns where the value of a parameter starts, name=value or the name
-// alone, whose value is empty. ok is false where it has another name. Nothing is
-// decoded.
+// paramValue returns the start of a parameter's value: name=value, or the name alone with an empty
+// value. ok is false if the parameter has another name. Nothing is decoded.
 func paramValue(param []byte, name string) (at int, ok bool) {
 	n := len(name)
 	if len(param) < n || string(param[:n]) != name {

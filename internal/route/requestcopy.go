@@ -12,22 +12,22 @@ import (
 type requestCopy struct {
 	fields   httpheader.RequestFields
 	identity httpheader.Identity
-	memory   []byte // the head's block, the query and the body
-	held     int64  // bytes of the budget
+	memory   []byte // the header's block, the query and the body
+	reserved int64  // bytes of the budget
 }
 
 // maxKeptBytes is the largest memory that is kept for the next request.
 const maxKeptBytes = 64 << 10
 
-// take makes r, and all that it points to, a copy in c. It fails where that
-// does not fit into the budget.
+// take replaces r, and everything that it points to, by a copy in c. It fails if the copy does not
+// fit into the budget.
 func (c *requestCopy) take(r *ssp.Request) *upstream.Error {
 	n := int64(r.Fields.Size() + len(r.Query) + len(r.Body))
 	if r.Budget != nil {
 		if !r.Budget.Reserve(n) {
-			return noRoom("the request's copy for its legs", n, r.Budget)
+			return overBudget("the request's copy for its legs", n, r.Budget)
 		}
-		c.held = n
+		c.reserved = n
 	}
 	if int64(cap(c.memory)) < n {
 		c.memory = make([]byte, 0, n)
@@ -43,11 +43,11 @@ func (c *requestCopy) take(r *ssp.Request) *upstream.Error {
 	return nil
 }
 
-// release forgets the copy, and gives its bytes back to the budget.
+// release drops the copy, and releases its bytes.
 func (c *requestCopy) release(b *upstream.Budget) {
-	if c.held > 0 {
-		b.Release(c.held)
-		c.held = 0
+	if c.reserved > 0 {
+		b.Release(c.reserved)
+		c.reserved = 0
 	}
 	c.fields.Reset()
 	c.identity.Reset()
@@ -56,7 +56,7 @@ func (c *requestCopy) release(b *upstream.Budget) {
 	}
 }
 
-func noRoom(what string, n int64, b *upstream.Budget) *upstream.Error {
+func overBudget(what string, n int64, b *upstream.Budget) *upstream.Error {
 	return &upstream.Error{
 		Outcome: upstream.Overloaded, Progress: upstream.NotSent,
 		Detail: fmt.Sprintf("%s needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", what, n, b.Used(), b.Limit()),

@@ -8,24 +8,22 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Result is how a request ended. Whoever has it releases it.
+// Result is how a request ended. Its owner must release it.
 type Result struct {
-	// Exchange holds the answer, or is the one that failed; nil where none was
-	// made. The envelope of parallel-all stands in one of its own, whose answer
-	// has no fields.
+	// Exchange holds the response, or is the exchange that failed; nil if there was none. The
+	// envelope of parallel-all has its own exchange, whose response has no fields.
 	Exchange *upstream.Exchange
-	// SSP is whose answer, or whose failure, it is; nil where it is no single
-	// one's.
+	// SSP is the SSP of the response or the failure; nil if there are several.
 	SSP *ssp.SSP
-	// Outcome is what the request counts as.
+	// Outcome is the request's outcome.
 	Outcome upstream.Outcome
-	// Err is why there is no answer, nil where there is one.
+	// Err is the reason for no response, nil if there is one.
 	Err *upstream.Error
 
 	legs *legLog
 }
 
-// Status is the answer's status, 0 where there is none.
+// Status is the response's status, 0 without a response.
 func (res *Result) Status() int {
 	if res.Err != nil || res.Exchange == nil {
 		return 0
@@ -33,8 +31,8 @@ func (res *Result) Status() int {
 	return res.Exchange.Response.Status
 }
 
-// Legs returns how each SSP fared that was asked, in the route's order; nil
-// where no more than one can be. They are the result's, until Release.
+// Legs returns the outcome of each leg, in the route's order; nil if there can only be one. They
+// are valid until Release.
 func (res *Result) Legs() []Leg {
 	if res.legs == nil {
 		return nil
@@ -42,7 +40,7 @@ func (res *Result) Legs() []Leg {
 	return res.legs.all
 }
 
-// Release gives up the result's exchange and its legs.
+// Release releases the result's exchange and its legs.
 func (res *Result) Release() {
 	if res.Exchange != nil {
 		res.Exchange.Release()
@@ -55,12 +53,12 @@ func (res *Result) Release() {
 	}
 }
 
-// Leg is one SSP's part in a request.
+// Leg is one SSP's part of a request.
 type Leg struct {
 	SSP *ssp.SSP
-	// Outcome is Cancelled where the leg was abandoned.
+	// Outcome is Cancelled if the leg was abandoned.
 	Outcome upstream.Outcome
-	// Took is until it ended, or was abandoned.
+	// Took is the time until it ended, or was abandoned.
 	Took time.Duration
 	// Exchange is the zero Summary where the SSP was not asked, or the leg was
 	// abandoned.
@@ -87,9 +85,8 @@ func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *ups
 	l.all = append(l.all, leg)
 }
 
-// rank orders what may answer where nobody filled: a no-bid before any other
-// answer, and that before a failure. Among equals the first in the route
-// answers.
+// rank orders outcomes for a request without a fill: a no-bid before any other response, and that
+// before a failure. Among equals the first SSP in the route wins.
 func rank(o upstream.Outcome) int {
 	switch {
 	case o == upstream.NoBid:
@@ -101,13 +98,11 @@ func rank(o upstream.Outcome) int {
 	}
 }
 
-// decides reports whether a leg's end is the request's, whatever the others
-// have to say.
-func decides(o upstream.Outcome) bool { return o == upstream.Fill || o == upstream.ClientGone }
+// isFinal reports whether a leg's outcome is the request's, whatever the other legs' outcomes are.
+func isFinal(o upstream.Outcome) bool { return o == upstream.Fill || o == upstream.ClientGone }
 
-// unfilled makes the best of what there is where nobody filled: a no-bid is
-// answered as 204, also one that was said with a document.
-func (res *Result) unfilled() {
+// normalizeNoBid makes a no-bid a 204, even if the SSP sent a document with it.
+func (res *Result) normalizeNoBid() {
 	if res.Outcome != upstream.NoBid {
 		return
 	}

@@ -1,4 +1,4 @@
-// Package route says which SSPs a request goes to, and the five modes.
+// Package route decides which SSPs a request goes to, in five modes.
 package route
 
 import (
@@ -20,7 +20,7 @@ const (
 	ParallelAll
 )
 
-// NoAd is the answer of a route that has no ad to give.
+// NoAd is the response of a route without an ad.
 type NoAd uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 type Target struct {
 	SSP       *ssp.SSP
 	Weight    int           // of Split
-	Timeout   time.Duration // of Waterfall, 0 = the deadline alone
+	Timeout   time.Duration // of Waterfall, 0 = only the deadline applies
 	Secondary bool          // of ParallelAll: not waited for
 }
 
@@ -43,11 +43,11 @@ type Route struct {
 	Name  string
 	Match Match
 	Mode  Mode
-	// Targets are at least one, no SSP twice. For Split one has a weight, for
+	// Targets has at least one target, and no SSP twice. For Split one has a weight, for
 	// ParallelAll one is not Secondary.
 	Targets      []Target
 	ClientChoice bool
-	// NoAdOnError replaces our 5xx and SSPs' answers from 400 on by NoAd.
+	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses from status 400 on, by NoAd.
 	NoAdOnError bool
 	NoAd        NoAd
 	VASTVersion string
@@ -56,17 +56,17 @@ type Route struct {
 	// Index is the route's place in its table.
 	Index int
 
-	weights int             // sum of the targets', for Split
-	draw    func(n int) int // a random number from 0 to n-1, for Split
-	own     int             // the target whose leg the caller runs, for ParallelAll
-	waits   bool            // no target is secondary, for ParallelAll
+	weights     int             // sum of the targets', for Split
+	draw        func(n int) int // a random number from 0 to n-1, for Split
+	callerLeg   int             // the target whose leg the caller runs, for ParallelAll
+	waitsForAll bool            // no target is secondary, for ParallelAll
 }
 
 // Table is all routes, in order: the first match wins.
 type Table struct {
 	Routes []*Route
 
-	params []string // names of query parameters that conditions ask for
+	params []string // names of query parameters in conditions
 }
 
 // NewTable returns a table of routes, and sets their Index.
@@ -74,7 +74,7 @@ func NewTable(routes []*Route) *Table {
 	t := &Table{Routes: routes}
 	for i, r := range routes {
 		r.Index = i
-		t.askFor(r.Match.Query)
+		t.indexParams(r.Match.Query)
 		switch r.Mode {
 		case Split:
 			r.prepareSplit()
@@ -85,8 +85,8 @@ func NewTable(routes []*Route) *Table {
 	return t
 }
 
-// askFor notes which parameters the conditions are about.
-func (t *Table) askFor(conditions []Condition) {
+// indexParams adds the names of the conditions' parameters to params.
+func (t *Table) indexParams(conditions []Condition) {
 	for i := range conditions {
 		c := &conditions[i]
 		at := slices.Index(t.params, c.Name)

@@ -81,7 +81,7 @@ var protocols = map[string]upstream.Protocol{"http1": upstream.HTTP1, "http1-pip
 // TestAbandonedLegsSpoilNoOtherAnswer asks simulated SSPs over real
 // connections, of which losers are abandoned all the time, and checks that each
 // request gets the answers to itself: the simulated SSPs send its id back.
-func TestAbandonedLegsSpoilNoOtherAnswer(t *testing.T) {
+func TestAbandonedLegsChangeNoOtherResponse(t *testing.T) {
 	for name, protocol := range protocols {
 		t.Run(name, func(t *testing.T) {
 			sim := func(name string, p50, p99 time.Duration) *fakeSSP {

@@ -2,8 +2,8 @@ package route
 
 import "math/rand/v2"
 
-// pick draws a target by weight: n of a sum of weights s is drawn n/s of the time, and weight 0
-// never. If an operator has disabled its SSP, the other SSPs share its part.
+// pick draws a target by weight: with weight n and sum s it is drawn n/s of the time, with weight 0
+// never. It is a linear scan, since a route has a handful of SSPs.
 func (rt *Route) pick() *Target {
 	n := rt.draw(rt.weights)
 	for i := range rt.Targets {

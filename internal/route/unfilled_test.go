@@ -38,7 +38,7 @@ func whoAnswers(names []string) (i int) {
 
 // TestNobodyFilled goes through every combination of three ends, in every order
 // in which the answers of a parallel request can come.
-func TestNobodyFilled(t *testing.T) {
+func TestOutcomeWithoutAFill(t *testing.T) {
 	var all []string
 	for n := range ends {
 		all = append(all, n)
@@ -81,7 +81,7 @@ func TestNobodyFilled(t *testing.T) {
 }
 
 // A document that says that there is no ad becomes a 204 without it.
-func TestNoBidWithADocumentIsAnsweredAs204(t *testing.T) {
+func TestNoBidWithADocumentBecomes204(t *testing.T) {
 	for _, mode := range []Mode{Waterfall, ParallelFirst} {
 		bubble(t, func(t *testing.T) {
 			vast := func(o *ssp.Options) { o.NoBidBody = ssp.NoBidVAST }

@@ -7,9 +7,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// waterfall asks one SSP after the other until one fills, all on the caller's
-// goroutine. A tier's timeout starts when it is asked; the one deadline ends
-// them all, and those whose turn has not come by then are not asked.
+// waterfall sends the request to one SSP after the other until one fills, all on the caller's
+// goroutine. A tier's timeout starts with its leg. The request's deadline ends them all; tiers
+// after it get no request.
 func (rt *Route) waterfall(r *ssp.Request) Result {
 	legs := newLegLog()
 	var best Result
@@ -25,19 +25,19 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 				break
 			}
 		}
-		tier := ask(r, &rt.Targets[i], now)
+		tier := sendTo(r, &rt.Targets[i], now)
 		legs.add(tier.SSP, tier.Outcome, tier.Exchange.Times.Done.Sub(now), tier.Exchange)
-		if i > 0 && !decides(tier.Outcome) && rank(tier.Outcome) <= rank(best.Outcome) {
+		if i > 0 && !isFinal(tier.Outcome) && rank(tier.Outcome) <= rank(best.Outcome) {
 			tier.Release()
 			continue
 		}
 		best.Release()
-		if best = tier; decides(tier.Outcome) {
+		if best = tier; isFinal(tier.Outcome) {
 			break
 		}
 	}
 	best.legs = legs
-	best.unfilled()
+	best.normalizeNoBid()
 	return best
 }
 

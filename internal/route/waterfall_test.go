@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestWaterfallGoesOnUntilAFill(t *testing.T) {
+func TestWaterfallContinuesUntilAFill(t *testing.T) {
 	for name, first := range map[string]reply{
 		"no_bid":         answers(20*ms, 204),
 		"empty 200":      {after: 20 * ms, status: 200},
@@ -51,7 +51,7 @@ func TestWaterfallGoesOnUntilAFill(t *testing.T) {
 	}
 }
 
-func TestWaterfallLeavesATierAtItsTimeout(t *testing.T) {
+func TestWaterfallAbandonsATierAtItsTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b, c := newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", fills(10*ms, "ad"))
 		rt := newRoute(Waterfall, a, b, c)
@@ -94,7 +94,7 @@ func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 	})
 }
 
-func TestWaterfallAsksNobodyAfterTheDeadline(t *testing.T) {
+func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b, c := newFake(t, "a", answers(100*ms, 500)), newFake(t, "b", silent), newFake(t, "c", fills(0, "ad"))
 		r := get(t)
@@ -109,7 +109,7 @@ func TestWaterfallAsksNobodyAfterTheDeadline(t *testing.T) {
 	})
 }
 
-func TestWaterfallStopsWhenTheClientHasGone(t *testing.T) {
+func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", answers(20*ms, 204)), newFake(t, "b", fills(0, "ad"))
 		r := get(t)
@@ -124,7 +124,7 @@ func TestWaterfallStopsWhenTheClientHasGone(t *testing.T) {
 }
 
 // What a tier finds out itself ends the waterfall as well.
-func TestWaterfallStopsAtATierThatFindsTheClientGone(t *testing.T) {
+func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fails(0, upstream.ClientGone)), newFake(t, "b", fills(0, "ad"))
 		r := get(t)
@@ -135,7 +135,7 @@ func TestWaterfallStopsAtATierThatFindsTheClientGone(t *testing.T) {
 	})
 }
 
-func TestWaterfallAnswersHEAD(t *testing.T) {
+func TestWaterfallForwardsHEAD(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", answers(0, 204)), newFake(t, "b", reply{status: 200})
 		r := newClient(t, upstream.HEAD, "", "")
