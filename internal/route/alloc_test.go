@@ -29,7 +29,7 @@ func TestModesAllocateLittle(t *testing.T) {
 			quiet("d", reply{status: 200, fields: jsonType + "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08"}),
 		}
 	}
-	tiers := []*fakeSSP{quiet("a", answers(0, 204)), quiet("b", answers(0, 503)), quiet("c", fills(0, body))}
+	tiers := []*fakeSSP{quiet("a", responses(0, 204)), quiet("b", responses(0, 503)), quiet("c", fills(0, body))}
 	for _, tt := range []struct {
 		name string
 		rt   *Route

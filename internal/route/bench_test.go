@@ -45,8 +45,8 @@ func BenchmarkEnvelope(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		entries := [...]entry{
-			answer("a", "application/json", bid, ""), answer("b", "text/xml", xml, ""),
-			answer("c", "application/json", bid, "Content-Encoding: gzip\r\n"), {ssp: "d", err: "deadline", took: time.Second},
+			response("a", "application/json", bid, ""), response("b", "text/xml", xml, ""),
+			response("c", "application/json", bid, "Content-Encoding: gzip\r\n"), {ssp: "d", err: "deadline", took: time.Second},
 		}
 		out = out[:0]
 		for i := range entries {

@@ -61,8 +61,8 @@ func open(t testing.TB, envelope []byte) opened {
 	return o
 }
 
-// answer is an entry for an answer with the given type, body and other fields.
-func answer(ssp, contentType, body, fields string) entry {
+// response is an entry for a response with the given type, body and other fields.
+func response(ssp, contentType, body, fields string) entry {
 	e := entry{ssp: ssp, status: 200, took: 1500 * time.Microsecond}
 	if contentType != "" {
 		fields = "Content-Type: " + contentType + "\r\n" + fields
@@ -124,7 +124,7 @@ func TestFormsOfBodiesInTheEnvelope(t *testing.T) {
 		{"the end as text", "text/plain", `"}]}`, "", `"body":"\"}]}"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			envelope := seal(t, []entry{answer("a", tt.contentType, tt.body, tt.fields), {ssp: "rival", status: 204}})
+			envelope := seal(t, []entry{response("a", tt.contentType, tt.body, tt.fields), {ssp: "rival", status: 204}})
 			expect := `{"results":[{"ssp":"a","status":200,"ms":1`
 			if tt.contentType != "" {
 				expect += `,"content_type":` + quote(tt.contentType)
@@ -163,7 +163,7 @@ func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 		{"quotes", "text/plain", strings.Repeat(`"`, 1<<20), textBody},
 		{"line ends", "text/xml", strings.Repeat("\n", 1<<20), textBody},
 	} {
-		e := answer("a", tt.contentType, tt.body, "")
+		e := response("a", tt.contentType, tt.body, "")
 		if e.form != tt.form {
 			t.Errorf("%s: form %v, want %v", tt.name, e.form, tt.form)
 		}
@@ -195,14 +195,14 @@ func TestContentTypeCannotEscape(t *testing.T) {
 		"text/\xffplain":           "text/\uFFFDplain",
 		"text/plain;a=\"\\\"\tb\"": "text/plain;a=\"\\\"\tb\"",
 	} {
-		o := open(t, seal(t, []entry{answer("a", contentType, "y", "")}))
+		o := open(t, seal(t, []entry{response("a", contentType, "y", "")}))
 		want(t, "type", o.Results[0].ContentType, expect)
 		want(t, "body", string(o.Results[0].Body), `"y"`)
 	}
 }
 
 func TestFirstContentTypeCounts(t *testing.T) {
-	e := answer("a", "text/plain", "{}", "Content-Type: application/json\r\n")
+	e := response("a", "text/plain", "{}", "Content-Type: application/json\r\n")
 	want(t, "envelope", string(seal(t, []entry{e})), `{"results":[{"ssp":"a","status":200,"ms":1,"content_type":"text/plain","body":"{}"}]}`)
 }
 
@@ -221,11 +221,11 @@ func FuzzEnvelope(f *testing.F) {
 			fields = "Content-Encoding: x\r\n"
 		}
 		entries := []entry{
-			answer("s0", clean.Replace(type1), string(body1), fields),
+			response("s0", clean.Replace(type1), string(body1), fields),
 			{ssp: "s1", err: "deadline", took: time.Duration(mix) * time.Millisecond},
-			answer("s2", clean.Replace(type2), string(body2), ""),
+			response("s2", clean.Replace(type2), string(body2), ""),
 			{ssp: "s3", err: "not_waited", noTime: true},
-			answer("s4", "application/json", string(body2), fields),
+			response("s4", "application/json", string(body2), fields),
 		}
 		o := open(t, seal(t, entries))
 		if len(o.Results) != len(entries) {

@@ -21,10 +21,10 @@ const ms = time.Millisecond
 // reply is what a fake SSP does with a request. The zero reply never comes.
 type reply struct {
 	after  time.Duration
-	status int    // 0: no answer
+	status int    // 0: no response
 	fields string // lines
 	body   string
-	err    *upstream.Error // in place of an answer
+	err    *upstream.Error // in place of a response
 	panics bool
 	// stubborn is for how long the connection keeps an exchange that was
 	// cancelled, reading its request all the while.
@@ -35,7 +35,7 @@ func fills(after time.Duration, body string) reply {
 	return reply{after: after, status: 200, body: body}
 }
 
-func answers(after time.Duration, status int) reply {
+func responses(after time.Duration, status int) reply {
 	r := reply{after: after, status: status}
 	if status != 204 {
 		r.body = "no ad for you"
@@ -47,7 +47,7 @@ func fails(after time.Duration, o upstream.Outcome) reply {
 	return reply{after: after, err: &upstream.Error{Outcome: o, Progress: upstream.MaybeProcessed}}
 }
 
-// silent never answers.
+// silent does not respond.
 var silent = reply{}
 
 // asked is a request as an SSP saw it.

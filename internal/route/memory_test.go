@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TestLegsDoNotTouchMemoryOfAnAnsweredRequest: once the answer has left, the
+// TestLegsDoNotReadMemoryOfAFinishedRequest: once the response has left, the
 // memory of the request belongs to the next one.
 func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
@@ -58,7 +58,7 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 				first = false
 				return reply{after: 50 * ms, err: &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed}}
 			}
-			return answers(0, 204)
+			return responses(0, 204)
 		}
 		r := newClient(t, upstream.POST, "a=1", "body", "Cookie: id=7")
 		// The leg alone, as if its connection had not heard of its end.
@@ -101,7 +101,7 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
 					if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copy {
 						t.Errorf("the leg has the request's own body: %v", own)
 					}
-					return answers(ms, 204)
+					return responses(ms, 204)
 				}
 				a.script, b.script = script, script
 				res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
@@ -122,7 +122,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 		f.script = func(ex *upstream.Exchange) reply {
 			checkWho(t, ex)
 			r := [...]reply{
-				fills(0, "ad"), fills(time.Duration(rand.IntN(1000))*time.Microsecond, "slow ad"), answers(0, 204), answers(ms/2, 503),
+				fills(0, "ad"), fills(time.Duration(rand.IntN(1000))*time.Microsecond, "slow ad"), responses(0, 204), responses(ms/2, 503),
 				fails(0, upstream.ConnLost), silent, fills(ms, "late"),
 			}[rand.IntN(7)]
 			r.stubborn = time.Duration(rand.IntN(3)) * ms
@@ -183,12 +183,12 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 }
 
 // TestLegsAskOneAtATimeWhetherTheClientHasGone: the client's connection is no
-// thing to look at from several goroutines, nor after the answer.
+// thing to look at from several goroutines, nor after the response.
 func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c", "d"} {
-			f := newFake(t, n, answers(0, 204))
+			f := newFake(t, n, responses(0, 204))
 			f.dialTakes = 5 * ms // who waited that long asks
 			fakes = append(fakes, f)
 		}
@@ -196,7 +196,7 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 		asked, over := 0, false // the race detector sees who touches them
 		r.Gone = func() bool {
 			if asked++; over {
-				t.Error("asked after the answer")
+				t.Error("asked after the response")
 			}
 			return false
 		}

@@ -78,7 +78,7 @@ func TestSecondariesAreNotWaitedFor(t *testing.T) {
 func TestSecondariesBesideOnePrimary(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(20*ms, "x"))
-		early, late := newFake(t, "early", answers(10*ms, 204)), newFake(t, "late", silent)
+		early, late := newFake(t, "early", responses(10*ms, 204)), newFake(t, "late", silent)
 		r := get(t)
 		res := all([]*fakeSSP{a, late, early}, false, true, true).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
@@ -121,7 +121,7 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 func TestChosenSSPIsAskedAlone(t *testing.T) {
 	for _, mode := range []Mode{Single, Split, Waterfall, ParallelFirst, ParallelAll} {
 		bubble(t, func(t *testing.T) {
-			a, b := newFake(t, "a", fills(0, "a")), newFake(t, "b", answers(10*ms, 503))
+			a, b := newFake(t, "a", fills(0, "a")), newFake(t, "b", responses(10*ms, 503))
 			rt := newRoute(mode, a, b)
 			r := newClient(t, upstream.HEAD, "", "", "Accept-Encoding: gzip")
 			if _, ok := rt.Allow(upstream.HEAD, &rt.Targets[1]); !ok {
@@ -287,7 +287,7 @@ func TestOnlyLegsThatAreNotWaitedForCanBeCancelled(t *testing.T) {
 					if got := ex.Context != nil; got != cancellable {
 						t.Errorf("%s can be cancelled: %v", f.Name(), got)
 					}
-					return answers(ms, 204)
+					return responses(ms, 204)
 				}
 			}
 			r := get(t)

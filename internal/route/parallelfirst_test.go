@@ -15,7 +15,7 @@ import (
 func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", silent), newFake(t, "b", fills(120*ms, "slow"))
-		c, d := newFake(t, "c", fills(40*ms, "ad")), newFake(t, "d", answers(20*ms, 204))
+		c, d := newFake(t, "c", fills(40*ms, "ad")), newFake(t, "d", responses(20*ms, 204))
 		r := get(t)
 		p := newProcess(t)
 		res := newRoute(ParallelFirst, a, b, c, d).Do(&r.Request, nil, p)
@@ -27,7 +27,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 
 		synctest.Wait() // the losers end now, not later
 		if n := p.InFlight.Now(); n != 0 {
-			t.Errorf("%d legs are in flight after the answer", n)
+			t.Errorf("%d legs are in flight after the response", n)
 		}
 		for _, f := range []*fakeSSP{a, b} {
 			f.wantCounted(map[upstream.Outcome]int{upstream.Cancelled: 1})
@@ -44,7 +44,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 	})
 }
 
-// TestAnswerDoesNotWaitForStubbornLosers: a connection that takes its time to
+// TestResponseDoesNotWaitForAbandonedLegs: a connection that takes its time to
 // let go of a leg keeps nobody waiting.
 func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 
 func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a, b, c := newFake(t, "a", answers(10*ms, 500)), newFake(t, "b", fills(20*ms, "ad")), newFake(t, "c", fills(0, "ad"))
+		a, b, c := newFake(t, "a", responses(10*ms, 500)), newFake(t, "b", fills(20*ms, "ad")), newFake(t, "c", fills(0, "ad"))
 		r := get(t)
 		p := newProcess(t)
 		p.InFlight.SetLimit(3)
@@ -197,7 +197,7 @@ func TestLegsSendTheSameRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c"} {
-			fakes = append(fakes, newFake(t, n, answers(ms, 204)))
+			fakes = append(fakes, newFake(t, n, responses(ms, 204)))
 		}
 		r := newClient(t, upstream.POST, "a=1&b=2", `{"id":"1"}`, "Cookie: id=1", "X-Adbuffer-Ssp: x", "Connection: X-Hop", "X-Hop: 1", "Accept-Encoding: gzip")
 		res := newRoute(ParallelFirst, fakes...).Do(&r.Request, nil, newProcess(t))

@@ -78,9 +78,9 @@ func newSim(t testing.TB, name string, protocol upstream.Protocol, b sspsim.Beha
 
 var protocols = map[string]upstream.Protocol{"http1": upstream.HTTP1, "http1-pipelined": upstream.HTTP1Pipelined, "http2": upstream.HTTP2}
 
-// TestAbandonedLegsSpoilNoOtherAnswer asks simulated SSPs over real
+// TestAbandonedLegsChangeNoOtherResponse asks simulated SSPs over real
 // connections, of which losers are abandoned all the time, and checks that each
-// request gets the answers to itself: the simulated SSPs send its id back.
+// request gets the responses to itself: the simulated SSPs send its id back.
 func TestAbandonedLegsChangeNoOtherResponse(t *testing.T) {
 	for name, protocol := range protocols {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestAbandonedLegsChangeNoOtherResponse(t *testing.T) {
 	}
 }
 
-// checkID checks that all documents in an answer are the answers to id.
+// checkID checks that all documents in a response are the responses to id.
 func checkID(t *testing.T, res *Result, id string) {
 	if res.Err != nil {
 		t.Errorf("request %s: %v", id, res.Err)
@@ -133,6 +133,6 @@ func checkID(t *testing.T, res *Result, id string) {
 	b := res.Exchange.Response.Body
 	mine := bytes.Count(b, []byte(`"id":"`+id+`"`))
 	if res.Outcome == upstream.Fill && mine == 0 || bytes.Count(b, []byte(`"seatbid"`)) != mine {
-		t.Errorf("request %s has the answer %s", id, b)
+		t.Errorf("request %s has the response %s", id, b)
 	}
 }

@@ -14,9 +14,9 @@ func TestSingleAsksTheFirst(t *testing.T) {
 		want  string
 	}{
 		"fill":     {fills(10*ms, "ad"), "fill of a: 200 ad"},
-		"no_bid":   {answers(10*ms, 204), "no_bid of a: 204"},
+		"no_bid":   {responses(10*ms, 204), "no_bid of a: 204"},
 		"document": {fills(10*ms, "<VAST/>"), "no_bid of a: 200 <VAST/>"}, // passed on as it is
-		"error":    {answers(10*ms, 500), "server_error of a: 500 no ad for you"},
+		"error":    {responses(10*ms, 500), "server_error of a: 500 no ad for you"},
 		"failure":  {fails(10*ms, upstream.ConnLost), "conn_lost of a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSingleAsksTheFirst(t *testing.T) {
 				b.wantAsked(0)
 				res.Release()
 				if res.Exchange != nil || res.Status() != 0 {
-					t.Error("the result has an answer after its release")
+					t.Error("the result has a response after its release")
 				}
 				wantEmpty(t, r.Budget)
 			})

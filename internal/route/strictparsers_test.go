@@ -86,7 +86,7 @@ func TestEveryParserReadsTheEnvelope(t *testing.T) {
 	var input bytes.Buffer
 	for _, body := range bodies {
 		for _, contentType := range []string{"application/json", "text/plain"} {
-			envelope := seal(t, []entry{answer("hostile", contentType, body, ""), {ssp: "rival", status: 204}})
+			envelope := seal(t, []entry{response("hostile", contentType, body, ""), {ssp: "rival", status: 204}})
 			if err := readByGo(envelope); err != nil {
 				t.Errorf("%.200q: %v", body, err)
 			}

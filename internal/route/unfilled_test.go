@@ -21,10 +21,10 @@ var ends = map[string]reply{
 	"overloaded":     fails(0, upstream.Overloaded),
 }
 
-// whoAnswers says by the letter of the rule who answers where nobody filled: a
-// 204 if any SSP said no_bid, else the first SSP answer in route order, else
+// winner is which SSP responds when none filled, by the text of the rule: a
+// 204 if any SSP said no_bid, else the first SSP response in route order, else
 // the first SSP's reason.
-func whoAnswers(names []string) (i int) {
+func winner(names []string) (i int) {
 	if i = slices.Index(names, "no_bid"); i >= 0 {
 		return i
 	}
@@ -37,7 +37,7 @@ func whoAnswers(names []string) (i int) {
 }
 
 // TestNobodyFilled goes through every combination of three ends, in every order
-// in which the answers of a parallel request can come.
+// in which the responses of a parallel request can come.
 func TestOutcomeWithoutAFill(t *testing.T) {
 	var all []string
 	for n := range ends {
@@ -57,7 +57,7 @@ func TestOutcomeWithoutAFill(t *testing.T) {
 					}
 					r := get(t)
 					res := rt.Do(&r.Request, nil, p)
-					i := whoAnswers(names)
+					i := winner(names)
 					expect := fmt.Sprintf("%s of %s", names[i], fakes[i].Name())
 					if s := ends[names[i]].status; s != 0 {
 						expect += fmt.Sprintf(": %d", s)

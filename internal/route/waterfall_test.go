@@ -12,11 +12,11 @@ import (
 
 func TestWaterfallContinuesUntilAFill(t *testing.T) {
 	for name, first := range map[string]reply{
-		"no_bid":         answers(20*ms, 204),
+		"no_bid":         responses(20*ms, 204),
 		"empty 200":      {after: 20 * ms, status: 200},
-		"redirect":       answers(20*ms, 302),
-		"client error":   answers(20*ms, 404),
-		"server error":   answers(20*ms, 503),
+		"redirect":       responses(20*ms, 302),
+		"client error":   responses(20*ms, 404),
+		"server error":   responses(20*ms, 503),
 		"conn_lost":      fails(20*ms, upstream.ConnLost),
 		"bad_response":   fails(20*ms, upstream.BadResponse),
 		"tls_failed":     fails(20*ms, upstream.TLSFailed),
@@ -96,7 +96,7 @@ func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 
 func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a, b, c := newFake(t, "a", answers(100*ms, 500)), newFake(t, "b", silent), newFake(t, "c", fills(0, "ad"))
+		a, b, c := newFake(t, "a", responses(100*ms, 500)), newFake(t, "b", silent), newFake(t, "c", fills(0, "ad"))
 		r := get(t)
 		res := newRoute(Waterfall, a, b, c).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
@@ -111,7 +111,7 @@ func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
 
 func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a, b := newFake(t, "a", answers(20*ms, 204)), newFake(t, "b", fills(0, "ad"))
+		a, b := newFake(t, "a", responses(20*ms, 204)), newFake(t, "b", fills(0, "ad"))
 		r := get(t)
 		r.Gone = func() bool { return time.Since(r.Received) >= 10*ms }
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))
@@ -137,7 +137,7 @@ func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
 
 func TestWaterfallForwardsHEAD(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a, b := newFake(t, "a", answers(0, 204)), newFake(t, "b", reply{status: 200})
+		a, b := newFake(t, "a", responses(0, 204)), newFake(t, "b", reply{status: 200})
 		r := newClient(t, upstream.HEAD, "", "")
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
