@@ -109,7 +109,7 @@ var logLevels = map[config.LogLevel]zapcore.Level{
 func (a *App) proxyOptions(c *config.Config) proxy.Options {
 	s := &c.Server
 	return proxy.Options{
-		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxBufferedBytes: int64(s.MaxBufferedBytes),
+		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C, MaxBufferedBytes: int64(s.MaxBufferedBytes),
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 		TLS:            tlsOf(a.certificates.server),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,

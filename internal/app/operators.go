@@ -64,7 +64,7 @@ func (a *App) logStart() {
 	s := &cfg.Server
 	a.log.Info("starting", zap.String("version", Version), zap.String("commit", Commit),
 		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()), zap.String("via", a.via),
-		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_uploads", s.MaxUploads), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
+		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_uploads", s.MaxUploads), zap.Int("max_streams_per_conn", s.MaxStreams), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
 		zap.Int("max_header_bytes", s.MaxHeaderBytes), zap.Int("max_body_bytes", s.MaxBodyBytes),
 		zap.Duration("deadline_default", cfg.Deadline.Default), zap.Duration("deadline_max", cfg.Deadline.Max),
 		zap.Int("routes", len(cfg.Routes)))

@@ -44,6 +44,8 @@ type Server struct {
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
 	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
 	MaxUploads       int            `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
+	MaxStreams       int            `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
+	H2C              bool           `yaml:"h2c"`                                                                // HTTP/2 in cleartext
 	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and answers
 	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
 	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`

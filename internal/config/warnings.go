@@ -82,6 +82,9 @@ func (w *warner) server(cfg *Config, openFiles int) {
 	if _, port, err := net.SplitHostPort(string(cfg.Server.Listen)); cfg.Server.ReusePort && err == nil && port == "0" {
 		w.add("server.reuse_port", "port 0 is another one for each process; no process can take over")
 	}
+	if cfg.Server.H2C && cfg.Server.TLS.CertFile != "" {
+		w.add("server.h2c", "is not used with server.tls, over which clients choose HTTP/2 by ALPN")
+	}
 	if d := &cfg.Deadline; d.Default < d.Reserve+d.MinBudget {
 		w.add("deadline.default", "%s is below reserve + min_budget, %s; requests that bring no deadline are never sent",
 			formatDuration(d.Default), formatDuration(d.Reserve+d.MinBudget))

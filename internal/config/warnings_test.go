@@ -103,6 +103,15 @@ func adminWarning(listen string) string {
 	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403"
 }
 
+func TestH2CBesideTLSWarns(t *testing.T) {
+	cfg := mustParse(t, twoSSPs)
+	cfg.Server.H2C, cfg.Server.TLS.CertFile = true, "server.pem"
+	got := warnings(cfg, machine{})
+	if len(got) != 1 || got[0].String() != "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN" {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestShortTokenWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Admin.Token = NewSecret("hunter2")

@@ -44,6 +44,9 @@ type clientConn struct {
 	uploading *upload // of the body; nil where there is none
 	unread    bool    // the last request was not read to its end
 
+	// upgraded: the server is to get the connection back as one of HTTP/2.
+	upgraded bool
+
 	stopped  atomic.Bool // no Read waits any more; see stop
 	goneFunc func() bool // gone, made once, so that it costs no allocation
 }

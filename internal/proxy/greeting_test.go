@@ -46,7 +46,7 @@ func tlsOptions(tb testing.TB, key crypto.Signer) Options {
 		tb.Fatal(err)
 	}
 	return Options{
-		MaxConnections: 1000, MaxInFlight: 1000, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxConnections: 1000, MaxInFlight: 1000, MaxStreams: 250, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
 	}
 }

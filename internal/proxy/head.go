@@ -104,6 +104,7 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 	if len(b) != c.proxy.server.ReadBufferSize {
 		return 0, io.ErrShortBuffer
 	}
+	first := !c.heard.Load()
 	in := b[feignedRoom:]
 	var scan headScan
 	for n := c.early.take(c.proxy, in); ; {
@@ -111,6 +112,9 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 		switch {
 		case !ok:
 			return c.refuseHead(b, malformed("a line of the head ends in a bare LF"))
+		case end > 0 && first && scan.start == 0 && c.tls == nil && isPreface(in[scan.start:scan.fields]) && c.proxy.current().opts.H2C:
+			c.upgrade(in[scan.start:n])
+			return 0, io.EOF
 		case end > 0:
 			c.early.keep(c.proxy, in[end:n])
 			c.head.parse(in[scan.start:scan.fields], in[scan.fields:end])

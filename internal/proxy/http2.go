@@ -15,11 +15,7 @@ import (
 // floods that RFC 9113, section 10.5, warns of. Its requests take the path that requests
 // of HTTP/1 take; see stream.go.
 //
-// It is offered over TLS alone, by ALPN. The preface of one who knows better is
-// a malformed request.
-
-// maxStreams is how many requests a client may have open on a connection.
-const maxStreams = 250
+// Clients choose it over TLS by ALPN, and in cleartext, with Options.H2C, by its preface.
 
 // maxStreamWindow bounds how much of a body a client may send ahead. What has come
 // counts against max_buffered_bytes.
@@ -61,7 +57,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 	if c.http2 == nil {
 		o := &c.proxy.current().opts
 		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
-			MaxStreams: maxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
+			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
 		})
 		c.spoken.Store(true)
@@ -69,6 +65,20 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 	}
 	return c.http2
 }
+
+// upgrade begins HTTP/2 on a cleartext connection whose first bytes are in: its preface
+// has been read as a message head. fasthttp's server gives the connection up, and gets
+// it back as one of HTTP/2.
+func (c *clientConn) upgrade(in []byte) {
+	if h := c.beginHTTP2(); h != nil {
+		h.Given(in)
+		c.upgraded = true
+		c.park()
+	}
+}
+
+// isPreface reports whether a request line is that of HTTP/2's preface.
+func isPreface(line []byte) bool { return string(line) == "PRI * HTTP/2.0\r\n" }
 
 // http2Socket is what HTTP/2 reads and writes.
 type http2Socket struct{ c *clientConn }

@@ -417,7 +417,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 	m.await(0, openClients, "")
 }
 
-// HTTP/2 without TLS is not offered.
+// HTTP/2 without TLS is not offered, unless server.h2c says so.
 func TestPrefaceOfHTTP2InTheClearIsMalformed(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	c, err := net.Dial("tcp", m.addr())
@@ -428,5 +428,96 @@ func TestPrefaceOfHTTP2InTheClearIsMalformed(t *testing.T) {
 	exchange(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", 400)
 	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("the connection was not closed")
+	}
+}
+
+func h2c(o *proxy.Options, _ *route.Route) { o.H2C = true }
+
+// A client of HTTP/2 with prior knowledge and one of HTTP/1 are served on the same
+// cleartext listener, also after they were idle.
+func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) { h2c(o, rt); o.ReduceIdleMemory = true }, bids("a", "{}"))
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	defer transport.CloseIdleConnections()
+	for range 3 {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", m.url+"/fill", strings.NewReader(strings.Repeat("x", 100_000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close() //nolint:errcheck // it was read
+		m.want(res, 200, "ssp/a")
+		wantProto2(t, res)
+		if string(body) != "{}" || err != nil {
+			t.Errorf("%s %v", body, err)
+		}
+		time.Sleep(50 * time.Millisecond) // it is parked meanwhile
+	}
+	if n := m.series(openClients, ""); n != 1 {
+		t.Errorf("%v connections for three requests", n)
+	}
+	res, _ := m.do("GET", "/fill")
+	m.want(res, 200, "ssp/a")
+	if res.ProtoMajor != 1 {
+		t.Errorf("a client of HTTP/1 got %s", res.Proto)
+	}
+}
+
+// The preface counts at the start of a connection alone, in whatever pieces it comes.
+func TestPrefaceStandsInFront(t *testing.T) {
+	m := newModeProxy(t, route.Single, h2c, bids("a", "{}"))
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for cut := 1; cut < len(preface); cut += 5 {
+		c, err := net.Dial("tcp", m.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read tells
+		time.Sleep(5 * time.Millisecond) // so that it is a read of its own
+		io.WriteString(c, preface[cut:]) //nolint:errcheck // as above
+		var frame [9]byte
+		if _, err := io.ReadFull(c, frame[:]); err != nil || frame[3] != 4 {
+			t.Errorf("cut at %d: got % x, %v, want SETTINGS", cut, frame, err)
+		}
+		c.Close() //nolint:errcheck // the test is over
+	}
+	for _, first := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"} {
+		c, err := net.Dial("tcp", m.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, first+preface) //nolint:errcheck // the read tells
+		b, _ := io.ReadAll(c)
+		if !strings.Contains(string(b), "HTTP/1.1 400 ") {
+			t.Errorf("behind %q: %q", first, b)
+		}
+		c.Close() //nolint:errcheck // the test is over
+	}
+}
+
+// One stream more than server.max_streams_per_conn is refused, whatever became of those
+// before: a request whose stream was reset counts until its SSP has responded.
+func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
+	asked, release := make(chan struct{}, 10), make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxStreams = 3 }),
+		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-release }})
+	f := m.frames(t)
+	for _, id := range []uint32{1, 3, 5} {
+		f.request(id, true, "x-adbuffer-timeout-ms", "5000")
+		<-asked
+	}
+	f.request(7, true)
+	if a := f.answerTo(7); !a.reset {
+		t.Errorf("the fourth stream: %+v, want a reset", a)
+	}
+	close(release)
+	if a := f.answerTo(1); a.status != "200" {
+		t.Errorf("the first stream: %+v", a)
 	}
 }

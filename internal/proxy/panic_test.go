@@ -25,7 +25,7 @@ func TestAPanicIsAnswered500IsCountedAndLoggedAndEndsNothing(t *testing.T) {
 	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})
 	core, logged := observer.New(zap.ErrorLevel)
 	p := New(Options{
-		MaxConnections: 10, MaxInFlight: 10, MaxBufferedBytes: 1000, MaxHeaderBytes: 1024, MaxBodyBytes: 100,
+		MaxConnections: 10, MaxInFlight: 10, MaxStreams: 250, MaxBufferedBytes: 1000, MaxHeaderBytes: 1024, MaxBodyBytes: 100,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, ErrorDetail: true,
 		Deadline: DeadlineOptions{Default: time.Minute, Max: time.Minute},
 	}, table, zap.New(core), nil, func() bool { return true })

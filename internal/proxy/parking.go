@@ -86,6 +86,10 @@ func (c *clientConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.phase == parking && c.upgraded:
+		c.phase, c.upgraded = serving, false
+		go c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
+		return nil
 	case c.phase == parking:
 		c.phase = parked
 		go c.awaitRequest()

@@ -26,6 +26,8 @@ type Options struct {
 	MaxConnections   int
 	MaxInFlight      int
 	MaxUploads       int
+	MaxStreams       int // of an HTTP/2 connection
+	H2C              bool
 	MaxBufferedBytes int64
 	ReadTimeout      time.Duration
 	WriteTimeout     time.Duration

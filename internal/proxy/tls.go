@@ -57,10 +57,13 @@ func adaptTLS(from *tls.Config) *adaptedTLS {
 	return &adaptedTLS{from, to}
 }
 
-// ConnectionState returns the state of TLS; it is zero over cleartext. fasthttp's server
-// finds the protocol in it.
+// ConnectionState returns the state of TLS. Over cleartext it holds nothing but the
+// protocol, in which fasthttp's server finds HTTP/2.
 func (c *clientConn) ConnectionState() tls.ConnectionState {
 	if c.tls == nil {
+		if c.spoken.Load() {
+			return tls.ConnectionState{NegotiatedProtocol: protoHTTP2}
+		}
 		return tls.ConnectionState{}
 	}
 	return c.tls.ConnectionState()
