@@ -51,7 +51,7 @@ another server.listen, is a fault too: see adbuffer check --against.`,
 			if err != nil {
 				return failed(err)
 			}
-			log, level, sink, err := newLogger(cfg.Log, stderr)
+			log, level, sink, err := app.NewLogger(cfg.Log, stderr)
 			if err != nil {
 				return failed(err)
 			}

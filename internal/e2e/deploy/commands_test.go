@@ -2,11 +2,15 @@ package deploy
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 func TestServeWithoutAConfigurationSaysSoAndPointsToTheDemo(t *testing.T) {
@@ -156,5 +160,39 @@ func TestTheDemoShowsEveryModeAndExits(t *testing.T) {
 	}
 	if strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic") {
 		t.Error(stderr)
+	}
+}
+
+func TestTheDemoNamesItsPageAndKeepsItMoving(t *testing.T) {
+	for _, row := range []struct {
+		args  []string
+		moves bool
+	}{{[]string{"demo"}, true}, {[]string{"demo", "--quiet"}, false}} {
+		out := new(testsupport.LogBuffer)
+		cmd := exec.Command(e2e.Binary(t), row.args...)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Process.Kill()
+		testsupport.Eventually(t, "the demo says what to try next", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
+		page, _, _ := strings.Cut(out.String(), "\n")
+		url, found := strings.CutPrefix(page, "The admin page: http://")
+		if !found {
+			t.Fatalf("%v begins with %q, want the URL of the page", row.args, page)
+		}
+		ab := &e2e.Process{T: t, AdminAddr: strings.TrimSuffix(url, "/")}
+		before := ab.Scrape().Sum("adbuffer_requests_total")
+		if row.moves {
+			testsupport.Eventually(t, "requests go on", func() bool { return ab.Scrape().Sum("adbuffer_requests_total") > before+20 })
+		} else if time.Sleep(500 * time.Millisecond); ab.Scrape().Sum("adbuffer_requests_total") != before {
+			t.Errorf("%v sends a load", row.args)
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v\n%s", row.args, err, out)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"os"
@@ -10,9 +10,9 @@ import (
 	"adbuffer/internal/loglimit"
 )
 
-// newLogger returns a logger with the configuration's level and format, and the sink
+// NewLogger returns a logger with the configuration's level and format, and the sink
 // through which it writes to w. The level can be changed while the logger is in use.
-func newLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *loglimit.Sink, error) {
+func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *loglimit.Sink, error) {
 	level, err := zap.ParseAtomicLevel(string(c.Level))
 	if err != nil {
 		return nil, level, nil, err

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func TestConsoleLinesAreForEyesAndCannotBeForged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	log, level, sink, err := newLogger(config.Log{Level: "info", Format: config.FormatConsole}, f)
+	log, level, sink, err := NewLogger(config.Log{Level: "info", Format: config.FormatConsole}, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,82 @@
+package demo
+
+import (
+	"context"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// The rate swings between slowest and fastest requests a second once in a swing,
+	// and a burst comes at its end: saturation, percentiles and the queue all move.
+	slowest, fastest = 5, 60
+	swing            = 30 * time.Second
+	burst            = 24
+	// maxInFlight bounds the load where responses take long.
+	maxInFlight = 64
+)
+
+// targets are what the load asks for; a target that stands here more often is asked
+// for more often.
+var targets = []string{
+	"GET /fillbuffer?pub=1", "GET /fillbuffer?pub=2", "GET /fillbuffer?pub=3", "GET /fillbuffer?pub=4", "POST /fillbuffer/beta", "POST /fillbuffer/beta",
+	"GET /split?pub=1", "GET /split?pub=2", "GET /split?pub=3", "GET /parallel-first?pub=1", "GET /waterfall?pub=1", "GET /parallel-all?pub=1",
+	"GET /vast?pub=1", "GET /fillbuffer?ssp=slow", "GET /fillbuffer?ssp=broken",
+}
+
+// Load sends a light load through every route until ctx ends.
+func (d *Demo) Load(ctx context.Context) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: maxInFlight}}
+	defer client.CloseIdleConnections()
+	inFlight := make(chan struct{}, maxInFlight)
+	send := func() {
+		select {
+		case inFlight <- struct{}{}:
+		default:
+			return
+		}
+		go func() {
+			defer func() { <-inFlight }()
+			d.send(ctx, client, targets[rand.IntN(len(targets))])
+		}()
+	}
+	swings := 0
+	for began := time.Now(); ; {
+		passed := time.Since(began)
+		if n := int(passed / swing); n > swings {
+			swings = n
+			for range burst {
+				send()
+			}
+		}
+		send()
+		wave := (1 - math.Cos(2*math.Pi*passed.Seconds()/swing.Seconds())) / 2
+		rate := slowest + (fastest-slowest)*wave
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(float64(time.Second) / rate)):
+		}
+	}
+}
+
+// send sends one request. The page shows how it ends, so an error is no news.
+func (d *Demo) send(ctx context.Context, client *http.Client, target string) {
+	method, path, _ := strings.Cut(target, " ")
+	body := ""
+	if method == http.MethodPost {
+		body = bid
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.App.TrafficAddr().String()+path, strings.NewReader(body))
+	if err != nil {
+		return
+	}
+	if res, err := client.Do(req); err == nil {
+		io.Copy(io.Discard, res.Body) //nolint:errcheck // see above
+		res.Body.Close()
+	}
+}

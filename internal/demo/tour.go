@@ -1,0 +1,100 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// bid is a small OpenRTB 2.6 bid request.
+const bid = `{"id":"demo-1","imp":[{"id":"1","banner":{"w":300,"h":250}}],"site":{"page":"https://publisher.example/"},"tmax":300}`
+
+// Tour sends requests through every route, and prints the responses.
+func (d *Demo) Tour(ctx context.Context) error {
+	base := "http://" + d.App.TrafficAddr().String()
+	client := &http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	if err := d.awaitReady(ctx); err != nil {
+		return err
+	}
+	for _, step := range []struct{ title, method, path, body string }{
+		{"single: one SSP; this one speaks HTTP/1.1", "GET", "/fillbuffer?pub=1&slot=top", ""},
+		{"the client chooses beta, which speaks HTTP/2; an OpenRTB bid request", "POST", "/fillbuffer/beta", bid},
+		{"the client chooses slow: adbuffer gives up in time", "GET", "/fillbuffer?ssp=slow", ""},
+		{"the client chooses broken: its 503 is passed on", "GET", "/fillbuffer?ssp=broken", ""},
+		{"split: alpha and beta, 3 to 1", "GET", "/split?pub=1", ""},
+		{"waterfall: broken, then slow (100 ms), then beta", "GET", "/waterfall?pub=1", ""},
+		{"parallel-first: slow, beta and alpha at once; the first fill wins", "GET", "/parallel-first?pub=1", ""},
+		{"parallel-all: every response in one document; slow is not waited for", "GET", "/parallel-all?pub=1", ""},
+		{"on_error: no_ad: an empty VAST document instead of broken's 503", "GET", "/vast?pub=1", ""},
+	} {
+		if err := d.show(ctx, client, base, step.title, step.method, step.path, step.body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Demo) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for !d.App.Ready() {
+		select {
+		case <-ctx.Done():
+			return errors.New("the demo did not become ready within 10 s")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (d *Demo) show(ctx context.Context, client *http.Client, base, title, method, path, body string) error {
+	req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	start := time.Now()
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	got, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "%s\n  %s %s\n  %s in %d ms, from %s\n", title, method, path, res.Status,
+		time.Since(start).Milliseconds(), res.Header.Get("X-Adbuffer-Source"))
+	if text := strings.TrimSpace(string(got)); text != "" {
+		if len(text) > 300 {
+			text = text[:300] + "…"
+		}
+		fmt.Fprintf(d.out, "  %s\n", strings.ReplaceAll(text, "\n", "\n  "))
+	}
+	fmt.Fprintln(d.out)
+	return nil
+}
+
+// Invite says what to try next.
+func (d *Demo) Invite(quiet bool) {
+	load := "A light load runs on; --quiet would leave it out."
+	if quiet {
+		load = "No load runs, as --quiet says."
+	}
+	fmt.Fprintf(d.out, `%[3]s Ctrl-C ends the demo. Try next:
+  open %[2]s/                                        the page: how full the pools are, what to set
+  curl -i '%[1]s/fillbuffer?pub=1'                              a request
+  curl -i -H 'X-Adbuffer-Timeout-Ms: 20' '%[1]s/fillbuffer/beta'  too little time
+  curl -s '%[1]s/parallel-all' | head -c 400                      all SSPs at once
+  curl -s '%[2]s/metrics' | grep ^adbuffer_pool_saturation        saturation for Prometheus
+  adbuffer plan --from %[2]s                         how large the pools should be
+Then write a configuration: config/minimal.yaml is the shortest, config/adbuffer.yaml describes every setting.
+`, "http://"+d.App.TrafficAddr().String(), "http://"+d.App.AdminAddr().String(), load)
+}
