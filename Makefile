@@ -17,7 +17,7 @@ PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl ch
 # compiled twice.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
-.PHONY: all story build image demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
+.PHONY: all story picture build image demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
 
 all: build
 
@@ -29,6 +29,9 @@ image: ## the container image
 
 demo: ## see it work
 	$(GO) run ./cmd/adbuffer demo
+
+picture: ## the picture of the admin page in README.md: three minutes of the demo
+	ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage ./internal/e2e/admin
 
 test: deps ## everything, with the race detector; what the race detector would distort; on 64-bit ARM
 	$(GO) test -race -shuffle=on -timeout 14m ./...

@@ -1,5 +1,5 @@
-// Package admin is metrics, health, pools, the page: the listener for operators
-// and their tools, apart from the traffic.
+// Package admin is the listener for operators and their tools: metrics, health, pools,
+// the page.
 package admin
 
 import (
@@ -17,26 +17,26 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are what the admin listener shows and how it guards it. A func that is
-// nil takes its path away.
+// Options are what the admin listener shows and how it protects it. A path whose func is
+// nil does not exist.
 type Options struct {
-	// Token returns what opens everything on a listener beyond loopback: nothing
-	// does while it is empty. It may change.
+	// Token returns the token that gives access to all paths beyond loopback; "" =
+	// no token does. It may change.
 	Token func() string
-	// TLS, where not nil, is what the listener speaks. A client certificate that
-	// it has verified opens what the token opens; it must let clients without one
-	// in (tls.VerifyClientCertIfGiven), for what needs neither.
+	// TLS is nil for cleartext. A client certificate that TLS has verified gives the
+	// access that the token gives. TLS must accept clients without a certificate
+	// (tls.VerifyClientCertIfGiven), because some paths need none.
 	TLS *tls.Config
-	// Metrics is what /metrics gathers.
+	// Metrics gathers the metrics for /metrics.
 	Metrics prometheus.Gatherer
-	// Ready answers /readyz: nil, or why not.
+	// Ready returns nil if the service is ready, or else the reason for /readyz.
 	Ready func() error
-	// Pools and History return what /pools and /history show, to be written as
-	// JSON. The page draws itself from them.
+	// Pools and History return the JSON of /pools and /history, from which the page
+	// is drawn.
 	Pools, History func() any
 	// Config returns the effective configuration, YAML without secrets.
 	Config func() []byte
-	// Level is the level of the log, which PUT /log/level changes.
+	// Level is the log's level, which PUT /log/level changes.
 	Level *zap.AtomicLevel
 	// Capture waits for exchanges with an SSP; see the type.
 	Capture Capture
@@ -50,7 +50,7 @@ type Server struct {
 	opts     Options
 	server   *http.Server
 	loopback bool
-	stop     context.CancelFunc // ends what waits for something
+	stop     context.CancelFunc // ends captures and other requests that wait
 }
 
 // New returns a server for l's address; Serve runs it.
@@ -69,7 +69,7 @@ func New(opts Options, l net.Listener) *Server {
 	return s
 }
 
-// Serve answers until Close. It returns nil after that, or why l failed.
+// Serve serves l until Close, and returns nil then. An error means that l failed.
 func (s *Server) Serve(l net.Listener) error {
 	if s.opts.TLS != nil {
 		l = tls.NewListener(l, s.opts.TLS)
@@ -80,13 +80,12 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// StandBy has clients move on to another process that accepts from the same
-// socket: idle connections are closed, and others after their answer. StandBy
-// (false) ends that.
+// StandBy makes clients move to another process that accepts from the same socket: it
+// closes idle connections at once and other connections after their response.
+// StandBy(false) ends that.
 func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
 
-// Close stops at once where ctx has ended, and else lets answers under way
-// finish.
+// Close waits for responses in progress until ctx ends, and closes then.
 func (s *Server) Close(ctx context.Context) {
 	s.stop()
 	if s.server.Shutdown(ctx) != nil {
@@ -111,7 +110,7 @@ func (s *Server) handler() http.Handler {
 	return s.guardHost(open)
 }
 
-// guarded is what shows or changes more than a monitoring system needs.
+// guarded serves the paths that show or change more than a monitoring system needs.
 func (s *Server) guarded() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", servePage)

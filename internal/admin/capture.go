@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Capture returns the next n exchanges with an SSP, to be written as JSON, or
-// those that came until ctx ended.
+// Capture returns the next n exchanges with an SSP as a value for JSON, or as many as
+// ended before ctx did.
 type Capture func(ctx context.Context, ssp string, n int) (any, error)
 
 // Errors of a Capture.
 var (
 	ErrUnknownSSP  = errors.New("there is no SSP of this name")
-	ErrCaptureBusy = errors.New("another capture of this SSP is under way")
+	ErrCaptureBusy = errors.New("another capture of this SSP is in progress")
 	ErrCaptureOff  = errors.New("captures are off; see admin.capture")
 )
 

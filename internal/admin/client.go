@@ -21,7 +21,7 @@ const (
 	maxTokenBytes = 4096
 )
 
-// ErrURL is the error of NewClient where the URL is not one of an admin listener.
+// ErrURL is the error of NewClient if the URL cannot be an admin listener's.
 var ErrURL = errors.New("must be the URL of an admin listener, for example http://127.0.0.1:9090")
 
 // ClientOptions say how a command reaches a running adbuffer's admin listener.
@@ -74,7 +74,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// URL is the listener's, without a slash at its end.
+// URL returns the listener's URL, without a slash at its end.
 func (c *Client) URL() string { return c.base }
 
 // StatusError is a response whose status is not 200.
@@ -84,7 +84,7 @@ type StatusError struct {
 	Body   string // without spaces around it
 }
 
-// Error names the options that open a listener which answers 403.
+// Error names the options to use if the listener responds 403.
 func (e *StatusError) Error() string {
 	if e.Status == http.StatusForbidden {
 		return fmt.Sprintf("%s: %s; see --token-file and --cert-file", e.URL, e.Body)
@@ -119,11 +119,11 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 // Running is the configuration that an adbuffer has in force.
 type Running struct {
 	Version string // of the adbuffer
-	Hash    string // of the configuration, with what is hidden
-	YAML    []byte // without what is hidden
+	Hash    string // of the configuration, secrets included
+	YAML    []byte // secrets are hidden
 }
 
-// Running asks for the configuration in force.
+// Running returns the configuration in force.
 func (c *Client) Running(ctx context.Context) (*Running, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// guard lets a request through that may see everything: on loopback any, and
-// elsewhere one with the token or a client certificate. What changes something must not come from a
-// page of somebody else.
+// guard accepts any request on loopback. Beyond loopback a request needs the token or a
+// client certificate. A request from a web page of another origin must not change
+// anything.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,15 +24,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if err := sameOrigin.Check(r); err != nil {
-			text(w, http.StatusForbidden, "a page of another origin must not change anything here")
+			text(w, http.StatusForbidden, "a web page of another origin must not change anything here")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// hasToken compares digests, so that not even the length of the token shows in
-// the time that it takes.
+// hasToken compares digests, so that the time it takes does not depend on the token or
+// its length.
 func (s *Server) hasToken(r *http.Request) bool {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
@@ -46,16 +46,16 @@ func (s *Server) hasToken(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(sent[:], want[:]) == 1
 }
 
-// hasCertificate reports whether the client has shown a certificate of an
-// authority that we trust. One that we do not trust ends its handshake.
+// hasCertificate reports whether the client has a certificate of a trusted authority. Any
+// other certificate has failed the handshake.
 func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// guardHost refuses, on loopback, a Host that is not loopback: a page in an
-// operator's browser must not reach us by a name of its own (DNS rebinding).
+// guardHost refuses a Host that is not loopback if the listener is on loopback. So a web
+// page in an operator's browser cannot reach it under the page's own name (DNS rebinding).
 func (s *Server) guardHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.loopback && !isLoopbackHost(r.Host) {
-			text(w, http.StatusForbidden, "this listener is for loopback; ask it as localhost, 127.0.0.1 or [::1]")
+			text(w, http.StatusForbidden, "this listener is for loopback; use localhost, 127.0.0.1 or [::1]")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -21,8 +21,8 @@ func (s *Server) showLevel(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, levelView{s.opts.Level.String()})
 }
 
-// changeLevel takes a level as {"level":"debug"} or as the word alone, and
-// answers with the one in force. It lasts until the next start or reload.
+// changeLevel takes a level as {"level":"debug"} or as the word alone. The response is the
+// level in force. It lasts until the next start or reload.
 func (s *Server) changeLevel(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLevelBytes))
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) changeLevel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	before := s.opts.Level.Level()
-	// The line is written while the one of both is in force that shows more.
+	// The line is written at the more verbose of both levels.
 	s.opts.Level.SetLevel(min(before, level))
 	s.opts.Log.Warn("log level changed on the admin listener", zap.Stringer("before", before), zap.Stringer("now", level), zap.String("by", r.RemoteAddr))
 	s.opts.Level.SetLevel(level)

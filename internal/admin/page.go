@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// page is the whole page, with its style and script. It asks for nothing but
-// /pools, /history and /config.
+// page is the whole page, with its style and script. It requests only /pools, /history
+// and /config.
 //
 //go:embed page.html
 var page string
 
-// pagePolicy lets a browser run the page's own script and style, known by their
-// hashes, and talk to this listener: a name that an SSP or a file gave cannot
-// become markup that does anything.
+// pagePolicy lets a browser use only the page's own script and style, by their hashes, and
+// only this listener. So a name from an SSP or a file cannot become active markup.
 var pagePolicy = fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; connect-src 'self'; img-src data:; "+
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf("script"), hashOf("style"))
 

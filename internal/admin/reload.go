@@ -5,13 +5,12 @@ import (
 	"net/http"
 )
 
-// Reload reads the configuration again and brings it into force. It returns the
-// status to answer with and what the body shows as JSON: what changed, or what
-// is wrong.
+// Reload reads the configuration again and applies it. It returns the status of the
+// response and a value for its JSON body: what changed, or the errors.
 type Reload func() (status int, answer any)
 
-// reload takes no body: the file that the process was started with is read, and
-// whoever sends another must not think that it was used.
+// reload refuses a body: a client that sends a configuration must not think that adbuffer
+// used it. The file of --config is read.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		text(w, http.StatusBadRequest, "send no body: the file of --config is read again, on the machine of the process")

@@ -25,29 +25,29 @@ type captured struct {
 	Protocol string       `json:"protocol"`
 	Reused   bool         `json:"reused"` // the connection had carried a request before
 	TotalMs  float64      `json:"total_ms"`
-	Pending  float64      `json:"pending_ms"`              // until it was lent a place
-	First    float64      `json:"first_byte_ms,omitempty"` // from then on
-	Request  *capturedMsg `json:"request,omitempty"`       // missing where nothing was sent, or the request was hedged
-	Answer   *capturedMsg `json:"answer,omitempty"`        // missing where none came
+	Pending  float64      `json:"pending_ms"`              // until the request acquired a place
+	First    float64      `json:"first_byte_ms,omitempty"` // after that
+	Request  *capturedMsg `json:"request,omitempty"`       // missing if nothing was sent, or the request was hedged
+	Response *capturedMsg `json:"answer,omitempty"`        // missing if no response came
 }
 
-// capturedMsg is a request or an answer, with its secrets hidden.
+// capturedMsg is a request or a response, with its secrets hidden.
 type capturedMsg struct {
 	Method string      `json:"method,omitempty"`
 	URL    string      `json:"url,omitempty"`
 	Status int         `json:"status,omitempty"`
 	Fields [][2]string `json:"fields"`
-	// Body is the beginning of it, as text, or in base64 where it is none.
+	// Body is the beginning of the body if that is text, BodyBinary if it is not.
 	Body       string `json:"body,omitempty"`
 	BodyBinary []byte `json:"body_base64,omitempty"`
 	BodyBytes  int    `json:"body_bytes"` // of the whole body
 }
 
-// maxCapturedBody bounds what is kept of each body.
+// maxCapturedBody bounds how much of each body is kept.
 const maxCapturedBody = 4 << 10
 
 // Capture implements admin.Capture: it returns the next n exchanges with an SSP, or
-// those that ended before ctx. Requests pay nothing while no capture runs.
+// as many as ended before ctx did. Without a capture, requests have no extra cost.
 func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 	current := v.versions.Current()
 	if !current.Config.Admin.Capture {
@@ -122,16 +122,16 @@ func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchan
 		e.Error = err.Error()
 		return e
 	}
-	e.Answer = message(ex.Response.Fields, ex.Response.Body, nil)
-	e.Answer.Status = ex.Response.Status
+	e.Response = message(ex.Response.Fields, ex.Response.Body, nil)
+	e.Response.Status = ex.Response.Status
 	return e
 }
 
 func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
 
-// targetView is a request's target without what may be a secret. What follows the
-// endpoint's own query is the client's: of that only the values are hidden whose
-// names say what they are.
+// targetView is a request's target with possible secrets hidden. It hides all values of
+// the endpoint's own query. Of the client's query behind it, it hides the values whose
+// names tell that they are secrets.
 func targetView(target, clients []byte) string {
 	path, query, ok := strings.Cut(string(target), "?")
 	if !ok {
@@ -147,8 +147,8 @@ func targetView(target, clients []byte) string {
 	return path + "?" + config.HideQuery(own) + strings.Join(params, "&")
 }
 
-// message copies fields and body, whose memory belongs to the exchange. sets says
-// which fields the configuration has set, nil for none.
+// message copies fields and body, whose memory belongs to the exchange. sets reports
+// whether the configuration sets a field; nil = it sets none.
 func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
 	for name, value := range httpsyntax.Fields(fields) {
@@ -170,7 +170,7 @@ func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	return m
 }
 
-// lastWhole cuts off a character of which only the beginning is there.
+// lastWhole cuts off an incomplete character at the end.
 func lastWhole(b []byte) []byte {
 	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
 		if utf8.RuneStart(b[i]) {

@@ -71,7 +71,7 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 		c.note(new(ssp.SSP), &ssp.Request{Fields: new(httpheader.RequestFields)}, ex, upstream.Deadline, upstream.ErrDeadline)
 	}
 	<-c.full
-	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Answer != nil || c.got[0].Request != nil {
+	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Response != nil || c.got[0].Request != nil {
 		t.Errorf("captured %+v, want two failures without request and answer", c.got)
 	}
 }

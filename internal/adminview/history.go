@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/ssp"
 )
 
-// The page's charts show historyPoints points, historyStep apart: five minutes.
+// The page's charts show five minutes: historyPoints points, one every historyStep.
 const (
 	historyStep   = 2 * time.Second
 	historyPoints = 150
@@ -26,12 +26,12 @@ const (
 
 // history is what the charts of one SSP show, oldest first.
 type history struct {
-	Rate       []float64 `json:"rate"`       // requests per second for a place
-	Saturation []float64 `json:"saturation"` // 0 to 1, at the moment
-	HoldMillis []float64 `json:"hold_ms"`    // mean of the places released; 0 if there were none
-	Waiting    []int     `json:"waiting"`    // at the moment
+	Rate       []float64 `json:"rate"`       // requests per second that asked for a place
+	Saturation []float64 `json:"saturation"` // 0 to 1, now
+	HoldMillis []float64 `json:"hold_ms"`    // mean time that a place was held; 0 if no place was released
+	Waiting    []int     `json:"waiting"`    // now
 
-	pool   *pool.Pool     // that the points are about
+	pool   *pool.Pool     // whose points these are
 	before *pool.Snapshot // of the last look; nil before the first look at this pool
 	at     time.Time      // of the last look
 
@@ -52,7 +52,7 @@ type histories struct {
 
 	mu      sync.Mutex // guards the fields below
 	bySSP   map[string]*history
-	advised map[string]time.Duration // idle_timeout as last logged
+	advised map[string]time.Duration // idle_timeout that was last logged
 }
 
 func newHistories(log *zap.Logger) *histories {
@@ -81,7 +81,7 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
 		present[s.Name()] = true
 		one := h.historyLocked(s.Name())
-		if one.pool != s.Pool() { // a new pool counts from 0, and has learned nothing
+		if one.pool != s.Pool() { // a new pool counts from 0 and has no learned state
 			one.pool, one.before = s.Pool(), nil
 			delete(h.advised, s.Name())
 		}
@@ -90,7 +90,7 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 		h.adviseLocked(s.Name(), &snap, &opts)
 	}
 	for name := range h.bySSP {
-		if !present[name] { // the configuration has it no more
+		if !present[name] { // a reload removed the SSP
 			delete(h.bySSP, name)
 			delete(h.advised, name)
 		}
@@ -153,7 +153,7 @@ func push[T any](points []T, p T) []T {
 	return append(points, p)
 }
 
-// round keeps what a chart can show.
+// round keeps as many digits as a chart can show.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // adviseLocked logs an idle_timeout to set: once, and again when the advice changed

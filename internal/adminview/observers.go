@@ -9,9 +9,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// observers joins the tracer and the captures that run to one observer of each
-// SSP. An SSP without either has no observer, which costs requests nothing. An SSP
-// and its successors share their observer.
+// observers makes one observer of each SSP, from the tracer and the running captures. An
+// SSP without either has no observer, which costs requests nothing. An SSP and its
+// successors share their observer.
 type observers struct {
 	mu       sync.Mutex
 	tracer   *tracing.Tracer         // nil without tracing
@@ -42,8 +42,8 @@ func (o *observers) capture(s *ssp.SSP, f ssp.Observer) bool {
 	return true
 }
 
-// release ends the capture of the name. The SSPs are all that had it: a reload may
-// have removed the SSP, and another may have added it again.
+// release ends the capture of the name. The SSPs are all that it observed: a reload may
+// have removed the SSP, and a later reload may have added it again.
 func (o *observers) release(name string, ssps ...*ssp.SSP) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,9 +19,9 @@ type poolView struct {
 	Requests    ssp.Snapshot              `json:"requests"`
 	LastMinute  lastMinute                `json:"last_minute"`
 	URLs        []string                  `json:"urls"`
-	ReuseRatio  float64                   `json:"reuse_ratio"` // share of the places lent that needed no new connection; 0 before the first
+	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first
 	Advice      string                    `json:"advice"`
-	// IdleAdvice says which idle_timeout is better than the one in force; "" = none.
+	// IdleAdvice names a better idle_timeout than the one in force; "" = there is none.
 	IdleAdvice string `json:"idle_advice,omitempty"`
 }
 
@@ -55,8 +55,8 @@ type limitsView struct {
 	MaxInFlight    int    `json:"max_in_flight"`
 }
 
-// Pools is what GET /pools shows. Version, commit, state, addresses and names of
-// the service are the caller's, and so are the totals.
+// Pools is what GET /pools shows. The caller fills in service, but for ConfigHash, and
+// totals.
 func (v *Views) Pools(service Service, totals any) any {
 	var views []poolView
 	v.versions.Look(func(current *reload.Version) {
@@ -84,8 +84,8 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	}
 }
 
-// reuseRatio counts as the recording rules do. Warming up may open more connections
-// than places were lent; the ratio is 0 then.
+// reuseRatio counts as the recording rules do. It is 0 if warming up has opened more
+// connections than requests acquired places.
 func reuseRatio(s *pool.Snapshot) float64 {
 	if s.Lent == 0 {
 		return 0

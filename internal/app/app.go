@@ -35,28 +35,28 @@ type App struct {
 	requests *requestlog.Log
 	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
-	fleet    *fleet.Fleet // nil where no Redis is configured
+	fleet    *fleet.Fleet // nil = no Redis is configured
 	state    atomic.Int32
 	started  time.Time
-	via      string           // the name of this process in Via; each process has another
-	level    *zap.AtomicLevel // nil where the log's level cannot be changed
-	reload   admin.Reload     // nil where the configuration cannot be read again
+	via      string           // the name of this process in Via; unique to the process
+	level    *zap.AtomicLevel // nil = the log's level cannot be changed
+	reload   admin.Reload     // nil = the configuration cannot be read again
 
 	sockets      *listen.Sockets
 	certificates certificates
-	accepting    chan struct{} // closed when no client connection is accepted any more
+	accepting    chan struct{} // closed when adbuffer has stopped accepting client connections
 
 	background sync.WaitGroup // goroutines that end with alive
 	alive      context.Context
 	die        context.CancelFunc
 }
 
-// The states of the service, as /readyz tells them. They are passed in order:
+// The states of the service, as /readyz reports them, in this order:
 //
 //	starting -> ready -> draining
 //
-// starting ends when min_idle connections are open or warmup_timeout passes,
-// draining begins with the first signal. An SSP's state changes nothing here.
+// starting ends when min_idle connections are open or warmup_timeout has passed.
+// draining begins with the first signal. The state of an SSP has no influence.
 const (
 	starting int32 = iota
 	ready
@@ -65,9 +65,8 @@ const (
 
 var stateNames = map[int32]string{starting: "starting", ready: "ready", draining: "draining"}
 
-// New builds the service from cfg and opens its listeners, so that what cannot
-// work fails here. Nothing is served before Run; Close undoes New if Run is not
-// called.
+// New builds the service from cfg and opens its listeners, so that a configuration that
+// cannot work fails here. Run serves. Without Run, Close releases what New opened.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a := &App{log: log, peers: loglimit.New(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
@@ -87,7 +86,7 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	return a, nil
 }
 
-// Ready reports whether the service takes requests and is warm.
+// Ready reports whether the service is warm and does not drain.
 func (a *App) Ready() bool { return a.state.Load() == ready }
 
 func (a *App) readiness() error {
@@ -149,7 +148,7 @@ func (a *App) warm(ctx context.Context) {
 	}
 }
 
-// drain is starting in reverse.
+// drain undoes Run and New in reverse order.
 func (a *App) drain(hurry context.Context) error {
 	a.state.Store(draining)
 	a.versions.BeginDrain()
@@ -162,7 +161,7 @@ func (a *App) drain(hurry context.Context) error {
 	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
 	defer cancel()
 	a.sockets.CloseTraffic()
-	<-a.accepting // including the connections that were queued
+	<-a.accepting // connections that the kernel had queued are accepted too
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
 

@@ -59,11 +59,11 @@ func (a *App) register() error {
 		newBuildInfo(),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "adbuffer_log_suppressed_total",
-			Help: "Log lines that were not written, because clients, SSPs or local processes caused too many with the same message in one second.",
+			Help: "Log lines that adbuffer did not write because clients, SSPs or local processes caused too many with the same message in one second.",
 		}, func() float64 { return float64(a.peers.Suppressed()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "adbuffer_log_dropped_total",
-			Help: "Log lines that were dropped, because standard error took no more or failed.",
+			Help: "Log lines that adbuffer dropped because standard error was blocked or failed.",
 		}, func() float64 { return float64(a.dropped()) }),
 	}
 	a.certificates.each(func(c *listen.Certificates) { all = append(all, c) })
@@ -75,7 +75,7 @@ func (a *App) register() error {
 	return nil
 }
 
-// Reload brings cfg into force; see reload.Versions.Replace.
+// Reload applies cfg; see reload.Versions.Replace.
 func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
 	if a.Ready() {
 		a.notifyReloading()
@@ -94,7 +94,7 @@ func (a *App) apply(next *reload.Version) {
 	a.views.Trace(next)
 }
 
-// applied brings those settings into force that need no swap.
+// applied applies the settings that need no swap.
 func (a *App) applied(next *reload.Version) {
 	a.certificates.reload()
 	if a.level != nil {

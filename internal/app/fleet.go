@@ -12,12 +12,12 @@ import (
 	"adbuffer/internal/fleet"
 )
 
-// firstLease bounds the wait of a start for the first tokens. Without them the
-// first requests would find none.
+// firstLease bounds how long the start waits for the first tokens, without which the
+// first requests would be refused.
 const firstLease = time.Second
 
-// startFleet makes what leases tokens from Redis, where that is configured. It
-// does not need Redis to be there.
+// startFleet starts to lease tokens if the configuration names a Redis. It does not need
+// Redis to respond.
 func (a *App) startFleet(c *config.Fleet) error {
 	if c.Redis.Address == "" {
 		return nil
@@ -36,8 +36,8 @@ func (a *App) startFleet(c *config.Fleet) error {
 	return nil
 }
 
-// redisTLS is nil for cleartext. Each connection looks whether the files of the
-// client certificate changed, so that it can be renewed.
+// redisTLS returns nil for cleartext. Each new connection checks whether the files of the
+// client certificate changed, so that an operator can renew it.
 func redisTLS(c *config.Redis) (*tls.Config, error) {
 	if !c.TLS.Enabled {
 		return nil, nil
@@ -60,7 +60,7 @@ func redisTLS(c *config.Redis) (*tls.Config, error) {
 	return t, nil
 }
 
-// awaitFirstLease waits until Redis has been asked for once.
+// awaitFirstLease waits until the first request to Redis has ended.
 func (a *App) awaitFirstLease() {
 	if a.fleet == nil {
 		return
@@ -70,7 +70,7 @@ func (a *App) awaitFirstLease() {
 	a.fleet.AwaitFirst(ctx)
 }
 
-// leaveFleet gives this replica's share to the others.
+// leaveFleet returns this replica's share to the fleet.
 func (a *App) leaveFleet() {
 	if a.fleet == nil {
 		return

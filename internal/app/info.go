@@ -10,8 +10,8 @@ import (
 // Version is the release, set by the linker (-X adbuffer/internal/app.Version).
 var Version = "dev"
 
-// Commit is the commit that the binary was built from. The linker (-X) sets it, or
-// else Go's own stamp; "" = neither knows it.
+// Commit is the commit that the binary was built from: set by the linker (-X), or else
+// Go's own stamp. "" = not known.
 var Commit string
 
 // The linker sets only variables without an initial value, hence this function.
@@ -27,10 +27,10 @@ func init() {
 	}
 }
 
-// newBuildInfo exports what the binary was built from.
+// newBuildInfo exports the version, the commit and the Go version of the binary.
 func newBuildInfo() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "adbuffer_build_info", Help: "1, with what the binary was built from.",
+		Name: "adbuffer_build_info", Help: "1, with the version, the commit and the Go version of the binary.",
 		ConstLabels: prometheus.Labels{"version": Version, "revision": Commit, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
 }

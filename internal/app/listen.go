@@ -30,28 +30,28 @@ func (a *App) listen() error {
 	a.sockets = sockets
 	a.trustPeers(cfg)
 	if t, ok := a.AdminAddr().(*net.TCPAddr); ok && sockets.Passed && !t.IP.IsLoopback() && cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" {
-		a.log.Warn("the admin socket that was passed is reachable from other machines, and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403", zap.Stringer("admin", t))
+		a.log.Warn("the admin socket that was passed is reachable from other machines, and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", zap.Stringer("admin", t))
 	}
 	return a.registry.Register(sockets)
 }
 
-// trustPeers says whose PROXY headers are taken.
+// trustPeers sets which peers must send a PROXY header.
 func (a *App) trustPeers(cfg *config.Config) {
 	if cfg.Server.ProxyProtocol {
 		a.sockets.Traffic.Trust(cfg.Server.TrustedProxies, cfg.Server.ReadTimeout)
 	}
 }
 
-// TrafficAddr is where requests are taken.
+// TrafficAddr is the address of the traffic listener.
 func (a *App) TrafficAddr() net.Addr { return a.sockets.Traffic.Addr() }
 
-// AdminAddr is where operators are answered.
+// AdminAddr is the address of the admin listener.
 func (a *App) AdminAddr() net.Addr { return a.sockets.Admin.Addr() }
 
-// certificates are those of both listeners, each nil where it speaks no TLS.
+// certificates are the certificates of both listeners; nil = the listener has no TLS.
 type certificates struct{ server, admin *listen.Certificates }
 
-// reload reads their files now. What is wrong with them is logged and counted.
+// reload reads the files now. Certificates logs and counts errors itself.
 func (c *certificates) reload() {
 	c.each(func(one *listen.Certificates) { one.Reload() }) //nolint:errcheck // see above
 }
@@ -74,7 +74,7 @@ func (a *App) loadCertificates(cfg *config.Config) (err error) {
 	return nil
 }
 
-// each calls f for the certificates that there are.
+// each calls f for the certificates that are not nil.
 func (c *certificates) each(f func(*listen.Certificates)) {
 	for _, one := range []*listen.Certificates{c.server, c.admin} {
 		if one != nil {
@@ -83,12 +83,12 @@ func (c *certificates) each(f func(*listen.Certificates)) {
 	}
 }
 
-// watchCertificates reloads them when their files change, until ctx ends.
+// watchCertificates reloads certificates when their files change, until ctx ends.
 func (a *App) watchCertificates(ctx context.Context) {
 	a.certificates.each(func(c *listen.Certificates) { a.background.Go(func() { c.Watch(ctx) }) })
 }
 
-// tlsOf is what a listener with these certificates speaks; nil for cleartext.
+// tlsOf returns the TLS configuration of a listener; nil for cleartext.
 func tlsOf(c *listen.Certificates, nextProtos ...string) *tls.Config {
 	if c == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the service manager is told, where it asks for it (Type=notify-reload or
-// notify): systemd by NOTIFY_SOCKET, man 3 sd_notify.
+// Notifications for systemd, which asks for them with Type=notify-reload or notify
+// (NOTIFY_SOCKET, see man 3 sd_notify).
 
 func (a *App) notifyReady() {
 	if a.Ready() {
@@ -19,11 +19,11 @@ func (a *App) notifyReady() {
 
 func (a *App) notifyStopping() { a.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
 
-// notifyReloading must be followed by notifyReady, also where the reload fails.
+// notifyReloading must be followed by notifyReady, also if the reload fails.
 func (a *App) notifyReloading() {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		a.log.Warn("the service manager was not told", zap.Error(err))
+		a.log.Warn("cannot notify the service manager", zap.Error(err))
 		return
 	}
 	a.notify(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
@@ -31,6 +31,6 @@ func (a *App) notifyReloading() {
 
 func (a *App) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		a.log.Warn("the service manager was not told", zap.Error(err))
+		a.log.Warn("cannot notify the service manager", zap.Error(err))
 	}
 }

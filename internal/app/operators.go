@@ -34,7 +34,7 @@ func WithReload(f admin.Reload) Extra {
 	return func(a *App) { a.reload = f }
 }
 
-// adminOptions is what operators see and may do.
+// adminOptions is what the admin listener shows and lets operators do.
 func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
@@ -44,7 +44,7 @@ func (a *App) adminOptions() admin.Options {
 	}
 }
 
-// gather is what a scrape sees: one config version.
+// gather returns the metrics of one config version.
 func (a *App) gather() (families []*dto.MetricFamily, err error) {
 	a.versions.Look(func(*reload.Version) { families, err = a.registry.Gather() })
 	return families, err

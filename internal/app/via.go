@@ -7,10 +7,9 @@ import (
 	"adbuffer/internal/httpheader"
 )
 
-// newVia returns a name for Via that no other process has. It is random: a host's
-// name or a process number would tell SSPs more than they need, and may be shared
-// by containers. A reload keeps it; a process that takes over has its own, so that
-// requests between the two are no loop.
+// newVia returns a random name for Via. A host name or a process id would tell SSPs more
+// than they need, and containers may share them. A reload keeps the name. A new process
+// that takes over has its own, so requests between the two processes are no loop.
 func newVia() string {
 	var id [8]byte
 	rand.Read(id[:]) //nolint:errcheck // it never fails

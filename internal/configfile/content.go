@@ -8,8 +8,8 @@ import (
 // maxBytes is the most that a configuration, or a file that it names, may hold.
 const maxBytes = 1 << 20
 
-// Content tells one state of files from another: by name, a digest of the content
-// or the reason why the file cannot be read.
+// Content identifies the state of files: by name, a digest of the content or the reason
+// why the file cannot be read.
 type Content map[string]string
 
 // Look returns the content of the files now.

@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// FileID tells files apart, whatever their names.
+// FileID identifies a file independently of its name.
 type FileID struct{ Device, Inode uint64 }
 
-// FileIDOf returns the zero FileID where the system has none.
+// FileIDOf returns the zero FileID on a system without file ids.
 func FileIDOf(info fs.FileInfo) FileID {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

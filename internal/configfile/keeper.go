@@ -46,7 +46,7 @@ func (k *Keeper) Reload() (changed bool, err error) {
 }
 
 func (k *Keeper) reloadLocked() (changed bool, err error) {
-	k.seen = k.files.stamps() // before they are read: the next look finds a change in between
+	k.seen = k.files.stamps() // taken first, so that the next look finds a change in between
 	m, err := k.files.Load()
 	k.good.Store(err == nil)
 	if err != nil || m.Digest == k.Current().Digest {

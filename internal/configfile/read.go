@@ -14,10 +14,10 @@ import (
 // Error is what is wrong with a file. Its text names the file.
 type Error struct {
 	// Key is the last word of the setting that names the file, such as "cert_file";
-	// "" where the caller knows it.
+	// "" if the caller knows it.
 	Key  string
 	File string
-	Rule string // that the file breaks: "must be a regular file"
+	Rule string // the rule that the file breaks, such as "must be a regular file"
 }
 
 // Error is one line: file and rule.
@@ -49,7 +49,7 @@ func Read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// unreadable is an error of the file system, with the file's name once.
+// unreadable wraps an error of the file system, so that the file's name is in it once.
 func unreadable(name string, err error) error {
 	if at := new(fs.PathError); errors.As(err, &at) {
 		err = at.Err

@@ -11,7 +11,7 @@ import (
 
 // TLSFiles name the files of one side of TLS, all in PEM. "" = none.
 type TLSFiles struct {
-	Cert string // the certificate, and those between it and its authority
+	Cert string // the certificate and its intermediate certificates
 	Key  string // set if and only if Cert is
 	CA   string // authorities of the other side's certificates
 }
@@ -20,7 +20,7 @@ type TLSFiles struct {
 type Material struct {
 	Certificate *tls.Certificate // nil = none
 	Authorities *x509.CertPool   // nil = none
-	// Digest tells one content of the files from another.
+	// Digest identifies the content of the files.
 	Digest [sha256.Size]byte
 }
 
@@ -62,9 +62,9 @@ func (f TLSFiles) Load() (*Material, error) {
 	return m, errors.Join(errs...)
 }
 
-// authorities reads certificates, or returns the rule that they break. Each PEM
-// block must be a valid certificate: an authority that is left out would be missed
-// only on the day when the other side moves to it.
+// authorities reads certificates, or returns the rule that they break. Each PEM block must
+// be a valid certificate: an authority that is skipped would be missed only when the other
+// side moves to it.
 func authorities(data []byte) (pool *x509.CertPool, rule string) {
 	pool = x509.NewCertPool()
 	for n := 1; ; n++ {

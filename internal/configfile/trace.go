@@ -9,17 +9,17 @@ import (
 // maxLinks is how many symbolic links a path may lead through, as in Linux.
 const maxLinks = 40
 
-// trace walks the path of a file as the kernel does. It returns the directories
-// in which a change could make the path lead elsewhere, or change the file: those
-// that hold a symbolic link on the way, the file itself, or the first name that
-// is not there. Every name on the way is added to names.
+// trace walks the path of a file as the kernel does. It returns the directories in which a
+// change could change the file or lead the path elsewhere: directories that hold a
+// symbolic link on the way, the file, or the first missing name. It adds every name on the
+// way to names.
 func trace(file string, names map[string]bool) (dirs []string) {
 	if !filepath.IsAbs(file) {
 		wd, err := os.Getwd()
 		if err != nil {
-			return nil // there is no working directory any more
+			return nil // the working directory was removed
 		}
-		file = wd + "/" + file // not joined: a ".." is for the kernel to follow
+		file = wd + "/" + file // not joined: the kernel follows ".." through links
 	}
 	at, links := "/", 0
 	rest := split(file)
@@ -53,8 +53,8 @@ func trace(file string, names map[string]bool) (dirs []string) {
 	return dirs
 }
 
-// split returns the names of a path. A ".." stays: where it leads depends on the
-// links before it.
+// split returns the names of a path. It keeps "..", whose meaning depends on the links
+// before it.
 func split(path string) (names []string) {
 	for name := range strings.SplitSeq(path, "/") {
 		if name != "" && name != "." {

@@ -1,5 +1,3 @@
-// Package configwatch tells when the files that a process was configured from
-// may have changed: by inotify, and by a look now and then where that is silent.
 package configfile
 
 import (
@@ -13,27 +11,27 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Options say when a Watcher looks.
+// Options say when a Watcher reads files.
 type Options struct {
-	// Settle is how long nothing more must happen to the files before they are
-	// looked at: an editor or a kubelet takes several steps. A file that is
-	// written to all the time is looked at every ten times Settle.
+	// Settle is how long the files must be quiet after an event before the Watcher looks:
+	// an editor or a kubelet changes a file in several steps. If the events do not
+	// stop, it looks after ten times Settle.
 	Settle time.Duration
-	// Every is how often the files are looked at although nothing was heard: a
-	// network file system tells nothing of what other machines do.
+	// Every is how often the Watcher looks without an event: a network file system
+	// raises none for changes by other machines.
 	Every time.Duration
-	// Warn is told what keeps the Watcher from hearing of changes; Every still
-	// finds them.
+	// Warn is called with errors that keep events away. The look at Every still finds
+	// changes.
 	Warn func(error)
 }
 
-// Watcher watches files by the directories that their paths lead through, so
-// that a file may be replaced by a rename, appear later, or be reached by
-// symbolic links of which any is changed, such as Kubernetes' ..data.
+// Watcher watches the directories that the paths of files lead through. So it notices a
+// file that is replaced by a rename or created later, and any changed symbolic link on the
+// way, such as Kubernetes' ..data.
 type Watcher struct {
 	opts  Options
 	open  func() (*fsnotify.Watcher, error)
-	moved chan struct{} // Watch was called; holds one
+	moved chan struct{} // Watch was called; has room for one
 
 	mu    sync.Mutex // guards files
 	files []string
@@ -61,22 +59,22 @@ func (w *Watcher) watched() []string {
 	return w.files
 }
 
-// Run calls look when the files may have changed, and once at first, until ctx
-// ends. look has to find out whether they did; see Look.
+// Run calls look once at first, and then when the files may have changed, until ctx ends.
+// look must find out whether they did; see Look.
 func (w *Watcher) Run(ctx context.Context, look func()) {
 	events, err := w.open()
 	if err != nil {
-		w.opts.Warn(fmt.Errorf("files are looked at every %v only: %w", w.opts.Every, err))
-		events = &fsnotify.Watcher{} // its channels are nil, and stay silent
+		w.opts.Warn(fmt.Errorf("changed files are noticed every %v only: %w", w.opts.Every, err))
+		events = &fsnotify.Watcher{} // its channels are nil and never ready
 	} else {
 		defer events.Close() //nolint:errcheck // nothing is left to be done about it
 	}
 	a := &alarm{events: events, heard: err == nil, warn: w.opts.Warn}
 	tick := time.NewTicker(w.opts.Every)
 	defer tick.Stop()
-	var settled, latest <-chan time.Time // nil while nothing happens
+	var settled, latest <-chan time.Time // nil without an event
 	for {
-		// What happens from now on is heard; what happened before, look sees.
+		// Changes from now on raise events; look finds earlier changes.
 		settled, latest = nil, nil
 		a.set(w.watched())
 		look()
@@ -109,18 +107,18 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 	}
 }
 
-// alarm keeps the directories watched that files are reached through.
+// alarm watches the directories that the paths of files lead through.
 type alarm struct {
 	events *fsnotify.Watcher
-	heard  bool // events work
+	heard  bool // inotify works
 	warn   func(error)
 
-	paths map[string]bool // whose events matter
-	dirs  map[string]bool // that are watched
-	deaf  map[string]bool // that cannot be watched, and were warned about
+	paths map[string]bool // paths whose events matter
+	dirs  map[string]bool // directories that are watched
+	deaf  map[string]bool // directories that cannot be watched; a warning was given
 }
 
-// concerns reports whether what happened to path may change a file's content.
+// concerns reports whether an event at path may change a file's content.
 func (a *alarm) concerns(path string) bool { return a.paths[filepath.Clean(path)] }
 
 func (a *alarm) set(files []string) {
@@ -136,16 +134,16 @@ func (a *alarm) set(files []string) {
 	}
 	deaf := make(map[string]bool)
 	for dir := range dirs {
-		a.paths[dir] = true                       // of the directory itself: removed, renamed
-		if err := a.events.Add(dir); err != nil { // no news for one that is watched
+		a.paths[dir] = true                       // the directory itself may be removed or renamed
+		if err := a.events.Add(dir); err != nil { // no effect if it is watched already
 			if deaf[dir] = true; !a.deaf[dir] {
-				a.warn(fmt.Errorf("changes in %s are not heard of at once: %w", dir, err))
+				a.warn(fmt.Errorf("changes in %s are not noticed at once: %w", dir, err))
 			}
 		}
 	}
 	for dir := range a.dirs {
 		if !dirs[dir] {
-			a.events.Remove(dir) //nolint:errcheck // it may have gone by itself
+			a.events.Remove(dir) //nolint:errcheck // the directory may be gone
 		}
 	}
 	a.dirs, a.deaf = dirs, deaf

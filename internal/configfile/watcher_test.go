@@ -240,7 +240,7 @@ func TestWithoutEventsFilesAreLookedAtNowAndThen(t *testing.T) {
 	}()
 	<-ended
 	close(seen)
-	if !errors.Is(warned, syscall.EMFILE) || !strings.Contains(warned.Error(), "looked at every 10ms only") {
+	if !errors.Is(warned, syscall.EMFILE) || !strings.Contains(warned.Error(), "noticed every 10ms only") {
 		t.Errorf("it warned of %v", warned)
 	}
 }

@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"bytes"
+	"image/png"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// README.md shows a picture of the demo's page. "make picture" lets the demo run for a
+// while and writes the picture to the file that ADBUFFER_PICTURE names.
+func TestAPictureOfTheDemosPage(t *testing.T) {
+	out := new(testsupport.LogBuffer)
+	cmd := exec.Command(e2e.Binary(t), "demo")
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	testsupport.Eventually(t, "the demo says what to try next", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
+	page, _, _ := strings.Cut(out.String(), "\n")
+	_, url, found := strings.Cut(page, "The admin page: ")
+	if !found {
+		t.Fatalf("the demo begins with %q", page)
+	}
+	file := os.Getenv("ADBUFFER_PICTURE")
+	if file != "" {
+		time.Sleep(3 * time.Minute) // the charts show five
+	}
+	b := openPage(t, url)
+	b.run(chromedp.EmulateViewport(1280, 1180))
+	b.wantDrawnCharts()
+	b.fresh()
+	var picture []byte
+	b.run(chromedp.CaptureScreenshot(&picture))
+	config, err := png.DecodeConfig(bytes.NewReader(picture))
+	if err != nil || config.Width != 1280 || config.Height != 1180 {
+		t.Errorf("the picture is %+v: %v", config, err)
+	}
+	if file != "" {
+		if err := os.WriteFile(file, picture, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wantNoProblems()
+}
+
+func TestREADMEShowsThePicture(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const picture = "internal/admin/page.png"
+	if !strings.Contains(string(readme), "]("+picture+")") {
+		t.Errorf("README.md does not show %s", picture)
+	}
+	f, err := os.Open("../../../" + picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := png.DecodeConfig(f); err != nil {
+		t.Errorf("%s: %v; run make picture", picture, err)
+	}
+}
