@@ -59,201 +59,58 @@ var requestKinds = [nameIDs]kind{
 	nameDeviceOther:      deviceOther,
 }
 
-// identify returns which known name this is, in any case and with '_' read as '-'.
+// known are the names with an id, in lower case and with '-' for '_'.
+var known = []struct {
+	name string
+	id   nameID
+}{
+	{"host", nameHost}, {"content-length", nameContentLength}, {"transfer-encoding", nameTransferEncoding}, {"connection", nameConnection},
+	{"content-type", nameContentType}, {"content-encoding", nameContentEncoding}, {"user-agent", nameUserAgent}, {"date", nameDate}, {"via", nameVia},
+	{"te", nameHopByHop}, {"expect", nameHopByHop}, {"trailer", nameHopByHop}, {"upgrade", nameHopByHop}, {"keep-alive", nameHopByHop},
+	{"http2-settings", nameHopByHop}, {"proxy-connection", nameHopByHop},
+	{"x-adbuffer-ssp", nameSSP}, {"x-adbuffer", nameControl},
+	{"cookie", nameGuarded}, {"cookie2", nameGuarded}, {"authorization", nameGuarded},
+	{"proxy", nameGuarded}, // CGI hands it to programs as HTTP_PROXY, which some of them obey ("httpoxy")
+	{"set-cookie", nameGuardedResponse}, {"set-cookie2", nameGuardedResponse}, {"clear-site-data", nameGuardedResponse},
+	{"alt-svc", nameGuardedResponse}, {"strict-transport-security", nameGuardedResponse},
+	{"x-forwarded-for", nameForwardedFor}, {"forwarded", nameForwarded}, {"x-forwarded", nameForwarded},
+	{"x-real-ip", nameForwardedAddr}, {"client-ip", nameForwardedAddr}, {"x-client-ip", nameForwardedAddr}, {"true-client-ip", nameForwardedAddr},
+	{"cf-connecting-ip", nameForwardedAddr}, {"fastly-client-ip", nameForwardedAddr}, {"x-cluster-client-ip", nameForwardedAddr},
+	{"x-original-forwarded-for", nameForwardedAddr},
+	{"x-device-ip", nameDeviceIP}, {"x-device-user-agent", nameDeviceUserAgent},
+}
+
+// slots holds at slot(name) the known name whose slot that is. No two known names have one slot. After a change of
+// known, other factors in slot may be needed.
+var slots = func() (t [128]struct {
+	name string
+	id   nameID
+}) {
+	for _, k := range known {
+		s := &t[slot([]byte(k.name))]
+		if s.name != "" {
+			panic("BUG: " + k.name + " and " + s.name + " have the same slot")
+		}
+		*s = k
+	}
+	return t
+}()
+
+// slot returns a number below 128 from the length, the first, the middle and the last byte of a name that is not empty.
+func slot(name []byte) int {
+	n := len(name)
+	return (n*97 + int(plain[name[0]])*75 + int(plain[name[n-1]])*131 + int(plain[name[n/2]])*231) >> 2 & 127
+}
+
+// identify returns the id of a name, in any case and with '_' read as '-'.
 func identify(name []byte) nameID {
 	if len(name) == 0 {
 		return unknownName
 	}
-	first := plain[name[0]]
-	switch len(name) {
-	case 2:
-		if is(name, "te") {
-			return nameHopByHop
-		}
-	case 3:
-		if is(name, "via") {
-			return nameVia
-		}
-	case 4:
-		switch first {
-		case 'h':
-			if is(name, "host") {
-				return nameHost
-			}
-		case 'd':
-			if is(name, "date") {
-				return nameDate
-			}
-		}
-	case 5:
-		// Not a field of HTTP: CGI hands it to programs as HTTP_PROXY, which some of them obey ("httpoxy").
-		if is(name, "proxy") {
-			return nameGuarded
-		}
-	case 6:
-		switch first {
-		case 'c':
-			if is(name, "cookie") {
-				return nameGuarded
-			}
-		case 'e':
-			if is(name, "expect") {
-				return nameHopByHop
-			}
-		}
-	case 7:
-		switch first {
-		case 't':
-			if is(name, "trailer") {
-				return nameHopByHop
-			}
-		case 'u':
-			if is(name, "upgrade") {
-				return nameHopByHop
-			}
-		case 'a':
-			if is(name, "alt-svc") {
-				return nameGuardedResponse
-			}
-		case 'c':
-			if is(name, "cookie2") {
-				return nameGuarded
-			}
-		}
-	case 9:
-		switch first {
-		case 'x':
-			if is(name, "x-real-ip") {
-				return nameForwardedAddr
-			}
-		case 'f':
-			if is(name, "forwarded") {
-				return nameForwarded
-			}
-		case 'c':
-			if is(name, "client-ip") {
-				return nameForwardedAddr
-			}
-		}
-	case 10:
-		switch first {
-		case 'u':
-			if is(name, "user-agent") {
-				return nameUserAgent
-			}
-		case 'c':
-			if is(name, "connection") {
-				return nameConnection
-			}
-		case 'k':
-			if is(name, "keep-alive") {
-				return nameHopByHop
-			}
-		case 's':
-			if is(name, "set-cookie") {
-				return nameGuardedResponse
-			}
-		case 'x':
-			if is(name, "x-adbuffer") {
-				return nameControl
-			}
-		}
-	case 11:
-		switch first {
-		case 'x':
-			switch {
-			case is(name, "x-device-ip"):
-				return nameDeviceIP
-			case is(name, "x-forwarded"):
-				return nameForwarded
-			case is(name, "x-client-ip"):
-				return nameForwardedAddr
-			}
-		case 's':
-			if is(name, "set-cookie2") {
-				return nameGuardedResponse
-			}
-		}
-	case 12:
-		if first == 'c' && is(name, "content-type") {
-			return nameContentType
-		}
-	case 13:
-		if first == 'a' && is(name, "authorization") {
-			return nameGuarded
-		}
-	case 14:
-		switch first {
-		case 'c':
-			if is(name, "content-length") {
-				return nameContentLength
-			}
-		case 't':
-			if is(name, "true-client-ip") {
-				return nameForwardedAddr
-			}
-		case 'x':
-			if is(name, "x-adbuffer-ssp") {
-				return nameSSP
-			}
-		case 'h':
-			if is(name, "http2-settings") {
-				return nameHopByHop
-			}
-		}
-	case 15:
-		switch first {
-		case 'x':
-			if is(name, "x-forwarded-for") {
-				return nameForwardedFor
-			}
-		case 'c':
-			if is(name, "clear-site-data") {
-				return nameGuardedResponse
-			}
-		}
-	case 16:
-		switch first {
-		case 'c':
-			switch {
-			case is(name, "content-encoding"):
-				return nameContentEncoding
-			case is(name, "cf-connecting-ip"):
-				return nameForwardedAddr
-			}
-		case 'f':
-			if is(name, "fastly-client-ip") {
-				return nameForwardedAddr
-			}
-		case 'p':
-			if is(name, "proxy-connection") {
-				return nameHopByHop
-			}
-		}
-	case 17:
-		if first == 't' && is(name, "transfer-encoding") {
-			return nameTransferEncoding
-		}
-	case 19:
-		if first == 'x' {
-			switch {
-			case is(name, "x-device-user-agent"):
-				return nameDeviceUserAgent
-			case is(name, "x-cluster-client-ip"):
-				return nameForwardedAddr
-			}
-		}
-	case 24:
-		if first == 'x' && is(name, "x-original-forwarded-for") {
-			return nameForwardedAddr
-		}
-	case 25:
-		if first == 's' && is(name, "strict-transport-security") {
-			return nameGuardedResponse
-		}
+	if k := &slots[slot(name)]; len(k.name) == len(name) && is(name, k.name) {
+		return k.id
 	}
-
-	switch {
+	switch first := plain[name[0]]; {
 	case first == 'x' && len(name) > 9:
 		switch {
 		case plain[name[2]] == 'f' && hasPrefix(name, "x-forwarded-"):
