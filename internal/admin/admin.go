@@ -40,6 +40,8 @@ type Options struct {
 	Level *zap.AtomicLevel
 	// Capture waits for exchanges with an SSP; see the type.
 	Capture Capture
+	// SSPs are listed and changed under /ssps.
+	SSPs SSPs
 	// Reload reads the configuration again; see the type.
 	Reload Reload
 	Log    *zap.Logger
@@ -125,6 +127,12 @@ func (s *Server) guarded() http.Handler {
 	if s.opts.Level != nil {
 		mux.HandleFunc("GET /log/level", s.showLevel)
 		mux.HandleFunc("PUT /log/level", s.changeLevel)
+	}
+	if s.opts.SSPs != nil {
+		mux.HandleFunc("GET /ssps", s.listSSPs)
+		mux.HandleFunc("PUT /ssps/{ssp}/state", s.changeSSP("state"))
+		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", s.changeSSP("state"))
+		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
 	}
 	mux.HandleFunc("GET /capture", s.capture)
 	if s.opts.Reload != nil {

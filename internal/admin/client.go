@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -94,7 +95,16 @@ func (e *StatusError) Error() string {
 
 // Get returns the body of path. A status other than 200 is a *StatusError.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	return c.do(ctx, http.MethodGet, path, nil)
+}
+
+// Put sends body to path and returns the response's body, as Get does.
+func (c *Client) Put(ctx context.Context, path string, body []byte) ([]byte, error) {
+	return c.do(ctx, http.MethodPut, path, bytes.NewReader(body))
+}
+
+func (c *Client) do(ctx context.Context, method, path string, content io.Reader) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: prometheus.GathererFunc(a.gather),
 		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Reload: a.reload,
-		Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
+		SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"adbuffer/internal/admin"
+)
+
+// sspFlags is what the command line of ssp says.
+type sspFlags struct {
+	at       admin.ClientOptions
+	endpoint string
+	asJSON   bool
+}
+
+// sspTimeout is how long a command waits for the admin listener.
+const sspTimeout = 10 * time.Second
+
+func newSSP(stdout *os.File) *cobra.Command {
+	f := new(sspFlags)
+	cmd := &cobra.Command{
+		Use:   "ssp {list | enable | drain | disable | weight}",
+		Short: "List the SSPs of a running adbuffer, take one out, or change a weight",
+		Long: `Lists and changes the SSPs and endpoints of a running adbuffer, over its admin listener.
+
+  enable    requests go to it
+  drain     no new requests; what is under way ends, and idle connections stay
+  disable   no new requests, and idle connections close
+
+Requests to a drained or disabled SSP end as ssp_disabled; routes with other SSPs use
+those. With --endpoint the change is about one endpoint, and the SSP's other endpoints
+get its share. Changes survive a reload and end with the process.`,
+		Example: `  adbuffer ssp list
+  adbuffer ssp drain openx
+  adbuffer ssp disable openx --endpoint use.rtb.openx.example:443
+  adbuffer ssp weight openx 3 --endpoint usw.rtb.openx.example:443
+  adbuffer ssp enable openx --admin https://10.0.0.7:9090 --token-file token`,
+	}
+	fl := cmd.PersistentFlags()
+	fl.StringVar(&f.at.URL, "admin", "http://"+defaultAdmin, "URL of the admin listener")
+	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")
+	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
+	fl.StringVar(&f.at.TokenFile, "token-file", "", "file with the token of that listener")
+	fl.StringVar(&f.at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
+	fl.StringVar(&f.at.CertFile, "cert-file", "", "client certificate for that listener, PEM")
+	fl.StringVar(&f.at.KeyFile, "key-file", "", "key of the client certificate, PEM")
+	fl.BoolVar(&f.at.Insecure, "insecure", false, "accept any certificate of that listener")
+	cmd.AddCommand(&cobra.Command{
+		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
+	})
+	for verb, state := range map[string]string{"enable": "enabled", "drain": "draining", "disable": "disabled"} {
+		cmd.AddCommand(&cobra.Command{
+			Use: verb + " SSP", Short: "Make an SSP or an endpoint " + state, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return f.change(cmd.Context(), stdout, args[0], "state", admin.Change{State: state})
+			},
+		})
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "weight SSP N --endpoint HOST:PORT", Short: "Change the weight of an endpoint", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return fmt.Errorf("weight %q is not a whole number", args[1])
+			}
+			if f.endpoint == "" {
+				return errors.New("--endpoint says whose weight it is; adbuffer ssp list shows the endpoints")
+			}
+			return f.change(cmd.Context(), stdout, args[0], "weight", admin.Change{Weight: &n})
+		},
+	})
+	return cmd
+}
+
+func (f *sspFlags) list(ctx context.Context, w io.Writer, args []string) error {
+	client, err := admin.NewClient(f.at)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
+	defer cancel()
+	body, err := client.Get(ctx, "/ssps")
+	if err != nil {
+		return failed(err)
+	}
+	var all, chosen []admin.SSPState
+	if err := json.Unmarshal(body, &all); err != nil {
+		return failed(fmt.Errorf("%s/ssps: %w", client.URL(), err))
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.SSP)
+		if len(args) == 0 || s.SSP == args[0] {
+			chosen = append(chosen, s)
+		}
+	}
+	if len(chosen) == 0 {
+		return failed(&admin.UnknownError{What: "SSP", Name: args[0], Known: names})
+	}
+	if f.asJSON {
+		return failed(printJSON(w, chosen))
+	}
+	writeSSPs(w, chosen)
+	return nil
+}
+
+func (f *sspFlags) change(ctx context.Context, w io.Writer, ssp, what string, c admin.Change) error {
+	client, err := admin.NewClient(f.at)
+	if err != nil {
+		return err
+	}
+	path := "/ssps/" + url.PathEscape(ssp)
+	if f.endpoint != "" {
+		path += "/endpoints/" + url.PathEscape(f.endpoint)
+	}
+	content, err := json.Marshal(c)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
+	defer cancel()
+	body, err := client.Put(ctx, path+"/"+what, content)
+	if err != nil {
+		return failed(err)
+	}
+	if f.asJSON {
+		_, err = w.Write(body)
+		return failed(err)
+	}
+	if f.endpoint != "" {
+		var e admin.EndpointState
+		if err := json.Unmarshal(body, &e); err != nil {
+			return failed(err)
+		}
+		fmt.Fprintf(w, "%s, endpoint %s: %s, weight %d\n", ssp, e.Endpoint, e.State, e.Weight)
+		return nil
+	}
+	var s admin.SSPState
+	if err := json.Unmarshal(body, &s); err != nil {
+		return failed(err)
+	}
+	fmt.Fprintf(w, "%s: %s\n", ssp, s.State)
+	return nil
+}
+
+func writeSSPs(w io.Writer, all []admin.SSPState) {
+	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "SSP\tENDPOINT\tSTATE\tWEIGHT\tPRIORITY\tSHARE\tCONNECTIONS\tIN FLIGHT")
+	for _, s := range all {
+		for _, e := range s.Endpoints {
+			state := e.State
+			if s.State != "enabled" {
+				state = strings.Join([]string{e.State, "SSP " + s.State}, ", ")
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%.1f %%\t%d\t%d\n", s.SSP, e.Endpoint, state, e.Weight, e.Priority, 100*e.Share, e.Connections, e.InFlight)
+		}
+	}
+	table.Flush() //nolint:errcheck // as for every print
+}
+
+func printJSON(w io.Writer, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}

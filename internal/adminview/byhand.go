@@ -1,0 +1,68 @@
+package adminview
+
+import (
+	"fmt"
+
+	"adbuffer/internal/admin"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/reload"
+)
+
+// States implements admin.SSPs.
+func (v *Views) States() []admin.SSPState {
+	var all []admin.SSPState
+	v.versions.Look(func(current *reload.Version) {
+		for _, p := range current.Parts {
+			snap := p.SSP.Pool().Snapshot()
+			s := admin.SSPState{SSP: snap.SSP, State: snap.State, Endpoints: make([]admin.EndpointState, len(snap.Endpoints))}
+			for i := range snap.Endpoints {
+				e := &snap.Endpoints[i]
+				s.Endpoints[i] = admin.EndpointState{
+					SSP: snap.SSP, Endpoint: e.Endpoint, State: e.State, Active: e.Active, Weight: e.Weight, ConfiguredWeight: e.ConfiguredWeight,
+					Priority: e.Priority, Share: e.Share, Connections: e.Connections, InFlight: e.InFlight,
+				}
+			}
+			all = append(all, s)
+		}
+	})
+	return all
+}
+
+// Change implements admin.SSPs. A reload inherits what was changed, or has done so before: Look keeps
+// it from happening in between.
+func (v *Views) Change(ssp, endpoint string, c admin.Change) (err error) {
+	v.versions.Look(func(current *reload.Version) { err = change(current, ssp, endpoint, c) })
+	return err
+}
+
+func change(current *reload.Version, ssp, endpoint string, c admin.Change) error {
+	part := current.Part(ssp)
+	if part == nil {
+		unknown := &admin.UnknownError{What: "SSP", Name: ssp}
+		for _, p := range current.Parts {
+			unknown.Known = append(unknown.Known, p.Config.Name)
+		}
+		return unknown
+	}
+	p, known := part.SSP.Pool(), true
+	switch {
+	case c.Weight != nil && (*c.Weight < 1 || *c.Weight > pool.MaxWeight):
+		return fmt.Errorf("weight %d must be from 1 to %d; drain or disable an endpoint that must get no requests", *c.Weight, pool.MaxWeight)
+	case c.Weight != nil:
+		known = p.SetEndpointWeight(endpoint, *c.Weight)
+	default:
+		state, err := pool.ParseState(c.State)
+		if err != nil {
+			return err
+		}
+		if endpoint == "" {
+			p.SetState(state)
+		} else {
+			known = p.SetEndpointState(endpoint, state)
+		}
+	}
+	if !known {
+		return &admin.UnknownError{What: "endpoint of " + ssp, Name: endpoint, Known: p.EndpointNames()}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// The page shows each endpoint, and its buttons change states after the operator confirmed.
+func TestEndpointsOnThePage(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps: [{name: openx, endpoints: [%q, {url: %q, weight: 3}]}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, a.URL(), b.URL()))
+	for range 8 {
+		ab.Get("/fillbuffer").WantFill("openx")
+	}
+	br := openPage(t, "http://"+ab.AdminAddr+"/")
+	answers := make(chan bool, 10) // to confirm
+	asked := make(chan string, 10)
+	chromedp.ListenTarget(br.ctx, func(event any) {
+		if e, ok := event.(*page.EventJavascriptDialogOpening); ok {
+			asked <- e.Message
+			go chromedp.Run(br.ctx, page.HandleJavaScriptDialog(<-answers)) //nolint:errcheck // the test sees what follows
+		}
+	})
+	u, _ := url.Parse(a.URL())
+	name := u.Host
+	row := fmt.Sprintf(`tr[data-endpoint="%s"]`, name)
+	text := func(selector string) (s string) {
+		br.eval(fmt.Sprintf("document.querySelector('%s').innerText", selector), &s)
+		return s
+	}
+	if got := text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
+		t.Errorf("the endpoint's row says %q", got)
+	}
+	answers <- false
+	br.run(chromedp.Click(row + ` button[data-set="draining"]`))
+	if q := <-asked; !strings.Contains(q, name) || !strings.Contains(q, "Drain") {
+		t.Errorf("the page asked %q", q)
+	}
+	br.fresh()
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=enabled") // not confirmed
+
+	answers <- true
+	br.run(chromedp.Click(row + ` button[data-set="draining"]`))
+	<-asked
+	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(text(row), "draining") })
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
+	if got := text("#done"); !strings.Contains(got, "draining") {
+		t.Errorf("the page says %q after the change", got)
+	}
+
+	answers <- true
+	br.run(chromedp.Click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`))
+	<-asked
+	testsupport.Eventually(t, "the card says disabled", func() bool { return strings.Contains(text(`[data-field="ssp-state"]`), "disabled") })
+	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=disabled")
+	select {
+	case p := <-br.problems:
+		t.Errorf("the console says %s", p)
+	default:
+	}
+}

@@ -1,0 +1,188 @@
+package endpoints
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+func put(t *testing.T, ab *e2e.Process, path, body string) string {
+	t.Helper()
+	status, got := ab.SendAdmin("PUT", path, body)
+	if status != 200 {
+		t.Fatalf("PUT %s %s: %d %s", path, body, status, got)
+	}
+	return got
+}
+
+// States and weights change on the admin listener, are logged, and stay over reloads of both kinds.
+func TestStatesAndWeightsByHand(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	ab := e2e.StartReloadable(t, pair(a, b, ""))
+	nameA, nameB := hostPort(t, a), hostPort(t, b)
+	if got := put(t, ab.Process, "/ssps/openx/endpoints/"+nameA+"/state", `{"state":"draining"}`); !strings.Contains(got, `"state": "draining"`) {
+		t.Errorf("the response is %s", got)
+	}
+	ab.WantLogged("an operator changed an SSP", "ssp=openx", "endpoint="+nameA, "before=enabled", "now=draining", "by=127.0.0.1:")
+	put(t, ab.Process, "/ssps/openx/endpoints/"+nameB+"/weight", `{"weight":7}`)
+	check := func(when string) {
+		t.Helper()
+		before := a.Counters().Requests
+		for range 10 {
+			ab.Get("/fillbuffer").WantFill("openx")
+		}
+		if n := a.Counters().Requests - before; n != 0 {
+			t.Errorf("%s: the drained endpoint got %d requests", when, n)
+		}
+		ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=draining")
+		_, body := ab.AskAdmin("/ssps")
+		var list []struct {
+			Endpoints []struct {
+				Endpoint string
+				Weight   int
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &list); err != nil || len(list) != 1 || list[0].Endpoints[1].Weight != 7 {
+			t.Errorf("%s: /ssps is %s (%v), want weight 7 of the second endpoint", when, body, err)
+		}
+	}
+	check("before a reload")
+	ab.Take(pair(a, b, "    pool: {max_conns: 10}"))
+	check("after a reload in place")
+	ab.Take(pair(a, b, "    protocol: http1"))
+	check("after a reload with a new pool")
+	c := e2e.Healthy(t)
+	ab.Take(pair(a, c, "")) // the second endpoint goes, the drained one stays
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=draining")
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+hostPort(t, c), "state=enabled")
+
+	restarted := e2e.Start(t, pair(a, b, ""))
+	restarted.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=enabled")
+}
+
+func TestWrongChangesByHand(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	ab := e2e.Start(t, pair(a, b, ""))
+	endpoint := "/ssps/openx/endpoints/" + hostPort(t, a)
+	for _, c := range []struct {
+		path, body string
+		status     int
+		says       string
+	}{
+		{"/ssps/appnexus/state", `{"state":"disabled"}`, 404, "there are openx"},
+		{"/ssps/openx/endpoints/nowhere:80/state", `{"state":"disabled"}`, 404, hostPort(t, b)},
+		{"/ssps/openx/state", `{"state":"off"}`, 400, "enabled, draining, disabled"},
+		{"/ssps/openx/state", `{"weight":3}`, 400, "draining"},
+		{"/ssps/openx/state", `draining`, 400, "draining"},
+		{endpoint + "/weight", `{"weight":0}`, 400, "from 1 to 1000"},
+		{endpoint + "/weight", `{"weight":1001}`, 400, "from 1 to 1000"},
+		{endpoint + "/weight", `{"weight":"3"}`, 400, `{"weight":3}`},
+		{endpoint + "/weight", strings.Repeat(" ", 2000), 400, "longer"},
+	} {
+		if status, body := ab.SendAdmin("PUT", c.path, c.body); status != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("PUT %s %.40s: %d %s, want %d and %q", c.path, c.body, status, body, c.status, c.says)
+		}
+	}
+	if status, _ := ab.SendAdmin("PUT", "/ssps/openx/state", `{"state":"disabled"}`, "Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"); status != 403 {
+		t.Errorf("a page of another origin changed a state: %d", status)
+	}
+	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=enabled")
+	ab.Get("/fillbuffer").WantFill("openx")
+}
+
+// A disabled SSP under load: no request fails, the waterfall's next tier responds, a single route
+// ends as ssp_disabled.
+func TestDisabledSSPUnderLoad(t *testing.T) {
+	t.Parallel()
+	first, second := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}), e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: openx, endpoints: [%q]}
+  - {name: backup, endpoints: [%q]}
+routes:
+  - {name: both, match: {path: /fillbuffer}, mode: waterfall, ssps: [openx, backup]}
+  - {name: one, match: {path: /one}, ssps: [openx]}
+`, first.URL(), second.URL()))
+	y := ab.StartTraffic(16, 0, "/fillbuffer?n=")
+	y.AwaitSent(t, 500)
+	for _, state := range []string{"disabled", "enabled", "draining", "enabled", "disabled"} {
+		put(t, ab, "/ssps/openx/state", `{"state":"`+state+`"}`)
+		y.AwaitSent(t, 500)
+	}
+	y.Stop()
+	m := ab.Scrape()
+	fills, all := m.Value("adbuffer_requests_total", "route=both", "outcome=fill"), m.Sum("adbuffer_requests_total", "route=both")
+	if fills != all || all < 2500 {
+		t.Errorf("%v of %v requests were filled, want all", fills, all)
+	}
+	if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome=ssp_disabled"); n == 0 {
+		t.Error("no request was kept from the disabled SSP")
+	}
+	if n := second.Counters().Requests; n == 0 {
+		t.Error("the next tier got no request")
+	}
+	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=disabled")
+	if got := ab.Get("/one"); got.Status != 503 || e2e.ErrorOf(got).Error != "ssp_disabled" || got.Header("X-Adbuffer-Source") != "proxy/ssp_disabled" {
+		t.Errorf("a route with the disabled SSP alone responds %d %s", got.Status, got.Body)
+	}
+}
+
+// The command ssp does what the admin listener does.
+func TestSSPCommand(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	ab := e2e.Start(t, pair(a, b, ""))
+	run := func(wantCode int, args ...string) (out, log string) {
+		t.Helper()
+		out, log, code := e2e.Run(t, nil, append([]string{"ssp", "--admin", "http://" + ab.AdminAddr}, args...)...)
+		if code != wantCode {
+			t.Fatalf("adbuffer ssp %v: exit status %d, want %d\n%s%s", args, code, wantCode, out, log)
+		}
+		return out, log
+	}
+	name := hostPort(t, a)
+	if out, _ := run(0, "list"); !strings.Contains(out, name) || !strings.Contains(out, "50.0 %") || !strings.Contains(out, "enabled") {
+		t.Errorf("list:\n%s", out)
+	}
+	if out, _ := run(0, "drain", "openx", "--endpoint", name); !strings.Contains(out, "draining") {
+		t.Errorf("drain: %s", out)
+	}
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
+	run(0, "weight", "openx", "3", "--endpoint", hostPort(t, b))
+	out, _ := run(0, "list", "openx", "--json")
+	var list []struct {
+		SSP, State string
+		Endpoints  []struct {
+			Endpoint, State string
+			Weight          int
+			Share           float64
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 || list[0].Endpoints[0].State != "draining" ||
+		list[0].Endpoints[1].Weight != 3 || list[0].Endpoints[1].Share != 1 {
+		t.Errorf("list --json: %v\n%s", err, out)
+	}
+	run(0, "enable", "openx", "--endpoint", name)
+	if out, _ := run(0, "disable", "openx"); out != "openx: disabled\n" {
+		t.Errorf("disable: %q", out)
+	}
+	ab.WantMetric(1, "adbuffer_ssp_state", "state=disabled")
+	run(0, "enable", "openx")
+	ab.Get("/fillbuffer").WantFill("openx")
+	if _, log := run(1, "disable", "nobody"); !strings.Contains(log, "there are openx") {
+		t.Errorf("an unknown SSP: %s", log)
+	}
+	if _, log := run(1, "list", "nobody"); !strings.Contains(log, "there are openx") {
+		t.Errorf("list of an unknown SSP: %s", log)
+	}
+	if _, log := run(2, "weight", "openx", "3"); !strings.Contains(log, "--endpoint") {
+		t.Errorf("weight without an endpoint: %s", log)
+	}
+}

@@ -1,0 +1,225 @@
+package endpoints
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// fails is an SSP that responds 500 to everything.
+var fails = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}
+
+// hostPort returns the name of an endpoint.
+func hostPort(t *testing.T, s *sspsim.SSP) string {
+	t.Helper()
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// pair is a configuration of openx with two endpoints.
+func pair(a, b *sspsim.SSP, settings string) string {
+	return fmt.Sprintf(`
+ssps:
+  - name: openx
+    endpoints: [%q, %q]
+%s
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, a.URL(), b.URL(), settings)
+}
+
+// With one of two endpoints failing, almost no request fails after the first few, and the endpoint is
+// back soon after it works again.
+func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
+	t.Parallel()
+	good, bad := e2e.Healthy(t), e2e.SSPWith(t, fails)
+	ab := e2e.Start(t, pair(good, bad, "    ejection: {base_time: 1s}"))
+	c := ab.Dial()
+	get := func(n int) (failed int) {
+		for range n {
+			if c.Get("/fillbuffer").Status != 200 {
+				failed++
+			}
+		}
+		return failed
+	}
+	if first := get(200); first == 0 || first > 10 {
+		t.Errorf("%d of the first 200 requests failed, want 5: as many as eject", first)
+	}
+	if failed := get(1000); failed > 5 {
+		t.Errorf("%d of the next 1000 requests failed, want no more than the probes", failed)
+	}
+	name := hostPort(t, bad)
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=ejected")
+	ab.WantMetric(0, "adbuffer_endpoint_connections", "endpoint="+name)
+	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)
+	if n := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error"); n < 5 || n > 10 {
+		t.Errorf("%v requests of the failing endpoint are counted", n)
+	}
+	if lines := ab.Log.Lines("an endpoint fails and gets no requests for a while; see ejection"); len(lines) != 1 || lines[0]["endpoint"] != name {
+		t.Errorf("the log says %v", lines)
+	}
+
+	if err := bad.Set(sspsim.Behaviour{}); err != nil {
+		t.Fatal(err)
+	}
+	repaired := time.Now()
+	testsupport.Eventually(t, "the endpoint is enabled again", func() bool {
+		get(10)
+		return ab.Metric("adbuffer_endpoint_state", "endpoint="+name, "state=enabled") == 1
+	})
+	t.Logf("it was back %v after it worked again", time.Since(repaired).Round(time.Millisecond))
+	before := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=fill")
+	if failed := get(200); failed > 0 {
+		t.Errorf("%d requests failed after that", failed)
+	}
+	if n := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=fill") - before; n < 95 {
+		t.Errorf("it got %v of 200 requests", n)
+	}
+}
+
+// Two SSPs that share a host are accounted apart.
+func TestSSPsWithOneEndpointAreAccountedApart(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%[1]q]}
+  - {name: b, endpoints: [%[1]q]}
+routes:
+  - {name: a, match: {path: /a}, ssps: [a]}
+  - {name: b, match: {path: /b}, ssps: [b]}
+`, s.URL()))
+	for range 3 {
+		ab.Get("/a").WantFill("a")
+	}
+	ab.Get("/b").WantFill("b")
+	ab.WantMetric(3, "adbuffer_endpoint_requests_total", "ssp=a", "endpoint="+hostPort(t, s), "outcome=fill")
+	ab.WantMetric(1, "adbuffer_endpoint_requests_total", "ssp=b", "endpoint="+hostPort(t, s), "outcome=fill")
+	if status, body := ab.SendAdmin("PUT", "/ssps/a/state", `{"state":"disabled"}`); status != 200 {
+		t.Fatal(status, body)
+	}
+	ab.Get("/b").WantFill("b")
+}
+
+// When all endpoints of priority 0 die, those of priority 1 take over within a second, and give back
+// when they return.
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	east, west := e2e.Healthy(t), e2e.Healthy(t)
+	eastProxy := newRelay(t, hostPort(t, east))
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - name: openx
+    endpoints: ["http://%s/bid", {url: %q, priority: 1}]
+    ejection: {base_time: 1s}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, eastProxy.addr, west.URL()))
+	c := ab.Dial()
+	for range 100 {
+		c.Get("/fillbuffer").WantFill("openx")
+	}
+	e2e.WantRequests(t, west, 0)
+
+	eastProxy.stop()
+	began, failed := time.Now(), 0
+	for ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+hostPort(t, west), "outcome=fill") < 20 {
+		for range 10 {
+			if c.Get("/fillbuffer").Status != 200 {
+				failed++
+			}
+		}
+		if time.Since(began) > testsupport.Patience {
+			t.Fatalf("the other region got no requests; %d failed", failed)
+		}
+	}
+	t.Logf("the other region took over within %v; %d requests failed", time.Since(began).Round(time.Millisecond), failed)
+	if failed > 20 {
+		t.Errorf("%d requests failed", failed)
+	}
+
+	eastProxy.start()
+	testsupport.Eventually(t, "the first region gets all requests again", func() bool {
+		before := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+eastProxy.addr, "outcome=fill")
+		for range 20 {
+			c.Get("/fillbuffer")
+		}
+		return ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+eastProxy.addr, "outcome=fill") == before+20
+	})
+}
+
+// relay is a TCP relay in front of an SSP, which can go away and come back at the same address.
+type relay struct {
+	t        *testing.T
+	addr, to string
+	ln       net.Listener
+	conns    chan net.Conn
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	r := &relay{t: t, addr: "127.0.0.1:0", to: to, conns: make(chan net.Conn, 1000)}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *relay) start() {
+	r.t.Helper()
+	ln, err := net.Listen("tcp", r.addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.ln, r.addr = ln, ln.Addr().String()
+	go func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", r.to)
+			if err != nil {
+				in.Close() //nolint:errcheck // nothing is left to be done about it
+				continue
+			}
+			r.conns <- in
+			r.conns <- out
+			go pass(in, out)
+			go pass(out, in)
+		}
+	}()
+}
+
+func pass(from, to net.Conn) {
+	defer to.Close() //nolint:errcheck // nothing is left to be done about it
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// stop refuses new connections and cuts the open ones.
+func (r *relay) stop() {
+	r.ln.Close() //nolint:errcheck // nothing is left to be done about it
+	for {
+		select {
+		case c := <-r.conns:
+			c.Close() //nolint:errcheck // nothing is left to be done about it
+		default:
+			return
+		}
+	}
+}
