@@ -113,7 +113,7 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 		TLS:            tlsOf(a.certificates.server),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,
-		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header,
+		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),

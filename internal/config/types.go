@@ -58,6 +58,8 @@ type Server struct {
 	ErrorDetail      bool           `yaml:"error_detail" default:"true"`
 	Via              bool           `yaml:"via" default:"true"` // of requests to SSPs
 	RequestID        RequestID      `yaml:"request_id"`
+	ProxyStatus      bool           `yaml:"proxy_status"`  // of responses; RFC 9209
+	ServerTiming     bool           `yaml:"server_timing"` // of responses
 	Drain            Drain          `yaml:"drain"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	errDraining  = &upstream.Error{Outcome: upstream.Draining, Progress: upstream.NotSent, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
+	errDraining  = &upstream.Error{Outcome: upstream.Draining, Progress: upstream.NotSent, RetryAfter: time.Second, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
 	errCancelled = &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.NotSent}
 	errNoAddress = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "the look-up found no address"}
 	// errNotNow ends a dial that found every address paused when it was about to start. It

@@ -10,6 +10,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/route"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -57,6 +58,12 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 	r.ended(r.route, e.outcome, e.took)
 	ex := res.Exchange
 	p.writeResult(ctx, r, res)
+	if r.opts.ProxyStatus {
+		r.addProxyStatus(ctx, res.Outcome, nameOf(res.SSP), ex, res.Err, e.detail)
+	}
+	if r.opts.ServerTiming {
+		r.addServerTiming(ctx, ex, e.took)
+	}
 	p.report(ctx, r, &e, res, ex)
 }
 
@@ -108,11 +115,16 @@ func (p *Proxy) answerError(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 		ctx.Response.Header.Set(sourceField, "proxy/"+res.Err.Outcome.String())
 		return
 	}
-	name := ""
-	if res.SSP != nil {
-		name = res.SSP.Name()
+	r.writeOwn(ctx, res.Err.Outcome, status, r.requestID(), nameOf(res.SSP), detailOf(res.Err))
+	setRetryAfter(ctx, res.Err.RetryAfter)
+}
+
+// nameOf returns the name of an SSP, "" for nil.
+func nameOf(s *ssp.SSP) string {
+	if s == nil {
+		return ""
 	}
-	r.writeOwn(ctx, res.Err.Outcome, status, r.requestID(), name, detailOf(res.Err))
+	return s.Name()
 }
 
 // detailOf is an error's detail for people, with its cause.
@@ -135,6 +147,12 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	}
 	r.ended(r.route, e.outcome, e.took)
 	p.writeRefusal(ctx, r, f)
+	if r.opts.ProxyStatus {
+		r.addProxyStatus(ctx, f.outcome, "", nil, nil, f.detail)
+	}
+	if r.opts.ServerTiming {
+		r.addServerTiming(ctx, nil, e.took)
+	}
 	p.report(ctx, r, &e, nil, nil)
 }
 

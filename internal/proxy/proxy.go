@@ -39,6 +39,8 @@ type Options struct {
 	HealthPath       string // "" = none
 	ErrorDetail      bool
 	Via              string // the name of this process in Via, by which a loop is seen
+	ProxyStatus      bool   // add Proxy-Status to responses
+	ServerTiming     bool   // add Server-Timing to responses
 	RequestIDField   string // of requests and responses; "" = none
 	// TLS is what clients must speak; nil = cleartext. It, or what its
 	// GetConfigForClient returns, gives certificates and asks for clients'; the
@@ -108,6 +110,7 @@ type request struct {
 	body        []byte
 	buffer      *[]byte // body's memory, nil for none
 	room        int     // bytes of buffer that are for body, which the budget counts
+	scratch     []byte  // for fields of the response
 	query       []byte  // scratch for a query that something was cut from
 	started     time.Time
 	conn        *clientConn

@@ -37,7 +37,7 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 		return nil
 	}
 	return &upstream.Error{
-		Outcome: upstream.SSPBackoff, Progress: upstream.NotSent,
+		Outcome: upstream.SSPBackoff, Progress: upstream.NotSent, RetryAfter: left,
 		Detail: fmt.Sprintf("it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left.Round(time.Millisecond), b.max, b.share),
 	}
 }

@@ -54,7 +54,7 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 		whose = " for all replicas"
 	}
 	q.refusal = &upstream.Error{
-		Outcome: upstream.QPSLimit, Progress: upstream.NotSent,
+		Outcome: upstream.QPSLimit, Progress: upstream.NotSent, RetryAfter: time.Duration(min(q.interval, float64(time.Hour))),
 		Detail: fmt.Sprintf("over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose),
 	}
 }

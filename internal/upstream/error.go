@@ -1,6 +1,9 @@
 package upstream
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Progress says how far a failed exchange had got. It decides whether the request may be sent
 // again.
@@ -38,6 +41,8 @@ type Error struct {
 	// Detail explains the error to people: the limit, its value and the setting to change. It never
 	// holds bytes of a request or a response.
 	Detail string
+	// RetryAfter is when another request may succeed, 0 if unknown.
+	RetryAfter time.Duration
 	// Err is the cause, or nil.
 	Err error
 }

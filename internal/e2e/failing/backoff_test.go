@@ -1,6 +1,7 @@
 package failing
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,7 +35,10 @@ func TestRetryAfterPausesWhatIsSent(t *testing.T) {
 			asked := time.Now()
 			want := e2e.Refusal{Status: 503, Reason: "ssp_backoff", Ssp: "openx", Names: []string{"Retry-After", "retry_after_max"}}
 			ab.WantRefusal("during the pause", want, func() *e2e.Response { return c.Get("/fillbuffer") })
-			refused := 1
+			refused := 2
+			if after, err := strconv.Atoi(c.Get("/fillbuffer").Header("Retry-After")); err != nil || after < 1 || after > 3 {
+				t.Errorf("Retry-After is %d, %v", after, err)
+			}
 			for c.Get("/fillbuffer").Header("X-Adbuffer-Source") == "proxy/ssp_backoff" {
 				if refused++; time.Since(asked) > testsupport.Patience {
 					t.Fatal("the pause does not end")

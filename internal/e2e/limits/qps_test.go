@@ -20,6 +20,9 @@ func TestRequestsOverQPSAreRefused(t *testing.T) {
 	ab.WantRefusal("a third", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 	e2e.WantRequests(t, s, 2)
 	ab.WantMetric(1, "adbuffer_qps_limited_total", "ssp=openx")
+	if after := c.Get("/fillbuffer").Header("Retry-After"); after != "100" {
+		t.Errorf("Retry-After is %q, with a request in 100 s", after)
+	}
 }
 
 func TestADryQPSLimitCountsAndRefusesNothing(t *testing.T) {

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/upstream"
+)
+
+// statusErrors are the error types of Proxy-Status (RFC 9209, section 2.3) for our outcomes; deploy/logs/README.md lists
+// them. Outcomes that depend on the phase or the cause are in statusError.
+var statusErrors = [upstream.Outcomes]string{
+	upstream.BadRequest:       "http_request_error",
+	upstream.MethodNotAllowed: "http_request_error",
+	upstream.TooLarge:         "http_request_error",
+	upstream.NoRoute:          "destination_not_found",
+	upstream.UnknownSSP:       "destination_not_found",
+	upstream.Loop:             "proxy_loop_detected",
+	upstream.PendingFull:      "connection_limit_reached",
+	upstream.PendingTimeout:   "connection_limit_reached",
+	upstream.BreakerOpen:      "destination_unavailable",
+	upstream.SSPBackoff:       "destination_unavailable",
+	upstream.SSPDisabled:      "destination_unavailable",
+	upstream.QPSLimit:         "http_request_denied",
+	upstream.Overloaded:       "proxy_internal_response",
+	upstream.Draining:         "proxy_internal_response",
+	upstream.ConnLost:         "connection_terminated",
+	upstream.BadResponse:      "http_protocol_error",
+	upstream.ResponseTooLarge: "http_response_body_size",
+	upstream.Internal:         "proxy_internal_error",
+}
+
+// statusError returns the error type of Proxy-Status for a request that ended with o, "" for none. err is its error, nil
+// if it was refused before an SSP was asked.
+func statusError(o upstream.Outcome, err *upstream.Error) string {
+	switch o {
+	case upstream.Deadline:
+		if err != nil && err.Progress != upstream.NotSent {
+			return "http_response_timeout"
+		}
+		return "connection_timeout"
+	case upstream.ConnectFailed:
+		return connectStatusError(err)
+	case upstream.TLSFailed:
+		return tlsStatusError(err)
+	}
+	return statusErrors[o]
+}
+
+// connectStatusError looks for the cause of a connect_failed.
+func connectStatusError(err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsTimeout:
+		return "dns_timeout"
+	case errors.As(err, &dns):
+		return "dns_error"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection_refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "destination_ip_unroutable"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return "connection_timeout"
+	}
+	return "destination_unavailable"
+}
+
+// tlsStatusError looks for the cause of a tls_failed.
+func tlsStatusError(err error) string {
+	var (
+		verification *tls.CertificateVerificationError
+		authority    x509.UnknownAuthorityError
+		name         x509.HostnameError
+		invalid      x509.CertificateInvalidError
+		op           *net.OpError
+	)
+	switch {
+	case errors.As(err, &verification), errors.As(err, &authority), errors.As(err, &name), errors.As(err, &invalid):
+		return "tls_certificate_error"
+	case errors.As(err, &op) && op.Op == "remote error":
+		return "tls_alert_received"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return "connection_timeout"
+	}
+	return "tls_protocol_error"
+}
+
+// nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
+var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
+
+// addProxyStatus adds what RFC 9209 says about a request that ended with o. ssp is "" if there is no single one, ex nil
+// if none was asked.
+func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, o upstream.Outcome, ssp string, ex *upstream.Exchange, err *upstream.Error, detail string) {
+	b := append(r.scratch[:0], "adbuffer"...)
+	if kind := statusError(o, err); kind != "" {
+		b = append(append(b, "; error="...), kind...)
+	}
+	if r.opts.ErrorDetail && ssp != "" {
+		b = appendText(append(b, "; next-hop="...), ssp)
+	}
+	if ex != nil && o != upstream.Merged {
+		if next := nextProtocols[ex.Protocol]; next != "" {
+			b = appendText(append(b, "; next-protocol="...), next)
+		}
+		if err == nil {
+			b = strconv.AppendInt(append(b, "; received-status="...), int64(ex.Response.Status), 10)
+		}
+	}
+	if r.opts.ErrorDetail && detail != "" {
+		b = appendText(append(b, "; details="...), detail)
+	}
+	ctx.Response.Header.AddBytesV("Proxy-Status", b)
+	r.scratch = b
+}
+
+// appendText appends s as a string of RFC 9651. A byte that such a string cannot have becomes a question mark.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~':
+			b = append(b, '?')
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

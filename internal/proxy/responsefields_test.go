@@ -1,0 +1,65 @@
+package proxy_test
+
+import (
+	"net/http"
+	"regexp"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+func TestProxyStatusTellsTheErrorsOfAdbufferFromThoseOfTheSSP(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) {
+		o.ProxyStatus = true
+		o.Deadline.Default = 50 * time.Millisecond
+	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"})
+	for target, want := range map[string]string{
+		"/fill":      `^adbuffer; next-hop="a"; next-protocol="http/1.1"; received-status=200$`,
+		"/fill/b":    `^adbuffer; next-hop="b"; next-protocol="http/1.1"; received-status=503$`,
+		"/fill/c":    `^adbuffer; error=http_response_timeout; next-hop="c"; next-protocol="http/1.1"; details=".*deadline.*"$`,
+		"/fill/d":    `^adbuffer; error=connection_refused; next-hop="d"; details=".*refused.*"$`,
+		"/nowhere":   `^adbuffer; error=destination_not_found; details=".*routes.*"$`,
+		"/fill/none": `^adbuffer; error=destination_not_found; details=".*"$`,
+	} {
+		res, _ := m.do("GET", target)
+		if got := res.Header.Values("Proxy-Status"); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
+			t.Errorf("%s: Proxy-Status %q, want %s", target, got, want)
+		}
+	}
+	m.options.ErrorDetail = false
+	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
+	res, _ := m.do("GET", "/fill/d")
+	if got := res.Header.Get("Proxy-Status"); got != "adbuffer; error=connection_refused" {
+		t.Errorf("without error_detail: %s", got)
+	}
+}
+
+func TestFieldsOfTheSSPStayBesideOurs(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.ProxyStatus, o.ServerTiming = true, true },
+		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Server-Timing", "db;dur=5")
+			w.Header().Set("X-After", "1")
+			w.Write([]byte("{}")) //nolint:errcheck // the proxy tells
+		}})
+	res, _ := m.do("GET", "/fill")
+	if got := res.Header.Values("Server-Timing"); len(got) != 2 || got[0] != "db;dur=5" || !regexp.MustCompile(`^pending;dur=[0-9.]+, ttfb;dur=[0-9.]+, total;dur=[0-9.]+$`).MatchString(got[1]) {
+		t.Errorf("Server-Timing %q", got)
+	}
+	if res.Header.Get("X-After") != "1" {
+		t.Errorf("fields are lost: %v", res.Header)
+	}
+}
+
+func TestNeitherFieldIsAddedByDefault(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	for _, target := range []string{"/fill", "/nowhere"} {
+		res, _ := m.do("GET", target)
+		for _, name := range []string{"Proxy-Status", "Server-Timing", "Retry-After"} {
+			if got := res.Header.Values(name); len(got) > 0 {
+				t.Errorf("%s: %s %q", target, name, got)
+			}
+		}
+	}
+}

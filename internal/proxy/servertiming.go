@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/upstream"
+)
+
+// addServerTiming adds where the time of a request went, in milliseconds. ex is nil if no single SSP was asked.
+// https://www.w3.org/TR/server-timing/
+func (r *request) addServerTiming(ctx *fasthttp.RequestCtx, ex *upstream.Exchange, took time.Duration) {
+	b := r.scratch[:0]
+	if ex != nil && !ex.Times.Acquired.IsZero() {
+		t := &ex.Times
+		b = appendTiming(b, "pending", t.Acquired.Sub(t.Queued))
+		if t.TCP > 0 {
+			b = appendTiming(b, "dial", t.DNS+t.TCP)
+		}
+		if t.TLS > 0 {
+			b = appendTiming(b, "tls", t.TLS)
+		}
+		if !t.FirstByte.IsZero() {
+			b = appendTiming(b, "ttfb", t.FirstByte.Sub(t.Acquired))
+		}
+	}
+	b = appendTiming(b, "total", took)
+	ctx.Response.Header.AddBytesV("Server-Timing", b)
+	r.scratch = b
+}
+
+func appendTiming(b []byte, name string, d time.Duration) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	b = append(append(b, name...), ";dur="...)
+	return strconv.AppendFloat(b, float64(max(0, d).Microseconds())/1000, 'f', -1, 64)
+}
+
+// setRetryAfter tells the client when another request may succeed, in whole seconds.
+func setRetryAfter(ctx *fasthttp.RequestCtx, wait time.Duration) {
+	if wait > 0 {
+		ctx.Response.Header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	}
+}
