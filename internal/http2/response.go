@@ -102,7 +102,7 @@ func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool)
 	}
 }
 
-// onTrailersLocked handles the trailers, which were checked and are dropped. RFC 9113, section 8.1.
+// onTrailersLocked handles the trailers. RFC 9113, section 8.1.
 func (c *Conn) onTrailersLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	switch {
 	case b.Status != 0:
@@ -110,6 +110,7 @@ func (c *Conn) onTrailersLocked(s *stream, b *http2codec.ResponseBlock, last boo
 	case !last:
 		c.malformedLocked(s, "a second header behind the final one", true)
 	default:
+		s.ex.Response.Trailers = append(s.ex.Response.Trailers[:0], b.Fields...)
 		c.responseDoneLocked(s)
 	}
 }

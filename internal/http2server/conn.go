@@ -92,7 +92,7 @@ type Conn struct {
 
 	mu      sync.Mutex // guards the fields below
 	written sync.Cond  // a write has ended
-	serving  bool       // Serve was called, and has not returned
+	serving bool       // Serve was called, and has not returned
 	closed  bool       // no stream is there, and none begins
 	err     error      // why
 	streams table

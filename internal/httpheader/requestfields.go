@@ -33,6 +33,7 @@ type RequestFields struct {
 	hosts         int  // how many Host fields there are
 	vias          int  // how many Via fields there are
 	lists         bool // there is an X-Forwarded-For
+	trailers      bool // te says trailers, over HTTP/2
 	devices       bool // there is an X-Device-IP or X-Device-User-Agent
 
 	timeout, ssp, clientID    []byte
@@ -55,7 +56,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.fields = f.fields[:0]
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
-	f.lists, f.devices = false, false
+	f.lists, f.devices, f.trailers = false, false, false
 	f.timeout, f.ssp, f.clientID, f.timeouts, f.ssps, f.clientIDs = nil, nil, nil, 0, 0, 0
 	f.id.n = 0
 	f.options.reset()
@@ -96,6 +97,9 @@ func (f *RequestFields) Chunked() bool { return f.chunked }
 func (f *RequestFields) Persistent() bool {
 	return !f.options.close && (!f.HTTP10 || f.options.keepAlive)
 }
+
+// TakesTrailers says that an HTTP/2 client wants the trailers of the response, as clients of gRPC do.
+func (f *RequestFields) TakesTrailers() bool { return f.trailers }
 
 // Timeout returns the value of the first field called TimeoutName, and how many there are.
 func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }

@@ -76,6 +76,18 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 	}
 }
 
+// AppendTrailers appends to dst the lines of an SSP's trailer that cross to a client: no field that says something of the
+// connection, of the message's length, or that may only stand in a header (RFC 9110, section 6.5.1), and none that
+// CopyResponse leaves behind.
+func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
+	for name, value, rest := httpsyntax.CutField(lines); name != nil; name, value, rest = httpsyntax.CutField(rest) {
+		if id := identify(name); id == unknownName || id == nameUserAgent {
+			dst = httpsyntax.AppendField(dst, name, value)
+		}
+	}
+	return dst
+}
+
 var lineEnd, nameEnd = []byte("\r\n"), []byte(": ")
 
 // blocks are memory for the fields of an answer.

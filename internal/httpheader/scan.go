@@ -123,6 +123,8 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 			return refuse(RuleEncoding, name)
 		}
 		f.chunked = true
+	case nameHopByHop:
+		f.trailers = f.trailers || f.HTTP2 && is(name, "te") && string(value) == "trailers"
 	case nameForwardedFor:
 		f.lists = true
 	case nameDeviceIP, nameDeviceUserAgent:

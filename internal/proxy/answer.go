@@ -99,6 +99,9 @@ func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 		h.SetContentLength(a.ContentLength)
 	}
 	if r.stream != nil {
+		if res.Outcome != upstream.Merged {
+			r.stream.trailers = res.SSP.Policy().AppendTrailers(r.stream.trailers[:0], a.Trailers)
+		}
 		r.stream.sending = res.Exchange
 	} else {
 		r.conn.keep(res.Exchange)

@@ -24,6 +24,7 @@ type stream struct {
 	sending  *upstream.Exchange // what the response's body is of, nil for none
 	response http2server.Response
 	fields   []byte // of the response
+	trailers []byte // the same
 	id       uint32 // of the stream, since another goroutine may call stop
 
 	goneFunc func() bool // made once
@@ -149,8 +150,9 @@ func (s *stream) Release() {
 	s.response = http2server.Response{}
 	s.ctx.Request.Reset()
 	s.ctx.Response.Reset()
-	if cap(s.fields) > maxKeptFields {
-		s.fields = nil
+	s.trailers = s.trailers[:0]
+	if cap(s.fields)+cap(s.trailers) > maxKeptFields {
+		s.fields, s.trailers = nil, nil
 	}
 	streams.Put(s)
 }
@@ -177,13 +179,13 @@ func (s *stream) respond() *http2server.Response {
 		s.fields = httpsyntax.AppendField(s.fields, name, value)
 	}
 	head := s.ctx.IsHead()
-	if !stated && (len(body) > 0 || !head && status != fasthttp.StatusNotModified) {
+	if !stated && len(s.trailers) == 0 && (len(body) > 0 || !head && status != fasthttp.StatusNotModified) {
 		var digits [20]byte
 		s.fields = httpsyntax.AppendField(s.fields, []byte("content-length"), strconv.AppendInt(digits[:0], int64(len(body)), 10))
 	}
 	if head {
-		body = nil
+		body, s.trailers = nil, s.trailers[:0]
 	}
-	s.response = http2server.Response{Status: status, Fields: s.fields, Body: body, Drain: s.conn.proxy.draining.Load()}
+	s.response = http2server.Response{Status: status, Fields: s.fields, Body: body, Trailers: s.trailers, Drain: s.conn.proxy.draining.Load()}
 	return &s.response
 }

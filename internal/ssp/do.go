@@ -165,7 +165,7 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, 
 		place.Release()
 		return err
 	}
-	s.write(r, ex, &l.body, place.Host())
+	s.write(r, ex, &l.body, place)
 	l.sent++
 	s.stats.sent.Add(1)
 	if why != firstAttempt {
@@ -227,7 +227,7 @@ var errClientGone = &upstream.Error{Outcome: upstream.ClientGone, Progress: upst
 
 // write builds the request in ex.Block, behind the copy of the body: target, authority, then the
 // fields that cross.
-func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, host string) {
+func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, place place) {
 	b := append(ex.Block[:body.n], s.opts.Path...)
 	sep := byte('?')
 	if s.opts.Query != "" {
@@ -239,9 +239,10 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, host stri
 	}
 	target := len(b)
 	if s.opts.Host != "" {
-		host = s.opts.Host
+		b = append(b, s.opts.Host...)
+	} else {
+		b = append(b, place.Host()...)
 	}
-	b = append(b, host...)
 	authority := len(b)
 	policy := s.opts.Policy
 	if r.Plain {
@@ -250,6 +251,9 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, host stri
 	b = policy.AppendRequest(b, r.Fields, r.Identity)
 	if body.gzipped {
 		b = append(b, "Content-Encoding: gzip\r\n"...)
+	}
+	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 {
+		b = append(b, "Te: trailers\r\n"...)
 	}
 	ex.Block = b
 	ex.Request = upstream.Request{

@@ -60,12 +60,14 @@ type Response struct {
 	ContentLength int
 	// Body is complete and has no transfer coding; it may have a Content-Encoding.
 	Body []byte
+	// Trailers are the trailer's lines, as those of Fields. Only HTTP/2 connections keep them.
+	Trailers []byte
 }
 
 // Reset empties the response and keeps its memory.
 func (r *Response) Reset() {
 	r.Status, r.ContentLength = 0, -1
-	r.Fields, r.Body = r.Fields[:0], r.Body[:0]
+	r.Fields, r.Body, r.Trailers = r.Fields[:0], r.Body[:0], r.Trailers[:0]
 }
 
 // Times are the moments of an exchange. A zero time means that the exchange did not get so far.

@@ -1,0 +1,85 @@
+package forwarding
+
+import (
+	"encoding/binary"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+)
+
+// grpcMessage is a message as gRPC frames it.
+func grpcMessage(text string) string {
+	b := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)))
+	return string(append(b, text...))
+}
+
+func unencryptedHTTP2() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// A unary call of gRPC crosses: te: trailers to the SSP, grpc-status in the trailer or in
+// the header of a response without a body. Fields that must not stand in a trailer stay
+// behind.
+func TestUnaryCallsOfGRPCCross(t *testing.T) {
+	t.Parallel()
+	ssp := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("X-Saw", strings.Join(append([]string{r.Proto, r.Method, r.URL.Path, r.Header.Get("Grpc-Timeout")}, r.Header["Te"]...), " "))
+		if strings.Contains(string(body), "fail") {
+			w.Header().Set("Grpc-Status", "5")
+			return
+		}
+		io.WriteString(w, grpcMessage("echo "+string(body[5:]))) //nolint:errcheck // the client tells
+		for _, f := range []string{"Grpc-Status: 0", "Grpc-Message: fine", "Set-Cookie: a=b", "X-Adbuffer-Source: forged", "Content-Type: text/html"} {
+			name, value, _ := strings.Cut(f, ": ")
+			w.Header().Set(http.TrailerPrefix+name, value)
+		}
+	}))
+	ssp.Config.Protocols = unencryptedHTTP2()
+	ssp.Start()
+	defer ssp.Close()
+	ab := e2e.StartReloadable(t, "server: {h2c: true}\n"+e2e.Single(ssp.URL+"/ads.Bidder/Bid", "protocol: h2c"))
+	transport := &http.Transport{Protocols: unencryptedHTTP2()}
+	defer transport.CloseIdleConnections()
+	call := func(message string) (*http.Response, string) {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+ab.TrafficAddr+"/fillbuffer", strings.NewReader(grpcMessage(message)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {"1S"}}
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close() //nolint:errcheck // it was read
+		if err != nil {
+			t.Error(err)
+		}
+		if saw := res.Header.Get("X-Saw"); saw != "HTTP/2.0 POST /ads.Bidder/Bid 1S trailers" {
+			t.Errorf("the SSP saw %q", saw)
+		}
+		return res, string(body)
+	}
+	res, body := call("hello")
+	if body != grpcMessage("echo hello") || res.ProtoMajor != 2 || res.Header.Get("Content-Length") != "" {
+		t.Errorf("%q over %s, %v", body, res.Proto, res.Header)
+	}
+	if len(res.Trailer) != 2 || res.Trailer.Get("Grpc-Status") != "0" || res.Trailer.Get("Grpc-Message") != "fine" {
+		t.Errorf("trailer %v", res.Trailer)
+	}
+	if source := res.Header.Get("X-Adbuffer-Source"); source != "ssp/openx" {
+		t.Errorf("source %q", source)
+	}
+	res, body = call("fail")
+	if body != "" || res.Header.Get("Grpc-Status") != "5" {
+		t.Errorf("a call that fails: %q %v", body, res.Header)
+	}
+}
