@@ -110,7 +110,7 @@ func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
-	for _, want := range []string{`did you mean "target"?`, `"5000" has no unit`, "latency.p99: 20ms is below p50 80ms"} {
+	for _, want := range []string{`unknown key targets`, `"5000" has no unit`, "latency.p99: 20ms is below p50 80ms"} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("no %q in:\n%s", want, errs)
 		}

@@ -69,6 +69,8 @@ func (r *run) judge(a *ask, p *reply, slack time.Duration) {
 		if err := r.merged(a, p); err != nil {
 			r.breaches.add(mixed, "%v: %v: %v", a, err, p)
 		}
+	case p.status == 408 && slack > readTimeout/4:
+		// The client's own process stood still while it sent the request.
 	default:
 		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
 			r.breaches.add(refused, "%v: %v", a, p)

@@ -20,7 +20,7 @@ type checker struct{ faults Faults }
 
 // fault adds a fault, unless the value could not even be read.
 func (c *checker) fault(path, format string, args ...any) {
-	if !c.faults.has(path) {
+	if !c.faults.has(path) || path == "scenario" {
 		c.faults = append(c.faults, Fault{Path: path, Rule: fmt.Sprintf(format, args...)})
 	}
 }
@@ -166,8 +166,8 @@ func (c *checker) load(s *Scenario) {
 	if l.Threads > l.Connections && l.Threads <= 64 {
 		c.fault("load.threads", "%d: must be at most load.connections (%d)", l.Threads, l.Connections)
 	}
-	if l.Timeout > 10*time.Minute {
-		c.fault("load.timeout", "%v: must be at most 10m", l.Timeout)
+	if l.Timeout < time.Millisecond || l.Timeout > 10*time.Minute {
+		c.fault("load.timeout", "%v: must be 1ms to 10m, with a unit", l.Timeout)
 	}
 	if l.Requests < 0 || l.Requests > 0 && l.Mode == "open" {
 		c.fault("load.requests", "%d: a number of requests ends closed loops only", l.Requests)
@@ -205,8 +205,8 @@ func (c *checker) load(s *Scenario) {
 }
 
 func (c *checker) phase(path string, p *Phase, mode string) {
-	if p.For <= 0 || p.For > 24*time.Hour {
-		c.fault(path+".for", "%v: must be more than 0 and at most 24h", p.For)
+	if p.For < time.Millisecond || p.For > 24*time.Hour {
+		c.fault(path+".for", "%v: must be 1ms to 24h, with a unit", p.For)
 	}
 	rates := p.Rate != nil || p.From != nil || p.To != nil || p.Burst != (Burst{})
 	switch {
@@ -273,6 +273,9 @@ func (c *checker) change(s *Scenario, i int) {
 	path := fmt.Sprintf("changes[%d]", i)
 	if s.ssp(ch.SSP) == nil {
 		c.fault(path+".ssp", "%q: no SSP of this name", ch.SSP)
+	}
+	if ch.At < 0 {
+		c.fault(path+".at", "%v: must not be negative", ch.At)
 	}
 	if ch.Behaviour.Kind == 0 {
 		c.fault(path+".behaviour", "is missing")

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"reflect"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -148,22 +147,21 @@ func ReadFile(name string) (*Scenario, error) {
 
 // Parse reads a scenario. The error is Faults with all that is wrong.
 func Parse(data []byte) (*Scenario, error) {
-	var root yaml.Node
+	s := new(Scenario)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&root); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, Faults{{Path: "scenario", Rule: "is empty"}}
-		}
-		return nil, Faults{{Path: "scenario", Rule: "is no YAML: " + err.Error()}}
+	dec.KnownFields(true)
+	err := dec.Decode(s)
+	if errors.Is(err, io.EOF) {
+		return nil, Faults{{Path: "scenario", Rule: "is empty"}}
+	}
+	c := &checker{faults: decodeFaults(err)}
+	if types := (*yaml.TypeError)(nil); err != nil && !errors.As(err, &types) {
+		return nil, c.faults // it is no YAML
 	}
 	if dec.Decode(new(yaml.Node)) == nil {
-		return nil, Faults{{Path: "scenario", Rule: "holds more than one document"}}
+		c.fault("scenario", "holds more than one document")
 	}
-	s := new(Scenario)
-	d := &decoder{}
-	d.decode(root.Content[0], reflect.ValueOf(s).Elem(), "")
 	s.fill()
-	c := &checker{faults: d.faults}
 	c.scenario(s)
 	if len(c.faults) > 0 {
 		return nil, c.faults

@@ -56,10 +56,9 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "is empty",
-		"- a":                                "must be a mapping",
-		"a: [":                               "is no YAML",
-		"name: x\nname: y":                   "is there twice",
-		"name: &x y\ntarget: {url: *x}":      "aliases are not read",
+		"- a":                                "is no scenario.Scenario",
+		"a: [":                               "did not find expected node content",
+		"name: x\nname: y":                   "already defined",
 		"name: x\n---\nname: y":              "more than one document",
 		"target: {url: \"ftp://x\"}":         "must be http://host:port",
 		"target: {url: \"http://x/a?b\"}":    "has more than a scheme",
