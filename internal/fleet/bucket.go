@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"adbuffer/internal/tokenbucket"
 	"math"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,9 @@ type Bucket struct {
 	name string
 	made time.Time // what the times below count from
 
-	lease   atomic.Uint64 // lease: until when, and tokens left
-	pace    pace          // of the last share; read once the lease has run out
-	alone   atomic.Uint64 // sent at that pace
+	lease   atomic.Uint64      // lease: until when, and tokens left
+	pace    tokenbucket.Bucket // at the last share; used after the lease has ended
+	alone   atomic.Uint64      // sent at that pace
 	refused atomic.Uint64
 
 	// For the metrics.
@@ -73,7 +74,8 @@ func newBucket(name string, s settings, expectedReplicas int) *Bucket {
 // at the time given.
 func (b *Bucket) setShare(end time.Duration, share float64, s *settings) {
 	b.share.Store(math.Float64bits(share))
-	b.pace.restart(end, share, max(1, float64(s.burst)*share/s.limit))
+	burst := max(1, float64(s.burst)*share/s.limit)
+	b.pace.Start(end, share, burst, burst)
 }
 
 // change sets another limit. Until Redis has said more, the share of it is the
@@ -102,7 +104,7 @@ func (b *Bucket) Take(now time.Duration) bool {
 		was := b.lease.Load()
 		switch l := lease(was); {
 		case !l.holds(now):
-			if b.pace.take(now) {
+			if b.pace.Take(now) {
 				b.alone.Add(1)
 				return true
 			}
@@ -121,7 +123,7 @@ func (b *Bucket) Take(now time.Duration) bool {
 // Has reports whether Take would find a token. Where not, it counts as demand.
 func (b *Bucket) Has(now time.Duration) bool {
 	l := lease(b.lease.Load())
-	if l.holds(now) && l.tokens() > 0 || !l.holds(now) && b.pace.has(now) {
+	if l.holds(now) && l.tokens() > 0 || !l.holds(now) && b.pace.Has(now) {
 		return true
 	}
 	b.refused.Add(1)

@@ -115,9 +115,9 @@ func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	next, now := &qps{limited: q.limited}, k.now()
 	next.init(o, k.made)
 	// A full bucket stays at 0: a delayed request must not find that it became full only just now.
-	if wait := math.Float64frombits(q.full.Load()) - float64(now); wait > 0 && q.interval > 0 && next.interval > 0 {
-		missing := min(wait/q.interval, float64(next.opts.Burst))
-		next.full.Store(math.Float64bits(float64(now) + missing*next.interval))
+	if missing := q.bucket.Missing(now); missing > 0 && o.Limit > 0 {
+		burst := float64(next.opts.Burst)
+		next.bucket.Start(now, o.Limit, burst, min(missing, burst))
 	}
 	return next
 }

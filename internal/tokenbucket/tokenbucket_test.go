@@ -1,0 +1,64 @@
+package tokenbucket
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func count(b *Bucket, now time.Duration) (n int) {
+	for b.Take(now) {
+		n++
+	}
+	return n
+}
+
+func TestBucketHasItsBurstAndFillsAtItsRate(t *testing.T) {
+	for _, rate := range []float64{1, 7, 1000, 7e6} {
+		var b Bucket
+		b.Start(0, rate, 10, 0)
+		now := time.Hour
+		if n := count(&b, now); n != 10 {
+			t.Errorf("rate %v: %d tokens in a full bucket, want 10", rate, n)
+		}
+		if b.Has(now) {
+			t.Errorf("rate %v: an empty bucket has a token", rate)
+		}
+		if m := b.Missing(now); m < 9.99 || m > 10.01 {
+			t.Errorf("rate %v: %v tokens are missing, want 10", rate, m)
+		}
+		if n := count(&b, now+time.Duration(5e9/rate)+1); n != 5 {
+			t.Errorf("rate %v: %d tokens after five intervals, want 5", rate, n)
+		}
+	}
+}
+
+func TestBucketStartsWithMissingTokens(t *testing.T) {
+	var b Bucket
+	if b.Take(time.Hour) || b.Missing(0) != 0 {
+		t.Error("the zero bucket has tokens")
+	}
+	b.Start(time.Hour, 100, 10, 4)
+	if n := count(&b, time.Hour); n != 6 {
+		t.Errorf("%d tokens, want 6", n)
+	}
+	b.Start(0, 0, 10, 0)
+	if b.Take(time.Hour) {
+		t.Error("a token at rate 0")
+	}
+}
+
+func TestConcurrentTakesGetEachTokenOnce(t *testing.T) {
+	var b Bucket
+	b.Start(0, 1, 1000, 0)
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { taken.Add(int64(count(&b, time.Hour))) })
+	}
+	wg.Wait()
+	if n := taken.Load(); n != 1000 {
+		t.Errorf("%d tokens were taken, want 1000", n)
+	}
+}
