@@ -73,6 +73,7 @@ listener, or from a Prometheus that scrapes adbuffer; there the mean over all in
 	fl.IntVar(&f.in.PortsPerAddress, "ports", f.in.PortsPerAddress, "ephemeral ports of one source address")
 	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "addresses that all replicas leave from (NAT); 0: each has its own")
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses that the SSP answers on")
+	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
 	fl.StringVar(&f.from.URL, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
 	fl.StringVar(&f.from.TokenFile, "token-file", "", "with --from: a file that holds the token of an admin listener beyond loopback")

@@ -52,6 +52,7 @@ type limitsView struct {
 	MaxDials       int    `json:"max_dials"`
 	MaxStreams     int    `json:"max_streams_per_conn"`
 	PipelineDepth  int    `json:"pipeline_depth"`
+	Sources        int    `json:"source_addresses"` // how many
 	MaxInFlight    int    `json:"max_in_flight"`
 }
 
@@ -77,7 +78,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxConns: o.MaxConns, MaxHTTP2Conns: o.MaxHTTP2Conns, MinIdle: o.MinIdle, MaxIdle: o.MaxIdle,
 			IdleTimeout: o.IdleTimeout.String(), MaxAge: o.MaxAge.String(), MaxRequests: o.MaxRequests,
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
-			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, MaxInFlight: p.SSP.MaxInFlight(),
+			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),

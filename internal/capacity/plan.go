@@ -21,6 +21,7 @@ type PlanInput struct {
 	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
 	PortsPerAddress int           // [ports] ephemeral ports of one source address
 	SourceAddresses int           // [source-addresses] addresses that all replicas leave from (NAT); 0 = each replica has its own
+	LocalAddresses  int           // [local-addresses] addresses that each replica connects from in turn, ssps[].source_addresses
 	SSPAddresses    int           // [ssp-addresses] addresses that the SSP answers on
 	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
 }
@@ -49,6 +50,7 @@ func DefaultPlanInput() PlanInput {
 		Streams:         100,
 		FileDescriptors: linuxFileDescriptors,
 		PortsPerAddress: linuxEphemeralPorts,
+		LocalAddresses:  1,
 		SSPAddresses:    1,
 		MaxAge:          10 * time.Minute,
 	}
@@ -146,11 +148,11 @@ func (in PlanInput) fileDescriptors(places int) int {
 // SSP. It counts open connections, and those closed because of their age within timeWait. Each such
 // pair of addresses has all ports of its own.
 func (in PlanInput) portsPerAddress(places int) int {
-	replicas := 1
-	if in.SourceAddresses > 0 {
-		replicas = divideUp(in.Replicas, in.SourceAddresses)
+	replicas, own := 1, in.LocalAddresses
+	if in.SourceAddresses > 0 { // behind a NAT, its addresses count
+		replicas, own = divideUp(in.Replicas, in.SourceAddresses), 1
 	}
-	open := float64(divideUp(places*replicas, in.SSPAddresses))
+	open := float64(divideUp(places*replicas, in.SSPAddresses*own))
 	closing := 0.0
 	if in.MaxAge > 0 {
 		closing = open * timeWait.Seconds() / in.MaxAge.Seconds()

@@ -94,6 +94,7 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 		"file-descriptors 0: must be between 1 and 1000000000",
 		"ports 65536: must be between 1 and 65535",
 		"source-addresses -2: must be between 0 and 1000000000",
+		"local-addresses 0: must be between 1 and 1000000000",
 		"ssp-addresses 0: must be between 1 and 1000000000",
 		"max-age 1ms: must be 0 (no limit) or at least 1s",
 	}
@@ -226,6 +227,21 @@ func TestPlanTakesASlowHoldAboveTheMeanUnlessToldOtherwise(t *testing.T) {
 	wantWarning(t, mustPlan(t, in), "slow-hold 50ms is below the mean hold 90.198")
 }
 
+// A replica that connects from several addresses of its own needs fewer ports of each.
+func TestPlanCountsThePortsOfEachLocalAddress(t *testing.T) {
+	in := DefaultPlanInput()
+	in.Rate, in.P50, in.P99, in.Replicas = 20000, 80*time.Millisecond, 250*time.Millisecond, 1
+	one := mustPlan(t, in).PortsPerAddress
+	in.LocalAddresses = 4
+	if four := mustPlan(t, in).PortsPerAddress; four < one/4 || four > one/4+2 {
+		t.Errorf("%d ports of each of four addresses, %d of one", four, one)
+	}
+	in.SourceAddresses = 1 // behind a NAT its address counts, and no other
+	if nat := mustPlan(t, in).PortsPerAddress; nat != one {
+		t.Errorf("%d ports of a NAT's address, want %d", nat, one)
+	}
+}
+
 // For any input, Plan returns InputErrors or a plan whose numbers agree with each other.
 func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 	f.Add(20000.0, int64(80*time.Millisecond), int64(250*time.Millisecond), 12, 0.03, int64(0), 100, 0, 4096, 28232, 0, 1, int64(10*time.Minute))
@@ -239,7 +255,7 @@ func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 			Rate: rate, P50: time.Duration(p50), P99: time.Duration(p99), Replicas: replicas,
 			WaitingShare: share, SlowHold: time.Duration(slow), Streams: streams,
 			ClientConns: clients, FileDescriptors: descriptors, PortsPerAddress: ports,
-			SourceAddresses: sources, SSPAddresses: addresses, MaxAge: time.Duration(maxAge),
+			SourceAddresses: sources, LocalAddresses: 1, SSPAddresses: addresses, MaxAge: time.Duration(maxAge),
 		}
 		r, err := Plan(in)
 		if err != nil {

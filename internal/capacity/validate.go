@@ -61,6 +61,7 @@ func (in PlanInput) validate() error {
 	e.count("file-descriptors", in.FileDescriptors, 1, maxCount)
 	e.count("ports", in.PortsPerAddress, 1, 65535)
 	e.count("source-addresses", in.SourceAddresses, 0, maxCount)
+	e.count("local-addresses", in.LocalAddresses, 1, maxCount)
 	e.count("ssp-addresses", in.SSPAddresses, 1, maxCount)
 	if in.MaxAge != 0 && in.MaxAge < time.Second {
 		e.add("max-age", in.MaxAge.String(), "must be 0 (no limit) or at least 1s")

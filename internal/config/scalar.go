@@ -17,6 +17,7 @@ var (
 	errNotBool     = errors.New("must be true or false")
 	errNotString   = errors.New("must be text; put it in quotes")
 	errNotPrefix   = errors.New(`must be a range of addresses, for example "10.0.0.0/8" or "192.0.2.1/32"`)
+	errNotAddr     = errors.New(`must be an IP address, for example "192.0.2.1"`)
 	errNotDuration = errors.New(`must be a duration with a unit, for example "80ms"`)
 )
 
@@ -83,8 +84,11 @@ func fit(value any, t reflect.Type) (any, error) {
 	case isText(t):
 		v := reflect.New(t)
 		if err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
-			if t == reflect.TypeFor[netip.Prefix]() {
+			switch t {
+			case reflect.TypeFor[netip.Prefix]():
 				err = errNotPrefix
+			case reflect.TypeFor[netip.Addr]():
+				err = errNotAddr
 			}
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,7 @@ func checkSSP(ssp *SSP, path string, r *report) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}
 	checkHeaders(&ssp.Headers, join(path, "headers"), r)
+	checkSources(ssp.SourceAddresses, join(path, "source_addresses"), r)
 	if e := &ssp.Ejection; e.BaseTime > e.MaxTime {
 		r.add(join(path, "ejection.base_time"), formatDuration(e.BaseTime),
 			"must not be above ejection.max_time, "+formatDuration(e.MaxTime), join(path, "ejection.max_time"))
@@ -35,6 +37,17 @@ func checkSSP(ssp *SSP, path string, r *report) {
 	if limit, floor := ssp.MaxInFlight, ssp.Adaptive.Floor; ssp.Adaptive.Enabled && limit > 0 && floor > limit {
 		r.add(join(path, "adaptive.floor"), floor, fmt.Sprintf("must not be above max_in_flight, %d", limit),
 			join(path, "max_in_flight"))
+	}
+}
+
+func checkSources(sources []netip.Addr, path string, r *report) {
+	for i, a := range sources {
+		switch {
+		case a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() || a.Is4In6():
+			r.add(at(path, i), a.String(), "must be an address of this machine, without a zone; leave the list empty to let the system choose")
+		case slices.Contains(sources[:i], a):
+			r.add(at(path, i), a.String(), "must differ from the addresses before it")
+		}
 	}
 }
 

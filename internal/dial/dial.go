@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"adbuffer/internal/socket"
@@ -26,6 +27,9 @@ type Options struct {
 	// unused on cleartext. Both must be positive.
 	ConnectTimeout, TLSTimeout time.Duration
 	TLS                        TLS // tls; unused on cleartext
+	// Sources (source_addresses) are the local addresses that connections come from,
+	// in turn; none leaves it to the system.
+	Sources []netip.Addr
 
 	// Lookup replaces the system's resolver; nil does not.
 	Lookup Lookup
@@ -41,6 +45,7 @@ type Dialer struct {
 	opts     Options  // but for its timeouts
 	timeouts timeouts // in force
 	resolver *resolver
+	sources  *sources
 	tls      *clientTLS // nil on cleartext
 	tcp      net.Dialer
 	stats    counters
@@ -79,7 +84,10 @@ func New(opts Options) (*Dialer, error) {
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
 	}
-	d := &Dialer{opts: opts, tcp: newTCPDialer()}
+	d := &Dialer{opts: opts, tcp: newTCPDialer(), sources: newSources(opts.Sources)}
+	if len(opts.Sources) > 0 {
+		d.tcp.Control = bindWithoutPort
+	}
 	d.timeouts.set(opts.ConnectTimeout, opts.TLSTimeout)
 	if encrypted {
 		var err error
@@ -87,7 +95,7 @@ func New(opts Options) (*Dialer, error) {
 			return nil, err
 		}
 	}
-	d.resolver = newResolver(opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Warn, &d.stats)
+	d.resolver = newResolver(d.sources, opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Warn, &d.stats)
 	return d, nil
 }
 

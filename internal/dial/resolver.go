@@ -48,6 +48,7 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 // with close.
 type resolver struct {
 	lookup   Lookup
+	from     *sources
 	timeouts *timeouts       // of the Dialer: a caller waits no longer for a look-up than for a connection
 	warn     func(error)     // told of what fails no caller; never nil
 	stats    *counters       // of the Dialer
@@ -78,12 +79,12 @@ type name struct {
 	err      error        // of the last look-up
 }
 
-func newResolver(endpoints []Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
+func newResolver(from *sources, endpoints []Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
 	if lookup == nil {
 		lookup = systemLookup
 	}
 	r := &resolver{
-		lookup: lookup, timeouts: t, warn: warn, stats: stats,
+		lookup: lookup, from: from, timeouts: t, warn: warn, stats: stats,
 		seed:    maphash.MakeSeed(),
 		perName: max(1, min(maxAddrsPerName, maxAddrs/len(endpoints))),
 		names:   make(map[string]*name),
@@ -254,6 +255,10 @@ func (r *resolver) usable(answer []netip.Addr) (ips []netip.Addr, bad error) {
 		if kind := refused(ip); kind != "" {
 			r.stats.addrsRefused.Add(1)
 			bad = fmt.Errorf("the answer holds %s, %s address, which is never dialled", ip, kind)
+			continue
+		}
+		if !r.from.serve(ip) {
+			bad = fmt.Errorf("the answer holds %s, and none of source_addresses is of that family", ip)
 			continue
 		}
 		ips = append(ips, ip)

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,5 +19,14 @@ func setUserTimeout(conn *net.TCPConn, d time.Duration) {
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+	})
+}
+
+// bindWithoutPort makes the kernel choose the port of a socket with a source address when it
+// connects, not when it is bound: one port then serves connections to several addresses. Older
+// kernels refuse, and lose nothing but that.
+func bindWithoutPort(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 	})
 }

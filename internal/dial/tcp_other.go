@@ -4,8 +4,12 @@ package dial
 
 import (
 	"net"
+	"syscall"
 	"time"
 )
 
 // setUserTimeout does nothing on developers' machines: adbuffer runs on Linux.
 func setUserTimeout(*net.TCPConn, time.Duration) {}
+
+// bindWithoutPort does nothing there either.
+func bindWithoutPort(string, string, syscall.RawConn) error { return nil }

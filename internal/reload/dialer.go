@@ -39,7 +39,8 @@ func newDialer(c *config.SSP, endpoints dial.Endpoints, log *zap.Logger) (*diale
 			ServerName: c.TLS.ServerName, CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile,
 			InsecureSkipVerify: c.TLS.InsecureSkipVerify,
 		},
-		Warn: func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) },
+		Sources: c.SourceAddresses,
+		Warn:    func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) },
 	})
 	if err != nil {
 		return nil, err

@@ -79,6 +79,7 @@ var effects = map[string]Effect{
 	"ssps[].breaker":                   InPlace,
 	"ssps[].ejection":                  InPlace,
 	"ssps[].slow_start":                InPlace,
+	"ssps[].source_addresses":          NewPool,
 	"ssps[].retry_after_max":           InPlace,
 	"ssps[].retry_after_share":         InPlace,
 

@@ -25,6 +25,7 @@ type Observation struct {
 	http2Conns     int // max_http2_conns; 0 = not known
 	streams        int // 0 = not known
 	depth          int // pipeline_depth; 0 = not known
+	sources        int // source_addresses; 0 = none, or not known
 }
 
 // errNeither is about a server that is none of the two that Observe knows.
@@ -47,6 +48,7 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 				MaxHTTP2Conns int `json:"max_http2_conns"`
 				MaxStreams    int `json:"max_streams_per_conn"`
 				PipelineDepth int `json:"pipeline_depth"`
+				Sources       int `json:"source_addresses"`
 			} `json:"limits"`
 		} `json:"pools"`
 	}
@@ -64,7 +66,7 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 	for _, p := range v.Pools {
 		all = append(all, Observation{
 			name: p.SSP, protocol: p.Protocol, rate: p.Need.Rate, hold: seconds(p.Need.Hold), instances: 1,
-			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth,
+			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})
 	}
 	return all, nil

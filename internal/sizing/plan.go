@@ -106,6 +106,7 @@ func (o *Observation) planned(in *Input) planned {
 	if p.http2() {
 		p.now = o.http2Conns
 	}
+	p.in.LocalAddresses = max(p.in.LocalAddresses, o.sources)
 	switch {
 	case in.StreamsGiven:
 	case p.pipelined():

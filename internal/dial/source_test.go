@@ -1,0 +1,76 @@
+package dial
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Connections come from the source addresses in turn, and take no port before they connect.
+func TestConnectionsComeFromSourceAddresses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Fatal("127.0.0.0/8 is one machine's only on Linux")
+	}
+	from := make(chan string, 10)
+	p := listen(t, func(c *net.TCPConn) {
+		from <- c.RemoteAddr().(*net.TCPAddr).IP.String()
+		_, _ = io.Copy(io.Discard, c)
+	})
+	o := p.options(t, "http", "ssp.test")
+	o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("::1")}
+	d := newDialer(t, o)
+	var seen []string
+	for range 4 {
+		r := p.dial(t, d, true)
+		seen = append(seen, <-from)
+		raw, err := r.Socket.Conn.(*net.TCPConn).SyscallConn()
+		must(t, err)
+		must(t, raw.Control(func(fd uintptr) {
+			if n, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT); err != nil || n != 1 {
+				t.Errorf("IP_BIND_ADDRESS_NO_PORT is %d (%v), want 1", n, err)
+			}
+		}))
+	}
+	if want := []string{"127.0.0.2", "127.0.0.3", "127.0.0.2", "127.0.0.3"}; !slices.Equal(seen, want) {
+		t.Errorf("the peer saw %v, want %v", seen, want)
+	}
+}
+
+// An address that no source address can reach is left out, and so does not cost dials.
+func TestSourceAddressesChooseTheFamily(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	o := p.options(t, "http", "ssp.test")
+	o.Lookup = func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, nil
+	}
+	o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	d := newDialer(t, o)
+	addrs, err := d.Addresses(context.Background())
+	must(t, err)
+	if len(addrs) != 1 || !addrs[0].AddrPort.Addr().Is4() {
+		t.Errorf("addresses %v, want the IPv4 one", addrs)
+	}
+	_, err = d.Dial(context.Background(), Addr{Host: "ssp.test", AddrPort: netip.MustParseAddrPort("[::1]:80")}, true)
+	if err == nil || !strings.Contains(err.Error(), "source_addresses") {
+		t.Errorf("a dial to IPv6: %v", err)
+	}
+}
+
+// An address that the machine does not have fails the dial, and the error names the setting.
+func TestForeignSourceAddressIsNamed(t *testing.T) {
+	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	o := p.options(t, "http", "ssp.test")
+	o.Sources = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	d := newDialer(t, o)
+	_, err := d.Dial(context.Background(), Addr{Host: "ssp.test", AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)}, true)
+	if err == nil || !strings.Contains(err.Error(), "source_addresses") || !strings.Contains(err.Error(), "192.0.2.1") {
+		t.Errorf("the error is %v", err)
+	}
+}
