@@ -35,12 +35,12 @@ func newCheck(stdout *os.File) *cobra.Command {
 		Use:   "check --config FILE",
 		Short: "Validate a configuration, and print what it comes to or would change",
 		Long: `Validates a configuration and prints the effective one: defaults filled in,
-ssp_defaults merged, variables applied. All faults are reported at once, each with its
-path. The exit status is 0 if there are none, 1 if there are.
+ssp_defaults merged, variables applied. Reports all errors at once, each with its path.
+The exit status is 0 for a valid configuration, 1 otherwise.
 
-What may be a secret is printed as (hidden): every value in the query of an endpoint,
-the values of headers.set but for a few that are known to be none, and the values of
-routes' conditions whose names say so. --show-secrets prints them.
+Possible secrets are printed as (hidden): every value in the query of an endpoint, the
+values of headers.set except for a few harmless fields, and the values of routes'
+conditions with names such as token or key. --show-secrets prints them.
 
 With --against it asks a running adbuffer for the configuration in force and prints
 what the file, with the variables of this shell, would change, and how a reload would
@@ -53,8 +53,8 @@ do it:
   needs a restart               a reload would be refused, and change nothing
 
 The exit status is 0 if a reload would apply the file or there is no difference, 1 if
-there are faults, a restart is needed, or the running adbuffer cannot be asked. Files
-that the configuration names are compared by their names, not by their content.`,
+there are errors, a restart is needed, or the running adbuffer does not respond. Files
+that the configuration names are compared by name, not by content.`,
 		Example: `  adbuffer check --config config/adbuffer.yaml
   adbuffer check --config config/adbuffer.yaml --quiet
   adbuffer check --config config/adbuffer.yaml --json
@@ -113,7 +113,7 @@ that the configuration names are compared by their names, not by their content.`
 	addConfigFlag(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print errors, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print warnings and the verdict only")
-	cmd.Flags().BoolVar(&reveal, "show-secrets", false, "print what is hidden otherwise, but no content of files")
+	cmd.Flags().BoolVar(&reveal, "show-secrets", false, "print possible secrets too, but no content of files")
 	cmd.Flags().StringVar(&at.URL, "against", "", "compare with a running adbuffer: URL of its admin listener")
 	cmd.Flags().StringVar(&at.TokenFile, "token-file", "", "file with the token of that listener")
 	cmd.Flags().StringVar(&at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")

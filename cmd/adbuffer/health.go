@@ -20,7 +20,7 @@ import (
 // defaultAdmin is the default of admin.listen.
 const defaultAdmin = "127.0.0.1:9090"
 
-// maxHealthBytes of an answer are printed; adbuffer's own have one line.
+// maxHealthBytes bounds how much of a response is printed; adbuffer's have one line.
 const maxHealthBytes = 1024
 
 func newHealth(stdout *os.File) *cobra.Command {
@@ -31,13 +31,13 @@ func newHealth(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health [--url URL | --config FILE]",
 		Short: "Ask a running adbuffer whether it is ready",
-		Long: `Asks /readyz of the adbuffer on this machine, where admin.listen of the configuration
-says that it answers (` + defaultAdmin + ` where no configuration is named). The exit status is
+		Long: `Requests /readyz from the adbuffer on this machine, at admin.listen of the configuration
+(` + defaultAdmin + ` without a configuration). The exit status is
 0 if it is ready and 1 if not, with the reason. For health checks of images without a
 shell, and for exec probes.
 
 Of the configuration only admin.listen and admin.tls are read, variables included: a
-file with faults, which a running service does not take over, must not make it look dead.`,
+file with errors, which a running service refuses, must not make it look dead.`,
 		Example: `  adbuffer health                                           as ADBUFFER_CONFIG says
   adbuffer health --config /etc/adbuffer/adbuffer.yaml
   adbuffer health --url http://127.0.0.1:9090/healthz       alive, ready or not
@@ -53,11 +53,11 @@ file with faults, which a running service does not take over, must not make it l
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			answer, err := askHealth(ctx, target)
+			text, err := askHealth(ctx, target)
 			if err != nil {
 				return failed(err)
 			}
-			fmt.Fprintln(stdout, answer)
+			fmt.Fprintln(stdout, text)
 			return nil
 		},
 	}
@@ -68,11 +68,11 @@ file with faults, which a running service does not take over, must not make it l
 	return cmd
 }
 
-// health is what is asked.
+// health is the URL to request.
 type health struct {
 	url string
-	// here: the address is one of this machine, so that nobody else can answer
-	// there. A certificate would prove nothing, and seldom names 127.0.0.1.
+	// here is true for an address of this machine, where no other machine can respond. A
+	// certificate would prove nothing, and seldom names 127.0.0.1.
 	here bool
 }
 
@@ -116,7 +116,7 @@ type adminAddress struct {
 }
 
 // readAdmin reads no more than it needs, and takes the default where even that
-// cannot be read: config.Load would fail where any other key has a fault.
+// cannot be read: config.Load would fail if any other key has an error.
 func readAdmin(file string) adminAddress {
 	var doc struct {
 		Admin adminAddress `yaml:"admin"`
@@ -130,14 +130,14 @@ func readAdmin(file string) adminAddress {
 	return a
 }
 
-// askHealth returns the answer's text if its status is 200, and else why not.
+// askHealth returns the text of a response with status 200, or else an error.
 func askHealth(ctx context.Context, target health) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.url, nil)
 	if err != nil {
 		return "", err
 	}
 	client := &http.Client{
-		// No proxy: what HTTP_PROXY names is not asked about itself.
+		// No proxy: HTTP_PROXY may name the adbuffer itself.
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: target.here},
@@ -153,9 +153,9 @@ func askHealth(ctx context.Context, target health) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("not ready: %s: %w", target.url, err)
 	}
-	answer := strings.TrimSpace(string(body))
+	text := strings.TrimSpace(string(body))
 	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("not ready: %s answers %s: %s", target.url, res.Status, answer)
+		return "", fmt.Errorf("not ready: %s responds %s: %s", target.url, res.Status, text)
 	}
-	return answer, nil
+	return text, nil
 }

@@ -16,7 +16,7 @@ func main() {
 // The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // faults in the configuration, a listener that cannot be had, requests cut
+	exitFailed = 1 // errors in the configuration, a listener that cannot be opened, requests cut
 	exitUsage  = 2
 )
 

@@ -23,16 +23,16 @@ func newServe(stderr *os.File) *cobra.Command {
 		Use:   "serve --config FILE",
 		Short: "Run the service",
 		Long: `Runs the service until SIGTERM or SIGINT, and drains then: /readyz turns to 503 at
-once, requests are accepted for server.drain.delay more, and what is in flight has
+once, requests are accepted for server.drain.delay more, and requests in flight have
 server.drain.timeout to end. A second signal ends the waiting. The exit status is 0
 if no request was cut.
 
 The configuration is read again on SIGHUP, on POST /reload of the admin listener, and
 when the file changes, or one that it names (certificates, authorities, tokens), also
 by a rename over it or a swap of symbolic links as in Kubernetes. What changed takes
-effect without a request lost; a file with faults changes nothing, and the log and the
-metric adbuffer_config_last_reload_successful say so. What needs a restart, such as
-another server.listen, is a fault too: see adbuffer check --against.`,
+effect without a lost request; a file with errors changes nothing, and the log and the
+metric adbuffer_config_last_reload_successful say so. A change that needs a restart, such
+as another server.listen, is an error too: see adbuffer check --against.`,
 		Example: `  adbuffer serve --config config/adbuffer.yaml
   ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
 		Args: cobra.NoArgs,

@@ -7,7 +7,7 @@ import (
 
 // Reload reads the configuration again and applies it. It returns the status of the
 // response and a value for its JSON body: what changed, or the errors.
-type Reload func() (status int, answer any)
+type Reload func() (status int, report any)
 
 // reload refuses a body: a client that sends a configuration must not think that adbuffer
 // used it. The file of --config is read.
@@ -16,8 +16,8 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		text(w, http.StatusBadRequest, "send no body: the file of --config is read again, on the machine of the process")
 		return
 	}
-	status, answer := s.opts.Reload()
-	b, err := json.MarshalIndent(answer, "", " ")
+	status, report := s.opts.Reload()
+	b, err := json.MarshalIndent(report, "", " ")
 	if err != nil {
 		text(w, http.StatusInternalServerError, err.Error())
 		return

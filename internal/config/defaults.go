@@ -18,7 +18,7 @@ func defaults(t reflect.Type) map[string]any {
 	return section
 }
 
-// defaultOf is nil for a key whose absence means something.
+// defaultOf returns nil for a key whose absence has a meaning.
 func defaultOf(k key) any {
 	text := k.tag.Get("default")
 	switch {
@@ -62,9 +62,8 @@ func merge(base, over map[string]any) map[string]any {
 	return merged
 }
 
-// completeLists fills the elements of the document's lists in, where viper's own
-// defaults cannot reach: each SSP gets ssp_defaults and the defaults, each
-// route its defaults.
+// completeLists completes the elements of the document's lists, which viper's defaults do
+// not reach: each SSP gets ssp_defaults and the defaults, each route the defaults.
 func completeLists(tree map[string]any) {
 	shared, _ := tree["ssp_defaults"].(map[string]any)
 	each(tree["ssps"], func(ssp map[string]any) map[string]any {
@@ -105,7 +104,7 @@ func section(tree map[string]any, name string) map[string]any {
 	return below
 }
 
-// each replaces the mappings in a list by what change makes of them.
+// each replaces each mapping in a list by the result of change.
 func each(list any, change func(map[string]any) map[string]any) {
 	elements, _ := list.([]any)
 	for i, element := range elements {

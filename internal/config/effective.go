@@ -13,13 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML writes every key with the value in force, as it may be shown: ssp_defaults
-// are under each SSP, variables applied, and what may be a secret is Hidden.
+// YAML writes every key with the value in force. ssp_defaults are merged into each SSP,
+// variables are applied, and possible secrets are replaced by Hidden.
 func (c *Config) YAML() []byte { return c.hide().YAMLWithSecrets() }
 
-// YAMLWithSecrets is YAML with nothing hidden but the content of files: nothing
-// may log or show it unless an operator asks for it. Parse turns it into an equal
-// Config.
+// YAMLWithSecrets is YAML with secrets, but without the content of files. Do not log or
+// show it unless an operator asks for it. Parse turns it into an equal Config.
 func (c *Config) YAMLWithSecrets() []byte {
 	var buf bytes.Buffer
 	encoder := yaml.NewEncoder(&buf)
@@ -92,12 +91,12 @@ func nodeOf(v reflect.Value) *yaml.Node {
 	}
 }
 
-// scalar needs no tag for what YAML takes for a number or a boolean by itself.
+// scalar returns a scalar node. A number or a boolean needs no tag.
 func scalar(tag, text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
 }
 
-// quoted is for text that people chose, which could look like a number or a date.
+// quoted returns a node in quotes, for free text that could look like a number or a date.
 func quoted(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Style: yaml.DoubleQuotedStyle}
 }

@@ -27,7 +27,7 @@ const (
 
 func (LogFormat) words() []string { return words(FormatJSON, FormatConsole) }
 
-// Protocol is what an SSP is spoken to in.
+// Protocol is the protocol of the connections to an SSP.
 type Protocol string
 
 // The protocols. ProtocolAuto is ALPN's choice on https and HTTP/1.1 on http.
@@ -82,7 +82,7 @@ const (
 func (NoBidBody) words() []string { return words(NoBidNone, NoBidVAST, NoBidOpenRTB) }
 
 // RetryStale says which requests are sent again after a reused connection closed
-// before any byte of an answer.
+// before any byte of a response.
 type RetryStale string
 
 // RetryIdempotent is GET and HEAD.
@@ -113,8 +113,8 @@ const (
 	ModeSingle        Mode = "single"         // the first
 	ModeSplit         Mode = "split"          // one, by weight
 	ModeWaterfall     Mode = "waterfall"      // in order, until one fills
-	ModeParallelFirst Mode = "parallel-first" // all; the first fill answers
-	ModeParallelAll   Mode = "parallel-all"   // all; every answer in one document
+	ModeParallelFirst Mode = "parallel-first" // all; the first fill is the response
+	ModeParallelAll   Mode = "parallel-all"   // all; every response in one document
 )
 
 func (Mode) words() []string {
@@ -124,18 +124,18 @@ func (Mode) words() []string {
 // OnError is what a client gets instead of an ad when something failed.
 type OnError string
 
-// The answers to a failure.
+// What OnError can be.
 const (
 	OnErrorStatus OnError = "status" // the error's own status
-	OnErrorNoAd   OnError = "no_ad"  // the route's no-ad answer
+	OnErrorNoAd   OnError = "no_ad"  // the route's no-ad response
 )
 
 func (OnError) words() []string { return words(OnErrorStatus, OnErrorNoAd) }
 
-// NoAd is a route's no-ad answer.
+// NoAd is a route's no-ad response.
 type NoAd string
 
-// The no-ad answers.
+// The no-ad responses.
 const (
 	NoAdEmpty NoAd = "empty" // 204
 	NoAdVAST  NoAd = "vast"  // 200 with an empty VAST document

@@ -11,11 +11,11 @@ import (
 
 // Error is one thing that is wrong with a configuration.
 type Error struct {
-	Path  string `json:"path,omitempty"`  // "ssps[0].pool.max_conns"; empty if the whole file is meant
+	Path  string `json:"path,omitempty"`  // "ssps[0].pool.max_conns"; empty for the whole file
 	Value string `json:"value,omitempty"` // as it was written, cut short if long; empty if there is none
 	Rule  string `json:"rule"`            // what the value must be
-	Line  int    `json:"line,omitempty"`  // from 1; 0 if no line of the file is to blame
-	Env   string `json:"env,omitempty"`   // the variable that set the value, if one did
+	Line  int    `json:"line,omitempty"`  // from 1; 0 = the error is not on a line
+	Env   string `json:"env,omitempty"`   // the variable that set the value; empty = no variable
 }
 
 // String is one line: where, path, value and rule.
@@ -32,11 +32,11 @@ func (f Error) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Errors is the error of Load and Parse: everything that is wrong, by line and
-// path. It is never empty.
+// Errors is the error of Load and Parse: all config errors, sorted by line and path. It
+// is never empty.
 type Errors []Error
 
-// Error is one error a line.
+// Error returns one line for each error.
 func (f Errors) Error() string {
 	lines := make([]string, len(f))
 	for i, e := range f {
@@ -45,14 +45,14 @@ func (f Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxFaults bounds the message of a hostile file.
+// maxErrors bounds the message of a hostile file.
 const maxErrors = 1000
 
 // maxShown is how many bytes of a value or a key a message repeats.
 const maxShown = 80
 
-// shown is s as a message repeats it: quoted unless it is plain, cut if long, and
-// without what may be a secret in a URL.
+// shown is s as messages repeat it: quoted unless it is plain, cut if long, with possible
+// secrets of a URL hidden.
 func shown(s string) string {
 	s = HideURL(s)
 	if len(s) > maxShown {
@@ -73,21 +73,21 @@ func shown(s string) string {
 	return s
 }
 
-// shownAt is shown for the value at path, less what may be a secret. The value is
-// often malformed, so more is hidden than of a valid one: a header field's value,
-// what stands before an @, and what follows a question mark or number sign.
+// shownAt is shown for the value at path, with possible secrets hidden. The value is often
+// malformed, so it hides more than HideURL: a header field's value, the text before an @,
+// and the text behind a question mark or number sign.
 func shownAt(path, text string) string {
 	if i := strings.Index(path, "headers."); i >= 0 {
 		if strings.HasSuffix(path, ".value") {
 			return ""
 		}
-		// A name, with which somebody may have written the value: "X-Key: secret".
+		// The operator may have written the value with the name: "X-Key: secret".
 		if name, value, ok := strings.Cut(text, ":"); ok && value != "" {
 			text = name + ":" + Hidden
 		}
 	}
 	if strings.HasSuffix(path, ".value") && strings.Contains(path, ".match.") {
-		return "" // its name may say that it is a secret
+		return "" // it may be a secret
 	}
 	if end := strings.LastIndexByte(text, '@'); end >= 0 {
 		start := 0
@@ -106,7 +106,7 @@ func shownAt(path, text string) string {
 	return shown(text)
 }
 
-// isURLPath reports whether the value at path is a URL, or meant for one.
+// isURLPath reports whether the value at path should be a URL.
 func isURLPath(path string) bool {
 	return strings.Contains(path, ".endpoints") || path == "tracing.endpoint"
 }
@@ -116,8 +116,8 @@ type mark struct {
 	line int    // of the file; 0 if env is set
 	env  string // the variable that set it
 	text string // of a scalar, as written
-	// quoted is true of a scalar in quotes where none belong, which the message
-	// then shows.
+	// quoted is true for a scalar in quotes that must not have quotes. The message shows
+	// the quotes.
 	quoted bool
 }
 
@@ -132,10 +132,9 @@ func newReport() *report {
 	return &report{marks: map[string]mark{}, errs: map[Error]struct{}{}, bad: map[string]bool{}}
 }
 
-// add reports that the value at path breaks a rule, if nothing is wrong yet with
-// it, with what holds it or with the related paths that the rule compares it
-// to: one mistake is one error. A value that came from ssp_defaults is reported
-// there, once for all SSPs.
+// add reports that the value at path breaks a rule. It does nothing if path, a section
+// around it or a related path has an error already: one mistake is one error. A value from
+// ssp_defaults is reported there, once for all SSPs.
 func (r *report) add(path string, value any, rule string, related ...string) {
 	for _, p := range append(related, path) {
 		if r.isBad(r.origin(p)) {
@@ -155,15 +154,15 @@ func (r *report) add(path string, value any, rule string, related ...string) {
 	r.addLater(path, text, rule)
 }
 
-// addMissing reports that something that must be there is not.
+// addMissing reports that the required value at path is missing.
 func (r *report) addMissing(path, rule string) {
 	if !r.isBad(path) {
 		r.addLater(path, "", rule)
 	}
 }
 
-// addLater reports an error with value text that is ready to print, whatever else
-// is wrong with path.
+// addLater reports an error with a value that is ready to print, also if path has other
+// errors.
 func (r *report) addLater(path, value, rule string) {
 	m := r.nearest(path)
 	r.addAt(m, path, value, rule)
@@ -177,10 +176,10 @@ func (r *report) addAt(m mark, path, value, rule string) {
 	r.bad[path] = true
 }
 
-// full reports whether further errors are only counted as more.
+// full reports whether maxErrors is reached.
 func (r *report) full() bool { return len(r.errs) >= maxErrors }
 
-// isBad reports whether path or what holds it has an error.
+// isBad reports whether path or a section around it has an error.
 func (r *report) isBad(path string) bool {
 	for p := path; p != ""; p = parent(p) {
 		if r.bad[p] {
@@ -190,7 +189,7 @@ func (r *report) isBad(path string) bool {
 	return r.bad[""]
 }
 
-// nearest is where path, or else the closest thing that holds it, was written.
+// nearest returns the mark of path, or else of the closest section around it.
 func (r *report) nearest(path string) mark {
 	for p := path; p != ""; p = parent(p) {
 		if m, ok := r.marks[p]; ok {
@@ -200,8 +199,8 @@ func (r *report) nearest(path string) mark {
 	return mark{}
 }
 
-// origin is the path under ssp_defaults where the value at a path under an SSP
-// was written, if it was, or else path itself.
+// origin returns the path in ssp_defaults if the value of an SSP at path comes from there,
+// or else path.
 func (r *report) origin(path string) string {
 	if _, own := r.marks[path]; own || !strings.HasPrefix(path, "ssps[") {
 		return path
@@ -211,7 +210,7 @@ func (r *report) origin(path string) string {
 		return path
 	}
 	ssp := path[:len(path)-len(rest)]
-	// A list replaces the default one whole, with all that it holds.
+	// A list of the SSP replaces the whole list of ssp_defaults.
 	list, _, _ := strings.Cut(rest, "[")
 	if _, own := r.marks[ssp+list]; own && list != rest {
 		return path

@@ -59,13 +59,13 @@ func readToken(name, path string, r *report) Secret {
 	return NewSecret(token)
 }
 
-// check reads the files, so that an error in them
-// shows at the start and not at the first connection.
+// check reads the files, so that an error shows at the start and not at the first
+// connection.
 func (t *ClientTLS) check(path string, r *report) {
 	checkTLSFiles(configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}, path, join(path, "ca_file"), r)
 }
 
-// checkServerTLS reads those of both listeners.
+// checkServerTLS reads the files of both listeners.
 func checkServerTLS(cfg *Config, r *report) {
 	server, admin := &cfg.Server.TLS, &cfg.Admin
 	for _, l := range []struct {
@@ -83,8 +83,8 @@ func checkServerTLS(cfg *Config, r *report) {
 	}
 }
 
-// checkTLSFiles reports what is wrong with files, of which caPath names the
-// authorities and path the section of the others.
+// checkTLSFiles reports the errors of files. caPath is the setting of the authorities,
+// path the section of the certificate and key.
 func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
 	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
 	if files.Cert == "" && files.Key != "" {
@@ -93,7 +93,7 @@ func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
 		r.add(certPath, files.Cert, "needs key_file beside it")
 	}
 	_, err := files.Load()
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // it is what Load says it is
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Load joins its errors
 	if !ok {
 		return
 	}

@@ -11,21 +11,21 @@ import (
 // ownFields are the fields that belong to one connection or one message's framing
 // (RFC 9110, sections 7.6.1 and 8.6): adbuffer writes or drops them itself.
 var ownFields = map[string]string{
-	"connection":        "is of one connection and never crosses",
-	"keep-alive":        "is of one connection and never crosses",
-	"proxy-connection":  "is of one connection and never crosses",
-	"te":                "is of one connection and never crosses",
-	"trailer":           "is of one connection and never crosses",
-	"upgrade":           "is of one connection and never crosses",
-	"http2-settings":    "is of one connection and never crosses",
-	"expect":            "is of one connection and never crosses",
+	"connection":        "belongs to one connection and is never forwarded",
+	"keep-alive":        "belongs to one connection and is never forwarded",
+	"proxy-connection":  "belongs to one connection and is never forwarded",
+	"te":                "belongs to one connection and is never forwarded",
+	"trailer":           "belongs to one connection and is never forwarded",
+	"upgrade":           "belongs to one connection and is never forwarded",
+	"http2-settings":    "belongs to one connection and is never forwarded",
+	"expect":            "belongs to one connection and is never forwarded",
 	"transfer-encoding": "frames the body, which adbuffer does itself",
 	"content-length":    "frames the body, which adbuffer does itself",
 	"host":              "is the endpoint's; set it with host",
 }
 
-// tokenRule is the rule that a name breaks which no field can have (RFC 9110,
-// section 5.6.2), or "".
+// tokenRule returns the rule that an invalid field name breaks (RFC 9110, section 5.6.2),
+// or "".
 func tokenRule(name string) string {
 	if !httpsyntax.IsToken([]byte(name)) {
 		return "must be a header field name: letters, digits and !#$%&'*+-.^_`|~"
@@ -33,15 +33,15 @@ func tokenRule(name string) string {
 	return ""
 }
 
-// headerNameRule is tokenRule for a field that is the operator's to name.
+// headerNameRule is tokenRule for a field whose name an operator may choose.
 func headerNameRule(name string) string {
 	return cmp.Or(tokenRule(name), ownFields[strings.ToLower(name)])
 }
 
-// crossingRule is headerNameRule for a field that is to cross the proxy.
+// crossingRule is headerNameRule for a field that adbuffer forwards.
 func crossingRule(name string) string {
 	if strings.HasPrefix(strings.ToLower(name), "x-adbuffer-") {
-		return "X-Adbuffer-* is between adbuffer and its clients and never crosses"
+		return "X-Adbuffer-* is between adbuffer and its clients and is never forwarded"
 	}
 	return headerNameRule(name)
 }
@@ -60,7 +60,7 @@ func checkHeaders(h *Headers, path string, r *report) {
 	}
 }
 
-// checkSetName leaves the value to checkHeaders.
+// checkSetName checks a name only; checkHeaders checks the value.
 func checkSetName(name string) error { return httpheader.CheckSet(httpheader.NameValue{Name: name}) }
 
 func checkFieldNames(names []string, path string, useless func(string) error, r *report) {
@@ -70,9 +70,8 @@ func checkFieldNames(names []string, path string, useless func(string) error, r 
 	}
 }
 
-// checkFieldName reports a name that cannot cross, is in its list already, or,
-// as useless says, would have no effect there. seen holds the path of each name
-// so far, in lower case.
+// checkFieldName reports a name that cannot be forwarded, is in its list twice, or has no
+// effect there, as useless says. seen holds the path of each name so far, in lower case.
 func checkFieldName(name, path string, seen map[string]string, useless func(string) error, r *report) {
 	if name == "" {
 		r.addMissing(path, "must be set")

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Hidden stands for a value that may be a secret, wherever a configuration or a
-// part of it is shown. A configuration that holds it is refused.
+// Hidden replaces a possible secret wherever a configuration or a part of it is shown. A
+// configuration that contains it is refused.
 const Hidden = "(hidden)"
 
-// What may be a secret is:
+// Possible secrets are:
 //
-//   - every value in the query of an endpoint, whatever its name: SSPs call their
-//     keys pub, seat or id,
+//   - every value in the query of an endpoint, because SSPs call their keys pub, seat or
+//     id,
 //   - a user and a password in any URL,
 //   - the value of a field in headers.set, but for plainFields,
-//   - the value of a condition whose name says so.
+//   - the value of a condition with a name such as token or key.
 //
 // Tokens, passwords and keys in files are never shown. Paths and hosts always are.
 
-// HideURL returns a URL with the values of its query hidden, and user, password
-// and fragment too. It takes anything for a URL that has a "://".
+// HideURL returns a URL with its query values, user, password and fragment hidden. Any
+// text with "://" counts as a URL.
 func HideURL(u string) string {
 	scheme, rest, ok := strings.Cut(u, "://")
 	if !ok {
@@ -45,8 +45,8 @@ func HideURL(u string) string {
 	return u
 }
 
-// HideQuery returns a query with its values hidden, or, where a parameter has
-// no value, the whole parameter: then it may be a key by itself.
+// HideQuery returns a query with its values hidden. A parameter without a value is hidden
+// whole, because it may be a key.
 func HideQuery(query string) string {
 	params := strings.Split(query, "&")
 	for i, param := range params {
@@ -74,7 +74,7 @@ func HideField(name, value string) string {
 }
 
 // NamesSecret reports whether a header field or query parameter of this name
-// likely holds a secret. It rather hides too much.
+// likely holds a secret. In doubt it returns true.
 func NamesSecret(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "pass", "sig", "credential", "session"}, func(part string) bool {
@@ -82,7 +82,7 @@ func NamesSecret(name string) bool {
 	})
 }
 
-// hide returns a copy of c without what may be a secret.
+// hide returns a copy of c with possible secrets hidden.
 func (c *Config) hide() *Config {
 	h := *c
 	h.Tracing.Endpoint = HideURL(h.Tracing.Endpoint)

@@ -46,10 +46,10 @@ func isSection(t reflect.Type) bool { return t.Kind() == reflect.Struct && !isTe
 // isList reports whether t is written as a sequence.
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
 
-// isText reports whether t reads itself from a string.
+// isText reports whether t has UnmarshalText.
 func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromText) }
 
-// wordsOf lists the words that t takes; nil if it is not such a type.
+// wordsOf lists the words that a value of t may have; nil = t is no such type.
 func wordsOf(t reflect.Type) []string {
 	if w, ok := reflect.Zero(t).Interface().(interface{ words() []string }); ok {
 		return w.words()

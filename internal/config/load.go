@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/viper"
 )
 
-// Load reads the file at path and lays the variables of env over it. Relative
+// Load reads the file at path. Variables of env replace its values. Relative
 // paths in the file are relative to the working directory. The error is Errors
 // unless the file cannot be read.
 func Load(path string, env Env) (*Config, []Warning, error) {
@@ -55,7 +55,7 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	return cfg, warnings(cfg, thisMachine()), nil
 }
 
-// complete lays settings over the defaults of all keys.
+// complete fills in the defaults of all keys that settings lacks.
 func complete(settings map[string]any) *document {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
 	for _, k := range keysOf(reflect.TypeFor[document]()) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// machine is what the warnings need to know of where adbuffer will run.
+// machine holds the facts about this machine that the warnings need.
 type machine struct {
 	openFiles int          // how many files the process may have open; 0 = unknown
 	hostname  string       // "" = unknown
@@ -28,9 +28,9 @@ func thisMachine() machine {
 	return m
 }
 
-// reaches reports whether a connection to the endpoint ends at a listener of this
-// machine that listens at l. It asks no name server: of names it knows localhost
-// and the machine's own, and that of l itself. No endpoint leads to a unix socket.
+// reaches reports whether the endpoint leads to a listener of this machine at l. It asks no
+// name server: it knows localhost, the machine's name and the host of l. No endpoint leads
+// to a unix socket.
 func (m *machine) reaches(l Address, endpoint *url.URL) bool {
 	network, address := l.Split()
 	host, port, err := net.SplitHostPort(address)
@@ -54,8 +54,8 @@ func (m *machine) reaches(l Address, endpoint *url.URL) bool {
 	})
 }
 
-// lookup returns the addresses of a host, none where only a name server knows
-// them. "" is every address.
+// lookup returns the addresses of a host, or none if only a name server knows them. ""
+// stands for all addresses.
 func (m *machine) lookup(host string) []netip.Addr {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.Unmap()}

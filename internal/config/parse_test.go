@@ -76,7 +76,7 @@ func TestErrorsAreBounded(t *testing.T) {
 
 func TestIPv4MappedRangesAreRefused(t *testing.T) {
 	_, _, err := Parse([]byte(`server: {trusted_proxies: ["::ffff:10.0.0.0/104"]}`+twoSSPs), nil)
-	const want = "line 1: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, as which such peers are compared"
+	const want = "line 1: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, because adbuffer compares such peers as IPv4"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

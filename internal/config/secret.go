@@ -6,14 +6,14 @@ import (
 	"io"
 )
 
-// hidden stands for a secret wherever one would be printed.
+// hidden is printed in place of a secret.
 const hidden = "(secret)"
 
 // Secret is a value that nothing prints: not fmt with any verb, not YAML, not
 // JSON. The zero Secret is empty.
 type Secret struct {
-	// A pointer, since fmt cannot call methods on a Secret in somebody's
-	// unexported field and prints the address there.
+	// A pointer: fmt cannot call methods on a Secret in an unexported field, and prints
+	// the address instead of the value.
 	value *string
 }
 
@@ -25,7 +25,7 @@ func NewSecret(value string) Secret {
 	return Secret{&value}
 }
 
-// Reveal returns what is hidden. Nobody may log or print it.
+// Reveal returns the secret. Do not log or print it.
 func (s Secret) Reveal() string {
 	if s.value == nil {
 		return ""
@@ -36,7 +36,7 @@ func (s Secret) Reveal() string {
 // Empty reports whether there is no secret.
 func (s Secret) Empty() bool { return s.value == nil }
 
-// Equal compares in constant time, for equal lengths.
+// Equal takes the same time for all secrets of one length.
 func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// unknownKey is the rule that a key breaks which section type t at path does not
-// have, with the key that was probably meant.
+// unknownKey returns the rule for a key that section type t at path does not have, with the
+// key that was probably meant.
 func unknownKey(t reflect.Type, path, name string) string {
 	const rule = "unknown key"
 	keys := keysOf(t)
@@ -35,8 +35,8 @@ func unknownKey(t reflect.Type, path, name string) string {
 	return rule
 }
 
-// onlyPath returns the path of the one key at or below t that has this name; ""
-// if none or several do.
+// onlyPath returns the path of the only key of this name at or below t; "" if there are
+// none or several.
 func onlyPath(t reflect.Type, path, name string) string {
 	found, count := "", 0
 	visitKeys(t, path, func(p string, k key) {
@@ -51,8 +51,8 @@ func onlyPath(t reflect.Type, path, name string) string {
 	return found
 }
 
-// closest returns the word that is spelt most like name, the first in the alphabet
-// of several; "" if none is close.
+// closest returns the word with the most similar spelling; "" if no word is similar. Of
+// equally similar words it returns the first in the alphabet.
 func closest(name string, words iter.Seq[string]) string {
 	best, distance := "", min(len(name), max(2, len(name)/3+1)) // must be below
 	for word := range words {
@@ -64,8 +64,8 @@ func closest(name string, words iter.Seq[string]) string {
 }
 
 // editDistance is the number of bytes to insert, delete or replace that turn a
-// into b (Levenshtein). A key is never longer than maxShown; longer words are
-// simply far away.
+// into b (Levenshtein). No key is longer than maxShown, so a longer word
+// counts as entirely different.
 func editDistance(a, b string) int {
 	if len(a) > maxShown || len(b) > maxShown {
 		return max(len(a), len(b))

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Config is everything an operator decides, complete and valid: defaults are
-// filled in, ssp_defaults are merged under each SSP, every range and reference is
-// checked. Nobody changes it after Load; a reload makes a new one.
+// Config is the complete and valid configuration: defaults are filled in, ssp_defaults are
+// merged into each SSP, every range and reference is checked. It never changes after Load;
+// a reload makes a new one.
 type Config struct {
 	Server   Server   `yaml:"server"`
 	Admin    Admin    `yaml:"admin"`
@@ -28,7 +28,7 @@ type Config struct {
 	Routes   []Route  `yaml:"routes" jsonschema:"required"` // at least one; the first match wins
 }
 
-// document is what a file may say: a Config and what is merged into it.
+// document is the content of a file: a Config, and the settings that are merged into it.
 type document struct {
 	Config      `yaml:",inline"`
 	SSPDefaults Settings `yaml:"ssp_defaults"`
@@ -46,7 +46,7 @@ type Server struct {
 	MaxUploads       int            `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
 	MaxStreams       int            `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
 	H2C              bool           `yaml:"h2c"`                                                                // HTTP/2 in cleartext
-	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and answers
+	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and responses
 	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
 	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
 	IdleTimeout      time.Duration  `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
@@ -63,22 +63,22 @@ type Server struct {
 	Drain            Drain          `yaml:"drain"`
 }
 
-// RequestID is how requests are told apart in responses, logs, captures and spans.
+// RequestID identifies a request in responses, logs, captures and spans.
 type RequestID struct {
 	Header string `yaml:"header" default:"X-Request-Id"` // "" = requests have no id
 	ToSSP  bool   `yaml:"to_ssp"`
 }
 
-// ServerTLS is what the traffic listener proves itself with. Its files are read
-// again when they change.
+// ServerTLS is the certificate of the traffic listener. Its files are read again when they
+// change.
 type ServerTLS struct {
 	CertFile     string `yaml:"cert_file"`      // PEM; "" = no TLS
 	KeyFile      string `yaml:"key_file"`       // PEM; set if and only if CertFile is
 	ClientCAFile string `yaml:"client_ca_file"` // PEM; "" = clients need no certificate
 }
 
-// AdminTLS is ServerTLS for the admin listener; who may do without a certificate
-// there is another question, see Admin.ClientCAFile.
+// AdminTLS is the certificate of the admin listener. For client certificates see
+// Admin.ClientCAFile.
 type AdminTLS struct {
 	CertFile string `yaml:"cert_file"` // PEM; "" = no TLS
 	KeyFile  string `yaml:"key_file"`  // PEM; set if and only if CertFile is
@@ -95,7 +95,7 @@ type Admin struct {
 	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090"` // host:port
 	TokenFile     string        `yaml:"token_file"`                      // "" = no token
 	TLS           AdminTLS      `yaml:"tls"`
-	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a certificate of it opens what the token opens; needs TLS
+	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
 
@@ -120,7 +120,7 @@ type AccessLog struct {
 	MaxPerSecond int           `yaml:"max_per_second" default:"100" min:"1" max:"1000000"` // lines that Failures and Slow add
 }
 
-// Tracing is which requests get spans, and where these go.
+// Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
 	Endpoint string  `yaml:"endpoint"`                              // http or https URL of an OTLP receiver; "" = no tracing
 	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of the requests whose sender has not decided
@@ -136,7 +136,7 @@ type Fleet struct {
 	ReplicaTimeout   time.Duration `yaml:"replica_timeout" default:"3s" min:"200ms" max:"5m"`
 }
 
-// Redis is where replicas meet.
+// Redis is the server through which replicas share limits.
 type Redis struct {
 	Address      Address  `yaml:"address"`       // host:port, or unix:/path; "" = there is none
 	Username     string   `yaml:"username"`      // "" = the default user
@@ -149,7 +149,7 @@ type Redis struct {
 	Password Secret `yaml:"-"`
 }
 
-// RedisTLS is how adbuffer proves itself to Redis, and what proof it asks for.
+// RedisTLS is adbuffer's certificate for Redis, and how it verifies Redis.
 type RedisTLS struct {
 	Enabled   bool `yaml:"enabled"`
 	ClientTLS `yaml:",inline"`
@@ -209,7 +209,7 @@ type Settings struct {
 	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single 429 pauses
 }
 
-// Pool is the connections to one SSP, over all its endpoints, and who may wait
+// Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait
 // for them. MinIdle <= MaxIdle <= MaxConns and MaxHTTP2Conns <= MaxConns.
 type Pool struct {
 	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`     // open + dialling
@@ -242,8 +242,8 @@ type Timeouts struct {
 	Request      time.Duration `yaml:"request" min:"0s" max:"10m"` // 0 = the deadline alone
 }
 
-// ClientTLS is how adbuffer proves itself to an SSP and what proof it asks for.
-// All of it is unused where the endpoints are http.
+// ClientTLS is adbuffer's certificate for an SSP, and how it verifies the SSP. It is not
+// used for http endpoints.
 type ClientTLS struct {
 	ServerName         string `yaml:"server_name"` // "" = the endpoint's host
 	CAFile             string `yaml:"ca_file"`     // PEM; "" = the system's authorities
@@ -252,8 +252,8 @@ type ClientTLS struct {
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
 }
 
-// Headers says which fields cross in addition to those that always do. Remove
-// runs before Set. Names are RFC 9110 tokens in the operator's spelling.
+// Headers says which fields adbuffer forwards beside the usual ones. Remove is applied
+// before Set. Names are RFC 9110 tokens in the operator's spelling.
 type Headers struct {
 	Pass   []string `yaml:"pass"`
 	Remove []string `yaml:"remove"`
@@ -269,7 +269,7 @@ type Field struct {
 // GzipRequest compresses request bodies.
 type GzipRequest struct {
 	Enabled  bool `yaml:"enabled"`
-	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies go as they are
+	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies are not compressed
 }
 
 // QPS is a token bucket before the pool.
@@ -277,7 +277,7 @@ type QPS struct {
 	Limit  float64 `yaml:"limit" min:"0" max:"10000000"` // requests a second; 0 = unlimited
 	Burst  int     `yaml:"burst" min:"0" max:"10000000"` // 0 = a tenth of Limit, at least 1
 	Scope  Scope   `yaml:"scope" default:"instance"`     // whose limit it is
-	DryRun bool    `yaml:"dry_run"`                      // count, refuse nothing
+	DryRun bool    `yaml:"dry_run"`                      // only count
 }
 
 // Retry says which failed requests are sent again.
@@ -293,7 +293,7 @@ type Hedge struct {
 	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
 }
 
-// Adaptive lowers the number of requests in flight while the SSP slows down.
+// Adaptive lowers the limit of requests in flight while the SSP is slow.
 type Adaptive struct {
 	Enabled bool `yaml:"enabled"`
 	Floor   int  `yaml:"floor" default:"8" min:"1" max:"10000000"` // never lower than this
@@ -305,8 +305,8 @@ type Breaker struct {
 	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
 	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window; below, nothing is shed
 	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0" max:"0.99"`
-	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share let through when everything fails
-	DryRun       bool          `yaml:"dry_run"`                                     // count, shed nothing
+	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share of requests that is sent when everything fails
+	DryRun       bool          `yaml:"dry_run"`                                     // only count
 }
 
 // Ejection keeps requests from an endpoint that fails. BaseTime <= MaxTime.

@@ -42,8 +42,8 @@ func validate(doc *document, r *report) {
 	checkRoutes(cfg, r)
 }
 
-// checkRanges holds every value at and below section v against the tags of its
-// field, and every text and list against the bounds that all share.
+// checkRanges checks every value at and below section v against the tags of its field, and
+// every text against the bounds of all texts.
 func checkRanges(v reflect.Value, path string, r *report) {
 	for _, k := range keysOf(v.Type()) {
 		checkRange(v.FieldByIndex(k.index), k, join(path, k.name), r)
@@ -98,7 +98,7 @@ func checkText(v reflect.Value, path string, r *report) {
 		return
 	}
 	if strings.Contains(text, Hidden) {
-		r.add(path, text, "must not hold "+Hidden+", which stands for a secret where a configuration is shown; check --show-secrets shows it")
+		r.add(path, text, "must not hold "+Hidden+", which replaces a secret where a configuration is shown; check --show-secrets shows the secret")
 		return
 	}
 	for _, c := range text {
@@ -109,7 +109,7 @@ func checkText(v reflect.Value, path string, r *report) {
 	}
 }
 
-// numberTag and durationTag read the bound that every number and duration has.
+// numberTag and durationTag read the bounds of a key, which every number and duration has.
 func numberTag(k key, name string) float64 {
 	f, err := strconv.ParseFloat(k.tag.Get(name), 64)
 	if err != nil {
@@ -145,8 +145,8 @@ func formatFloat(f float64) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// checkName reports a name that is no metric label value of ours or was used
-// before. seen holds the path of each name so far.
+// checkName reports a name that cannot be a value of a metric's label, or that is not
+// unique. seen holds the path of each name so far.
 func checkName(name, path string, seen map[string]string, r *report) {
 	p := join(path, "name")
 	if name == "" {
@@ -173,7 +173,7 @@ func checkServer(cfg *Config, r *report) {
 	for i, prefix := range s.TrustedProxies {
 		p := at("server.trusted_proxies", i)
 		if prefix.Addr().Is4In6() {
-			r.add(p, prefix, "must be written as IPv4, as which such peers are compared")
+			r.add(p, prefix, "must be written as IPv4, because adbuffer compares such peers as IPv4")
 		} else if prefix != prefix.Masked() {
 			r.add(p, prefix, fmt.Sprintf("has bits set beyond its length; write %s", prefix.Masked()))
 		}

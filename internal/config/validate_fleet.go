@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// timeoutLeases is how many lease_intervals a replica_timeout has at least, so
-// that a few late calls do not make a replica pass for dead.
+// timeoutLeases is the least replica_timeout in lease_intervals. So a few late calls do not
+// make a replica look dead.
 const timeoutLeases = 20
 
 func checkFleet(cfg *Config, r *report) {
@@ -36,7 +36,7 @@ func checkFleet(cfg *Config, r *report) {
 // replicas share.
 func (s *SSP) SharesLimit() bool { return s.QPS.Scope == ScopeFleet && s.QPS.Limit > 0 }
 
-// sharesLimits reports whether an SSP's limit is that of the fleet.
+// sharesLimits reports whether an SSP has a limit of the fleet.
 func (c *Config) sharesLimits() bool {
 	return slices.ContainsFunc(c.SSPs, func(s SSP) bool { return s.QPS.Scope == ScopeFleet })
 }
@@ -79,20 +79,20 @@ func (w *warner) fleet(cfg *Config) {
 		return
 	}
 	if !cfg.sharesLimits() {
-		w.add("fleet.redis.address", "no SSP has qps.scope fleet, so Redis is not asked")
+		w.add("fleet.redis.address", "no SSP has qps.scope fleet, so adbuffer does not use Redis")
 	}
 	if network, _ := c.Address.Split(); network == "tcp" && !c.TLS.Enabled && !c.Password.Empty() && !isLoopback(c.Address) {
-		w.add("fleet.redis.password_file", "the password crosses the network as it is; tls.enabled would encrypt it")
+		w.add("fleet.redis.password_file", "the password crosses the network in cleartext; tls.enabled would encrypt it")
 	}
 	if t := c.TLS; !t.Enabled && t != (RedisTLS{}) {
 		w.add("fleet.redis.tls.enabled", "is false, so the other keys of fleet.redis.tls are not used")
 	}
 	if c.TLS.Enabled && c.TLS.InsecureSkipVerify {
-		w.add("fleet.redis.tls.insecure_skip_verify", "anybody on the way can read the password and change the limits")
+		w.add("fleet.redis.tls.insecure_skip_verify", "a machine between adbuffer and Redis can read the password and change the limits")
 	}
 }
 
-// qps is about an SSP's limit on requests a second.
+// qps warns about an SSP's limit on requests a second.
 func (w *warner) qps(f *Fleet, q *QPS, path string) {
 	if q.Scope != ScopeFleet {
 		return
@@ -101,7 +101,7 @@ func (w *warner) qps(f *Fleet, q *QPS, path string) {
 		w.add(join(path, "scope"), "fleet has no effect, since limit is 0")
 		return
 	}
-	// What a replica holds cannot flow in again before it says what it sent.
+	// A replica's tokens are refilled only after it has reported what it sent.
 	burst := q.Burst
 	if burst == 0 {
 		burst = max(1, int(q.Limit/10))

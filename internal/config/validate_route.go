@@ -19,7 +19,7 @@ func checkRoutes(cfg *Config, r *report) {
 		known[cfg.SSPs[i].Name] = true
 	}
 	if known[""] {
-		known = nil // an SSP whose name is missing or bad may be any that a route means
+		known = nil // a route may mean the SSP whose name is missing or invalid
 	}
 	names := map[string]string{}
 	for i := range cfg.Routes {
@@ -30,7 +30,7 @@ func checkRoutes(cfg *Config, r *report) {
 		}
 		checkMatch(&route.Match, join(path, "match"), r)
 		if health := cfg.Server.HealthPath; health != "" && route.Match.Path == health {
-			r.add(join(path, "match.path"), health, "must differ from server.health_path, which answers first", "server.health_path")
+			r.add(join(path, "match.path"), health, "must differ from server.health_path, which comes first", "server.health_path")
 		}
 		if !slices.Contains(vastVersions, route.VASTVersion) {
 			r.add(join(path, "vast_version"), route.VASTVersion, "must be one of "+strings.Join(vastVersions, ", "))
@@ -39,8 +39,8 @@ func checkRoutes(cfg *Config, r *report) {
 	}
 }
 
-// checkRouteSSPs checks a route's SSPs against each other, its mode and the known
-// names; none are known if that cannot be told.
+// checkRouteSSPs checks a route's SSPs against each other, the route's mode and the known
+// names; nil = the names are not known.
 func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report) {
 	list, mode := join(path, "ssps"), join(path, "mode")
 	if len(route.SSPs) == 0 {

@@ -93,7 +93,7 @@ func checkEndpoints(endpoints []Endpoint, path string, r *report) (scheme string
 	return first.Scheme
 }
 
-// parseEndpoint returns the URL, or the rule that it breaks.
+// parseEndpoint returns the URL, or the rule that the endpoint breaks.
 func parseEndpoint(endpoint string) (u *url.URL, rule string) {
 	const example = `must be an http or https URL, for example "https://ssp.example/bid"`
 	for i := range len(endpoint) {
@@ -145,7 +145,7 @@ func checkProtocol(protocol Protocol, scheme, path string, r *report) {
 	}
 }
 
-// checkPool checks what the ranges of single keys cannot.
+// checkPool checks the keys of a pool against each other.
 func checkPool(pool *Pool, path string, r *report) {
 	maxConns := join(path, "max_conns")
 	for _, part := range []struct {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Warning is something that works and is probably not meant.
+// Warning is about a setting that is valid but probably a mistake.
 type Warning struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
@@ -22,7 +22,7 @@ const (
 	// commonServerIdle is the shortest idle timeout among widely used servers and
 	// load balancers (60 s at AWS ALB, 65 to 75 s at nginx).
 	commonServerIdle = 60 * time.Second
-	// spareFiles are open files that are no connection: listeners, logs, epoll,
+	// spareFiles are open files other than connections: listeners, logs, epoll,
 	// certificates being read, the admin listener's clients.
 	spareFiles = 128
 	// goodTokenBytes is the length from which a token of letters and digits, if
@@ -30,8 +30,8 @@ const (
 	goodTokenBytes = 16
 )
 
-// warnings lists what is odd about a valid config on the machine, in the order of
-// its keys.
+// warnings lists the warnings about a valid config on the machine, in the order of the
+// keys.
 func warnings(cfg *Config, m machine) []Warning {
 	w := &warner{machine: m}
 	w.server(cfg, m.openFiles)
@@ -55,17 +55,17 @@ func (w *warner) add(path, format string, args ...any) {
 }
 
 func (w *warner) server(cfg *Config, openFiles int) {
-	upstream, answer := 0, 0
+	upstream, response := 0, 0
 	for i := range cfg.SSPs {
 		upstream += cfg.SSPs[i].Pool.MaxConns
-		answer = max(answer, cfg.SSPs[i].MaxResponseBytes)
+		response = max(response, cfg.SSPs[i].MaxResponseBytes)
 	}
 	if need := cfg.Server.MaxConnections + upstream + spareFiles; openFiles > 0 && need > openFiles {
 		w.add("server.max_connections", "%d clients, %d connections to SSPs (the sum of pool.max_conns) and %d other files are more than the %d that the process may open; raise ulimit -n or lower them",
 			cfg.Server.MaxConnections, upstream, spareFiles, openFiles)
 	}
-	if need := cfg.Server.MaxBodyBytes + answer; need > cfg.Server.MaxBufferedBytes {
-		w.add("server.max_buffered_bytes", "%d is less than one request and its answer may hold, %d; the largest would be refused as overloaded",
+	if need := cfg.Server.MaxBodyBytes + response; need > cfg.Server.MaxBufferedBytes {
+		w.add("server.max_buffered_bytes", "%d is less than one request and its response may hold, %d; adbuffer would refuse the largest as overloaded",
 			cfg.Server.MaxBufferedBytes, need)
 	}
 	for i, prefix := range cfg.Server.TrustedProxies {
@@ -77,10 +77,10 @@ func (w *warner) server(cfg *Config, openFiles int) {
 		w.add("admin.token_file", "the token has %d bytes and can be guessed; %d random ones cannot", n, goodTokenBytes)
 	}
 	if cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" && !isLoopback(cfg.Admin.Listen) {
-		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403", cfg.Admin.Listen)
+		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", cfg.Admin.Listen)
 	}
 	if _, port, err := net.SplitHostPort(string(cfg.Server.Listen)); cfg.Server.ReusePort && err == nil && port == "0" {
-		w.add("server.reuse_port", "port 0 is another one for each process; no process can take over")
+		w.add("server.reuse_port", "port 0 is a different port in each process; no process can take over")
 	}
 	if cfg.Server.H2C && cfg.Server.TLS.CertFile != "" {
 		w.add("server.h2c", "is not used with server.tls, over which clients choose HTTP/2 by ALPN")
@@ -133,12 +133,12 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and never comes", formatDuration(limit), formatDuration(deadline.Max))
 	}
 	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
-		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the answer",
+		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the response",
 			formatDuration(dial), formatDuration(deadline.Default))
 	}
 	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
 	if ssp.TLS.InsecureSkipVerify {
-		w.add(join(path, "tls.insecure_skip_verify"), "anybody on the way can read and change what is sent to the SSP")
+		w.add(join(path, "tls.insecure_skip_verify"), "a machine between adbuffer and the SSP can read and change requests and responses")
 	}
 	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
 		w.add(join(path, "hedge.enabled"), "hedged requests are sent although retry.max is 0")
@@ -166,7 +166,7 @@ func (r *Route) uses(ssp string) bool {
 func (w *warner) route(routes []Route, i int) {
 	route, path := &routes[i], at("routes", i)
 	if route.Mode == ModeSingle && len(route.SSPs) > 1 && !route.ClientChoice {
-		w.add(join(path, "ssps"), "mode single uses %s and never the others; client_choice would let clients name them", route.SSPs[0].Name)
+		w.add(join(path, "ssps"), "mode single uses only %s; client_choice would let clients choose another SSP", route.SSPs[0].Name)
 	}
 	for j := range i {
 		if routes[j].Match.covers(&route.Match) {
@@ -188,10 +188,10 @@ func (m *Match) covers(other *Match) bool {
 	return coverAll(m.Query, other.Query, false) && coverAll(m.Header, other.Header, true)
 }
 
-// coverAll reports whether others include every condition of conditions.
-func coverAll(conditions, others []Condition, anyCase bool) bool {
+// coverAll reports whether other includes every condition of conditions.
+func coverAll(conditions, other []Condition, anyCase bool) bool {
 	for _, c := range conditions {
-		if !slices.ContainsFunc(others, func(o Condition) bool {
+		if !slices.ContainsFunc(other, func(o Condition) bool {
 			same := o.Name == c.Name || anyCase && strings.EqualFold(o.Name, c.Name)
 			return same && (c.Value == nil || o.Value != nil && *o.Value == *c.Value)
 		}) {

@@ -25,7 +25,7 @@ func TestWarnings(t *testing.T) {
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
 			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
-			"server.max_buffered_bytes: 1000000 is less than one request and its answer may hold, 1310720; the largest would be refused as overloaded",
+			"server.max_buffered_bytes: 1000000 is less than one request and its response may hold, 1310720; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
 		"an SSP's largest response does not fit": {withSSP("max_buffered_bytes: 1048575"), []string{"ssps[0].max_buffered_bytes: 1048575 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
 		"an SSP's largest response just fits":    {withSSP("max_buffered_bytes: 1048576"), nil},
@@ -47,8 +47,8 @@ func TestWarnings(t *testing.T) {
 			"ssps[0].pool.max_http2_conns: 1 connections of 10 streams are 10 places over HTTP/2, fewer than max_conns, 256, over HTTP/1"}},
 		"few streams, never used": {withSSP("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), nil},
 		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and never comes"}},
-		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the answer"}},
-		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: anybody on the way can read and change what is sent to the SSP"}},
+		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the response"}},
+		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
 		"hedge without retries":   {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
 		"a fleet's limit":         {fleet + withSSP("qps: {limit: 100, scope: fleet}"), nil},
 		"a fleet's limit of 0": {fleet + withSSP("qps: {scope: fleet}"), []string{
@@ -56,17 +56,17 @@ func TestWarnings(t *testing.T) {
 		"a burst that leases cannot keep up with": {fleet + withSSP("qps: {limit: 1000, burst: 20, scope: fleet}"), []string{
 			"ssps[0].qps.burst: 20 is less than the limit gives in four lease intervals, 80; the fleet will send less than limit: raise burst, or lower fleet.lease_interval"}},
 		"a small burst of one process": {fleet + withSSP("qps: {limit: 1000, burst: 20}"), []string{
-			"fleet.redis.address: no SSP has qps.scope fleet, so Redis is not asked"}},
+			"fleet.redis.address: no SSP has qps.scope fleet, so adbuffer does not use Redis"}},
 		"a password in cleartext": {"fleet: {redis: {address: \"redis.internal:6379\", password_file: testdata/redis-password}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
-			"fleet.redis.password_file: the password crosses the network as it is; tls.enabled would encrypt it"}},
+			"fleet.redis.password_file: the password crosses the network in cleartext; tls.enabled would encrypt it"}},
 		"TLS keys without TLS": {"fleet: {redis: {address: \"redis.internal:6379\", tls: {server_name: r}}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
 			"fleet.redis.tls.enabled: is false, so the other keys of fleet.redis.tls are not used"}},
 		"unverified Redis": {"fleet: {redis: {address: \"redis.internal:6379\", tls: {enabled: true, insecure_skip_verify: true}}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
-			"fleet.redis.tls.insecure_skip_verify: anybody on the way can read the password and change the limits"}},
+			"fleet.redis.tls.insecure_skip_verify: a machine between adbuffer and Redis can read the password and change the limits"}},
 		"unused": {twoSSPsUnused, []string{
 			"ssps[1]: no route uses b"}},
 		"single of two": {strings.Replace(twoSSPsUnused, "[a]", "[a, b]", 1), []string{
-			"routes[0].ssps: mode single uses a and never the others; client_choice would let clients name them"}},
+			"routes[0].ssps: mode single uses only a; client_choice would let clients choose another SSP"}},
 		"unreachable": {ssp + "routes:\n" +
 			"  - {name: first, match: {path: /a/*, query: [{name: q}]}, ssps: [a]}\n" +
 			"  - {name: below, match: {path: /a/b, query: [{name: q, value: v}], host: h.example}, ssps: [a]}\n" +
@@ -100,7 +100,7 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 `
 
 func adminWarning(listen string) string {
-	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will answer 403"
+	return "admin.listen: " + listen + " is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403"
 }
 
 func TestH2CBesideTLSWarns(t *testing.T) {

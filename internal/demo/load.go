@@ -20,8 +20,8 @@ const (
 	maxInFlight = 64
 )
 
-// targets are what the load asks for; a target that stands here more often is asked
-// for more often.
+// targets are what the load requests. A target that stands here twice is requested twice as
+// often.
 var targets = []string{
 	"GET /fillbuffer?pub=1", "GET /fillbuffer?pub=2", "GET /fillbuffer?pub=3", "GET /fillbuffer?pub=4", "POST /fillbuffer/beta", "POST /fillbuffer/beta",
 	"GET /split?pub=1", "GET /split?pub=2", "GET /split?pub=3", "GET /parallel-first?pub=1", "GET /waterfall?pub=1", "GET /parallel-all?pub=1",

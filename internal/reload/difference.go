@@ -23,7 +23,7 @@ type Difference struct {
 	HiddenDiffers bool `json:"hidden_value_differs"`
 }
 
-// Verdict is what a reload would come to.
+// Verdict is the result that a reload would have.
 type Verdict string
 
 // The verdicts. A reload that needs a restart is refused and changes nothing.
@@ -128,14 +128,14 @@ func effectText(ch *Change) string {
 	}
 }
 
-// A cell of the table is at most cellWidth characters wide, and of what two long
-// values begin with alike only cellContext are left.
+// A cell of the table is at most cellWidth characters wide. Of the equal beginning of two
+// long values it shows only the last cellContext.
 const (
 	cellWidth   = 60
 	cellContext = 20
 )
 
-// cells are two values as the table shows them: cut, but not where they differ.
+// cells cuts two values for the table. It keeps the part in which they differ.
 func cells(was, is string) (string, string) {
 	a, b := []rune(was), []rune(is)
 	if max(len(a), len(b)) > cellWidth {

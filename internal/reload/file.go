@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// settle is longer than an editor or a kubelet takes between its steps.
+	// settle is longer than an editor or a kubelet needs between its steps.
 	settle = 250 * time.Millisecond
-	// pollEvery bounds how late a change is found that raises no event.
+	// pollEvery bounds how late a change without an event is found.
 	pollEvery = 10 * time.Second
 )
 
@@ -48,9 +48,9 @@ type File struct {
 	watch   *configfile.Watcher
 
 	mu   sync.Mutex // guards next; never held while a file is read
-	next *reading   // has not begun to read; nil where none waits
+	next *reading   // waits to begin; nil = no reading waits
 
-	turn    sync.Mutex         // held by the reading under way; guards the fields below
+	turn    sync.Mutex         // held by the reading in progress; guards the fields below
 	content configfile.Content // of all files, as they were just before they were last read
 	unread  string             // why the file could not be read, or what is wrong with it; "" = nothing
 }
@@ -109,8 +109,7 @@ func (f *File) follow(cfg *config.Config) {
 }
 
 // look reloads if a file changed since it was last read. A configuration with
-// faults is read again in any case: it may name a file that was missing, and that
-// is not watched.
+// errors is read again in any case: it may name a missing file, which is not watched.
 func (f *File) look() {
 	f.turn.Lock()
 	again := f.unread != "" || !maps.Equal(f.content, configfile.Look(f.filesLocked()))
@@ -122,8 +121,8 @@ func (f *File) look() {
 
 func (f *File) filesLocked() []string { return slices.Collect(maps.Keys(f.content)) }
 
-// reload reads the file and brings it into force. All calls that come during one
-// reading share the next.
+// reload reads the file and applies it. All calls during one reading share the next
+// reading.
 func (f *File) reload(by string) *Report {
 	f.mu.Lock()
 	if r := f.next; r != nil {

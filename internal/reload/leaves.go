@@ -58,8 +58,8 @@ func (s *leaves) section(path string, node *yaml.Node) {
 	}
 }
 
-// members adds SSPs or routes. The value of a member's own leaf is what it is about:
-// endpoints or conditions. The order of the routes is a leaf too, because the first
+// members adds SSPs or routes. The value of a member's own leaf is its endpoints or
+// conditions. The order of the routes is a leaf too, because the first
 // route that matches wins.
 func (s *leaves) members(path string, list *yaml.Node) {
 	var names []string

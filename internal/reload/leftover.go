@@ -13,16 +13,15 @@ import (
 
 // leftover is what a version had and the next one does not use.
 //
-// A request that began before the swap may not have asked its SSP yet: its body
-// still arrives, or a waterfall has not reached that SSP. So an old pool lends
-// places until no request can ask for one any more. Then it is closed, and no
-// request notices.
+// A request that began before the swap may need its SSP later: its body still arrives, or a
+// waterfall has not reached that SSP. So an old pool stays open until no request can need
+// a place. Then it is closed, and no request fails.
 //
 //	swap ──aboutToAsk──▶ idle connections close ──no older request──▶ closed
 //	                                            ──server.drain.timeout──▶ cut
 type leftover struct {
 	parts  []*Part
-	tracer *tracing.Tracer // nil where the next version uses it too
+	tracer *tracing.Tracer // nil if the next version uses it too
 	// longest is how long a request that has begun may take until it last asks an
 	// SSP: the wait for its body, the body, and its deadline.
 	longest time.Duration

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/tracing"
 )
 
-// prepared is a version to come. Everything that can fail has been done for it, and
-// no request has noticed.
+// prepared is the next version before the swap. All steps that can fail are done, and no
+// request uses it.
 type prepared struct {
 	was     *Version
 	cfg     *config.Config
@@ -26,12 +26,12 @@ type prepared struct {
 	tracer  *tracing.Tracer
 }
 
-// preparedSSP is an SSP to come.
+// preparedSSP is an SSP of the next version.
 type preparedSSP struct {
 	cfg       *config.SSP
 	endpoints dial.Endpoints
 	files     configfile.Content // of the TLS files
-	was       *Part              // as it is; nil for a new SSP
+	was       *Part              // the part in force; nil for a new SSP
 	effect    Effect             // the strongest of its changes; "" = nothing changes
 	dialer    *dialer            // was's, or a new one for a new pool
 	pool      *pool.Pool         // the new pool where it replaces another; see prewarm
@@ -44,7 +44,7 @@ func (s *preparedSSP) replaces() bool { return s.was != nil && s.was.dialer != s
 func (s *preparedSSP) encrypted() bool { return s.endpoints.Scheme == "https" }
 
 // prepare prepares the version of cfg that follows was. The error is
-// config.Faults, with all that could not be done; nothing has changed then.
+// config.Errors, with everything that failed; nothing has changed then.
 func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (*prepared, error) {
 	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
 	effects := effectsBySSP(changes)
@@ -91,7 +91,7 @@ func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
 	return err
 }
 
-// drop closes what was made for a version that does not come.
+// drop closes the new pools of a version that is not used.
 func (p *prepared) drop() {
 	for i := range p.ssps {
 		if s := &p.ssps[i]; s.was == nil || s.replaces() {
@@ -133,7 +133,7 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 	case s.effect == "" && before == common:
 		next.SSP = s.was.SSP
 	default:
-		// The dialer first: the pool takes what it dials from then on for new.
+		// The dialer first: the pool counts connections that it dials from then on as new.
 		p := s.was.SSP.Pool()
 		s.dialer.set(s.cfg)
 		po.ConnVersion = p.Options().ConnVersion

@@ -8,12 +8,13 @@ import (
 	"adbuffer/internal/pool"
 )
 
-// prewarmLimit bounds how long a reload waits for the connections of pools that
-// replace others.
+// prewarmLimit bounds how long a reload waits for the connections of pools that replace
+// old ones.
 const prewarmLimit = 2 * time.Second
 
-// prewarm makes the pools that replace others, and opens as many connections as
-// those have: otherwise all requests of a busy SSP would wait for dials at once. An
+// prewarm makes the pools that replace old ones, and opens as many connections as the old
+// pools have. Otherwise all requests of an SSP with many requests would wait for dials at
+// once. An
 // SSP that cannot be reached delays the reload by prewarmLimit, and the drain not
 // at all. Until the old pool closes its idle connections (after aboutToAsk), the
 // SSP may have twice max_conns if both pools lead to it.

@@ -23,8 +23,8 @@ type Report struct {
 	Changes  []Change         `json:"changes"`
 	Faults   config.Errors    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
-	// Error says why the file could not be read or brought into force, if that is
-	// not because of its values.
+	// Error says why the file could not be read or applied, if its values are not the
+	// reason.
 	Error string `json:"error,omitempty"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// sspOptions are the settings of the SSP. They make or change its bucket where its
-// limit on requests a second is shared by a fleet.
+// sspOptions are the settings of the SSP. If a fleet shares the SSP's limit on requests a
+// second, sspOptions also makes or changes the fleet's bucket.
 func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	c := s.cfg
 	o := ssp.Options{

@@ -19,7 +19,7 @@ type Options struct {
 	Peers      *zap.Logger  // of events that SSPs cause
 	Via        string       // the name of this process in Via
 	AppVersion string       // for spans
-	Fleet      *fleet.Fleet // nil where no Redis is configured
+	Fleet      *fleet.Fleet // nil = no Redis is configured
 	// InProgress returns how many requests have begun and not ended.
 	InProgress func() int
 	// Apply makes next the version of all requests that begin from then on. It is
@@ -39,7 +39,7 @@ type Versions struct {
 	swapLock sync.RWMutex
 
 	reloading sync.Mutex // held by Replace, and guards closed
-	closed    bool       // no version follows
+	closed    bool       // no other version may follow
 
 	serving    context.Context // ends when the drain begins
 	stop       context.CancelFunc
@@ -83,17 +83,17 @@ type Result struct {
 }
 
 // ErrStopping is what Replace returns once the drain has begun.
-var ErrStopping = errors.New("adbuffer is stopping, and takes no other configuration")
+var ErrStopping = errors.New("adbuffer is stopping, and accepts no other configuration")
 
 // Replace brings cfg into force for every request that begins from then on. Requests
 // that have begun keep their SSP, its settings and its connections to their end.
 //
 // Steps that can fail come first. If one fails, or if a changed setting needs a
-// restart, nothing changes. The error is config.Faults then; it has been logged and
+// restart, nothing changes. The error is config.Errors then; it has been logged and
 // counted.
 //
-// Calls wait for one another. A call waits up to prewarmLimit for pools that replace
-// others, and never for old pools to drain.
+// Calls wait for one another. A call waits up to prewarmLimit for pools that replace old
+// ones, and never for old pools to drain.
 func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
 	v.reloading.Lock()
 	defer v.reloading.Unlock()
@@ -118,14 +118,14 @@ func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
 
 func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, error) {
 	changes := Compare(was.Config, cfg)
-	if faults := restartFaults(changes); len(faults) > 0 {
+	if faults := restartErrors(changes); len(faults) > 0 {
 		return nil, faults
 	}
 	return v.prepare(was, cfg, changes)
 }
 
-// restartFaults are the changes that no reload can make.
-func restartFaults(changes []Change) (faults config.Errors) {
+// restartErrors are the errors about changes that need a restart.
+func restartErrors(changes []Change) (faults config.Errors) {
 	for _, c := range changes {
 		if c.Effect == Restart {
 			faults = append(faults, config.Error{
@@ -165,8 +165,8 @@ func (v *Versions) keepBuckets(cfg *config.Config) {
 	v.opts.Fleet.Keep(shared)
 }
 
-// Failed notes that a configuration could not be brought into force, or not even
-// be read: it logs each fault and shows in config_last_reload_successful.
+// Failed notes that a configuration could not be read or applied: it logs each error and
+// sets config_last_reload_successful to 0.
 func (v *Versions) Failed(err error) {
 	v.succeeded.Store(false)
 	const message = "the configuration was not reloaded; the one before stays in force"
@@ -208,11 +208,11 @@ func (v *Versions) warm(ctx context.Context, parts []*Part, limit time.Duration)
 	wg.Wait()
 }
 
-// BeginDrain lets no other version follow, and ends a wait for new pools.
+// BeginDrain refuses further versions, and ends a wait for new pools.
 func (v *Versions) BeginDrain() { v.stop() }
 
 // Close closes all pools, including those that drain after a reload, and then the
-// tracer. A reload under way ends before that.
+// tracer. It waits for a reload in progress first.
 func (v *Versions) Close(ctx context.Context) {
 	v.stop()
 	v.reloading.Lock()

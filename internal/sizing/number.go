@@ -37,7 +37,7 @@ func millis(seconds float64) string {
 	return number(1000*seconds) + " ms"
 }
 
-// rounded drops the digits of a hold time that say nothing.
+// rounded keeps the significant digits of a hold time.
 func rounded(d time.Duration) string {
 	if d >= 10*time.Millisecond {
 		return d.Round(time.Millisecond / 10).String()

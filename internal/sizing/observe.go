@@ -28,7 +28,7 @@ type Observation struct {
 	sources        int // source_addresses; 0 = none, or not known
 }
 
-// errNeither is about a server that is none of the two that Observe knows.
+// errNeither is the error about a server that Observe does not know.
 var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
 
 // Observe asks an admin listener for the load of the last minute, or a Prometheus

@@ -17,8 +17,8 @@ type Input struct {
 	capacity.PlanInput
 	SSP      string // its name in the YAML; "" = any
 	Protocol string // a word of config.Protocol
-	// ProtocolGiven and StreamsGiven: the operator said so, and what an observation
-	// says of it does not count.
+	// ProtocolGiven and StreamsGiven mean that the operator set the value, which then
+	// replaces the observed one.
 	ProtocolGiven, StreamsGiven bool
 }
 
@@ -86,14 +86,14 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 	case len(plan) > 0:
 		return plan, nil
 	case len(idle) > 0:
-		return nil, fmt.Errorf("%s: no requests to %s in the time looked at: nothing to plan with", from, strings.Join(idle, ", "))
+		return nil, fmt.Errorf("%s: no requests to %s in that time: nothing to plan with", from, strings.Join(idle, ", "))
 	case in.SSP != "":
 		return nil, fmt.Errorf("%s: there is no SSP %q", from, in.SSP)
 	}
 	return nil, fmt.Errorf("%s: there are no SSPs", from)
 }
 
-// planned is the SSP that was observed, with its rate of all replicas.
+// planned returns the observed SSP, with the rate of all replicas.
 func (o *Observation) planned(in *Input) planned {
 	p := planned{name: o.name, protocol: o.protocol, now: o.conns, measured: true, in: in.PlanInput}
 	if in.ProtocolGiven {
@@ -140,8 +140,8 @@ func (p *planned) setting() (name string, value int) {
 	}
 }
 
-// warnings are the plan's own, and what the configuration cannot hold. Those about
-// descriptors and ports count HTTP/1 connections, so HTTP/2 alone has none of them.
+// warnings are the plan's warnings, and values above the configuration's range. Warnings about
+// descriptors and ports count HTTP/1 connections, so a plan for HTTP/2 only has none.
 func (p *planned) warnings() []string {
 	var all []string
 	for _, w := range p.result.Warnings {

@@ -84,7 +84,7 @@ func printMany(w io.Writer, plan Plan) {
 	fmt.Fprintf(w, "\nPer replica, but for the last column; %s %% of the requests may wait. Rates and holds are as measured.\n", number(100*plan[0].in.WaitingShare))
 }
 
-// printYAML writes what to paste.
+// printYAML writes the settings to paste into a configuration.
 func printYAML(w io.Writer, plan Plan) {
 	fmt.Fprintf(w, "\nssps:\n")
 	for i := range plan {
