@@ -69,11 +69,11 @@ func busyThree(t *testing.T, s *redistest.Server) []*member {
 	return all
 }
 
-func TestWhileRedisIsAwayReplicasGoOnAtTheirLastShares(t *testing.T) {
+func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ leave, comeBack func(s *redistest.Server) }{
 		"killed, and started again with no data": {(*redistest.Server).Kill, (*redistest.Server).Restart},
-		"accepts and answers nobody":             {(*redistest.Server).Pause, (*redistest.Server).Resume},
+		"accepts and never responds":           {(*redistest.Server).Pause, (*redistest.Server).Resume},
 		"takes no writes": {
 			func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }},
 	} {
@@ -97,7 +97,7 @@ func TestWhileRedisIsAwayReplicasGoOnAtTheirLastShares(t *testing.T) {
 
 // One that Redis no longer hears of may be alive, and go on at its share: until it
 // has timed out the others leave it that.
-func TestACutOffReplicaIsPartOfTheLimitUntilItTimesOut(t *testing.T) {
+func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var all []*member
@@ -122,7 +122,7 @@ func TestACutOffReplicaIsPartOfTheLimitUntilItTimesOut(t *testing.T) {
 
 // Calls that waited in a Redis that hung are answered late and out of order; what
 // they grant is nobody's, and takes nothing from what holds.
-func TestLateCallsAreNotTakenForNewOnes(t *testing.T) {
+func TestLateCallsAreIgnored(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := join(t, socket(s), limit, burst)
@@ -133,7 +133,7 @@ func TestLateCallsAreNotTakenForNewOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.close()
-	a := m.ask(m.Since(time.Now()), &m.opts)
+	a := m.nextCall(m.Since(time.Now()), &m.opts)
 	a.number = m.calls + 1
 	call := func() error {
 		_, errs, err := conn.pipeline(t.Context(), []command{{"EVALSHA", append([]any{leaseSHA}, m.arguments("openx", &a)...)}})
@@ -150,7 +150,7 @@ func TestLateCallsAreNotTakenForNewOnes(t *testing.T) {
 	}
 }
 
-func TestWhatRedisForgetsIsSaidAgain(t *testing.T) {
+func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	all := busyThree(t, s)
@@ -190,7 +190,7 @@ func TestTimesInTheFutureHeal(t *testing.T) {
 	eventually(t, "tokens flow", func() bool { return m.sent.Load() > n+limit })
 }
 
-func TestAnotherTypeUnderTheKeyIsAFailureUntilItIsGone(t *testing.T) {
+func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "adbuffer:qps:openx", "somebody else's")
@@ -204,7 +204,7 @@ func TestAnotherTypeUnderTheKeyIsAFailureUntilItIsGone(t *testing.T) {
 }
 
 // An SSP whose key is of no use costs the others nothing.
-func TestAnSSPWithoutALeaseDoesNotHarmTheOthers(t *testing.T) {
+func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := join(t, socket(s), limit, burst)
@@ -224,7 +224,7 @@ func TestAnSSPWithoutALeaseDoesNotHarmTheOthers(t *testing.T) {
 }
 
 // Before it has ever reached Redis a replica sends limit / ExpectedReplicas.
-func TestAReplicaThatHasNeverReachedRedisExpectsOthers(t *testing.T) {
+func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 	t.Parallel()
 	m := join(t, Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "nobody.sock")}, limit, burst)
 	m.AwaitFirst(t.Context())
@@ -241,7 +241,7 @@ func TestAReplicaThatHasNeverReachedRedisExpectsOthers(t *testing.T) {
 
 // A server that accepts and never says a word holds up nobody: neither requests,
 // nor the start, nor the end.
-func TestAServerThatHangsHoldsUpNobody(t *testing.T) {
+func TestHangingServerDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "hung.sock"))
 	if err != nil {

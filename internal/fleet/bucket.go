@@ -7,44 +7,43 @@ import (
 	"time"
 )
 
-// Bucket is this replica's part of an SSP's tokens. Take never waits, never asks
-// Redis and allocates nothing. A Bucket is safe for concurrent use.
+// Bucket is this replica's part of an SSP's tokens. Take never blocks, never calls Redis and
+// allocates nothing. A Bucket is safe for concurrent use.
 //
 //	leased  <->  alone
 //
-// leased: tokens come from Redis, a batch at a time; each call renews the lease.
-// alone: no call has renewed it in time, so tokens come at the pace of the last
-// share, until one does. It begins alone. The lease's end is part of the word
-// that requests read, so a Redis that hangs, or a stalled goroutine, cannot hold
-// a Bucket in the wrong state.
+// Leased: tokens come from Redis in batches; each call renews the lease. Alone: no call has renewed
+// the lease in time, so tokens come at the rate of the last share, until a call succeeds. A Bucket
+// begins alone. The end of the lease is part of the word that requests read, so neither a Redis
+// that hangs nor a stalled goroutine can keep a Bucket in the wrong state.
 type Bucket struct {
 	name string
-	made time.Time // what the times below count from
+	made time.Time // the times below count from it
 
-	lease   atomic.Uint64      // lease: until when, and tokens left
+	lease   atomic.Uint64      // lease: its end, and tokens
 	pace    tokenbucket.Bucket // at the last share; used after the lease has ended
-	alone   atomic.Uint64      // sent at that pace
+	alone   atomic.Uint64      // tokens taken from pace
 	refused atomic.Uint64
 
 	// For the metrics.
 	share    atomic.Uint64 // math.Float64bits, tokens a second
-	replicas atomic.Int64  // as last told; 0 before
+	replicas atomic.Int64  // by Redis' last reply; 0 before the first
 	leased   atomic.Uint64 // tokens
 	failures atomic.Uint64 // calls
 
-	settings atomic.Pointer[settings]
-	tried    chan struct{} // closed after the first call
-	caller                 // only for the goroutine that calls Redis
+	settings      atomic.Pointer[settings]
+	firstCallDone chan struct{} // closed after the first call
+	callState                   // used only by the goroutine that calls Redis
 }
 
-// settings are what Redis is told of an SSP's limit; they may change.
+// settings are an SSP's limit as sent to Redis. They may change.
 type settings struct {
 	limit float64 // tokens a second, above 0
 	burst int     // at least 1
 }
 
-// lease is until when a lease holds, in steps of 2^20 ns (1.05 ms) since the
-// bucket was made, above tokenBits bits of tokens.
+// lease is the end of a lease and its tokens: steps of 2^20 ns (1.05 ms) since the bucket was made,
+// above tokenBits bits of tokens.
 type lease uint64
 
 const (
@@ -64,22 +63,21 @@ func (l lease) tokens() int { return int(l & maxTokens) }
 func (l lease) holds(now time.Duration) bool { return now < l.end() }
 
 func newBucket(name string, s settings, expectedReplicas int) *Bucket {
-	b := &Bucket{name: name, made: time.Now(), tried: make(chan struct{})}
+	b := &Bucket{name: name, made: time.Now(), firstCallDone: make(chan struct{})}
 	b.settings.Store(&s)
 	b.setShare(0, s.limit/float64(expectedReplicas), &s)
 	return b
 }
 
-// setShare sets what is sent a second once the lease has run out, which it does
-// at the time given.
+// setShare sets the rate, in tokens a second, after the end of the lease.
 func (b *Bucket) setShare(end time.Duration, share float64, s *settings) {
 	b.share.Store(math.Float64bits(share))
 	burst := max(1, float64(s.burst)*share/s.limit)
 	b.pace.Start(end, share, burst, burst)
 }
 
-// change sets another limit. Until Redis has said more, the share of it is the
-// same part as before.
+// change sets another limit. Until the next reply of Redis, the share is the same fraction of it as
+// before.
 func (b *Bucket) change(s settings) {
 	old := b.settings.Swap(&s)
 	end := max(b.Since(time.Now()), lease(b.lease.Load()).end())
@@ -88,17 +86,17 @@ func (b *Bucket) change(s settings) {
 
 func (b *Bucket) markTried() {
 	select {
-	case <-b.tried:
+	case <-b.firstCallDone:
 	default:
-		close(b.tried)
+		close(b.firstCallDone)
 	}
 }
 
-// Since is t as the bucket counts time.
+// Since is t as a time since the bucket was made.
 func (b *Bucket) Since(t time.Time) time.Duration { return t.Sub(b.made) }
 
-// Take takes the token of one request that is about to be sent, or returns false
-// where there is none. now is as Since counts.
+// Take takes the token of one request that is about to be sent, or returns false if there is none.
+// now is a result of Since.
 func (b *Bucket) Take(now time.Duration) bool {
 	for {
 		was := b.lease.Load()
@@ -120,7 +118,7 @@ func (b *Bucket) Take(now time.Duration) bool {
 	}
 }
 
-// Has reports whether Take would find a token. Where not, it counts as demand.
+// Has reports whether Take would find a token. If not, the request counts as demand.
 func (b *Bucket) Has(now time.Duration) bool {
 	l := lease(b.lease.Load())
 	if l.holds(now) && l.tokens() > 0 || !l.holds(now) && b.pace.Has(now) {
@@ -130,7 +128,7 @@ func (b *Bucket) Has(now time.Duration) bool {
 	return false
 }
 
-// Connected reports whether a lease holds: false while the replica goes on alone.
+// Connected reports whether a lease holds. It is false while the replica continues alone.
 func (b *Bucket) Connected(now time.Duration) bool { return lease(b.lease.Load()).holds(now) }
 
 // Share returns how many requests a second this replica may send on its own.

@@ -15,9 +15,9 @@ func options() *Options {
 }
 
 // grant makes one call that is answered with so many tokens.
-func (b *Bucket) grant(now time.Duration, tokens int, share float64) ask {
-	a := b.ask(now, options())
-	b.settle(&a, answer{granted: tokens, share: share, alive: 2, burst: a.burst}, now)
+func (b *Bucket) grant(now time.Duration, tokens int, share float64) leaseCall {
+	a := b.nextCall(now, options())
+	b.apply(&a, leaseReply{granted: tokens, share: share, alive: 2, burst: a.burst}, now)
 	return a
 }
 
@@ -53,10 +53,10 @@ func TestLeasedTokensEndWithTheirLease(t *testing.T) {
 	}
 }
 
-func TestTokensGivenBackAreTakenByNobody(t *testing.T) {
+func TestReturnedTokensAreNotTaken(t *testing.T) {
 	b := newBucket("openx", settings{1000, 100}, 4)
 	b.grant(time.Second, 60, 500)
-	a := b.ask(time.Second+20*ms, options()) // without traffic: the reserve is enough
+	a := b.nextCall(time.Second+20*ms, options()) // without traffic: the reserve is enough
 	if a.keep+a.back != 60 || a.back == 0 {
 		t.Fatalf("%d kept and %d given back of 60", a.keep, a.back)
 	}
@@ -65,7 +65,7 @@ func TestTokensGivenBackAreTakenByNobody(t *testing.T) {
 	}
 }
 
-func TestDemandIsAskedForAndForgotten(t *testing.T) {
+func TestDemandIsRequestedAndFades(t *testing.T) {
 	b := newBucket("openx", settings{1000, 100}, 4)
 	b.grant(time.Second, 10, 500)
 	now := time.Second
@@ -75,15 +75,15 @@ func TestDemandIsAskedForAndForgotten(t *testing.T) {
 	if !b.due(now, options()) {
 		t.Error("demand is not reported")
 	}
-	a := b.ask(now+20*ms, options())
+	a := b.nextCall(now+20*ms, options())
 	if a.need < 20 || a.want <= a.need || a.want > 100 {
 		t.Errorf("it asks for %d, and %d with the reserve, after 20 requests", a.need, a.want)
 	}
-	b.settle(&a, answer{granted: a.want, share: 500, alive: 2, burst: 100}, now+20*ms)
+	b.apply(&a, leaseReply{granted: a.want, share: 500, alive: 2, burst: 100}, now+20*ms)
 	calls := 0
 	for now += 20 * ms; b.due(now, options()); now += 20 * ms {
-		a := b.ask(now, options())
-		b.settle(&a, answer{share: 500, alive: 2, burst: 100}, now)
+		a := b.nextCall(now, options())
+		b.apply(&a, leaseReply{share: 500, alive: 2, burst: 100}, now)
 		if calls++; calls > 100 {
 			t.Fatal("it goes on calling without traffic")
 		}
@@ -97,7 +97,7 @@ func TestDemandIsAskedForAndForgotten(t *testing.T) {
 }
 
 // What many requests at once and the caller do to one word adds up.
-func TestTokensAreTakenOnceByMany(t *testing.T) {
+func TestEachTokenIsTakenOnce(t *testing.T) {
 	b := newBucket("openx", settings{1e6, 1e5}, 1)
 	b.grant(time.Second, 0, 1) // from here on a lease holds
 	var taken atomic.Int64
@@ -114,9 +114,9 @@ func TestTokensAreTakenOnceByMany(t *testing.T) {
 	}
 	granted, back := 0, 0
 	for i := range 2000 {
-		a := b.ask(time.Second, options())
+		a := b.nextCall(time.Second, options())
 		back += a.back
-		b.settle(&a, answer{granted: i % 7, share: 1, alive: 1, burst: 1e5}, time.Second)
+		b.apply(&a, leaseReply{granted: i % 7, share: 1, alive: 1, burst: 1e5}, time.Second)
 		granted += i % 7
 	}
 	stop.Store(true)
@@ -129,7 +129,7 @@ func TestTokensAreTakenOnceByMany(t *testing.T) {
 	}
 }
 
-// A bucket that time, requests, answers and lost answers come upon in any order
+// A bucket that time, requests, responses and lost responses come upon in any order
 // lets through what was granted and what flowed at its share, and no more.
 func FuzzBucket(f *testing.F) {
 	f.Add([]byte{0, 3, 1, 2, 2, 9, 4, 1, 1, 1, 8, 200, 0, 5}, uint16(100), uint8(10))
@@ -171,16 +171,16 @@ func FuzzBucket(f *testing.F) {
 					}
 				}
 			default:
-				a := b.ask(now, options())
+				a := b.nextCall(now, options())
 				if a.keep < 0 || a.back < 0 || a.want < a.need || a.want < 1 || a.keep > a.want {
 					t.Fatalf("%+v", a)
 				}
 				if steps[i]%4 == 3 {
-					continue // the answer is lost
+					continue // the response is lost
 				}
 				g := min(n, max(0, a.want-a.keep))
 				share = s.limit * float64(n) / 255
-				b.settle(&a, answer{granted: g, share: share, alive: 1 + n%3, burst: s.burst}, now)
+				b.apply(&a, leaseReply{granted: g, share: share, alive: 1 + n%3, burst: s.burst}, now)
 				granted, calls = granted+g, calls+1
 			}
 		}

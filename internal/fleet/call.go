@@ -10,13 +10,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// lease makes one call for each bucket, all in one exchange; and another for
-// those for whom Redis did not know the script. The error is Redis' own; what is
-// wrong with one bucket is logged, and harms no other.
+// lease calls Redis for all buckets in one exchange, and in a second one for buckets for which
+// Redis did not know the script. It returns an error of Redis itself. An error of one bucket is
+// logged, and does not affect others.
 func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
-	asks := make([]ask, len(due))
+	asks := make([]leaseCall, len(due))
 	for i, b := range due {
-		asks[i] = b.ask(b.Since(time.Now()), &f.opts)
+		asks[i] = b.nextCall(b.Since(time.Now()), &f.opts)
 		f.calls++
 		asks[i].number = f.calls
 	}
@@ -44,7 +44,7 @@ func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
 				unknown = append(unknown, i)
 				continue
 			}
-			if failed = f.conclude(due[i], &asks[i], results[j], failed); failed != nil && first == nil {
+			if failed = f.complete(due[i], &asks[i], results[j], failed); failed != nil && first == nil {
 				first = failed
 			}
 		}
@@ -53,15 +53,16 @@ func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
 	return first
 }
 
-// conclude ends a bucket's call. It returns err where that is Redis' own.
-func (f *Fleet) conclude(b *Bucket, a *ask, result any, err error) error {
+// complete handles the result of a bucket's call. It returns err if that is an error of Redis
+// itself.
+func (f *Fleet) complete(b *Bucket, a *leaseCall, result any, err error) error {
 	defer b.markTried()
 	own := err != nil && !ofKey(err)
 	if err == nil {
-		var r answer
-		if r, err = parseAnswer(result, a); err == nil {
-			b.settle(a, r, b.Since(time.Now()))
-			b.failing = false
+		var r leaseReply
+		if r, err = parseLeaseReply(result, a); err == nil {
+			b.apply(a, r, b.Since(time.Now()))
+			b.keyFailing = false
 			return nil
 		}
 	}
@@ -69,16 +70,16 @@ func (f *Fleet) conclude(b *Bucket, a *ask, result any, err error) error {
 	if own {
 		return err
 	}
-	if !b.failing {
-		b.failing = true
-		f.opts.Log.Warn("Redis gives no lease for an SSP: this replica goes on with its last share of its qps.limit",
+	if !b.keyFailing {
+		b.keyFailing = true
+		f.opts.Log.Warn("Redis gives no lease for an SSP: this replica continues with its last share of its qps.limit",
 			zap.String("ssp", b.name), zap.String("key", f.key(b.name)), zap.Error(err))
 	}
 	return nil
 }
 
-// arguments are what follows the script: the key, and ARGV as lease.lua says.
-func (f *Fleet) arguments(name string, a *ask) []any {
+// arguments are the arguments behind the script: the key, and ARGV as lease.lua expects it.
+func (f *Fleet) arguments(name string, a *leaseCall) []any {
 	return []any{
 		1, f.key(name),
 		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
@@ -90,11 +91,10 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 
 func (f *Fleet) key(name string) string { return f.opts.Prefix + ":qps:" + name }
 
-// parseAnswer reads what lease.lua returns, and believes nothing that no such
-// script would say.
-func parseAnswer(reply any, a *ask) (answer, error) {
+// parseLeaseReply parses the reply of lease.lua, and refuses values that the script cannot return.
+func parseLeaseReply(reply any, a *leaseCall) (leaseReply, error) {
 	v, err := redis.Values(reply, nil)
-	var r answer
+	var r leaseReply
 	var share string
 	if err == nil {
 		_, err = redis.Scan(v, &r.granted, &share, &r.alive, &r.burst)
@@ -103,7 +103,7 @@ func parseAnswer(reply any, a *ask) (answer, error) {
 		r.share, err = strconv.ParseFloat(share, 64)
 	}
 	if err != nil || r.granted < 0 || r.granted > max(0, a.want-a.keep) || !(r.share >= 0 && r.share <= a.limit*1.001) || r.alive < 1 || r.burst < 1 {
-		return answer{}, fmt.Errorf("an answer that no lease has: %.200v", v)
+		return leaseReply{}, fmt.Errorf("a reply that lease.lua cannot send: %.200v", v)
 	}
 	return r, nil
 }

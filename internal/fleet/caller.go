@@ -5,81 +5,80 @@ import (
 	"time"
 )
 
-// caller is what a Bucket knows from one call of Redis to the next.
-type caller struct {
-	called  bool          // ever
-	last    time.Duration // when
-	asked   *settings     // with these
-	held    int           // tokens after the last call; less are left since then
-	alones  uint64        // alone, as it was then
-	refuses uint64        // refused, as it was then
-	failing bool          // its key is of no use, as the log said
-	lacking bool          // it got fewer tokens than its traffic needs
-	alive   int           // replicas, by the last answer; 0 before the first
-	burst   int           // in force, by the last answer
-	peak    float64       // requests in a lease interval, the most of late
-	rate    float64       // requests sent a second, over rateOver or so
+// callState is what a Bucket remembers from one call of Redis to the next.
+type callState struct {
+	everCalled    bool          // ever
+	lastCall      time.Duration // when
+	lastSettings  *settings     // with these
+	held          int           // tokens after the last call; requests have taken some since
+	aloneBefore   uint64        // alone at that time
+	refusedBefore uint64        // refused at that time
+	keyFailing    bool          // its key cannot be used, as the log says
+	needsMore     bool          // it got fewer tokens than its traffic needs
+	alive         int           // replicas, by the last reply; 0 before the first
+	burst         int           // by the last reply
+	peak          float64       // most requests in a recent lease interval
+	rate          float64       // requests sent a second, averaged over rateOver
 }
 
 const (
-	// leaseCalls is how many calls may fail or be late before a lease runs out.
+	// leaseCalls is how many calls may fail or be late before a lease ends.
 	leaseCalls = 8
-	// peakFades is what is left of a peak after each lease interval.
-	peakFades = 0.8
-	// quiet is a peak that needs no provision.
+	// peakFade is the factor by which a peak shrinks in each lease interval.
+	peakFade = 0.8
+	// A peak below quiet needs no reserve.
 	quiet    = 0.5
 	rateOver = 2 * time.Second
 )
 
-// due reports whether Redis should be called: there is demand, or was of late, or
-// it is time to say that this replica is alive.
+// due reports whether Redis should be called: there is or was demand, or a heartbeat is due.
 func (b *Bucket) due(now time.Duration, o *Options) bool {
-	return !b.called || b.asked != b.settings.Load() || b.lacking || b.peak >= quiet ||
-		b.attempts(lease(b.lease.Load())) > 0 || now-b.last >= o.heartbeat()
+	return !b.everCalled || b.lastSettings != b.settings.Load() || b.needsMore || b.peak >= quiet ||
+		b.attempts(lease(b.lease.Load())) > 0 || now-b.lastCall >= o.heartbeat()
 }
 
 // attempts is how many requests asked for a token since the last call.
 func (b *Bucket) attempts(l lease) int {
-	return b.held - l.tokens() + int(b.alone.Load()-b.alones) + int(b.refused.Load()-b.refuses)
+	return b.held - l.tokens() + int(b.alone.Load()-b.aloneBefore) + int(b.refused.Load()-b.refusedBefore)
 }
 
-// ask is one call; see lease.lua.
-type ask struct {
+// leaseCall is one call; see lease.lua.
+type leaseCall struct {
 	settings
-	number     uint64 // of the call, higher than of any before; set by the Fleet
+	number     uint64 // of the call, higher than of all earlier calls; set by the Fleet
 	keep, back int
 	need, want int
 	used       float64 // requests a second
-	share      float64 // 0 = it was never told one
+	share      float64 // 0 = there was no reply yet
 	valid      time.Duration
 }
 
-// ask makes the next call, and takes what is given back out of the bucket. Where
-// the call fails nobody has that: the SSP gets less, never more.
-func (b *Bucket) ask(now time.Duration, o *Options) ask {
+// nextCall prepares the next call, and takes the tokens that it returns to Redis out of the bucket.
+// If the call fails, these tokens are lost: the SSP gets fewer requests, never more.
+func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 	s := b.settings.Load()
-	a := ask{settings: *s}
+	a := leaseCall{settings: *s}
 	if b.alive > 0 {
 		a.share = b.Share()
 	}
-	elapsed := float64(max(now-b.last, o.LeaseInterval))
+	elapsed := float64(max(now-b.lastCall, o.LeaseInterval))
 	intervals := elapsed / float64(o.LeaseInterval)
 	alone, refused := b.alone.Load(), b.refused.Load()
 	for {
 		was := b.lease.Load()
 		l := lease(was)
 		spent := b.held - l.tokens()
-		attempts := spent + int(alone-b.alones) + int(refused-b.refuses)
-		peak := max(float64(attempts)/intervals, b.peak*math.Pow(peakFades, intervals))
+		attempts := spent + int(alone-b.aloneBefore) + int(refused-b.refusedBefore)
+		peak := max(float64(attempts)/intervals, b.peak*math.Pow(peakFade, intervals))
 		a.need, a.want = b.target(s, peak)
 		has := l.tokens()
 		if !l.holds(now) {
-			has = 0 // they ran out with the lease
+			has = 0 // they ended with the lease
 		}
 		a.keep = min(has, a.want)
 		a.back = has - a.keep
 		if b.lease.CompareAndSwap(was, was-uint64(l.tokens()-a.keep)) {
-			sent := float64(spent+int(alone-b.alones)) / (elapsed / 1e9)
+			sent := float64(spent+int(alone-b.aloneBefore)) / (elapsed / 1e9)
 			b.rate += (sent - b.rate) * (1 - math.Exp(-elapsed/float64(rateOver)))
 			b.peak = peak
 			break
@@ -90,15 +89,15 @@ func (b *Bucket) ask(now time.Duration, o *Options) ask {
 	if b.peak < quiet {
 		a.valid += o.heartbeat()
 	}
-	b.called, b.last, b.asked, b.held, b.alones, b.refuses = true, now, s, a.keep, alone, refused
-	b.lacking = false // unless the answer says so; without one, back-off says when to call
+	b.everCalled, b.lastCall, b.lastSettings, b.held, b.aloneBefore, b.refusedBefore = true, now, s, a.keep, alone, refused
+	b.needsMore = false // the reply may set it; without a reply, the back-off decides when to call
 	return a
 }
 
-// target returns how many tokens the traffic needs until the call after next, at
-// least one for the request that ends a pause, and how many to have with those in
-// reserve for when it grows. What one has in reserve others do not get: so who has
-// traffic keeps half of an even part of the burst, and who has none a quarter.
+// target returns how many tokens the traffic needs until the call after next, at least one for the
+// request that ends a pause. It also returns how many to hold, including a reserve for growing
+// traffic. Other replicas cannot use that reserve. So a replica with traffic holds half of an even
+// part of the burst, and one without a quarter.
 func (b *Bucket) target(s *settings, peak float64) (need, want int) {
 	burst, alive := max(b.burst, s.burst), max(b.alive, 1)
 	reserve := max(1, burst/(4*alive))
@@ -110,18 +109,18 @@ func (b *Bucket) target(s *settings, peak float64) (need, want int) {
 	return min(max(1, need), most), min(need+reserve, most)
 }
 
-// answer is what Redis says to an ask.
-type answer struct {
+// leaseReply is Redis' reply to a leaseCall.
+type leaseReply struct {
 	granted int     // tokens
 	share   float64 // requests a second
-	alive   int     // replicas, this one too
+	alive   int     // replicas, including this one
 	burst   int     // in force
 }
 
-// settle takes the answer to a, which came at this time.
-func (b *Bucket) settle(a *ask, r answer, received time.Duration) {
+// apply applies the reply to a, which arrived at this time.
+func (b *Bucket) apply(a *leaseCall, r leaseReply, received time.Duration) {
 	b.alive, b.burst = r.alive, r.burst
-	b.lacking = a.need > a.keep+r.granted
+	b.needsMore = a.need > a.keep+r.granted
 	b.held += r.granted
 	b.replicas.Store(int64(r.alive))
 	b.leased.Add(uint64(r.granted))

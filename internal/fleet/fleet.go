@@ -1,29 +1,25 @@
 // Package fleet is a QPS budget shared by replicas: tokens leased in batches from Redis.
 //
-// Redis holds a token bucket for each SSP, which a script fills and deals out
-// (lease.lua). Each replica calls it beside the traffic, for tokens that its
-// requests will take (Bucket), and no request ever waits for Redis. While it is
-// away, each replica goes on with its last share.
+// Redis holds a token bucket for each SSP, which a script fills and distributes (lease.lua). Each
+// replica calls it in the background, for tokens that its requests will take (Bucket). No request
+// ever waits for Redis. While Redis cannot be reached, each replica continues with its last share.
 //
-// All replicas together send, in any span of time, no more than
+// All replicas together send, in any period, at most
 //
-//	limit * span + burst
+//	limit * period + burst
 //
-// where burst is at least two tokens for each replica. While replicas are cut off
-// from Redis, each may have saved up its part of the burst besides, and a Redis
-// that has lost its data does not know what they hold: at most another burst.
-// Beyond that, a replica that is cut off for longer than ReplicaTimeout, while
-// others are not, cannot be told from a dead one: they are given its share, and
-// what it sends comes on top. So does what is sent by one that has never reached
-// Redis, limit / ExpectedReplicas.
+// where burst is at least two tokens for each replica. There are exceptions. While replicas cannot
+// reach Redis, each may also have saved its part of the burst. A Redis that has lost its data does
+// not know what they hold: at most another burst. If a replica cannot reach Redis for longer than
+// ReplicaTimeout while others can, it looks dead: the others get its share, and its own requests
+// come on top. So do those of a replica that has never reached Redis: limit / ExpectedReplicas.
 //
-// A replica whose lease has run out goes on alone eight LeaseIntervals after its
-// last call; after a pause of its traffic, when it calls less often, up to a third
-// of ReplicaTimeout more. Until then it has the tokens it holds.
+// A replica without Redis continues alone eight LeaseIntervals after its last call. After a pause
+// of its traffic, when it calls less often, that takes up to a third of ReplicaTimeout more. Until
+// then it has the tokens it holds.
 //
-// Clocks of replicas are never compared: Redis' own counts, and what a replica
-// measures are spans from the arrival of an answer on, which came after Redis had
-// begun to count them.
+// Clocks of replicas are never compared. Redis' clock counts, and a replica only measures durations
+// from the arrival of a reply, which is after Redis began to count them.
 package fleet
 
 import (
@@ -42,12 +38,12 @@ type Options struct {
 	Redis Redis
 	// Prefix begins all keys in Redis. Replicas with one prefix share budgets.
 	Prefix string
-	// ExpectedReplicas divides a limit before Redis has told a share; at least 1.
+	// ExpectedReplicas divides a limit before the first reply of Redis; at least 1.
 	ExpectedReplicas int
 	// LeaseInterval is the time between calls while there is traffic.
 	LeaseInterval time.Duration
-	// ReplicaTimeout is how long a replica that no longer calls keeps its share;
-	// at least 20 LeaseIntervals.
+	// ReplicaTimeout is how long a replica that does not call keeps its share; at least 20
+	// LeaseIntervals.
 	ReplicaTimeout time.Duration
 	Log            *zap.Logger
 }
@@ -55,31 +51,30 @@ type Options struct {
 // heartbeat is the time between calls while there is no traffic.
 func (o *Options) heartbeat() time.Duration { return o.ReplicaTimeout / 3 }
 
-// callTimeout bounds one exchange. With the longest lease, which begins when it
-// ends, it stays below ReplicaTimeout: tokens never outlive their replica's record.
+// callTimeout bounds one exchange. Together with the longest lease, which begins at its end, it is
+// shorter than ReplicaTimeout. So tokens never outlive their replica's record.
 func (o *Options) callTimeout() time.Duration { return o.ReplicaTimeout / 4 }
 
 // Fleet is one replica's side of the budgets. Close ends it.
 type Fleet struct {
 	opts Options
-	id   string // of this replica, for as long as it runs
+	id   string // of this replica, for the life of the process
 
-	calls uint64 // made; for run
+	calls uint64 // calls so far; used by run
 
 	mu      sync.Mutex // guards the fields below; never held across I/O
 	buckets map[string]*Bucket
-	gone    []string // names of SSPs whose records are still to be removed
+	removed []string // names of SSPs whose records are still to be removed
 	closed  bool
 
 	password atomic.Pointer[string]
 
-	wake    chan struct{} // holds one: there is something new to call for
+	wake    chan struct{} // capacity 1: there may be buckets to call for
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when run has returned
 }
 
-// New returns a fleet of no SSPs yet, and starts calling. It does not need Redis
-// to be there.
+// New returns a Fleet without SSPs, and starts calling. Redis need not be reachable.
 func New(o Options) *Fleet {
 	var id [8]byte
 	rand.Read(id[:]) //nolint:errcheck // it never fails
@@ -93,9 +88,8 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// Bucket returns the bucket of an SSP: the one that it has, with these settings
-// from now on, or a new one. limit, above 0, is in requests a second, for the
-// whole fleet; burst is at least 1.
+// Bucket returns the bucket of an SSP: its existing one, with these settings from now on, or a new
+// one. limit, above 0, is in requests a second, for the whole fleet; burst is at least 1.
 func (f *Fleet) Bucket(name string, limit float64, burst int) *Bucket {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,27 +105,27 @@ func (f *Fleet) Bucket(name string, limit float64, burst int) *Bucket {
 	return b
 }
 
-// Keep forgets the buckets of all SSPs but these. They are used no more.
+// Keep drops the buckets of all other SSPs, which must not be used any more.
 func (f *Fleet) Keep(names map[string]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name := range f.buckets {
 		if !names[name] {
 			delete(f.buckets, name)
-			f.gone = append(f.gone, name)
+			f.removed = append(f.removed, name)
 		}
 	}
 	f.call()
 }
 
-// SetPassword sets what Redis is told from the next connection on; "" = nothing.
+// SetPassword sets the password for later connections to Redis; "" = none.
 func (f *Fleet) SetPassword(p string) { f.password.Store(&p) }
 
 func (f *Fleet) open(ctx context.Context) (*session, error) {
 	return f.opts.Redis.open(ctx, *f.password.Load())
 }
 
-// call makes run look at the buckets now.
+// call wakes run, to check the buckets now.
 func (f *Fleet) call() {
 	select {
 	case f.wake <- struct{}{}:
@@ -139,12 +133,12 @@ func (f *Fleet) call() {
 	}
 }
 
-// AwaitFirst returns when every bucket has been called for once, with success or
-// not, or ctx has ended.
+// AwaitFirst returns when Redis was called for every bucket, with success or not, or when ctx has
+// ended.
 func (f *Fleet) AwaitFirst(ctx context.Context) {
 	for _, b := range f.all() {
 		select {
-		case <-b.tried:
+		case <-b.firstCallDone:
 		case <-ctx.Done():
 			return
 		}
@@ -162,8 +156,8 @@ func (f *Fleet) all() []*Bucket {
 	return all
 }
 
-// Close ends the calls, and tells Redis, until ctx ends, that this replica is
-// gone: the others take its share at once. Buckets go on alone.
+// Close ends the calls. Until ctx ends, it removes this replica's records from Redis, so that other
+// replicas get its share at once. Buckets continue alone.
 func (f *Fleet) Close(ctx context.Context) {
 	f.mu.Lock()
 	again := f.closed
@@ -176,5 +170,5 @@ func (f *Fleet) Close(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.opts.callTimeout())
 	defer cancel()
-	f.leave(ctx)
+	f.removeRecords(ctx)
 }

@@ -21,7 +21,7 @@ func three(t *testing.T, s *redistest.Server, change ...func(*Options)) []*membe
 	return all
 }
 
-func TestReplicasUnderOverloadShareTheLimitEvenlyAndKeepToIt(t *testing.T) {
+func TestReplicasUnderOverloadShareTheLimitEvenly(t *testing.T) {
 	t.Parallel()
 	all := three(t, redistest.Start(t))
 	began := time.Now()
@@ -40,7 +40,7 @@ func TestReplicasUnderOverloadShareTheLimitEvenlyAndKeepToIt(t *testing.T) {
 	}
 }
 
-func TestAGreedyReplicaDoesNotStarveTheOthers(t *testing.T) {
+func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	all := three(t, redistest.Start(t))
 	all[0].startLoad(t, 10*limit)
@@ -63,7 +63,7 @@ func TestAGreedyReplicaDoesNotStarveTheOthers(t *testing.T) {
 }
 
 // One that calls more often than others does not get more.
-func TestWhoCallsMoreOftenIsGivenNoMore(t *testing.T) {
+func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	often := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 5 * time.Millisecond })
@@ -82,7 +82,7 @@ func TestWhoCallsMoreOftenIsGivenNoMore(t *testing.T) {
 }
 
 // With fewer tokens than replicas want, each still gets some.
-func TestALimitOfAFewASecondIsForEverybody(t *testing.T) {
+func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var all []*member
@@ -102,7 +102,7 @@ func TestALimitOfAFewASecondIsForEverybody(t *testing.T) {
 	wantBound(t, 20, 6, all...) // two for each
 }
 
-func TestAReplicaWithoutTrafficHoldsLittle(t *testing.T) {
+func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 	t.Parallel()
 	all := three(t, redistest.Start(t))
 	for _, m := range all {
@@ -118,7 +118,7 @@ func TestAReplicaWithoutTrafficHoldsLittle(t *testing.T) {
 	wantBound(t, limit, burst, all...)
 }
 
-func TestAKilledReplicasShareGoesToTheOthers(t *testing.T) {
+func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 	t.Parallel()
 	all := three(t, redistest.Start(t), func(o *Options) { o.ReplicaTimeout = time.Second })
 	for _, m := range all {
@@ -142,7 +142,7 @@ func TestAKilledReplicasShareGoesToTheOthers(t *testing.T) {
 	wantBound(t, limit, burst, all[:2]...)
 }
 
-func TestAReplicaThatEndsGivesItsShareBackAtOnce(t *testing.T) {
+func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var all []*member
@@ -161,7 +161,7 @@ func TestAReplicaThatEndsGivesItsShareBackAtOnce(t *testing.T) {
 	}
 }
 
-func TestAChangedLimitHoldsInPlaceAndARemovedSSPIsForgotten(t *testing.T) {
+func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := join(t, socket(s), limit, burst)

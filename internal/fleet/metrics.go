@@ -23,8 +23,8 @@ type Collector struct {
 	fleet func() *Fleet
 }
 
-// NewCollector returns a collector of the fleet that is returned at each scrape,
-// nil for none.
+// NewCollector returns a collector of the fleet that the function returns at each scrape, nil for
+// none.
 func NewCollector(fleet func() *Fleet) Collector { return Collector{fleet} }
 
 // Describe implements prometheus.Collector.

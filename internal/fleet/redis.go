@@ -17,10 +17,10 @@ import (
 //go:embed lease.lua
 var leaseScript string
 
-// leaseSHA is how Redis names a script that it has seen.
+// leaseSHA is Redis' name of the script.
 var leaseSHA = func() string { sum := sha1.Sum([]byte(leaseScript)); return hex.EncodeToString(sum[:]) }()
 
-// Redis is where it is, and how to be let in.
+// Redis is the address of Redis and how to log in.
 type Redis struct {
 	Network  string // "tcp" or "unix"
 	Address  string // host:port, or a path
@@ -29,7 +29,7 @@ type Redis struct {
 	TLS      *tls.Config // nil = cleartext; needs a ServerName
 }
 
-// session is one connection to Redis, for one goroutine. Nothing opens another.
+// session is one connection to Redis, for one goroutine. It is the only one of a Fleet.
 type session struct {
 	redis.Conn
 	replies *replies
@@ -51,7 +51,7 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 		c = t
 	}
 	s := &session{replies: &replies{Conn: c}}
-	s.Conn = redis.NewConn(s.replies, 0, 0) // ctx bounds
+	s.Conn = redis.NewConn(s.replies, 0, 0) // ctx bounds both
 	err = s.until(ctx, func() error {
 		if password != "" {
 			login := []any{password}
@@ -76,19 +76,18 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 	return s, nil
 }
 
-// until runs one exchange of the connection, and closes that where ctx ends
-// before.
+// until runs one exchange, and closes the connection if ctx ends before.
 func (s *session) until(ctx context.Context, exchange func() error) error {
 	s.replies.reset()
-	stop := context.AfterFunc(ctx, func() { s.replies.Close() }) //nolint:errcheck // what waits for it is told
+	stop := context.AfterFunc(ctx, func() { s.replies.Close() }) //nolint:errcheck // the exchange fails then
 	err := exchange()
 	if !stop() {
-		return fmt.Errorf("no answer in time: %w", ctx.Err())
+		return fmt.Errorf("no reply in time: %w", ctx.Err())
 	}
 	return err
 }
 
-func (s *session) close() { s.Conn.Close() } //nolint:errcheck // nothing is left to be done about it
+func (s *session) close() { s.Conn.Close() } //nolint:errcheck // nothing more can be done
 
 // command is one command of an exchange.
 type command struct {
@@ -96,8 +95,8 @@ type command struct {
 	args []any
 }
 
-// pipeline sends commands in one go, and returns a reply or an error for each.
-// err is set where the connection is of no more use.
+// pipeline sends commands at once, and returns a reply or an error for each. err is set if the
+// connection cannot be used any more.
 func (s *session) pipeline(ctx context.Context, commands []command) (replies []any, errs []error, err error) {
 	replies, errs = make([]any, len(commands)), make([]error, len(commands))
 	err = s.until(ctx, func() error {
@@ -119,13 +118,13 @@ func (s *session) pipeline(ctx context.Context, commands []command) (replies []a
 	return replies, errs, err
 }
 
-// unknownScript reports whether Redis has forgotten the script, or never saw it.
+// unknownScript reports whether Redis does not have the script.
 func unknownScript(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
 }
 
-// ofKey reports whether an error is one that other keys need not have.
+// ofKey reports whether an error concerns one key only.
 func ofKey(err error) bool {
 	var e redis.Error
 	if !errors.As(err, &e) {

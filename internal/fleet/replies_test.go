@@ -23,29 +23,29 @@ func (canned) SetReadDeadline(time.Time) error { return nil }
 func (canned) Close() error                    { return nil }
 
 // answered is what a call makes of these bytes.
-func answered(text []byte) (answer, ask, error) {
+func answered(text []byte) (leaseReply, leaseCall, error) {
 	s := &session{replies: &replies{Conn: canned{r: bytes.NewReader(text)}}}
 	s.Conn = redis.NewConn(s.replies, 0, 0)
-	a := ask{settings: settings{100, 10}, keep: 1, want: 6}
+	a := leaseCall{settings: settings{100, 10}, keep: 1, want: 6}
 	got, errs, err := s.pipeline(context.Background(), []command{{"EVALSHA", nil}})
 	if err == nil {
 		err = errs[0]
 	}
 	if err != nil {
-		return answer{}, a, err
+		return leaseReply{}, a, err
 	}
-	r, err := parseAnswer(got[0], &a)
+	r, err := parseLeaseReply(got[0], &a)
 	return r, a, err
 }
 
-func TestAnAnswerIsRead(t *testing.T) {
+func TestLeaseReplyIsParsed(t *testing.T) {
 	r, _, err := answered([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
-	if err != nil || r != (answer{granted: 5, share: 33.3, alive: 3, burst: 10}) {
+	if err != nil || r != (leaseReply{granted: 5, share: 33.3, alive: 3, burst: 10}) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-func TestWhoeverAnswersIsNotBelieved(t *testing.T) {
+func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"HTTP/1.1 400 Bad Request\r\n\r\n",
 		"*999999999999\r\n",
@@ -67,7 +67,7 @@ func TestWhoeverAnswersIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Whatever comes: an error, or an answer that a lease may have. Memory is bounded
+// Whatever comes: an error, or a response that a lease may have. Memory is bounded
 // by maxReplies and maxDigits, or the fuzzer would find what ends it.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))

@@ -12,23 +12,22 @@ import (
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
-	// steady is how long all calls must succeed before the log says that Redis is
-	// back.
-	steady = time.Second
+	// steadyFor is how long all calls must succeed before the log reports that Redis is back.
+	steadyFor = time.Second
 )
 
-// line is what run knows of Redis.
-type line struct {
-	session *session      // nil while there is none
-	backoff time.Duration // after the last failure; 0 = none
-	away    bool          // as the log said last
-	good    time.Time     // since when calls succeed
+// connState is the state of run's connection to Redis.
+type connState struct {
+	session    *session      // nil without a connection
+	backoff    time.Duration // after the last failure; 0 = none
+	loggedAway bool          // by the last log line
+	goodSince  time.Time     // when calls began to succeed
 }
 
-// run calls Redis until ctx ends. It is started by New; Close waits for it.
+// run calls Redis until ctx ends. New starts it; Close waits for it.
 func (f *Fleet) run(ctx context.Context) {
 	defer close(f.stopped)
-	var l line
+	var l connState
 	defer func() {
 		if l.session != nil {
 			l.session.close()
@@ -50,10 +49,10 @@ func (f *Fleet) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		f.note(&l, err)
+		f.logChange(&l, err)
 		if f.idle() {
 			l.backoff = 0
-			continue // until there is something to wake for
+			continue // until wake
 		}
 		wait := f.opts.LeaseInterval
 		if l.backoff > 0 {
@@ -63,15 +62,15 @@ func (f *Fleet) run(ctx context.Context) {
 	}
 }
 
-// idle reports whether there is no SSP to call for.
+// idle reports whether there is nothing to call for.
 func (f *Fleet) idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.buckets) == 0 && len(f.gone) == 0
+	return len(f.buckets) == 0 && len(f.removed) == 0
 }
 
-// note logs what changed, and sets the back-off.
-func (f *Fleet) note(l *line, err error) {
+// logChange logs that Redis is away or back, and sets the back-off.
+func (f *Fleet) logChange(l *connState, err error) {
 	now := time.Now()
 	if err != nil {
 		if l.session != nil {
@@ -79,28 +78,28 @@ func (f *Fleet) note(l *line, err error) {
 			l.session = nil
 		}
 		l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
-		if !l.away {
-			l.away = true
-			f.opts.Log.Warn("Redis is away: this replica goes on with its last share of qps.limit; see fleet.redis",
+		if !l.loggedAway {
+			l.loggedAway = true
+			f.opts.Log.Warn("Redis is away: this replica continues with its last share of qps.limit; see fleet.redis",
 				zap.String("address", f.opts.Redis.Address), zap.Error(err))
 		}
 		return
 	}
-	if l.backoff > 0 || l.good.IsZero() {
-		l.good = now
+	if l.backoff > 0 || l.goodSince.IsZero() {
+		l.goodSince = now
 	}
 	l.backoff = 0
-	if l.away && now.Sub(l.good) >= steady {
-		l.away = false
+	if l.loggedAway && now.Sub(l.goodSince) >= steadyFor {
+		l.loggedAway = false
 		f.opts.Log.Info("Redis is back: replicas share qps.limit again", zap.String("address", f.opts.Redis.Address))
 	}
 }
 
 // round calls for all buckets that are due. It returns the first error.
-func (f *Fleet) round(ctx context.Context, l *line) error {
+func (f *Fleet) round(ctx context.Context, l *connState) error {
 	f.mu.Lock()
-	gone := slices.DeleteFunc(f.gone, func(name string) bool { return f.buckets[name] != nil }) // back by now
-	f.gone = nil
+	gone := slices.DeleteFunc(f.removed, func(name string) bool { return f.buckets[name] != nil }) // back by now
+	f.removed = nil
 	f.mu.Unlock()
 	var due []*Bucket
 	for _, b := range f.all() {
@@ -116,7 +115,7 @@ func (f *Fleet) round(ctx context.Context, l *line) error {
 	if l.session == nil {
 		s, err := f.open(ctx)
 		if err != nil {
-			f.forgetLater(gone)
+			f.removeLater(gone)
 			for _, b := range due {
 				b.failures.Add(1)
 				b.markTried()
@@ -127,16 +126,16 @@ func (f *Fleet) round(ctx context.Context, l *line) error {
 	}
 	err := f.lease(ctx, l.session, due)
 	if len(gone) > 0 && err == nil {
-		err = f.forget(ctx, l.session, gone)
+		err = f.remove(ctx, l.session, gone)
 	}
 	if err != nil {
-		f.forgetLater(gone)
+		f.removeLater(gone)
 	}
 	return err
 }
 
-// forget removes this replica's records of SSPs that are no more.
-func (f *Fleet) forget(ctx context.Context, s *session, names []string) error {
+// remove removes this replica's records of SSPs that were dropped.
+func (f *Fleet) remove(ctx context.Context, s *session, names []string) error {
 	commands := make([]command, len(names))
 	for i, name := range names {
 		commands[i] = command{"HDEL", []any{f.key(name), f.id}}
@@ -150,22 +149,22 @@ func (f *Fleet) forget(ctx context.Context, s *session, names []string) error {
 	return err
 }
 
-// forgetLater keeps names for the next round.
-func (f *Fleet) forgetLater(names []string) {
+// removeLater keeps names for the next round.
+func (f *Fleet) removeLater(names []string) {
 	if len(names) == 0 {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range names {
-		if f.buckets[name] == nil && len(f.gone) < 10000 {
-			f.gone = append(f.gone, name)
+		if f.buckets[name] == nil && len(f.removed) < 10000 {
+			f.removed = append(f.removed, name)
 		}
 	}
 }
 
-// leave removes all of this replica's records. Where that fails, they time out.
-func (f *Fleet) leave(ctx context.Context) {
+// removeRecords removes all of this replica's records. If that fails, they time out.
+func (f *Fleet) removeRecords(ctx context.Context) {
 	var names []string
 	for _, b := range f.all() {
 		if b.alive > 0 {
@@ -177,10 +176,10 @@ func (f *Fleet) leave(ctx context.Context) {
 	}
 	s, err := f.open(ctx)
 	if err == nil {
-		err = f.forget(ctx, s, names)
+		err = f.remove(ctx, s, names)
 		s.close()
 	}
 	if err != nil {
-		f.opts.Log.Info("this replica's share of qps.limit is given to others after fleet.replica_timeout, since Redis is away", zap.Error(err))
+		f.opts.Log.Info("this replica's share of qps.limit goes to others after fleet.replica_timeout, because Redis is away", zap.Error(err))
 	}
 }

@@ -1,12 +1,11 @@
-// Package histogram counts observations in buckets with two atomic additions
-// each, for paths that every request takes.
+// Package histogram counts observations in buckets with two atomic additions each, for code that
+// every request runs.
 //
-// client_golang's histogram does the same for 2 to 4 times the price (see the
-// benchmark), which seven observations a request make felt. This one is read by
-// the collectors at scrape time, as a constant histogram of client_golang.
+// client_golang's histogram takes 2 to 4 times as long (see the benchmark), which matters for seven
+// observations a request. At scrape time, collectors read this one as a constant histogram of
+// client_golang.
 //
-// Cores count apart, so that they do not take each other's cache lines: see
-// stripes.
+// Each core counts in its own memory, so that cores do not share cache lines: see stripes.
 package histogram
 
 import (
@@ -17,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Histogram counts values in buckets. It is safe for concurrent use. The unit
-// of Observe is the integer that the bounds are given in.
+// Histogram counts values in buckets. It is safe for concurrent use. The bounds state the unit of
+// Observe.
 type Histogram struct {
 	bounds   []int64   // upper bounds, inclusive, ascending
 	exported []float64 // the same in the exported unit
-	scale    float64   // what one unit is in the exported unit
+	scale    float64   // one unit in the exported unit
 	// Each bucket is counted in parts of the same width, whose upper bounds fine
 	// holds. Quantiles are read from the parts; Metric exports whole buckets.
 	parts   int
@@ -53,8 +52,8 @@ func newInParts(parts int, scale float64, bounds []int64) *Histogram {
 	return h
 }
 
-// export returns v in the exported unit. It divides where scale is the inverse
-// of an integer, since 35e6 * 1e-9 is not 0.035.
+// export returns v in the exported unit. It divides if scale is the inverse of an integer, since
+// 35e6 * 1e-9 is not 0.035.
 func (h *Histogram) export(v float64) float64 {
 	if per := math.Round(1 / h.scale); h.scale < 1 && math.Abs(per*h.scale-1) < 1e-12 {
 		return v / per
@@ -90,7 +89,7 @@ func (h *Histogram) Observe(v int64) {
 	own := h.stripes.own()
 	own[firstCount+i].Add(1)
 	if sum := own[sumLow].Add(uint64(v)); int64(sum) >= sumCarry && own[sumLow].CompareAndSwap(sum, sum-sumCarry) {
-		own[sumHigh].Add(1) // whoever loses this race leaves it to the next
+		own[sumHigh].Add(1) // a goroutine that loses this race leaves the carry to the next
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// parseAddr reads one address as proxies write it: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1, [2001:db8::1],
-// [2001:db8::1]:8080, in quotes or not. A mapped IPv4 address is returned as IPv4. Zones are refused: they
-// mean nothing to anyone else.
+// parseAddr parses one address as proxies write it: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1,
+// [2001:db8::1], [2001:db8::1]:8080, in quotes or not. A mapped IPv4 address is returned as IPv4.
+// Zones are refused: they mean nothing on another machine.
 func parseAddr(b []byte) (addr netip.Addr, ok bool) {
 	b = httpsyntax.Trim(b)
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
@@ -38,7 +38,7 @@ func parseAddr(b []byte) (addr netip.Addr, ok bool) {
 	return parseIPv4(b[:colon])
 }
 
-// isPort reports whether b is nothing, or a colon and a decimal number of up to five digits.
+// isPort reports whether b is empty, or a colon and a decimal number of up to five digits.
 func isPort(b []byte) bool {
 	if len(b) == 0 {
 		return true
@@ -50,8 +50,9 @@ func isPort(b []byte) bool {
 	return ok
 }
 
-// parseIPv4 reads dotted decimals without leading zeros, which some would read as octal. It is here because
-// netip.ParseAddr allocates an error for what is no address, and takes four times as long.
+// parseIPv4 parses dotted decimals without leading zeros, which some parsers read as octal.
+// netip.ParseAddr would allocate an error for bytes that are not an address, and take four times as
+// long.
 func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
 	var a [4]byte
 	octet, digits, n := 0, 0, 0
@@ -90,7 +91,8 @@ func parseIPv6(b []byte) (addr netip.Addr, ok bool) {
 	return addr.Unmap(), err == nil
 }
 
-// Shorten returns a with its last bits cleared: what is left, /24 or /56, names a network and no person.
+// Shorten returns a with its last bits cleared: /24 or /56 remain, which identify a network but not
+// a person.
 func Shorten(a netip.Addr) netip.Addr {
 	if !a.IsValid() {
 		return a

@@ -24,7 +24,7 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 	full := NewPolicy(PolicyOptions{
 		Pass: []string{"Cookie"}, Remove: []string{"X-Internal"}, Set: []NameValue{{"X-Openrtb-Version", "2.6"}}, Identity: Both, Via: thisVia,
 	})
-	lines := []byte(adAnswer + "Connection: X-Hop\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\n")
+	lines := []byte(adResponse + "Connection: X-Hop\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\n")
 	var h fasthttp.ResponseHeader
 	simple.CopyResponse(&h, 200, lines) // h keeps the memory it grows
 
@@ -57,11 +57,11 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 				t.Fatal("X-Hop is gone")
 			}
 		}},
-		{"an answer", func() {
+		{"a response", func() {
 			h.Reset()
 			simple.CopyResponse(&h, 200, lines)
 		}},
-		{"our own answer", func() {
+		{"our own response", func() {
 			h.Reset()
 			AddDate(&h)
 		}},

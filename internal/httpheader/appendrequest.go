@@ -2,9 +2,9 @@ package httpheader
 
 import "adbuffer/internal/httpsyntax"
 
-// AppendRequest appends a "Name: value\r\n" line to dst for every field of f that crosses, in the order and
-// spelling it came in, then the identity fields, Via, and what the policy sets. It changes neither f nor id, so
-// legs may share them.
+// AppendRequest appends to dst a "Name: value\r\n" line for every field of f that crosses, in the
+// order and spelling in which it came. The identity fields, Via, and the fields that the policy
+// sets follow. It changes neither f nor id, so legs may share them.
 func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte {
 	actions := &p.actions[id.worth()]
 	// Lines that cross as they are and stand next to each other are copied in one piece: raw[from:to].
@@ -67,7 +67,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 			break // no addresses at all
 		}
 		if others > 0 {
-			return dst[:before] // what we cannot read may still be one
+			return dst[:before] // bytes that cannot be parsed may still be an address
 		}
 		return append(short, "\r\n"...)
 	case shortenForwarded:

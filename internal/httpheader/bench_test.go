@@ -25,8 +25,8 @@ const adHead = "Host: ads.example.com\r\n" +
 	"Connection: keep-alive\r\n" +
 	"\r\n"
 
-// adAnswer is the fields of a common answer.
-const adAnswer = "Server: nginx\r\n" +
+// adResponse is the fields of a common response.
+const adResponse = "Server: nginx\r\n" +
 	"Date: Sat, 21 Nov 2026 09:00:52 GMT\r\n" +
 	"Content-Type: application/json\r\n" +
 	"Content-Length: 1024\r\n" +
@@ -97,7 +97,7 @@ func BenchmarkRequest(b *testing.B) {
 
 func BenchmarkCopyResponse(b *testing.B) {
 	p := NewPolicy(PolicyOptions{})
-	lines := []byte(adAnswer)
+	lines := []byte(adResponse)
 	var h fasthttp.ResponseHeader
 	b.ReportAllocs()
 	for b.Loop() {
@@ -107,7 +107,7 @@ func BenchmarkCopyResponse(b *testing.B) {
 }
 
 func BenchmarkLines(b *testing.B) {
-	lines := []byte(adAnswer)
+	lines := []byte(adResponse)
 	b.ReportAllocs()
 	for b.Loop() {
 		for name, value := range httpsyntax.Fields(lines) {

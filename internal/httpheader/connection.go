@@ -6,12 +6,12 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// maxOptions is how many fields the Connection fields of one message may name, beyond those that are
-// hop-by-hop anyway. It bounds the work that a message can ask for.
+// maxOptions is how many fields the Connection fields of one message may name, not counting fields
+// that are hop-by-hop anyway. It bounds the work that a message can cause.
 const maxOptions = 16
 
-// connectionOptions is what the Connection fields of a message name: fields that are for us alone. RFC 9110,
-// section 7.6.1.
+// connectionOptions are the names in the Connection fields of a message: fields that must not be
+// forwarded. RFC 9110, section 7.6.1.
 type connectionOptions struct {
 	names   [maxOptions][]byte
 	hashes  [maxOptions]uint32
@@ -28,7 +28,8 @@ func (c *connectionOptions) reset() {
 	c.lengths, c.n, c.close, c.keepAlive = 0, 0, false, false
 }
 
-// add takes in the value of one Connection field. It returns false if there are more than maxOptions names.
+// add adds the value of one Connection field. It returns false if there are more than maxOptions
+// names.
 func (c *connectionOptions) add(value []byte) bool {
 	if c.addCommon(value) {
 		return true
@@ -47,8 +48,8 @@ func (c *connectionOptions) add(value []byte) bool {
 	return true
 }
 
-// addCommon takes in `close` and `keep-alive`, and returns false for any other option. No field is called `close`, and
-// Keep-Alive never crosses.
+// addCommon handles `close` and `keep-alive`, and returns false for any other option. No field is
+// called `close`, and Keep-Alive never crosses.
 func (c *connectionOptions) addCommon(option []byte) bool {
 	switch {
 	case httpsyntax.EqualFold(option, "keep-alive"):
@@ -66,8 +67,9 @@ func (c *connectionOptions) has(name []byte) bool {
 	return c.lengths>>min(len(name), 63)&1 == 1 && c.find(name)
 }
 
-// find is has, for a name of a length that is among the options. It looks at the bytes of the name once,
-// however many options are as long: names that differ in their last byte only would cost sixteen times as much.
+// find is has, for a name whose length is among the options. It reads the bytes of the name once,
+// however many options have this length. Comparing with each would cost sixteen times as much for
+// names that differ only in their last byte.
 func (c *connectionOptions) find(name []byte) bool {
 	hash := hashName(name)
 	for i, option := range c.names[:c.n] {
@@ -80,7 +82,8 @@ func (c *connectionOptions) find(name []byte) bool {
 
 var nameSeed = maphash.MakeSeed()
 
-// hashName is equal for names that sameName takes for one. No client can make two others equal.
+// hashName is equal for names that sameName treats as equal. No client can find two other names
+// with equal hashes.
 func hashName(name []byte) uint32 {
 	var h maphash.Hash
 	h.SetSeed(nameSeed)

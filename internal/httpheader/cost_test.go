@@ -119,7 +119,7 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 	for i := range options {
 		options[i] = fmt.Sprintf("%s%02d", long, i)
 	}
-	common := costtest.Common{Bytes: len(adAnswer), Took: cost(adAnswer)}
+	common := costtest.Common{Bytes: len(adResponse), Took: cost(adResponse)}
 	for name, lines := range map[string]string{
 		"short fields":           many(func(int) string { return "A: 1" }),
 		"cookies":                many(func(i int) string { return fmt.Sprintf("Set-Cookie: c%d=%s", i, long) }),

@@ -1,23 +1,26 @@
-// Package httpheader says which header fields cross the proxy, and identity: whose request it is and which
-// fields tell an SSP so.
+// Package httpheader decides which header fields cross the proxy. It also finds the client's
+// identity and writes the fields that tell it to an SSP.
 //
-// It reads the raw header block of a request once, refuses what RFC 9112 forbids, and gives each field a kind.
-// A Policy, one per SSP, then writes the fields that cross as a block of "Name: value\r\n" lines that HTTP/1
-// sends as it is and HTTP/2 encodes line by line. Nothing here allocates for a well-formed request.
+// It scans the raw header block of a request once, refuses what RFC 9112 forbids, and gives each
+// field a kind. A Policy, one per SSP, then writes the fields that cross as a block of "Name:
+// value\r\n" lines. HTTP/1 sends the block unchanged, and HTTP/2 encodes it line by line. Nothing
+// here allocates for a well-formed request.
 //
-// What a request field's kind means for it:
+// The kinds of request fields:
 //
-//   - Hop-by-hop fields (Connection, Keep-Alive, Proxy-Connection, TE, Trailer, Transfer-Encoding, Upgrade,
-//     HTTP2-Settings, Expect), Content-Length, Host, whatever a Connection field names, and X-Adbuffer-*
-//     never cross.
-//   - Guarded fields (Cookie, Authorization, Proxy-*, Proxy) cross where a policy passes them by name.
-//   - Identity fields (X-Forwarded-*, Forwarded, X-Real-IP, True-Client-IP and their like, X-Device-*) cross
-//     by the policy's IdentityMode, and only if the peer that sent them is trusted.
-//   - The rest is ordinary and crosses in the order and spelling it came in.
+//   - Hop-by-hop fields (Connection, Keep-Alive, Proxy-Connection, TE, Trailer,
+//     Transfer-Encoding, Upgrade, HTTP2-Settings, Expect), Content-Length, Host, all fields that a
+//     Connection field names, and X-Adbuffer-* never cross.
+//   - Guarded fields (Cookie, Authorization, Proxy-*, Proxy) cross if a policy passes them by
+//     name.
+//   - Identity fields (X-Forwarded-*, Forwarded, X-Real-IP, True-Client-IP and similar fields,
+//     X-Device-*) cross by the policy's IdentityMode, and only if the peer that sent them is
+//     trusted.
+//   - All other fields are ordinary. They cross in the order and spelling in which they came.
 //
-// Kinds are found with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot tell X_Forwarded_For
-// from X-Forwarded-For. A field that is special only in that reading is never used, and never crosses unless
-// it is a guarded one that a policy passes in exactly that spelling.
+// Kinds are found with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot distinguish
+// X_Forwarded_For from X-Forwarded-For. A field that is special only in that reading is never used.
+// It never crosses, except for a guarded field that a policy passes in exactly that spelling.
 package httpheader
 
 // Field is one header field of a request. Name and Value are slices of the scanned block: they live as long
@@ -38,9 +41,9 @@ const (
 	ordinary        kind = iota
 	never                // hop-by-hop, framing, Host, X-Adbuffer-*, look-alikes
 	guarded              // crosses if passed by name
-	forwardedFor         // X-Forwarded-For: the list of addresses that we continue
+	forwardedFor         // X-Forwarded-For: the list of addresses that adbuffer continues
 	forwarded            // Forwarded, RFC 7239
-	forwardedAddr        // X-Real-IP and its like: addresses and nothing else
+	forwardedAddr        // X-Real-IP and similar fields: only addresses
 	forwardedOther       // X-Forwarded-Proto, X-Forwarded-Host and the rest
 	deviceIP             // X-Device-IP
 	deviceUserAgent      // X-Device-User-Agent

@@ -209,7 +209,7 @@ func FuzzTruncate(f *testing.F) {
 
 // FuzzCopyResponse checks that nothing hop-by-hop or guarded comes back from an SSP, whatever its lines are.
 func FuzzCopyResponse(f *testing.F) {
-	f.Add(adAnswer)
+	f.Add(adResponse)
 	f.Add("Connection: X-A, close\r\nX-A: 1\r\nSet-Cookie: a=b\r\nD~te: 1\r\ndate: 2\r\n")
 	f.Add("X-A: 1\r\nConnection: \r\n\r\nX-B:2\r\n")
 	f.Fuzz(func(t *testing.T, lines string) {

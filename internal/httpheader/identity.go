@@ -6,34 +6,35 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// maxHops is how many addresses of X-Forwarded-For are looked at, from the right, and sent on. It bounds the
-// work that a request can ask for; real chains have fewer than ten.
+// maxHops is how many addresses of X-Forwarded-For are read, from the right, and sent on. It bounds
+// the work that a request can cause; real chains have fewer than ten.
 const maxHops = 32
 
-// Identity is whose request it is. It is found once per request and then only read, by any number of legs.
-// The zero value knows nothing and trusts nobody.
+// Identity is the client's identity. It is found once per request and then only read, by any number
+// of legs. The zero value knows nothing and trusts no peer.
 //
-// From a trusted peer X-Forwarded-For is read as one list over all its lines. Ports, brackets and empty
-// elements are tolerated; at anything else that is no address the list ends, so that what lies left of it is
-// neither believed nor sent on.
+// X-Forwarded-For of a trusted peer is read as one list over all its lines. Ports, brackets and
+// empty elements are tolerated. The list ends at anything else that is not an address: elements to
+// the left of it are neither trusted nor sent on.
 type Identity struct {
-	hops  [maxHops]netip.Addr // the last nHops: what X-Forwarded-For holds when it leaves, the farthest first
+	hops  [maxHops]netip.Addr // the last nHops are the outgoing X-Forwarded-For, the farthest first
 	nHops int
 
-	client netip.Addr // where the walk past trusted hops ended; the zero Addr if there was none
+	client netip.Addr // where the walk past trusted hops ended; the zero Addr if unknown
 	device netip.Addr // X-Device-IP of a trusted peer; the zero Addr if there is none
 	agent  []byte     // X-Device-User-Agent of a trusted peer, else User-Agent; nil if there is none
 
-	trusted  bool // the peer's identity fields are believed
-	truncate bool // addresses are shortened before they leave
+	trusted  bool // the peer's identity fields are used
+	truncate bool // addresses are shortened before they are sent
 }
 
-// Resolve finds the client behind peer, the other end of the connection that f came on; the zero Addr stands
-// for a Unix socket. peerTrusted says whether the peer's identity fields are believed, trusted which addresses
-// in X-Forwarded-For are proxies to be walked past, truncate that addresses keep only /24 and /56 when they leave.
+// Resolve finds the client behind peer, the other end of the connection that f came on. The zero
+// Addr means a Unix socket. peerTrusted: the peer's identity fields are used. trusted: which
+// addresses in X-Forwarded-For are proxies to skip. truncate: only /24 and /56 of addresses are
+// sent.
 //
-// The client is the first address from the right that is not trusted, or the leftmost one if all are. It is
-// the peer where the peer is not trusted or sent no X-Forwarded-For.
+// The client is the first address from the right that is not trusted, or the leftmost one if all
+// are trusted. It is the peer if the peer is not trusted or sent no X-Forwarded-For.
 func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool, trusted []netip.Prefix, truncate bool) {
 	peer = peer.Unmap()
 	if peer.Zone() != "" {
@@ -51,14 +52,15 @@ func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool,
 	}
 }
 
-// Reset forgets the last request, so that nothing here keeps its bytes in memory. Resolve needs no Reset before it.
+// Reset drops the last request, to release its bytes. Resolve needs no Reset before it.
 func (id *Identity) Reset() {
 	id.nHops = 0
 	id.client, id.device, id.agent = netip.Addr{}, netip.Addr{}, nil
 	id.trusted, id.truncate = false, false
 }
 
-// addHop puts an address in front of the list. Loopback says nothing outside the machine and is left out.
+// addHop puts an address in front of the list. Loopback means nothing outside the machine and is
+// skipped.
 func (id *Identity) addHop(addr netip.Addr) {
 	if addr.IsValid() && !addr.IsLoopback() && id.nHops < maxHops {
 		id.nHops++
@@ -101,8 +103,8 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 	}
 }
 
-// readDevice takes what a trusted peer says about the device. Of two X-Device-IP a careless proxy may have let
-// one through from the client, so they count as none.
+// readDevice reads what a trusted peer says about the device. If there are two X-Device-IP, a
+// careless proxy may have forwarded one from the client, so both are ignored.
 func (id *Identity) readDevice(f *RequestFields) {
 	addresses, agents := 0, 0
 	for i := range f.fields {
@@ -122,11 +124,11 @@ func (id *Identity) readDevice(f *RequestFields) {
 	}
 }
 
-// Client returns the client's address as it may leave: shortened if Resolve was told so. It is the zero Addr
-// if nothing is known, as behind a Unix socket without X-Forwarded-For.
+// Client returns the client's address as it may be sent: shortened if Resolve was told so. It is
+// the zero Addr if nothing is known, as behind a Unix socket without X-Forwarded-For.
 func (id *Identity) Client() netip.Addr { return id.leaving(id.client) }
 
-// leaving returns addr as it may leave the proxy.
+// leaving returns addr as it may be sent.
 func (id *Identity) leaving(addr netip.Addr) netip.Addr {
 	if id.truncate {
 		return Shorten(addr)
@@ -150,8 +152,8 @@ func (id *Identity) appendForwardedFor(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendDeviceIP appends the X-Device-IP line: what a trusted peer says it is, else the client's address. A
-// loopback address is no device's and is not sent.
+// appendDeviceIP appends the X-Device-IP line: the trusted peer's value, else the client's address.
+// A loopback address is never a device's and is not sent.
 func (id *Identity) appendDeviceIP(dst []byte) []byte {
 	addr := id.device
 	if !addr.IsValid() {

@@ -26,7 +26,7 @@ const (
 
 	// Fields that cross if passed.
 	nameGuarded         // in requests
-	nameGuardedResponse // in answers; ordinary in requests
+	nameGuardedResponse // in responses; ordinary in requests
 
 	// Identity.
 	nameForwardedFor

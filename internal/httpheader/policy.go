@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// IdentityMode is how an SSP is told whose request it is, `identity`.
+// IdentityMode is which fields tell an SSP the client's identity: the setting `identity`.
 type IdentityMode uint8
 
 // The modes, named as in the configuration.
@@ -26,16 +26,17 @@ const (
 // NameValue is a field that a policy sets.
 type NameValue struct{ Name, Value string }
 
-// PolicyOptions says which fields of a request cross to one SSP, and which of its answer cross back.
+// PolicyOptions are which fields of a request cross to one SSP, and which fields of its response
+// cross back.
 type PolicyOptions struct {
-	// Pass names guarded fields that may cross, of requests and of answers. Case does not matter.
+	// Pass names guarded fields that may cross, of requests and of responses. Case does not matter.
 	Pass []string
 	// Remove names fields that never reach the SSP, in any case and with '_' read as '-'.
 	Remove []string
 	// Set lists fields of every request to the SSP. They replace what would else go under their names, in any
 	// case and with '_' read as '-'. Two with one name are both sent.
 	Set []NameValue
-	// Identity is how the SSP is told whose request it is.
+	// Identity is which fields tell the SSP the client's identity.
 	Identity IdentityMode
 	// Via is the name of this process in the Via field that is added to each
 	// request; "" adds none. Remove or Set of Via keep it away too.
@@ -82,8 +83,8 @@ const (
 	trustedPeerTruncate
 )
 
-// NewPolicy returns the policy that o describes. What CheckPass, CheckRemove and CheckSet refuse has no effect
-// in it: whoever reads a configuration asks them first.
+// NewPolicy returns the policy that o describes. Values that CheckPass, CheckRemove and CheckSet
+// refuse have no effect: the caller must have checked them.
 func NewPolicy(o PolicyOptions) *Policy {
 	p := &Policy{options: o}
 	if CheckRequestID(o.RequestID) == nil {
@@ -135,8 +136,9 @@ func NewPolicy(o PolicyOptions) *Policy {
 // Sets reports whether the policy sets fields of this name.
 func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has(name, &plain) }
 
-// With returns a policy like p that also sets the given fields, in place of all that p sends under their
-// names. It is meant for start-up: legs that must say `Accept-Encoding: identity` have a policy of their own.
+// With returns a policy like p that also sets the given fields, instead of what p sends under their
+// names. It is meant for start-up: legs that need `Accept-Encoding: identity` have their own
+// policy.
 func (p *Policy) With(set ...NameValue) *Policy {
 	o := p.options
 	o.Set = slices.Clone(set)

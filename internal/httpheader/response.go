@@ -12,18 +12,20 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// CopyResponse copies an SSP's answer, its status and the end-to-end fields among its lines, to dst, the empty
-// header of our answer. Lines are as Next reads them. Left behind are hop-by-hop fields and those that Connection names,
-// Content-Length (dst counts its own body), X-Adbuffer-*, the field of the request id, and, unless they are passed, Set-Cookie, Alt-Svc,
-// Strict-Transport-Security, Clear-Site-Data and Proxy-*.
+// CopyResponse copies the status and the end-to-end fields of an SSP's response to dst, an empty
+// header. Lines are as Next reads them. It drops hop-by-hop fields and those that Connection names,
+// Content-Length (dst counts its own body), X-Adbuffer-*, and the field of the request id. Unless
+// the policy passes them, it also drops Set-Cookie, Alt-Svc, Strict-Transport-Security,
+// Clear-Site-Data and Proxy-*.
 //
-// Names keep their spelling and fields their order, but for those that fasthttp keeps apart: it writes Server,
-// Content-Type and Content-Encoding first, and has room for one of each. The SSP's Date is next. No default Content-Type
-// is added. That Date only survives in a server with NoDefaultDate; an answer without one gets ours, as RFC 9110,
-// section 6.6.1, asks of proxies.
+// Names keep their spelling and fields their order, except for fields that fasthttp stores
+// separately. It writes Server, Content-Type and Content-Encoding first, at most one of each. The
+// SSP's Date is next. No default Content-Type is added. The Date only survives in a server with
+// NoDefaultDate. A response without one gets the current Date, as RFC 9110, section 6.6.1, asks of
+// proxies.
 //
-// Of the others dst holds one, and the rest as a part of its value; ResponseFields takes them apart. fasthttp would keep
-// two buffers for each field, and keep them as large as they ever were.
+// dst stores one of the other fields, and the rest inside its value; ResponseFields splits them.
+// Otherwise fasthttp would keep two buffers for each field, as large as they ever were.
 func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []byte) {
 	dst.SetStatusCode(status)
 	dst.DisableNormalizing()
@@ -31,7 +33,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 
 	var named connectionOptions
 	if !named.readConnection(lines) {
-		lines = nil // no sane peer names so many fields: none is known to be end-to-end
+		lines = nil // no sane peer names so many fields: no field is known to be end-to-end
 	}
 	memory := blocks.Get().(*[]byte)
 	block := (*memory)[:0]
@@ -47,7 +49,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 			continue
 		}
 		switch {
-		case httpsyntax.ControlAt(name) < len(name): // a connection never lets it come so far
+		case httpsyntax.ControlAt(name) < len(name): // the connection has refused such names already
 		case id == nameDate:
 			date = value
 		case id == nameContentType:
@@ -90,7 +92,7 @@ func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 
 var lineEnd, nameEnd = []byte("\r\n"), []byte(": ")
 
-// blocks are memory for the fields of an answer.
+// blocks are memory for the fields of a response.
 var blocks = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxKeptBlock = 16 << 10
@@ -114,8 +116,8 @@ func ResponseFields(h *fasthttp.ResponseHeader) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// readConnection takes in the Connection fields among lines. It returns false if they name too many fields.
-// It runs before the first field is copied, since a field may be named by a later line, and therefore only
+// readConnection reads the Connection fields among lines. It returns false if they name too many
+// fields. It runs before the first field is copied, since a later line may name that field. It only
 // looks at how lines begin.
 func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
@@ -135,9 +137,9 @@ func (c *connectionOptions) readConnection(lines []byte) bool {
 	return true
 }
 
-// addStored adds a field to h as it stands. fasthttp's own setters ignore a Date ("managed automatically") and take line
-// ends out of a value. So it goes in with a name and a value of blanks, and both are put right where they are stored:
-// 44 ns, and no allocation.
+// addStored adds a field to h unchanged. fasthttp's own setters ignore a Date ("managed
+// automatically") and remove line ends from a value. So addStored adds a name and a value of
+// blanks, and overwrites both in place: 44 ns, and no allocation.
 func addStored(h *fasthttp.ResponseHeader, name, value []byte) {
 	h.AddBytesKV(blank(len(name)), blank(len(value)))
 	for n, v := range h.All() {
@@ -162,7 +164,7 @@ var (
 	dateName = []byte("Date")
 )
 
-// AddDate adds the current Date to h, for answers of our own in a server with NoDefaultDate.
+// AddDate adds the current Date to h, for adbuffer's own responses in a server with NoDefaultDate.
 func AddDate(h *fasthttp.ResponseHeader) { addStored(h, dateName, now()) }
 
 // now returns the current Date. It must not be changed.

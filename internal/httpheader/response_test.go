@@ -48,15 +48,15 @@ func exchange(t *testing.T, addr, raw string) string {
 	if _, err := c.Write([]byte(raw)); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := io.ReadAll(c)
+	response, err := io.ReadAll(c)
 	if err != nil {
-		t.Fatalf("%q: %v after %q", raw, err, answer)
+		t.Fatalf("%q: %v after %q", raw, err, response)
 	}
-	return string(answer)
+	return string(response)
 }
 
 // answered returns the head, line by line and without its last field (the server's Connection: close), and
-// the body that a client of our server sees when an SSP answers with the given status, lines and body.
+// the body that a client of our server sees when an SSP responds with the given status, lines and body.
 func answered(t *testing.T, p *Policy, status int, body string, lines ...string) (head []string, _ string) {
 	t.Helper()
 	addr := serve(t, &fasthttp.Server{
@@ -68,18 +68,18 @@ func answered(t *testing.T, p *Policy, status int, body string, lines ...string)
 			ctx.Response.SetBodyString(body)
 		},
 	})
-	answer := exchange(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-	top, rest, found := strings.Cut(answer, "\r\n\r\n")
+	response := exchange(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	top, rest, found := strings.Cut(response, "\r\n\r\n")
 	top, ended := strings.CutSuffix(top, "\r\nConnection: close")
 	if !found || !ended {
-		t.Fatalf("answer is %q", answer)
+		t.Fatalf("response is %q", response)
 	}
 	return strings.Split(top, "\r\n"), rest
 }
 
 const someDate = "Date: Mon, 01 Jan 2001 00:00:00 GMT"
 
-func TestAnswersKeepTheirEndToEndFields(t *testing.T) {
+func TestResponsesKeepTheirEndToEndFields(t *testing.T) {
 	got, body := answered(t, NewPolicy(PolicyOptions{}), 200, "{}",
 		"server: openx/1", someDate, "content-TYPE: application/json", "Content-Length: 999", "x-lower-case: 1", "X-UPPER: 2",
 		"content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty:", "Location: /there", "Retry-After: 3", "x_a: 4")
@@ -93,7 +93,7 @@ func TestAnswersKeepTheirEndToEndFields(t *testing.T) {
 	}
 }
 
-func TestAnswersLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
+func TestResponsesLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
 	left := []string{"Connection: close, X-Hop", "connection: x-more,, date", "Keep-Alive: timeout=5", "Proxy-Connection: close", "TE: trailers",
 		"Trailer: X-A", "Transfer-Encoding: chunked", "Upgrade: h2c", "Content-Length: 5", "X-Adbuffer-Source: ssp/evil", "x_adbuffer_source: a",
 		"X-Hop: 1", "X-MORE: 2", someDate,
@@ -104,11 +104,11 @@ func TestAnswersLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
 	}
 	date, found := strings.CutPrefix(got[3], "Date: ")
 	if _, err := http.ParseTime(date); !found || err != nil || got[3] == someDate {
-		t.Errorf("an answer whose Date is hop-by-hop gets %q", got[3])
+		t.Errorf("a response whose Date is hop-by-hop gets %q", got[3])
 	}
 }
 
-func TestAnswersKeepWhatIsPassed(t *testing.T) {
+func TestResponsesKeepWhatIsPassed(t *testing.T) {
 	p := NewPolicy(PolicyOptions{Pass: []string{"SET-Cookie", "Alt-Svc", "strict-transport-security", "Clear-Site-Data"}})
 	got, _ := answered(t, p, 200, "", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear", "Set-Cookie: ,;",
 		"Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x")
@@ -119,7 +119,7 @@ func TestAnswersKeepWhatIsPassed(t *testing.T) {
 	}
 }
 
-func TestAnswersWithoutContentTypeGetNone(t *testing.T) {
+func TestResponsesWithoutContentTypeGetNone(t *testing.T) {
 	got, body := answered(t, NewPolicy(PolicyOptions{}), 200, "<VAST/>", someDate)
 	want := []string{"HTTP/1.1 200 OK", "Content-Length: 7", someDate}
 	if diff := cmp.Diff(want, got); diff != "" || body != "<VAST/>" {
@@ -166,12 +166,12 @@ func TestAServerWithDefaultsSendsOneDateAndKeepsSpelling(t *testing.T) {
 	addr := serve(t, &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
 		NewPolicy(PolicyOptions{}).CopyResponse(&ctx.Response.Header, 200, []byte("date: Mon, 01 Jan 2001 00:00:00 GMT\r\nx-SPELL: 1\r\n"))
 	}})
-	answer := exchange(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-	if n := strings.Count(strings.ToLower(answer), "\r\ndate: "); n != 1 {
-		t.Errorf("%d Dates in %q", n, answer)
+	response := exchange(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if n := strings.Count(strings.ToLower(response), "\r\ndate: "); n != 1 {
+		t.Errorf("%d Dates in %q", n, response)
 	}
-	if !strings.Contains(answer, "\r\nx-SPELL: 1\r\n") {
-		t.Errorf("x-SPELL is not in %q", answer)
+	if !strings.Contains(response, "\r\nx-SPELL: 1\r\n") {
+		t.Errorf("x-SPELL is not in %q", response)
 	}
 }
 
@@ -268,8 +268,8 @@ func TestScanSeesWhatFasthttpAccepts(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n":                              "only chunked",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "Content-Length and Transfer-Encoding together",
 	} {
-		if answer := exchange(t, addr, raw); !strings.Contains(answer, want) {
-			t.Errorf("%q is answered %q, want %q", raw, answer, want)
+		if response := exchange(t, addr, raw); !strings.Contains(response, want) {
+			t.Errorf("%q is answered %q, want %q", raw, response, want)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package httpheader
 
 import "strconv"
 
-// Rule is a rule, of RFC 9112 or of ours, that a request's header block broke.
+// Rule is a rule, of RFC 9112 or of adbuffer, that a request's header block violated.
 type Rule uint8
 
 // The rules that Scan enforces. Sections are RFC 9112's.
@@ -28,8 +28,8 @@ const (
 	RuleTooManyFields                    // more fields than RequestFields.MaxFields
 )
 
-// Error is a refused header block. Its text may be sent back: of the request it holds only the field's name,
-// cut and quoted.
+// Error is a refused header block. Its text may be sent to the client: of the request it holds only
+// the field's name, cut and quoted.
 type Error struct {
 	Rule  Rule
 	Field string // the field's name, cut to maxErrorName bytes; "" if the rule is about no single field

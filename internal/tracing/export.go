@@ -8,8 +8,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// counting is an exporter that counts what becomes of spans, since the SDK drops
-// what is too much without a word.
+// counting is an exporter that counts exported and failed spans. The SDK drops spans silently if
+// there are too many.
 type counting struct {
 	to         sdk.SpanExporter
 	made, sent atomic.Uint64

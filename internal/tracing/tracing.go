@@ -1,8 +1,7 @@
-// Package tracing is spans of where an exchange's time went, sent over OTLP.
+// Package tracing sends spans over OTLP that show where an exchange's time went.
 //
-// Spans are made of the times that every exchange has anyhow, when it has ended:
-// a request does nothing for them while it runs, and nothing at all while
-// tracing is off.
+// Spans are made from the Times of an exchange after it has ended. A request does no work for them
+// while it runs, and none at all while tracing is off.
 package tracing
 
 import (
@@ -24,18 +23,16 @@ import (
 
 // Options are the settings `tracing`.
 type Options struct {
-	// Endpoint is the URL of an OTLP receiver over HTTP; without a path,
-	// /v1/traces is meant.
+	// Endpoint is the URL of an OTLP receiver over HTTP. Without a path, it means /v1/traces.
 	Endpoint string
-	// Sample is the share of the requests, 0 to 1, that are traced where no
-	// traceparent decides.
+	// Sample is the share of requests, 0 to 1, that are traced if no traceparent decides.
 	Sample float64
 	// Version is the process's own.
 	Version string
 }
 
-// Tracer makes spans of exchanges and sends them, in batches and in the
-// background. It is safe for concurrent use. End it with Close.
+// Tracer makes spans of exchanges and sends them, in batches and in the background. It is safe for
+// concurrent use. End it with Close.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
@@ -45,8 +42,8 @@ type Tracer struct {
 // exportTimeout bounds one batch, and with it how long Close may take.
 const exportTimeout = 5 * time.Second
 
-// New returns a tracer. It does not need the receiver to be there: what cannot
-// be sent is dropped and counted.
+// New returns a tracer. The receiver need not be reachable: spans that cannot be sent are dropped
+// and counted.
 func New(o Options) (*Tracer, error) {
 	u, err := url.Parse(o.Endpoint)
 	if err != nil {
@@ -69,10 +66,10 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Close sends what is left, at most until ctx ends.
+// Close sends the remaining spans until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Exchange is what a span says of one request to an SSP.
+// Exchange is what a span describes: one request to an SSP.
 type Exchange struct {
 	SSP         string
 	RequestID   []byte // empty for none
@@ -81,21 +78,20 @@ type Exchange struct {
 	Protocol    upstream.Protocol
 	Reused      bool
 	Outcome     upstream.Outcome
-	Status      int             // of the answer; 0 = there is none
-	Err         *upstream.Error // nil where there is an answer
+	Status      int             // of the response; 0 = there is none
+	Err         *upstream.Error // nil if there is a response
 	Times       upstream.Times
 }
 
-// Ended makes the spans of an exchange, where it is sampled:
+// Ended makes the spans of an exchange, if it is sampled:
 //
 //	ssp          from the queue to the end
-//	├ pending    until a place was lent
-//	│ ├ dial     DNS and TCP, where a connection was opened meanwhile
+//	├ pending    until a place was acquired
+//	│ ├ dial     DNS and TCP, if a connection was opened meanwhile
 //	│ └ tls      its handshake
-//	└ first_byte from then until the answer began
+//	└ first_byte from then until the response began
 //
-// A dial's place in time is known by its end only, which is when the place was
-// lent.
+// Of a dial only the end is known, which is when the place was acquired.
 func (t *Tracer) Ended(e *Exchange) {
 	ctx := context.Background()
 	if parent, ok := parseTraceParent(e.TraceParent); ok {
@@ -120,10 +116,10 @@ func (t *Tracer) Ended(e *Exchange) {
 		span.SetAttributes(attribute.Int("http.response.status_code", e.Status))
 	}
 	if e.Err != nil {
-		span.SetStatus(codes.Error, e.Err.Detail) // never bytes of a request or an answer
+		span.SetStatus(codes.Error, e.Err.Detail) // never bytes of a request or a response
 	}
 	if x.Acquired.IsZero() {
-		t.part(ctx, "pending", x.Queued, x.Done) // and in vain
+		t.part(ctx, "pending", x.Queued, x.Done) // no place was acquired
 		return
 	}
 	pending := t.part(ctx, "pending", x.Queued, x.Acquired)
@@ -138,7 +134,7 @@ func (t *Tracer) Ended(e *Exchange) {
 	}
 }
 
-// part makes one span below that of ctx, and returns a context for those below it.
+// part makes one span below that of ctx, and returns a context for its children.
 func (t *Tracer) part(ctx context.Context, name string, from, to time.Time, attributes ...attribute.KeyValue) context.Context {
 	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attributes...))
 	span.End(trace.WithTimestamp(to))

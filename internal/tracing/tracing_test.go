@@ -208,7 +208,7 @@ func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
 	wantCounts(t, tracer, 5, 0, 5)
 }
 
-func TestCloseEndsWithItsContextWhereNobodyAnswers(t *testing.T) {
+func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
 	block := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-block }))
 	defer s.Close()
