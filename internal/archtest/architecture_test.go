@@ -1,0 +1,42 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The files and packages that ARCHITECTURE.md names exist, and it names all packages.
+func TestArchitectureNamesFilesThatExist(t *testing.T) {
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`([a-z0-9]+(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(string(page), -1)
+	if len(names) < 50 {
+		t.Fatalf("ARCHITECTURE.md names %d files and packages, want at least 50", len(names))
+	}
+	named := make(map[string]bool)
+	for _, m := range names {
+		named[m[1]] = true
+		_, err := os.Stat(filepath.Join(root, m[1]))
+		if err != nil { // a walk's files are under internal
+			_, err = os.Stat(filepath.Join(root, "internal", m[1]))
+		}
+		if err != nil {
+			t.Errorf("ARCHITECTURE.md names %s, which does not exist", m[1])
+		}
+	}
+	for _, p := range layers {
+		p = strings.TrimPrefix(p, "adbuffer/")
+		if !named[p] && !strings.HasSuffix(p, "test") && !strings.HasSuffix(p, "testsupport") && !strings.HasSuffix(p, "socketsim") {
+			t.Errorf("ARCHITECTURE.md does not name %s", p)
+		}
+	}
+	if n := strings.Count(string(page), "\n"); n > 150 {
+		t.Errorf("ARCHITECTURE.md has %d lines, want at most 150", n)
+	}
+}
