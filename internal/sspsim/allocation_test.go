@@ -36,7 +36,7 @@ func TestHTTP1RequestsAllocateNothing(t *testing.T) {
 		peer := &loopConn{}
 		h := newHTTP1Conn(&conn{ssp: s, rw: peer, rng: rand.New(rand.NewPCG(1, 1))})
 		one := func() {
-			if err := h.next(); err != nil || !h.answer() {
+			if err := h.next(); err != nil || !h.respond() {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -92,7 +92,7 @@ func BenchmarkHTTP1Answer(b *testing.B) {
 	h := newHTTP1Conn(&conn{ssp: s, rw: &loopConn{}, rng: rand.New(rand.NewPCG(1, 1))})
 	b.ReportAllocs()
 	for range b.N {
-		if err := h.next(); err != nil || !h.answer() {
+		if err := h.next(); err != nil || !h.respond() {
 			b.Fatal(err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Behaviour says how an SSP answers. The zero value is a healthy SSP: every
+// Behaviour says how an SSP responds. The zero value is a healthy SSP: every
 // request gets 200 with a small OpenRTB bid at once, on a connection that
 // stays open. It can be changed while the SSP runs; a change holds for the
 // requests that arrive after it, and for connections already open.
@@ -40,7 +40,7 @@ func Every(n int) Chance { return Chance{Every: n} }
 // Share returns the Chance of a share of the events, 0 to 1.
 func Share(share float64) Chance { return Chance{Share: share} }
 
-// Kind names what an answer's body is.
+// Kind names what a response's body is.
 type Kind string
 
 // The kinds of body.
@@ -66,9 +66,9 @@ type Field struct {
 	Value string `json:"value"`
 }
 
-// Answer shapes the answers to requests that no fault hits.
+// Answer shapes the responses to requests that no fault hits.
 type Answer struct {
-	// NoBid is how often an answer carries no bid, in the form NoBidForm.
+	// NoBid is how often a response carries no bid, in the form NoBidForm.
 	NoBid     Chance    `json:"no_bid"`
 	NoBidForm NoBidForm `json:"no_bid_form"`
 
@@ -81,14 +81,14 @@ type Answer struct {
 	Size Size `json:"size"`
 	// ContentType replaces the one of the Kind; "" keeps it.
 	ContentType string `json:"content_type"`
-	// Echo adds to every answer, faults' too, what the request carried:
+	// Echo adds to every response, faults' too, what the request carried:
 	// X-Request-Id as it came, X-Echo-Cb with the raw cb query parameter and
 	// X-Echo-Id with the id of its OpenRTB body. A Raw body starts with the id.
 	Echo bool `json:"echo"`
-	// Headers are added to every answer, faults' too, in this order.
+	// Headers are added to every response, faults' too, in this order.
 	Headers []Field `json:"headers"`
 
-	// HTTP10 answers with an HTTP/1.0 status line and closes. HTTP/1 only.
+	// HTTP10 responds with an HTTP/1.0 status line and closes. HTTP/1 only.
 	HTTP10 Chance `json:"http10"`
 	// ReadToEOF sends a body that only the end of the connection ends. HTTP/1 only.
 	ReadToEOF Chance `json:"read_to_eof"`
@@ -98,7 +98,7 @@ type Answer struct {
 	// Trailers sends the field X-Sim-Trailer after the body, which is chunked
 	// in HTTP/1.
 	Trailers Chance `json:"trailers"`
-	// Interim sends a 103 (Early Hints) before the answer. Not to HTTP/1.0
+	// Interim sends a 103 (Early Hints) before the response. Not to HTTP/1.0
 	// requests.
 	Interim Chance `json:"interim"`
 	// Cookies adds two Set-Cookie fields.
@@ -110,7 +110,7 @@ type Connections struct {
 	// MaxRequests closes a connection after this many requests; 0 is no limit.
 	MaxRequests int `json:"max_requests"`
 	// Announce tells the peer before a close that MaxRequests or IdleTimeout
-	// brings: Connection: close on the last answer, GOAWAY in HTTP/2. An idle
+	// brings: Connection: close on the last response, GOAWAY in HTTP/2. An idle
 	// HTTP/1 connection has no way to be told.
 	Announce bool `json:"announce"`
 	// IdleTimeout closes a connection that has had no request in flight for

@@ -33,16 +33,16 @@ type conn struct {
 	rng   *rand.Rand // the reader's
 	timer *time.Timer
 
-	plan   *plan       // the reader's: whose rules the read deadline follows
-	onPlan func(*plan) // the reader calls it when the behaviour changes; may be nil
-	poison func()      // writes the unsolicited answer; the reader calls it
+	plan   *script       // the reader's: whose rules the read deadline follows
+	onPlan func(*script) // the reader calls it when the behaviour changes; may be nil
+	poison func()        // writes the unsolicited response; the reader calls it
 
 	serving  atomic.Bool  // reads through Read, so that a past deadline wakes it
 	closing  atomic.Bool  // we have sent our last byte
 	pokes    atomic.Int64 // how often it was woken
 	busy     atomic.Int32 // requests begun and not ended
 	lastUsed atomic.Int64 // when one last ended, in ns since the epoch; kept with an IdleTimeout
-	poisonAt atomic.Int64 // when the unsolicited answer is due, in ns since the epoch; 0: none
+	poisonAt atomic.Int64 // when the unsolicited response is due, in ns since the epoch; 0: none
 }
 
 // handle runs one connection from accept to close.
@@ -73,7 +73,7 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	newHTTP1Conn(c).serve()
 }
 
-func (c *conn) handshake(p *plan) bool {
+func (c *conn) handshake(p *script) bool {
 	s := c.ssp
 	cfg := s.tls
 	if s.opts.Protocol == TLSAuto && p.http1Only.roll(c.rng) {
@@ -175,7 +175,7 @@ func (c *conn) begin(bodyBytes int) {
 	c.ssp.counters.begin(bodyBytes)
 }
 
-func (c *conn) end(p *plan, f *fate) {
+func (c *conn) end(p *script, f *fate) {
 	if p.Connections.IdleTimeout > 0 {
 		c.lastUsed.Store(time.Now().UnixNano())
 	}
@@ -222,9 +222,9 @@ func (c *conn) write(b []byte) bool {
 	return true
 }
 
-// finish tells the peer that no more comes, and lets reads go on for
+// closeGracefully tells the peer that no more comes, and lets reads go on for
 // lingerTimeout.
-func (c *conn) finish() {
+func (c *conn) closeGracefully() {
 	if c.closing.Swap(true) {
 		return
 	}

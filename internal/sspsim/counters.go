@@ -13,7 +13,7 @@ type Counters struct {
 	HandshakeErrors  uint64 `json:"handshake_errors"`  // TLS handshakes that failed
 
 	Requests    uint64 `json:"requests"`      // read whole, to be processed
-	Answered    uint64 `json:"answered"`      // whose answer was written whole
+	Answered    uint64 `json:"answered"`      // whose response was written whole
 	InFlight    int64  `json:"in_flight"`     // being processed now
 	MaxInFlight int64  `json:"max_in_flight"` // most of them at once
 	// Unprocessed requests are provably not processed and not among Requests:
@@ -108,7 +108,7 @@ func (n *counters) begin(bodyBytes int) {
 
 func (n *counters) end() { n.inFlight.Add(-1) }
 
-func (n *counters) answer(status, bodyBytes int) {
+func (n *counters) response(status, bodyBytes int) {
 	n.answered.Add(1)
 	n.byStatus[status].Add(1)
 	if bodyBytes > 0 {

@@ -12,7 +12,7 @@ type ids struct {
 
 var noID = []byte("0")
 
-// best returns the id that the answer's body carries.
+// best returns the id that the response's body carries.
 func (q *ids) best() []byte {
 	switch {
 	case len(q.bid) > 0:

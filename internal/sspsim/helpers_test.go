@@ -98,7 +98,7 @@ func (r *rawClient) get(id string) {
 	r.send("GET /bid?cb=" + id + " HTTP/1.1\r\nHost: ssp\r\n\r\n")
 }
 
-// answer reads one whole answer to a request of this method.
+// response reads one whole response to a request of this method.
 func (r *rawClient) answer(method string) (*http.Response, string) {
 	r.t.Helper()
 	resp, err := http.ReadResponse(r.br, &http.Request{Method: method})
@@ -126,7 +126,7 @@ func (r *rawClient) wantEnd() {
 	}
 }
 
-// wantOpen checks that the connection still answers.
+// wantOpen checks that the connection still responds.
 func (r *rawClient) wantOpen() {
 	r.t.Helper()
 	r.get("still-open")
@@ -237,7 +237,7 @@ func (h *h2Client) post(id uint32, end bool) {
 	h.headers(id, end, ":method", "POST", ":scheme", "http", ":authority", "ssp", ":path", "/bid")
 }
 
-// h2Answer is an answer on one stream.
+// h2Response is a response on one stream.
 type h2Answer struct {
 	status  string
 	fields  map[string]string // of head and trailer
@@ -246,7 +246,7 @@ type h2Answer struct {
 	reset   *http2.ErrCode
 }
 
-// answer reads frames until stream id has ended. Frames of other streams are a fault.
+// response reads frames until stream id has ended. Frames of other streams are a fault.
 func (h *h2Client) answer(id uint32) h2Answer {
 	h.t.Helper()
 	a := h2Answer{fields: map[string]string{}}

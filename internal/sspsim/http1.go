@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// flushAt is how many bytes of answers are gathered before they are written,
+// flushAt is how many bytes of responses are gathered before they are written,
 // even if more pipelined requests are waiting.
 const flushAt = 64 << 10
 
 // http1Conn serves a connection of HTTP/1. One goroutine does all: requests
-// are answered one after the other, in the order in which they came. Answers
-// gather in out and are written when there is nothing left to answer.
+// are answered one after the other, in the order in which they came. Responses
+// gather in out and are written when there is nothing left to respond to.
 type http1Conn struct {
 	*conn
-	in      reader1
-	req     request1
+	in      requestReader
+	req     http1Request
 	out     []byte
 	scratch []byte // the start of the body under construction
 	served  int    // requests begun on this connection
@@ -29,7 +29,7 @@ type http1Conn struct {
 
 func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c}
-	h.in = reader1{src: readerFunc(h.read), maxBody: c.ssp.opts.MaxRequestBody}
+	h.in = requestReader{src: readerFunc(h.read), maxBody: c.ssp.opts.MaxRequestBody}
 	c.poison = func() {
 		h.out = append(h.out, poisonAnswer...)
 		h.flush()
@@ -61,7 +61,7 @@ func (h *http1Conn) flush() bool {
 	return !h.gone
 }
 
-// serve answers requests until one of the two sides ends the connection.
+// serve responds to requests until one of the two sides ends the connection.
 func (h *http1Conn) serve() {
 	for {
 		if err := h.next(); err != nil {
@@ -71,19 +71,19 @@ func (h *http1Conn) serve() {
 			}
 			break
 		}
-		if !h.answer() {
+		if !h.respond() {
 			break
 		}
 	}
 	if h.flush() && !h.closing.Load() {
-		h.finish()
+		h.closeGracefully()
 		h.linger(h.conn)
 	}
 }
 
 // next reads one request whole.
 func (h *http1Conn) next() error {
-	if err := h.in.readHead(&h.req); err != nil {
+	if err := h.in.readMessageHead(&h.req); err != nil {
 		return err
 	}
 	if h.req.wait100 && h.in.buffered() == 0 {
@@ -103,8 +103,8 @@ func (h *http1Conn) refuse(e *badRequest) {
 	h.out = append(h.out, e.text...)
 }
 
-// answer deals with the request just read; false ends the connection.
-func (h *http1Conn) answer() bool {
+// respond responds to the request just read; false ends the connection.
+func (h *http1Conn) respond() bool {
 	s, q := h.ssp, &h.req
 	p := s.plan.Load()
 	h.served++

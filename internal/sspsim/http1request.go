@@ -15,7 +15,7 @@ const (
 
 // badRequest is a request that breaks the rules of RFC 9112 or a limit.
 type badRequest struct {
-	status int // to answer with
+	status int // to respond with
 	text   string
 }
 
@@ -28,9 +28,9 @@ func bad(format string, args ...any) error {
 // span is a header field's place in a head.
 type span struct{ name, value []byte }
 
-// request1 is one HTTP/1 request. Its slices point into the reader's buffers
+// http1Request is one HTTP/1 request. Its slices point into the reader's buffers
 // and hold until the next request is read.
-type request1 struct {
+type http1Request struct {
 	method, target []byte
 	http10         bool
 	head           []byte // raw, with the empty line
@@ -45,8 +45,8 @@ type request1 struct {
 	requestID []byte
 }
 
-// reader1 reads requests from src into one buffer that grows on demand.
-type reader1 struct {
+// requestReader reads requests from src into one buffer that grows on demand.
+type requestReader struct {
 	src     io.Reader
 	maxBody int
 
@@ -57,7 +57,7 @@ type reader1 struct {
 }
 
 // fill reads more. It may move what lies in the buffer to its front.
-func (r *reader1) fill() error {
+func (r *requestReader) fill() error {
 	if r.start > 0 && (r.start == r.end || r.end == len(r.buf)) {
 		r.end = copy(r.buf, r.buf[r.start:r.end])
 		r.start = 0
@@ -77,11 +77,11 @@ func (r *reader1) fill() error {
 }
 
 // buffered returns how many bytes are read and not yet taken.
-func (r *reader1) buffered() int { return r.end - r.start }
+func (r *requestReader) buffered() int { return r.end - r.start }
 
 // line returns the length of the line that starts offset bytes on, without
 // its CRLF, reading as needed; the line must end before offset limit.
-func (r *reader1) line(offset, limit int, what string) (int, error) {
+func (r *requestReader) line(offset, limit int, what string) (int, error) {
 	for scanned := offset; ; {
 		if i := bytes.IndexByte(r.buf[r.start+scanned:r.end], '\n'); i >= 0 {
 			at := scanned + i
@@ -103,9 +103,9 @@ func (r *reader1) line(offset, limit int, what string) (int, error) {
 	}
 }
 
-// readHead reads a head into q. The error is a *badRequest, or src's own:
+// readMessageHead reads a head into q. The error is a *badRequest, or src's own:
 // io.EOF between two requests, io.ErrUnexpectedEOF within a head.
-func (r *reader1) readHead(q *request1) error {
+func (r *requestReader) readMessageHead(q *http1Request) error {
 	n := 0
 	for {
 		length, err := r.line(n, maxHeadBytes, "head")
@@ -120,13 +120,13 @@ func (r *reader1) readHead(q *request1) error {
 		}
 	}
 	head := r.buf[r.start : r.start+n]
-	*q = request1{head: head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
+	*q = http1Request{head: head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
 	r.start += n
 	return q.parse()
 }
 
 // readBody reads the body of the request whose head was just read.
-func (r *reader1) readBody(q *request1) error {
+func (r *requestReader) readBody(q *http1Request) error {
 	var err error
 	switch {
 	case q.chunked:
@@ -142,7 +142,7 @@ func (r *reader1) readBody(q *request1) error {
 	return err
 }
 
-func (r *reader1) readLength(q *request1, n int) error {
+func (r *requestReader) readLength(q *http1Request, n int) error {
 	if r.buffered() >= n {
 		q.body = r.buf[r.start : r.start+n]
 		r.start += n
@@ -159,10 +159,10 @@ func (r *reader1) readLength(q *request1, n int) error {
 	return err
 }
 
-func (r *reader1) readChunks(q *request1) error {
+func (r *requestReader) readChunks(q *http1Request) error {
 	// Filling moves what is in the buffer, so the head is read from a copy.
 	r.head = append(r.head[:0], q.head...)
-	*q = request1{head: r.head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
+	*q = http1Request{head: r.head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
 	if err := q.parse(); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func chunkSize(line []byte) (int, error) {
 	return size, nil
 }
 
-func (r *reader1) readTrailer(q *request1) error {
+func (r *requestReader) readTrailer(q *http1Request) error {
 	r.trailer = r.trailer[:0]
 	for {
 		n, err := r.line(0, maxTrailerBytes, "trailer")

@@ -98,14 +98,14 @@ func TestRequestsArriveInAnyPieces(t *testing.T) {
 		"POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4E20\r\n" + body + "\r\n0\r\nT: 1\r\n\r\n" +
 		"GET /last HTTP/1.0\r\n\r\n"
 	for _, piece := range []int{1, 2, 7, 1000, 1 << 20} {
-		r := reader1{src: &pieces{text: stream, n: piece}, maxBody: 1 << 20}
-		var q request1
+		r := requestReader{src: &pieces{text: stream, n: piece}, maxBody: 1 << 20}
+		var q http1Request
 		for i, want := range []struct{ target, body string }{{"/", ""}, {"/l?cb=1", body}, {"/c", body}, {"/last", ""}} {
-			if err := errors.Join(r.readHead(&q), r.readBody(&q)); err != nil || string(q.target) != want.target || string(q.body) != want.body {
+			if err := errors.Join(r.readMessageHead(&q), r.readBody(&q)); err != nil || string(q.target) != want.target || string(q.body) != want.body {
 				t.Fatalf("pieces of %d, request %d: %v, %q, %d body bytes", piece, i, err, q.target, len(q.body))
 			}
 		}
-		if err := r.readHead(&q); err != io.EOF {
+		if err := r.readMessageHead(&q); err != io.EOF {
 			t.Errorf("behind the last request: %v", err)
 		}
 	}
@@ -138,11 +138,11 @@ func FuzzRequest(f *testing.F) {
 		f.Add([]byte(seed), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, piece uint8) {
-		read := func(n int) (request1, []byte, error) {
+		read := func(n int) (http1Request, []byte, error) {
 			src := &pieces{text: string(stream), n: n}
-			r := reader1{src: src, maxBody: 1 << 16}
-			var q request1
-			err := r.readHead(&q)
+			r := requestReader{src: src, maxBody: 1 << 16}
+			var q http1Request
+			err := r.readMessageHead(&q)
 			if err == nil {
 				err = r.readBody(&q)
 			}

@@ -20,7 +20,7 @@ const (
 	streamWindow = 65535 // the protocol's default
 	connWindow   = 1 << 20
 	fullWindow   = 1 << 10
-	// maxQueued is how many bytes may wait to be written before answers wait too.
+	// maxQueued is how many bytes may wait to be written before responses wait too.
 	maxQueued = 256 << 10
 	// maxFlood is how many bytes of control frames may wait before a peer that
 	// asks for them without reading is cut off.
@@ -31,7 +31,7 @@ const (
 )
 
 // http2Conn serves a connection of HTTP/2. Its reader takes frames and opens
-// streams; an answer that has nothing to wait for is written by the reader, any
+// streams; a response that has nothing to wait for is written by the reader, any
 // other by a goroutine of the stream.
 //
 // Frames to send gather in out. Whoever finds no flush under way becomes the
@@ -68,7 +68,7 @@ type http2Conn struct {
 	left     bool // leave was called
 }
 
-// stream is one request and its answer. Its fields are the reader's until the
+// stream is one request and its response. Its fields are the reader's until the
 // request is whole, then its handler's, but for those under the connection's mu.
 type stream struct {
 	id        uint32
@@ -137,9 +137,9 @@ func (h *http2Conn) serve() {
 	for {
 		frame, err := h.framer.ReadFrame()
 		if err == nil {
-			err = h.take(frame)
+			err = h.handleFrame(frame)
 		}
-		if err != nil && !h.survive(err) {
+		if err != nil && !h.canContinue(err) {
 			return
 		}
 		if h.br.Buffered() == 0 {
@@ -148,8 +148,8 @@ func (h *http2Conn) serve() {
 	}
 }
 
-// survive deals with the error of a frame; false ends the reader.
-func (h *http2Conn) survive(err error) bool {
+// canContinue deals with the error of a frame; false ends the reader.
+func (h *http2Conn) canContinue(err error) bool {
 	var ofStream http2.StreamError
 	var ofConn http2.ConnectionError
 	switch {
@@ -173,13 +173,13 @@ func (h *http2Conn) survive(err error) bool {
 	default:
 		return false
 	}
-	h.leave()
+	h.closeAfterStreams()
 	h.linger(h.br)
 	return false
 }
 
 // take acts on one frame. The error is a StreamError or a ConnectionError.
-func (h *http2Conn) take(frame http2.Frame) error {
+func (h *http2Conn) handleFrame(frame http2.Frame) error {
 	if h.closing.Load() {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (h *http2Conn) takeSettings(f *http2.SettingsFrame) error {
 }
 
 // announceLimit sends the stream limit if it is not the one last announced.
-func (h *http2Conn) announceLimit(p *plan) {
+func (h *http2Conn) announceLimit(p *script) {
 	limit := p.Connections.streamLimit()
 	if int64(limit) == h.lastLimit {
 		return
@@ -277,7 +277,7 @@ func (h *http2Conn) takeWindow(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// control queues frames that answer the peer's own; write runs under mu.
+// control queues frames that respond to the peer's own; write runs under mu.
 func (h *http2Conn) control(write func()) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -164,7 +164,7 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	return nil
 }
 
-// endRequest starts the answer to a request that is whole.
+// endRequest starts the response to a request that is whole.
 func (h *http2Conn) endRequest(st *stream) error {
 	if st.length >= 0 && st.length != int64(len(st.body)) {
 		return streamError(st.id, fmt.Sprintf("content-length %d, but %d bytes of DATA", st.length, len(st.body)))
@@ -186,7 +186,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 			last = h.dispatched
 		}
 		h.sayGoAway(p.goAwayCode(), last)
-		h.leaveAbove(last)
+		h.dropAbove(last)
 		if p.Faults.GoAway.Exclude {
 			return nil
 		}
@@ -197,17 +197,17 @@ func (h *http2Conn) endRequest(st *stream) error {
 			if p.Connections.Announce {
 				h.sayGoAway(http2.ErrCodeNo, h.dispatched)
 			}
-			h.leaveAbove(h.dispatched)
+			h.dropAbove(h.dispatched)
 		}
 	}
 	h.mu.Lock()
 	st.whole = true
 	h.mu.Unlock()
 	h.begin(len(st.body))
-	if f.delay == 0 && f.fault == noFault && !s.watching() && h.answerNow(p, &f, st) {
+	if f.delay == 0 && f.fault == noFault && !s.watching() && h.respondNow(p, &f, st) {
 		return nil
 	}
-	s.wg.Go(func() { h.handle(p, f, st) })
+	s.wg.Go(func() { h.serveStream(p, f, st) })
 	return nil
 }
 

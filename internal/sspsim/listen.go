@@ -117,7 +117,7 @@ func (g *gate) set(state gateState) error {
 	if state == g.state {
 		return nil
 	}
-	g.shut()
+	g.refuse()
 	if state == gateOpen || state == gateBlackHole {
 		ln, err := listenShared(g.addr)
 		if err != nil {
@@ -152,7 +152,7 @@ func (g *gate) fill() error {
 	return nil
 }
 
-func (g *gate) shut() {
+func (g *gate) refuse() {
 	if g.ln != nil {
 		g.ln.Close()
 		g.ln = nil
@@ -165,7 +165,7 @@ func (g *gate) shut() {
 }
 
 func (g *gate) close() {
-	g.shut()
+	g.refuse()
 	unix.Close(g.holder)
 	g.state = gateClosed
 }

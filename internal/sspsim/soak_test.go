@@ -29,15 +29,15 @@ func everythingFails() Behaviour {
 	}
 }
 
-// TestNoAnswerHoldsTheIDOfAnotherRequest sends much through all faults at once.
+// TestNoResponseHoldsTheIDOfAnotherRequest sends much through all faults at once.
 // The client is net/http; what it makes of the faults is its own affair, but
 // the simulator must neither mix up requests nor lose count of them.
 func TestNoAnswerHoldsTheIDOfAnotherRequest(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP1, TLSAuto, H2C} {
 		b := everythingFails()
 		if protocol != H2C {
-			// net/http can take them for the answer to a request that it has just
-			// sent, and then gives every caller the answer of the one before.
+			// net/http can take them for the response to a request that it has just
+			// sent, and then gives every caller the response of the one before.
 			b.Faults.Leftover, b.Faults.Unsolicited = Chance{}, Unsolicited{}
 		}
 		s := start(t, Options{Protocol: protocol, Seed: 4, Behaviour: b})
@@ -89,4 +89,4 @@ func TestNoAnswerHoldsTheIDOfAnotherRequest(t *testing.T) {
 	}
 }
 
-func init() { log.SetOutput(io.Discard) } // net/http logs the answers that nobody asked for
+func init() { log.SetOutput(io.Discard) } // net/http logs the responses that nobody asked for

@@ -1,6 +1,6 @@
 // Package sspsim holds simulated SSPs for the demo, tests and load tests.
 //
-// An SSP listens on a real socket, speaks HTTP/1 or HTTP/2, answers bid
+// An SSP listens on a real socket, speaks HTTP/1 or HTTP/2, responds to bid
 // requests as its Behaviour says, fails in the ways that real SSPs do, and
 // counts what it sees. It judges what it is sent strictly by RFC 9112 and RFC
 // 9113, since what it is sent is what is under test.
@@ -57,8 +57,8 @@ type Options struct {
 	// Record keeps the last so many requests for Requests; 0 keeps none.
 	Record int
 	// OnRequest is called with each request that was read whole, before its
-	// latency and its answer: on the connection's goroutine in HTTP/1, on the
-	// stream's in HTTP/2. It may block, which holds the answer back, but must
+	// latency and its response: on the connection's goroutine in HTTP/1, on the
+	// stream's in HTTP/2. It may block, which holds the response back, but must
 	// return before Close can.
 	OnRequest func(*Request)
 	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
@@ -76,7 +76,7 @@ type SSP struct {
 	control  *control      // set once in Start; nil if not asked for
 	done     chan struct{} // closed by Close
 
-	plan     atomic.Pointer[plan]
+	plan     atomic.Pointer[script]
 	counters counters
 	recorder recorder
 
@@ -174,7 +174,7 @@ func (s *SSP) prepareTLS() error {
 // Addr returns the host:port that the SSP listens on.
 func (s *SSP) Addr() string { return s.gate.addr.String() }
 
-// URL returns where to send bid requests. The SSP answers at every other path too.
+// URL returns where to send bid requests. The SSP responds at every other path too.
 func (s *SSP) URL() string {
 	scheme := "http"
 	if s.tls != nil {
@@ -213,7 +213,7 @@ func (s *SSP) setLocked(b Behaviour) error {
 	if s.gate.state == gateClosed {
 		return net.ErrClosed
 	}
-	s.plan.Store(newPlan(b))
+	s.plan.Store(newScript(b))
 	state := gateOpen
 	switch {
 	case b.Faults.Refuse:

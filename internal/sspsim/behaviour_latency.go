@@ -25,7 +25,7 @@ type Distribution struct {
 }
 
 // Latency is the time from a request read whole to the first byte of its
-// answer. With SlowShare above 0 it has two modes: that share of the requests
+// response. With SlowShare above 0 it has two modes: that share of the requests
 // draws from Slow instead.
 type Latency struct {
 	Distribution

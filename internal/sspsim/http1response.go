@@ -9,7 +9,7 @@ import (
 var poisonAnswer = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
 	strconv.Itoa(len(Poison)) + "\r\n\r\n" + Poison)
 
-// framing is how an answer's body ends.
+// framing is how a response's body ends.
 type framing uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	noContent // there is none, and no length either
 )
 
-// framingOf decides how the answer is framed. RFC 9112, section 6.3.
+// framingOf decides how the response is framed. RFC 9112, section 6.3.
 func (h *http1Conn) framingOf(f *fate, r *reply) framing {
 	switch {
 	case !r.hasBody:
@@ -34,8 +34,8 @@ func (h *http1Conn) framingOf(f *fate, r *reply) framing {
 	return byLength
 }
 
-// writeReply frames the answer; false ends the connection after it.
-func (h *http1Conn) writeReply(p *plan, f *fate, r *reply, id *ids) bool {
+// writeReply frames the response; false ends the connection after it.
+func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 	q := &h.req
 	how := h.framingOf(f, r)
 	last := p.Connections.MaxRequests > 0 && h.served >= p.Connections.MaxRequests
@@ -53,7 +53,7 @@ func (h *http1Conn) writeReply(p *plan, f *fate, r *reply, id *ids) bool {
 	case q.http10 && keep:
 		h.out = append(h.out, "Connection: keep-alive\r\n"...)
 	}
-	h.breakHead(f.malformation)
+	h.breakHeader(f.malformation)
 	h.out = append(h.out, "\r\n"...)
 	if f.malformation == BareLF {
 		head := bytes.ReplaceAll(h.out[headStart:], []byte("\r\n"), []byte("\n"))
@@ -76,7 +76,7 @@ func (h *http1Conn) writeReply(p *plan, f *fate, r *reply, id *ids) bool {
 	if f.fault == faultLeftover {
 		h.out = append(h.out, poisonAnswer...)
 	}
-	h.ssp.counters.answer(r.status, sent)
+	h.ssp.counters.response(r.status, sent)
 	return keep
 }
 
@@ -125,8 +125,8 @@ func (h *http1Conn) writeLength(n int) {
 	h.out = append(h.out, "\r\n"...)
 }
 
-// breakHead adds the field that is wrong.
-func (h *http1Conn) breakHead(m Malformation) {
+// breakHeader adds the field that is wrong.
+func (h *http1Conn) breakHeader(m Malformation) {
 	switch m {
 	case ObsFold:
 		h.out = append(h.out, "X-Folded: one\r\n two\r\n"...)
@@ -138,7 +138,7 @@ func (h *http1Conn) breakHead(m Malformation) {
 }
 
 // writeBody writes the body piece by piece; false if the peer or the SSP is gone.
-func (h *http1Conn) writeBody(p *plan, f *fate, r *reply, how framing) bool {
+func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 	if f.malformation == BadChunk {
 		h.out = append(h.out, "zz\r\n"...)
 	}

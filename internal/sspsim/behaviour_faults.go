@@ -19,18 +19,18 @@ type Faults struct {
 	// BlackHole lets no dial finish while set: the accept queue is full and
 	// SYNs are dropped. Open connections go on. Refuse wins over it.
 	BlackHole bool `json:"black_hole"`
-	// Hang accepts a connection and never answers on it, not even the TLS
+	// Hang accepts a connection and never responds on it, not even the TLS
 	// handshake. What arrives is read and thrown away.
 	Hang Chance `json:"hang"`
 
-	// Stall reads a request and never answers it. In HTTP/2 the other streams
+	// Stall reads a request and never responds to it. In HTTP/2 the other streams
 	// of the connection are not affected.
 	Stall Chance `json:"stall"`
-	// Reset sends a TCP RST instead of the answer.
+	// Reset sends a TCP RST instead of the response.
 	Reset Chance `json:"reset"`
-	// CutHead closes the connection in the middle of the answer's head.
+	// CutHead closes the connection in the middle of the response's head.
 	CutHead Chance `json:"cut_head"`
-	// CutBody closes the connection in the middle of the answer's body.
+	// CutBody closes the connection in the middle of the response's body.
 	CutBody Chance `json:"cut_body"`
 	// RefuseStream resets the request's stream with REFUSED_STREAM. HTTP/2 only.
 	RefuseStream Chance      `json:"refuse_stream"`
@@ -39,7 +39,7 @@ type Faults struct {
 	Status       Status      `json:"status"`
 	Drip         Drip        `json:"drip"`
 	Unsolicited  Unsolicited `json:"unsolicited"`
-	// Leftover sends Poison right behind the body: a whole answer in HTTP/1, a
+	// Leftover sends Poison right behind the body: a whole response in HTTP/1, a
 	// DATA frame on the ended stream in HTTP/2.
 	Leftover      Chance    `json:"leftover"`
 	OversizedHead Oversized `json:"oversized_head"`
@@ -47,7 +47,7 @@ type Faults struct {
 	Malformed     Malformed `json:"malformed"`
 }
 
-// Poison is the body of the answers that nobody asked for: those of Leftover
+// Poison is the body of the responses that nobody asked for: those of Leftover
 // and Unsolicited. No client may ever be given it.
 const Poison = "an answer to nobody's request"
 
@@ -56,7 +56,7 @@ type ResetStream struct {
 	Chance
 	// Code is the name of RFC 9113, section 7 ("CANCEL"); "" is INTERNAL_ERROR.
 	Code string `json:"code"`
-	// AfterHead sends the answer's head and half of its body first.
+	// AfterHead sends the response's head and half of its body first.
 	AfterHead bool `json:"after_head"`
 }
 
@@ -71,7 +71,7 @@ type GoAway struct {
 	Exclude bool `json:"exclude"`
 }
 
-// Status answers with this status and a short body.
+// Status responses with this status and a short body.
 type Status struct {
 	Chance
 	// Code is 200 to 599; 0 is 503.
@@ -90,7 +90,7 @@ type Drip struct {
 }
 
 // Unsolicited sends Poison on a connection that has been idle for Delay after
-// the answer: a whole answer in HTTP/1, the answer to a stream that nobody
+// the response: a whole response in HTTP/1, the response to a stream that nobody
 // opened in HTTP/2. A request that arrives earlier puts it off.
 type Unsolicited struct {
 	Chance
@@ -124,7 +124,7 @@ const (
 	H2WrongLength  Malformation = "h2-wrong-length"   // content-length is one more than the DATA
 	H2PseudoBehind Malformation = "h2-pseudo-behind"  // :status behind a regular field
 	H2DataFirst    Malformation = "h2-data-first"     // DATA before HEADERS
-	H2Garbage      Malformation = "h2-not-http2"      // an HTTP/1.1 answer instead of frames
+	H2Garbage      Malformation = "h2-not-http2"      // an HTTP/1.1 response instead of frames
 	H2SettingsBad  Malformation = "h2-settings-wrong" // SETTINGS_ENABLE_PUSH 2
 )
 
@@ -134,7 +134,7 @@ var http1Malformations = []Malformation{ObsFold, BareLF, LengthAndTE, TwoLengths
 var http2Malformations = []Malformation{H2NoStatus, H2Uppercase, H2Connection, H2WrongLength,
 	H2PseudoBehind, H2DataFirst, H2Garbage, H2SettingsBad}
 
-// Malformed breaks a rule of HTTP in the answer. The connection stays open:
+// Malformed breaks a rule of HTTP in the response. The connection stays open:
 // to notice is the client's part.
 type Malformed struct {
 	Chance

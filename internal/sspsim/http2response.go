@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// handle waits out the latency of a request and answers it, in a goroutine of
+// serveStream waits for the latency of a request and responds to it, in a goroutine of
 // the stream.
-func (h *http2Conn) handle(p *plan, f fate, st *stream) {
+func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	defer h.endStream(p, &f, st, true)
 	s := h.ssp
 	if s.watching() {
@@ -35,14 +35,14 @@ func (h *http2Conn) handle(p *plan, f fate, st *stream) {
 		id := st.ids()
 		r, _ := p.compose(&f, &id, nil)
 		h.mu.Lock()
-		h.answerLocked(p, &f, st, &r, &id)
+		h.respondLocked(p, &f, st, &r, &id)
 		h.mu.Unlock()
 	}
 }
 
-// answerNow answers from the reader if there is room for the whole answer, so
+// respondNow responds from the reader if there is room for the whole response, so
 // that nothing in it can wait for a window that only the reader could open.
-func (h *http2Conn) answerNow(p *plan, f *fate, st *stream) bool {
+func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
 	id := st.ids()
 	var r reply
 	r, h.scratch = p.compose(f, &id, h.scratch)
@@ -50,7 +50,7 @@ func (h *http2Conn) answerNow(p *plan, f *fate, st *stream) bool {
 	h.mu.Lock()
 	room := int64(n) <= min(h.window, st.window) && len(h.out)+n <= maxQueued
 	if room {
-		h.answerLocked(p, f, st, &r, &id)
+		h.respondLocked(p, f, st, &r, &id)
 	}
 	h.mu.Unlock()
 	if room {
@@ -63,9 +63,9 @@ func (st *stream) ids() ids {
 	return ids{requestID: []byte(st.requestID), cb: queryValue([]byte(st.target), "cb"), bid: openRTBID(st.body)}
 }
 
-// answerLocked queues the answer. It gives mu up while it waits for room, and
+// respondLocked queues the response. It gives mu up while it waits for room, and
 // ends early if the stream or the connection does.
-func (h *http2Conn) answerLocked(p *plan, f *fate, st *stream, r *reply, id *ids) {
+func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *ids) {
 	if h.sealed || st.ended {
 		return
 	}
@@ -85,7 +85,7 @@ func (h *http2Conn) answerLocked(p *plan, f *fate, st *stream, r *reply, id *ids
 		h.writeBlock(st.id, false)
 		start = len(h.out)
 	}
-	h.writeHead(p, f, st, r, id, n)
+	h.writeHeader(p, f, st, r, id, n)
 	if f.fault == faultCutHead || f.fault == faultCutBody && head {
 		h.out = h.out[:start+(len(h.out)-start)/2]
 		h.cutLocked()
@@ -111,7 +111,7 @@ func (h *http2Conn) answerLocked(p *plan, f *fate, st *stream, r *reply, id *ids
 		_ = h.writer.WriteData(st.id, true, []byte(Poison))
 		h.window -= int64(len(Poison))
 	}
-	h.ssp.counters.answer(r.status, sent)
+	h.ssp.counters.response(r.status, sent)
 }
 
 // cutLocked ends the connection behind what is queued.
@@ -122,8 +122,8 @@ func (h *http2Conn) cutLocked() {
 	}
 }
 
-// writeHead queues the head of the answer; n is the length of its body.
-func (h *http2Conn) writeHead(p *plan, f *fate, st *stream, r *reply, id *ids, n int) {
+// writeHeader queues the header of the response; n is the length of its body.
+func (h *http2Conn) writeHeader(p *script, f *fate, st *stream, r *reply, id *ids, n int) {
 	if f.fault == faultResetStream && !p.Faults.ResetStream.AfterHead {
 		r.body = payload{}
 		return
@@ -161,21 +161,21 @@ func (h *http2Conn) writeHead(p *plan, f *fate, st *stream, r *reply, id *ids, n
 	h.writeBlock(st.id, r.body.len() == 0 && !h.trailing(r, st))
 }
 
-// trailing says whether trailers end the answer.
+// trailing says whether trailers end the response.
 func (h *http2Conn) trailing(r *reply, st *stream) bool {
 	return r.trailers && r.hasBody && st.method != http.MethodHead
 }
 
-// writeBodyLocked queues the body and what ends it, unless the answer is cut;
+// writeBodyLocked queues the body and what ends it, unless the response is cut;
 // false if the stream or the connection ended first.
-func (h *http2Conn) writeBodyLocked(p *plan, f *fate, st *stream, r *reply, cut bool) bool {
+func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cut bool) bool {
 	limit, drip := frameSize, f.fault == faultDrip
 	if drip {
 		limit = min(limit, p.Faults.Drip.Bytes)
 	}
 	trailing := h.trailing(r, st)
 	for r.body.len() > 0 {
-		if !h.awaitRoom(st) {
+		if !h.awaitWindow(st) {
 			return false
 		}
 		piece := r.body.next(int(min(int64(limit), h.window, st.window)))

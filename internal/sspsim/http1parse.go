@@ -4,7 +4,7 @@ import "bytes"
 
 // parse takes q.head apart. It is as strict as RFC 9112 allows: where a lenient
 // reader could see other fields or another framing, the request is refused.
-func (q *request1) parse() error {
+func (q *http1Request) parse() error {
 	lineEnd := bytes.IndexByte(q.head, '\n')
 	if err := q.parseRequestLine(q.head[:lineEnd-1]); err != nil {
 		return err
@@ -16,7 +16,7 @@ func (q *request1) parse() error {
 	return q.parseFraming()
 }
 
-func (q *request1) parseRequestLine(line []byte) error {
+func (q *http1Request) parseRequestLine(line []byte) error {
 	method := bytes.IndexByte(line, ' ')
 	version := bytes.LastIndexByte(line, ' ')
 	if method <= 0 || version <= method+1 {
@@ -75,7 +75,7 @@ func parseFields(fields []span, block []byte) ([]span, error) {
 
 // parseFraming reads the fields that say where the request ends and what
 // becomes of the connection. RFC 9112, sections 6.3 and 9.3.
-func (q *request1) parseFraming() error {
+func (q *http1Request) parseFraming() error {
 	hosts, keepAlive := 0, false
 	for i := range q.fields {
 		f := &q.fields[i]

@@ -41,7 +41,7 @@ var faultNames = [faults]string{
 	faultMalformed: "malformed", faultHang: "hang",
 }
 
-// needsBody says whether the fault can be seen only in an answer with a body.
+// needsBody says whether the fault can be seen only in a response with a body.
 func (f fault) needsBody() bool {
 	switch f {
 	case faultCutBody, faultResetStream, faultDrip, faultLeftover, faultOversizedBody, faultMalformed:
@@ -69,8 +69,8 @@ func (d *dice) roll(r *rand.Rand) bool {
 	return d.share > 0 && r.Float64() < d.share || hit
 }
 
-// plan is a Behaviour made ready for use. All but its counts is set once.
-type plan struct {
+// script is a Behaviour made ready for use. All but its counts is set once.
+type script struct {
 	Behaviour           // with the defaults of Faults applied
 	given     Behaviour // as it was set
 	latency   latencySampler
@@ -88,9 +88,9 @@ type plan struct {
 	malformed1, malformed2 []Malformation // the kinds for each protocol
 }
 
-func newPlan(b Behaviour) *plan {
+func newScript(b Behaviour) *script {
 	b = b.clone()
-	p := &plan{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Answer.Size.sampler()}
+	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Answer.Size.sampler()}
 	for _, f := range b.Answer.Headers {
 		p.headers = append(p.headers, newHeaderField(f.Name, f.Value))
 	}
@@ -152,11 +152,11 @@ func malformationsOf(protocol, chosen []Malformation) []Malformation {
 }
 
 // goAwayCode and resetCode are the codes in use, their defaults applied.
-func (p *plan) goAwayCode() http2.ErrCode {
+func (p *script) goAwayCode() http2.ErrCode {
 	return errCode(p.Faults.GoAway.Code, http2.ErrCodeNo)
 }
 
-func (p *plan) resetCode() http2.ErrCode {
+func (p *script) resetCode() http2.ErrCode {
 	return errCode(p.Faults.ResetStream.Code, http2.ErrCodeInternal)
 }
 
@@ -173,7 +173,7 @@ type fate struct {
 // draw decides about one request of HTTP/1 or HTTP/2. Every die is thrown for
 // every request that it applies to, so that "every N" is every Nth of them
 // whatever else happens.
-func (p *plan) draw(r *rand.Rand, isHTTP2 bool) fate {
+func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), noBid: p.noBid.roll(r)}
 	if p.plain {
 		return f

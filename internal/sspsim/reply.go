@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// payload is an answer's body: head, pad bytes of filler, tail. It is read
+// payload is a response's body: head, pad bytes of filler, tail. It is read
 // piece by piece with next, so that a large one is never held in memory.
 type payload struct {
 	head, tail []byte
@@ -85,7 +85,7 @@ func newHeaderField(name, value string) headerField {
 	return headerField{name: name, lower: strings.ToLower(name), value: []byte(value)}
 }
 
-// reply is one answer, decided but not yet framed by a protocol.
+// reply is one response, decided but not yet framed by a protocol.
 type reply struct {
 	status      int
 	contentType []byte // nil with an empty body
@@ -95,10 +95,10 @@ type reply struct {
 	trailers    bool
 }
 
-// compose decides the answer to a request with these ids. The body's start is
+// compose decides the response to a request with these ids. The body's start is
 // built in scratch, which is returned, grown or not, and belongs to the reply
 // until it is written.
-func (p *plan) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
+func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	kind := p.Answer.Kind
 	if kind == "" {
 		kind = OpenRTB
@@ -164,8 +164,8 @@ type fieldWriter interface {
 	field(name, lower string, value []byte)
 }
 
-// writeFields writes the end-to-end fields of the answer, without its framing.
-func (r *reply) writeFields(w fieldWriter, p *plan, f *fate, q *ids) {
+// writeFields writes the end-to-end fields of the response, without its framing.
+func (r *reply) writeFields(w fieldWriter, p *script, f *fate, q *ids) {
 	if r.contentType != nil {
 		w.field("Content-Type", "content-type", r.contentType)
 	}

@@ -22,7 +22,7 @@ func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 	f := fullBehaviour().Faults
 	f.Reset, f.Drip.Chance, f.Stall, f.CutHead, f.CutBody = Every(2), Always, Chance{}, Chance{}, Chance{}
 	f.Status.Chance, f.RefuseStream = Chance{}, Chance{}
-	p := newPlan(Behaviour{Faults: f})
+	p := newScript(Behaviour{Faults: f})
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 10 {
 		want := faultDrip

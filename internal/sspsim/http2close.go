@@ -8,7 +8,7 @@ import (
 
 // flush writes what is queued, unless someone else is at it: then they write
 // this too. Before the first write everyone who is ready may add to it, which
-// makes one system call of many answers.
+// makes one system call of many responses.
 func (h *http2Conn) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,9 +35,9 @@ func (h *http2Conn) flush() {
 	h.room.Broadcast()
 }
 
-// awaitRoom waits until the stream may send a byte; false if the stream or the
+// awaitWindow waits until the stream may send a byte; false if the stream or the
 // connection ends first. It is called with mu held, and gives it up meanwhile.
-func (h *http2Conn) awaitRoom(st *stream) bool {
+func (h *http2Conn) awaitWindow(st *stream) bool {
 	blocked := func() bool {
 		return !h.sealed && !st.ended && (h.window <= 0 || st.window <= 0 || len(h.out) >= maxQueued)
 	}
@@ -53,7 +53,7 @@ func (h *http2Conn) awaitRoom(st *stream) bool {
 }
 
 // endStream is the end of a request that was processed, however it went.
-func (h *http2Conn) endStream(p *plan, f *fate, st *stream, flush bool) {
+func (h *http2Conn) endStream(p *script, f *fate, st *stream, flush bool) {
 	h.mu.Lock()
 	h.endStreamLocked(st)
 	leave := h.leaving && len(h.streams) == 0
@@ -63,7 +63,7 @@ func (h *http2Conn) endStream(p *plan, f *fate, st *stream, flush bool) {
 	}
 	h.end(p, f)
 	if leave {
-		h.leave()
+		h.closeAfterStreams()
 	}
 }
 
@@ -87,7 +87,7 @@ func (h *http2Conn) dropStream(id uint32) {
 	leave := h.leaving && len(h.streams) == 0
 	h.mu.Unlock()
 	if leave {
-		h.leave()
+		h.closeAfterStreams()
 	}
 }
 
@@ -97,7 +97,7 @@ func (h *http2Conn) resetStream(id uint32, code http2.ErrCode) {
 	h.dropStream(id)
 }
 
-// refuseBody answers a request whose body is too large, before its end.
+// refuseBody responds to a request whose body is too large, before its end.
 func (h *http2Conn) refuseBody(st *stream) {
 	_ = h.control(func() {
 		h.openBlock("413")
@@ -110,9 +110,9 @@ func (h *http2Conn) sayGoAway(code http2.ErrCode, last uint32) {
 	_ = h.control(func() { _ = h.writer.WriteGoAway(last, code, nil) })
 }
 
-// leaveAbove ignores the streams above last from now on, and ends the
+// dropAbove ignores the streams above last from now on, and ends the
 // connection when those up to it have been answered.
-func (h *http2Conn) leaveAbove(last uint32) {
+func (h *http2Conn) dropAbove(last uint32) {
 	h.mu.Lock()
 	h.leaving = true
 	h.goneFrom = min(h.goneFrom, last)
@@ -125,12 +125,12 @@ func (h *http2Conn) leaveAbove(last uint32) {
 	leave := len(h.streams) == 0
 	h.mu.Unlock()
 	if leave {
-		h.leave()
+		h.closeAfterStreams()
 	}
 }
 
-// leave ends what is in flight, writes what is queued and ends the connection.
-func (h *http2Conn) leave() {
+// closeAfterStreams ends what is in flight, writes what is queued and ends the connection.
+func (h *http2Conn) closeAfterStreams() {
 	h.mu.Lock()
 	if h.left {
 		h.mu.Unlock()
@@ -148,7 +148,7 @@ func (h *http2Conn) leave() {
 		h.mu.Lock()
 	}
 	h.mu.Unlock()
-	h.finish()
+	h.closeGracefully()
 }
 
 // abandon is the end of the reader: nothing more comes and nothing is sent.
@@ -160,7 +160,7 @@ func (h *http2Conn) abandon() {
 	h.mu.Unlock()
 }
 
-// sendUnsolicited answers the stream that the peer would open next.
+// sendUnsolicited responds on the stream that the peer would open next.
 func (h *http2Conn) sendUnsolicited() {
 	id := h.lastID + 2
 	if h.lastID == 0 {
