@@ -48,27 +48,27 @@ const LeastLength = 20 * time.Second
 
 // run is one run of chaos.
 type run struct {
-	env      *scenario.Env
-	options  Options
-	began    time.Time
-	ledger   *ledger
-	breaches *breaches
-	ssps     []*ssp
-	stations []*station
+	env       *scenario.Env
+	options   Options
+	began     time.Time
+	log       *requestLog
+	broken    *brokenPromises
+	ssps      []*ssp
+	instances []*instance
 
-	certFile, keyFile string // of the encrypted stations
+	certFile, keyFile string // of the encrypted instances
 
-	tally, moodsSeen, nuisances tally
-	overrun                     overrun
-	stalls                      stalls // of this process
-	freezes                     freezes
-	lookback                    lookback     // at the sums of all stalls; by watchStalls
-	lately                      atomic.Int64 // nanoseconds of stalls in the last 3 s
-	calm                        calmly
-	logBytes                    atomic.Uint64
+	tally, behavioursSeen, attacksSeen tally
+	overrun                            overrun
+	stalls                             stalls // of this process
+	freezes                            freezes
+	lookback                           lookback     // at the sums of all stalls; by watchStalls
+	lately                             atomic.Int64 // nanoseconds of stalls in the last 3 s
+	healthy                            healthyCount
+	logBytes                           atomic.Uint64
 
-	openMu sync.Mutex
-	open   []*ask // requests that were not answered
+	unansweredMu sync.Mutex
+	unanswered   []*request // requests that got no response
 
 	// Clients and changes hold gate for reading while they have something in
 	// flight; a pause takes it for writing. pausing asks clients to end early.
@@ -89,9 +89,9 @@ func Run(ctx context.Context, e *scenario.Env, o Options) (*results.Report, erro
 	rep := e.Report("chaos", "Everything at once",
 		"Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?")
 	e.Say("chaos: seed %d, for %v", o.Seed, o.For)
-	r := &run{env: e, options: o, began: time.Now(), breaches: &breaches{say: e.Say}}
-	r.ledger = newLedger(len(sspKinds), r.breaches)
-	for _, t := range []*tally{&r.tally, &r.moodsSeen, &r.nuisances} {
+	r := &run{env: e, options: o, began: time.Now(), broken: &brokenPromises{say: e.Say}}
+	r.log = newRequestLog(len(sspKinds), r.broken)
+	for _, t := range []*tally{&r.tally, &r.behavioursSeen, &r.attacksSeen} {
 		t.count = map[string]uint64{}
 	}
 	defer func() {
@@ -102,16 +102,16 @@ func Run(ctx context.Context, e *scenario.Env, o Options) (*results.Report, erro
 	if err := r.startSSPs(); err != nil {
 		return nil, err
 	}
-	if err := r.startStations(ctx); err != nil {
+	if err := r.startInstances(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.all(ctx); err != nil {
 		return nil, err
 	}
-	for _, st := range r.stations {
+	for _, st := range r.instances {
 		r.end(st)
 	}
-	r.settle()
+	r.checkUnanswered()
 	r.report(rep)
 	return e.Done(rep), nil
 }
@@ -134,19 +134,19 @@ func (r *run) all(ctx context.Context) error {
 	tasks.Go(func() { r.watch(ctx) })
 	r.began = time.Now()
 	for _, s := range r.ssps {
-		start(func(rnd *rand.Rand) { r.swing(ctx, s, rnd) })
+		start(func(rnd *rand.Rand) { r.changeBehaviours(ctx, s, rnd) })
 	}
-	for _, st := range r.stations {
+	for _, st := range r.instances {
 		start(func(rnd *rand.Rand) { r.change(ctx, st, rnd) })
-		start(func(rnd *rand.Rand) { r.annoy(ctx, st, rnd) })
-		for _, m := range manners {
+		start(func(rnd *rand.Rand) { r.attack(ctx, st, rnd) })
+		for _, m := range clientKinds {
 			for range m.clients {
-				start(func(rnd *rand.Rand) { r.talk1(ctx, st, m, rnd) })
+				start(func(rnd *rand.Rand) { r.http1Client(ctx, st, m, rnd) })
 			}
 		}
 		for range http2Clients {
 			if st.encrypted {
-				start(func(rnd *rand.Rand) { r.talk2(ctx, st, rnd) })
+				start(func(rnd *rand.Rand) { r.http2Client(ctx, st, rnd) })
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func (r *run) pauses(ctx context.Context) error {
 	return nil
 }
 
-// pause samples all stations while clients pause.
+// pause samples all instances while clients pause.
 func (r *run) pause(ctx context.Context) error {
 	r.pausing.Store(true)
 	r.gate.Lock()
@@ -175,11 +175,11 @@ func (r *run) pause(ctx context.Context) error {
 		r.gate.Unlock()
 	}()
 	r.sleep(ctx, settleTime)
-	for _, st := range r.stations {
+	for _, st := range r.instances {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := r.rest(ctx, st); err != nil && ctx.Err() == nil {
+		if err := r.sampleAtRest(ctx, st); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w: %s", st.name, err, tail(st.process().Log()))
 		}
 	}
@@ -189,7 +189,7 @@ func (r *run) pause(ctx context.Context) error {
 	return nil
 }
 
-// watch samples the stations each second, and says how the run goes on.
+// watch samples the instances each second, and says how the run goes on.
 func (r *run) watch(ctx context.Context) {
 	const sayEvery = 10
 	var before uint64
@@ -198,7 +198,7 @@ func (r *run) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		for _, st := range r.stations {
+		for _, st := range r.instances {
 			// A process that is being replaced may not answer; the pauses judge.
 			if s, _, err := st.take(r.began); err == nil {
 				st.busy = append(st.busy, s)
@@ -206,7 +206,7 @@ func (r *run) watch(ctx context.Context) {
 		}
 		if n%sayEvery == 0 {
 			_, _, sum := r.tally.all()
-			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d breaches  %s", time.Since(r.began).Seconds(), r.options.For.Seconds(), sum, sum-before, sayEvery, r.breaches.total(), r.holds())
+			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d broken promises  %s", time.Since(r.began).Seconds(), r.options.For.Seconds(), sum, sum-before, sayEvery, r.broken.total(), r.holds())
 			before = sum
 		}
 	}
@@ -215,7 +215,7 @@ func (r *run) watch(ctx context.Context) {
 // holds says what the processes hold now.
 func (r *run) holds() string {
 	var parts []string
-	for _, st := range r.stations {
+	for _, st := range r.instances {
 		if len(st.busy) > 0 {
 			s := st.busy[len(st.busy)-1]
 			parts = append(parts, fmt.Sprintf("%.0f MiB %.0f files", s.rss/(1<<20), s.files))

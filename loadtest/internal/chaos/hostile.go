@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// nuisance is a client of HTTP/1 that breaks rules or goes away.
-type nuisance struct {
+// attack is a client of HTTP/1 that breaks rules or goes away.
+type attack struct {
 	name string
 	do   func(r *run, c net.Conn, rnd *rand.Rand)
 }
 
-// nuisances are what a hostile client does, one after the other at random.
-var nuisances = []nuisance{
+// attacks are what a hostile client does, one after the other at random.
+var attacks = []attack{
 	{"goes away while it waits", func(r *run, c net.Conn, rnd *rand.Rand) {
 		_, _ = c.Write(r.draw("a hostile client", rnd).appendHTTP1(nil, false))
 		time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
@@ -36,7 +36,7 @@ var nuisances = []nuisance{
 	}},
 	{"goes away in its upload", func(r *run, c net.Conn, rnd *rand.Rand) {
 		a := r.draw("a hostile client", rnd)
-		a.method, a.body, a.refuse = "POST", requestBody(a.token, 5000), "a-part-of-a-body"
+		a.method, a.body, a.broken = "POST", requestBody(a.token, 5000), "a-part-of-a-body"
 		a.chunked = rnd.IntN(2) == 0
 		text := a.appendHTTP1(nil, false)
 		_, _ = c.Write(text[:len(text)-1-rnd.IntN(4000)])
@@ -45,7 +45,7 @@ var nuisances = []nuisance{
 	}},
 	{"claims a body and is silent", func(r *run, c net.Conn, rnd *rand.Rand) {
 		a := r.draw("a hostile client", rnd)
-		a.method, a.body, a.chunked, a.refuse = "POST", requestBody(a.token, 200_000), false, "a-part-of-a-body"
+		a.method, a.body, a.chunked, a.broken = "POST", requestBody(a.token, 200_000), false, "a-part-of-a-body"
 		text := a.appendHTTP1(nil, false)
 		_, _ = c.Write(text[:len(text)-len(a.body)+rnd.IntN(100)])
 		r.wantRefused(c, a)
@@ -62,20 +62,20 @@ var nuisances = []nuisance{
 	}},
 	{"sends a broken head", func(r *run, c net.Conn, rnd *rand.Rand) {
 		a := r.draw("a hostile client", rnd)
-		a.refuse = "a-broken-head"
+		a.broken = "a-broken-head"
 		b := brokenHeads[rnd.IntN(len(brokenHeads))]
 		_, _ = c.Write([]byte(b(a)))
 		r.wantRefused(c, a)
 	}},
 	{"sends a broken head behind correct ones", func(r *run, c net.Conn, rnd *rand.Rand) {
 		var text []byte
-		asks := make([]*ask, 1+rnd.IntN(3))
+		asks := make([]*request, 1+rnd.IntN(3))
 		for i := range asks {
 			asks[i] = r.draw("a hostile client", rnd)
 			text = asks[i].appendHTTP1(text, false)
 		}
 		bad := r.draw("a hostile client", rnd)
-		bad.refuse = "a-broken-head"
+		bad.broken = "a-broken-head"
 		text = append(text, brokenHeads[rnd.IntN(len(brokenHeads))](bad)...)
 		text = append(text, strings.Repeat("GET / HTTP/1.1\r\n\r\n", rnd.IntN(50))...)
 		_, _ = c.Write(text)
@@ -87,14 +87,14 @@ var nuisances = []nuisance{
 				r.ended(asks[i:], i, err)
 				return
 			}
-			p, err := readReply(in, a.method)
+			p, err := readResponse(in, a.method)
 			if err != nil {
 				r.ended(asks[i:], i, &cutError{err})
 				return
 			}
 			if r.judge(a, p, 0); p.closes {
 				for _, rest := range asks[i+1:] {
-					r.unanswered(rest, i+1, errors.New("behind Connection: close"))
+					r.noResponse(rest, i+1, errors.New("behind Connection: close"))
 				}
 				return
 			}
@@ -117,8 +117,8 @@ var nuisances = []nuisance{
 }
 
 // brokenHeads are requests that adbuffer must refuse.
-var brokenHeads = []func(*ask) string{
-	func(a *ask) string {
+var brokenHeads = []func(*request) string{
+	func(a *request) string {
 		return fmt.Sprintf("GET /single?%s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde", a.query())
 	},
 	broken("Host: a\r\nX-A: b\r\n c\r\n"),
@@ -133,26 +133,26 @@ var brokenHeads = []func(*ask) string{
 	broken("Host: a\r\nContent-Length: 300000\r\n"),
 }
 
-func broken(fields string) func(*ask) string {
-	return func(a *ask) string {
+func broken(fields string) func(*request) string {
+	return func(a *request) string {
 		return fmt.Sprintf("POST /single?%s HTTP/1.1\r\n%s\r\n", a.query(), fields)
 	}
 }
 
 // wantRefused reads the response to a request that must be refused.
-func (r *run) wantRefused(c net.Conn, a *ask) { r.wantRefusedOn(c, bufio.NewReader(c), a) }
+func (r *run) wantRefused(c net.Conn, a *request) { r.wantRefusedOn(c, bufio.NewReader(c), a) }
 
-func (r *run) wantRefusedOn(c net.Conn, in *bufio.Reader, a *ask) {
+func (r *run) wantRefusedOn(c net.Conn, in *bufio.Reader, a *request) {
 	const wait = readTimeout + 10*time.Second
 	_ = c.SetReadDeadline(time.Now().Add(wait))
-	p, err := readReply(in, "POST")
+	p, err := readResponse(in, "POST")
 	if err != nil {
 		// Closing without a word is a refusal too; silence is not.
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			r.breaches.add(refused, "a request with %s was not answered within %v", a.refuse, wait)
+			r.broken.add(refused, "a request with %s was not answered within %v", a.broken, wait)
 		}
-		r.unanswered(a, 1, err)
+		r.noResponse(a, 1, err)
 		return
 	}
 	r.judge(a, p, 0)
@@ -166,21 +166,21 @@ func end(c net.Conn, rnd *rand.Rand) {
 	c.Close()
 }
 
-// annoy is a hostile client, until the context ends.
-func (r *run) annoy(ctx context.Context, st *station, rnd *rand.Rand) {
+// attack is a hostile client, until the context ends.
+func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		r.gate.RLock()
-		protocol, all := "http/1.1", nuisances
+		protocol, all := "http/1.1", attacks
 		if st.encrypted && rnd.IntN(2) == 0 {
-			protocol, all = "h2", http2Nuisances
+			protocol, all = "h2", http2Attacks
 		}
 		if conn, err := r.dial(ctx, st, protocol); err == nil {
 			n := all[rnd.IntN(len(all))]
-			r.nuisances.add(0, n.name)
+			r.attacksSeen.add(0, n.name)
 			n.do(r, conn, rnd)
 			conn.Close()
 		} else if ctx.Err() == nil {
-			r.newEnded("%s, hostile: connecting: %v", st.name, err)
+			r.newConnectionEnded("%s, hostile: connecting: %v", st.name, err)
 		}
 		r.gate.RUnlock()
 		r.think(ctx, rnd)

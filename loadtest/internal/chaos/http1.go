@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// manner is how a client of HTTP/1 uses its connections.
-type manner struct {
+// clientKind is how a client of HTTP/1 uses its connections.
+type clientKind struct {
 	name    string
-	clients int // at each station
+	clients int // at each instance
 	// requests on a connection before the client closes it; 0 is 1 to 60.
 	requests int
 	depth    int           // requests that are sent before a response is read; 0 is 1
@@ -27,7 +27,7 @@ type manner struct {
 }
 
 // The pauses stay below server.read_timeout and server.write_timeout.
-var manners = []manner{
+var clientKinds = []clientKind{
 	{name: "keep-alive", clients: 6},
 	{name: "a connection for each request", clients: 2, requests: 1},
 	{name: "HTTP/1.0", clients: 1, http10: true},
@@ -41,14 +41,14 @@ var manners = []manner{
 // http1Conn is a client's connection.
 type http1Conn struct {
 	net.Conn
-	st     *station
+	st     *instance
 	client string // whose it is
 	in     *bufio.Reader
 	served int // responses on it so far
 }
 
-// dial opens a connection to a station.
-func (r *run) dial(ctx context.Context, st *station, protocol string) (net.Conn, error) {
+// dial opens a connection to an instance.
+func (r *run) dial(ctx context.Context, st *instance, protocol string) (net.Conn, error) {
 	d := net.Dialer{Timeout: patience}
 	if !st.encrypted {
 		return d.DialContext(ctx, "tcp", st.addr)
@@ -58,23 +58,23 @@ func (r *run) dial(ctx context.Context, st *station, protocol string) (net.Conn,
 	return (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", st.addr)
 }
 
-// talk1 is a client of HTTP/1, until the context ends.
-func (r *run) talk1(ctx context.Context, st *station, m manner, rnd *rand.Rand) {
+// http1Client is a client of HTTP/1, until the context ends.
+func (r *run) http1Client(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		r.gate.RLock()
-		err := r.converse(ctx, st, m, rnd)
+		err := r.useHTTP1(ctx, st, m, rnd)
 		r.gate.RUnlock()
 		if err != nil && ctx.Err() == nil {
-			r.newEnded("%s, %s: %v", st.name, m.name, err)
+			r.newConnectionEnded("%s, %s: %v", st.name, m.name, err)
 			r.sleep(ctx, time.Second)
 		}
 		r.think(ctx, rnd)
 	}
 }
 
-// converse opens a connection and sends requests on it until one side closes
+// useHTTP1 opens a connection and sends requests on it until one side closes
 // it, or clients pause.
-func (r *run) converse(ctx context.Context, st *station, m manner, rnd *rand.Rand) error {
+func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) error {
 	conn, err := r.dial(ctx, st, "http/1.1")
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -86,9 +86,9 @@ func (r *run) converse(ctx context.Context, st *station, m manner, rnd *rand.Ran
 		requests = 1 + rnd.IntN(60)
 	}
 	for n := 0; n < requests && !r.paused() && ctx.Err() == nil; {
-		asks := make([]*ask, 1)
+		asks := make([]*request, 1)
 		if m.depth > 0 {
-			asks = make([]*ask, 1+rnd.IntN(m.depth))
+			asks = make([]*request, 1+rnd.IntN(m.depth))
 		}
 		for i := range asks {
 			asks[i] = r.draw(c.client, rnd)
@@ -104,7 +104,7 @@ func (r *run) converse(ctx context.Context, st *station, m manner, rnd *rand.Ran
 
 // exchange sends requests and judges their responses. It says whether the
 // connection can be used again.
-func (r *run) exchange(c *http1Conn, m manner, rnd *rand.Rand, asks []*ask) bool {
+func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*request) bool {
 	w := newWriting(asks, m.http10)
 	go w.write(c, m, rand.New(rand.NewPCG(rnd.Uint64(), 0)))
 	defer func() { <-w.done }() // the next request must not cross this one
@@ -127,7 +127,7 @@ func (r *run) exchange(c *http1Conn, m manner, rnd *rand.Rand, asks []*ask) bool
 		last = time.Now()
 		if closes {
 			for _, rest := range asks[i+1:] {
-				r.unanswered(rest, c.served, errors.New("behind Connection: close"))
+				r.noResponse(rest, c.served, errors.New("behind Connection: close"))
 			}
 			c.Close()
 			return false
@@ -144,19 +144,19 @@ func later(a, b time.Time) time.Time {
 }
 
 // ended judges requests whose connection ended with err after so many responses.
-func (r *run) ended(asks []*ask, served int, err error) {
+func (r *run) ended(asks []*request, served int, err error) {
 	var cut *cutError
 	var timeout net.Error
 	switch {
 	case errors.As(err, &cut):
-		r.breaches.add(mixed, "%v: the response was cut: %v", asks[0], err)
+		r.broken.add(mixed, "%v: the response was cut: %v", asks[0], err)
 		asks, served = asks[1:], served+1
 	case errors.As(err, &timeout) && timeout.Timeout():
-		r.breaches.add(late, "%v: no response: %v", asks[0], err)
+		r.broken.add(late, "%v: no response: %v", asks[0], err)
 		asks, served = asks[1:], served+1
 	}
 	for i, a := range asks {
-		r.unanswered(a, served+i, err)
+		r.noResponse(a, served+i, err)
 	}
 }
 
@@ -167,7 +167,7 @@ func (e *cutError) Error() string { return e.err.Error() }
 func (e *cutError) Unwrap() error { return e.err }
 
 // read reads the response to a, whose first byte came at first.
-func (r *run) read(c *http1Conn, m manner, a *ask) (first time.Time, p *reply, closes bool, err error) {
+func (r *run) read(c *http1Conn, m clientKind, a *request) (first time.Time, p *response, closes bool, err error) {
 	if err := r.await(c, a.deadline+r.options.Allowance+5*time.Second); err != nil {
 		return first, nil, false, err
 	}
@@ -177,14 +177,14 @@ func (r *run) read(c *http1Conn, m manner, a *ask) (first time.Time, p *reply, c
 	if m.reading > 0 {
 		in = bufio.NewReaderSize(&pausing{in, m.reading}, 16<<10)
 	}
-	if p, err = readReply(in, a.method); err != nil {
+	if p, err = readResponse(in, a.method); err != nil {
 		return first, nil, false, &cutError{err}
 	}
 	return first, p, p.closes, nil
 }
 
-// readReply reads a response, past interim ones.
-func readReply(in *bufio.Reader, method string) (*reply, error) {
+// readResponse reads a response, past interim ones.
+func readResponse(in *bufio.Reader, method string) (*response, error) {
 	for {
 		res, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
@@ -196,7 +196,7 @@ func readReply(in *bufio.Reader, method string) (*reply, error) {
 			return nil, fmt.Errorf("%d bytes of %d: %w", len(body), res.ContentLength, err)
 		}
 		if res.StatusCode >= 200 {
-			return &reply{status: res.StatusCode, header: res.Header, body: body, closes: res.Close}, nil
+			return &response{status: res.StatusCode, header: res.Header, body: body, closes: res.Close}, nil
 		}
 	}
 }

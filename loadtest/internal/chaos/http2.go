@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// http2Clients talk HTTP/2 to each encrypted station, with so many streams each.
+// http2Clients talk HTTP/2 to each encrypted instance, with so many streams each.
 const (
 	http2Clients = 3
 	http2Streams = 6
@@ -24,13 +24,13 @@ const (
 // patience is for what the machine itself may take of a response's time.
 const patience = 20 * time.Second
 
-// talk2 is a client of HTTP/2, until the context ends: one connection after the
+// http2Client is a client of HTTP/2, until the context ends: one connection after the
 // other, several streams at once.
-func (r *run) talk2(ctx context.Context, st *station, rnd *rand.Rand) {
+func (r *run) http2Client(ctx context.Context, st *instance, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		r.gate.RLock()
-		if err := r.converse2(ctx, st, rnd); err != nil && ctx.Err() == nil {
-			r.newEnded("%s, HTTP/2: %v", st.name, err)
+		if err := r.useHTTP2(ctx, st, rnd); err != nil && ctx.Err() == nil {
+			r.newConnectionEnded("%s, HTTP/2: %v", st.name, err)
 			r.sleep(ctx, time.Second)
 		}
 		r.gate.RUnlock()
@@ -38,9 +38,9 @@ func (r *run) talk2(ctx context.Context, st *station, rnd *rand.Rand) {
 	}
 }
 
-// converse2 opens a connection and sends requests on it until one side closes
+// useHTTP2 opens a connection and sends requests on it until one side closes
 // it, or clients pause.
-func (r *run) converse2(ctx context.Context, st *station, rnd *rand.Rand) error {
+func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	conn, err := r.dial(ctx, st, "h2")
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -69,7 +69,7 @@ func (r *run) converse2(ctx context.Context, st *station, rnd *rand.Rand) error 
 
 // stream sends one request and judges its response. Now and then the client
 // gives it up.
-func (r *run) stream(ctx context.Context, st *station, cc *http2.ClientConn, rnd *rand.Rand, n int) {
+func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rnd *rand.Rand, n int) {
 	a := r.draw(st.name+", HTTP/2", rnd)
 	wait := a.deadline + r.options.Allowance + patience
 	leaves := rnd.IntN(20) == 0
@@ -110,10 +110,10 @@ func (r *run) stream(ctx context.Context, st *station, cc *http2.ClientConn, rnd
 	switch {
 	case leaves && err != nil, ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 	case err != nil:
-		r.ended2(a, n, err)
+		r.streamEnded(a, n, err)
 	default:
 		// The whole upload comes before the clock; what it took is not adbuffer's.
-		r.judge(a, &reply{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled+uploadTime(req))
+		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled+uploadTime(req))
 	}
 }
 
@@ -125,25 +125,25 @@ func uploadTime(req *http.Request) time.Duration {
 	return 0
 }
 
-// ended2 judges a stream that ended with err, the nth of its kind.
-func (r *run) ended2(a *ask, n int, err error) {
+// streamEnded judges a stream that ended with err, the nth of its kind.
+func (r *run) streamEnded(a *request, n int, err error) {
 	var cut *cutError
 	switch {
 	case errors.As(err, &cut):
-		r.breaches.add(mixed, "%v: the response was cut: %v", a, err)
+		r.broken.add(mixed, "%v: the response was cut: %v", a, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		r.breaches.add(late, "%v: no response: %v", a, err)
-	case toldToGo(err):
+		r.broken.add(late, "%v: no response: %v", a, err)
+	case goneAway(err):
 		// HTTP/2 says which requests were not processed; clients send them again.
-		r.unanswered(a, 1, err)
+		r.noResponse(a, 1, err)
 	default:
-		r.unanswered(a, n, err)
+		r.noResponse(a, n, err)
 	}
 }
 
-// toldToGo says that a connection took no more requests, by the errors of
+// goneAway says that a connection took no more requests, by the errors of
 // x/net's client, which exports none of them.
-func toldToGo(err error) bool {
+func goneAway(err error) bool {
 	var goAway http2.GoAwayError
 	return errors.As(err, &goAway) || strings.HasPrefix(err.Error(), "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(err.Error(), "http2: client conn not usable")

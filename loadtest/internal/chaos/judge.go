@@ -16,8 +16,8 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// reply is a response as a client received it.
-type reply struct {
+// response is a response as a client received it.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
@@ -25,7 +25,7 @@ type reply struct {
 	took   time.Duration // from the request's last byte, or from the response before it
 }
 
-func (p *reply) String() string {
+func (p *response) String() string {
 	return fmt.Sprintf("%d, %s, %s: %s", p.status, p.header.Get("X-Adbuffer-Source"), p.header.Get("Content-Type"), shorten(p.body))
 }
 
@@ -40,60 +40,60 @@ var ownStatus = map[string]int{
 // refusals is how a broken request is refused.
 var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: true}
 
-// calmly counts what became of requests to healthy SSPs.
-type calmly struct{ asked, answered atomic.Uint64 }
+// healthyCount counts what became of requests to healthy SSPs.
+type healthyCount struct{ asked, answered atomic.Uint64 }
 
 // judge compares a response with what must become of its request. slack is the
 // time that the machine or the client itself took.
-func (r *run) judge(a *ask, p *reply, slack time.Duration) {
+func (r *run) judge(a *request, p *response, slack time.Duration) {
 	source := p.header.Get("X-Adbuffer-Source")
 	ssp, bySSP := strings.CutPrefix(source, "ssp/")
 	r.tally.add(p.status, source)
-	if a.refuse != "" {
+	if a.broken != "" {
 		if bySSP || !refusals[p.status] {
-			r.breaches.add(refused, "a request with %s was answered: %v", a.refuse, p)
+			r.broken.add(refused, "a request with %s was answered: %v", a.broken, p)
 		}
 		return
 	}
 	if over := p.took - slack - a.deadline; over > r.options.Allowance {
-		r.breaches.add(late, "%v was answered after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), slack.Round(time.Millisecond), p)
+		r.broken.add(late, "%v was answered after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), slack.Round(time.Millisecond), p)
 	} else {
 		r.overrun.observe(over)
 	}
 	switch {
 	case bySSP:
-		if err := r.ofThis(a, p); err != nil {
-			r.breaches.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
+		if err := r.belongs(a, p); err != nil {
+			r.broken.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
 		}
 	case source == "proxy/merged":
 		if err := r.merged(a, p); err != nil {
-			r.breaches.add(mixed, "%v: %v: %v", a, err, p)
+			r.broken.add(mixed, "%v: %v: %v", a, err, p)
 		}
 	case p.status == 408 && slack > readTimeout/4:
 		// The client's own process stood still while it sent the request.
 	default:
 		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
-			r.breaches.add(refused, "%v: %v", a, p)
+			r.broken.add(refused, "%v: %v", a, p)
 		}
 	}
-	if a.calm != "" {
-		r.calm.asked.Add(1)
-		if ssp == a.calm && (p.status == 200 || p.status == 204) {
-			r.calm.answered.Add(1)
+	if a.healthy != "" {
+		r.healthy.asked.Add(1)
+		if ssp == a.healthy && (p.status == 200 || p.status == 204) {
+			r.healthy.answered.Add(1)
 		} else {
 			r.say("the healthy SSP did not answer: %v: %v", a, p)
 		}
 	}
 }
 
-// ofThis says why a response of an SSP cannot be that to the request a.
-func (r *run) ofThis(a *ask, p *reply) error {
+// belongs says why a response of an SSP cannot be that to the request a.
+func (r *run) belongs(a *request, p *response) error {
 	if bytes.Contains(p.body, []byte(sspsim.Poison)) {
 		return errors.New("a response to no request")
 	}
 	token := strconv.FormatUint(a.token, 10)
 	got := p.header.Get("X-Echo-Cb")
-	if got == "" && p.status == 204 && a.fans {
+	if got == "" && p.status == 204 && a.fansOut {
 		return nil // what several SSPs said together, without the fields of one
 	}
 	if got != token {
@@ -131,7 +131,7 @@ func wholeBody(contentType, token string, body []byte) error {
 }
 
 // merged says why an envelope of parallel-all cannot be the response to a.
-func (r *run) merged(a *ask, p *reply) error {
+func (r *run) merged(a *request, p *response) error {
 	var envelope struct {
 		Results []struct {
 			SSP         string          `json:"ssp"`
@@ -177,21 +177,21 @@ func (r *run) merged(a *ask, p *reply) error {
 	return nil
 }
 
-// unanswered judges a request whose connection ended without a byte of its
+// noResponse judges a request whose connection ended without a byte of its
 // response. The client had used the connection for fresh requests before it.
 // That no SSP was given the request is looked up at the end of the run.
-func (r *run) unanswered(a *ask, before int, err error) {
-	if a.refuse != "" {
+func (r *run) noResponse(a *request, before int, err error) {
+	if a.broken != "" {
 		r.tally.add(0, "closed, refused")
 		return
 	}
 	r.tally.add(0, "closed, unread: "+reason(err))
 	if before == 0 {
-		r.newEnded("%v: the new connection ended: %v", a, err)
+		r.newConnectionEnded("%v: the new connection ended: %v", a, err)
 	}
-	r.openMu.Lock()
-	r.open = append(r.open, a)
-	r.openMu.Unlock()
+	r.unansweredMu.Lock()
+	r.unanswered = append(r.unanswered, a)
+	r.unansweredMu.Unlock()
 }
 
 // reason names an error without what differs from one connection to the next.
@@ -207,11 +207,11 @@ func reason(err error) string {
 	return text
 }
 
-// settle looks up the requests that were not answered.
-func (r *run) settle() {
-	for _, a := range r.open {
-		if i := r.ledger.seenBy(a.token); i >= 0 {
-			r.breaches.add(lost, "SSP %s was given %v, and the client's connection ended", r.ssps[i].name, a)
+// checkUnanswered looks up the requests that got no response.
+func (r *run) checkUnanswered() {
+	for _, a := range r.unanswered {
+		if i := r.log.seenBy(a.token); i >= 0 {
+			r.broken.add(lost, "SSP %s was given %v, and the client's connection ended", r.ssps[i].name, a)
 		}
 	}
 }

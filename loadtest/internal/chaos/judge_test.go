@@ -12,8 +12,8 @@ import (
 
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
-	b := &breaches{say: func(string, ...any) {}}
-	r := &run{breaches: b, ledger: newLedger(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
+	b := &brokenPromises{say: func(string, ...any) {}}
+	r := &run{broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
 	r.tally.count = map[string]uint64{}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{name: name})
@@ -25,7 +25,7 @@ func quiet(ssps ...string) *run {
 func wantBroken(t *testing.T, r *run, want promise) {
 	t.Helper()
 	for p := range promises {
-		n, examples := r.breaches.of(p)
+		n, examples := r.broken.of(p)
 		if broken := n > 0; broken != (p == want) {
 			t.Errorf("%q: broken %d times: %v", promiseText[p], n, examples)
 		}
@@ -56,8 +56,8 @@ func TestSSPsAreSentWhatClientsSent(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := quiet("a")
-			r.ledger.token()
-			r.ledger.receive(0, "a", "calm", &sspsim.Request{Method: row.method, Target: row.target, Body: []byte(row.body)})
+			r.log.token()
+			r.log.receive(0, "a", "calm", &sspsim.Request{Method: row.method, Target: row.target, Body: []byte(row.body)})
 			wantBroken(t, r, row.want)
 		})
 	}
@@ -66,11 +66,11 @@ func TestSSPsAreSentWhatClientsSent(t *testing.T) {
 func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	r := quiet("a", "b")
 	for range 200 {
-		r.ledger.token()
+		r.log.token()
 	}
 	give := func(i int, method string) {
 		t.Helper()
-		r.ledger.receive(i, "", "", &sspsim.Request{Method: method, Target: "/bid?cb=130&len=0&m=" + method})
+		r.log.receive(i, "", "", &sspsim.Request{Method: method, Target: "/bid?cb=130&len=0&m=" + method})
 	}
 	give(0, "POST")
 	give(1, "POST") // as parallel-all does
@@ -78,11 +78,11 @@ func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	give(1, "POST")
 	wantBroken(t, r, twice)
 	r = quiet("a")
-	r.ledger.issued.Store(200)
+	r.log.issued.Store(200)
 	give(0, "GET")
 	give(0, "GET") // may be sent again
 	wantBroken(t, r, promises)
-	if r.ledger.seenBy(130) != 0 || r.ledger.seenBy(131) != -1 || r.ledger.seenBy(100_000) != -1 {
+	if r.log.seenBy(130) != 0 || r.log.seenBy(131) != -1 || r.log.seenBy(100_000) != -1 {
 		t.Error("the ledger does not know who was given what")
 	}
 }
@@ -95,60 +95,64 @@ func TestResponsesAreJudged(t *testing.T) {
 	const bid, other = `{"id":"7","seatbid":[]}`, `{"id":"8","seatbid":[]}`
 	for _, row := range []struct {
 		name   string
-		change func(a *ask, p *reply)
+		change func(a *request, p *response)
 		want   promise
 	}{
-		{"a bid", func(*ask, *reply) {}, promises},
-		{"another request's number", func(_ *ask, p *reply) { p.header.Set("X-Echo-Cb", "8") }, mixed},
-		{"nothing, of one SSP", func(_ *ask, p *reply) { p.status, p.header = 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}} }, mixed},
-		{"nothing, of several SSPs", func(a *ask, p *reply) {
-			a.fans, p.status, p.header = true, 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}}
+		{"a bid", func(*request, *response) {}, promises},
+		{"another request's number", func(_ *request, p *response) { p.header.Set("X-Echo-Cb", "8") }, mixed},
+		{"nothing, of one SSP", func(_ *request, p *response) { p.status, p.header = 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}} }, mixed},
+		{"nothing, of several SSPs", func(a *request, p *response) {
+			a.fansOut, p.status, p.header = true, 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}}
 		}, promises},
-		{"another request's bid", func(_ *ask, p *reply) { p.body = []byte(other) }, mixed},
-		{"half a bid", func(_ *ask, p *reply) { p.body = p.body[:10] }, mixed},
-		{"a response to no request", func(_ *ask, p *reply) { p.body = []byte(sspsim.Poison) }, mixed},
-		{"bytes", func(_ *ask, p *reply) {
+		{"another request's bid", func(_ *request, p *response) { p.body = []byte(other) }, mixed},
+		{"half a bid", func(_ *request, p *response) { p.body = p.body[:10] }, mixed},
+		{"a response to no request", func(_ *request, p *response) { p.body = []byte(sspsim.Poison) }, mixed},
+		{"bytes", func(_ *request, p *response) {
 			p.header.Set("Content-Type", "application/octet-stream")
 			p.body = []byte("7xxx")
 		}, promises},
-		{"another request's bytes", func(_ *ask, p *reply) {
+		{"another request's bytes", func(_ *request, p *response) {
 			p.header.Set("Content-Type", "application/octet-stream")
 			p.body = []byte("8xxx")
 		}, mixed},
-		{"half a VAST document", func(_ *ask, p *reply) {
+		{"half a VAST document", func(_ *request, p *response) {
 			p.header.Set("Content-Type", "application/xml")
 			p.body = []byte(`<VAST><Ad id="7">`)
 		}, mixed},
-		{"in the allowance", func(a *ask, p *reply) { p.took = a.deadline + time.Second }, promises},
-		{"too late", func(a *ask, p *reply) { p.took = a.deadline + time.Second + 2 }, late},
-		{"a reason of adbuffer's own", func(_ *ask, p *reply) { p.status, p.header = 504, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}} }, promises},
-		{"with another status", func(_ *ask, p *reply) { p.status, p.header = 502, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}} }, refused},
-		{"refused", func(_ *ask, p *reply) {
+		{"in the allowance", func(a *request, p *response) { p.took = a.deadline + time.Second }, promises},
+		{"too late", func(a *request, p *response) { p.took = a.deadline + time.Second + 2 }, late},
+		{"a reason of adbuffer's own", func(_ *request, p *response) {
+			p.status, p.header = 504, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}}
+		}, promises},
+		{"with another status", func(_ *request, p *response) {
+			p.status, p.header = 502, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}}
+		}, refused},
+		{"refused", func(_ *request, p *response) {
 			p.status, p.header = 400, http.Header{"X-Adbuffer-Source": {"proxy/bad_request"}}
 		}, refused},
-		{"a broken request that is refused", func(a *ask, p *reply) { a.refuse, p.status, p.header = "x", 400, http.Header{} }, promises},
-		{"a broken request that is forwarded", func(a *ask, _ *reply) { a.refuse = "x" }, refused},
-		{"merged", func(_ *ask, p *reply) {
+		{"a broken request that is refused", func(a *request, p *response) { a.broken, p.status, p.header = "x", 400, http.Header{} }, promises},
+		{"a broken request that is forwarded", func(a *request, _ *response) { a.broken = "x" }, refused},
+		{"merged", func(_ *request, p *response) {
 			p.header.Set("X-Adbuffer-Source", "proxy/merged")
 			p.body = []byte(merged(bid, `{"ssp":"b","error":"deadline"}`))
 		}, promises},
-		{"merged with another request's bid", func(_ *ask, p *reply) {
+		{"merged with another request's bid", func(_ *request, p *response) {
 			p.header.Set("X-Adbuffer-Source", "proxy/merged")
 			p.body = []byte(merged(other, `{"ssp":"b","status":204}`))
 		}, mixed},
-		{"merged without an SSP", func(_ *ask, p *reply) {
+		{"merged without an SSP", func(_ *request, p *response) {
 			p.header.Set("X-Adbuffer-Source", "proxy/merged")
 			p.body = []byte(`{"results":[]}`)
 		}, mixed},
-		{"merged that cannot be parsed", func(_ *ask, p *reply) {
+		{"merged that cannot be parsed", func(_ *request, p *response) {
 			p.header.Set("X-Adbuffer-Source", "proxy/merged")
 			p.body = []byte(`{"results":[`)
 		}, mixed},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := quiet("a", "b")
-			a := &ask{token: 7, method: "GET", deadline: calm * time.Millisecond}
-			p := &reply{status: 200, body: []byte(bid), header: http.Header{"X-Adbuffer-Source": {"ssp/a"}, "X-Echo-Cb": {"7"}, "Content-Type": {"application/json"}}}
+			a := &request{token: 7, method: "GET", deadline: calm * time.Millisecond}
+			p := &response{status: 200, body: []byte(bid), header: http.Header{"X-Adbuffer-Source": {"ssp/a"}, "X-Echo-Cb": {"7"}, "Content-Type": {"application/json"}}}
 			row.change(a, p)
 			r.judge(a, p, 0)
 			wantBroken(t, r, row.want)
@@ -159,17 +163,17 @@ func TestResponsesAreJudged(t *testing.T) {
 func TestARequestThatAnSSPWasGivenIsAnswered(t *testing.T) {
 	r := quiet("a")
 	for range 3 {
-		r.ledger.token()
+		r.log.token()
 	}
-	r.ledger.receive(0, "a", "calm", &sspsim.Request{Method: "GET", Target: "/bid?cb=2&m=GET&len=0"})
-	r.unanswered(&ask{token: 1}, 1, fmt.Errorf("closed"))
-	r.settle()
+	r.log.receive(0, "a", "calm", &sspsim.Request{Method: "GET", Target: "/bid?cb=2&m=GET&len=0"})
+	r.noResponse(&request{token: 1}, 1, fmt.Errorf("closed"))
+	r.checkUnanswered()
 	wantBroken(t, r, promises)
-	r.unanswered(&ask{token: 2}, 1, fmt.Errorf("closed"))
-	r.settle()
+	r.noResponse(&request{token: 2}, 1, fmt.Errorf("closed"))
+	r.checkUnanswered()
 	wantBroken(t, r, lost)
 	r = quiet("a")
-	r.unanswered(&ask{token: 3}, 0, fmt.Errorf("closed")) // the first on its connection
+	r.noResponse(&request{token: 3}, 0, fmt.Errorf("closed")) // the first on its connection
 	wantBroken(t, r, unread)
 }
 
@@ -181,20 +185,20 @@ func TestGrowthIsSeen(t *testing.T) {
 	}
 	r := quiet("a")
 	rep := r.changes()
-	r.compare(&station{name: "steady", samples: steady}, &rep)
+	r.compare(&instance{name: "steady", samples: steady}, &rep)
 	wantBroken(t, r, promises)
-	r.compare(&station{name: "growing", samples: growing}, &rep)
+	r.compare(&instance{name: "growing", samples: growing}, &rep)
 	wantBroken(t, r, flat)
 }
 
-// Each SSP has moods that its protocol can show, and the healthy ones have one.
+// Each SSP has behaviours that its protocol can show, and the healthy ones have one.
 func TestMoodsFitTheirSSPs(t *testing.T) {
 	for _, k := range sspKinds {
-		moods := moodsFor(k)
-		if k.calm != (len(moods) == 1) {
-			t.Errorf("%s has %d moods", k.name, len(moods))
+		behaviours := behavioursFor(k)
+		if k.healthy != (len(behaviours) == 1) {
+			t.Errorf("%s has %d behaviours", k.name, len(behaviours))
 		}
-		for _, m := range moods {
+		for _, m := range behaviours {
 			if err := m.behaviour.Validate(); err != nil {
 				t.Errorf("%s: %s: %v", k.name, m.name, err)
 			}

@@ -17,23 +17,23 @@ func (r *run) report(rep *results.Report) {
 	}
 	grown := results.Table{Title: "what each process holds while clients pause, medians of the second and the last third, and the most while they are busy",
 		Columns: []string{"adbuffer", "quantity", "second third", "last third", "most, busy"}}
-	for _, st := range r.stations {
+	for _, st := range r.instances {
 		r.compare(st, &grown)
 	}
 	for _, s := range r.ssps {
 		if c := s.Counters(); c.BadRequests > 0 {
-			r.breaches.add(altered, "SSP %s refused %d requests of adbuffer, such as: %s", s.name, c.BadRequests, c.LastBadRequest)
+			r.broken.add(altered, "SSP %s refused %d requests of adbuffer, such as: %s", s.name, c.BadRequests, c.LastBadRequest)
 		}
 	}
-	asked, answered := r.calm.asked.Load(), r.calm.answered.Load()
+	asked, answered := r.healthy.asked.Load(), r.healthy.answered.Load()
 	// So many of a short run's may fail for what the machine does meanwhile.
 	const share, few = 0.001, 5
 	if float64(asked-answered) > max(few, share*float64(asked)) || asked == 0 {
-		r.breaches.add(spared, "%d of %d succeeded", answered, asked)
+		r.broken.add(spared, "%d of %d succeeded", answered, asked)
 	}
 	for p := range promises {
-		v := results.Verdict{Promise: promiseText[p], Held: true, Words: r.words(p)}
-		if n, examples := r.breaches.of(p); n > 0 {
+		v := results.Verdict{Promise: promiseText[p], Held: true, Words: r.wordsFor(p)}
+		if n, examples := r.broken.of(p); n > 0 {
 			v.Held = false
 			v.Words = fmt.Sprintf("%d times: %s", n, strings.Join(examples, "; "))
 		}
@@ -48,15 +48,15 @@ func (r *run) report(rep *results.Report) {
 	}
 }
 
-// words say how a promise was kept.
-func (r *run) words(p promise) string {
+// wordsFor says how a promise was kept.
+func (r *run) wordsFor(p promise) string {
 	switch p {
 	case late:
 		return fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun)
 	case lost:
-		return fmt.Sprintf("%d requests ended without a response, and no SSP had been given one of them.", len(r.open))
+		return fmt.Sprintf("%d requests ended without a response, and no SSP had been given one of them.", len(r.unanswered))
 	case spared:
-		return fmt.Sprintf("%d of %d.", r.calm.answered.Load(), r.calm.asked.Load())
+		return fmt.Sprintf("%d of %d.", r.healthy.answered.Load(), r.healthy.asked.Load())
 	}
 	return ""
 }
@@ -64,14 +64,14 @@ func (r *run) words(p promise) string {
 // changes is a table of what happened around the traffic.
 func (r *run) changes() results.Table {
 	t := results.Table{Title: "what happened meanwhile", Columns: []string{"event", "times"}}
-	for _, st := range r.stations {
+	for _, st := range r.instances {
 		t.Add(nil, st.name+": reloads", st.reloads)
 		t.Add(nil, st.name+": hand-overs", st.handovers)
 	}
 	for _, each := range []struct {
 		who string
 		*tally
-	}{{"an SSP: ", &r.moodsSeen}, {"a hostile client: ", &r.nuisances}} {
+	}{{"an SSP: ", &r.behavioursSeen}, {"a hostile client: ", &r.attacksSeen}} {
 		keys, counts, _ := each.all()
 		for _, key := range keys {
 			t.Add(nil, each.who+key, counts[key])

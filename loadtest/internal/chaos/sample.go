@@ -38,14 +38,14 @@ var quantities = []struct {
 	{"series", func(s sample) float64 { return s.series }, 0, 0, false},
 }
 
-// nothing must be in use while clients pause.
-var nothing = []string{
+// zeroAtRest must be in use while clients pause.
+var zeroAtRest = []string{
 	"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_buffered_bytes",
 	"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests", "adbuffer_uploads",
 }
 
 // scrape reads a process's metrics, and adds up the series of each name.
-func (st *station) scrape() (sums map[string]float64, series int, err error) {
+func (st *instance) scrape() (sums map[string]float64, series int, err error) {
 	text, err := st.process().Ask("/metrics")
 	if err != nil {
 		return nil, 0, err
@@ -67,8 +67,8 @@ func (st *station) scrape() (sums map[string]float64, series int, err error) {
 	return sums, series, nil
 }
 
-// take samples the process that serves the station.
-func (st *station) take(since time.Time) (sample, map[string]float64, error) {
+// take samples the process that serves the instance.
+func (st *instance) take(since time.Time) (sample, map[string]float64, error) {
 	sums, series, err := st.scrape()
 	if err != nil {
 		return sample{}, nil, err
@@ -85,9 +85,9 @@ func (st *station) take(since time.Time) (sample, map[string]float64, error) {
 // janitor, which looks once a second.
 const settleTime = 3500 * time.Millisecond
 
-// rest samples a station while clients pause. It waits until the process has
+// sampleAtRest samples an instance while clients pause. It waits until the process has
 // given everything back.
-func (r *run) rest(ctx context.Context, st *station) error {
+func (r *run) sampleAtRest(ctx context.Context, st *instance) error {
 	var left []string
 	for end := time.Now().Add(15 * time.Second); ; {
 		_, sums, err := st.take(r.began)
@@ -95,7 +95,7 @@ func (r *run) rest(ctx context.Context, st *station) error {
 			return err
 		}
 		left = left[:0]
-		for _, name := range nothing {
+		for _, name := range zeroAtRest {
 			if sums[name] != 0 {
 				left = append(left, fmt.Sprintf("%s %v", name, sums[name]))
 			}
@@ -104,7 +104,7 @@ func (r *run) rest(ctx context.Context, st *station) error {
 			break
 		}
 		if time.Now().After(end) {
-			r.breaches.add(returned, "%s, %v after the last request: %s", st.name, 15*time.Second, strings.Join(left, ", "))
+			r.broken.add(returned, "%s, %v after the last request: %s", st.name, 15*time.Second, strings.Join(left, ", "))
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -136,8 +136,8 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// compare judges the samples of a station, and adds its rows to the table.
-func (r *run) compare(st *station, t *results.Table) {
+// compare judges the samples of an instance, and adds its rows to the table.
+func (r *run) compare(st *instance, t *results.Table) {
 	for _, q := range quantities {
 		write := func(v float64) string {
 			if q.mib {
@@ -151,7 +151,7 @@ func (r *run) compare(st *station, t *results.Table) {
 			most = max(most, q.of(s))
 		}
 		if last > second*(1+q.share)+q.slack {
-			r.breaches.add(flat, "%s: %s went from %s to %s", st.name, q.name, write(second), write(last))
+			r.broken.add(flat, "%s: %s went from %s to %s", st.name, q.name, write(second), write(last))
 		}
 		t.Add(nil, st.name, q.name, write(second), write(last), write(most))
 	}

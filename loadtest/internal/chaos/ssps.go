@@ -15,15 +15,15 @@ import (
 // ssp is one simulated SSP of this process.
 type ssp struct {
 	*sspsim.SSP
-	name   string
-	calm   bool // it stays healthy
-	config scenario.SSPConfig
-	moods  []mood       // that it may have
-	inMood atomic.Value // the name of the one that it has
+	name       string
+	healthy    bool // it stays healthy
+	config     scenario.SSPConfig
+	behaviours []namedBehaviour // that it may have
+	current    atomic.Value     // the name of the one that it has
 }
 
-func (s *ssp) mood() string {
-	name, _ := s.inMood.Load().(string)
+func (s *ssp) behaviourName() string {
+	name, _ := s.current.Load().(string)
 	return name
 }
 
@@ -33,14 +33,14 @@ type sspKind struct {
 	speaks   sspsim.Protocol
 	protocol string // in adbuffer's configuration
 	pool     string
-	calm     bool
+	healthy  bool
 }
 
 const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64, max_pending: 256"
 
 var sspKinds = []sspKind{
-	{name: "calm1", speaks: sspsim.HTTP1, protocol: "http1", calm: true},
-	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "http2", calm: true},
+	{name: "calm1", speaks: sspsim.HTTP1, protocol: "http1", healthy: true},
+	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "http2", healthy: true},
 	{name: "plain", speaks: sspsim.HTTP1, protocol: "http1"},
 	{name: "pipelined", speaks: sspsim.HTTP1, protocol: "http1-pipelined", pool: ", pipeline_depth: 8, pipeline_methods: all"},
 	{name: "tls", speaks: sspsim.TLSHTTP1, protocol: "http1"},
@@ -52,16 +52,16 @@ var sspKinds = []sspKind{
 // startSSPs starts all of them.
 func (r *run) startSSPs() error {
 	for i, k := range sspKinds {
-		s := &ssp{name: k.name, calm: k.calm, moods: moodsFor(k)}
+		s := &ssp{name: k.name, healthy: k.healthy, behaviours: behavioursFor(k)}
 		var err error
 		s.SSP, err = sspsim.Start(sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
-			OnRequest: func(q *sspsim.Request) { r.ledger.receive(i, k.name, s.mood(), q) }})
+			OnRequest: func(q *sspsim.Request) { r.log.receive(i, k.name, s.behaviourName(), q) }})
 		if err != nil {
 			return err
 		}
 		r.ssps = append(r.ssps, s)
 		s.config = scenario.SSPConfig{Name: k.name, URL: s.URL(), Protocol: k.protocol, Pool: poolLimits + k.pool}
-		if k.calm {
+		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.Patience))
 		}
 		if s.CA() != nil {
@@ -74,13 +74,13 @@ func (r *run) startSSPs() error {
 	return nil
 }
 
-// swing changes the behaviour of one SSP until the context ends. While clients
+// changeBehaviours changes the behaviour of one SSP until the context ends. While clients
 // pause it is healthy.
-func (r *run) swing(ctx context.Context, s *ssp, rnd *rand.Rand) {
+func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		m := mood{name: "healthy", behaviour: healthy}
+		m := namedBehaviour{name: "healthy", behaviour: healthy}
 		if !r.paused() && rnd.IntN(5) < 3 {
-			m = s.moods[rnd.IntN(len(s.moods))]
+			m = s.behaviours[rnd.IntN(len(s.behaviours))]
 		}
 		b := m.behaviour
 		b.Answer.Kind = []sspsim.Kind{sspsim.OpenRTB, sspsim.OpenRTB, sspsim.VAST, sspsim.Raw}[rnd.IntN(4)]
@@ -88,9 +88,9 @@ func (r *run) swing(ctx context.Context, s *ssp, rnd *rand.Rand) {
 			r.fail(fmt.Errorf("SSP %s, %s: %w", s.name, m.name, err))
 			return
 		}
-		s.inMood.Store(m.name)
-		r.moodsSeen.add(0, m.name)
-		if !s.calm && rnd.IntN(8) == 0 {
+		s.current.Store(m.name)
+		r.behavioursSeen.add(0, m.name)
+		if !s.healthy && rnd.IntN(8) == 0 {
 			s.CloseConnections()
 		}
 		r.sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))

@@ -46,14 +46,14 @@ func (f *freezes) total() int64 {
 	return f.sum.Load() + max(0, time.Now().UnixNano()-f.last.Load()-int64(2*stallTick))
 }
 
-// watchStalls looks at the machine, at this process and at those of the stations.
+// watchStalls looks at the machine, at this process and at those of the instances.
 func (r *run) watchStalls(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.sleep(ctx, stallTick)
 		r.freezes.tick()
 		r.stalls.look(os.Getpid())
 		sum := r.freezes.sum.Load() + r.stalls.sum.Load()
-		for _, st := range r.stations {
+		for _, st := range r.instances {
 			st.stalls.look(st.process().PID)
 			sum += st.stalls.sum.Load()
 		}
@@ -78,18 +78,18 @@ func (r *lookback) add(sum int64) int64 {
 	return sum - before
 }
 
-// newEnded judges a new connection that ended without a response. A process that
+// newConnectionEnded judges a new connection that ended without a response. A process that
 // drains waits for a request on it for a second. Where the machine has taken half of
 // that lately, the connection is only counted.
-func (r *run) newEnded(format string, args ...any) {
+func (r *run) newConnectionEnded(format string, args ...any) {
 	if r.lately.Load() > int64(time.Second/2) {
 		r.tally.add(0, "closed, new: the machine stood still")
 		return
 	}
-	r.breaches.add(unread, format, args...)
+	r.broken.add(unread, format, args...)
 }
 
-// stalled is the time that the machine has taken from requests to a station so far.
-func (r *run) stalled(st *station) time.Duration {
+// stalled is the time that the machine has taken from requests to an instance so far.
+func (r *run) stalled(st *instance) time.Duration {
 	return time.Duration(r.freezes.total() + r.stalls.sum.Load() + st.stalls.sum.Load())
 }

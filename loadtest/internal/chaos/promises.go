@@ -13,9 +13,9 @@ const (
 	mixed    promise = iota // no response reaches another request
 	altered                 // an SSP is sent what clients sent, and nothing else
 	twice                   // no SSP processes a POST twice
-	late                    // each request is answered within its deadline and the allowance
-	lost                    // a request that an SSP was given is answered
-	unread                  // a request on a new connection is answered
+	late                    // each request gets a response within its deadline and the allowance
+	lost                    // a request that an SSP was given gets a response
+	unread                  // a request on a new connection gets a response
 	refused                 // a correct request is not refused, and a broken one is
 	spared                  // sick SSPs cost the healthy ones nothing
 	returned                // requests give everything back
@@ -38,8 +38,8 @@ var promiseText = [promises]string{
 	orderly:  "processes end with status 0, and their logs report no bug",
 }
 
-// breaches counts how often each promise was broken.
-type breaches struct {
+// brokenPromises counts how often each promise was broken.
+type brokenPromises struct {
 	say func(format string, args ...any)
 
 	mu       sync.Mutex // guards the fields below
@@ -50,7 +50,7 @@ type breaches struct {
 // mostExamples of a broken promise are kept and said at once.
 const mostExamples = 5
 
-func (b *breaches) add(p promise, format string, args ...any) {
+func (b *brokenPromises) add(p promise, format string, args ...any) {
 	text := time.Now().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,14 +62,14 @@ func (b *breaches) add(p promise, format string, args ...any) {
 }
 
 // of returns how often a promise was broken, and examples.
-func (b *breaches) of(p promise) (n int, examples []string) {
+func (b *brokenPromises) of(p promise) (n int, examples []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.count[p], b.examples[p]
 }
 
 // total returns how often any promise was broken.
-func (b *breaches) total() (n int) {
+func (b *brokenPromises) total() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.count {

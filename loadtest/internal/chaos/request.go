@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ask is one request and what must become of it.
-type ask struct {
+// request is one request and what must become of it.
+type request struct {
 	token    uint64
 	client   string // who sends it
 	method   string
@@ -16,27 +16,27 @@ type ask struct {
 	body     []byte
 	deadline time.Duration
 	inHeader bool   // the deadline is in the header, not the default
-	fans     bool   // several SSPs may be asked
-	calm     string // the healthy SSP that must answer it; "" for none
+	fansOut  bool   // several SSPs may be asked
+	healthy  string // the healthy SSP that must answer it; "" for none
 	fields   []string
 	chunked  bool
-	refuse   string // why adbuffer must refuse it; "" for a correct request
+	broken   string // why adbuffer must refuse it; "" for a correct request
 }
 
 // mode is a route of the configuration.
 type mode struct {
-	path  string
-	share int
-	heads bool // HEAD is allowed
-	fans  bool // to several SSPs
+	path    string
+	share   int
+	heads   bool // HEAD is allowed
+	fansOut bool // to several SSPs
 }
 
 var modes = []mode{
 	{path: "/single", share: 8, heads: true},
 	{path: "/split", share: 3, heads: true},
-	{path: "/waterfall", share: 3, heads: true, fans: true},
-	{path: "/first", share: 2, fans: true},
-	{path: "/all", share: 2, fans: true},
+	{path: "/waterfall", share: 3, heads: true, fansOut: true},
+	{path: "/first", share: 2, fansOut: true},
+	{path: "/all", share: 2, fansOut: true},
 }
 
 // The deadlines of requests: the default of the configuration, or in the header.
@@ -56,15 +56,15 @@ func (r *run) defaultDeadline() time.Duration {
 }
 
 // draw returns a correct request.
-func (r *run) draw(client string, rnd *rand.Rand) *ask {
-	a := &ask{client: client, token: r.ledger.token(), method: "GET", deadline: defaultDeadline}
+func (r *run) draw(client string, rnd *rand.Rand) *request {
+	a := &request{client: client, token: r.log.token(), method: "GET", deadline: defaultDeadline}
 	m := modes[weighted(rnd, len(modes), func(i int) int { return modes[i].share })]
-	a.path, a.fans = m.path, m.fans
+	a.path, a.fansOut = m.path, m.fansOut
 	if m.path == "/single" {
 		s := r.ssps[rnd.IntN(len(r.ssps))]
 		a.path += "/" + s.name
-		if s.calm {
-			a.calm = s.name
+		if s.healthy {
+			a.healthy = s.name
 		}
 	}
 	switch n := rnd.IntN(100); {
@@ -82,7 +82,7 @@ func (r *run) draw(client string, rnd *rand.Rand) *ask {
 		a.deadline = leastDeadline + time.Duration(rnd.Int64N(int64(mostDeadline-leastDeadline)))
 		a.deadline = a.deadline.Truncate(time.Millisecond)
 	}
-	if a.calm != "" {
+	if a.healthy != "" {
 		// The healthy SSPs are judged by success, so a request must have time.
 		a.inHeader, a.deadline = true, r.options.Patience
 	}
@@ -105,15 +105,15 @@ func bodyLength(rnd *rand.Rand) int {
 }
 
 // query is what SSPs check the request against.
-func (a *ask) query() string {
+func (a *request) query() string {
 	q := fmt.Sprintf("cb=%d&m=%s&len=%d", a.token, a.method, len(a.body))
-	if a.refuse != "" {
-		q += "&refuse=" + a.refuse
+	if a.broken != "" {
+		q += "&refuse=" + a.broken
 	}
 	return q
 }
 
-func (a *ask) String() string {
+func (a *request) String() string {
 	return fmt.Sprintf("%s: %s %s?%s with %v", a.client, a.method, a.path, a.query(), a.deadline)
 }
 

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// mood is a behaviour that an SSP has for a while.
-type mood struct {
+// namedBehaviour is a behaviour that an SSP has for a while.
+type namedBehaviour struct {
 	name      string
 	behaviour sspsim.Behaviour
 	// only names what the SSP must speak; "" is everything.
@@ -30,38 +30,38 @@ var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*
 // some is how often most faults hit: often, and not always.
 var some = sspsim.Share(0.4)
 
-// faults makes a mood of faults.
-func faults(name, only string, f sspsim.Faults) mood {
+// faults makes a behaviour of faults.
+func faults(name, only string, f sspsim.Faults) namedBehaviour {
 	b := healthy
 	b.Faults = f
-	return mood{name, b, only}
+	return namedBehaviour{name, b, only}
 }
 
-// answers makes a mood of the way responses are written.
-func answers(name, only string, change func(*sspsim.Answer)) mood {
+// answers makes a behaviour of the way responses are written.
+func answers(name, only string, change func(*sspsim.Answer)) namedBehaviour {
 	b := healthy
 	change(&b.Answer)
-	return mood{name, b, only}
+	return namedBehaviour{name, b, only}
 }
 
-// connections makes a mood of the rules for connections.
-func connections(name, only string, c sspsim.Connections) mood {
+// connections makes a behaviour of the rules for connections.
+func connections(name, only string, c sspsim.Connections) namedBehaviour {
 	b := healthy
 	b.Connections = c
-	return mood{name, b, only}
+	return namedBehaviour{name, b, only}
 }
 
-// slow makes a mood of a latency.
-func slow(name string, l sspsim.Latency) mood {
+// slow makes a behaviour of a latency.
+func slow(name string, l sspsim.Latency) namedBehaviour {
 	b := healthy
 	b.Latency = l
-	return mood{name: name, behaviour: b}
+	return namedBehaviour{name: name, behaviour: b}
 }
 
-// A response that no request asked for is no mood of a pipelined SSP: HTTP/1.1
+// A response that no request asked for is no behaviour of a pipelined SSP: HTTP/1.1
 // gives its client no means to tell it from the next one. Nor is one that comes
 // later than the response before it, which may cross the next request.
-var allMoods = []mood{
+var allBehaviours = []namedBehaviour{
 	slow("slow", sspsim.Lognormal(250*time.Millisecond, 900*time.Millisecond)),
 	slow("slow now and then", sspsim.Latency{
 		Distribution: sspsim.Distribution{Constant: 5 * time.Millisecond}, Slow: sspsim.Distribution{Constant: 2 * time.Second}, SlowShare: 0.1,
@@ -110,20 +110,20 @@ var allMoods = []mood{
 }
 
 // leftover has small bodies, so that both responses arrive at once.
-var leftover = func() mood {
+var leftover = func() namedBehaviour {
 	m := faults("a second response behind the first", onExclusive, sspsim.Faults{Leftover: sspsim.Share(0.1)})
 	m.behaviour.Answer.Size.P95, m.behaviour.Answer.Size.Max = 5000, 15_000
 	return m
 }()
 
-// moodsFor returns the moods that an SSP of this kind may have.
-func moodsFor(k sspKind) []mood {
-	if k.calm {
-		return []mood{{name: "healthy", behaviour: healthy}}
+// behavioursFor returns the behaviours that an SSP of this kind may have.
+func behavioursFor(k sspKind) []namedBehaviour {
+	if k.healthy {
+		return []namedBehaviour{{name: "healthy", behaviour: healthy}}
 	}
 	http1 := k.speaks == sspsim.HTTP1 || k.speaks == sspsim.TLSHTTP1
-	var out []mood
-	for _, m := range allMoods {
+	var out []namedBehaviour
+	for _, m := range allBehaviours {
 		switch m.only {
 		case onHTTP1:
 			if !http1 {

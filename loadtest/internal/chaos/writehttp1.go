@@ -17,7 +17,7 @@ type writing struct {
 	done  chan struct{}  // closed at the end of the last write, or the first that fails
 }
 
-func newWriting(asks []*ask, http10 bool) *writing {
+func newWriting(asks []*request, http10 bool) *writing {
 	w := &writing{whole: make([]atomic.Int64, len(asks)), done: make(chan struct{})}
 	for _, a := range asks {
 		w.text = a.appendHTTP1(w.text, http10)
@@ -34,9 +34,9 @@ func (w *writing) wholeAt(i int) time.Time {
 	return time.Now()
 }
 
-// write writes in as many pieces and with such pauses as the client's manner
+// write writes in as many pieces and with such pauses as the client's kind
 // has. An error shows when the response is read.
-func (w *writing) write(c net.Conn, m manner, rnd *rand.Rand) {
+func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 	defer close(w.done)
 	_ = c.SetWriteDeadline(time.Now().Add(30 * time.Second))
 	at, next := 0, 0
@@ -68,7 +68,7 @@ func (w *writing) cut(rest []byte, pieces int, rnd *rand.Rand) int {
 }
 
 // appendHTTP1 appends the request as HTTP/1 writes it.
-func (a *ask) appendHTTP1(b []byte, http10 bool) []byte {
+func (a *request) appendHTTP1(b []byte, http10 bool) []byte {
 	version, keep := "1.1", ""
 	if http10 {
 		version, keep = "1.0", "Connection: keep-alive\r\n"
@@ -93,7 +93,7 @@ func (a *ask) appendHTTP1(b []byte, http10 bool) []byte {
 }
 
 // allFields are the lines of the header beside those of the framing.
-func (a *ask) allFields() []string {
+func (a *request) allFields() []string {
 	f := a.fields
 	if a.method == "POST" {
 		f = append(f, "Content-Type: application/json")

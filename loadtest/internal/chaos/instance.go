@@ -19,9 +19,9 @@ import (
 	"adbuffer/loadtest/internal/scenario"
 )
 
-// station is an address at which an adbuffer serves clients. Its configuration
+// instance is an address at which an adbuffer serves clients. Its configuration
 // is reloaded all the time; where it hands over, the process is replaced too.
-type station struct {
+type instance struct {
 	name      string
 	encrypted bool
 	handsOver bool
@@ -48,8 +48,8 @@ const (
 	drainTimeout = 10 * time.Second
 )
 
-// startStations starts an adbuffer at each station.
-func (r *run) startStations(ctx context.Context) error {
+// startInstances starts an adbuffer at each instance.
+func (r *run) startInstances(ctx context.Context) error {
 	ca, err := sspsim.NewCA()
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (r *run) startStations(ctx context.Context) error {
 	if err := sspsim.WriteKeyPair(cert, r.certFile, r.keyFile); err != nil {
 		return err
 	}
-	for _, st := range []*station{
+	for _, st := range []*instance{
 		{name: "cleartext", addr: ""},
 		{name: "TLS", encrypted: true},
 		{name: "cleartext, handed over", handsOver: true},
@@ -76,32 +76,32 @@ func (r *run) startStations(ctx context.Context) error {
 			}
 			*addr = fmt.Sprintf("127.0.0.1:%d", port)
 		}
-		if st.file, err = r.env.Rig.Write(fmt.Sprintf("chaos-%d.yaml", len(r.stations)), r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
+		if st.file, err = r.env.Rig.Write(fmt.Sprintf("chaos-%d.yaml", len(r.instances)), r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
 			return err
 		}
 		if st.now, err = r.startProcess(ctx, st); err != nil {
 			return err
 		}
-		r.stations = append(r.stations, st)
+		r.instances = append(r.instances, st)
 	}
 	return nil
 }
 
-// process is the one that serves the station now.
-func (st *station) process() *rig.Adbuffer {
+// process is the one that serves the instance now.
+func (st *instance) process() *rig.Adbuffer {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.now
 }
 
-func (r *run) startProcess(ctx context.Context, st *station) (*rig.Adbuffer, error) {
+func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, error) {
 	return r.env.Rig.StartAdbufferOn(ctx, r.env.Adbuffer, st.file, "",
 		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
 		"ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
 }
 
-// config writes a station's configuration; rnd chooses what reloads change.
-func (r *run) config(st *station, rnd *rand.Rand) string {
+// config writes an instance's configuration; rnd chooses what reloads change.
+func (r *run) config(st *instance, rnd *rand.Rand) string {
 	c := scenario.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
 		c.Server = append(c.Server, fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", r.certFile, r.keyFile))
@@ -110,7 +110,7 @@ func (r *run) config(st *station, rnd *rand.Rand) string {
 	var names, tiers []string
 	for _, s := range r.ssps {
 		ssp := s.config
-		if !s.calm {
+		if !s.healthy {
 			// A pool that changes its limits in place, or is replaced.
 			ssp.Pool = strings.Replace(ssp.Pool, "max_conns: 64", fmt.Sprintf("max_conns: %d", 8+rnd.IntN(56)), 1)
 			ssp.More = append(ssp.More, fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
@@ -132,9 +132,9 @@ func (r *run) config(st *station, rnd *rand.Rand) string {
 	return c.YAML()
 }
 
-// change reloads a station's configuration, and hands it over, until the
+// change reloads an instance's configuration, and hands it over, until the
 // context ends.
-func (r *run) change(ctx context.Context, st *station, rnd *rand.Rand) {
+func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	const every = 3 * time.Second
 	for n := 1; ; n++ {
 		r.sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
@@ -155,7 +155,7 @@ func (r *run) change(ctx context.Context, st *station, rnd *rand.Rand) {
 }
 
 // reload puts another configuration in force, by a signal.
-func (r *run) reload(st *station, rnd *rand.Rand) error {
+func (r *run) reload(st *instance, rnd *rand.Rand) error {
 	temporary := st.file + ".new"
 	if err := os.WriteFile(temporary, []byte(r.config(st, rnd)), 0o600); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (r *run) reload(st *station, rnd *rand.Rand) error {
 }
 
 // handOver starts a new process, and ends the old one when the new one is ready.
-func (r *run) handOver(ctx context.Context, st *station) error {
+func (r *run) handOver(ctx context.Context, st *instance) error {
 	next, err := r.startProcess(ctx, st)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (r *run) handOver(ctx context.Context, st *station) error {
 	}
 	status, err := old.Await(drainDelay + drainTimeout + 10*time.Second)
 	if err != nil || status != 0 {
-		r.breaches.add(orderly, "%s: the process that was handed over: exit status %d, %v: %s", st.name, status, err, tail(old.Log()))
+		r.broken.add(orderly, "%s: the process that was handed over: exit status %d, %v: %s", st.name, status, err, tail(old.Log()))
 		old.Stop()
 	}
 	r.inspect(st, old)
@@ -191,26 +191,26 @@ func (r *run) handOver(ctx context.Context, st *station) error {
 }
 
 // inspect looks for bugs in a process's log.
-func (r *run) inspect(st *station, a *rig.Adbuffer) {
+func (r *run) inspect(st *instance, a *rig.Adbuffer) {
 	log := a.Log()
 	for _, bad := range []string{"DATA RACE", "panic", "BUG:", "fatal error", `"level":"error"`} {
 		if i := bytes.Index(log, []byte(bad)); i >= 0 {
-			r.breaches.add(orderly, "%s: the log has %q: %s", st.name, bad, shorten(log[max(0, i-200):]))
+			r.broken.add(orderly, "%s: the log has %q: %s", st.name, bad, shorten(log[max(0, i-200):]))
 		}
 	}
 	r.logBytes.Add(uint64(len(log)))
 }
 
-// end stops a station's process.
-func (r *run) end(st *station) {
+// end stops an instance's process.
+func (r *run) end(st *instance) {
 	if !st.now.Running() {
-		r.breaches.add(orderly, "%s: the process ended: %s", st.name, tail(st.now.Log()))
+		r.broken.add(orderly, "%s: the process ended: %s", st.name, tail(st.now.Log()))
 		return
 	}
 	err := st.now.Signal(syscall.SIGTERM)
 	status, waited := st.now.Await(drainDelay + drainTimeout + 10*time.Second)
 	if err = errors.Join(err, waited); err != nil || status != 0 {
-		r.breaches.add(orderly, "%s: exit status %d, %v: %s", st.name, status, err, tail(st.now.Log()))
+		r.broken.add(orderly, "%s: exit status %d, %v: %s", st.name, status, err, tail(st.now.Log()))
 	}
 	r.inspect(st, st.now)
 }

@@ -13,12 +13,12 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// ledger knows every request of a run by its token, a number that the request
+// requestLog knows every request of a run by its token, a number that the request
 // carries in its query, and which SSP was given it. Each SSP checks in it what
 // it receives.
-type ledger struct {
-	issued   atomic.Uint64
-	breaches *breaches
+type requestLog struct {
+	issued atomic.Uint64
+	broken *brokenPromises
 
 	mu   sync.Mutex // guards the fields below
 	seen []bits     // by SSP: the tokens of the requests that it has processed
@@ -29,15 +29,15 @@ type ledger struct {
 // explains what went wrong.
 type recent [4096]string
 
-func newLedger(ssps int, b *breaches) *ledger {
-	return &ledger{breaches: b, seen: make([]bits, ssps), last: make([]recent, ssps)}
+func newRequestLog(ssps int, b *brokenPromises) *requestLog {
+	return &requestLog{broken: b, seen: make([]bits, ssps), last: make([]recent, ssps)}
 }
 
 // token returns a number that no other request has.
-func (l *ledger) token() uint64 { return l.issued.Add(1) }
+func (l *requestLog) token() uint64 { return l.issued.Add(1) }
 
 // seenBy returns the index of an SSP that was given the request, -1 for none.
-func (l *ledger) seenBy(token uint64) int {
+func (l *requestLog) seenBy(token uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.seen {
@@ -48,15 +48,15 @@ func (l *ledger) seenBy(token uint64) int {
 	return -1
 }
 
-// receive checks a request that an SSP in this mood has read whole and is about
+// receive checks a request that an SSP in this behaviour has read whole and is about
 // to process.
-func (l *ledger) receive(ssp int, name, mood string, q *sspsim.Request) {
+func (l *requestLog) receive(ssp int, name, behaviour string, q *sspsim.Request) {
 	token, err := l.check(q)
 	if err != nil {
-		l.breaches.add(altered, "SSP %s was sent a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
+		l.broken.add(altered, "SSP %s was sent a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
 		return
 	}
-	how := fmt.Sprintf("at %s on its connection %d, stream %d, when it %s", time.Now().Format("15:04:05.000"), q.Conn, q.Stream, mood)
+	how := fmt.Sprintf("at %s on its connection %d, stream %d, when it %s", time.Now().Format("15:04:05.000"), q.Conn, q.Stream, behaviour)
 	l.mu.Lock()
 	again := l.seen[ssp].set(token)
 	before := &l.last[ssp][token%uint64(len(recent{}))]
@@ -64,12 +64,12 @@ func (l *ledger) receive(ssp int, name, mood string, q *sspsim.Request) {
 	*before = how
 	l.mu.Unlock()
 	if again && q.Method == "POST" {
-		l.breaches.add(twice, "SSP %s processed POST %d twice: %s; %s", name, token, first, how)
+		l.broken.add(twice, "SSP %s processed POST %d twice: %s; %s", name, token, first, how)
 	}
 }
 
 // check compares a request with what its query says about it.
-func (l *ledger) check(q *sspsim.Request) (token uint64, err error) {
+func (l *requestLog) check(q *sspsim.Request) (token uint64, err error) {
 	query, ok := strings.CutPrefix(q.Target, "/bid?")
 	if !ok {
 		return 0, fmt.Errorf("the path is not /bid")

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// http2Nuisances are what a hostile client does over HTTP/2.
-var http2Nuisances = []nuisance{
+// http2Attacks are what a hostile client does over HTTP/2.
+var http2Attacks = []attack{
 	{"opens streams without their bodies", func(r *run, c net.Conn, rnd *rand.Rand) {
 		h := newRaw2(c)
 		for i := range 100 + rnd.IntN(200) {
 			a := r.draw("a hostile client", rnd)
-			a.method, a.refuse = "POST", "a-part-of-a-body"
+			a.method, a.broken = "POST", "a-part-of-a-body"
 			h.open(uint32(2*i+1), a, false)
 		}
 		h.drain(time.Duration(rnd.IntN(1500)) * time.Millisecond)
@@ -89,8 +89,8 @@ func newRaw2(c net.Conn, settings ...http2.Setting) *raw2 {
 	return h
 }
 
-// open writes the head of a, which ends the stream or not.
-func (h *raw2) open(id uint32, a *ask, last bool) {
+// open writes the header of a, which ends the stream or not.
+func (h *raw2) open(id uint32, a *request, last bool) {
 	h.block.Reset()
 	for _, f := range [][2]string{{":method", a.method}, {":scheme", "https"}, {":authority", "a"}, {":path", a.path + "?" + a.query()}} {
 		_ = h.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
