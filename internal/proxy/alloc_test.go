@@ -12,8 +12,8 @@ import (
 )
 
 // What the whole process allocates for a forwarded request, with its client and
-// its SSP, which allocate next to nothing: cleartext nothing, TLS what
-// crypto/tls does in both ends, HTTP/2 what net/http's types cost.
+// its SSP, which allocate next to nothing: cleartext nothing, TLS what crypto/tls does
+// in both ends, one at each.
 func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -41,7 +41,19 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 				c.request()
 				c.answers(t, 1)
 			}
-		}, 80},
+		}, 3},
+		{"HTTP/2 in cleartext", h2c, func(m *modeProxy) func() {
+			conn, err := net.Dial("tcp", m.addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test is over
+			c := newStreamClient(conn)
+			return func() {
+				c.request()
+				c.answers(t, 1)
+			}
+		}, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			send := row.client(forwarder(t, row.change))

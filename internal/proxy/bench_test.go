@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"encoding/binary"
 	"net"
 	"strconv"
@@ -152,7 +151,7 @@ func BenchmarkForwardH2(b *testing.B) {
 // streamClient is a client of HTTP/2 that costs little: it sends the same head
 // each time, and does not look at what it gets but for the ends of streams.
 type streamClient struct {
-	conn  *tls.Conn
+	conn  net.Conn
 	r     *bufio.Reader
 	out   []byte
 	block []byte // the head
@@ -160,8 +159,10 @@ type streamClient struct {
 	taken uint32 // bytes of bodies since the last WINDOW_UPDATE
 }
 
-func (m *modeProxy) newStreamClient() *streamClient {
-	c := &streamClient{conn: m.dialTLS("h2"), id: 1}
+func (m *modeProxy) newStreamClient() *streamClient { return newStreamClient(m.dialTLS("h2")) }
+
+func newStreamClient(conn net.Conn) *streamClient {
+	c := &streamClient{conn: conn, id: 1}
 	c.r = bufio.NewReaderSize(c.conn, 32<<10)
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
