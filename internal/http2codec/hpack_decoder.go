@@ -8,8 +8,8 @@ import (
 // over as bytes that live until the next one. Only the reader uses it.
 type Decoder struct {
 	table    decoderTable
-	text     text // Huffman-coded strings of the field in hand, decoded
-	interned interned
+	text     text      // Huffman-coded strings of the field in hand, decoded
+	interned *interned // made by the first such string
 }
 
 // NewDecoder returns a decoder with an empty table.
@@ -148,6 +148,9 @@ func (d *Decoder) string(p []byte) (s, rest []byte, ok bool) {
 	if !coded || n == 0 {
 		return s, rest, true
 	}
+	if d.interned == nil {
+		d.interned = new(interned)
+	}
 	slot, hash, ok := d.interned.find(s)
 	if ok {
 		return slot.plain, rest, true
@@ -192,5 +195,6 @@ const maxInteger = 1 << 30
 // Shrink gives up what a decoder that is not used for a while can do without. The
 // table's entries stay: the peer may use them.
 func (d *Decoder) Shrink() {
-	d.text = nil
+	d.text, d.interned = nil, nil
+	d.table.shrink()
 }

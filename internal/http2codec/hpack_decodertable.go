@@ -1,5 +1,7 @@
 package http2codec
 
+import "bytes"
+
 // maxTableSize is the size of a dynamic table that both sides start with, and
 // that neither of ours ever leaves upwards. RFC 7541, section 4.2.
 const MaxTableSize = 4096
@@ -14,7 +16,7 @@ const maxTableEntries = MaxTableSize / EntryOverhead
 // behind the other in one piece of memory, which is swept together when its end
 // is met.
 type decoderTable struct {
-	entries [maxTableEntries]decoderEntry // a ring; the newest stands at newest
+	entries *[maxTableEntries]decoderEntry // a ring; the newest stands at newest. Made by the first insert.
 	newest  int
 	count   int
 	size    int // as RFC 7541, section 4.1, counts
@@ -25,12 +27,12 @@ type decoderTable struct {
 }
 
 type decoderEntry struct {
-	at                int // where in bytes its name begins; its value follows
-	nameLen, valueLen int
+	at                uint16 // where in bytes its name begins; its value follows
+	nameLen, valueLen uint16
 	nameClass, class  class // of the name, and of both
 }
 
-func (e *decoderEntry) size() int { return e.nameLen + e.valueLen + EntryOverhead }
+func (e *decoderEntry) size() int { return int(e.nameLen) + int(e.valueLen) + EntryOverhead }
 
 // entry returns the i-th newest entry, from 0, or nil if there are fewer.
 func (t *decoderTable) entry(i int) *decoderEntry {
@@ -42,8 +44,8 @@ func (t *decoderTable) entry(i int) *decoderEntry {
 
 // text returns the strings of e. They live until the next insert.
 func (t *decoderTable) text(e *decoderEntry) (name, value []byte) {
-	middle := e.at + e.nameLen
-	return t.bytes[e.at:middle], t.bytes[middle : middle+e.valueLen]
+	at, middle := int(e.at), int(e.at)+int(e.nameLen)
+	return t.bytes[at:middle], t.bytes[middle : middle+int(e.valueLen)]
 }
 
 func (t *decoderTable) setMax(n int) {
@@ -62,24 +64,25 @@ func (t *decoderTable) evict(size int) {
 // insert adds an entry, which is empty-handed if it is larger than the table:
 // that empties it. name and value are not in t.bytes. RFC 7541, section 4.4.
 func (t *decoderTable) insert(name, value []byte, nameClass, class class) {
-	e := decoderEntry{nameLen: len(name), valueLen: len(value), nameClass: nameClass, class: class}
-	t.evict(max(t.max-e.size(), 0))
-	if e.size() > t.max {
+	size := len(name) + len(value) + EntryOverhead
+	t.evict(max(t.max-size, 0))
+	if size > t.max {
 		return
 	}
-	if t.bytes == nil {
-		t.bytes = make([]byte, 2*MaxTableSize)
+	if len(t.bytes) < 2*MaxTableSize {
+		t.grow()
 	}
+	e := decoderEntry{nameLen: uint16(len(name)), valueLen: uint16(len(value)), nameClass: nameClass, class: class}
 	if t.end+len(name)+len(value) > len(t.bytes) {
 		t.sweep()
 	}
-	e.at = t.end
+	e.at = uint16(t.end)
 	t.end += copy(t.bytes[t.end:], name)
 	t.end += copy(t.bytes[t.end:], value)
 	t.newest = (t.newest + 1) % maxTableEntries
 	t.entries[t.newest] = e
 	t.count++
-	t.size += e.size()
+	t.size += size
 }
 
 // sweep moves the entries' strings to the start of bytes.
@@ -90,8 +93,28 @@ func (t *decoderTable) sweep() {
 	}
 	from := t.entry(t.count - 1).at
 	copy(t.bytes, t.bytes[from:t.end])
-	t.end -= from
+	t.end -= int(from)
 	for i := range t.count {
 		t.entry(i).at -= from
 	}
+}
+
+// grow makes the memory that inserts need.
+func (t *decoderTable) grow() {
+	if t.entries == nil {
+		t.entries = new([maxTableEntries]decoderEntry)
+	}
+	grown := make([]byte, 2*MaxTableSize)
+	copy(grown, t.bytes)
+	t.bytes = grown
+}
+
+// shrink leaves no more memory than the entries take, until the next insert.
+func (t *decoderTable) shrink() {
+	if t.count == 0 {
+		t.entries, t.bytes, t.end = nil, nil, 0
+		return
+	}
+	t.sweep()
+	t.bytes = bytes.Clone(t.bytes[:t.end])
 }

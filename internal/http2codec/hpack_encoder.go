@@ -46,7 +46,9 @@ func (e *Encoder) SetMax(n uint32) {
 	if size == e.table.max && !e.resized {
 		return
 	}
-	e.resized = true
+	if !e.resized { // the peer knows of the size before
+		e.resized, e.smallest = true, size
+	}
 	e.smallest = min(e.smallest, size)
 	e.table.setMax(size)
 }

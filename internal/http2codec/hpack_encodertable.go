@@ -9,13 +9,24 @@ import "bytes"
 // knows its hash. So a value that belongs to one request (an identifier, an
 // address) never enters, and cannot drive out those that every request has.
 type encoderTable struct {
-	entries  [maxTableEntries]encoderEntry // a ring; number n stands at n % maxTableEntries
-	inserted uint64                        // the number of the newest entry; numbers start at 1
+	inserted uint64 // the number of the newest entry; numbers start at 1
 	count    int
 	size     int // as RFC 7541, section 4.1, counts
 	max      int
 
-	sightings [256][2]sighting // by hash
+	*encoderMemory // made by the first line
+}
+
+type encoderMemory struct {
+	entries   [maxTableEntries]encoderEntry // a ring; number n stands at n % maxTableEntries
+	sightings [256][2]sighting              // by hash
+}
+
+// grow makes the memory that lines need.
+func (t *encoderTable) grow() {
+	if t.encoderMemory == nil {
+		t.encoderMemory = new(encoderMemory)
+	}
 }
 
 type encoderEntry struct {
@@ -46,6 +57,7 @@ func (t *encoderTable) index(n uint64) int { return len(staticTable) + int(t.ins
 // find returns the sighting of line, whose entry is alive or 0. It is nil if
 // the line is not remembered.
 func (t *encoderTable) find(hash uint64, line []byte) *sighting {
+	t.grow()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
 	for i := range set {
 		s := &set[i]
@@ -67,6 +79,7 @@ func (t *encoderTable) find(hash uint64, line []byte) *sighting {
 // note remembers that a line with this hash was sent, unless the lines that
 // would have to be forgotten for that are in the table.
 func (t *encoderTable) note(hash uint64) {
+	t.grow()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
 	switch {
 	case !t.alive(set[0].entry):
@@ -81,6 +94,7 @@ func (t *encoderTable) note(hash uint64) {
 
 // insert adds an entry, which must fit, and returns its number.
 func (t *encoderTable) insert(line []byte, size int) uint64 {
+	t.grow()
 	t.evict(t.max - size)
 	t.inserted++
 	t.count++

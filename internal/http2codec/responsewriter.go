@@ -46,6 +46,9 @@ func staticStatus(code int) int {
 // Forget makes e give up its memory, and the peer's table with it. The next block
 // tells the peer.
 func (e *Encoder) Forget() {
-	most := e.table.max
-	*e = Encoder{table: encoderTable{max: most}, resized: true, responses: e.responses}
+	forgotten := Encoder{table: encoderTable{max: e.table.max}, resized: e.resized, smallest: e.smallest, responses: e.responses}
+	if e.table.count > 0 {
+		forgotten.resized, forgotten.smallest = true, 0
+	}
+	*e = forgotten
 }

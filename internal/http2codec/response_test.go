@@ -1,0 +1,113 @@
+package http2codec
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// A peer reads each response as it was meant, over a long connection on which the encoder
+// forgets its table and the peer changes the size of its own.
+func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
+	enc := NewResponseEncoder()
+	peer := hpack.NewDecoder(MaxTableSize, nil)
+	for i := range 3000 {
+		code := 200 + i%400
+		lines := "Content-Type: application/json\r\nDate: " + strconv.Itoa(i/50) + "\r\nContent-Length: " + strconv.Itoa(i%7) + "\r\nX-Unique: " + strconv.Itoa(i) +
+			"\r\nSet-Cookie: a=b\r\nConnection: close\r\nX-Long-" + strconv.Itoa(i%60) + ": " + strings.Repeat("v", 100) + "\r\n"
+		want := []string{":status: " + strconv.Itoa(code), "content-type: application/json", "date: " + strconv.Itoa(i/50), "content-length: " + strconv.Itoa(i%7),
+			"x-unique: " + strconv.Itoa(i), "set-cookie: a=b", "x-long-" + strconv.Itoa(i%60) + ": " + strings.Repeat("v", 100)}
+		var block []byte
+		ok := true
+		if i%10 == 9 {
+			want = want[1:]
+			block, ok = enc.AppendTrailers(nil, []byte(lines))
+		} else {
+			block, ok = enc.AppendResponse(nil, code, []byte(lines))
+		}
+		fields, err := peer.DecodeFull(block)
+		if !ok || err != nil {
+			t.Fatalf("response %d: %v %v", i, ok, err)
+		}
+		var got []string
+		for _, f := range fields {
+			got = append(got, f.Name+": "+f.Value)
+			if f.Name == "set-cookie" && !f.Sensitive {
+				t.Error("a cookie may be put into a table")
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("response %d: got %q, want %q", i, got, want)
+		}
+		switch {
+		case i%97 == 0:
+			enc.Forget()
+		case i%151 == 0:
+			size := uint32(i % 5 * 1000)
+			peer.SetAllowedMaxDynamicTableSize(size)
+			enc.SetMax(size)
+		}
+	}
+}
+
+// A line that HTTP/2 cannot carry is not sent.
+func TestMalformedResponsesAreNotSent(t *testing.T) {
+	for _, lines := range []string{"no colon\r\n", ": no name\r\n", "A: b\nC: d\r\n", "A: \x00\r\n", "A B: c\r\n", "no end: x"} {
+		enc := NewResponseEncoder()
+		if _, ok := enc.AppendResponse(nil, 200, []byte(lines)); ok {
+			t.Errorf("%q is sent", lines)
+		}
+	}
+}
+
+// The header of a request is written down in HTTP/1.1's form.
+func TestRequestsAreWrittenDown(t *testing.T) {
+	decode := func(fields ...string) *RequestBlock {
+		var wire []byte
+		for i := 0; i < len(fields); i += 2 {
+			wire = append(wire, 0)
+			wire = appendString(appendString(wire, []byte(fields[i])), []byte(fields[i+1]))
+		}
+		d := NewDecoder()
+		b := &RequestBlock{Limit: 4096}
+		b.Reset()
+		if err := d.Decode(wire, b); err != nil {
+			t.Fatal(err)
+		}
+		b.EndHeader(true)
+		return b
+	}
+	get := []string{":method", "GET", ":scheme", "https", ":authority", "a.example", ":path", "/p?q"}
+	for _, row := range []struct {
+		fields []string
+		want   string
+	}{
+		{nil, "Host: a.example\r\n\r\n"},
+		{[]string{"accept-language", "de", "x-a", "1", "x-A", ""}, ""},
+		{[]string{"cookie", "a=1", "te", "trailers", "cookie", "b=2", "dnt", "1"}, "Host: a.example\r\nTe: trailers\r\nDnt: 1\r\nCookie: a=1; b=2\r\n\r\n"},
+		{[]string{"host", "a.example", "x-b", ""}, "Host: a.example\r\nX-B: \r\n\r\n"},
+		{[]string{"host", "b.example"}, ""},
+		{[]string{"te", "gzip"}, ""},
+		{[]string{"connection", "x"}, ""},
+		{[]string{"content-length", "1"}, ""},
+	} {
+		t.Run(fmt.Sprint(row.fields), func(t *testing.T) {
+			b := decode(append(slices.Clone(get), row.fields...)...)
+			if row.want == "" {
+				if b.Malformed == "" {
+					t.Error("it is taken for well-formed")
+				}
+				return
+			}
+			var memory []byte
+			header, method, path := b.Take(&memory)
+			if b.Malformed != "" || string(header) != row.want || string(method) != "GET" || string(path) != "/p?q" {
+				t.Errorf("%s %q %q %q", b.Malformed, method, path, header)
+			}
+		})
+	}
+}
