@@ -15,6 +15,7 @@ import (
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/requestlog"
+	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 )
 
@@ -53,6 +54,7 @@ func (a *App) register() error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		pool.NewCollector(func() []*pool.Pool { return a.versions.Current().Pools }),
 		ssp.NewCollector(func() []*ssp.SSP { return a.versions.Current().SSPs }),
+		route.NewMirrorCollector(func() *route.Table { return a.versions.Current().Table }),
 		fleet.NewCollector(func() *fleet.Fleet { return a.fleet }),
 		a.versions,
 		a.proxy,

@@ -333,6 +333,13 @@ type Route struct {
 	NoAd         NoAd       `yaml:"no_ad" default:"empty"`
 	VASTVersion  string     `yaml:"vast_version" default:"4.2"` // of NoAd vast
 	Privacy      Privacy    `yaml:"privacy" default:"none"`
+	Mirror       Mirror     `yaml:"mirror"`
+}
+
+// Mirror sends copies of a route's requests to an SSP that clients see nothing of.
+type Mirror struct {
+	SSP   string  `yaml:"ssp"` // a name of Config.SSPs that is not among the route's; "" = none
+	Share float64 `yaml:"share" default:"0.1" min:"0" max:"1"`
 }
 
 // Match holds conditions on a request that must all be true.

@@ -36,11 +36,32 @@ func checkRoutes(cfg *Config, r *report) {
 			r.add(join(path, "vast_version"), route.VASTVersion, "must be one of "+strings.Join(vastVersions, ", "))
 		}
 		checkRouteSSPs(route, known, path, r)
+		checkMirror(route, known, join(path, "mirror.ssp"), r)
 	}
 }
 
-// checkRouteSSPs checks a route's SSPs against each other, the route's mode and the known
-// names; nil = the names are not known.
+func checkMirror(route *Route, known map[string]bool, path string, r *report) {
+	name := route.Mirror.SSP
+	switch {
+	case name == "":
+	case !known[name] && len(known) > 0:
+		r.add(path, name, unknownSSP(name, known))
+	case slices.ContainsFunc(route.SSPs, func(leg RouteSSP) bool { return leg.Name == name }):
+		r.add(path, name, "must not be one of the route's ssps, which it would hurt; make it an SSP of its own")
+	}
+}
+
+// unknownSSP is the rule that a name breaks which is none of ssps.
+func unknownSSP(name string, known map[string]bool) string {
+	rule := "must be the name of one of ssps"
+	if best := closest(name, maps.Keys(known)); best != "" {
+		rule += "; did you mean " + best + "?"
+	}
+	return rule
+}
+
+// checkRouteSSPs checks a route's SSPs against each other, its mode and the known
+// names; none are known if that cannot be told.
 func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report) {
 	list, mode := join(path, "ssps"), join(path, "mode")
 	if len(route.SSPs) == 0 {
@@ -56,11 +77,7 @@ func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report)
 		case leg.Name == "":
 			r.addMissing(name, "must be set")
 		case !known[leg.Name] && len(known) > 0:
-			rule := "must be the name of one of ssps"
-			if best := closest(leg.Name, maps.Keys(known)); best != "" {
-				rule += "; did you mean " + best + "?"
-			}
-			r.add(name, leg.Name, rule)
+			r.add(name, leg.Name, unknownSSP(leg.Name, known))
 		case twice:
 			r.add(name, leg.Name, "must be in the route once; it is "+first+" too")
 		}

@@ -160,7 +160,7 @@ func (s *SSP) speaksHTTP2() bool {
 }
 
 func (r *Route) uses(ssp string) bool {
-	return slices.ContainsFunc(r.SSPs, func(leg RouteSSP) bool { return leg.Name == ssp })
+	return r.Mirror.SSP == ssp || slices.ContainsFunc(r.SSPs, func(leg RouteSSP) bool { return leg.Name == ssp })
 }
 
 func (w *warner) route(routes []Route, i int) {

@@ -137,7 +137,7 @@ var another = map[string]string{
 	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].protocol": "http1",
 	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]",
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
-	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
+	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": "b", "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
 	"routes[].match.header": "[{name: X-Other}]", "routes[].mode": "single", "routes[].ssps": "[{name: a, secondary: false}, {name: b, secondary: true}]",
 	"routes[].on_error": "no_ad", "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip",
 }

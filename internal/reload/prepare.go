@@ -113,7 +113,7 @@ func (p *prepared) build(f *fleet.Fleet) *Version {
 		next.add(part)
 		byName[part.Config.Name] = part.SSP
 	}
-	next.Table = newTable(p.cfg.Routes, byName)
+	next.Table = newTable(p.cfg, byName, p.was.Table)
 	return next
 }
 

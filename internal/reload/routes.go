@@ -6,9 +6,15 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
 )
 
-func newTable(routes []config.Route, ssps map[string]*ssp.SSP) *route.Table {
+// mirrorShare is which part of server.max_buffered_bytes each mirror has beside it.
+const mirrorShare = 8
+
+// newTable returns the routes. It keeps the counters of mirrors that was has too.
+func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *route.Table {
+	routes := cfg.Routes
 	table := make([]*route.Route, len(routes))
 	for i := range routes {
 		c := &routes[i]
@@ -24,9 +30,24 @@ func newTable(routes []config.Route, ssps map[string]*ssp.SSP) *route.Table {
 		for _, t := range c.SSPs {
 			r.Targets = append(r.Targets, route.Target{SSP: ssps[t.Name], Weight: t.Weight, Timeout: t.Timeout, Secondary: t.Secondary})
 		}
+		if m := c.Mirror; m.SSP != "" {
+			r.Mirror = &route.Mirror{SSP: ssps[m.SSP], Share: m.Share, Budget: new(upstream.Budget), Stats: mirrorStats(was, c.Name, m.SSP)}
+			r.Mirror.Budget.SetLimit(int64(max(1, cfg.Server.MaxBufferedBytes/mirrorShare)))
+		}
 		table[i] = r
 	}
 	return route.NewTable(table)
+}
+
+func mirrorStats(was *route.Table, name, ssp string) *route.MirrorStats {
+	if was != nil {
+		for _, r := range was.Routes {
+			if r.Name == name && r.Mirror != nil && r.Mirror.SSP.Name() == ssp {
+				return r.Mirror.Stats
+			}
+		}
+	}
+	return new(route.MirrorStats)
 }
 
 func conditions(cs []config.Condition) []route.Condition {

@@ -38,6 +38,9 @@ func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool)
 // SSP in the route. All modes: ClientGone after a leg found that the client has closed, and
 // Overloaded if the mode needs more than the budget has.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
+	if rt.Mirror != nil {
+		rt.Mirror.send(r, p)
+	}
 	if chosen != nil {
 		return sendTo(r, chosen, r.Received)
 	}

@@ -52,6 +52,7 @@ type Route struct {
 	NoAd        NoAd
 	VASTVersion string
 	TruncateIP  bool
+	Mirror      *Mirror // nil = none
 
 	// Index is the route's place in its table.
 	Index int

@@ -1,0 +1,43 @@
+package endpoints
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// A mirror gets copies; one that never accepts delays no request, and shows in its metric.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	main, partner := e2e.Healthy(t), e2e.Healthy(t)
+	hole, err := net.Listen("tcp", "127.0.0.1:0") // never accepts, never responds
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.Close() //nolint:errcheck // nothing is left to be done about it
+	ab := e2e.Start(t, fmt.Sprintf(`
+deadline: {default: 1s}
+ssps:
+  - {name: openx, endpoints: [%q]}
+  - {name: partner, endpoints: [%q]}
+  - {name: hole, endpoints: ["http://%s/bid"]}
+routes:
+  - {name: good, match: {path: /good}, ssps: [openx], mirror: {ssp: partner, share: 1}}
+  - {name: bad, match: {path: /bad}, ssps: [openx], mirror: {ssp: hole, share: 1}}
+`, main.URL(), partner.URL(), hole.Addr()))
+	ab.WantMetric(0, "adbuffer_mirrored_total", "route=bad", "ssp=hole", "outcome=dropped")
+	c := ab.Dial()
+	for i := range 50 {
+		c.Post("/good", fmt.Sprintf(`{"id":"%d"}`, i)).WantFill("openx")
+		c.Post("/bad", fmt.Sprintf(`{"id":"%d"}`, i)).WantFill("openx")
+	}
+	ab.AwaitMetric(50, "adbuffer_mirrored_total", "route=good", "ssp=partner", "outcome=fill")
+	testsupport.Eventually(t, "all copies for the hole ended", func() bool {
+		m := ab.Scrape()
+		return m.Value("adbuffer_mirrored_total", "route=bad", "outcome=deadline")+m.Value("adbuffer_mirrored_total", "route=bad", "outcome=dropped") == 50
+	})
+	ab.WantMetric(0, "adbuffer_buffered_bytes")
+}

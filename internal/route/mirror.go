@@ -1,0 +1,101 @@
+package route
+
+import (
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
+)
+
+// Mirror sends a copy of a share of a route's requests to another SSP. No request waits for it, and
+// clients never see its responses. Under load it is dropped first: it has a budget of its own, takes
+// at most a quarter of max_in_flight, and none of its last quarter.
+type Mirror struct {
+	SSP   *ssp.SSP
+	Share float64 // 0 to 1
+	// Budget bounds the copies and the responses.
+	Budget *upstream.Budget
+	Stats  *MirrorStats
+}
+
+// MirrorStats counts mirrored requests. A reload keeps it.
+type MirrorStats struct {
+	outcomes [upstream.Outcomes]atomic.Uint64
+	dropped  atomic.Uint64
+	inFlight atomic.Int64
+}
+
+// mirrored is one mirrored request; reused.
+type mirrored struct {
+	mirror  *Mirror
+	process *Process
+	request ssp.Request
+	memory  requestCopy
+	run     func() // main; kept, so that starting it allocates nothing
+}
+
+var mirroredPool = sync.Pool{New: func() any { return new(mirrored) }}
+
+// send copies r and sends the copy, if it is r's turn and no limit is in the way.
+func (m *Mirror) send(r *ssp.Request, p *Process) {
+	if rand.Float64() >= m.Share {
+		return
+	}
+	if n := int(m.Stats.inFlight.Add(1)); !m.fits(n, p.InFlight) {
+		m.drop()
+		return
+	}
+	c := mirroredPool.Get().(*mirrored)
+	c.mirror, c.process, c.request = m, p, *r
+	c.request.Budget, c.request.Gone = m.Budget, nil
+	if c.memory.take(&c.request) != nil {
+		c.release()
+		m.drop()
+		return
+	}
+	if c.run == nil {
+		c.run = c.main
+	}
+	go c.run()
+}
+
+// fits reports whether the limit on what is in flight leaves room for the n-th mirrored request.
+func (m *Mirror) fits(n int, f *ssp.InFlight) bool {
+	limit := f.Limit()
+	return limit <= 0 || n <= max(1, limit/4) && f.Now()+n <= max(1, limit-limit/4)
+}
+
+func (m *Mirror) drop() {
+	m.Stats.inFlight.Add(-1)
+	m.Stats.dropped.Add(1)
+}
+
+func (c *mirrored) main() {
+	m := c.mirror
+	defer m.Stats.inFlight.Add(-1)
+	defer func() {
+		if v := recover(); v != nil { // c may still be in use: the garbage collector gets it
+			m.Stats.outcomes[upstream.Internal].Add(1)
+			c.process.Panicked(v, debug.Stack())
+		}
+	}()
+	ex := upstream.AcquireExchange()
+	outcome, _ := m.SSP.Do(&c.request, ex, 0)
+	ex.Release()
+	c.release()
+	switch outcome {
+	case upstream.PendingFull, upstream.PendingTimeout, upstream.QPSLimit, upstream.Overloaded:
+		m.Stats.dropped.Add(1)
+	default:
+		m.Stats.outcomes[outcome].Add(1)
+	}
+}
+
+func (c *mirrored) release() {
+	c.memory.release(c.request.Budget)
+	c.mirror, c.process, c.request = nil, nil, ssp.Request{}
+	mirroredPool.Put(c)
+}

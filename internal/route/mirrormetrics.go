@@ -1,0 +1,43 @@
+package route
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/upstream"
+)
+
+var descMirrored = prometheus.NewDesc("adbuffer_mirrored_total",
+	"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit kept the copy back.", []string{"route", "ssp", "outcome"}, nil)
+
+// mirrorOutcomes are the outcomes that a mirrored request can have beside dropped.
+var mirrorOutcomes = []upstream.Outcome{
+	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BreakerOpen, upstream.SSPBackoff,
+	upstream.SSPDisabled, upstream.Draining, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse,
+	upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal,
+}
+
+// mirrorCollector exports what the mirrors of routes did.
+type mirrorCollector struct{ table func() *Table }
+
+// NewMirrorCollector returns a collector of the table that table returns at each scrape.
+func NewMirrorCollector(table func() *Table) prometheus.Collector { return mirrorCollector{table} }
+
+// Describe implements prometheus.Collector.
+func (mirrorCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descMirrored }
+
+// Collect implements prometheus.Collector.
+func (c mirrorCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, r := range c.table().Routes {
+		m := r.Mirror
+		if m == nil {
+			continue
+		}
+		count := func(n uint64, outcome string) {
+			ch <- prometheus.MustNewConstMetric(descMirrored, prometheus.CounterValue, float64(n), r.Name, m.SSP.Name(), outcome)
+		}
+		for _, o := range mirrorOutcomes {
+			count(m.Stats.outcomes[o].Load(), o.String())
+		}
+		count(m.Stats.dropped.Load(), "dropped")
+	}
+}
