@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // defaultAdmin is the default of admin.listen.
@@ -84,8 +86,7 @@ func healthTarget(from, file string) (health, error) {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return health{}, fmt.Errorf("--url %q is no http or https URL", from)
 		}
-		ip := net.ParseIP(u.Hostname())
-		return health{from, strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()}, nil
+		return health{from, httpsyntax.IsLoopbackHost(u.Hostname())}, nil
 	}
 	admin := readAdmin(file)
 	host, port, err := net.SplitHostPort(admin.Listen)

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // guard accepts any request on loopback. Beyond loopback a request needs the token or a
@@ -72,7 +74,5 @@ func isLoopbackHost(hostport string) bool {
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	return httpsyntax.IsLoopbackHost(host)
 }

@@ -50,7 +50,7 @@ func (in PlanInput) validate() error {
 
 	// NaN must fail this too.
 	if !(in.WaitingShare > 0 && in.WaitingShare < 1) {
-		e.add("waiting-share", number(in.WaitingShare),
+		e.add("waiting-share", FormatNumber(in.WaitingShare),
 			"must be above 0 and below 1, for example 0.03: no pool is so large that no request ever waits")
 	}
 	if in.SlowHold != 0 {
@@ -73,7 +73,7 @@ func (e *inputErrors) rate(name string, v float64) bool {
 	if v >= minRate && v <= maxRate {
 		return true
 	}
-	e.add(name, number(v), "must be between %s and %s requests per second", number(minRate), number(maxRate))
+	e.add(name, FormatNumber(v), "must be between %s and %s requests per second", FormatNumber(minRate), FormatNumber(maxRate))
 	return false
 }
 
@@ -113,12 +113,12 @@ func (e *inputErrors) load(in PlanInput) {
 	if load := Load(in.Rate/float64(in.Replicas), mean); load > maxLoad {
 		e.add("replicas", strconv.Itoa(in.Replicas),
 			"are too few: each would have %.0f requests in flight (%s rps, held %v on average), and a plan ends at %d",
-			load, number(in.Rate), mean, maxLoad)
+			load, FormatNumber(in.Rate), mean, maxLoad)
 	}
 }
 
-// number formats v, without an exponent if that is readable.
-func number(v float64) string {
+// FormatNumber formats v, without an exponent if that is readable.
+func FormatNumber(v float64) string {
 	if math.Abs(v) < 1e15 {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/capacity"
 )
 
 // YAML writes every key with the value in force. ssp_defaults are merged into each SSP,
@@ -81,7 +83,7 @@ func nodeOf(v reflect.Value) *yaml.Node {
 	case t.Kind() == reflect.Int:
 		return scalar("", strconv.FormatInt(v.Int(), 10))
 	case t.Kind() == reflect.Float64:
-		return scalar("", formatFloat(v.Float()))
+		return scalar("", capacity.FormatNumber(v.Float()))
 	case t.Kind() == reflect.Bool:
 		return scalar("", strconv.FormatBool(v.Bool()))
 	case wordsOf(t) != nil:

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"net/url"
 	"reflect"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"adbuffer/internal/capacity"
 	"adbuffer/internal/httpheader"
 )
 
@@ -78,7 +78,7 @@ func checkRange(v reflect.Value, k key, path string, r *report) {
 	case v.Kind() == reflect.Float64:
 		low, high := numberTag(k, "min"), numberTag(k, "max")
 		if f := v.Float(); !(f >= low && f <= high) { // false for NaN
-			r.add(path, f, "must be from "+formatFloat(low)+" to "+formatFloat(high))
+			r.add(path, f, "must be from "+capacity.FormatNumber(low)+" to "+capacity.FormatNumber(high))
 		}
 	case v.Kind() == reflect.String:
 		checkText(v, path, r)
@@ -136,13 +136,6 @@ func formatDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
-}
-
-func formatFloat(f float64) string {
-	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
-		return strconv.FormatFloat(f, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
 // checkName reports a name that cannot be a value of a metric's label, or that is not

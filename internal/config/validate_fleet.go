@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"adbuffer/internal/capacity"
 )
 
 // timeoutLeases is the least replica_timeout in lease_intervals. So a few late calls do not
@@ -108,6 +110,6 @@ func (w *warner) qps(f *Fleet, q *QPS, path string) {
 	}
 	if least := math.Ceil(4 * q.Limit * f.LeaseInterval.Seconds()); float64(burst) < least {
 		w.add(join(path, "burst"), "%d is less than the limit gives in four lease intervals, %s; the fleet will send less than limit: raise burst, or lower fleet.lease_interval",
-			burst, formatFloat(least))
+			burst, capacity.FormatNumber(least))
 	}
 }

@@ -3,10 +3,11 @@ package config
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"adbuffer/internal/httpsyntax"
 )
 
 // Warning is about a setting that is valid but probably a mistake.
@@ -94,11 +95,7 @@ func (w *warner) server(cfg *Config, openFiles int) {
 // isLoopback reports whether only this machine can reach the address.
 func isLoopback(a Address) bool {
 	_, address := a.Split()
-	host := strings.Trim(address[:strings.LastIndexByte(address, ':')], "[]")
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.IsLoopback()
-	}
-	return strings.EqualFold(host, "localhost")
+	return httpsyntax.IsLoopbackHost(address[:strings.LastIndexByte(address, ':')])
 }
 
 func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {

@@ -29,7 +29,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return connectFailed(addr.String()+": the dial was called off before the TCP connection stood", ctx.Err())
-	case isTimeout(err):
+	case upstream.IsTimeout(err):
 		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
 	return connectFailed(addr.String()+": no TCP connection", err)
@@ -74,9 +74,4 @@ const alertNoApplicationProtocol = 120
 func (d *Dialer) alpnError(addr Addr, offer []string, chosen string, cause error) error {
 	return tlsFailed(fmt.Sprintf("%s: we offered %s, and the peer chose %s; see protocol (%s)",
 		addr, list(offer), chosen, d.opts.Mode), cause)
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }

@@ -17,7 +17,7 @@ func kind(err error) string {
 		return "alpn"
 	case errors.As(err, &dns):
 		return "dns"
-	case errors.Is(err, os.ErrDeadlineExceeded), isTimeout(err):
+	case errors.Is(err, os.ErrDeadlineExceeded), upstream.IsTimeout(err):
 		return "timeout"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"adbuffer/internal/upstream"
 )
 
 const (
@@ -307,5 +309,5 @@ func dnsError(host string, err error) error {
 	if errors.As(err, &dns) {
 		return err
 	}
-	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: isTimeout(err)}
+	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: upstream.IsTimeout(err)}
 }

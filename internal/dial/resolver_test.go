@@ -176,7 +176,7 @@ func TestTheFirstLookupIsWaitedForWithinTheConnectTimeout(t *testing.T) {
 		began := time.Now()
 		_, err := d.Addresses(t.Context())
 		e := checkError(t, err, upstream.ConnectFailed, "a.example", "250ms", "timeouts.connect")
-		if kind(e) != "dns" || !isTimeout(e) || time.Since(began) != connectTimeout {
+		if kind(e) != "dns" || !upstream.IsTimeout(e) || time.Since(began) != connectTimeout {
 			t.Errorf("%v after %v, counted as %s", e, time.Since(began), kind(e))
 		}
 		// The look-up went on, for whoever comes next.

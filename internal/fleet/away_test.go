@@ -73,7 +73,7 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ leave, comeBack func(s *redistest.Server) }{
 		"killed, and started again with no data": {(*redistest.Server).Kill, (*redistest.Server).Restart},
-		"accepts and never responds":           {(*redistest.Server).Pause, (*redistest.Server).Resume},
+		"accepts and never responds":             {(*redistest.Server).Pause, (*redistest.Server).Resume},
 		"takes no writes": {
 			func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }},
 	} {

@@ -24,9 +24,6 @@ type writer struct {
 // frames.
 const maxBuffered = 256 << 10
 
-// maxKeptBuffer is the largest buffer that an idle connection keeps.
-const maxKeptBuffer = 64 << 10
-
 // maxRounds is how many writes one caller does for all.
 const maxRounds = 64
 
@@ -93,7 +90,7 @@ func (c *Conn) writeLocked() {
 	c.unlock()
 	n, err := c.net.Write(b)
 	c.mu.Lock()
-	if cap(b) <= maxKeptBuffer {
+	if cap(b) <= upstream.MaxKeptBuffer {
 		c.out.spare = b[:0]
 	}
 	if err != nil {

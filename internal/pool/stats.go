@@ -50,7 +50,7 @@ func dialErrorKind(err error) dialError {
 		return dialALPN
 	case errors.As(err, &dns):
 		return dialDNS
-	case errors.Is(err, os.ErrDeadlineExceeded), isTimeout(err):
+	case errors.Is(err, os.ErrDeadlineExceeded), upstream.IsTimeout(err):
 		return dialTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return dialRefused
@@ -61,11 +61,6 @@ func dialErrorKind(err error) dialError {
 	default:
 		return dialOther
 	}
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }
 
 // stats are the pool's counters. They are atomic, so that a scrape does not delay requests.

@@ -16,9 +16,6 @@ type requestCopy struct {
 	reserved int64  // bytes of the budget
 }
 
-// maxKeptBytes is the largest memory that is kept for the next request.
-const maxKeptBytes = 64 << 10
-
 // take replaces r, and everything that it points to, by a copy in c. It fails if the copy does not
 // fit into the budget.
 func (c *requestCopy) take(r *ssp.Request) *upstream.Error {
@@ -51,7 +48,7 @@ func (c *requestCopy) release(b *upstream.Budget) {
 	}
 	c.fields.Reset()
 	c.identity.Reset()
-	if cap(c.memory) > maxKeptBytes {
+	if cap(c.memory) > upstream.MaxKeptBuffer {
 		c.memory = nil
 	}
 }

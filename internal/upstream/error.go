@@ -75,6 +75,12 @@ func AsError(err error) *Error {
 	return &Error{Outcome: Internal, Progress: MaybeProcessed, Err: err}
 }
 
+// IsTimeout reports whether err is a timeout of the network, of DNS or of TLS.
+func IsTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
 // ErrALPN is the cause of a TLSFailed after a handshake in which the peer offered no protocol that
 // the SSP's `protocol` setting allows.
 var ErrALPN = errors.New("no usable protocol negotiated")

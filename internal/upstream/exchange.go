@@ -145,9 +145,9 @@ func AcquireExchange() *Exchange {
 	return ex
 }
 
-// maxKeptBytes is the largest buffer that an exchange keeps for its next use. A larger one is
-// freed, so that one huge response does not occupy memory for ever.
-const maxKeptBytes = 64 << 10
+// MaxKeptBuffer is the largest buffer that is kept for the next request. A larger one is freed, so
+// that one huge request or response does not occupy memory for ever.
+const MaxKeptBuffer = 64 << 10
 
 // Release gives the exchange back for reuse. The caller must not use any part of it afterwards.
 func (ex *Exchange) Release() {
@@ -165,10 +165,10 @@ func (ex *Exchange) Release() {
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Protocol = false, 0, false, false, Unknown
 	ex.Endpoint, ex.Peer, ex.Attempts = "", netip.AddrPort{}, 0
-	if cap(ex.Block) > maxKeptBytes {
+	if cap(ex.Block) > MaxKeptBuffer {
 		ex.Block = nil
 	}
-	if cap(ex.Response.Body) > maxKeptBytes {
+	if cap(ex.Response.Body) > MaxKeptBuffer {
 		ex.Response.Body = nil
 	}
 	ex.Response.Reset()

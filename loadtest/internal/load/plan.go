@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -185,15 +184,4 @@ func (p *Plan) phaseAt(t time.Duration) int {
 		t -= phase.Duration
 	}
 	return len(p.Phases) - 1
-}
-
-// IsLoopback says whether host is this machine: a loopback address, or a name
-// that stands for one.
-func IsLoopback(host string) bool {
-	host = strings.Trim(host, "[]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

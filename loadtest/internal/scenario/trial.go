@@ -14,6 +14,7 @@ import (
 	"text/template"
 	"time"
 
+	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
@@ -101,7 +102,7 @@ func (t *trial) start(ctx context.Context) error {
 	if t.target, err = url.Parse(address); err != nil {
 		return err
 	}
-	if !t.options.AllowRemote && !load.IsLoopback(t.target.Hostname()) {
+	if !t.options.AllowRemote && !httpsyntax.IsLoopbackHost(t.target.Hostname()) {
 		return fmt.Errorf("target.url: %s %w", t.target.Hostname(), ErrRemote)
 	}
 	if t.target.Scheme == "https" {
