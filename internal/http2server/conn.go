@@ -44,6 +44,8 @@ type Request interface {
 	// Serve makes the response. The request is whole. It runs on a goroutine of its
 	// own, and is never called after a response was returned.
 	Serve() *Response
+	// Cancel is called where the client wants no response any more, while Serve runs.
+	Cancel()
 	// Release is called once, when nothing of the request or its response is needed
 	// any more.
 	Release()

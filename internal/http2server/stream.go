@@ -136,6 +136,7 @@ func (c *Conn) dropLocked(s *Stream) {
 	s.gone.Store(true)
 	if s.serving {
 		c.ghosts++
+		s.req.Cancel()
 	}
 	c.streams.remove(s)
 	s.toSend, s.trailers = nil, nil

@@ -133,6 +133,9 @@ func (s *stream) Serve() *http2server.Response {
 	return s.respond()
 }
 
+// Cancel implements http2server.Request.
+func (s *stream) Cancel() {}
+
 // Release implements http2server.Request.
 func (s *stream) Release() {
 	if r := s.request; r != nil { // it was never served
