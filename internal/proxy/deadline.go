@@ -31,22 +31,23 @@ const (
 func (r *request) setDeadline() *fault {
 	o := &r.opts.Deadline
 	budget, stated := o.Max, false
+	r.budgetFrom = "deadline.max"
 	if o.Header != "" {
 		if v, n := r.fields.Timeout(); n > 0 {
 			ms, ok := parseMs(v)
 			if !ok || n > 1 {
 				return &fault{outcome: upstream.BadRequest, detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
 			}
-			budget, stated = min(budget, ms), true
+			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
 	}
 	if (o.OpenRTBTmax || o.RewriteTmax) && len(r.body) > 0 {
 		if ms, ok := tmax(r); ok && o.OpenRTBTmax {
-			budget, stated = min(budget, ms), true
+			budget, stated = r.smaller(budget, ms, "tmax"), true
 		}
 	}
 	if !stated {
-		budget = min(budget, o.Default)
+		budget = r.smaller(budget, o.Default, "deadline.default")
 	}
 	budget -= o.Reserve
 	r.ssp.Deadline = r.started.Add(budget)
@@ -54,6 +55,16 @@ func (r *request) setDeadline() *fault {
 		return &fault{outcome: upstream.Deadline, detail: fmt.Sprintf("%v are left, which is less than is worth sending; see deadline.reserve and deadline.min_budget", max(budget, 0))}
 	}
 	return nil
+}
+
+// smaller returns the smaller time, and notes where it comes from. What states as much
+// as deadline.max counts as its source.
+func (r *request) smaller(budget, other time.Duration, from string) time.Duration {
+	if other <= budget {
+		r.budgetFrom = from
+		return other
+	}
+	return budget
 }
 
 // maxStatedDigits is how many digits maxStatedMs has.

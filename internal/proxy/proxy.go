@@ -110,6 +110,7 @@ type request struct {
 	body        []byte
 	buffer      *[]byte // body's memory, nil for none
 	room        int     // bytes of buffer that are for body, which the budget counts
+	budgetFrom  string  // what the deadline follows from
 	scratch     []byte  // for fields of the response
 	query       []byte  // scratch for a query that something was cut from
 	started     time.Time

@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"adbuffer/internal/route"
+	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
+)
+
+// Explanation is what would happen to a request. Nothing of it was sent.
+type Explanation struct {
+	ID     string
+	Client netip.Addr // after the route's privacy; zero if the request is refused before
+	// Route is nil if none matches. Chosen is the client's choice of an SSP, nil for none.
+	Route  *route.Route
+	Chosen *route.Target
+	// Budget is the time that SSPs would have, and BudgetFrom what it follows from.
+	Budget     time.Duration
+	BudgetFrom string
+	// Refusal is why no SSP would be asked, nil if SSPs would be.
+	Refusal  *Refusal
+	Requests []ExplainedRequest // one for each SSP that may be asked, in the route's order
+}
+
+// Refusal is a response of adbuffer's own.
+type Refusal struct {
+	Outcome upstream.Outcome
+	Status  int
+	Detail  string
+}
+
+// ExplainedRequest is the request that an SSP would get.
+type ExplainedRequest struct {
+	Target  *route.Target
+	Query   []byte // the client's part of the request target
+	Request upstream.Request
+	Err     *upstream.Error // why there is none, else nil
+}
+
+// Explain says what would happen to message, one request of HTTP/1.1 as a client at peer would send it. The code of the
+// request path reads it, up to the point at which it would ask SSPs. hostOf returns the host of one of an SSP's
+// endpoints.
+func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
+	c := &clientConn{proxy: p, peer: peer, Conn: socket.New(&messageConn{rest: message}), goneFunc: func() bool { return false }}
+	c.body.conn = c
+	defer c.early.release(p)
+	if _, err := c.readHead(make([]byte, p.server.ReadBufferSize)); err != nil {
+		return &Explanation{Refusal: &Refusal{Outcome: upstream.BadRequest, Detail: "there is no request"}}
+	}
+	r := p.acquire(c)
+	defer p.release(r)
+	e := new(Explanation)
+	f := p.explain(r)
+	e.ID, e.Route, e.Chosen = string(r.requestID()), r.route, r.target
+	if r.ssp.Identity != nil {
+		e.Client = r.identity.Client()
+		if !r.ssp.Deadline.IsZero() {
+			e.Budget, e.BudgetFrom = r.ssp.Deadline.Sub(r.started), r.budgetFrom
+		}
+	}
+	if f != nil {
+		e.Refusal = &Refusal{Outcome: f.outcome, Status: f.statusCode(), Detail: f.detail}
+		return e
+	}
+	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil
+	targets := r.route.Targets
+	if r.target != nil {
+		targets = []route.Target{*r.target}
+	} else if r.route.Mode == route.Single {
+		targets = targets[:1]
+	}
+	for i := range targets {
+		t := &targets[i]
+		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()))
+		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
+	}
+	return e
+}
+
+// explain is handle up to the point at which SSPs are asked.
+func (p *Proxy) explain(r *request) *fault {
+	if f := r.check(); f != nil {
+		return f
+	}
+	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
+		return &fault{outcome: upstream.Fill, status: 200, detail: "server.health_path: adbuffer responds whether it is ready"}
+	}
+	if f := r.findRoute(); f != nil {
+		return f
+	}
+	r.expects = false // the body is here
+	if f := p.readBody(r); f != nil {
+		return f
+	}
+	return p.prepare(r)
+}
+
+// messageConn is a connection on which one message has come, and nothing else will.
+type messageConn struct{ rest []byte }
+
+func (c *messageConn) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+var errExplained = errors.New("a request that is explained gets no response")
+
+func (*messageConn) Write([]byte) (int, error)        { return 0, errExplained }
+func (*messageConn) Close() error                     { return nil }
+func (*messageConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (*messageConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (*messageConn) SetDeadline(time.Time) error      { return nil }
+func (*messageConn) SetReadDeadline(time.Time) error  { return nil }
+func (*messageConn) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,219 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// recorder is an SSP that keeps the last request as it came, and responds 204.
+type recorder struct {
+	addr string
+	mu   sync.Mutex
+	last string
+}
+
+func newRecorder(t *testing.T) *recorder {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+	r := &recorder{addr: l.Addr().String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(c)
+		}
+	}()
+	return r
+}
+
+func (r *recorder) serve(c net.Conn) {
+	defer c.Close() //nolint:errcheck // the test is over
+	in := bufio.NewReader(c)
+	for {
+		var head strings.Builder
+		length := 0
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if line == "\r\n" {
+				break
+			}
+			fmt.Sscanf(line, "Content-Length: %d", &length) //nolint:errcheck // other fields
+			if !strings.HasPrefix(line, "Content-Length:") {
+				head.WriteString(line)
+			}
+		}
+		body := make([]byte, length)
+		if _, err := io.ReadFull(in, body); err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.last = head.String() + "\n" + string(body)
+		r.mu.Unlock()
+		io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n") //nolint:errcheck // the next read tells
+	}
+}
+
+// take returns the last request, and forgets it.
+func (r *recorder) take() (last string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, r.last = r.last, ""
+	return last
+}
+
+// generated returns a random request, most of the time one that is forwarded.
+func generated(r *rand.Rand) []byte {
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	var b bytes.Buffer
+	method := pick("GET", "GET", "POST", "POST", "HEAD", "PUT")
+	fmt.Fprintf(&b, "%s %s%s HTTP/1.%s\r\nHost: %s\r\n", method, pick("/fill", "/fill", "/fill/a", "/fill/b", "/fill/none", "/other", "http://x.example/fill", "*", "/fi ll", "/../fill"),
+		pick("", "?pub=1&x=%20", "?ssp=b&pub=1", "?pub=1&ssp=a&y", "?ssp=a&ssp=b", "?ssp=%61"), pick("1", "1", "1", "0"), pick("a", "ads.example:80", "b ad"))
+	for range r.IntN(6) {
+		b.WriteString(pick("User-Agent: phone", "X-Forwarded-For: 203.0.113.9, 127.0.0.1", "X-Device-IP: 192.0.2.1", "Cookie: a=b", "X-Internal: 1", "x_forwarded_for: 1", "Accept-Encoding: gzip",
+			"Connection: X-Hop", "X-Hop: 1", "X-Adbuffer-Timeout-Ms: "+pick("100", "1", "0", "x", "600000"), "X-Adbuffer-Ssp: "+pick("a", "b"), "X-Request-Id: "+pick("edge-1", "b ad"), "Empty:",
+			"Via: 1.1 adbuffer-test", "bad line", "Expect: 100-continue", "TE: trailers", "X-Openrtb-Version: 2.5") + "\r\n")
+	}
+	if method == "POST" || r.IntN(20) == 0 {
+		body := pick(`{"id":"1","tmax":120}`, `{"id":"1"}`, "text", "", strings.Repeat("x", 3000))
+		if r.IntN(3) == 0 {
+			fmt.Fprintf(&b, "Transfer-Encoding: chunked\r\n\r\n")
+			if body != "" {
+				fmt.Fprintf(&b, "%x\r\n%s\r\n", len(body), body)
+			}
+			b.WriteString("0\r\n\r\n")
+			return b.Bytes()
+		}
+		fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(body), body)
+		return b.Bytes()
+	}
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// What Explain says is what happens: 1 000 generated requests are explained, and then sent.
+func TestExplainSaysWhatHappens(t *testing.T) {
+	ssps := map[string]*recorder{"a": newRecorder(t), "b": newRecorder(t)}
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+		trustsLoopback(o, rt)
+		o.Via, o.MaxBodyBytes, o.Deadline.OpenRTBTmax = "adbuffer-test", 2000, true
+		o.Deadline.Reserve, o.Deadline.MinBudget = 5*time.Millisecond, 5*time.Millisecond
+		o.Deadline.Default = 20 * time.Second
+	}, bidder{name: "a", addr: ssps["a"].addr}, bidder{name: "b", addr: ssps["b"].addr})
+	host := func(string) string { return "127.0.0.1" }
+	r := rand.New(rand.NewPCG(1, 2))
+	forwarded, refused := 0, make(map[string]int)
+	for range 1000 {
+		message := generated(r)
+		e := m.p.Explain(message, netip.MustParseAddr("127.0.0.1"), host)
+		res, body := m.exchange(t, message)
+		for name, s := range ssps {
+			if last := s.take(); last != "" {
+				forwarded++
+				m.wantExplained(t, message, e, name, last)
+				if len(e.Requests) != 1 {
+					continue
+				}
+			}
+		}
+		if e.Refusal == nil {
+			if res.StatusCode != 204 {
+				t.Errorf("%q: explained as forwarded, and responded to with %d %s", message, res.StatusCode, body)
+			}
+			continue
+		}
+		refused[e.Refusal.Outcome.String()]++
+		var own struct{ Error, Detail string }
+		json.Unmarshal([]byte(body), &own) //nolint:errcheck // a response to HEAD has none
+		if res.StatusCode != e.Refusal.Status || res.Header.Get("X-Adbuffer-Source") != "proxy/"+e.Refusal.Outcome.String() || body != "" && own.Detail != e.Refusal.Detail {
+			t.Errorf("%q: explained as %+v, and responded to with %d %s", message, *e.Refusal, res.StatusCode, body)
+		}
+	}
+	t.Logf("%d requests were forwarded; refused: %v", forwarded, refused)
+	if forwarded < 100 || len(refused) < 6 {
+		t.Errorf("%d requests were forwarded; refused: %v", forwarded, refused)
+	}
+}
+
+// wantExplained fails unless the SSP of this name got what e says.
+func (m *modeProxy) wantExplained(t *testing.T, message []byte, e *proxy.Explanation, name, got string) {
+	t.Helper()
+	if e.Refusal != nil || len(e.Requests) != 1 || e.Requests[0].Target.SSP.Name() != name {
+		t.Errorf("%q: %s was asked, explained as %+v", message, name, e)
+		return
+	}
+	q := &e.Requests[0].Request
+	want := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s\n%s", q.Method, q.Target, q.Authority, q.Fields, q.Body)
+	if got != want {
+		t.Errorf("%q: the SSP got\n%q\nand it was explained as\n%q", message, got, want)
+	}
+}
+
+// exchange sends a message on a connection of its own, and returns the final response.
+func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, string) {
+	t.Helper()
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()  //nolint:errcheck // the test is over
+	c.Write(message) //nolint:errcheck // the read tells
+	method, _, _ := strings.Cut(string(message), " ")
+	in := bufio.NewReader(c)
+	for {
+		res, err := http.ReadResponse(in, &http.Request{Method: method})
+		if err != nil {
+			t.Fatalf("%q: %v", message, err)
+		}
+		b, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != http.StatusContinue {
+			return res, string(b)
+		}
+	}
+}
+
+func TestExplainNamesTheSourceOfTheDeadline(t *testing.T) {
+	m := newModeProxy(t, route.Waterfall, func(o *proxy.Options, _ *route.Route) {
+		o.Deadline = proxy.DeadlineOptions{Default: 300 * time.Millisecond, Max: time.Second, Header: "X-Adbuffer-Timeout-Ms", OpenRTBTmax: true, Reserve: 5 * time.Millisecond}
+	}, says("a", 204), says("b", 204))
+	for _, c := range []struct {
+		field, body, from string
+		ms                int
+	}{
+		{"", "{}", "deadline.default", 295},
+		{"X-Adbuffer-Timeout-Ms: 200\r\n", "{}", "X-Adbuffer-Timeout-Ms", 195},
+		{"", `{"tmax":100}`, "tmax", 95},
+		{"X-Adbuffer-Timeout-Ms: 200\r\n", `{"tmax":100}`, "tmax", 95},
+		{"X-Adbuffer-Timeout-Ms: 5000\r\n", "{}", "deadline.max", 995},
+	} {
+		message := fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", c.field, len(c.body), c.body)
+		e := m.p.Explain([]byte(message), netip.Addr{}, func(string) string { return "h" })
+		if e.BudgetFrom != c.from || e.Budget != time.Duration(c.ms)*time.Millisecond || len(e.Requests) != 2 {
+			t.Errorf("%q: %v from %s, %d requests", message, e.Budget, e.BudgetFrom, len(e.Requests))
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package ssp
+
+import "adbuffer/internal/upstream"
+
+// Preview returns r as the SSP would get it now on a connection to an endpoint with this host, by the code that sends it.
+// The result is a copy. Times that rewrite_tmax would write are those of r.Received.
+func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Error) {
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	ex.Deadline = s.deadline(r, r.Received, 0)
+	ex.Times.Acquired = r.Received
+	l := leg{start: r.Received}
+	defer l.body.release(r.Budget)
+	if err := s.makeBody(r, ex, &l.body); err != nil {
+		return upstream.Request{}, err
+	}
+	s.write(r, ex, &l.body, host)
+	q := ex.Request
+	for _, b := range []*[]byte{&q.Authority, &q.Target, &q.Fields, &q.Body} {
+		*b = append([]byte(nil), *b...)
+	}
+	return q, nil
+}
