@@ -17,6 +17,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
   adbuffer check --config config/adbuffer.yaml   validate a configuration
   adbuffer serve --config config/adbuffer.yaml   run the service
   adbuffer check --config new.yaml --against http://127.0.0.1:9090   what a reload would change
+  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   what would happen to a request
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -24,7 +25,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newVersion(stdout))
 	return root
 }
 

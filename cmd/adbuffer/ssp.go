@@ -49,14 +49,9 @@ get its share. Changes survive a reload and end with the process.`,
   adbuffer ssp enable openx --admin https://10.0.0.7:9090 --token-file token`,
 	}
 	fl := cmd.PersistentFlags()
-	fl.StringVar(&f.at.URL, "admin", "http://"+defaultAdmin, "URL of the admin listener")
 	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
-	fl.StringVar(&f.at.TokenFile, "token-file", "", "file with the token of that listener")
-	fl.StringVar(&f.at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
-	fl.StringVar(&f.at.CertFile, "cert-file", "", "client certificate for that listener, PEM")
-	fl.StringVar(&f.at.KeyFile, "key-file", "", "key of the client certificate, PEM")
-	fl.BoolVar(&f.at.Insecure, "insecure", false, "accept any certificate of that listener")
+	addAdminFlags(cmd, &f.at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },

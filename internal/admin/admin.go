@@ -42,6 +42,8 @@ type Options struct {
 	Capture Capture
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
+	// Explain says what would happen to a request; see the type.
+	Explain Explain
 	// Reload reads the configuration again; see the type.
 	Reload Reload
 	Log    *zap.Logger
@@ -135,6 +137,9 @@ func (s *Server) guarded() http.Handler {
 		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
 	}
 	mux.HandleFunc("GET /capture", s.capture)
+	if s.opts.Explain != nil {
+		mux.HandleFunc("POST /explain", s.explain)
+	}
 	if s.opts.Reload != nil {
 		mux.HandleFunc("POST /reload", s.reload)
 	}

@@ -103,6 +103,11 @@ func (c *Client) Put(ctx context.Context, path string, body []byte) ([]byte, err
 	return c.do(ctx, http.MethodPut, path, bytes.NewReader(body))
 }
 
+// Post sends body to path and returns the response's body, as Get does.
+func (c *Client) Post(ctx context.Context, path string, body []byte) ([]byte, error) {
+	return c.do(ctx, http.MethodPost, path, bytes.NewReader(body))
+}
+
 func (c *Client) do(ctx context.Context, method, path string, content io.Reader) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
 	if err != nil {

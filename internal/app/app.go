@@ -68,6 +68,20 @@ var stateNames = map[int32]string{starting: "starting", ready: "ready", draining
 // New builds the service from cfg and opens its listeners, so that a configuration that
 // cannot work fails here. Run serves. Without Run, Close releases what New opened.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
+	a, err := build(cfg, log, extras...)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.listen(); err != nil {
+		a.Close()
+		return nil, err
+	}
+	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
+	return a, nil
+}
+
+// build makes every part of an App but its listeners.
+func build(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a := &App{log: log, peers: loglimit.New(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.requests = requestlog.New(log, a.peers)
@@ -78,11 +92,6 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 		a.die()
 		return nil, err
 	}
-	if err := a.listen(); err != nil {
-		a.Close()
-		return nil, err
-	}
-	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
 	return a, nil
 }
 

@@ -1,10 +1,12 @@
 package reload
 
 import (
+	"net/netip"
 	"time"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/dial"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -81,4 +83,10 @@ func commonOf(cfg *config.Config, via string) common {
 		c.via = via
 	}
 	return c
+}
+
+// Host returns the Host field of requests to the SSP's first endpoint.
+func (p *Part) Host() string {
+	first := p.dialer.endpoints.All[0]
+	return p.dialer.endpoints.Authority(dial.Addr{Host: first.Host, AddrPort: netip.AddrPortFrom(netip.Addr{}, first.Port)})
 }

@@ -14,10 +14,20 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 	if err := s.makeBody(r, ex, &l.body); err != nil {
 		return upstream.Request{}, err
 	}
-	s.write(r, ex, &l.body, host)
+	s.write(r, ex, &l.body, previewPlace{host: host, protocol: s.pool.Options().Protocol})
 	q := ex.Request
 	for _, b := range []*[]byte{&q.Authority, &q.Target, &q.Fields, &q.Body} {
 		*b = append([]byte(nil), *b...)
 	}
 	return q, nil
 }
+
+// previewPlace is a place on a connection that there is not. While the protocol of an SSP is negotiated, it is unknown.
+type previewPlace struct {
+	place
+	host     string
+	protocol upstream.Protocol
+}
+
+func (p previewPlace) Host() string                { return p.host }
+func (p previewPlace) Protocol() upstream.Protocol { return p.protocol }

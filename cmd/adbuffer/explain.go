@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"adbuffer/internal/admin"
+	"adbuffer/internal/adminview"
+	"adbuffer/internal/app"
+	"adbuffer/internal/config"
+)
+
+// explainFlags is what the command line of explain says.
+type explainFlags struct {
+	file, method, data, client string
+	fields                     []string
+	at                         admin.ClientOptions
+	asJSON                     bool
+}
+
+func newExplain(stdout *os.File) *cobra.Command {
+	f := new(explainFlags)
+	cmd := &cobra.Command{
+		Use:   "explain {--config FILE | --admin URL} URL",
+		Short: "Say what would happen to a request, and send nothing",
+		Long: `Says what would happen to a request: the route and why, the SSPs in order, the deadline
+and what it follows from, the request that each SSP would get, and the limits in force.
+Nothing is sent to an SSP. The request is read by the code that reads real ones.
+
+With --config it explains by a configuration file, with --admin by the configuration in
+force of a running adbuffer. The URL is that of the request, or only its path and query.
+Secrets are shown as (hidden).`,
+		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'
+  adbuffer explain --config config/adbuffer.yaml -X POST -H 'Content-Type: application/json' --data @bid.json http://ads.example/fillbuffer
+  adbuffer explain --admin http://127.0.0.1:9090 --client 203.0.113.9 --json /fillbuffer/openx`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), stdout, args[0]) },
+	}
+	fl := cmd.Flags()
+	addConfigFlag(cmd, &f.file)
+	fl.StringVarP(&f.method, "request", "X", "", "method (default: GET, or POST with --data)")
+	fl.StringArrayVarP(&f.fields, "header", "H", nil, "header field, 'Name: value'")
+	fl.StringVar(&f.data, "data", "", "body, or @file")
+	fl.StringVar(&f.client, "client", "127.0.0.1", "IP address that the request comes from")
+	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
+	addAdminFlags(cmd, &f.at, "admin", "", "URL of a running adbuffer's admin listener")
+	return cmd
+}
+
+func (f *explainFlags) run(ctx context.Context, w io.Writer, target string) error {
+	peer, err := netip.ParseAddr(f.client)
+	if err != nil {
+		return fmt.Errorf("--client %s is no IP address", f.client)
+	}
+	message, err := f.message(target)
+	if err != nil {
+		return err
+	}
+	var x *adminview.Explained
+	switch {
+	case f.at.URL == "":
+		x, err = f.byFile(message, peer)
+	case f.file != "":
+		return errors.New("--config and --admin exclude each other")
+	default:
+		x, err = f.byAdmin(ctx, message)
+	}
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		return failed(printJSON(w, x))
+	}
+	_, err = io.WriteString(w, x.String())
+	return failed(err)
+}
+
+func (f *explainFlags) byFile(message []byte, peer netip.Addr) (*adminview.Explained, error) {
+	path, err := configPath(f.file)
+	if err != nil {
+		return nil, err
+	}
+	cfg, _, err := config.Load(path, os.LookupEnv)
+	if err != nil {
+		return nil, failed(err)
+	}
+	x, err := app.Explain(cfg, message, peer)
+	return x, failed(err)
+}
+
+func (f *explainFlags) byAdmin(ctx context.Context, message []byte) (*adminview.Explained, error) {
+	client, err := admin.NewClient(f.at)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
+	defer cancel()
+	body, err := client.Post(ctx, "/explain?client="+url.QueryEscape(f.client), message)
+	if err != nil {
+		return nil, failed(err)
+	}
+	x := new(adminview.Explained)
+	return x, failed(json.Unmarshal(body, x))
+}
+
+// message returns the request as a client would send it.
+func (f *explainFlags) message(target string) ([]byte, error) {
+	body := []byte(f.data)
+	if name, ok := strings.CutPrefix(f.data, "@"); ok {
+		var err error
+		if body, err = os.ReadFile(name); err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+	}
+	method := f.method
+	switch {
+	case method == "" && f.data != "":
+		method = http.MethodPost
+	case method == "":
+		method = http.MethodGet
+	}
+	host := "adbuffer"
+	if _, rest, ok := strings.Cut(target, "://"); ok {
+		end := strings.IndexAny(rest, "/?")
+		if end < 0 {
+			end = len(rest)
+		}
+		host, target = rest[:end], rest[end:]
+		if !strings.HasPrefix(target, "/") {
+			target = "/" + target
+		}
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", method, target)
+	given := ""
+	for _, field := range f.fields {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok {
+			return nil, fmt.Errorf("-H %q is not 'Name: value'", field)
+		}
+		given += "\n" + strings.ToLower(name) + "\n"
+		fmt.Fprintf(&b, "%s: %s\r\n", name, strings.TrimSpace(value))
+	}
+	if !strings.Contains(given, "\nhost\n") {
+		fmt.Fprintf(&b, "Host: %s\r\n", host)
+	}
+	if len(body) > 0 && !strings.Contains(given, "\ncontent-length\n") && !strings.Contains(given, "\ntransfer-encoding\n") {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
+	}
+	b.WriteString("\r\n")
+	b.Write(body)
+	return b.Bytes(), nil
+}

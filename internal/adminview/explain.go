@@ -1,0 +1,180 @@
+package adminview
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/reload"
+)
+
+// Explained is what would happen to a request, with secrets hidden. Nothing of it was sent.
+type Explained struct {
+	ID         string         `json:"id,omitempty"`
+	Client     string         `json:"client,omitempty"` // after the route's privacy
+	Route      string         `json:"route,omitempty"`
+	Why        []string       `json:"why"` // why the route is this one
+	Mode       string         `json:"mode,omitempty"`
+	BudgetMs   float64        `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
+	BudgetFrom string         `json:"budget_from,omitempty"` // the field or setting that it follows from
+	Refused    *refused       `json:"refused,omitempty"`     // adbuffer would respond by itself
+	SSPs       []explainedSSP `json:"ssps"`                  // in the route's order
+}
+
+type refused struct {
+	Outcome string `json:"outcome"`
+	Status  int    `json:"status"`
+	Detail  string `json:"detail"`
+}
+
+// explainedSSP is an SSP that would be asked, or may be.
+type explainedSSP struct {
+	SSP       string       `json:"ssp"`
+	Weight    int          `json:"weight,omitempty"`
+	TimeoutMs float64      `json:"timeout_ms,omitempty"`
+	Secondary bool         `json:"secondary,omitempty"`
+	Request   *capturedMsg `json:"request,omitempty"` // at its first endpoint
+	Error     string       `json:"error,omitempty"`   // why there is no request
+	Limits    []string     `json:"limits"`
+}
+
+// Explain says what p, whose version is current, would do with message: one request of HTTP/1.1 from a client at peer.
+func Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
+	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
+	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, SSPs: []explainedSSP{}}
+	if e.Client.IsValid() {
+		x.Client = e.Client.String()
+	}
+	if e.Refusal != nil {
+		x.Refused = &refused{e.Refusal.Outcome.String(), e.Refusal.Status, e.Refusal.Detail}
+	}
+	if e.Route != nil {
+		c := &current.Config.Routes[e.Route.Index]
+		x.Route, x.Mode, x.Why = c.Name, string(c.Mode), why(current.Config, e)
+	}
+	for i := range e.Requests {
+		q := &e.Requests[i]
+		part := current.Part(q.Target.SSP.Name())
+		s := explainedSSP{
+			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
+		}
+		if q.Err != nil {
+			s.Error = q.Err.Error()
+		} else {
+			s.Request = sentMessage(q)
+		}
+		x.SSPs = append(x.SSPs, s)
+	}
+	return x
+}
+
+// sentMessage shows the request that an SSP would get.
+func sentMessage(q *proxy.ExplainedRequest) *capturedMsg {
+	r := &q.Request
+	m := message(r.Fields, r.Body, q.Target.SSP.Policy().Sets)
+	m.Method = r.Method.String()
+	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, q.Query)
+	return m
+}
+
+// why lists the conditions of the route, all of which hold, and the client's choice.
+func why(cfg *config.Config, e *proxy.Explanation) []string {
+	c := &cfg.Routes[e.Route.Index]
+	all := []string{fmt.Sprintf("routes[%d] is the first of %d that matches", e.Route.Index, len(cfg.Routes)), "path " + c.Match.Path}
+	if c.Match.Host != "" {
+		all = append(all, "host "+c.Match.Host)
+	}
+	for kind, conditions := range map[string][]config.Condition{"query": c.Match.Query, "header": c.Match.Header} {
+		for _, m := range conditions {
+			text := kind + " has " + m.Name
+			if m.Value != nil && config.NamesSecret(m.Name) {
+				text += "=" + config.Hidden
+			} else if m.Value != nil {
+				text += "=" + *m.Value
+			}
+			all = append(all, text)
+		}
+	}
+	if e.Chosen != nil {
+		all = append(all, "the client chose "+e.Chosen.SSP.Name())
+	}
+	return all
+}
+
+// limitsOf lists the limits of an SSP that may refuse or delay a request.
+func limitsOf(c *config.SSP) []string {
+	p := &c.Pool
+	all := []string{
+		fmt.Sprintf("pool.max_conns %d", p.MaxConns), fmt.Sprintf("pool.max_pending %d", p.MaxPending), fmt.Sprintf("pool.pending_timeout %v", p.PendingTimeout),
+		fmt.Sprintf("timeouts.connect %v", c.Timeouts.Connect), fmt.Sprintf("max_response_bytes %d", c.MaxResponseBytes), fmt.Sprintf("retry.max %d", c.Retry.Max),
+	}
+	if c.MaxInFlight > 0 {
+		all = append(all, fmt.Sprintf("max_in_flight %d", c.MaxInFlight))
+	}
+	if c.Timeouts.Request > 0 {
+		all = append(all, fmt.Sprintf("timeouts.request %v", c.Timeouts.Request))
+	}
+	if c.QPS.Limit > 0 {
+		all = append(all, fmt.Sprintf("qps.limit %v", c.QPS.Limit))
+	}
+	if c.Breaker.Enabled {
+		all = append(all, fmt.Sprintf("breaker.failure_ratio %v", c.Breaker.FailureRatio))
+	}
+	return all
+}
+
+// String is x for people.
+func (x *Explained) String() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	if x.Route != "" {
+		line("route", "%s (%s)", x.Route, x.Mode)
+		for _, w := range x.Why {
+			line("", "%s", w)
+		}
+	}
+	if x.Client != "" {
+		line("client", "%s", x.Client)
+	}
+	if x.ID != "" {
+		line("id", "%s", x.ID)
+	}
+	if x.BudgetFrom != "" {
+		line("deadline", "%v ms from %s, less deadline.reserve", x.BudgetMs, x.BudgetFrom)
+	}
+	if x.Refused != nil {
+		line("response", "%d %s: %s; no SSP is asked", x.Refused.Status, x.Refused.Outcome, x.Refused.Detail)
+	}
+	for i := range x.SSPs {
+		s := &x.SSPs[i]
+		b.WriteByte('\n')
+		name := s.SSP
+		if s.Weight > 0 && x.Mode == string(config.ModeSplit) {
+			name += fmt.Sprintf(", weight %d", s.Weight)
+		}
+		if s.TimeoutMs > 0 {
+			name += fmt.Sprintf(", timeout %v ms", s.TimeoutMs)
+		}
+		if s.Secondary {
+			name += ", secondary: not waited for"
+		}
+		line("ssp", "%s", name)
+		line("limits", "%s", strings.Join(s.Limits, ", "))
+		if s.Request == nil {
+			line("request", "none: %s", s.Error)
+			continue
+		}
+		line("request", "%s %s", s.Request.Method, s.Request.URL)
+		for _, f := range s.Request.Fields {
+			line("", "%s: %s", f[0], f[1])
+		}
+		if s.Request.BodyBytes > 0 {
+			line("", "and a body of %d bytes", s.Request.BodyBytes)
+		}
+	}
+	return b.String()
+}
