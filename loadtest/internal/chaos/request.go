@@ -10,7 +10,7 @@ import (
 // request is one request and what must become of it.
 type request struct {
 	token    uint64
-	client   string // who sends it
+	client   string // the client that sends it
 	method   string
 	path     string // the route's, with the client's choice
 	body     []byte

@@ -18,14 +18,14 @@ type conn struct {
 	stuck  bool // the socket's buffer is full; an event will tell
 
 	out    []byte // unsent bytes
-	in     []byte // the start of an answer, or of a chunk's line, not yet whole
+	in     []byte // the start of a response, or of a chunk's line, not yet whole
 	parser Parser
-	uses   uint64 // answers read on this socket
+	uses   uint64 // isResponse read on this socket
 	opened time.Duration
 	retry  time.Duration // closed: not to be opened before
 	fails  int           // connects in a row
 
-	flights ring // without an answer, the oldest first
+	flights ring // without a response, the oldest first
 }
 
 type connState uint8

@@ -180,7 +180,7 @@ func (s *Constant) read(c *constantConn, hungUp bool) {
 	}
 }
 
-// serve answers the requests in b, which follows what c keeps.
+// sendDue answers the requests in b, which follows what c keeps.
 func (s *Constant) serve(c *constantConn, b []byte) {
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)

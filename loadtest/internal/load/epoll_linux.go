@@ -82,7 +82,7 @@ func acceptSocket(listener int) (int, error) {
 	return fd, err
 }
 
-// socketPair returns two connected sockets: closing one wakes who waits for the other.
+// socketPair returns two connected sockets: closing one wakes a wait for the other.
 func socketPair() ([2]int, error) {
 	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 }

@@ -20,7 +20,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 		{"reset", sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Every(4)}}, Reset},
 		{"cut body", sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 4000}}, Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
 		{"status", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(4)}}}, "status 503"},
-		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, BadAnswer},
+		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, BadResponse},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := startSSP(t, sspsim.Options{Behaviour: c.b})

@@ -41,7 +41,7 @@ type loop struct {
 	dialing  int
 
 	counts Counts
-	last   time.Duration // of the last answer, since the first phase
+	last   time.Duration // of the last response, since the first phase
 	fatal  error
 }
 
@@ -93,7 +93,7 @@ func (l *loop) connect(ctx context.Context) error {
 	}
 	l.dead = append(l.dead, l.conns...)
 	for l.countOpen() < len(l.conns) {
-		if err := l.turn(100 * time.Millisecond); err != nil {
+		if err := l.poll(100 * time.Millisecond); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -136,13 +136,13 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		now := l.now()
 		if l.plan.Open {
-			l.take(now)
-			l.serve(now)
+			l.takeDue(now)
+			l.sendDue(now)
 		}
 		if l.finished(now) {
 			break
 		}
-		if err := l.turn(l.wait(l.now())); err != nil {
+		if err := l.poll(l.wait(l.now())); err != nil {
 			return err
 		}
 	}
@@ -169,8 +169,8 @@ func (l *loop) wait(now time.Duration) time.Duration {
 	return max(w, 0)
 }
 
-// take puts the requests that are due into the backlog.
-func (l *loop) take(now time.Duration) {
+// takeDue puts the requests that are due into the backlog.
+func (l *loop) takeDue(now time.Duration) {
 	for l.more && l.started+l.next.At <= now {
 		due := l.started + l.next.At
 		recordLag(l.rec, now-due)
@@ -181,8 +181,8 @@ func (l *loop) take(now time.Duration) {
 	}
 }
 
-// serve sends the backlog on what connections have room.
-func (l *loop) serve(now time.Duration) {
+// sendDue sends the backlog on what connections have room.
+func (l *loop) sendDue(now time.Duration) {
 	for l.backlog.len() > 0 {
 		c := l.takeFree()
 		if c == nil {
@@ -229,11 +229,11 @@ func (l *loop) send(c *conn, due time.Duration, phase int32, now time.Duration) 
 		l.dial(c, now)
 		return
 	}
-	l.soil(c)
+	l.markDirty(c)
 }
 
-// soil lists c to be written to before the loop waits.
-func (l *loop) soil(c *conn) {
+// markDirty lists c to be written to before the loop waits.
+func (l *loop) markDirty(c *conn) {
 	if !c.dirty {
 		c.dirty = true
 		l.dirty = append(l.dirty, c)
@@ -266,9 +266,9 @@ func (l *loop) takeFree() *conn {
 	return nil
 }
 
-// turn writes what is to be written, waits for at most timeout, and handles
+// poll writes what is to be written, waits for at most timeout, and handles
 // what is ready.
-func (l *loop) turn(timeout time.Duration) error {
+func (l *loop) poll(timeout time.Duration) error {
 	for i := 0; i < len(l.dirty); i++ {
 		c := l.dirty[i]
 		c.dirty = false

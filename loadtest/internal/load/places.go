@@ -56,7 +56,7 @@ func (p *tlsPlace) close() {
 	}
 }
 
-func (p *tlsPlace) do(r *Request, number uint64, deadline time.Time) (*Answer, error) {
+func (p *tlsPlace) do(r *Request, number uint64, deadline time.Time) (*Response, error) {
 	if err := p.connect(deadline); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (p *tlsPlace) do(r *Request, number uint64, deadline time.Time) (*Answer, e
 	return a, err
 }
 
-func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Answer, error) {
+func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Response, error) {
 	_ = p.conn.SetDeadline(deadline)
 	p.out = r.Append(p.out[:0], number)
 	if _, err := p.conn.Write(p.out); err != nil {
@@ -90,19 +90,19 @@ func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Ans
 		if n > 0 {
 			used, done, err := p.parser.Next(p.in)
 			if err != nil {
-				return nil, &kindError{BadAnswer, err}
+				return nil, &kindError{BadResponse, err}
 			}
 			p.in = p.in[:copy(p.in, p.in[used:])]
 			if done && len(p.in) > 0 {
 				return nil, &kindError{Unsolicited, errors.New("bytes behind the answer")}
 			}
 			if done {
-				return &p.parser.Answer, nil
+				return &p.parser.Response, nil
 			}
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) && p.parser.EndsWithConnection() {
-				return &p.parser.Answer, nil
+				return &p.parser.Response, nil
 			}
 			if p.parser.Started() {
 				return nil, &kindError{Cut, err}
@@ -169,7 +169,7 @@ func (c *h2Conn) close() {
 // h2Place is a stream's place on a connection.
 type h2Place struct {
 	conn   *h2Conn
-	answer Answer
+	answer Response
 	buf    []byte
 }
 
@@ -180,7 +180,7 @@ func (p *h2Place) connect(deadline time.Time) error {
 
 func (p *h2Place) close() { p.conn.close() }
 
-func (p *h2Place) do(r *Request, number uint64, deadline time.Time) (*Answer, error) {
+func (p *h2Place) do(r *Request, number uint64, deadline time.Time) (*Response, error) {
 	conn, err := p.conn.get(deadline)
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (p *h2Place) do(r *Request, number uint64, deadline time.Time) (*Answer, er
 		return nil, err
 	}
 	defer resp.Body.Close()
-	p.answer = Answer{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
+	p.answer = Response{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
 	if p.buf == nil {
 		p.buf = make([]byte, 16<<10)
 	}

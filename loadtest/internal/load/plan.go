@@ -55,10 +55,10 @@ type Plan struct {
 	Templates []Template
 	// Statuses that are answers; empty is 200 to 299.
 	Statuses []int
-	// Echo wants each answer's X-Echo-Cb to be its request's number: an answer
+	// Echo wants each response's X-Echo-Cb to be its request's number: a response
 	// of another request is an error.
 	Echo bool
-	// EchoBody wants each answer's body to begin with its request's number.
+	// EchoBody wants each response's body to begin with its request's number.
 	EchoBody bool
 	Seed     uint64
 	// Tick is the interval of the timeline; 0 is a second.
@@ -67,18 +67,18 @@ type Plan struct {
 
 // The kinds of errors, but those named after a status.
 const (
-	Refused      = "refused"
-	Reset        = "reset"          // by the peer, before or in the answer
-	Closed       = "closed"         // by the peer, before the answer
-	Cut          = "cut"            // by the peer, in the answer
-	TimedOut     = "timeout"        // no whole answer in time
-	NoConnection = "no connection"  // none was free in time
-	NoConnect    = "connect failed" // other than refused
-	NoPort       = "no local port"  // all are in TIME_WAIT
-	BadAnswer    = "bad answer"     // not HTTP
-	WrongAnswer  = "wrong answer"   // of another request
-	Unsolicited  = "unsolicited"    // bytes that nobody asked for
-	Dropped      = "dropped"        // more requests waited than the generator keeps
+	Refused       = "refused"
+	Reset         = "reset"          // by the peer, before or in the response
+	Closed        = "closed"         // by the peer, before the response
+	Cut           = "cut"            // by the peer, in the response
+	TimedOut      = "timeout"        // no whole response in time
+	NoConnection  = "no connection"  // none was free in time
+	NoConnect     = "connect failed" // other than refused
+	NoPort        = "no local port"  // all are in TIME_WAIT
+	BadResponse   = "bad response"   // not HTTP
+	WrongResponse = "wrong response" // of another request
+	Unsolicited   = "unsolicited"    // bytes that no request asked for
+	Dropped       = "dropped"        // more requests waited than the generator keeps
 )
 
 // RefusedError ends a run whose target refuses connections.
@@ -161,9 +161,9 @@ func (p *Plan) expects(status int) bool {
 	return false
 }
 
-// answers says whether a, which has an expected status, is the answer to the
+// isResponse says whether a, which has an expected status, is the response to the
 // request with number n.
-func (p *Plan) answers(a *Answer, n uint64) bool {
+func (p *Plan) isResponse(a *Response, n uint64) bool {
 	return (!p.Echo || isNumber(a.Echo, n)) && (!p.EchoBody || isNumber(a.Start[:], n))
 }
 

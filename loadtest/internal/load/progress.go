@@ -7,12 +7,12 @@ import (
 // Progress is one interval of a run, of all threads.
 type Progress struct {
 	Tick
-	Waiting int // requests without an answer
+	Waiting int // requests without a response
 }
 
 // progress joins the threads' intervals and hands them on.
 type progress struct {
-	report func(Progress) // nil: nobody looks
+	report func(Progress) // nil: no progress is reported
 
 	mu      sync.Mutex // guards the fields below
 	threads int

@@ -78,8 +78,8 @@ func (r *Recorder) cell(phase, class int) *cell {
 // Offered counts a request that was due, or that a closed loop sent.
 func (r *Recorder) Offered(phase, class int) { r.cell(phase, class).offered++ }
 
-// Answer counts an answer of the expected kind.
-func (r *Recorder) Answer(phase, class, status int, body int64, latency time.Duration) {
+// Response counts a response of the expected kind.
+func (r *Recorder) Response(phase, class, status int, body int64, latency time.Duration) {
 	c := r.cell(phase, class)
 	c.answered++
 	c.bytes += body
@@ -90,7 +90,7 @@ func (r *Recorder) Answer(phase, class, status int, body int64, latency time.Dur
 	recordIn(r.tick, latency)
 }
 
-// BadStatus counts an answer with a status that is not expected. source is
+// BadStatus counts a response with a status that is not expected. source is
 // what X-Adbuffer-Source says, which tells the proxy's errors apart.
 func (r *Recorder) BadStatus(phase, class, status int, source []byte, latency time.Duration) {
 	name, ok := r.names[errorName{status, string(source)}]

@@ -14,10 +14,10 @@ func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
 		r := NewRecorder(2, 2)
 		for i := range 100 {
 			r.Offered(0, 0)
-			r.Answer(0, 0, 200, 7, time.Hour) // of the warm-up
+			r.Response(0, 0, 200, 7, time.Hour) // of the warm-up
 			r.Offered(1, i%2)
 			if i < 98 {
-				r.Answer(1, i%2, 200, 10, ms10)
+				r.Response(1, i%2, 200, 10, ms10)
 			} else {
 				r.BadStatus(1, i%2, 503, []byte("proxy/deadline"), 300*time.Millisecond)
 			}
@@ -44,10 +44,10 @@ func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
 
 func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
 	r := NewRecorder(1, 1)
-	r.Answer(0, 0, 200, 0, ms10)
+	r.Response(0, 0, 200, 0, ms10)
 	r.Error(0, 0, "timeout", time.Second)
 	first := r.Roll(time.Second)
-	r.Answer(0, 0, 200, 0, 2*ms10)
+	r.Response(0, 0, 200, 0, 2*ms10)
 	second := r.Roll(2 * time.Second)
 	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 || second.Max > 21 {
 		t.Errorf("%+v, %+v", first, second)
@@ -71,7 +71,7 @@ func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
 func TestCurveEndsWhereThereIsLessThanARequest(t *testing.T) {
 	r := NewRecorder(1, 1)
 	for range 50 {
-		r.Answer(0, 0, 200, 0, ms10)
+		r.Response(0, 0, 200, 0, ms10)
 	}
 	whole, _ := Summarize([]*Recorder{r}, []Stretch{{"load", time.Second, true}}, []string{"a"})
 	if last := whole.Latency.Curve[len(whole.Latency.Curve)-1]; last.Percentile != 95 {

@@ -59,7 +59,7 @@ type Set struct {
 const bodyVariants = 199
 
 // NewSet encodes templates for a host. close asks the peer to close behind
-// every answer. seed is that of the draws.
+// every response. seed is that of the draws.
 func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
 	s := &Set{Templates: templates, next: make([]int, len(templates)), random: rand.New(rand.NewPCG(seed, 1))}
 	sum := 0.0

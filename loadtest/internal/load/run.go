@@ -41,7 +41,7 @@ type Result struct {
 type Generator struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Busiest    float64 `json:"busiest_thread"` // share of the time that the busiest thread ran
-	Core       float64 `json:"core_busy"`      // share of the time that the cores it may use were busy, others' work included
+	Core       float64 `json:"core_busy"`      // share of the time that its cores were busy, with all processes
 	LagP99     float64 `json:"lag_p99_ms"`     // how late it looked at what was due; open loops
 }
 
@@ -139,7 +139,7 @@ func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	return r, err
 }
 
-// finish sums the books up. last is when the last answer came.
+// finish sums the books up. last is when the last response came.
 func (r *Result) finish(plan *Plan, recs []*Recorder, last time.Duration) {
 	var phases []Stretch
 	rest := plan.length()

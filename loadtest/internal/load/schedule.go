@@ -116,8 +116,8 @@ func (s *Schedule) enter(index int) {
 }
 
 // step moves to the next arrival. The time until which n requests are expected
-// is found from n; with n rising by 1 they are evenly spaced along the rate,
-// with n rising by exponential draws they are a Poisson process of that rate.
+// is found from n. Where n rises by 1 they are evenly spaced along the rate. Where n
+// rises by exponential draws they are a Poisson process of that rate.
 func (s *Schedule) step() {
 	gap := 1.0
 	if s.random != nil {

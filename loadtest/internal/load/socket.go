@@ -96,11 +96,11 @@ func (l *loop) dialFailed(c *conn, err error) {
 	}
 	c.fails++
 	c.retry = l.now() + min(time.Duration(1<<min(c.fails, 7))*10*time.Millisecond, time.Second)
-	l.shut(c, kind)
+	l.closeConn(c, kind)
 }
 
-// shut closes c. The requests on it failed by kind.
-func (l *loop) shut(c *conn, kind string) {
+// closeConn closes c. The requests on it failed by kind.
+func (l *loop) closeConn(c *conn, kind string) {
 	if c.fd >= 0 {
 		if c.state == connecting {
 			l.dialing--
@@ -120,7 +120,7 @@ func (l *loop) shut(c *conn, kind string) {
 			of = Cut
 		}
 		l.rec.Error(int(f.phase), int(f.class), of, now-f.due)
-		started = false // those behind it have no byte of an answer
+		started = false // those behind it have no byte of a response
 	}
 	if l.plan.Protocol != Close {
 		l.dead = append(l.dead, c)
@@ -146,7 +146,7 @@ func (l *loop) flush(c *conn) {
 				c.stuck = true
 				return
 			}
-			l.shut(c, Reset)
+			l.closeConn(c, Reset)
 			return
 		}
 		if n == len(c.out) {
@@ -187,7 +187,7 @@ func (l *loop) handle(c *conn, e event) {
 		case errors.Is(err, unix.EAGAIN):
 			return
 		default:
-			l.shut(c, Reset)
+			l.closeConn(c, Reset)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (l *loop) handle(c *conn, e event) {
 // ended handles the end of the stream.
 func (l *loop) ended(c *conn) {
 	if c.flights.count > 0 && c.parser.EndsWithConnection() {
-		l.answered(c, l.now())
+		l.received(c, l.now())
 	}
 	if c.state != open {
 		return
@@ -203,10 +203,10 @@ func (l *loop) ended(c *conn) {
 	if c.flights.count == 0 {
 		l.counts.ClosedIdle++
 	}
-	l.shut(c, Closed)
+	l.closeConn(c, Closed)
 }
 
-// consume reads the answers in b, which follows what c keeps.
+// consume reads the responses in b, which follows what c keeps.
 func (l *loop) consume(c *conn, b []byte) {
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)
@@ -216,19 +216,19 @@ func (l *loop) consume(c *conn, b []byte) {
 	for len(b) > 0 {
 		if c.flights.count == 0 {
 			l.rec.Error(l.plan.phaseAt(now-l.started), 0, Unsolicited, 0)
-			l.shut(c, Closed)
+			l.closeConn(c, Closed)
 			return
 		}
 		n, done, err := c.parser.Next(b)
 		if err != nil {
-			l.shut(c, BadAnswer)
+			l.closeConn(c, BadResponse)
 			return
 		}
 		b = b[n:]
 		if !done {
 			break
 		}
-		l.answered(c, now)
+		l.received(c, now)
 		if c.state != open {
 			return
 		}
@@ -243,26 +243,26 @@ func (l *loop) consume(c *conn, b []byte) {
 	}
 }
 
-// answered ends the oldest request of c.
-func (l *loop) answered(c *conn, now time.Duration) {
+// received ends the oldest request of c.
+func (l *loop) received(c *conn, now time.Duration) {
 	f := c.flights.pop()
 	l.inFlight--
 	l.last = now - l.started
-	a := &c.parser.Answer
+	a := &c.parser.Response
 	if c.uses++; c.uses > 1 {
 		l.counts.Reused++
 	}
 	switch {
 	case !l.plan.expects(a.Status):
 		l.rec.BadStatus(int(f.phase), int(f.class), a.Status, a.Source, now-f.due)
-	case !l.plan.answers(a, f.number):
-		l.rec.Error(int(f.phase), int(f.class), WrongAnswer, now-f.due)
+	case !l.plan.isResponse(a, f.number):
+		l.rec.Error(int(f.phase), int(f.class), WrongResponse, now-f.due)
 	default:
-		l.rec.Answer(int(f.phase), int(f.class), a.Status, a.Body, now-f.due)
+		l.rec.Response(int(f.phase), int(f.class), a.Status, a.Body, now-f.due)
 	}
 	switch {
 	case a.Close || l.plan.Protocol == Close:
-		l.shut(c, Closed)
+		l.closeConn(c, Closed)
 	case l.plan.Open:
 		l.release(c)
 	}
@@ -275,9 +275,9 @@ func (l *loop) expire(now time.Duration) {
 		switch {
 		case c.state == connecting && now-c.opened > l.plan.Timeout:
 			c.fails++
-			l.shut(c, TimedOut)
+			l.closeConn(c, TimedOut)
 		case c.flights.count > 0 && now-c.flights.first().sent > l.plan.Timeout:
-			l.shut(c, TimedOut)
+			l.closeConn(c, TimedOut)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Summary struct {
 	Failed   uint64            `json:"failed"`
 	Errors   map[string]uint64 `json:"errors"` // by kind
 	Statuses map[int]uint64    `json:"statuses"`
-	Rate     float64           `json:"rate"` // answers a second
+	Rate     float64           `json:"rate"` // isResponse a second
 	Body     int64             `json:"body_bytes"`
 	Latency  Latency           `json:"latency"`
 	Classes  []Summary         `json:"classes,omitempty"` // where there is more than one

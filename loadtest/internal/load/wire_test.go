@@ -60,7 +60,7 @@ func TestTemplatesAreDrawnByWeight(t *testing.T) {
 	}
 }
 
-// answers are whole answers; each is read in pieces of every size.
+// isResponse are whole answers; each is read in pieces of every size.
 var answers = []struct {
 	raw    string
 	status int
@@ -97,7 +97,7 @@ func TestAnswersAreReadInPiecesOfAnySize(t *testing.T) {
 				done = d
 			}
 			if !done || len(kept) != 0 || p.Status != a.status || p.Body != a.body || p.Close != a.close {
-				t.Fatalf("%q in pieces of %d: done %v, kept %q, %+v", a.raw, size, done, kept, p.Answer)
+				t.Fatalf("%q in pieces of %d: done %v, kept %q, %+v", a.raw, size, done, kept, p.Response)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func TestBrokenAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParserAgreesWithNetHTTP holds that where both read an answer, they read
+// FuzzParserAgreesWithNetHTTP holds that where both read a response, they read
 // the same status and the same number of body bytes.
 func FuzzParserAgreesWithNetHTTP(f *testing.F) {
 	for _, a := range answers {

@@ -35,9 +35,9 @@ type workers struct {
 
 // place sends one request at a time.
 type place interface {
-	// do sends r and returns its answer, whose texts are valid until the next do.
+	// do sends r and returns its response, whose texts are valid until the next do.
 	// It connects first where it has to.
-	do(r *Request, number uint64, deadline time.Time) (*Answer, error)
+	do(r *Request, number uint64, deadline time.Time) (*Response, error)
 	// connect opens the place's connection, if it has none.
 	connect(deadline time.Time) error
 	close()
@@ -163,7 +163,7 @@ func (w *workers) closedLoop(p place) {
 	}
 }
 
-// once sends one request and books its answer.
+// once sends one request and books its response.
 func (w *workers) once(p place, a arrival) {
 	if w.stop.Err() != nil {
 		return
@@ -198,10 +198,10 @@ func (w *workers) once(p place, a arrival) {
 	switch {
 	case !w.plan.expects(answer.Status):
 		w.rec.BadStatus(int(a.phase), r.Class, answer.Status, answer.Source, took)
-	case !w.plan.answers(answer, n):
-		w.rec.Error(int(a.phase), r.Class, WrongAnswer, took)
+	case !w.plan.isResponse(answer, n):
+		w.rec.Error(int(a.phase), r.Class, WrongResponse, took)
 	default:
-		w.rec.Answer(int(a.phase), r.Class, answer.Status, answer.Body, took)
+		w.rec.Response(int(a.phase), r.Class, answer.Status, answer.Body, took)
 	}
 }
 

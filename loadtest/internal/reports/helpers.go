@@ -6,7 +6,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// closeField asks for the connection to be closed behind the answer.
+// closeField asks for the connection to be closed behind the response.
 var closeField = load.Field{Name: "Connection", Value: "close"}
 
 // cpuOf returns the CPU time of a process and its children.

@@ -11,7 +11,7 @@ import (
 	"adbuffer/loadtest/internal/scenario"
 )
 
-// KeepAlive counts what a connection per request costs, and who pays for it with
+// KeepAlive counts what a connection per request costs, and which side pays for it with
 // adbuffer in between: 500 requests one after the other.
 func KeepAlive(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	r := e.Report("keepalive", "Keep-alive against a connection per request",

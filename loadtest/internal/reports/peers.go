@@ -20,7 +20,7 @@ type Upstream struct {
 	TLS1   string // https://host:port, HTTP/1.1
 	TLS2   string // https://host:port, HTTP/2
 	CAFile string
-	Body   []byte // of every answer
+	Body   []byte // of every response
 }
 
 // Row is one proxy with one protocol to the upstream.

@@ -140,7 +140,7 @@ func (p *pools) cell(ctx context.Context, way poolWay, s *rig.SSP, proxy *rig.Ad
 	expected := float64(n) / x.Seconds()
 	generate := p.Generate
 	if expected <= modest {
-		generate = p.GenerateCalmly // the others fill the cores by themselves
+		generate = p.GenerateCalmly // higher rates fill the cores by themselves
 	}
 	m, err := generate(ctx, plan, 0)
 	if err != nil {
@@ -222,7 +222,7 @@ func (p *pools) overflow(ctx context.Context) error {
 		return err
 	}
 	defer proxy.Stop()
-	// Places are all open first, so that nobody waits for a dial.
+	// Places are all open first, so that no request waits for a dial.
 	warm := scenario.ClosedLoop(proxy.Addr, places, places, 0, scenario.Get("/fillbuffer?pub=1"))
 	if _, err := p.Generate(ctx, warm, 0); err != nil {
 		return err

@@ -39,8 +39,8 @@ func TestEachBreachIsSaidInWords(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for words, breach := range map[string]func(*outcome){
-		"3999 of 4000 were answered with their number, 1 failed (map[wrong answer:1])": func(o *outcome) {
-			o.whole.Answered, o.whole.Failed, o.whole.Errors = 3999, 1, map[string]uint64{"wrong answer": 1}
+		"3999 of 4000 were answered with their number, 1 failed (map[wrong response:1])": func(o *outcome) {
+			o.whole.Answered, o.whole.Failed, o.whole.Errors = 3999, 1, map[string]uint64{"wrong response": 1}
 		},
 		"3998 of 4000 were answered":                           func(o *outcome) { o.whole.Answered = 3998 },
 		"2 reached nginx more than once, such as [17 18]":      func(o *outcome) { o.seen.twice, o.seen.repeated = 2, []int{17, 18} },

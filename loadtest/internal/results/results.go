@@ -48,7 +48,7 @@ type Table struct {
 	Rows    []Row    `json:"rows"`
 }
 
-// Row is one thing measured, or a figure that someone else measured.
+// Row is one thing measured, or a figure that was measured elsewhere.
 type Row struct {
 	Cells  []string `json:"cells"`
 	Theirs bool     `json:"theirs"` // of the field report, on its own machine
@@ -153,7 +153,7 @@ func (r *Report) Save(dir string) (string, error) {
 // ErrNone says that a directory holds no results.
 var ErrNone = errors.New("no results")
 
-// order in which reports are shown; others follow by name.
+// order in which reports are shown; the rest follow by name.
 var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "chaos": 13}
 
 // LoadAll reads every report in a directory.

@@ -20,8 +20,8 @@ import (
 // Load is what a load tool measured. Times are in milliseconds.
 type Load struct {
 	Requests int     // answered
-	Failed   int     // without an answer, or with another status than 2xx
-	Rate     float64 // answers a second
+	Failed   int     // without a response, or with another status than 2xx
+	Rate     float64 // responses a second
 	Seconds  float64
 	P50      float64
 	P95      float64 // ab only

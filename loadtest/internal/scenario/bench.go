@@ -80,7 +80,7 @@ type Measured struct {
 	After load.Usage
 }
 
-// PerRequest returns CPU microseconds an answer.
+// PerRequest returns CPU microseconds a response.
 func (m Measured) PerRequest() float64 {
 	var n uint64
 	for _, p := range m.Phases {
@@ -127,7 +127,7 @@ func (e *Env) GenerateWatched(ctx context.Context, plan load.Plan, pid int, watc
 // tries is how often a disturbed measurement is made again.
 const tries = 3
 
-// GenerateCalmly is Generate, made again where others' work on the machine got
+// GenerateCalmly is Generate, made again where another process got
 // in the generator's way. The last result stands, with its doubts.
 func (e *Env) GenerateCalmly(ctx context.Context, plan load.Plan, pid int) (m Measured, err error) {
 	for range tries {
@@ -151,7 +151,7 @@ func GeneratorDoubts(r *load.Result) []string {
 	return out
 }
 
-// ClosedLoop returns a plan of conns connections that send as fast as answers
+// ClosedLoop returns a plan of conns connections that send as fast as responses
 // come: n requests, or for a time if n is 0.
 func ClosedLoop(addr string, conns, n int, length time.Duration, templates ...load.Template) load.Plan {
 	if n > 0 && length == 0 {

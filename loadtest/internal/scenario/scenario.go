@@ -104,7 +104,7 @@ type Request struct {
 	Literal string       `yaml:"literal"`
 }
 
-// Expect is what an answer must be.
+// Expect is what a response must be.
 type Expect struct {
 	Status []int `yaml:"status"` // empty is 200 to 299
 	Echo   bool  `yaml:"echo"`   // X-Echo-Cb is the request's number

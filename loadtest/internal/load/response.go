@@ -8,12 +8,12 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// maxHead bounds an answer's head, and each line of a chunked body.
+// maxHead bounds a response's head, and each line of a chunked body.
 const maxHead = 64 << 10
 
-// Answer is what is kept of an answer. The texts are valid until the parser
+// Response is what is kept of a response. The texts are valid until the parser
 // starts on the next one.
-type Answer struct {
+type Response struct {
 	Status int
 	Close  bool   // the peer closes behind it
 	Source []byte // X-Adbuffer-Source
@@ -23,11 +23,11 @@ type Answer struct {
 	Start [NumberDigits]byte
 }
 
-// Parser reads the answers of one connection, in order. It looks at framing and
+// Parser reads the responses of one connection, in order. It looks at framing and
 // at a few fields and throws the rest away, so that large bodies cost no memory.
-// The zero value is at the start of an answer.
+// The zero value is at the start of a response.
 type Parser struct {
-	Answer
+	Response
 	state  parserState
 	left   int64 // bytes of the body, or of the chunk, still to come
 	source [96]byte
@@ -46,10 +46,10 @@ const (
 	inTrailer
 )
 
-// Started says that a part of an answer has been read.
+// Started says that a part of a response has been read.
 func (p *Parser) Started() bool { return p.state != inHead }
 
-// Next consumes as much of b as it can. done says that an answer is complete;
+// Next consumes as much of b as it can. done says that a response is complete;
 // what is left of b belongs to the next one. Without done, the caller keeps
 // b[n:] and calls again with more bytes behind it.
 func (p *Parser) Next(b []byte) (n int, done bool, err error) {
@@ -107,11 +107,11 @@ func (p *Parser) body(b []byte) {
 	p.Body += int64(len(b))
 }
 
-// EndsWithConnection says that the answer being read ends where the connection
+// EndsWithConnection says that the response being read ends where the connection
 // does.
 func (p *Parser) EndsWithConnection() bool { return p.state == inBodyToEOF }
 
-// Reset prepares for another connection. The last answer stays.
+// Reset prepares for another connection. The last response stays.
 func (p *Parser) Reset() { p.state = inHead }
 
 // head parses the head at the start of b and returns its length, or 0 if it is
@@ -135,7 +135,7 @@ func (p *Parser) head(b []byte) (int, error) {
 	if !ok {
 		return 0, fmt.Errorf("not a status: %.3q", line[9:])
 	}
-	p.Answer = Answer{Status: status, Close: line[7] == '0'}
+	p.Response = Response{Status: status, Close: line[7] == '0'}
 	length, chunked := int64(-1), false
 	for len(rest) > 0 {
 		i := bytes.IndexByte(rest, '\n')
