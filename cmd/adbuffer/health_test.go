@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestHealthAsksWhereTheConfigurationSays(t *testing.T) {
+func TestHealthReadsTheAddressFromTheConfiguration(t *testing.T) {
 	for _, row := range []struct {
 		text, listen, cert string // the file; the variables
 		want               string

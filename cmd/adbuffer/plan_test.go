@@ -207,7 +207,7 @@ func TestPlanFromAListenerThatWantsAToken(t *testing.T) {
 	plan(t, "--from", url, "--token-file", file)
 }
 
-func TestPlanFromSomethingElseSaysSo(t *testing.T) {
+func TestPlanFromAnUnknownServerIsAnError(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))

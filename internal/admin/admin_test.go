@@ -124,7 +124,7 @@ func TestBeyondLoopbackEverythingElseNeedsTheToken(t *testing.T) {
 }
 
 // crypto/tls fills VerifiedChains only with what it has verified.
-func TestBeyondLoopbackAVerifiedClientCertificateOpensWhatTheTokenOpens(t *testing.T) {
+func TestBeyondLoopbackAVerifiedClientCertificateGivesTheTokensAccess(t *testing.T) {
 	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return "" } })
 	for name, row := range map[string]struct {
 		state *tls.ConnectionState
@@ -152,7 +152,7 @@ func TestBeyondLoopbackAVerifiedClientCertificateOpensWhatTheTokenOpens(t *testi
 	}
 }
 
-func TestBeyondLoopbackNothingOpensWithoutATokenToAskFor(t *testing.T) {
+func TestBeyondLoopbackWithoutATokenThereIsNoAccess(t *testing.T) {
 	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return "" } })
 	for _, path := range guardedPaths {
 		c.want(403, "GET", path, "")
@@ -210,7 +210,7 @@ func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	b.want(403, "PUT", "/log/level", "debug", "Authorization", "Bearer "+token, "Origin", "https://evil.example")
 }
 
-func TestLogLevelIsChangedAndSaysSo(t *testing.T) {
+func TestLogLevelIsChangedAndLogged(t *testing.T) {
 	c := newConsole(t, loopback, nil)
 	for _, body := range []string{`{"level":"error"}`, `{"level":"debug"}`, "warn\n", "info"} {
 		if got := c.want(200, "PUT", "/log/level", body); !strings.Contains(got, c.level.Level().String()) {
@@ -233,7 +233,7 @@ func TestLogLevelIsChangedAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestReadyzSaysWhyNot(t *testing.T) {
+func TestReadyzNamesTheReason(t *testing.T) {
 	c := newConsole(t, loopback, func(o *Options) { o.Ready = func() error { return errors.New("draining") } })
 	if got := c.want(503, "GET", "/readyz", ""); got != "draining\n" {
 		t.Errorf("/readyz says %q", got)

@@ -16,7 +16,7 @@ func reloading(asked *int) func(*Options) {
 	}
 }
 
-func TestAReloadIsAnsweredWithWhatCameOfIt(t *testing.T) {
+func TestPostReloadRespondsWithTheResult(t *testing.T) {
 	asked := 0
 	c := newConsole(t, loopback, reloading(&asked))
 	w := c.ask("POST", "/reload", "")
@@ -29,7 +29,7 @@ func TestAReloadIsAnsweredWithWhatCameOfIt(t *testing.T) {
 	}
 }
 
-func TestNobodyElseCanMakeItReload(t *testing.T) {
+func TestPagesOfOtherOriginsCannotReload(t *testing.T) {
 	asked := 0
 	c := newConsole(t, loopback, reloading(&asked))
 	for _, fields := range [][]string{

@@ -77,7 +77,7 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 }
 
 // A reload removes the capture's SSP and another adds it again while it waits.
-func TestACaptureLeavesNothingBehindOnAnSSPThatCameAgain(t *testing.T) {
+func TestACaptureEndsOnAnSSPThatWasRemovedAndAddedAgain(t *testing.T) {
 	ssp := startSSP(t)
 	versions := versionsOf(t, oneSSP(ssp, "a"))
 	views := New(versions, zap.NewNop())

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/config"
 )
 
-func TestConsoleLinesAreForEyesAndCannotBeForged(t *testing.T) {
+func TestConsoleLinesCannotBeForged(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

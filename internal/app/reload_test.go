@@ -234,7 +234,7 @@ func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
 }
 
 // The request has found its route, and has not asked its SSP yet.
-func TestARequestWhoseBodyComesAfterTheReloadIsAnsweredByItsSSP(t *testing.T) {
+func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}
 	v := run(t, s)
@@ -251,7 +251,7 @@ func TestARequestWhoseBodyComesAfterTheReloadIsAnsweredByItsSSP(t *testing.T) {
 	v.drained()
 }
 
-func TestALaterTierOfAWaterfallIsAskedThoughItIsGone(t *testing.T) {
+func TestAWaterfallReachesAnSSPThatAReloadRemoved(t *testing.T) {
 	g := newGate()
 	a := sim(t, sspsim.Options{OnRequest: g.hold, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}}})
 	b := sim(t, sspsim.Options{})
@@ -283,7 +283,7 @@ func TestOpenBreakerStaysOpenAcrossAReload(t *testing.T) {
 	}
 }
 
-func TestAPoolThatReplacesABusyOneIsWarmBeforeItIsUsed(t *testing.T) {
+func TestAPoolThatReplacesOneInUseIsWarmFirst(t *testing.T) {
 	g := newGate()
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a, "pool: {max_conns: 8, max_idle: 3}")}, routes: []string{to("x", "a")}}

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-func TestWhatNeedsARestartChangesNothing(t *testing.T) {
+func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)

@@ -136,7 +136,7 @@ func goroutines(function string) int {
 	}
 }
 
-func TestAHundredReloadsUnderTrafficFailNoRequestAndLeaveNothing(t *testing.T) {
+func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), names: map[string]string{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
 	secure, authority := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto}), filepath.Join(t.TempDir(), "good.pem")
 	write(t, authority, secure.CAPEM())

@@ -44,7 +44,7 @@ routes:
 `))
 }
 
-func TestHashTellsConfigsApartAndStaysTheSame(t *testing.T) {
+func TestHashIdentifiesConfigsAndStaysTheSame(t *testing.T) {
 	first := mustParse(t, twoSSPs)
 	if got := first.Hash(); len(got) != 12 || strings.Trim(got, "0123456789abcdef") != "" || got != mustParse(t, twoSSPs).Hash() {
 		t.Errorf("hash %q", got)

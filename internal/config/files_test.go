@@ -106,7 +106,7 @@ func wantError(t *testing.T, vars map[string]string, value, rule string) {
 	}
 }
 
-func TestLoadSaysWhyAFileCannotBeRead(t *testing.T) {
+func TestLoadNamesTheReasonIfAFileCannotBeRead(t *testing.T) {
 	if _, _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("got %v", err)
 	}

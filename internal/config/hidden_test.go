@@ -48,7 +48,7 @@ routes:
     ssps: [a]
 `
 
-func TestTheEffectiveConfigHidesWhatMayBeASecret(t *testing.T) {
+func TestTheEffectiveConfigHidesPossibleSecrets(t *testing.T) {
 	cfg := mustParse(t, withSecrets)
 	before := string(cfg.YAMLWithSecrets())
 	shown := string(cfg.YAML())
@@ -74,7 +74,7 @@ func TestTheEffectiveConfigHidesWhatMayBeASecret(t *testing.T) {
 }
 
 // Errors quote what is wrong, but no secret that is in it.
-func TestErrorsHideWhatMayBeASecret(t *testing.T) {
+func TestErrorsHidePossibleSecrets(t *testing.T) {
 	ssp := func(endpoint string) string {
 		return "ssps: [{name: a, endpoints: [" + endpoint + "]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
 	}

@@ -123,7 +123,7 @@ func TestSchemaFileIsFresh(t *testing.T) {
 	}
 }
 
-func TestSchemaAcceptsWhatLoadsAndRefusesWrongTypes(t *testing.T) {
+func TestSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 	s := schema(t)
 	t.Run("shipped files", func(t *testing.T) {
 		for _, file := range shipped(t) {

@@ -85,7 +85,7 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 	}
 }
 
-func TestCheckLoadsAChangeOnceAndKeepsWhatWasValid(t *testing.T) {
+func TestCheckLoadsAChangeOnceAndKeepsValidMaterial(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
 	files := pair(t, ca, dir)

@@ -102,7 +102,7 @@ func mkdir(t *testing.T, dir string) string {
 	return dir
 }
 
-func TestEveryWayToChangeAFileIsHeard(t *testing.T) {
+func TestEveryWayToChangeAFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	dir := mkdir(t, filepath.Join(t.TempDir(), "conf"))
 	file := filepath.Join(dir, "adbuffer.yaml")
@@ -137,7 +137,7 @@ func TestEveryWayToChangeAFileIsHeard(t *testing.T) {
 	w.wantSeen("it is made again")
 }
 
-func TestAKubernetesVolumeIsHeardToSwap(t *testing.T) {
+func TestASwapOfAKubernetesVolumeIsNoticed(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()
 	file := filepath.Join(volume, "adbuffer.yaml")
@@ -159,7 +159,7 @@ func TestAKubernetesVolumeIsHeardToSwap(t *testing.T) {
 	}
 }
 
-func TestWhatSymbolicLinksLeadThroughIsWatched(t *testing.T) {
+func TestDirectoriesBehindSymbolicLinksAreWatched(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	one, two := mkdir(t, filepath.Join(root, "releases/1")), mkdir(t, filepath.Join(root, "releases/2"))
@@ -194,7 +194,7 @@ func TestOtherFilesMayBeNamedLater(t *testing.T) {
 }
 
 // Writes to mapped memory are among what inotify does not tell.
-func TestALookNowAndThenFindsWhatIsNotHeard(t *testing.T) {
+func TestPollingFindsChangesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "adbuffer.yaml")
 	write(t, name, "before")
@@ -214,7 +214,7 @@ func TestALookNowAndThenFindsWhatIsNotHeard(t *testing.T) {
 }
 
 // A system allows few inotify instances to each user.
-func TestWithoutEventsFilesAreLookedAtNowAndThen(t *testing.T) {
+func TestWithoutInotifyFilesArePolled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
 	write(t, file, "1")
@@ -290,7 +290,7 @@ func TestTheWayToAFileIsTraced(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsAStateToo(t *testing.T) {
+func TestAnUnreadableFileIsAStateToo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")

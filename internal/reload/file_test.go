@@ -56,7 +56,7 @@ func to(endpoint string) string {
 	return "ssps: [{name: openx, endpoints: [\"" + endpoint + "\"]}]\nroutes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]\n"
 }
 
-func TestAllWhoAskWhileAReloadIsUnderWayAreServedByOneMore(t *testing.T) {
+func TestAllRequestsDuringAReloadShareTheNextOne(t *testing.T) {
 	t.Parallel()
 	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
 	r.turn.Lock() // one is under way
@@ -112,7 +112,7 @@ func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
 	}
 }
 
-func TestAFaultIsToldOnceHoweverOftenTheFileIsLookedAt(t *testing.T) {
+func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
 	t.Parallel()
 	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
 	write(t, r, "ssps: []")

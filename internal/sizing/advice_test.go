@@ -46,7 +46,7 @@ func TestThereIsNoAdviceWithoutLoad(t *testing.T) {
 	wantText(t, Advice(&pool.Snapshot{Need: pool.Need{ArrivalsPerSecond: 3}}, &pool.Options{}), "No place was released")
 }
 
-func TestAdvisedIdleTimeoutLeavesRoomBelowWhatWasLearned(t *testing.T) {
+func TestAdvisedIdleTimeoutIsBelowTheLearnedOne(t *testing.T) {
 	for _, c := range []struct {
 		learned   float64
 		set, want time.Duration

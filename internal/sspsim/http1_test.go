@@ -75,7 +75,7 @@ func TestEchoNamesEverythingTheRequestCarried(t *testing.T) {
 	}
 }
 
-func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	s := startWith(t, Behaviour{Answer: Answer{Size: Size{P50: 500, P95: 20000, Max: 100000}, Chunked: Every(3)}})
 	c := dial(t, s)
 	const n = 200

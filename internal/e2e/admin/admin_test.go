@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestBeyondLoopbackTheListenerStartsWithAWarningAndAsksForTheToken(t *testing.T) {
+func TestBeyondLoopbackTheListenerWarnsAndNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600); err != nil {

@@ -60,7 +60,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 }
 
 // Who may see what on a listener that other machines reach.
-func TestBeyondLoopbackAClientCertificateOrTheTokenOpensTheAdminListener(t *testing.T) {
+func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	t.Parallel()
 	a, other := e2e.NewAuthority(t), e2e.NewAuthority(t)
 	a.Replace("token", []byte("0123456789abcdef\n"))
@@ -110,7 +110,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenOpensTheAdminListener(t *test
 	ab.WantExit(0)
 }
 
-func TestOnLoopbackTLSAsksForNothingMore(t *testing.T) {
+func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
 	ab := secureAdmin(t, a, "127.0.0.1", "")

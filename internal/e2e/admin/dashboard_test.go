@@ -147,7 +147,7 @@ func beside(t *testing.T, other *e2e.Process) (setting string) {
 
 // Every query of the dashboard and the rules answers something that moves under
 // load, with the label ssp or route where its metric has one.
-func TestEveryQueryOfDashboardAndRulesAnswersAndMoves(t *testing.T) {
+func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
 	withTLS := e2e.Start(t, e2e.TLSSection(e2e.NewAuthority(t), "")+e2e.Single(e2e.Healthy(t).URL()))

@@ -326,7 +326,7 @@ func (b *browser) wantNoProblems() {
 	}
 }
 
-func TestThePageSaysWhenAdbufferIsGone(t *testing.T) {
+func TestThePageReportsThatAdbufferHasStopped(t *testing.T) {
 	t.Parallel()
 	ab, _ := startObserved(t)
 	b := openPage(t, "http://"+ab.AdminAddr+"/")
@@ -341,7 +341,7 @@ func TestThePageSaysWhenAdbufferIsGone(t *testing.T) {
 }
 
 // What an operator's configuration says must stay text.
-func TestThePageTakesNamesForText(t *testing.T) {
+func TestThePageShowsNamesAsText(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(ssp.URL()+"?<img/src=x/onerror=document.title='owned'>"))

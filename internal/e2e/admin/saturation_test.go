@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestPrometheusScrapesAndAnswersForSaturation(t *testing.T) {
+func TestPrometheusScrapesSaturation(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 4, max_pending: 8}"))

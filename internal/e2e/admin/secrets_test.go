@@ -16,7 +16,7 @@ import (
 
 // A configuration can hold a secret in many places. None of them may come out
 // anywhere, but for check --show-secrets.
-func TestNoSecretComesOutAnywhere(t *testing.T) {
+func TestNoSecretIsShownAnywhere(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Record: 100})
 	file := func(name, content string) string {

@@ -29,7 +29,7 @@ func TestTheConfigurationMayBeNamedByAVariable(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
-func TestServeRefusesAConfigurationWithFaults(t *testing.T) {
+func TestServeRefusesAConfigurationWithErrors(t *testing.T) {
 	t.Parallel()
 	file := e2e.WriteConfig(t, strings.Replace(e2e.Single("http://127.0.0.1:1/bid"), "ssps:", "ssp:", 1))
 	_, stderr, code := e2e.Run(t, nil, "serve", "--config", file)
@@ -42,7 +42,7 @@ func TestServeRefusesAConfigurationWithFaults(t *testing.T) {
 	}
 }
 
-func TestServeSaysWhichListenerCannotBeHad(t *testing.T) {
+func TestServeNamesTheListenerThatCannotOpen(t *testing.T) {
 	t.Parallel()
 	taken := e2e.Healthy(t)
 	file := e2e.WriteConfig(t, e2e.Single(taken.URL()))
@@ -54,7 +54,7 @@ func TestServeSaysWhichListenerCannotBeHad(t *testing.T) {
 	}
 }
 
-func TestCheckPrintsWhatAConfigurationComesTo(t *testing.T) {
+func TestCheckPrintsTheEffectiveConfiguration(t *testing.T) {
 	t.Parallel()
 	stdout, stderr, code := e2e.Run(t, nil, "check", "--config", "../../../config/adbuffer.yaml")
 	if code != 0 || stderr != "" || !strings.Contains(stdout, "max_conns: 256") || !strings.Contains(stdout, "is valid: 2 SSPs, 2 routes") {
@@ -66,7 +66,7 @@ func TestCheckPrintsWhatAConfigurationComesTo(t *testing.T) {
 	}
 }
 
-func TestCheckReportsAllFaultsAtOnceAndExitsWith1(t *testing.T) {
+func TestCheckReportsAllErrorsAtOnceAndExitsWith1(t *testing.T) {
 	t.Parallel()
 	file := e2e.WriteConfig(t, `
 server: {listen: "127.0.0.1:8080", max_conections: 5, read_timeout: 80}

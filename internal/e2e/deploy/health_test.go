@@ -10,7 +10,7 @@ import (
 )
 
 // Load balancers that reach the traffic port only are told there.
-func TestHealthPathAnswersReadinessOnTheTrafficPort(t *testing.T) {
+func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {health_path: /health}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=2s")

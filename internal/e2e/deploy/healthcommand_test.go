@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestHealthTellsReadyFromDrainingAndGone(t *testing.T) {
+func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=1m")
@@ -71,7 +71,7 @@ func TestHealthWithWrongUsageExitsWith2(t *testing.T) {
 
 // On this machine nobody else can answer at admin's address, and certificates
 // seldom name it: what they say is not looked at.
-func TestHealthAsksAnAdminListenerWithTLS(t *testing.T) {
+func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, err := sspsim.NewCA()
 	if err != nil {

@@ -58,7 +58,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	}
 }
 
-func TestSimSaysWhatIsWrongWithABehaviour(t *testing.T) {
+func TestSimReportsErrorsInABehaviour(t *testing.T) {
 	t.Parallel()
 	for behaviour, want := range map[string]string{
 		`{"latncy":{}}`:                 "latency", // the keys that there are

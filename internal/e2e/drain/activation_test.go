@@ -74,7 +74,7 @@ func (m *manager) start() *e2e.Process {
 	return ab
 }
 
-func TestRestartsLoseNothingWhereTheSocketStaysWithSystemd(t *testing.T) {
+func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
 	m := newManager(t, e2e.Single(s.URL()), "admin:traffic", "ADBUFFER_SERVER_DRAIN_DELAY=2s")
@@ -130,7 +130,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	}
 }
 
-func TestSocketsOfSystemdThatDoNotFitAreFaults(t *testing.T) {
+func TestWrongSocketsOfSystemdAreErrors(t *testing.T) {
 	t.Parallel()
 	for names, says := range map[string]string{
 		"admin": `no socket is named "traffic", for server.listen; set FileDescriptorName=traffic`, "traffic:traffic": `two sockets are named "traffic"`,
@@ -159,7 +159,7 @@ func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
 	ab.WantExit(0)
 }
 
-func TestTheServiceManagerIsToldOfEachState(t *testing.T) {
+func TestSystemdIsNotifiedOfEachState(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	name := filepath.Join(t.TempDir(), "notify")

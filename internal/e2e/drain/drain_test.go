@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestADrainAnswersWhatIsInFlightAndExitsWith0(t *testing.T) {
+func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=2s")
@@ -42,7 +42,7 @@ func TestADrainAnswersWhatIsInFlightAndExitsWith0(t *testing.T) {
 	}
 }
 
-func TestADrainWaitsForWhatIsInFlightAfterItStoppedAccepting(t *testing.T) {
+func TestADrainWaitsForRequestsInFlightAfterItStoppedAccepting(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.Start(t, e2e.Single(s.URL()))

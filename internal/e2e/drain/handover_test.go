@@ -253,7 +253,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 	old.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
 }
 
-func TestTheNewProcessAnswersOperators(t *testing.T) {
+func TestTheNewProcessServesOperators(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	env := shared(t, reservePort(t))

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestRetryAfterPausesWhatIsSent(t *testing.T) {
+func TestRetryAfterPausesRequests(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name    string

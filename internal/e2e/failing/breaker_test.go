@@ -79,7 +79,7 @@ func TestADryBreakerCountsAndShedsNothing(t *testing.T) {
 	}
 }
 
-func TestImpatientClientsOpenNoBreaker(t *testing.T) {
+func TestShortDeadlinesOfClientsOpenNoBreaker(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "breaker: {window: 10m}"), "ADBUFFER_DEADLINE_DEFAULT=200ms")

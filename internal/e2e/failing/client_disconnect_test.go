@@ -9,7 +9,7 @@ import (
 )
 
 // A client that leaves while its request waits for a place costs the SSP nothing.
-func TestARequestWhoseClientLeftInTheQueueIsNotSent(t *testing.T) {
+func TestARequestWhoseClientDisconnectsInTheQueueIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
@@ -30,7 +30,7 @@ func TestARequestWhoseClientLeftInTheQueueIsNotSent(t *testing.T) {
 }
 
 // One that leaves after its request was sent leaves the SSP's connection usable.
-func TestAClientThatLeavesHarmsNoOtherRequest(t *testing.T) {
+func TestAClientThatDisconnectsFailsNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 4}"))

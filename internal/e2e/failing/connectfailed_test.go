@@ -108,7 +108,7 @@ func TestFailedDialsAreToldByTheirKind(t *testing.T) {
 	}
 }
 
-func TestAnSSPIsShownAClientCertificate(t *testing.T) {
+func TestAnSSPGetsTheClientCertificate(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, RequireClientCert: true, Record: 1})
 	cert, err := s.CA().ClientCert("publisher.example")

@@ -54,7 +54,7 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 
 // An SSP that refuses every stream costs a bounded number of attempts, and the
 // request is told so by its deadline.
-func TestSSPThatRefusesEveryStreamIsNotAskedInALoop(t *testing.T) {
+func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c"))

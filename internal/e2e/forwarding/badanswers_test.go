@@ -37,7 +37,7 @@ var brokenAnswers = []struct {
 	{"HTTP/2: a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, true},
 }
 
-func TestAnswersThatAreNoneAre502AndEndTheSSPsConnection(t *testing.T) {
+func TestInvalidResponsesAre502AndCloseTheSSPConnection(t *testing.T) {
 	t.Parallel()
 	h1, h2 := e2e.Healthy(t), e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP2})
 	ab := e2e.Start(t, fmt.Sprintf(`
@@ -74,7 +74,7 @@ routes:
 
 // What can be read, though it should not have been written so, is passed on in
 // good form; but its connection is not trusted with another request.
-func TestAnswersInDoubtArePassedOnAndEndTheSSPsConnection(t *testing.T) {
+func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name      string
@@ -103,7 +103,7 @@ func TestAnswersInDoubtArePassedOnAndEndTheSSPsConnection(t *testing.T) {
 	}
 }
 
-func TestAnswersInEveryFramingArriveWholeOnKeptConnections(t *testing.T) {
+func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{
 		Echo: true, Size: sspsim.Size{Constant: 30000}, Chunked: sspsim.Every(2), Trailers: sspsim.Every(3), Interim: sspsim.Every(5), NoBid: sspsim.Every(7),
@@ -131,7 +131,7 @@ func TestAnswersInEveryFramingArriveWholeOnKeptConnections(t *testing.T) {
 
 // An SSP that goes on talking behind its answer, or before it is asked, must
 // not be believed.
-func TestWhatAnSSPSendsUnaskedReachesNobody(t *testing.T) {
+func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-func TestARequestIsAnswered504AtItsDeadline(t *testing.T) {
+func TestARequestGets504AtItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
 	ab := e2e.Start(t, "deadline: {default: 150ms, max: 400ms}\n"+e2e.Single(s.URL()),
@@ -69,7 +69,7 @@ func TestADeadlineHeaderThatIsNoNumberIsABadRequest(t *testing.T) {
 	c.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 600000").WantFill("openx")
 }
 
-func TestTooLittleTimeIsAnswered504AtOnceAndSendsNothing(t *testing.T) {
+func TestTooLittleTimeGets504AtOnceAndSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "deadline: {reserve: 40ms, min_budget: 60ms}\n"+e2e.Single(s.URL()))

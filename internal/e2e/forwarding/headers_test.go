@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-func TestHopByHopFieldsOfRequestsEndHere(t *testing.T) {
+func TestHopByHopFieldsOfRequestsAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(s.URL()))
@@ -35,7 +35,7 @@ func TestHopByHopFieldsOfRequestsEndHere(t *testing.T) {
 	}
 }
 
-func TestHopByHopFieldsOfAnswersEndHere(t *testing.T) {
+func TestHopByHopFieldsOfResponsesAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	fields := []sspsim.Field{
 		{Name: "Connection", Value: "X-Named"}, {Name: "X-Named", Value: "1"}, {Name: "Keep-Alive", Value: "timeout=5"},
@@ -70,7 +70,7 @@ func TestHopByHopFieldsOfAnswersEndHere(t *testing.T) {
 	}
 }
 
-func TestSetCookieCrossesUnchangedWherePassed(t *testing.T) {
+func TestSetCookieIsForwardedUnchangedIfPassed(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Cookies: sspsim.Always}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "headers: {pass: [Set-Cookie, Cookie, Authorization]}"))
@@ -102,7 +102,7 @@ func TestFieldsAreRemovedAndSetForAnSSP(t *testing.T) {
 	}
 }
 
-func TestRedirectsArePassedOnAndNotFollowed(t *testing.T) {
+func TestRedirectsAreForwardedAndNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{
 		Answer: sspsim.Answer{Headers: []sspsim.Field{{Name: "Location", Value: "http://127.0.0.1:1/elsewhere"}}},

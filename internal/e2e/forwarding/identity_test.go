@@ -25,7 +25,7 @@ var claims = []string{
 	"User-Agent: Player/2",
 }
 
-func TestIdentityCrossesAsTheSSPIsConfiguredAndThePeerIsTrusted(t *testing.T) {
+func TestIdentityFollowsTheSSPsSettingAndThePeersTrust(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	config := fmt.Sprintf(`

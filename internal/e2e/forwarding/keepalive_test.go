@@ -45,7 +45,7 @@ routes:
 	}
 }
 
-func TestHTTP10ClientsAreServedAndKeptWhereTheyAsk(t *testing.T) {
+func TestHTTP10ClientsMayKeepTheirConnection(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(s.URL()))
@@ -74,7 +74,7 @@ func TestConnectionCloseIsObeyed(t *testing.T) {
 	c.WantClosed()
 }
 
-func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}, Latency: sspsim.Lognormal(time.Millisecond, 20*time.Millisecond)})
 	ab := e2e.Start(t, e2e.Single(s.URL()))

@@ -80,7 +80,7 @@ var badHeads = []struct{ name, raw string }{
 	{"a relative target", "GET fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"},
 }
 
-func TestMalformedRequestsAreAnswered400AndEndTheirConnection(t *testing.T) {
+func TestMalformedRequestsGet400AndCloseTheirConnection(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(s.URL()))

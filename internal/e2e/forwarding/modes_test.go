@@ -38,7 +38,7 @@ func slowly(t testing.TB, latency time.Duration) *sspsim.SSP {
 	return e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(latency)})
 }
 
-func TestSingleAsksTheFirstSSPAlone(t *testing.T) {
+func TestSingleUsesTheFirstSSPOnly(t *testing.T) {
 	t.Parallel()
 	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
 	ab := three(t, "mode: single, ssps: [a, b, c]", a, b, c)
@@ -52,7 +52,7 @@ func TestSingleAsksTheFirstSSPAlone(t *testing.T) {
 	e2e.WantRequests(t, c, 0)
 }
 
-func TestSplitAsksOneSSPByWeight(t *testing.T) {
+func TestSplitChoosesOneSSPByWeight(t *testing.T) {
 	t.Parallel()
 	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
 	ab := three(t, "mode: split, ssps: [{name: a, weight: 3}, {name: b, weight: 1}, {name: c, weight: 0}]", a, b, c)
@@ -69,7 +69,7 @@ func TestSplitAsksOneSSPByWeight(t *testing.T) {
 	conn.Get("/fillbuffer/c").WantFill("c") // a weight of 0 leaves the choice
 }
 
-func TestWaterfallAsksInOrderUntilOneFills(t *testing.T) {
+func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
 	t.Parallel()
 	stalled := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
 	for _, row := range []struct {
@@ -106,7 +106,7 @@ func TestWaterfallStopsAtAFill(t *testing.T) {
 
 // Nobody filled: 204 if any said no_bid, else the first answer in route order,
 // else the first SSP's reason.
-func TestWhereNobodyFillsTheBestOfTheRestAnswers(t *testing.T) {
+func TestWithoutAFillTheBestOtherResponseIsForwarded(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"waterfall", "parallel-first"} {
 		for _, row := range []struct {
@@ -141,7 +141,7 @@ func resetting() sspsim.Behaviour {
 	return sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}
 }
 
-func TestParallelFirstAnswersWithTheFirstFillAndAbandonsTheOthers(t *testing.T) {
+func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) {
 	t.Parallel()
 	// a says no first, b fills, c would take for ever.
 	a, b, c := noBid(t), slowly(t, 50*time.Millisecond), e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
@@ -195,7 +195,7 @@ routes:
 	}
 }
 
-func TestParallelAllAnswersWithWhatEachSSPSaid(t *testing.T) {
+func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 	t.Parallel()
 	a, b := slowly(t, 30*time.Millisecond), noBid(t)
 	c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
@@ -234,7 +234,7 @@ func headBody(a *e2e.Response) *e2e.Response {
 	return a
 }
 
-func TestParallelAllTellsTheReasonOfEachFailure(t *testing.T) {
+func TestParallelAllNamesTheReasonOfEachFailure(t *testing.T) {
 	t.Parallel()
 	a, b, c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always}), e2e.Failing(t, sspsim.Faults{Refuse: true}), answeringWith(t, 500)
 	ab := three(t, "mode: parallel-all, ssps: [a, b, c]", a, b, c)

@@ -30,7 +30,7 @@ func directly(t testing.TB, s *sspsim.SSP, method, target, body string, fields .
 	return ab.Dial().Do(method, target, body, fields...)
 }
 
-func TestAnOpenRTBBidRequestAndItsAnswerCrossByteForByte(t *testing.T) {
+func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{
 		Size:    sspsim.Size{Constant: 2000},
@@ -87,7 +87,7 @@ func TestAnOpenRTBBidRequestAndItsAnswerCrossByteForByte(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
 }
 
-func TestAVASTGetAndItsAnswerCrossByteForByte(t *testing.T) {
+func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.VAST, Size: sspsim.Size{Constant: 3000}}})
 	ab := serveDocumented(t, s, "/bid")

@@ -50,7 +50,7 @@ func TestHeadsAndBodiesOverTheirLimitsAreRefusedAndEndTheirConnection(t *testing
 	e2e.WantRequests(t, s, 6)
 }
 
-func TestAClientThatAsksFirstIsToldThatItsBodyIsTooLarge(t *testing.T) {
+func TestAClientThatExpects100GetsA413ForATooLargeBody(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {max_body_bytes: 2000}\n"+e2e.Single(s.URL()))

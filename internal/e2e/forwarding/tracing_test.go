@@ -118,7 +118,7 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 
 // Spans that nobody takes are dropped, counted, and hold up neither requests
 // nor the end.
-func TestAReceiverThatIsGoneHarmsNobody(t *testing.T) {
+func TestRequestsGoOnWithoutTheOTLPReceiver(t *testing.T) {
 	t.Parallel()
 	r := startOTLPReceiver(t)
 	r.Close()

@@ -49,7 +49,7 @@ func TestAnSSPsMaxInFlightIsEnforcedWithOverloadedThatNamesIt(t *testing.T) {
 	e2e.WantRequests(t, s.SSP, 2)
 }
 
-func TestConnectionsOverTheLimitAreToldSo(t *testing.T) {
+func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {max_connections: 2}\n"+e2e.Single(s.URL()))
@@ -71,7 +71,7 @@ func TestConnectionsOverTheLimitAreToldSo(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
-func TestMaxBufferedBytesBoundsRequestBodies(t *testing.T) {
+func TestMaxBufferedBytesLimitsRequestBodies(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL()))
@@ -89,7 +89,7 @@ func TestMaxBufferedBytesBoundsRequestBodies(t *testing.T) {
 	ab.Post("/fillbuffer", strings.Repeat("c", 2000)).WantFill("openx")
 }
 
-func TestMaxBufferedBytesBoundsAnswers(t *testing.T) {
+func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"http1", "http1-pipelined", "http2"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestMaxBufferedBytesBoundsAnswers(t *testing.T) {
 }
 
 // A client that sends the start of a request and no more is given up.
-func TestARequestThatDoesNotComeIsGivenUp(t *testing.T) {
+func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {read_timeout: 100ms, idle_timeout: 3s}\n"+e2e.Single(s.URL()))

@@ -10,7 +10,7 @@ import (
 
 // An SSP that claims bodies which never come took the whole budget: four claims
 // of 1 MB, and another SSP's responses were refused as overloaded.
-func TestAnSSPsClaimsStarveNoOtherSSP(t *testing.T) {
+func TestLengthsThatAnSSPClaimsTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	for name, claim := range map[string]string{
 		"length": "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\nx",

@@ -68,7 +68,7 @@ func hasLineWith(text string, words []string) bool {
 	return false
 }
 
-func TestCheckAgainstExitsWith1WhereARestartIsNeeded(t *testing.T) {
+func TestCheckAgainstExitsWith1IfARestartIsNeeded(t *testing.T) {
 	t.Parallel()
 	config := e2e.Single(e2e.Healthy(t).URL())
 	ab := e2e.Start(t, config)
@@ -120,7 +120,7 @@ func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
 	}
 }
 
-func TestCheckAgainstSaysWhyItCannotAsk(t *testing.T) {
+func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600); err != nil {

@@ -126,7 +126,7 @@ func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
 }
 
 // The missing file is not watched, since no configuration in force names it.
-func TestWhatARefusedFileLacksMayComeLater(t *testing.T) {
+func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	ca := filepath.Join(t.TempDir(), "ca.pem")

@@ -82,7 +82,7 @@ func TestALimitChangesInPlace(t *testing.T) {
 	}
 }
 
-func TestALowerLimitHoldsOnceWhatIsInFlightHasEnded(t *testing.T) {
+func TestALowerLimitHoldsWhenRequestsInFlightHaveEnded(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.StartReloadable(t, pair(at(s.SSP), ""))

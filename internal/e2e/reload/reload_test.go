@@ -35,7 +35,7 @@ func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
-func TestAReloadIsAnsweredWithChangesAndTheirEffect(t *testing.T) {
+func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
 	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
@@ -63,7 +63,7 @@ func TestAReloadIsAnsweredWithChangesAndTheirEffect(t *testing.T) {
 	}
 }
 
-func TestManyMayAskAtOnce(t *testing.T) {
+func TestConcurrentReloadRequests(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
 	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
@@ -83,7 +83,7 @@ func TestManyMayAskAtOnce(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
 }
 
-func TestABadFileChangesNothingAndEveryFaultIsNamed(t *testing.T) {
+func TestAnInvalidFileChangesNothingAndEveryErrorIsNamed(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
 	good := e2e.Single(url, "max_in_flight: 50")
@@ -178,7 +178,7 @@ func TestVariablesHoldAfterAReloadToo(t *testing.T) {
 	}
 }
 
-func TestAHangUpDuringTheDrainIsIgnored(t *testing.T) {
+func TestSIGHUPDuringTheDrainIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.StartReloadable(t, e2e.Single(s.URL()))
@@ -198,7 +198,7 @@ func TestAHangUpDuringTheDrainIsIgnored(t *testing.T) {
 }
 
 // A hang-up must not end the process, however early it comes.
-func TestAHangUpBeforeTheFirstRequestIsHarmless(t *testing.T) {
+func TestSIGHUPBeforeTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	file := e2e.WriteConfig(t, e2e.Single(e2e.Healthy(t).URL(), "pool: {min_idle: 4}"))
 	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", file)

@@ -121,7 +121,7 @@ func (s *storm) settle(t *testing.T) {
 
 // Not in parallel: it measures what the process holds, and others take the CPU
 // that the load needs.
-func TestHundredReloadsUnderLoadCostNoRequestAndLeaveNothing(t *testing.T) {
+func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 	s := new(storm)
 	for i := range s.sims {
 		s.sims[i] = e2e.StartSSP(t, sspsim.Options{})

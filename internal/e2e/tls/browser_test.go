@@ -13,7 +13,7 @@ import (
 
 // A page that asks for fifty ads at once gets each its own, over HTTP/2 and one
 // connection.
-func TestABrowserAsksOverHTTP2(t *testing.T) {
+func TestABrowserUsesHTTP2(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))

@@ -153,7 +153,7 @@ func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 }
 
 // What cannot be read or made for want of permission says which it is.
-func TestPermissionsThatFailSayWhich(t *testing.T) {
+func TestPermissionErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
 	file := a.File("adbuffer.yaml")

@@ -54,7 +54,7 @@ func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 	}
 }
 
-func TestClientsWithoutACertificateAreRefusedWhereOneIsAskedFor(t *testing.T) {
+func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
 	ab := e2e.Start(t, fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", e.CertFile, e.KeyFile, e.CertFile)+e2e.Single(s.URL()))
@@ -110,7 +110,7 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 
 // An independent client of HTTP/2, with 50 streams at once on each of four
 // connections: every answer arrives, and each is counted.
-func TestH2loadGetsEveryAnswer(t *testing.T) {
+func TestH2loadGetsEveryResponse(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL(), "pool: {max_pending: 1000}"))
@@ -133,7 +133,7 @@ func TestH2loadGetsEveryAnswer(t *testing.T) {
 	ab.WantMetric(0, "adbuffer_buffered_bytes")
 }
 
-func TestADrainAnswersAllStreamsAndExitsWith0(t *testing.T) {
+func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.StartGated(t, sspsim.Options{}), e2e.NewListener(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))

@@ -22,7 +22,7 @@ const (
 	proxyLocal = proxyV2Sig + "\x20\x00\x00\x00"
 )
 
-func TestThePROXYHeaderOfATrustedPeerSaysWhoTheClientIs(t *testing.T) {
+func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	unix := "unix:" + filepath.Join(t.TempDir(), "ad.sock")
@@ -117,7 +117,7 @@ func TestAPROXYHeaderOfAnyOtherPeerIsABadRequest(t *testing.T) {
 }
 
 // Reloads change whom the listener trusts.
-func TestAReloadChangesWhosePROXYHeadersAreTaken(t *testing.T) {
+func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
@@ -149,7 +149,7 @@ func TestAReloadChangesWhosePROXYHeadersAreTaken(t *testing.T) {
 }
 
 // A unix socket in a folder that is missing, or not ours, says so.
-func TestPathsThatFailSayWhich(t *testing.T) {
+func TestErrorsOfUnixSocketsNameThePath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "adbuffer.yaml")

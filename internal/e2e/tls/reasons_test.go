@@ -54,7 +54,7 @@ func ask(t *testing.T, client *http.Client, method, url, body string, fields []s
 
 // Every reason is told over HTTP/2 as it is over HTTP/1.1: the same status,
 // source, fields and body, and the same counters.
-func TestReasonsReadTheSameOverHTTP2(t *testing.T) {
+func TestErrorsAreTheSameOverHTTP2(t *testing.T) {
 	t.Parallel()
 	e, ok := e2e.NewListener(t), e2e.Healthy(t)
 	full, late := e2e.StartGated(t, sspsim.Options{}), e2e.StartGated(t, sspsim.Options{})
