@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // patience bounds every wait; it passes only when something is broken.
@@ -56,17 +56,6 @@ func inRoot(t *testing.T, root string, c imageConfig, args []string, env ...stri
 	return cmd
 }
 
-// freeAddr is a loopback address that nobody listens at.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestTheImageServesAnswersItsHealthCheckAndStops(t *testing.T) {
 	ssp, err := sspsim.Start(sspsim.Options{})
 	if err != nil {
@@ -78,7 +67,7 @@ func TestTheImageServesAnswersItsHealthCheckAndStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	traffic, admin := freeAddr(t), freeAddr(t)
+	traffic, admin := testsupport.FreeAddr(t), testsupport.FreeAddr(t)
 	// What `-v ./config:/etc/adbuffer:ro` would do.
 	if err := os.Mkdir(root+"/etc/adbuffer", 0o755); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // patience bounds every wait; it passes only when something is broken.
@@ -259,7 +260,7 @@ func TestTheServiceWorksWithTheSocketsAndLimitsOfTheUnits(t *testing.T) {
 
 func TestTheServiceOpensItsOwnListenersWithinTheLimitsOfTheUnit(t *testing.T) {
 	s := prepare(t, "")
-	traffic, admin := s.dir+"/traffic.sock", freeAddr(t)
+	traffic, admin := s.dir+"/traffic.sock", testsupport.FreeAddr(t)
 	config := fmt.Sprintf("server: {listen: %q, drain: {delay: 0s}}\nadmin: {listen: %q}\n", "unix:"+traffic, admin) + simulated(t)
 	if err := os.WriteFile(s.dir+"/adbuffer.yaml", []byte(config), 0o400); err != nil {
 		t.Fatal(err)
@@ -270,17 +271,6 @@ func TestTheServiceOpensItsOwnListenersWithinTheLimitsOfTheUnit(t *testing.T) {
 	}
 	s.get("tcp", admin, "/readyz")
 	s.stop()
-}
-
-// freeAddr is a loopback address that nobody listens at.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func TestWhatTheUnitForbidsIsRefused(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"adbuffer/internal/redistest"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // awaitAway waits until all go on alone, and checks that they do at their last
@@ -30,7 +31,7 @@ func awaitAway(t *testing.T, all []*member, before []int) {
 	for _, m := range all {
 		shares += m.Share()
 		n := m.sent.Load()
-		eventually(t, "it goes on", func() bool { return m.sent.Load() > n+100 })
+		testsupport.Eventually(t, "it goes on", func() bool { return m.sent.Load() > n+100 })
 	}
 	time.Sleep(500 * time.Millisecond)
 	n, took := sent(all)-had, time.Since(began).Seconds()
@@ -51,8 +52,8 @@ func awaitBack(t *testing.T, all []*member) {
 	t.Helper()
 	for i, m := range all {
 		m.awaitConnected(t, true)
-		eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == m.logged("Redis is away") })
-		eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == m.logged("Redis is away") })
+		testsupport.Eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
 		if m.failures.Load() == 0 {
 			t.Errorf("replica %d has counted no failure", i)
 		}
@@ -107,13 +108,13 @@ func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 		all = append(all, m)
 	}
 	for _, m := range all {
-		eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
 	}
 	time.Sleep(500 * time.Millisecond)
 	all[2].crash() // its calls end, and its requests go on
 	all[2].awaitConnected(t, false)
 	n := all[2].sent.Load()
-	eventually(t, "it goes on", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })
+	testsupport.Eventually(t, "it goes on", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })
 	if all[0].replicas.Load() != 3 {
 		t.Errorf("%d replicas are known", all[0].replicas.Load())
 	}
@@ -170,7 +171,7 @@ func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, m := range all {
-		eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
 	}
 	wantBound(t, limit, 2*burst, all...) // with what they held
 }
@@ -184,10 +185,10 @@ func TestTimesInTheFutureHeal(t *testing.T) {
 	future := "99999999999999.000"
 	s.Do("HSET", "adbuffer:qps:openx", "bucket", "5 "+future+" 1000000 "+future+" 0", "feedfeedfeedfeed", "7 "+future+" "+future+" 3 0 1 1 0")
 	m.startLoad(t, 2*limit)
-	eventually(t, "the other is known", func() bool { return m.replicas.Load() == 2 })
-	eventually(t, "and has timed out", func() bool { return m.replicas.Load() == 1 })
+	testsupport.Eventually(t, "the other is known", func() bool { return m.replicas.Load() == 2 })
+	testsupport.Eventually(t, "and has timed out", func() bool { return m.replicas.Load() == 1 })
 	n := m.sent.Load()
-	eventually(t, "tokens flow", func() bool { return m.sent.Load() > n+limit })
+	testsupport.Eventually(t, "tokens flow", func() bool { return m.sent.Load() > n+limit })
 }
 
 func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
@@ -195,7 +196,7 @@ func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "adbuffer:qps:openx", "somebody else's")
 	m := join(t, socket(s), limit, burst)
-	eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
+	testsupport.Eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
 	if n := m.logged("no lease for an SSP"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
@@ -212,7 +213,7 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	s.Do("SET", "adbuffer:qps:broken", "somebody else's")
 	broken := m.Fleet.Bucket("broken", limit, burst)
 	m.startLoad(t, limit/10)
-	eventually(t, "its calls fail", func() bool { broken.Has(0); return broken.failures.Load() > 5 })
+	testsupport.Eventually(t, "its calls fail", func() bool { broken.Has(0); return broken.failures.Load() > 5 })
 	if n := m.failures.Load(); n > 0 || !m.connected() || broken.Connected(broken.Since(time.Now())) {
 		t.Errorf("%d calls for the other failed", n)
 	}
@@ -220,7 +221,7 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 		t.Errorf("logged %d and %d times: %v", a, b, m.log.All())
 	}
 	s.Do("DEL", "adbuffer:qps:broken")
-	eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
+	testsupport.Eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
 }
 
 // Before it has ever reached Redis a replica sends limit / ExpectedReplicas.
@@ -235,7 +236,7 @@ func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 		t.Errorf("its share is %v, want a fourth of %v", m.Share(), limit)
 	}
 	m.startLoad(t, 2*limit)
-	eventually(t, "it sends", func() bool { return m.sent.Load() > 2*burst })
+	testsupport.Eventually(t, "it sends", func() bool { return m.sent.Load() > 2*burst })
 	wantBound(t, limit/4, burst/8, m) // twice, since it is alone
 }
 
@@ -253,8 +254,8 @@ func TestHangingServerDelaysNoRequest(t *testing.T) {
 	defer cancel()
 	m.AwaitFirst(ctx) // returns, or the test hangs
 	m.startLoad(t, 2*limit)
-	eventually(t, "requests are served meanwhile", func() bool { return m.sent.Load() > 10 })
-	eventually(t, "the call is given up", func() bool { return m.failures.Load() > 0 })
+	testsupport.Eventually(t, "requests are served meanwhile", func() bool { return m.sent.Load() > 10 })
+	testsupport.Eventually(t, "the call is given up", func() bool { return m.failures.Load() > 0 })
 	m.Close(t.Context())
 }
 
@@ -265,7 +266,7 @@ func TestLoginIsAsConfiguredAndMayChange(t *testing.T) {
 	r.Username, r.DB = "adbuffer", 3
 	m := join(t, r, limit, burst)
 	m.SetPassword("wrong")
-	eventually(t, "it is refused", func() bool { return m.failures.Load() > 1 })
+	testsupport.Eventually(t, "it is refused", func() bool { return m.failures.Load() > 1 })
 	if m.connected() {
 		t.Error("connected with a wrong password")
 	}
@@ -314,7 +315,7 @@ func TestTLSWithBothCertificates(t *testing.T) {
 		"--tls-key-file", write("key.pem", "PRIVATE KEY", key), "--tls-ca-cert-file", caFile)
 	r := Redis{Network: "tcp", Address: addr, TLS: &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}}
 	nobody := join(t, r, limit, burst)
-	eventually(t, "who has no certificate is refused", func() bool { return nobody.failures.Load() > 0 })
+	testsupport.Eventually(t, "who has no certificate is refused", func() bool { return nobody.failures.Load() > 0 })
 	r.TLS = r.TLS.Clone()
 	r.TLS.Certificates = []tls.Certificate{client}
 	join(t, r, limit, burst).awaitConnected(t, true)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/redistest"
+	"adbuffer/internal/testsupport"
 )
 
 const limit, burst = 2000.0, 200
@@ -16,7 +17,7 @@ func three(t *testing.T, s *redistest.Server, change ...func(*Options)) []*membe
 		all = append(all, join(t, socket(s), limit, burst, change...))
 	}
 	for _, m := range all {
-		eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 && m.connected() })
+		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 && m.connected() })
 	}
 	return all
 }
@@ -90,13 +91,13 @@ func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 		all = append(all, join(t, socket(s), 20, 1))
 	}
 	for _, m := range all {
-		eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
 	}
 	all[0].startLoad(t, 400)
 	for _, m := range all[1:] {
 		m.startLoad(t, 4)
 	}
-	eventually(t, "each has sent five", func() bool {
+	testsupport.Eventually(t, "each has sent five", func() bool {
 		return all[0].sent.Load() >= 5 && all[1].sent.Load() >= 5 && all[2].sent.Load() >= 5
 	})
 	wantBound(t, 20, 6, all...) // two for each
@@ -106,10 +107,10 @@ func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 	t.Parallel()
 	all := three(t, redistest.Start(t))
 	for _, m := range all {
-		eventually(t, "only the reserve is held", func() bool { return lease(m.Bucket.lease.Load()).tokens() <= burst/12+1 })
+		testsupport.Eventually(t, "only the reserve is held", func() bool { return lease(m.Bucket.lease.Load()).tokens() <= burst/12+1 })
 	}
 	all[0].startLoad(t, 2*limit)
-	eventually(t, "one has sent more than two thirds of two seconds", func() bool { return float64(all[0].sent.Load()) > 1.3*limit })
+	testsupport.Eventually(t, "one has sent more than two thirds of two seconds", func() bool { return float64(all[0].sent.Load()) > 1.3*limit })
 	for _, m := range all[1:] {
 		if n := m.leased.Load(); n > burst {
 			t.Errorf("a replica without traffic has leased %d", n)
@@ -124,17 +125,17 @@ func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 	for _, m := range all {
 		m.startLoad(t, 2*limit)
 	}
-	eventually(t, "all have sent", func() bool {
+	testsupport.Eventually(t, "all have sent", func() bool {
 		return all[0].sent.Load() > 100 && all[1].sent.Load() > 100 && all[2].sent.Load() > 100
 	})
 	all[2].crash()
 	for _, m := range all[:2] {
-		eventually(t, "two are known, and share all", func() bool {
+		testsupport.Eventually(t, "two are known, and share all", func() bool {
 			return m.replicas.Load() == 2 && all[0].Share()+all[1].Share() > 0.95*limit
 		})
 	}
 	// It is known to be dead only now: what it was given is the others' from here on.
-	eventually(t, "two send more than two thirds for half a second", func() bool {
+	testsupport.Eventually(t, "two send more than two thirds for half a second", func() bool {
 		before, began := sent(all[:2]), time.Now()
 		time.Sleep(500 * time.Millisecond)
 		return sent(all[:2])-before > 0.75*limit*time.Since(began).Seconds()
@@ -153,11 +154,11 @@ func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 		all = append(all, m)
 	}
 	for _, m := range all {
-		eventually(t, "three are known", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "three are known", func() bool { return m.replicas.Load() == 3 })
 	}
 	all[2].Close(t.Context())
 	for _, m := range all[:2] {
-		eventually(t, "two are known", func() bool { return m.replicas.Load() == 2 })
+		testsupport.Eventually(t, "two are known", func() bool { return m.replicas.Load() == 2 })
 	}
 }
 
@@ -169,12 +170,12 @@ func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {
 	if b := m.Fleet.Bucket("openx", limit/2, burst/2); b != m.Bucket {
 		t.Fatal("another bucket")
 	}
-	eventually(t, "its share is the new limit", func() bool { return m.Share() == limit/2 })
+	testsupport.Eventually(t, "its share is the new limit", func() bool { return m.Share() == limit/2 })
 	if n, _ := s.Do("EXISTS", "adbuffer:qps:openx").(int64); n != 1 {
 		t.Fatal("there is no such key")
 	}
 	m.Keep(map[string]bool{"other": true})
-	eventually(t, "its record is gone", func() bool {
+	testsupport.Eventually(t, "its record is gone", func() bool {
 		n, _ := s.Do("HLEN", "adbuffer:qps:openx").(int64)
 		return n == 1 // the bucket itself, which expires
 	})

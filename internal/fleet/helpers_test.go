@@ -15,21 +15,13 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/redistest"
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait; it passes only when something is broken.
 const patience = 60 * time.Second
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
 
 // member is one replica.
 type member struct {
@@ -69,7 +61,7 @@ func (m *member) connected() bool { return m.Connected(m.Since(time.Now())) }
 
 func (m *member) awaitConnected(t testing.TB, want bool) {
 	t.Helper()
-	eventually(t, "connected", func() bool { return m.connected() == want })
+	testsupport.Eventually(t, "connected", func() bool { return m.connected() == want })
 }
 
 // take takes one token now.

@@ -2,14 +2,9 @@ package http1
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"strconv"
@@ -19,6 +14,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"go.uber.org/goleak"
@@ -333,25 +329,7 @@ func textResponse(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 
-var certificate = sync.OnceValue(func() tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"ssp.example"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-})
+var certificate = sync.OnceValue(func() tls.Certificate { return testsupport.Certificate("ssp.example") })
 
 // serverTLS makes one record of each write of up to 16 KB.
 func serverTLS() *tls.Config {
@@ -359,8 +337,6 @@ func serverTLS() *tls.Config {
 }
 
 func clientTLS() *tls.Config {
-	roots := x509.NewCertPool()
-	roots.AddCert(certificate().Leaf)
 	// With a session cache the client takes tickets, as a dialer's does.
-	return &tls.Config{ServerName: "ssp.example", RootCAs: roots, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
+	return &tls.Config{ServerName: "ssp.example", RootCAs: testsupport.Roots(certificate()), ClientSessionCache: tls.NewLRUClientSessionCache(8)}
 }

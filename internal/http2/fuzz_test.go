@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -137,7 +138,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 		results[i] = wait(t, done[i])
 	}
 	conn.Close(upstream.ClosedDrain)
-	eventually(t, "all places are freed", func() bool { return o.freed.Load() >= fuzzedExchanges })
+	testsupport.Eventually(t, "all places are freed", func() bool { return o.freed.Load() >= fuzzedExchanges })
 	if n := o.freed.Load(); n != fuzzedExchanges {
 		t.Fatalf("%d places were freed, want %d", n, fuzzedExchanges)
 	}

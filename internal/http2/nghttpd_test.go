@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -35,13 +36,13 @@ func nghttpdBody(size int) string {
 func startNghttpd(t testing.TB, options ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeCertificate(t, dir)
+	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	for _, size := range nghttpdSizes {
 		if err := os.WriteFile(filepath.Join(dir, itoa(size)), []byte(nghttpdBody(size)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	addr := freeAddr(t)
+	addr := testsupport.FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)

@@ -2,16 +2,9 @@ package http2
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -32,8 +26,8 @@ import (
 func startNginx(t testing.TB, server string) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeCertificate(t, dir)
-	addr := freeAddr(t)
+	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	addr := testsupport.FreeAddr(t)
 	conf := fmt.Sprintf(`
 daemon off;
 master_process off;
@@ -95,45 +89,6 @@ func listening(t testing.TB, addr, debianPackage string, cmd *exec.Cmd) {
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%v does not listen: %v", cmd.Args, err)
-		}
-	}
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
-// writeCertificate makes cert.pem and key.pem in dir.
-func writeCertificate(t testing.TB, dir string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ssp.example"}, DNSNames: []string{"ssp.example"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
-		"key.pem":  {Type: "EC PRIVATE KEY", Bytes: der},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

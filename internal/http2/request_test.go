@@ -122,16 +122,6 @@ func (r result) wantError(t testing.TB, w want) {
 	}
 }
 
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func farFuture() time.Time { return time.Now().Add(patience) }

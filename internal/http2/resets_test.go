@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -68,9 +69,9 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 	}
 	p.do(p.fr.WritePing(true, first))
 	second := p.readPing() // for the three
-	eventually(t, "the first place is freed", func() bool { return p.owner.freed.Load() == 2 })
+	testsupport.Eventually(t, "the first place is freed", func() bool { return p.owner.freed.Load() == 2 })
 	p.do(p.fr.WritePing(true, second))
-	eventually(t, "the others are freed", func() bool { return p.owner.freed.Load() == 5 })
+	testsupport.Eventually(t, "the others are freed", func() bool { return p.owner.freed.Load() == 5 })
 }
 
 func TestPingsDoNotOutnumberResponses(t *testing.T) {
@@ -104,7 +105,7 @@ func TestConnectionIsClosedIfThePeerIsSilentAfterAReset(t *testing.T) {
 	if p.conn.CloseReason() != upstream.ClosedTimeout {
 		t.Errorf("reason %v", p.conn.CloseReason())
 	}
-	eventually(t, "both places are freed", func() bool { return p.owner.freed.Load() == 2 })
+	testsupport.Eventually(t, "both places are freed", func() bool { return p.owner.freed.Load() == 2 })
 	p.wantEnd()
 }
 
@@ -149,7 +150,7 @@ func TestAbandonedPlacesAreFreedWhenTheConnectionCloses(t *testing.T) {
 		p.abandonOne()
 	}
 	p.conn.Close(upstream.ClosedDrain)
-	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 3 })
+	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 3 })
 }
 
 func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
@@ -205,6 +206,6 @@ func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
 			t.Fatalf("exchange %d: %v", i, res.err)
 		}
 	}
-	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == n })
+	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == n })
 	t.Logf("%d of %d were answered", answered, n)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -89,7 +90,7 @@ func TestStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "all places are freed", func() bool { return o.freed.Load() == int64(callers*each) })
+	testsupport.Eventually(t, "all places are freed", func() bool { return o.freed.Load() == int64(callers*each) })
 	if budget.Used() != 0 {
 		t.Errorf("%d bytes stay reserved", budget.Used())
 	}

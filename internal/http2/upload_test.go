@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -302,7 +303,7 @@ func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
 	body := strings.Repeat("x", 6<<20) // more than the sockets hold
 	done := p.start(post("/", body))
 	id := p.request().StreamID
-	eventually(t, "the buffer fills up", func() bool {
+	testsupport.Eventually(t, "the buffer fills up", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		n := len(p.conn.out.buf)

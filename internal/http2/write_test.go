@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -81,7 +82,7 @@ func (p *peer) awaitFullSocket() {
 	p.t.Helper()
 	var handed uint64
 	var since time.Time
-	eventually(p.t, "the socket is full", func() bool {
+	testsupport.Eventually(p.t, "the socket is full", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		if handed != p.conn.out.handed {
@@ -111,7 +112,7 @@ func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 	wg.Wait()
 	p.conn.Close(upstream.ClosedDrain) // does not wait either
 	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
-	eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 21 })
+	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 21 })
 }
 
 func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
@@ -181,13 +182,13 @@ func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	p.handshake()
 	p.ping()
 	first = p.start(get("/first"))
-	eventually(t, "the first request is being written", func() bool {
+	testsupport.Eventually(t, "the first request is being written", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		return p.conn.streams.active == 1 && p.conn.out.writing && len(p.conn.out.buf) == 0
 	})
 	behind = p.start(get("/behind"))
-	eventually(t, "the second request is queued", func() bool {
+	testsupport.Eventually(t, "the second request is queued", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		return p.conn.streams.active == 2

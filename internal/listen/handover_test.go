@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/testsupport"
 )
 
 // process stands for a process that shares its sockets.
@@ -127,7 +129,7 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 	}
 	first.serve()
 	second.serve()
-	eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
+	testsupport.Eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
 	for _, p := range []*process{first, second} { // each answers its own operators
 		dial(t, p.Admin.Addr())
 		wantAccepted(t, p.Admin, 1)
@@ -150,7 +152,7 @@ func TestADrainingProcessAcceptsOnlyWhatNobodyElseDoes(t *testing.T) {
 	wantAccepted(t, first.Traffic, 1) // there is nobody else
 	second := startProcess(t, "tcp", address, "127.0.0.1:0")
 	second.serve()
-	eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
+	testsupport.Eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
 	accepted := make(chan error)
 	go func() {
 		c, err := first.Traffic.Accept()

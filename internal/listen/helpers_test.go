@@ -28,16 +28,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// eventually waits until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 func trafficAt(network, address string) Options {
 	return Options{Name: "traffic", Key: "server.listen", Network: network, Address: address, Mode: 0o660}
 }

@@ -8,9 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // countingKey tells how many signatures are made at once.
@@ -40,14 +39,9 @@ func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts)
 
 // tlsOptions are those of a proxy with a certificate for key.
 func tlsOptions(tb testing.TB, key crypto.Signer) Options {
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
 	return Options{
 		MaxConnections: 1000, MaxInFlight: 1000, MaxStreams: 250, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{testsupport.CertificateFor(key)}},
 	}
 }
 

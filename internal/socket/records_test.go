@@ -2,17 +2,14 @@ package socket
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	mrand "math/rand/v2"
 	"net"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // chunks gives what it holds in pieces, whose sizes sizes says.
@@ -130,21 +127,13 @@ func FuzzRecords(f *testing.F) {
 // With TLS on top, what the peer has sent and TLS has not read stands where
 // Peek sees it, and not in a buffer of TLS.
 func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := testsupport.Certificate()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		c, peer := connect(t, "tcp")
 		c.Records()
 		client := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version})
 		sealed := &holding{Conn: peer}
-		server := tls.Server(sealed, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, SessionTicketsDisabled: true})
+		server := tls.Server(sealed, &tls.Config{Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true})
 		done := make(chan error, 1)
 		go func() { done <- server.Handshake() }()
 		if err := client.Handshake(); err != nil {
