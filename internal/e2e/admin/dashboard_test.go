@@ -122,6 +122,7 @@ ssps:
   - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 2s}}
   - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
   - {name: nobid, endpoints: [%q], adaptive: {enabled: true}}
+  - {name: pair, endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}
   - {name: dead, endpoints: [%q], retry: {max: 3}, breaker: {enabled: false}}
 routes:
   - name: noad
@@ -130,9 +131,9 @@ routes:
     on_error: no_ad
   - name: default
     match: {path: /fillbuffer}
-    ssps: [tight, h2, piped, broken, quits, nobid, dead]
+    ssps: [tight, h2, piped, broken, quits, nobid, pair, dead]
     client_choice: true
-`, redistest.Start(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), dead))
+`, redistest.Start(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
 }
 
 // beside has Prometheus scrape another adbuffer too, for what the first has not.
@@ -154,7 +155,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	p := promQL{t, startPrometheus(t, ab, beside(t, withTLS)).url}
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
-		return len(got) == 8
+		return len(got) == 9
 	})
 	queries := queriesOf(t, p)
 	labelled := map[string]map[string]bool{}
@@ -174,7 +175,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 
 	for _, y := range []*e2e.Traffic{
 		ab.StartTraffic(10, time.Millisecond, "POST /fillbuffer/tight?n="),
-		ab.StartTraffic(12, 10*time.Millisecond, "/fillbuffer/h2?n=", "POST /fillbuffer/piped?n=", "POST /fillbuffer/broken?n=", "POST /fillbuffer/nobid?n=", "POST /noad?n="),
+		ab.StartTraffic(12, 10*time.Millisecond, "/fillbuffer/h2?n=", "POST /fillbuffer/piped?n=", "POST /fillbuffer/broken?n=", "POST /fillbuffer/nobid?n=", "/fillbuffer/pair?n=", "POST /noad?n="),
 		ab.StartTraffic(2, 50*time.Millisecond, "/fillbuffer/dead?n="),
 		ab.StartTraffic(8, 250*time.Millisecond, "/fillbuffer/quits?n="),
 	} {
