@@ -1,0 +1,308 @@
+package proxy_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// batch collects frames, so that they leave in one write.
+func (f *frames) batch(write func()) {
+	f.t.Helper()
+	var b bytes.Buffer
+	framer := f.framer
+	f.framer = http2.NewFramer(&b, nil)
+	f.framer.AllowIllegalWrites = true
+	write()
+	f.framer = framer
+	f.conn.Write(b.Bytes()) //nolint:errcheck // reads tell
+}
+
+// goAway reads until the connection ends, and returns why; ok is false where nothing says so.
+func (f *frames) goAway() (code http2.ErrCode, ok bool) { return readGoAway(f.conn, f.framer) }
+
+func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bool) {
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read tells
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return code, ok
+		}
+		if g, is := frame.(*http2.GoAwayFrame); is {
+			code, ok = g.ErrCode, true
+		}
+	}
+}
+
+// counted is a proxy in front of an SSP that counts what reaches it.
+func counted(t *testing.T) (m *modeProxy, asked *atomic.Int64) {
+	asked = new(atomic.Int64)
+	return newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Write([]byte("{}")) //nolint:errcheck // the proxy tells
+	}}), asked
+}
+
+// Frames that bring no request forward end the connection, and nothing of it reaches the
+// SSP. The names are those under which the attacks are known.
+func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
+	m, asked := counted(t)
+	open := func(f *frames, id uint32) { f.request(id, false, ":method", "POST") }
+	for _, row := range []struct {
+		name  string
+		begin func(f *frames)
+		one   func(f *frames, i int)
+	}{
+		{"PING (CVE-2019-9512)", nil, func(f *frames, _ int) { f.framer.WritePing(false, [8]byte{}) }},
+		{"SETTINGS (CVE-2019-9515)", nil, func(f *frames, _ int) { f.framer.WriteSettings() }},
+		{"empty DATA (CVE-2019-9518)", func(f *frames) { open(f, 1) }, func(f *frames, _ int) { f.framer.WriteData(1, false, nil) }},
+		{"PRIORITY (CVE-2019-9513)", nil, func(f *frames, i int) { f.framer.WritePriority(uint32(2*i+1), http2.PriorityParam{StreamDep: 0}) }},
+		{"WINDOW_UPDATE of one byte", nil, func(f *frames, _ int) { f.framer.WriteWindowUpdate(0, 1) }},
+		{"initial window to and fro", nil, func(f *frames, i int) {
+			f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i % 2)})
+		}},
+		{"RST_STREAM of a closed stream", func(f *frames) { f.request(1, true); f.answerTo(1) }, func(f *frames, _ int) { f.framer.WriteRSTStream(1, http2.ErrCodeCancel) }},
+		{"unknown frames", nil, func(f *frames, _ int) { f.framer.WriteRawFrame(0xee, 0, 0, nil) }},
+		{"CONTINUATION without content (CVE-2024-24549)", func(f *frames) {
+			f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true})
+		}, func(f *frames, _ int) { f.framer.WriteContinuation(1, false, nil) }},
+		{"streams over the limit", func(f *frames) {
+			for i := range uint32(250) {
+				open(f, 2*i+1)
+			}
+		}, func(f *frames, i int) { open(f, uint32(501+2*i)) }},
+		{"rapid reset (CVE-2023-44487)", nil, func(f *frames, i int) {
+			f.request(uint32(2*i+1), true)
+			f.framer.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
+		}},
+		{"made to reset by WINDOW_UPDATE (CVE-2025-8671)", nil, func(f *frames, i int) {
+			f.request(uint32(2*i+1), true)
+			f.framer.WriteWindowUpdate(uint32(2*i+1), 0)
+		}},
+		{"made to reset by DATA behind the end (CVE-2025-8671)", nil, func(f *frames, i int) {
+			f.request(uint32(2*i+1), true)
+			f.framer.WriteData(uint32(2*i+1), true, []byte("x"))
+		}},
+		{"malformed requests", nil, func(f *frames, i int) { f.request(uint32(2*i+1), true, "connection", "close") }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			before := asked.Load()
+			f := m.frames(t)
+			if row.begin != nil {
+				row.begin(f)
+			}
+			ended := make(chan http2.ErrCode, 1)
+			conn, framer := f.conn, f.framer // batch changes f's
+			go func() {
+				code, ok := readGoAway(conn, framer)
+				if !ok {
+					code = http2.ErrCodeNo
+				}
+				ended <- code
+			}()
+			for i, n := 0, 0; ; n++ {
+				if n > 300 {
+					t.Fatal("it may go on for ever")
+				}
+				f.batch(func() {
+					for range 100 {
+						row.one(f, i)
+						i++
+					}
+				})
+				select {
+				case code := <-ended:
+					if code != http2.ErrCodeEnhanceYourCalm && code != http2.ErrCodeNo { // a reset may overtake the GOAWAY
+						t.Errorf("ended with %v", code)
+					}
+					if n := asked.Load() - before; n > 1 {
+						t.Errorf("the SSP was asked %d times", n)
+					}
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
+		})
+	}
+	if n := m.p.InFlight(); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+}
+
+// A block of a few bytes may stand for a header of megabytes. RFC 7541, section 7.3.
+func TestHPACKBombIsRefused(t *testing.T) {
+	m, asked := counted(t)
+	f := m.frames(t)
+	f.block.Reset()
+	for _, d := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "a"}, {":path", "/fill"}, {"x-bomb", strings.Repeat("b", 3900)}} {
+		f.hpack.WriteField(hpack.HeaderField{Name: d[0], Value: d[1]}) //nolint:errcheck // a buffer
+	}
+	block := append(bytes.Clone(f.block.Bytes()), bytes.Repeat([]byte{0x80 | 62}, 10_000)...)
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block}) //nolint:errcheck // the answer tells
+	if code, ok := f.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
+		t.Errorf("ended with %v, %v", code, ok)
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the SSP was asked %d times", n)
+	}
+}
+
+// A request whose end breaks a rule reaches no SSP: RFC 9113, section 8.1.1. It costs its
+// own stream, and the others go on.
+func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
+	m, asked := counted(t)
+	trailers := func(f *frames, end bool, fields ...string) {
+		f.block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
+		}
+		f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end}) //nolint:errcheck // the answer tells
+	}
+	for _, row := range []struct {
+		name string
+		end  func(f *frames)
+	}{
+		{"a pseudo-field in the trailers", func(f *frames) { trailers(f, true, ":path", "/x") }},
+		{"a connection-specific field in the trailers", func(f *frames) { trailers(f, true, "connection", "x-t") }},
+		{"a malformed name in the trailers", func(f *frames) { trailers(f, true, "X-T", "1") }},
+		{"trailers that are not the end", func(f *frames) { trailers(f, false, "x-t", "1") }},
+		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }},          //nolint:errcheck // the answer tells
+		{"too little DATA", func(f *frames) { trailers(f, true) }},                              // 4 of 5 bytes
+		{"a reset", func(f *frames) { f.framer.WriteRSTStream(3, http2.ErrCodeCancel) }},        //nolint:errcheck // as above
+		{"a window that overflows", func(f *frames) { f.framer.WriteWindowUpdate(3, 1<<31-1) }}, //nolint:errcheck // as above
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := m.frames(t)
+			length := "4"
+			if row.name == "too little DATA" {
+				length = "5"
+			}
+			f.request(3, false, ":method", "POST", "content-length", length)
+			f.framer.WriteData(3, false, []byte("four")) //nolint:errcheck // the answer tells
+			row.end(f)
+			f.request(5, true)
+			if a := f.answerTo(5); a.status != "200" {
+				t.Errorf("another stream: %+v", a)
+			}
+		})
+	}
+	if n := asked.Load(); n != 8 {
+		t.Errorf("the SSP was asked %d times, want once for each other stream", n)
+	}
+	m.await(0, "adbuffer_buffered_bytes", "")
+	m.await(0, "adbuffer_uploads", "")
+}
+
+// Streams that are reset in the read that brought their HEADERS reach no SSP.
+func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
+	m, asked := counted(t)
+	f := m.frames(t)
+	f.batch(func() {
+		for i := range uint32(50) {
+			f.request(2*i+1, true)
+			f.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel) //nolint:errcheck // a buffer
+		}
+		f.request(101, true)
+	})
+	if a := f.answerTo(101); a.status != "200" {
+		t.Errorf("%+v", a)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the SSP was asked %d times, want once", n)
+	}
+	m.await(50, "adbuffer_requests_total", "client_gone")
+}
+
+// What is wrong with one stream ends that one.
+func TestViolationOfOneStreamLeavesTheOthers(t *testing.T) {
+	m, _ := counted(t)
+	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 17})
+	f.batch(func() {
+		f.request(1, false, ":method", "POST", "connection", "close")
+		f.framer.WriteData(1, true, []byte("its body")) //nolint:errcheck // a buffer
+		f.request(3, true)
+	})
+	if a := f.answerTo(1); !a.reset {
+		t.Errorf("the malformed request: %+v", a)
+	}
+	if a := f.answerTo(3); a.status != "200" {
+		t.Errorf("another stream: %+v", a)
+	}
+}
+
+func TestEachSettingsFrameIsAcknowledged(t *testing.T) {
+	m, _ := counted(t)
+	f := m.frames(t)
+	f.batch(func() {
+		for range 19 {
+			f.framer.WriteSettings() //nolint:errcheck // a buffer
+		}
+		f.framer.WritePing(false, [8]byte{1}) //nolint:errcheck // a buffer
+	})
+	for acks := 0; ; {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if frame.IsAck() {
+				acks++
+			}
+		case *http2.PingFrame:
+			if acks != 20 {
+				t.Errorf("%d of 20 SETTINGS are acknowledged", acks)
+			}
+			return
+		}
+	}
+}
+
+func TestPaddingBeyondThePayloadEndsTheConnection(t *testing.T) {
+	m, _ := counted(t)
+	for _, kind := range []http2.FrameType{http2.FrameData, http2.FrameHeaders} {
+		f := m.frames(t)
+		f.request(1, false, ":method", "POST")
+		id := uint32(1)
+		if kind == http2.FrameHeaders {
+			id = 3
+		}
+		f.framer.WriteRawFrame(kind, http2.FlagDataPadded|http2.FlagHeadersEndHeaders, id, []byte{9, 1, 2}) //nolint:errcheck // the read tells
+		if code, ok := f.goAway(); !ok || code != http2.ErrCodeProtocol {
+			t.Errorf("%v: ended with %v, %v", kind, code, ok)
+		}
+	}
+}
+
+// A client may send no more than its windows, and both count.
+func TestMoreDataThanTheWindowIsAnError(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes, o.MaxUploads = 1<<20, 10 }), bids("a", "{}"))
+	f := m.frames(t)
+	window := binary.BigEndian.Uint32([]byte{0, 16, 0, 0}) // as large as the largest body
+	f.request(1, false, ":method", "POST")
+	for sent := uint32(0); sent < window+16384; sent += 16384 {
+		f.framer.WriteData(1, false, make([]byte, 16384)) //nolint:errcheck // the answer tells
+	}
+	if a := f.answerTo(1); a.status != "413" && !a.reset {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A client that is silent after its TLS handshake has idle_timeout.
+func TestClientThatSendsNoPrefaceIsClosed(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 50 * time.Millisecond }), bids("a", "{}"))
+	c := m.dialTLS("h2")
+	m.await(0, openClients, "")
+	c.Close() //nolint:errcheck // the test is over
+}
