@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/e2e"
 )
@@ -46,7 +47,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	ssp.Start()
 	defer ssp.Close()
 	ab := e2e.StartReloadable(t, "server: {h2c: true}\n"+e2e.Single(ssp.URL+"/ads.Bidder/Bid", "protocol: h2c"))
-	transport := &http.Transport{Protocols: unencryptedHTTP2()}
+	transport := &http.Transport{Protocols: unencryptedHTTP2(), IdleConnTimeout: 100 * time.Millisecond} // CloseIdleConnections misses a stream that is just ending
 	defer transport.CloseIdleConnections()
 	call := func(message string) (*http.Response, string) {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+ab.TrafficAddr+"/fillbuffer", strings.NewReader(grpcMessage(message)))
