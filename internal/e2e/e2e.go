@@ -25,8 +25,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// parallel is how many tests of a package run at once. Most of them wait most of the time.
-const parallel = "6"
+// parallel is how many tests of a package run at once. Most tests wait most of the time. go test
+// runs as many packages beside it as there are cores.
+const parallel = "4"
 
 // Main is TestMain of every package of end-to-end tests. It also fails if
 // goroutines are left when all tests have ended.
