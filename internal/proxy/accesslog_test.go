@@ -52,8 +52,11 @@ func TestTheAccessLogTellsHowARequestWent(t *testing.T) {
 	line := m.line(t, "one")
 	wantFields(t, line, map[string]any{
 		"method": "POST", "path": "/fill", "route": "r", "client": "203.0.113.0", "status": int64(200), "outcome": "fill", "source": "ssp/a", "ssp": "a",
-		"endpoint": "127.0.0.1", "protocol": "http1", "attempts": int64(1), "bytes_in": int64(3), "bytes_out": int64(10), "reused": false, "logged_for": "sample",
+		"protocol": "http1", "attempts": int64(1), "bytes_in": int64(3), "bytes_out": int64(10), "reused": false, "logged_for": "sample",
 	})
+	if e := line["endpoint"]; e == nil || e != line["peer"] { // its name in the test is its address
+		t.Errorf("endpoint %v, peer %v", e, line["peer"])
+	}
 	for _, name := range []string{"pending_ms", "ttfb_ms", "total_ms"} {
 		if v, ok := line[name].(float64); !ok || v < 0 || v > 60_000 {
 			t.Errorf("%s is %v", name, line[name])

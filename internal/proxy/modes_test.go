@@ -110,7 +110,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		}
 		pl := pool.New(pool.Options{
 			SSP: b.name, MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
-			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1,
+			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []pool.EndpointOptions{{Name: b.addr, Weight: 1}},
 		}, connector{netip.MustParseAddrPort(b.addr), b.broken})
 		t.Cleanup(func() {
 			ctx, cancel := context.WithCancel(context.Background())
