@@ -161,7 +161,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 	}
 }
 
-// poolsOf answers /pools as adbuffer does, and nothing else.
+// poolsOf serves /pools as adbuffer does, and nothing else.
 func poolsOf(t *testing.T, token string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

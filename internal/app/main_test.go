@@ -147,7 +147,7 @@ func (v *service) reload(s setup) *reload.Result {
 	return r
 }
 
-// answer is what a request got.
+// answer is the response to a request.
 type answer struct {
 	status       int
 	body, source string
@@ -170,7 +170,7 @@ func (v *service) send(method, path, body string) answer {
 
 func (v *service) get(path string) answer { return v.send("GET", path, "") }
 
-// want checks that path is answered 200 by an SSP.
+// want checks that path gets a 200 of an SSP.
 func (v *service) want(path, ssp string) {
 	v.t.Helper()
 	if a := v.get(path); a.status != 200 || a.source != "ssp/"+ssp {

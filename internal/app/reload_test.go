@@ -233,7 +233,7 @@ func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
 	v.wantMetric(`requests_total{outcome="fill",route="y"}`, "1")
 }
 
-// The request has found its route, and has not asked its SSP yet.
+// The request has found its route, and not reached its SSP yet.
 func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}

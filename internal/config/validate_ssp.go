@@ -9,7 +9,7 @@ import (
 )
 
 // BufferedBytesLimit is how many bytes of the SSP's responses may be held at once:
-// max_buffered_bytes, or a quarter of ofAll, the server's, where that is 0.
+// max_buffered_bytes; if that is 0, a quarter of ofAll, the server's.
 func (s *SSP) BufferedBytesLimit(ofAll int) int {
 	if s.MaxBufferedBytes > 0 {
 		return s.MaxBufferedBytes

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// SendAdmin asks the admin listener with any method.
+// SendAdmin sends a request to the admin listener.
 func (ab *Process) SendAdmin(method, path, body string, fields ...string) (status int, answer string) {
 	ab.T.Helper()
 	req, err := http.NewRequest(method, "http://"+ab.AdminAddr+path, strings.NewReader(body))
@@ -31,7 +31,7 @@ func (ab *Process) SendAdmin(method, path, body string, fields ...string) (statu
 	return res.StatusCode, string(b)
 }
 
-// AskAdmin asks the admin listener.
+// AskAdmin sends a GET to the admin listener.
 func (ab *Process) AskAdmin(path string) (status int, body string) {
 	ab.T.Helper()
 	status, body, err := ab.TryAskAdmin(path)

@@ -72,7 +72,7 @@ func (a *Authority) ClientConfig(by *Authority) *tls.Config {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		// Also where the listener asks for one of another authority.
+		// Also if the listener asks for a certificate of another authority.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	return c

@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Client is one connection to adbuffer, with nothing between it and the test.
+// Client is one raw connection to adbuffer.
 type Client struct {
 	T      testing.TB
 	Conn   net.Conn
@@ -45,7 +45,7 @@ func (c *Client) Send(raw string) {
 }
 
 // Request is the text of a request; fields are lines without their CRLF. A body
-// is given a Content-Length.
+// gets a Content-Length.
 func Request(method, target, body string, fields ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: adbuffer.test\r\n", method, target)
@@ -90,7 +90,7 @@ func (ab *Process) Post(target, body string, fields ...string) *Response {
 	return c.Post(target, body, fields...)
 }
 
-// Read reads the answer to a request with this method.
+// Read reads the response to a request with this method.
 func (c *Client) Read(method string) *Response {
 	c.T.Helper()
 	a, err := c.TryRead(method)
@@ -100,8 +100,8 @@ func (c *Client) Read(method string) *Response {
 	return a
 }
 
-// TryRead reads an answer strictly: CRLF, one Content-Length where there is a
-// body, and nothing else that frames it.
+// TryRead reads a response strictly: CRLF, one Content-Length if there is a body, and no
+// other framing.
 func (c *Client) TryRead(method string) (*Response, error) {
 	began := time.Now()
 	a := &Response{t: c.T}

@@ -69,7 +69,7 @@ func (e *Listener) HTTP2Client(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport, Timeout: testsupport.Patience}
 }
 
-// Curl asks with the given options, and returns its standard output.
+// Curl runs curl with the given options, and returns its standard output.
 func (e *Listener) Curl(t *testing.T, ab *Process, options ...string) string {
 	t.Helper()
 	port := ab.TrafficAddr[strings.LastIndexByte(ab.TrafficAddr, ':')+1:]

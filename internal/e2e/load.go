@@ -22,7 +22,7 @@ type Worker struct {
 	Client  *Client
 }
 
-// Exchange sends a request and reads its answer.
+// Exchange sends a request and reads its response.
 func (w *Worker) Exchange(method, target, body string, fields ...string) (*Response, error) {
 	if w.Client == nil {
 		c, err := net.DialTimeout(w.Process.Network, w.Process.TrafficAddr, testsupport.Patience)
@@ -72,7 +72,7 @@ func (ab *Process) Concurrently(n int, do func(w *Worker) error) {
 	wg.Wait()
 }
 
-// Tally counts answers, by who gave them and with which status: "ssp/a 200".
+// Tally counts responses by source and status: "ssp/a 200".
 type Tally struct {
 	mu     sync.Mutex
 	counts map[string]int

@@ -27,8 +27,8 @@ func (s series) Has(labels []string) bool {
 	return true
 }
 
-// Scrape is one answer of /metrics, by the names of the metrics. Histograms are
-// there as name_bucket, name_sum and name_count.
+// Scrape is one response of /metrics, by the names of the metrics. A histogram has the
+// names name_bucket, name_sum and name_count.
 type Scrape struct {
 	t      testing.TB
 	Series map[string][]series

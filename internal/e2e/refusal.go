@@ -4,17 +4,17 @@ import (
 	"strings"
 )
 
-// Refusal is one of our own answers, and all that DESIGN's table promises of it.
+// Refusal is an error response of adbuffer, with all that operators may rely on.
 type Refusal struct {
 	Status int
 	Reason string   // "pending_full"
 	Route  string   // the metric's label; "" is default
-	Ssp    string   // that the body names; "" where it is no SSP's
-	Names  []string // what the detail names: the limit's value, the setting to change
+	SSP    string   // the SSP that the body names; "" = none
+	Names  []string // words of the detail: the limit's value, the setting to change
 }
 
 // WantRefusal sends one request with do, and checks status, X-Adbuffer-Source,
-// body and metric of the answer.
+// body and metric of the response.
 func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *Response {
 	ab.T.Helper()
 	if want.Route == "" {
@@ -26,8 +26,8 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 	after := ab.Scrape()
 	a.WantStatus(what, want.Status).WantSource("proxy/" + want.Reason)
 	e := ErrorOf(a)
-	if e.Error != want.Reason || e.SSP != want.Ssp {
-		ab.T.Errorf("%s: body %s, want error %q of ssp %q", what, a.Body, want.Reason, want.Ssp)
+	if e.Error != want.Reason || e.SSP != want.SSP {
+		ab.T.Errorf("%s: body %s, want error %q of ssp %q", what, a.Body, want.Reason, want.SSP)
 	}
 	for _, name := range want.Names {
 		if !strings.Contains(e.Detail, name) {
@@ -44,9 +44,9 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 	if n := after.Sum(name) - before.Sum(name); n != 1 {
 		ab.T.Errorf("%s: all of %s rose by %v, want 1", what, name, n)
 	}
-	if want.Ssp != "" {
+	if want.SSP != "" {
 		const name = "adbuffer_ssp_requests_total"
-		labels := []string{"ssp=" + want.Ssp, "outcome=" + want.Reason}
+		labels := []string{"ssp=" + want.SSP, "outcome=" + want.Reason}
 		if n := after.Value(name, labels...) - before.Value(name, labels...); n != 1 {
 			ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
 		}

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// What the log says of a reload.
+// Messages of the log about a reload.
 const (
 	MsgAsked    = "reading the configuration again"
 	MsgReloaded = "configuration reloaded"
@@ -54,7 +54,7 @@ func (r *Reloadable) Overwrite(config string) {
 	}
 }
 
-// ReloadResult is what POST /reload answers.
+// ReloadResult is the response of POST /reload.
 type ReloadResult struct {
 	Result  string
 	Hash    string
@@ -71,7 +71,7 @@ func (r *ReloadResult) FaultPaths() (paths []string) {
 	return paths
 }
 
-// Post asks the admin listener to reload.
+// Post sends POST /reload to the admin listener.
 func (r *Reloadable) Post() (status int, res *ReloadResult) {
 	r.T.Helper()
 	status, body := r.SendAdmin("POST", "/reload", "")
@@ -82,8 +82,8 @@ func (r *Reloadable) Post() (status int, res *ReloadResult) {
 	return status, res
 }
 
-// Take writes a configuration, which must be taken over: by the file's watcher
-// if that is quicker, else by POST /reload.
+// Take writes a configuration, which must be applied: by the file's watcher or by POST
+// /reload.
 func (r *Reloadable) Take(config string) {
 	r.T.Helper()
 	r.Write(config)

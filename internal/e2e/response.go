@@ -9,18 +9,18 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Response is an answer as it came.
+// Response is a response as it was received.
 type Response struct {
 	t      testing.TB
 	Status int
 	Fields []Field
 	Body   string
-	Took   time.Duration // from when read was called
+	Took   time.Duration // since the call of Read
 }
 
 type Field struct{ Name, Value string }
 
-// Header returns the value of the field name, in any case; empty where there is none.
+// Header returns the value of the field name, in any case; empty if there is none.
 func (a *Response) Header(name string) string {
 	for _, f := range a.Fields {
 		if strings.EqualFold(f.Name, name) {
@@ -39,7 +39,7 @@ func (a *Response) WantStatus(what string, status int) *Response {
 	return a
 }
 
-// WantSource checks who answered: "ssp/openx", "proxy/deadline".
+// WantSource checks X-Adbuffer-Source: "ssp/openx", "proxy/deadline".
 func (a *Response) WantSource(source string) *Response {
 	a.t.Helper()
 	if got := a.Header("X-Adbuffer-Source"); got != source {
@@ -48,20 +48,20 @@ func (a *Response) WantSource(source string) *Response {
 	return a
 }
 
-// WantFill checks that the SSP answered 200.
+// WantFill checks that the response is the SSP's 200.
 func (a *Response) WantFill(ssp string) *Response {
 	a.t.Helper()
 	return a.WantStatus("answer of "+ssp, 200).WantSource("ssp/" + ssp)
 }
 
-// Error is the JSON of our own errors.
+// Error is the JSON body of adbuffer's own errors.
 type Error struct {
 	Error  string `json:"error"`
 	SSP    string `json:"ssp"`
 	Detail string `json:"detail"`
 }
 
-// ErrorOf reads the body of one of our own errors.
+// ErrorOf reads the body of an error of adbuffer.
 func ErrorOf(a *Response) (e Error) {
 	a.t.Helper()
 	if ct := a.Header("Content-Type"); ct != "application/json" {
@@ -73,7 +73,7 @@ func ErrorOf(a *Response) (e Error) {
 	return e
 }
 
-// envelope is the answer of parallel-all.
+// envelope is the response of parallel-all.
 type envelope struct {
 	Results []struct {
 		SSP         string          `json:"ssp"`

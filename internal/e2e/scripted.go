@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// StartScripted runs an SSP that gives every request the same bytes, and
-// returns its URL.
+// StartScripted runs an SSP that responds to every request with the same bytes, and returns
+// its URL.
 func StartScripted(t testing.TB, raw string) string {
 	t.Helper()
 	url, _ := StartScriptedUntil(t, raw)

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Traffic is load that goes on beside a test.
+// Traffic is load that runs beside a test.
 type Traffic struct {
 	stopped atomic.Bool
 	done    chan struct{}
@@ -18,8 +18,8 @@ type Traffic struct {
 }
 
 // StartTraffic sends requests from n clients, each with a pause after every
-// answer, to the targets in turns, until stop. A target that begins with "POST "
-// is sent a body.
+// response, to the targets in turn, until Stop. A target that begins with "POST " gets a
+// body.
 func (ab *Process) StartTraffic(n int, pause time.Duration, targets ...string) *Traffic {
 	y := &Traffic{done: make(chan struct{})}
 	go func() {
@@ -43,13 +43,13 @@ func (ab *Process) StartTraffic(n int, pause time.Duration, targets ...string) *
 	return y
 }
 
-// Stop returns when the last answer is there.
+// Stop returns after the last response.
 func (y *Traffic) Stop() {
 	y.stopped.Store(true)
 	<-y.done
 }
 
-// AwaitSent waits for n more answers.
+// AwaitSent waits for n more responses.
 func (y *Traffic) AwaitSent(t testing.TB, n int64) {
 	t.Helper()
 	from := y.sent.Load()

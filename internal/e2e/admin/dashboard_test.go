@@ -196,7 +196,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	}
 	t.Logf("%d queries", len(queries))
 
-	// The pool that is too small is named by both who can know.
+	// Both the admin listener and Prometheus name the pool that is too small.
 	for _, from := range []string{"http://" + ab.AdminAddr, p.url} {
 		var out string
 		for end := time.Now().Add(testsupport.Patience); ; time.Sleep(time.Second) { // on a slow machine the traffic may flag for a while
@@ -218,7 +218,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	}
 }
 
-// wrongWith says what is wrong with a query's answer, given the one at rest.
+// wrongWith says what is wrong with a query's result, compared with the result at rest.
 func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[string]bool) string {
 	if len(busy) == 0 {
 		return "returns nothing"

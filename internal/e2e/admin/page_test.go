@@ -175,7 +175,7 @@ func TestThePageShowsWhatTheMetricsSay(t *testing.T) {
 		t.Errorf("broken's breaker is shown as %q", state)
 	}
 
-	// Behind the last answer, everything is the same.
+	// After the last response, everything is the same.
 	y.Stop()
 	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
 	page, m := b.fresh(), ab.Scrape()

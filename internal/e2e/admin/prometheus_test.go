@@ -75,7 +75,7 @@ scrape_configs:
 	return p
 }
 
-// get returns a status of 0 where nobody answers.
+// get returns status 0 without a response.
 func (p *prometheusServer) get(path string) (status int, body []byte) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
 	res, err := client.Get(p.url + path)
@@ -113,7 +113,7 @@ func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	return value, err == nil
 }
 
-// await asks until the answer is one series with this value.
+// await repeats the query until the result is one series with this value.
 func (p *prometheusServer) await(expr string, want float64) {
 	p.t.Helper()
 	var got float64

@@ -19,7 +19,7 @@ type promQL struct {
 	url string
 }
 
-// sample is one series of an answer.
+// sample is one series of a result.
 type sample struct {
 	labels map[string]string
 	value  float64

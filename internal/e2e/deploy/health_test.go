@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Load balancers that reach the traffic port only are told there.
+// For load balancers that reach only the traffic port.
 func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

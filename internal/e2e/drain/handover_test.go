@@ -86,7 +86,7 @@ func startLoad(ab *e2e.Process) *load {
 	return l
 }
 
-// wantNothingLost ends the load, all of which the SSP must have answered.
+// wantNothingLost ends the load. Every request must have the SSP's response.
 func (l *load) wantNothingLost(t *testing.T) {
 	t.Helper()
 	l.stopped.Store(true)
@@ -273,7 +273,7 @@ func TestTheNewProcessServesOperators(t *testing.T) {
 	}
 }
 
-// Without the key a second process is told what to set.
+// Without the key a second process fails and names the setting.
 func TestAPortInUseNamesTheKeysThatMatter(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -33,7 +33,7 @@ func TestRetryAfterPausesRequests(t *testing.T) {
 				c.Get("/fillbuffer").WantStatus("the SSP's own", row.code).WantSource("ssp/openx")
 			}
 			asked := time.Now()
-			want := e2e.Refusal{Status: 503, Reason: "ssp_backoff", Ssp: "openx", Names: []string{"Retry-After", "retry_after_max"}}
+			want := e2e.Refusal{Status: 503, Reason: "ssp_backoff", SSP: "openx", Names: []string{"Retry-After", "retry_after_max"}}
 			ab.WantRefusal("during the pause", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 			refused := 2
 			if after, err := strconv.Atoi(c.Get("/fillbuffer").Header("Retry-After")); err != nil || after < 1 || after > 3 {
@@ -70,7 +70,7 @@ func TestRetryAfterIsObeyedUpToItsCap(t *testing.T) {
 	testsupport.Eventually(t, "the SSP is asked again", func() bool { c.Get("/fillbuffer"); return s.Counters().Requests > 1 })
 }
 
-// One client that provokes 429s must not stop the SSP for the others.
+// One client that provokes 429s must not stop the SSP for other clients.
 func TestA429WithRetryAfterToOneInTenPausesNothing(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Hour}})

@@ -58,7 +58,7 @@ func TestAShedRequestIsBreakerOpen(t *testing.T) {
 	for range 30 {
 		c.Get("/fillbuffer") // the SSP's own 503
 	}
-	want := e2e.Refusal{Status: 503, Reason: "breaker_open", Ssp: "openx", Names: []string{"breaker", "10m0s", "50 %"}}
+	want := e2e.Refusal{Status: 503, Reason: "breaker_open", SSP: "openx", Names: []string{"breaker", "10m0s", "50 %"}}
 	for ab.Scrape().Value("adbuffer_ssp_requests_total", "outcome=breaker_open") == 0 { // one in a thousand passes
 		c.Get("/fillbuffer")
 	}

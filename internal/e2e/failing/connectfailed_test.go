@@ -28,12 +28,12 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 				env = append(env, "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=2s")
 			}
 			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 1m, max: 1m}}")...), env...)
-			want := e2e.Refusal{Status: 502, Reason: "connect_failed", Ssp: "openx", Names: row.names}
+			want := e2e.Refusal{Status: 502, Reason: "connect_failed", SSP: "openx", Names: row.names}
 			c := ab.Dial()
 			ab.WantRefusal("first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 			ab.WantRefusal("second", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
-			// Now all addresses back off: the last error is told at once.
+			// Now all addresses back off: the request fails at once with the last error.
 			want.Names = append(want.Names, "pool.dial_backoff")
 			ab.WantRefusal("third", want, func() *e2e.Response { return c.Post("/fillbuffer", "{}") })
 			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
@@ -61,7 +61,7 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}")...))
-			ab.WantRefusal(row.name, e2e.Refusal{Status: 502, Reason: "tls_failed", Ssp: "openx", Names: row.names},
+			ab.WantRefusal(row.name, e2e.Refusal{Status: 502, Reason: "tls_failed", SSP: "openx", Names: row.names},
 				func() *e2e.Response { return ab.Get("/fillbuffer") })
 			if n := ab.Metric("adbuffer_pool_dial_errors_total", "ssp=openx", "kind="+row.kind); n < 1 {
 				t.Errorf("%v dial errors of kind %s", n, row.kind)
@@ -97,7 +97,7 @@ func TestFailedDialsAreToldByTheirKind(t *testing.T) {
 			t.Parallel()
 			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "pool: {dial_backoff: {min: 1m, max: 1m}}")...), row.env...)
 			c := ab.Dial()
-			want := e2e.Refusal{Status: 502, Reason: row.reason, Ssp: "openx", Names: row.names}
+			want := e2e.Refusal{Status: 502, Reason: row.reason, SSP: "openx", Names: row.names}
 			ab.WantRefusal("the first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 			// retry.max is 1: the first request has made two dials.
 			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)

@@ -74,7 +74,7 @@ func TestHandshakeThatFailsOnceFailsNoRequest(t *testing.T) {
 	// Without retries a request fails with its dial. The address is dialled again
 	// for the next one.
 	ab = e2e.Start(t, e2e.Single("https://"+startFlaky(t, s.Addr(), 1)+"/bid", ca, "retry: {max: 0}"))
-	ab.WantRefusal("the first", e2e.Refusal{Status: 502, Reason: "tls_failed", Ssp: "openx", Names: []string{"connection reset"}},
+	ab.WantRefusal("the first", e2e.Refusal{Status: 502, Reason: "tls_failed", SSP: "openx", Names: []string{"connection reset"}},
 		func() *e2e.Response { return ab.Get("/fillbuffer") })
 	ab.Get("/fillbuffer").WantFill("openx")
 }

@@ -58,7 +58,7 @@ func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c"))
-	ab.WantRefusal("a request", e2e.Refusal{Status: 502, Reason: "conn_lost", Ssp: "openx", Names: []string{"REFUSED_STREAM"}},
+	ab.WantRefusal("a request", e2e.Refusal{Status: 502, Reason: "conn_lost", SSP: "openx", Names: []string{"REFUSED_STREAM"}},
 		func() *e2e.Response { return ab.Post("/fillbuffer", "{}", "X-Adbuffer-Timeout-Ms: 1000") })
 	if n := ab.Metric("adbuffer_retries_total", "kind=not_processed"); n < 10 || n > 60 {
 		t.Errorf("the request was sent again %v times in a second", n)
@@ -82,7 +82,7 @@ func TestResetStreamsSendNoPostTwice(t *testing.T) {
 			t.Parallel()
 			s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{ResetStream: row.reset}}})
 			ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: "+row.protocol, "tls: {ca_file: "+e2e.CAFile(t, s)+"}"))
-			ab.WantRefusal("the POST", e2e.Refusal{Status: 502, Reason: "conn_lost", Ssp: "openx", Names: []string{row.reset.Code}},
+			ab.WantRefusal("the POST", e2e.Refusal{Status: 502, Reason: "conn_lost", SSP: "openx", Names: []string{row.reset.Code}},
 				func() *e2e.Response { return ab.Post("/fillbuffer", "{}") })
 			e2e.WantRequests(t, s, row.asked)
 		})

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// brokenAnswers are ways in which an SSP answers and yet does not.
+// brokenAnswers are ways in which a response is not valid.
 var brokenAnswers = []struct {
 	name   string
 	faults sspsim.Faults
@@ -58,7 +58,7 @@ routes:
 			t.Fatal(err)
 		}
 		s.ResetCounters()
-		want := e2e.Refusal{Status: 502, Reason: broken.reason, Ssp: name, Names: broken.names}
+		want := e2e.Refusal{Status: 502, Reason: broken.reason, SSP: name, Names: broken.names}
 		ab.WantRefusal(broken.name+", POST", want, func() *e2e.Response { return c.Post("/fillbuffer/"+name, `{"id":"1"}`) })
 		e2e.WantRequests(t, s, 1) // what may have been processed is not sent again
 		ab.WantRefusal(broken.name+", GET", want, func() *e2e.Response { return c.Get("/fillbuffer/" + name) })

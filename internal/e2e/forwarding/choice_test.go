@@ -32,12 +32,12 @@ func TestAClientMayChooseAmongTheSSPsOfARouteThatAllowsIt(t *testing.T) {
 		{"/fillbuffer?ssp=b&x=1", "", "b", "?x=1"},
 		{"/fillbuffer?x=1&ssp=b", "", "b", "?x=1"},
 		{"/fillbuffer?x=1&ssp=b&y=%20&&", "", "b", "?x=1&y=%20&&"},
-		{"/fillbuffer?x=1", "X-Adbuffer-Ssp: b", "b", "?x=1"},
+		{"/fillbuffer?x=1", "X-Adbuffer-SSP: b", "b", "?x=1"},
 		{"/fillbuffer/b?ssp=b", "x-adbuffer-ssp: b", "b", ""},
 		{"/fillbuffer?%73sp=b", "", "a", "?%73sp=b"}, // an encoded key is no control parameter
 		{"/fillbuffer?SSP=b", "", "a", "?SSP=b"},
 		{"/fillbuffer?x=ssp=b", "", "a", "?x=ssp=b"},
-		{"/closed?ssp=b&x=1", "X-Adbuffer-Ssp: b", "a", "?ssp=b&x=1"}, // no choice there: the query is the SSP's
+		{"/closed?ssp=b&x=1", "X-Adbuffer-SSP: b", "a", "?ssp=b&x=1"}, // no choice there: the query is the SSP's
 		{"/below/a", "", "c", ""},
 	} {
 		var fields []string
@@ -63,7 +63,7 @@ func TestAnSSPOutsideTheRouteIsUnknown(t *testing.T) {
 	} {
 		ab.WantRefusal(target, e2e.Refusal{Status: 404, Reason: "unknown_ssp"}, func() *e2e.Response { return conn.Get(target) })
 	}
-	ab.WantRefusal("field", e2e.Refusal{Status: 404, Reason: "unknown_ssp"}, func() *e2e.Response { return conn.Get("/fillbuffer", "X-Adbuffer-Ssp: c") })
+	ab.WantRefusal("field", e2e.Refusal{Status: 404, Reason: "unknown_ssp"}, func() *e2e.Response { return conn.Get("/fillbuffer", "X-Adbuffer-SSP: c") })
 	for _, s := range []*sspsim.SSP{a, b, c} {
 		e2e.WantRequests(t, s, 0)
 	}
@@ -82,9 +82,9 @@ func TestAChoiceThatIsNotOneIsABadRequest(t *testing.T) {
 		{"/fillbuffer?ssp=a&ssp=b", nil},
 		{"/fillbuffer?ssp=a&ssp=a", nil},
 		{"/fillbuffer?ssp=%61", nil},
-		{"/fillbuffer?ssp=a", []string{"X-Adbuffer-Ssp: b"}},
-		{"/fillbuffer", []string{"X-Adbuffer-Ssp: a", "X-Adbuffer-Ssp: a"}},
-		{"/fillbuffer/a", []string{"X-Adbuffer-Ssp: b"}},
+		{"/fillbuffer?ssp=a", []string{"X-Adbuffer-SSP: b"}},
+		{"/fillbuffer", []string{"X-Adbuffer-SSP: a", "X-Adbuffer-SSP: a"}},
+		{"/fillbuffer/a", []string{"X-Adbuffer-SSP: b"}},
 	} {
 		ab.WantRefusal(row.target, e2e.Refusal{Status: 400, Reason: "bad_request"}, func() *e2e.Response { return conn.Get(row.target, row.fields...) })
 	}

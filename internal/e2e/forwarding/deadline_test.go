@@ -15,7 +15,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 	ab := e2e.Start(t, "deadline: {default: 150ms, max: 400ms}\n"+e2e.Single(s.URL()),
 		"ADBUFFER_DEADLINE_DEFAULT=150ms", "ADBUFFER_DEADLINE_MAX=400ms")
 	c := ab.Dial()
-	want := e2e.Refusal{Status: 504, Reason: "deadline", Ssp: "openx", Names: []string{"deadline"}}
+	want := e2e.Refusal{Status: 504, Reason: "deadline", SSP: "openx", Names: []string{"deadline"}}
 	for _, row := range []struct {
 		name, method, body string
 		fields             []string
@@ -86,7 +86,7 @@ func TestTimeoutsRequestEndsARequestBeforeItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "timeouts: {request: 50ms}"))
-	a := ab.WantRefusal("stalled SSP", e2e.Refusal{Status: 504, Reason: "deadline", Ssp: "openx", Names: []string{"timeouts.request"}},
+	a := ab.WantRefusal("stalled SSP", e2e.Refusal{Status: 504, Reason: "deadline", SSP: "openx", Names: []string{"timeouts.request"}},
 		func() *e2e.Response { return ab.Get("/fillbuffer") })
 	if a.Took < 50*time.Millisecond || a.Took > 15*time.Second {
 		t.Errorf("answered after %v, want about 50ms, not the deadline's 20s", a.Took)

@@ -228,7 +228,7 @@ func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 	}
 }
 
-// headBody gives an answer to HEAD the body that it has not.
+// headBody gives a response to HEAD the body that it lacks.
 func headBody(a *e2e.Response) *e2e.Response {
 	a.Body = `{"error":"method_not_allowed"}`
 	return a

@@ -41,8 +41,8 @@ func TestPipelinedPostBehindTheLastResponseIsNotSentTwice(t *testing.T) {
 	}
 }
 
-// startLastOfTwo runs an SSP. On its first connection it answers one request, then
-// takes two, sends last, and closes. It answers all on others. It counts all
+// startLastOfTwo runs an SSP. On its first connection it responds to one request, then
+// reads two, sends last, and closes. On other connections it responds to all. It counts all
 // requests but the first.
 func startLastOfTwo(t *testing.T, last string) (url string, posts *atomic.Int64) {
 	t.Helper()

@@ -40,7 +40,7 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 	}
 }
 
-// A client that sends on and on after a refusal is not heard for ever.
+// adbuffer does not read for ever from a client that sends on after a refusal.
 func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()))

@@ -14,7 +14,7 @@ import (
 )
 
 // mallocs returns how many objects the process has allocated. The gauge in
-// /metrics would not do: it is behind by what the cores have not told yet.
+// /metrics is not exact enough: it lacks what the cores have not reported yet.
 func mallocs(ab *e2e.Process) float64 {
 	ab.T.Helper()
 	_, text := ab.AskAdmin("/debug/pprof/allocs?debug=1")

@@ -25,7 +25,7 @@ func resident(ab *e2e.Process) float64 {
 	return ab.Metric("process_resident_memory_bytes")
 }
 
-// Each has sent a request with a 300-byte URL and has had its answer.
+// Each client has sent a request with a 300-byte URL and has its response.
 func TestMemoryOfIdleClients(t *testing.T) {
 	for _, row := range []struct {
 		name    string

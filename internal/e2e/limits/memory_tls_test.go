@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Each has sent one request and has had its answer. TLS keeps its keys and its
+// Each client has sent one request and has its response. TLS keeps its keys and its
 // buffers, a handful of kilobytes; HTTP/2 its tables and two goroutines besides.
 func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 	const idle = 1500

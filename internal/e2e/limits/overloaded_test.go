@@ -41,7 +41,7 @@ func TestAnSSPsMaxInFlightIsEnforcedWithOverloadedThatNamesIt(t *testing.T) {
 	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
 	c := ab.Dial()
-	ab.WantRefusal("a second", e2e.Refusal{Status: 503, Reason: "overloaded", Ssp: "openx", Names: []string{"1 of 1", "max_in_flight"}},
+	ab.WantRefusal("a second", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"1 of 1", "max_in_flight"}},
 		func() *e2e.Response { return c.Get("/fillbuffer") })
 	s.Open()
 	busy.Read("GET").WantFill("openx")
@@ -105,7 +105,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 			}
 			ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL(), append(settings, "protocol: "+protocol)...))
 			c := ab.Dial()
-			ab.WantRefusal("an answer of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", Ssp: "openx", Names: []string{"server.max_buffered_bytes"}},
+			ab.WantRefusal("an answer of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"server.max_buffered_bytes"}},
 				func() *e2e.Response { return c.Get("/fillbuffer") })
 			if err := s.Set(sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}}); err != nil {
 				t.Fatal(err)

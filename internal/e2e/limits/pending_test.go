@@ -34,7 +34,7 @@ func TestAFullQueueIsPendingFull(t *testing.T) {
 				}
 			}
 			ab.WantMetric(1, "adbuffer_pool_saturation_ratio", "ssp=openx")
-			ab.WantRefusal("one more", e2e.Refusal{Status: 503, Reason: "pending_full", Ssp: "openx", Names: row.names}, func() *e2e.Response { return ab.Get("/fillbuffer") })
+			ab.WantRefusal("one more", e2e.Refusal{Status: 503, Reason: "pending_full", SSP: "openx", Names: row.names}, func() *e2e.Response { return ab.Get("/fillbuffer") })
 			s.Open()
 			for _, c := range waiting {
 				c.Read("GET").WantFill("openx")
@@ -54,10 +54,10 @@ func TestAWaitThatIsTooLongIsPendingTimeout(t *testing.T) {
 	busy := ab.Dial()
 	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
-	want := e2e.Refusal{Status: 503, Reason: "pending_timeout", Ssp: "openx", Names: []string{"80ms", "pool.pending_timeout", "pool.max_conns"}}
+	want := e2e.Refusal{Status: 503, Reason: "pending_timeout", SSP: "openx", Names: []string{"80ms", "pool.pending_timeout", "pool.max_conns"}}
 	ab.WantRefusal("no place", want, func() *e2e.Response { return ab.Get("/fillbuffer") })
 	// A wait that the deadline ends is deadline, never pending_timeout.
-	ab.WantRefusal("deadline first", e2e.Refusal{Status: 504, Reason: "deadline", Ssp: "openx", Names: []string{"pool.max_conns"}},
+	ab.WantRefusal("deadline first", e2e.Refusal{Status: 504, Reason: "deadline", SSP: "openx", Names: []string{"pool.max_conns"}},
 		func() *e2e.Response { return ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 30") })
 	s.Open()
 	busy.Read("GET").WantFill("openx")

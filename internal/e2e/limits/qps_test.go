@@ -16,7 +16,7 @@ func TestRequestsOverQPSAreRefused(t *testing.T) {
 	c := ab.Dial()
 	c.Get("/fillbuffer").WantFill("openx")
 	c.Post("/fillbuffer", "{}").WantFill("openx")
-	want := e2e.Refusal{Status: 503, Reason: "qps_limit", Ssp: "openx", Names: []string{"0.01", "qps"}}
+	want := e2e.Refusal{Status: 503, Reason: "qps_limit", SSP: "openx", Names: []string{"0.01", "qps"}}
 	ab.WantRefusal("a third", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 	e2e.WantRequests(t, s, 2)
 	ab.WantMetric(1, "adbuffer_qps_limited_total", "ssp=openx")

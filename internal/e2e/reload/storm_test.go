@@ -29,7 +29,7 @@ type storm struct {
 }
 
 // config is the configuration of step i; that of 0 is where the storm begins and
-// ends. Every tenth has a fault.
+// ends. Every tenth has an error.
 func (s *storm) config(i int) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -20,7 +20,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// said is what a client makes of an answer.
+// said is what a client reads in a response.
 type said struct {
 	status        int
 	source, allow string
@@ -52,7 +52,7 @@ func ask(t *testing.T, client *http.Client, method, url, body string, fields []s
 	return said{res.StatusCode, res.Header.Get("X-Adbuffer-Source"), res.Header.Get("Allow"), digits.ReplaceAllString(string(b), "N")}
 }
 
-// Every reason is told over HTTP/2 as it is over HTTP/1.1: the same status,
+// Every error is the same over HTTP/2 and HTTP/1.1: the same status,
 // source, fields and body, and the same counters.
 func TestErrorsAreTheSameOverHTTP2(t *testing.T) {
 	t.Parallel()
