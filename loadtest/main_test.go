@@ -237,3 +237,19 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 		t.Errorf("the seed is not said: %s", errs)
 	}
 }
+
+// Every command of the load tests is there, and says what it does.
+func TestEveryCommandIsThere(t *testing.T) {
+	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst", "fairness",
+		"soak", "chaos", "story", "peers", "all", "report"}
+	root := newRoot(os.Stdout, os.Stderr)
+	for _, name := range want {
+		cmd, _, err := root.Find([]string{name})
+		if err != nil || cmd == root || cmd.Short == "" || cmd.Long == "" {
+			t.Errorf("%s: no such command, or no word of what it does", name)
+		}
+	}
+	if got := len(root.Commands()); got != len(want) {
+		t.Errorf("%d commands, want %d", got, len(want))
+	}
+}
