@@ -188,7 +188,7 @@ func findsWrongAnswers(t *testing.T, ssp sspsim.Protocol, protocol Protocol, loo
 		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
 	p.Templates = []Template{{Name: "fixed", Method: "GET", Path: "/bid?cb=0000000007"}}
-	if r := run(t, p); r.Whole.Errors[WrongResponse] < 199 {
+	if r := run(t, p); r.Whole.Errors[wrongResponse] < 199 {
 		t.Errorf("errors %v, want 199 or 200 wrong answers", r.Whole.Errors)
 	}
 }

@@ -36,7 +36,7 @@ func doubts(plan *Plan, r *Result) []string {
 				due += p.Requests()
 			}
 		}
-		unsent := r.Whole.Errors[NoConnection] + r.Whole.Errors[Dropped]
+		unsent := r.Whole.Errors[noConnection] + r.Whole.Errors[dropped]
 		// Random arrivals spread by the root of their number.
 		slack := 0.0
 		if plan.Poisson && due > 0 {

@@ -20,7 +20,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 		{"reset", sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Every(4)}}, Reset},
 		{"cut body", sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 4000}}, Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
 		{"status", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(4)}}}, "status 503"},
-		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, BadResponse},
+		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, badResponse},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := startSSP(t, sspsim.Options{Behaviour: c.b})
@@ -67,7 +67,7 @@ func TestTargetThatRefusesEndsTheRunWithTheReason(t *testing.T) {
 		p := at(addr, 10, time.Minute)
 		p.Protocol = protocol
 		_, err = Run(t.Context(), p, nil)
-		var refused *RefusedError
+		var refused *refusedError
 		if !errors.As(err, &refused) || refused.Addr != addr {
 			t.Errorf("%s: %v, want that %s refuses", protocol, err, addr)
 		}
@@ -80,7 +80,7 @@ func TestRateThatCannotBeKeptIsDoubted(t *testing.T) {
 	p.Connections, p.Timeout = 2, 1500*time.Millisecond
 	r := run(t, p)
 	wantDoubt(t, r, "the rate was not kept")
-	if r.Whole.Errors[NoConnection] == 0 {
+	if r.Whole.Errors[noConnection] == 0 {
 		t.Errorf("errors %v, want requests that found no connection", r.Whole.Errors)
 	}
 	if n := r.Whole.Answered + r.Whole.Failed; n != 200 || r.Whole.Offered != 200 {

@@ -14,7 +14,7 @@ type loop struct {
 	addr     *sockaddr
 	poller   *poller
 	requests *Set
-	rec      *Recorder
+	rec      *recorder
 	progress *progress
 
 	conns   []*conn
@@ -25,9 +25,9 @@ type loop struct {
 	backlog arrivals
 	buf     []byte
 
-	schedule *Schedule
-	next     Arrival // the next arrival
-	more     bool    // next is one
+	schedule *schedule
+	next     dueRequest // the next arrival
+	more     bool       // next is one
 
 	base     time.Time
 	running  bool          // the first phase has begun
@@ -57,14 +57,14 @@ func newLoop(plan *Plan, part int, addr *sockaddr, progress *progress) (*loop, e
 		return nil, err
 	}
 	l := &loop{plan: plan, part: part, addr: addr, poller: poller, progress: progress, buf: make([]byte, 256<<10),
-		rec:      NewRecorder(len(plan.Phases), len(plan.Templates)),
+		rec:      newRecorder(len(plan.Phases), len(plan.Templates)),
 		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed+uint64(part)),
 		length:   plan.length(), quota: -1, number: uint64(part) * 1e9}
 	if plan.Requests > 0 {
 		l.quota = share(plan.Requests, part, plan.Threads)
 	}
 	if plan.Open {
-		l.schedule = NewSchedule(ScheduleOptions{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
+		l.schedule = newSchedule(scheduleOptions{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
 	}
 	for i := range share(plan.Connections, part, plan.Threads) {
 		l.conns = append(l.conns, &conn{key: int32(i), fd: -1, flights: ring{items: make([]flight, plan.Depth)}})
@@ -175,7 +175,7 @@ func (l *loop) takeDue(now time.Duration) {
 		due := l.started + l.next.At
 		recordLag(l.rec, now-due)
 		if !l.backlog.push(arrival{due, int32(l.next.Phase)}) {
-			l.fail(arrival{due, int32(l.next.Phase)}, Dropped, now)
+			l.fail(arrival{due, int32(l.next.Phase)}, dropped, now)
 		}
 		l.next, l.more = l.schedule.Next()
 	}
@@ -195,7 +195,7 @@ func (l *loop) sendDue(now time.Duration) {
 		}
 	}
 	for l.backlog.len() > 0 && now-l.backlog.first().due > l.plan.Timeout {
-		l.fail(l.backlog.pop(), NoConnection, now)
+		l.fail(l.backlog.pop(), noConnection, now)
 	}
 }
 

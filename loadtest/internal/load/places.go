@@ -90,11 +90,11 @@ func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Res
 		if n > 0 {
 			used, done, err := p.parser.Next(p.in)
 			if err != nil {
-				return nil, &kindError{BadResponse, err}
+				return nil, &kindError{badResponse, err}
 			}
 			p.in = p.in[:copy(p.in, p.in[used:])]
 			if done && len(p.in) > 0 {
-				return nil, &kindError{Unsolicited, errors.New("bytes behind the answer")}
+				return nil, &kindError{unsolicited, errors.New("bytes behind the answer")}
 			}
 			if done {
 				return &p.parser.Response, nil
@@ -135,7 +135,7 @@ func (c *h2Conn) get(deadline time.Time) (*http2.ClientConn, error) {
 	}
 	if proto := raw.ConnectionState().NegotiatedProtocol; proto != "h2" {
 		raw.Close()
-		return nil, &kindError{NoConnect, errors.New("the target negotiated " + strconv.Quote(proto) + ", not h2")}
+		return nil, &kindError{noConnect, errors.New("the target negotiated " + strconv.Quote(proto) + ", not h2")}
 	}
 	_ = raw.SetDeadline(time.Time{})
 	if c.conn, err = c.transport.NewClientConn(raw); err != nil {
@@ -215,7 +215,7 @@ func (p *h2Place) do(r *Request, number uint64, deadline time.Time) (*Response, 
 	}
 	for {
 		n, err := resp.Body.Read(p.buf)
-		if p.answer.Body < NumberDigits {
+		if p.answer.Body < numberDigits {
 			copy(p.answer.Start[p.answer.Body:], p.buf[:n])
 		}
 		p.answer.Body += int64(n)

@@ -72,26 +72,26 @@ const (
 	Closed        = "closed"         // by the peer, before the response
 	Cut           = "cut"            // by the peer, in the response
 	TimedOut      = "timeout"        // no whole response in time
-	NoConnection  = "no connection"  // none was free in time
-	NoConnect     = "connect failed" // other than refused
-	NoPort        = "no local port"  // all are in TIME_WAIT
-	BadResponse   = "bad response"   // not HTTP
-	WrongResponse = "wrong response" // of another request
-	Unsolicited   = "unsolicited"    // bytes that no request asked for
-	Dropped       = "dropped"        // more requests waited than the generator keeps
+	noConnection  = "no connection"  // none was free in time
+	noConnect     = "connect failed" // other than refused
+	noPort        = "no local port"  // all are in TIME_WAIT
+	badResponse   = "bad response"   // not HTTP
+	wrongResponse = "wrong response" // of another request
+	unsolicited   = "unsolicited"    // bytes that no request asked for
+	dropped       = "dropped"        // more requests waited than the generator keeps
 )
 
-// RefusedError ends a run whose target refuses connections.
-type RefusedError struct {
+// refusedError ends a run whose target refuses connections.
+type refusedError struct {
 	Addr string
 	Err  error
 }
 
-func (e *RefusedError) Error() string {
+func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s refuses connections (%v): start the server, or correct target.url", e.Addr, e.Err)
 }
 
-func (e *RefusedError) Unwrap() error { return e.Err }
+func (e *refusedError) Unwrap() error { return e.Err }
 
 // check fills defaults in and refuses what cannot run.
 func (p *Plan) check() error {

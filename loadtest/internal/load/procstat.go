@@ -111,16 +111,16 @@ func kilobytes(status []byte, key string) int64 {
 	return n << 10
 }
 
-// Cores is the times of every core, in ticks.
-type Cores map[int]struct{ busy, all int64 }
+// cores is the times of every core, in ticks.
+type cores map[int]struct{ busy, all int64 }
 
-// ReadCores returns the times of the cores since the machine started.
-func ReadCores() Cores {
+// readCores returns the times of the cores since the machine started.
+func readCores() cores {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return nil
 	}
-	out := Cores{}
+	out := cores{}
 	for line := range strings.Lines(string(b)) {
 		fields := strings.Fields(line)
 		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
@@ -145,7 +145,7 @@ func ReadCores() Cores {
 
 // BusySince returns the share of their time that these cores together were busy
 // since before. Nil cores are all.
-func (c Cores) BusySince(before Cores, cores []int) float64 {
+func (c cores) BusySince(before cores, cores []int) float64 {
 	var busy, all int64
 	for n, now := range c {
 		if cores != nil && !slices.Contains(cores, n) {

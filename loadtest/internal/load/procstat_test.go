@@ -67,15 +67,15 @@ func TestProcessThatIsNotThereIsAnError(t *testing.T) {
 
 func TestBusyShareIsOfTheCoresAskedFor(t *testing.T) {
 	type core = struct{ busy, all int64 }
-	before := Cores{0: core{100, 1000}, 1: core{100, 1000}}
-	after := Cores{0: core{200, 1100}, 1: core{100, 1100}}
+	before := cores{0: core{100, 1000}, 1: core{100, 1000}}
+	after := cores{0: core{200, 1100}, 1: core{100, 1100}}
 	if got := after.BusySince(before, []int{0}); got != 1 {
 		t.Errorf("core 0 was busy %.2f, want 1", got)
 	}
 	if got := after.BusySince(before, nil); got != 0.5 {
 		t.Errorf("both were busy %.2f, want 0.5", got)
 	}
-	if len(ReadCores()) == 0 {
+	if len(readCores()) == 0 {
 		t.Error("this machine has no cores")
 	}
 }

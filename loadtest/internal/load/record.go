@@ -23,8 +23,8 @@ func recordIn(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(int64(max(0, min(d, longest)))) // in range
 }
 
-// Recorder is one thread's book. Its methods are for that thread.
-type Recorder struct {
+// recorder is one thread's book. Its methods are for that thread.
+type recorder struct {
 	phases   int
 	classes  int
 	cells    []cell // by phase and class; a cell is made when first used
@@ -61,13 +61,13 @@ type Tick struct {
 	Max      float64 `json:"max_ms"`
 }
 
-// NewRecorder returns a Recorder for so many phases and classes of requests.
-func NewRecorder(phases, classes int) *Recorder {
-	return &Recorder{phases: phases, classes: classes, cells: make([]cell, phases*classes),
+// newRecorder returns a Recorder for so many phases and classes of requests.
+func newRecorder(phases, classes int) *recorder {
+	return &recorder{phases: phases, classes: classes, cells: make([]cell, phases*classes),
 		tick: newHistogram(), Lag: newHistogram(), names: map[errorName]string{}}
 }
 
-func (r *Recorder) cell(phase, class int) *cell {
+func (r *recorder) cell(phase, class int) *cell {
 	c := &r.cells[phase*r.classes+class]
 	if c.latency == nil {
 		c.latency, c.errors = newHistogram(), map[string]uint64{}
@@ -76,10 +76,10 @@ func (r *Recorder) cell(phase, class int) *cell {
 }
 
 // Offered counts a request that was due, or that a closed loop sent.
-func (r *Recorder) Offered(phase, class int) { r.cell(phase, class).offered++ }
+func (r *recorder) Offered(phase, class int) { r.cell(phase, class).offered++ }
 
 // Response counts a response of the expected kind.
-func (r *Recorder) Response(phase, class, status int, body int64, latency time.Duration) {
+func (r *recorder) Response(phase, class, status int, body int64, latency time.Duration) {
 	c := r.cell(phase, class)
 	c.answered++
 	c.bytes += body
@@ -92,7 +92,7 @@ func (r *Recorder) Response(phase, class, status int, body int64, latency time.D
 
 // BadStatus counts a response with a status that is not expected. source is
 // what X-Adbuffer-Source says, which tells the proxy's errors apart.
-func (r *Recorder) BadStatus(phase, class, status int, source []byte, latency time.Duration) {
+func (r *recorder) BadStatus(phase, class, status int, source []byte, latency time.Duration) {
 	name, ok := r.names[errorName{status, string(source)}]
 	if !ok {
 		if name = "status " + strconv.Itoa(status); len(source) > 0 {
@@ -112,7 +112,7 @@ func (r *Recorder) BadStatus(phase, class, status int, source []byte, latency ti
 
 // Error counts a request that failed. Its time counts among the latencies: to
 // leave out those that took longest would flatter.
-func (r *Recorder) Error(phase, class int, kind string, latency time.Duration) {
+func (r *recorder) Error(phase, class int, kind string, latency time.Duration) {
 	c := r.cell(phase, class)
 	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {
 		kind = "other"
@@ -124,7 +124,7 @@ func (r *Recorder) Error(phase, class int, kind string, latency time.Duration) {
 }
 
 // Roll ends an interval of the timeline at now since the start.
-func (r *Recorder) Roll(now time.Duration) Tick {
+func (r *recorder) Roll(now time.Duration) Tick {
 	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors,
 		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Max: ms(r.tick.Max())}
 	t.Answered = r.tick.TotalCount() - int64(r.errors)

@@ -9,9 +9,9 @@ import (
 const ms10 = 10 * time.Millisecond
 
 func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
-	var threads []*Recorder
+	var threads []*recorder
 	for range 2 {
-		r := NewRecorder(2, 2)
+		r := newRecorder(2, 2)
 		for i := range 100 {
 			r.Offered(0, 0)
 			r.Response(0, 0, 200, 7, time.Hour) // of the warm-up
@@ -24,7 +24,7 @@ func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
 		}
 		threads = append(threads, r)
 	}
-	whole, each := Summarize(threads, []Stretch{{"warm-up", time.Second, false}, {"load", 2 * time.Second, true}}, []string{"a", "b"})
+	whole, each := summarize(threads, []stretch{{"warm-up", time.Second, false}, {"load", 2 * time.Second, true}}, []string{"a", "b"})
 	if whole.Offered != 200 || whole.Answered != 196 || whole.Failed != 4 || whole.Rate != 98 || whole.Body != 1960 {
 		t.Errorf("whole %+v", whole)
 	}
@@ -43,7 +43,7 @@ func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
 }
 
 func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
-	r := NewRecorder(1, 1)
+	r := newRecorder(1, 1)
 	r.Response(0, 0, 200, 0, ms10)
 	r.Error(0, 0, "timeout", time.Second)
 	first := r.Roll(time.Second)
@@ -52,28 +52,28 @@ func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
 	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 || second.Max > 21 {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	if got := MergeTimelines([]*Recorder{r, r}); len(got) != 2 || got[0].Answered != 2 {
+	if got := mergeTimelines([]*recorder{r, r}); len(got) != 2 || got[0].Answered != 2 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
-	r := NewRecorder(1, 1)
+	r := newRecorder(1, 1)
 	for i := range 10000 {
 		r.BadStatus(0, 0, 500, fmt.Appendf(nil, "made-up/%d", i), 0)
 	}
-	whole, _ := Summarize([]*Recorder{r}, []Stretch{{"load", time.Second, true}}, []string{"a"})
+	whole, _ := summarize([]*recorder{r}, []stretch{{"load", time.Second, true}}, []string{"a"})
 	if len(whole.Errors) > 201 || whole.Failed != 10000 || len(r.names) > 200 {
 		t.Errorf("%d kinds and %d names for %d errors", len(whole.Errors), len(r.names), whole.Failed)
 	}
 }
 
 func TestCurveEndsWhereThereIsLessThanARequest(t *testing.T) {
-	r := NewRecorder(1, 1)
+	r := newRecorder(1, 1)
 	for range 50 {
 		r.Response(0, 0, 200, 0, ms10)
 	}
-	whole, _ := Summarize([]*Recorder{r}, []Stretch{{"load", time.Second, true}}, []string{"a"})
+	whole, _ := summarize([]*recorder{r}, []stretch{{"load", time.Second, true}}, []string{"a"})
 	if last := whole.Latency.Curve[len(whole.Latency.Curve)-1]; last.Percentile != 95 {
 		t.Errorf("the curve of 50 requests ends at %v", last.Percentile)
 	}

@@ -12,7 +12,7 @@ import (
 // body; it is written as NumberDigits digits.
 const (
 	Number       = "{n}"
-	NumberDigits = 10
+	numberDigits = 10
 )
 
 // Field is a header field.
@@ -108,14 +108,14 @@ func (r *Request) Append(dst []byte, n uint64) []byte {
 	start := len(dst)
 	dst = append(dst, r.Raw...)
 	for _, at := range r.numbers {
-		PutNumber(dst[start+at:start+at+NumberDigits], n)
+		putNumber(dst[start+at:start+at+numberDigits], n)
 	}
 	return dst
 }
 
-// PutNumber writes n to dst as NumberDigits digits.
-func PutNumber(dst []byte, n uint64) {
-	for i := NumberDigits - 1; i >= 0; i-- {
+// putNumber writes n to dst as NumberDigits digits.
+func putNumber(dst []byte, n uint64) {
+	for i := numberDigits - 1; i >= 0; i-- {
 		dst[i] = byte('0' + n%10)
 		n /= 10
 	}
@@ -126,8 +126,8 @@ func Fill(text string, n uint64) string {
 	if !strings.Contains(text, Number) {
 		return text
 	}
-	var b [NumberDigits]byte
-	PutNumber(b[:], n)
+	var b [numberDigits]byte
+	putNumber(b[:], n)
 	return strings.ReplaceAll(text, Number, string(b[:]))
 }
 
@@ -143,7 +143,7 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 		body = bytes.Repeat([]byte("x"), size)
 	}
 	// The number is shorter in the template than on the wire.
-	onWire := bytes.ReplaceAll(body, []byte(Number), bytes.Repeat([]byte("0"), NumberDigits))
+	onWire := bytes.ReplaceAll(body, []byte(Number), bytes.Repeat([]byte("0"), numberDigits))
 
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", t.Method, t.Path, host)
@@ -193,6 +193,6 @@ func bidRequest(size int) []byte {
 		`"device":{"ua":"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15","ip":"203.0.113.77","language":"en","devicetype":4,"os":"iOS"},` +
 		`"regs":{"gdpr":1},"user":{"consent":"CPXxRfAPXxRfAAfKABENB-CgAAAAAAAAAAYgAAAAAAAA","eids":"`
 	const after = `"}}`
-	pad := size - len(before) - len(after) - (NumberDigits - len(Number))
+	pad := size - len(before) - len(after) - (numberDigits - len(Number))
 	return []byte(before + strings.Repeat("e", max(pad, 0)) + after)
 }

@@ -20,7 +20,7 @@ type Response struct {
 	Echo   []byte // X-Echo-Cb, as simulated SSPs send it when asked to
 	Body   int64  // bytes, without framing
 	// Start is how the body begins: of a shorter one, the rest is 0.
-	Start [NumberDigits]byte
+	Start [numberDigits]byte
 }
 
 // Parser reads the responses of one connection, in order. It looks at framing and
@@ -101,7 +101,7 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 
 // body takes a piece of the body.
 func (p *Parser) body(b []byte) {
-	if p.Body < NumberDigits {
+	if p.Body < numberDigits {
 		copy(p.Start[p.Body:], b)
 	}
 	p.Body += int64(len(b))

@@ -107,7 +107,7 @@ func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	}
 	done.Wait()
 	r := &Result{Started: g.began, Generator: g.result(), Interrupted: interrupted.Err() != nil}
-	var recs []*Recorder
+	var recs []*recorder
 	var last time.Duration
 	for _, l := range loops {
 		recs = append(recs, l.rec)
@@ -135,13 +135,13 @@ func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	// the process may use.
 	g.thread((processCPU()-cpu)/time.Duration(max(len(allowedCores()), 1)), time.Since(started))
 	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result(), Interrupted: ctx.Err() != nil}
-	r.finish(plan, []*Recorder{w.rec}, w.last)
+	r.finish(plan, []*recorder{w.rec}, w.last)
 	return r, err
 }
 
 // finish sums the books up. last is when the last response came.
-func (r *Result) finish(plan *Plan, recs []*Recorder, last time.Duration) {
-	var phases []Stretch
+func (r *Result) finish(plan *Plan, recs []*recorder, last time.Duration) {
+	var phases []stretch
 	rest := plan.length()
 	if !plan.Open && plan.Requests > 0 || r.Interrupted {
 		rest = min(rest, last) // the phases ended with the requests
@@ -149,14 +149,14 @@ func (r *Result) finish(plan *Plan, recs []*Recorder, last time.Duration) {
 	for _, p := range plan.Phases {
 		d := min(p.Duration, rest)
 		rest -= d
-		phases = append(phases, Stretch{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
+		phases = append(phases, stretch{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
 	}
 	var classes []string
 	for _, t := range plan.Templates {
 		classes = append(classes, t.Name)
 	}
-	r.Whole, r.Phases = Summarize(recs, phases, classes)
-	r.Timeline = MergeTimelines(recs)
+	r.Whole, r.Phases = summarize(recs, phases, classes)
+	r.Timeline = mergeTimelines(recs)
 	for _, rec := range recs {
 		r.Generator.LagP99 = max(r.Generator.LagP99, float64(rec.Lag.ValueAtQuantile(99))/1e6)
 	}
@@ -177,7 +177,7 @@ type gauge struct {
 	mu      sync.Mutex // guards the fields below
 	began   time.Time
 	cpu     time.Duration
-	cores   Cores
+	cores   cores
 	busiest float64
 }
 
@@ -187,7 +187,7 @@ func (g *gauge) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.began.IsZero() {
-		g.began, g.cpu, g.cores = time.Now(), processCPU(), ReadCores()
+		g.began, g.cpu, g.cores = time.Now(), processCPU(), readCores()
 	}
 }
 
@@ -206,13 +206,13 @@ func (g *gauge) result() Generator {
 		return Generator{}
 	}
 	return Generator{CPUSeconds: (processCPU() - g.cpu).Seconds(), Busiest: g.busiest,
-		Core: ReadCores().BusySince(g.cores, allowedCores())}
+		Core: readCores().BusySince(g.cores, allowedCores())}
 }
 
 func isNumber(text []byte, n uint64) bool {
-	var want [NumberDigits]byte
-	PutNumber(want[:], n)
+	var want [numberDigits]byte
+	putNumber(want[:], n)
 	return string(text) == string(want[:])
 }
 
-func recordLag(r *Recorder, lag time.Duration) { _ = r.Lag.RecordValue(int64(max(lag, 0))) }
+func recordLag(r *recorder, lag time.Duration) { _ = r.Lag.RecordValue(int64(max(lag, 0))) }

@@ -30,8 +30,8 @@ func (p Phase) Requests() float64 {
 	return n
 }
 
-// ScheduleOptions shape a Schedule.
-type ScheduleOptions struct {
+// scheduleOptions shape a Schedule.
+type scheduleOptions struct {
 	Phases  []Phase
 	Poisson bool // random arrivals; otherwise evenly spaced
 	// Part of Parts: a Schedule is split among threads so that the sum of their
@@ -40,14 +40,14 @@ type ScheduleOptions struct {
 	Seed        uint64 // of random arrivals
 }
 
-// Arrival is one request that is due.
-type Arrival struct {
+// dueRequest is one request that is due.
+type dueRequest struct {
 	At    time.Duration // since the start of the first phase
 	Phase int           // index
 }
 
-// Schedule yields arrivals in order of time.
-type Schedule struct {
+// schedule yields arrivals in order of time.
+type schedule struct {
 	phases []Phase
 	part   float64 // 0 <= part < parts
 	parts  float64
@@ -61,9 +61,9 @@ type Schedule struct {
 	burst    int           // left of the burst that is due at burstAt
 }
 
-// NewSchedule returns the schedule of o.
-func NewSchedule(o ScheduleOptions) *Schedule {
-	s := &Schedule{phases: o.Phases, part: float64(o.Part), parts: float64(max(o.Parts, 1)), index: -1}
+// newSchedule returns the schedule of o.
+func newSchedule(o scheduleOptions) *schedule {
+	s := &schedule{phases: o.Phases, part: float64(o.Part), parts: float64(max(o.Parts, 1)), index: -1}
 	if o.Poisson {
 		s.random = rand.New(rand.NewPCG(o.Seed, uint64(o.Part)))
 	}
@@ -72,11 +72,11 @@ func NewSchedule(o ScheduleOptions) *Schedule {
 }
 
 // Next returns the next arrival; ok is false after the last.
-func (s *Schedule) Next() (a Arrival, ok bool) {
+func (s *schedule) Next() (a dueRequest, ok bool) {
 	for s.index < len(s.phases) {
 		p := &s.phases[s.index]
 		if s.burst > 0 && s.burstAt <= s.next && s.burstAt < p.Duration {
-			a = Arrival{At: s.start + s.burstAt, Phase: s.index}
+			a = dueRequest{At: s.start + s.burstAt, Phase: s.index}
 			if s.burst--; s.burst == 0 {
 				s.burstAt += p.BurstEvery
 				s.burst = s.share(p.BurstSize)
@@ -84,16 +84,16 @@ func (s *Schedule) Next() (a Arrival, ok bool) {
 			return a, true
 		}
 		if s.next < p.Duration {
-			a = Arrival{At: s.start + s.next, Phase: s.index}
+			a = dueRequest{At: s.start + s.next, Phase: s.index}
 			s.step()
 			return a, true
 		}
 		s.enter(s.index + 1)
 	}
-	return Arrival{}, false
+	return dueRequest{}, false
 }
 
-func (s *Schedule) enter(index int) {
+func (s *schedule) enter(index int) {
 	if s.index >= 0 {
 		s.start += s.phases[s.index].Duration
 	}
@@ -118,7 +118,7 @@ func (s *Schedule) enter(index int) {
 // step moves to the next arrival. The time until which n requests are expected
 // is found from n. Where n rises by 1 they are evenly spaced along the rate. Where n
 // rises by exponential draws they are a Poisson process of that rate.
-func (s *Schedule) step() {
+func (s *schedule) step() {
 	gap := 1.0
 	if s.random != nil {
 		gap = s.random.ExpFloat64()
@@ -128,7 +128,7 @@ func (s *Schedule) step() {
 }
 
 // share is this part of n requests.
-func (s *Schedule) share(n int) int {
+func (s *schedule) share(n int) int {
 	each, rest := n/int(s.parts), n%int(s.parts)
 	if int(s.part) < rest {
 		each++

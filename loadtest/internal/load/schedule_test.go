@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-func all(o ScheduleOptions) []Arrival {
-	s := NewSchedule(o)
-	var out []Arrival
+func all(o scheduleOptions) []dueRequest {
+	s := newSchedule(o)
+	var out []dueRequest
 	for {
 		a, ok := s.Next()
 		if !ok {
@@ -19,7 +19,7 @@ func all(o ScheduleOptions) []Arrival {
 }
 
 func TestConstantRateIsEvenlySpaced(t *testing.T) {
-	got := all(ScheduleOptions{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
+	got := all(scheduleOptions{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
 	if len(got) != 100 {
 		t.Fatalf("%d arrivals, want 100", len(got))
 	}
@@ -31,7 +31,7 @@ func TestConstantRateIsEvenlySpaced(t *testing.T) {
 }
 
 func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
-	got := all(ScheduleOptions{Phases: []Phase{{Duration: 2 * time.Second, From: 0, To: 1000}}})
+	got := all(scheduleOptions{Phases: []Phase{{Duration: 2 * time.Second, From: 0, To: 1000}}})
 	if n := len(got); n < 999 || n > 1001 {
 		t.Fatalf("%d arrivals, want 1000", n)
 	}
@@ -40,14 +40,14 @@ func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
 	if want := 2 / math.Sqrt2; math.Abs(middle-want) > 0.01 {
 		t.Errorf("half of the requests at %.3f s, want %.3f", middle, want)
 	}
-	down := all(ScheduleOptions{Phases: []Phase{{Duration: 2 * time.Second, From: 1000, To: 0}}})
+	down := all(scheduleOptions{Phases: []Phase{{Duration: 2 * time.Second, From: 1000, To: 0}}})
 	if n := len(down); n < 999 || n > 1001 {
 		t.Errorf("ramp down: %d arrivals, want 1000", n)
 	}
 }
 
 func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
-	got := all(ScheduleOptions{Phases: []Phase{{Duration: 100 * time.Second, From: 1000, To: 1000}}, Poisson: true, Seed: 7})
+	got := all(scheduleOptions{Phases: []Phase{{Duration: 100 * time.Second, From: 1000, To: 1000}}, Poisson: true, Seed: 7})
 	if n := len(got); math.Abs(float64(n)-1e5) > 1500 { // five standard deviations
 		t.Fatalf("%d arrivals, want about 100000", n)
 	}
@@ -67,10 +67,10 @@ func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
 
 func TestPartsAddUpToTheWhole(t *testing.T) {
 	phases := []Phase{{Duration: time.Second, From: 100, To: 300, BurstEvery: 300 * time.Millisecond, BurstSize: 10}, {Duration: time.Second, From: 50, To: 50}}
-	whole := all(ScheduleOptions{Phases: phases})
+	whole := all(scheduleOptions{Phases: phases})
 	var parts int
 	for i := range 3 {
-		parts += len(all(ScheduleOptions{Phases: phases, Part: i, Parts: 3}))
+		parts += len(all(scheduleOptions{Phases: phases, Part: i, Parts: 3}))
 	}
 	if d := parts - len(whole); d < -3 || d > 3 {
 		t.Errorf("the parts have %d arrivals, the whole %d", parts, len(whole))
@@ -79,7 +79,7 @@ func TestPartsAddUpToTheWhole(t *testing.T) {
 
 func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 	phase := Phase{Duration: time.Second, From: 10, To: 10, BurstEvery: 250 * time.Millisecond, BurstSize: 50}
-	got := all(ScheduleOptions{Phases: []Phase{phase}})
+	got := all(scheduleOptions{Phases: []Phase{phase}})
 	if want := int(phase.Requests()); len(got) != want || want != 210 {
 		t.Fatalf("%d arrivals, Requests says %d, want 210", len(got), want)
 	}
@@ -99,7 +99,7 @@ func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 
 func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
-		got := all(ScheduleOptions{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}}, Poisson: poisson})
+		got := all(scheduleOptions{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}}, Poisson: poisson})
 		if len(got) == 0 {
 			t.Error("no arrivals behind the pause")
 		}
@@ -121,7 +121,7 @@ func FuzzArrivalsStayInTheirPhaseAndInOrder(f *testing.F) {
 			return
 		}
 		p := Phase{Duration: time.Duration(duration), From: from, To: to, BurstEvery: time.Duration(every), BurstSize: burst}
-		s := NewSchedule(ScheduleOptions{Phases: []Phase{p}, Poisson: poisson})
+		s := newSchedule(scheduleOptions{Phases: []Phase{p}, Poisson: poisson})
 		last := time.Duration(0)
 		for n := 0; ; n++ {
 			a, ok := s.Next()

@@ -84,13 +84,13 @@ func (l *loop) connected(c *conn) {
 }
 
 func (l *loop) dialFailed(c *conn, err error) {
-	kind := NoConnect
+	kind := noConnect
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
 		kind = Refused
-		l.fatal = &RefusedError{Addr: l.addr.text, Err: err}
+		l.fatal = &refusedError{Addr: l.addr.text, Err: err}
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		kind = NoPort
+		kind = noPort
 	case errors.Is(err, unix.ETIMEDOUT):
 		kind = TimedOut
 	}
@@ -215,13 +215,13 @@ func (l *loop) consume(c *conn, b []byte) {
 	now := l.now()
 	for len(b) > 0 {
 		if c.flights.count == 0 {
-			l.rec.Error(l.plan.phaseAt(now-l.started), 0, Unsolicited, 0)
+			l.rec.Error(l.plan.phaseAt(now-l.started), 0, unsolicited, 0)
 			l.closeConn(c, Closed)
 			return
 		}
 		n, done, err := c.parser.Next(b)
 		if err != nil {
-			l.closeConn(c, BadResponse)
+			l.closeConn(c, badResponse)
 			return
 		}
 		b = b[n:]
@@ -256,7 +256,7 @@ func (l *loop) received(c *conn, now time.Duration) {
 	case !l.plan.expects(a.Status):
 		l.rec.BadStatus(int(f.phase), int(f.class), a.Status, a.Source, now-f.due)
 	case !l.plan.isResponse(a, f.number):
-		l.rec.Error(int(f.phase), int(f.class), WrongResponse, now-f.due)
+		l.rec.Error(int(f.phase), int(f.class), wrongResponse, now-f.due)
 	default:
 		l.rec.Response(int(f.phase), int(f.class), a.Status, a.Body, now-f.due)
 	}

@@ -49,15 +49,15 @@ func (s Summary) FailedShare() float64 {
 	return 0
 }
 
-// Stretch names a phase for Summarize.
-type Stretch struct {
+// stretch names a phase for Summarize.
+type stretch struct {
 	Name     string
 	Duration time.Duration
 	Recorded bool
 }
 
-// Summarize merges the threads' books. whole sums the recorded phases up.
-func Summarize(threads []*Recorder, phases []Stretch, classes []string) (whole Summary, each []Summary) {
+// summarize merges the threads' books. whole sums the recorded phases up.
+func summarize(threads []*recorder, phases []stretch, classes []string) (whole Summary, each []Summary) {
 	sum := newSummed("all", classes)
 	for p, phase := range phases {
 		s := newSummed(phase.Name, classes)
@@ -161,9 +161,9 @@ func latencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
 	return l
 }
 
-// MergeTimelines adds up the threads' intervals. Of percentiles the worst
+// mergeTimelines adds up the threads' intervals. Of percentiles the worst
 // thread's stands for all.
-func MergeTimelines(threads []*Recorder) []Tick {
+func mergeTimelines(threads []*recorder) []Tick {
 	var out []Tick
 	for _, t := range threads {
 		for i, tick := range t.Timeline {

@@ -28,7 +28,7 @@ type workers struct {
 
 	mu       sync.Mutex // guards the fields below
 	requests *Set
-	rec      *Recorder
+	rec      *recorder
 	counts   Counts
 	last     time.Duration
 }
@@ -45,7 +45,7 @@ type place interface {
 
 func newWorkers(plan *Plan, progress *progress) *workers {
 	w := &workers{plan: plan, progress: progress, due: make(chan arrival, maxBacklog),
-		rec:      NewRecorder(len(plan.Phases), len(plan.Templates)),
+		rec:      newRecorder(len(plan.Phases), len(plan.Templates)),
 		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
 	w.left.Store(-1)
 	if plan.Requests > 0 {
@@ -119,7 +119,7 @@ func (w *workers) cause() error {
 
 // pace hands out requests when they are due.
 func (w *workers) pace() {
-	s := NewSchedule(ScheduleOptions{Phases: w.plan.Phases, Poisson: w.plan.Poisson, Seed: w.plan.Seed})
+	s := newSchedule(scheduleOptions{Phases: w.plan.Phases, Poisson: w.plan.Poisson, Seed: w.plan.Seed})
 	unlock := preciseTimers()
 	defer unlock()
 	for {
@@ -136,7 +136,7 @@ func (w *workers) pace() {
 		select {
 		case w.due <- arrival{a.At, int32(a.Phase)}:
 		default:
-			w.failed(arrival{a.At, int32(a.Phase)}, Dropped)
+			w.failed(arrival{a.At, int32(a.Phase)}, dropped)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (w *workers) once(p place, a arrival) {
 		return
 	}
 	if time.Since(w.base)-a.due > w.plan.Timeout {
-		w.failed(a, NoConnection)
+		w.failed(a, noConnection)
 		return
 	}
 	w.mu.Lock()
@@ -187,7 +187,7 @@ func (w *workers) once(p place, a arrival) {
 		if w.stop.Err() != nil {
 			return
 		}
-		var refused *RefusedError
+		var refused *refusedError
 		if errors.As(err, &refused) {
 			w.fatal(err)
 		}
@@ -199,7 +199,7 @@ func (w *workers) once(p place, a arrival) {
 	case !w.plan.expects(answer.Status):
 		w.rec.BadStatus(int(a.phase), r.Class, answer.Status, answer.Source, took)
 	case !w.plan.isResponse(answer, n):
-		w.rec.Error(int(a.phase), r.Class, WrongResponse, took)
+		w.rec.Error(int(a.phase), r.Class, wrongResponse, took)
 	default:
 		w.rec.Response(int(a.phase), r.Class, answer.Status, answer.Body, took)
 	}
@@ -233,7 +233,7 @@ func (e *kindError) Unwrap() error { return e.err }
 func kindOf(err error) string {
 	var known *kindError
 	var timeout net.Error
-	var refused *RefusedError
+	var refused *refusedError
 	switch {
 	case errors.As(err, &refused):
 		return Refused
@@ -257,17 +257,17 @@ func (w *workers) dialTLS(deadline time.Time) (*tls.Conn, error) {
 	raw, err := d.DialContext(w.stop, "tcp", w.plan.Addr)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, &RefusedError{Addr: w.plan.Addr, Err: unix.ECONNREFUSED}
+		return nil, &refusedError{Addr: w.plan.Addr, Err: unix.ECONNREFUSED}
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return nil, &kindError{NoPort, err}
+		return nil, &kindError{noPort, err}
 	case err != nil:
-		return nil, &kindError{NoConnect, err}
+		return nil, &kindError{noConnect, err}
 	}
 	conn := tls.Client(raw, w.plan.TLS)
 	_ = conn.SetDeadline(deadline)
 	if err := conn.HandshakeContext(w.stop); err != nil {
 		raw.Close()
-		return nil, &kindError{NoConnect, err}
+		return nil, &kindError{noConnect, err}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

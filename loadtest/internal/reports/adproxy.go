@@ -112,7 +112,7 @@ func adProxyServers(ctx context.Context, e *scenario.Env, r *results.Report, ups
 		out = append(out, adServer{name, kind, "http://" + addr + "/fillbuffer?pub=1", p})
 		return p.AwaitPort(ctx, addr, 20*time.Second)
 	}
-	dir, fastifyErr := FastifyDir(ctx)
+	dir, fastifyErr := fastifyDir(ctx)
 	if fastifyErr != nil {
 		r.Missing = append(r.Missing, fastifyErr.Error())
 	} else {

@@ -22,10 +22,10 @@ func file(e *scenario.Env, name, text string) (string, error) { return e.Rig.Wri
 const nginxDefaults = `access_log off; keepalive_requests 1000000000; keepalive_timeout 600; default_type application/json; http2_max_concurrent_streams 256;
 `
 
-func startNginx(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
+func startNginx(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
 	http := &strings.Builder{}
 	http.WriteString(nginxDefaults)
-	var rows []Row
+	var rows []peerRow
 	for _, v := range []struct{ name, url string }{{"h1", u.HTTP}, {"h1tls", u.TLS1}} {
 		if v.url == "" {
 			continue
@@ -39,7 +39,7 @@ func startNginx(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error
  server { listen 127.0.0.1:%[3]d backlog=4096; location / { proxy_pass %[4]s://up_%[1]s; proxy_http_version 1.1; proxy_set_header Connection "";
   proxy_set_header Host $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_ssl_session_reuse on; } }
 `, v.name, host, port, scheme)
-		rows = append(rows, Row{"nginx " + v.name, "nginx", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
+		rows = append(rows, peerRow{"nginx " + v.name, "nginx", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
 	}
 	p, err := e.Rig.StartNginx(ctx, "nginx", e.ProxyCores, http.String(), rows[0].Addr)
 	for i := range rows {
@@ -50,7 +50,7 @@ func startNginx(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error
 
 // tlsUpstreams starts nginx as an upstream with TLS, for HTTP/1.1 and HTTP/2,
 // and fills u in.
-func tlsUpstreams(ctx context.Context, e *scenario.Env, u *Upstream) error {
+func tlsUpstreams(ctx context.Context, e *scenario.Env, u *peersUpstream) error {
 	cert, err := e.Rig.Certificate("up", "localhost", "127.0.0.1")
 	if err != nil {
 		return err
@@ -73,13 +73,13 @@ func tlsUpstreams(ctx context.Context, e *scenario.Env, u *Upstream) error {
 	return nil
 }
 
-func startHAProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
+func startHAProxy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
 	if _, err := rig.Find("haproxy"); err != nil {
 		return nil, err
 	}
 	conf := &strings.Builder{}
 	conf.WriteString("global\n  nbthread 1\n  maxconn 12000\n  no strict-limits\ndefaults\n  mode http\n  timeout client 300s\n  timeout server 60s\n  timeout connect 5s\n  http-reuse always\n  option forwardfor\n")
-	var rows []Row
+	var rows []peerRow
 	for _, v := range []struct{ name, url, options string }{
 		{"h1", u.HTTP, ""}, {"h1tls", u.TLS1, "ssl verify required ca-file " + u.CAFile + " alpn http/1.1"}, {"h2tls", u.TLS2, "ssl verify required ca-file " + u.CAFile + " alpn h2"}} {
 		if v.url == "" {
@@ -91,7 +91,7 @@ func startHAProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, err
 		}
 		fmt.Fprintf(conf, "frontend f%[1]s\n  bind 127.0.0.1:%[2]d backlog 4096\n  default_backend b%[1]s\nbackend b%[1]s\n  server s1 %[3]s %[4]s pool-max-conn 1024\n",
 			v.name, port, scenario.HostOf(v.url), v.options)
-		rows = append(rows, Row{"haproxy " + v.name, "haproxy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
+		rows = append(rows, peerRow{"haproxy " + v.name, "haproxy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
 	}
 	path, err := file(e, "haproxy.cfg", conf.String())
 	if err != nil {
@@ -107,13 +107,13 @@ func startHAProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, err
 	return rows, p.AwaitPort(ctx, rows[0].Addr, startTimeout)
 }
 
-func startCaddy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
+func startCaddy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
 	if _, err := rig.Find("caddy"); err != nil {
 		return nil, err
 	}
 	conf := &strings.Builder{}
 	conf.WriteString("{\n  admin off\n  auto_https off\n}\n")
-	var rows []Row
+	var rows []peerRow
 	for _, v := range []struct{ name, url, transport string }{
 		{"h1", u.HTTP, "versions 1.1"}, {"h1tls", u.TLS1, "versions 1.1\n tls_trusted_ca_certs " + u.CAFile}, {"h2tls", u.TLS2, "versions 2\n tls_trusted_ca_certs " + u.CAFile}} {
 		if v.url == "" {
@@ -124,7 +124,7 @@ func startCaddy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error
 			return nil, err
 		}
 		fmt.Fprintf(conf, "http://127.0.0.1:%d {\n reverse_proxy %s {\n transport http {\n %s\n keepalive_idle_conns 4096\n keepalive_idle_conns_per_host 4096\n }\n }\n}\n", port, v.url, v.transport)
-		rows = append(rows, Row{"caddy " + v.name, "caddy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
+		rows = append(rows, peerRow{"caddy " + v.name, "caddy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
 	}
 	path, err := file(e, "Caddyfile", conf.String())
 	if err != nil {
@@ -153,13 +153,13 @@ func envoyPath() (string, error) {
 	return path, nil
 }
 
-func startEnvoy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
+func startEnvoy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
 	exe, err := envoyPath()
 	if err != nil {
 		return nil, err
 	}
 	listeners, clusters := &strings.Builder{}, &strings.Builder{}
-	var rows []Row
+	var rows []peerRow
 	for _, v := range []struct{ name, url, alpn string }{{"h1", u.HTTP, ""}, {"h1tls", u.TLS1, "http/1.1"}, {"h2tls", u.TLS2, "h2"}} {
 		if v.url == "" {
 			continue
@@ -177,7 +177,7 @@ func startEnvoy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error
 		if v.alpn == "h2" {
 			clusters.WriteString(envoyHTTP2)
 		}
-		rows = append(rows, Row{"envoy " + v.name, "envoy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
+		rows = append(rows, peerRow{"envoy " + v.name, "envoy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
 	}
 	path, err := file(e, "envoy.yaml", "static_resources:\n  listeners:"+listeners.String()+"\n  clusters:"+clusters.String()+"\n")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"adbuffer/loadtest/internal/scenario"
 )
 
-// Upstream is what all proxies forward to.
-type Upstream struct {
+// peersUpstream is what all proxies forward to.
+type peersUpstream struct {
 	HTTP   string // http://host:port
 	TLS1   string // https://host:port, HTTP/1.1
 	TLS2   string // https://host:port, HTTP/2
@@ -23,8 +23,8 @@ type Upstream struct {
 	Body   []byte // of every response
 }
 
-// Row is one proxy with one protocol to the upstream.
-type Row struct {
+// peerRow is one proxy with one protocol to the upstream.
+type peerRow struct {
 	Name     string // "haproxy h1"
 	Program  string // "haproxy"
 	Protocol string // h1 | pipelined | h1tls | h2tls
@@ -33,12 +33,12 @@ type Row struct {
 }
 
 // usage adds up the proxy's processes.
-func (r Row) usage() (load.Usage, error) { return load.ReadTree(r.Process.PID) }
+func (r peerRow) usage() (load.Usage, error) { return load.ReadTree(r.Process.PID) }
 
 // peer starts one program in all protocols that it is compared in.
 type peer struct {
 	name  string
-	start func(context.Context, *scenario.Env, *Upstream) ([]Row, error)
+	start func(context.Context, *scenario.Env, *peersUpstream) ([]peerRow, error)
 }
 
 // all is every program, adbuffer first.
@@ -64,8 +64,8 @@ func PeerNames() []string {
 // oneCore keeps Go programs from using more threads than the core they have.
 const oneCore = "GOMAXPROCS=1"
 
-func startAdbuffer(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
-	var rows []Row
+func startAdbuffer(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+	var rows []peerRow
 	for _, v := range []struct{ name, protocol, url, pool string }{
 		{"h1", "http1", u.HTTP, "max_conns: 1024"},
 		{"pipelined", "http1-pipelined", u.HTTP, "max_conns: 2, pipeline_depth: 64"},
@@ -83,17 +83,17 @@ func startAdbuffer(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, er
 		if err != nil {
 			return rows, err
 		}
-		rows = append(rows, Row{"adbuffer " + v.name, "adbuffer", v.name, a.Addr, a.Process})
+		rows = append(rows, peerRow{"adbuffer " + v.name, "adbuffer", v.name, a.Addr, a.Process})
 	}
 	return rows, nil
 }
 
-func startReverseProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
+func startReverseProxy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
 	bin, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/prototypes")
 	if err != nil {
 		return nil, err
 	}
-	var rows []Row
+	var rows []peerRow
 	for _, v := range []struct {
 		name, url string
 		more      []string
@@ -112,9 +112,9 @@ func startReverseProxy(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row
 	return rows, nil
 }
 
-// FastifyDir returns the folder of the fastify programs, or an error that says
+// fastifyDir returns the folder of the fastify programs, or an error that says
 // how to install what they need.
-func FastifyDir(ctx context.Context) (string, error) {
+func fastifyDir(ctx context.Context) (string, error) {
 	root, err := rig.ModuleRoot(ctx)
 	if err != nil {
 		return "", err
@@ -129,8 +129,8 @@ func FastifyDir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-func startFastify(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, error) {
-	dir, err := FastifyDir(ctx)
+func startFastify(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+	dir, err := fastifyDir(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -143,21 +143,21 @@ func startFastify(ctx context.Context, e *scenario.Env, u *Upstream) ([]Row, err
 	if err != nil {
 		return nil, err
 	}
-	return []Row{{"fastify h1", "fastify", "h1", addr, p}}, p.AwaitPort(ctx, addr, startTimeout)
+	return []peerRow{{"fastify h1", "fastify", "h1", addr, p}}, p.AwaitPort(ctx, addr, startTimeout)
 }
 
 // startOnPort starts a program that listens where it is told.
-func startOnPort(ctx context.Context, e *scenario.Env, program, name, protocol string, env []string, argv func(addr string) []string) (Row, error) {
+func startOnPort(ctx context.Context, e *scenario.Env, program, name, protocol string, env []string, argv func(addr string) []string) (peerRow, error) {
 	port, err := rig.FreePort()
 	if err != nil {
-		return Row{}, err
+		return peerRow{}, err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	p, err := e.Rig.Start(rig.Command{Name: program, Argv: argv(addr), Cores: e.ProxyCores, Env: env})
 	if err != nil {
-		return Row{}, err
+		return peerRow{}, err
 	}
-	return Row{name, program, protocol, addr, p}, p.AwaitPort(ctx, addr, startTimeout)
+	return peerRow{name, program, protocol, addr, p}, p.AwaitPort(ctx, addr, startTimeout)
 }
 
 // missing says that an error is only that a program is not installed.

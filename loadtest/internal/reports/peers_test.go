@@ -43,7 +43,7 @@ func TestOnlyExactlyTheUpstreamsAnswerPasses(t *testing.T) {
 }
 
 func measured(name, program, protocol string, cpu ...float64) *figures {
-	f := &figures{Row: Row{Name: name, Program: program, Protocol: protocol}}
+	f := &figures{peerRow: peerRow{Name: name, Program: program, Protocol: protocol}}
 	for _, c := range cpu {
 		f.saturated = append(f.saturated, sample{cpuPerRequest: c, rate: 1e6 / c})
 		f.fixed = append(f.fixed, sample{cpuPerRequest: 2 * c})

@@ -28,7 +28,7 @@ type PeersOptions struct {
 
 // figures are one row's.
 type figures struct {
-	Row
+	peerRow
 	saturated []sample
 	fixed     []sample
 	rssBusy   int64
@@ -71,7 +71,7 @@ func Peers(ctx context.Context, e *scenario.Env, o PeersOptions) (*results.Repor
 		}
 		noteVersion(r, p.name)
 		for _, row := range started {
-			rows = append(rows, &figures{Row: row})
+			rows = append(rows, &figures{peerRow: row})
 		}
 	}
 	for _, f := range rows {
@@ -110,13 +110,13 @@ func noteVersion(r *results.Report, name string) {
 	}
 }
 
-func upstream(ctx context.Context, e *scenario.Env, r *results.Report) (*Upstream, error) {
+func upstream(ctx context.Context, e *scenario.Env, r *results.Report) (*peersUpstream, error) {
 	body := load.ConstantBody(1000)
 	c, err := e.Rig.StartConstant(len(body), e.LoadCores)
 	if err != nil {
 		return nil, err
 	}
-	u := &Upstream{HTTP: "http://" + c.Addr, Body: body}
+	u := &peersUpstream{HTTP: "http://" + c.Addr, Body: body}
 	if err := tlsUpstreams(ctx, e, u); err != nil {
 		if !errors.Is(err, rig.ErrMissing) {
 			return nil, err

@@ -134,14 +134,14 @@ func (c *checker) target(s *Scenario) {
 		c.fault("target.ssp", "%q: no SSP of this name", s.Target.SSP)
 	}
 	if s.Adbuffer.Config != "" {
-		if _, err := ConfigTemplate(s.Adbuffer.Config); err != nil {
+		if _, err := configTemplate(s.Adbuffer.Config); err != nil {
 			c.fault("adbuffer.config", "%v", err)
 		}
 	}
 }
 
-// ConfigTemplate parses an adbuffer configuration with its functions.
-func ConfigTemplate(text string) (*template.Template, error) {
+// configTemplate parses an adbuffer configuration with its functions.
+func configTemplate(text string) (*template.Template, error) {
 	nothing := func(string) (string, error) { return "", nil }
 	return template.New("adbuffer.config").Option("missingkey=error").Funcs(template.FuncMap{"url": nothing, "ca": nothing}).Parse(text)
 }

@@ -142,11 +142,11 @@ func ReadFile(name string) (*Scenario, error) {
 	if len(data) > maxFile {
 		return nil, errors.New("a scenario has at most 1 MiB")
 	}
-	return Parse(data)
+	return parse(data)
 }
 
-// Parse reads a scenario. The error is Faults with all that is wrong.
-func Parse(data []byte) (*Scenario, error) {
+// parse reads a scenario. The error is Faults with all that is wrong.
+func parse(data []byte) (*Scenario, error) {
 	s := new(Scenario)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)

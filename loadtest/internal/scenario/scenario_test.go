@@ -20,7 +20,7 @@ func TestAllFaultsAreReportedAtOnceWithPathAndRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Parse(data)
+	_, err = parse(data)
 	var faults Faults
 	if !errors.As(err, &faults) {
 		t.Fatalf("%v, want faults", err)
@@ -70,7 +70,7 @@ func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 		"load: {phases: [{for: 1s, rate: -1/s}]}":                            "must be 0/s to 10000k/s",
 		"load: {phases: [{for: 1s, rate: nan/s}]}":                           "must be 0/s to 10000k/s",
 	} {
-		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -100,7 +100,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("target: {url: 'http://[::1]:80'}\nload: {phases: [{for: 1s, rate: 1/s}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := Parse(data)
+		s, err := parse(data)
 		if err != nil {
 			var faults Faults
 			if !errors.As(err, &faults) || len(faults) == 0 {

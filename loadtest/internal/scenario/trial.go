@@ -48,8 +48,8 @@ type Usage struct {
 	Files         int     `json:"open_files"`
 }
 
-// ErrRemote says that a target is not on this machine.
-var ErrRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
+// errRemote says that a target is not on this machine.
+var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
 
 // Run carries s out. The outcome holds what there is also where the error is not
 // nil, if it is not nil itself.
@@ -103,7 +103,7 @@ func (t *trial) start(ctx context.Context) error {
 		return err
 	}
 	if !t.options.AllowRemote && !httpsyntax.IsLoopbackHost(t.target.Hostname()) {
-		return fmt.Errorf("target.url: %s %w", t.target.Hostname(), ErrRemote)
+		return fmt.Errorf("target.url: %s %w", t.target.Hostname(), errRemote)
 	}
 	if t.target.Scheme == "https" {
 		t.tls, err = t.tlsConfig(caFile)
@@ -129,7 +129,7 @@ func (t *trial) startAdbuffer(ctx context.Context) (*rig.Adbuffer, error) {
 			return get(s), nil
 		}
 	}
-	tmpl, err := ConfigTemplate(t.scenario.Adbuffer.Config)
+	tmpl, err := configTemplate(t.scenario.Adbuffer.Config)
 	if err != nil {
 		return nil, err
 	}
