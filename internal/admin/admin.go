@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"adbuffer/internal/requestlog"
 )
 
 // Options are what the admin listener shows and how it protects it. A path whose func is
@@ -42,6 +44,8 @@ type Options struct {
 	Capture Capture
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
+	// Requests has the last failures, and tells of requests as they end.
+	Requests *requestlog.Log
 	// Explain says what would happen to a request; see the type.
 	Explain Explain
 	// Reload reads the configuration again; see the type.
@@ -55,6 +59,7 @@ type Server struct {
 	server   *http.Server
 	loopback bool
 	stop     context.CancelFunc // ends captures and other requests that wait
+	tails    tails
 }
 
 // New returns a server for l's address; Serve runs it.
@@ -137,6 +142,10 @@ func (s *Server) guarded() http.Handler {
 		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
 	}
 	mux.HandleFunc("GET /capture", s.capture)
+	if s.opts.Requests != nil {
+		mux.HandleFunc("GET /failures", s.failures)
+		mux.HandleFunc("GET /tail", s.tail)
+	}
 	if s.opts.Explain != nil {
 		mux.HandleFunc("POST /explain", s.explain)
 	}

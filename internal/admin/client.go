@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -20,6 +21,7 @@ const (
 	clientTimeout = 15 * time.Second
 	maxReplyBytes = 64 << 20
 	maxTokenBytes = 4096
+	maxLineBytes  = 1 << 20
 )
 
 // ErrURL is the error of NewClient if the URL cannot be an admin listener's.
@@ -108,7 +110,41 @@ func (c *Client) Post(ctx context.Context, path string, body []byte) ([]byte, er
 	return c.do(ctx, http.MethodPost, path, bytes.NewReader(body))
 }
 
+// Lines calls f with each line of path, without its end, until the listener or f ends that, or ctx ends.
+func (c *Client) Lines(ctx context.Context, path string, f func(line []byte) error) error {
+	res, err := c.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	in := bufio.NewScanner(res.Body)
+	in.Buffer(nil, maxLineBytes)
+	for in.Scan() {
+		if err := f(in.Bytes()); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return in.Err()
+}
+
 func (c *Client) do(ctx context.Context, method, path string, content io.Reader) ([]byte, error) {
+	res, err := c.open(ctx, method, path, content)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.base+path, err)
+	}
+	return body, nil
+}
+
+// open returns the response to a request, whose status is 200. The caller closes its body.
+func (c *Client) open(ctx context.Context, method, path string, content io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
 	if err != nil {
 		return nil, err
@@ -120,15 +156,15 @@ func (c *Client) do(ctx context.Context, method, path string, content io.Reader)
 	if err != nil {
 		return nil, err
 	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.base+path, err)
 	}
-	if res.StatusCode != http.StatusOK {
-		return nil, &StatusError{URL: c.base + path, Status: res.StatusCode, Body: strings.TrimSpace(string(body))}
-	}
-	return body, nil
+	return nil, &StatusError{URL: c.base + path, Status: res.StatusCode, Body: strings.TrimSpace(string(body))}
 }
 
 // Running is the configuration that an adbuffer has in force.

@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/requestlog"
+)
+
+const (
+	// maxTails is how many operators may follow live requests at once, since each request has a record made then.
+	maxTails = 8
+	// tailWrite is how long a reader of /tail may take to take a line.
+	tailWrite = 10 * time.Second
+	// tailBeat is how often /tail says how many requests it skipped, and finds that its reader has gone.
+	tailBeat = time.Second
+)
+
+// tails counts those that follow.
+type tails struct{ n atomic.Int32 }
+
+// failures shows the last requests that failed, the last one first.
+func (s *Server) failures(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, map[string]any{"failures": s.opts.Requests.Failures()})
+}
+
+// tail sends a line of JSON for each request that ends and that the query's filter takes, until the reader leaves.
+func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	f := requestlog.Filter{ID: q.Get("id"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
+	if v := q.Get("slow"); v != "" {
+		var err error
+		if f.Slow, err = time.ParseDuration(v); err != nil || f.Slow < 0 {
+			text(w, http.StatusBadRequest, "slow must be a duration, for example 100ms")
+			return
+		}
+	}
+	if s.tails.n.Add(1) > maxTails {
+		s.tails.n.Add(-1)
+		text(w, http.StatusTooManyRequests, fmt.Sprintf("%d others follow already", maxTails))
+		return
+	}
+	defer s.tails.n.Add(-1)
+	watcher := s.opts.Requests.Watch(f)
+	defer watcher.Stop()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := http.NewResponseController(w)
+	send := func(v any) bool {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return false
+		}
+		out.SetWriteDeadline(time.Now().Add(tailWrite)) //nolint:errcheck // net/http's writers have it
+		if _, err := w.Write(append(b, '\n')); err != nil {
+			return false
+		}
+		return out.Flush() == nil
+	}
+	w.WriteHeader(http.StatusOK)
+	out.Flush() //nolint:errcheck // the next write tells
+	beat := time.NewTicker(tailBeat)
+	defer beat.Stop()
+	skipped := uint64(0)
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case rec := <-watcher.Records():
+			if !send(rec) {
+				return
+			}
+		case <-beat.C:
+			if n := watcher.Skipped(); n > skipped {
+				if !send(map[string]uint64{"skipped": n - skipped}) {
+					return
+				}
+				skipped = n
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+)
+
+// follow runs adbuffer tail, and returns its lines.
+func follow(t *testing.T, ab *e2e.Process, args ...string) <-chan string {
+	t.Helper()
+	cmd := exec.Command(e2e.Binary(t), append([]string{"tail", "--admin", "http://" + ab.AdminAddr}, args...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		cmd.Wait()         //nolint:errcheck // it was killed
+	})
+	lines := make(chan string, 1000)
+	go func() {
+		for in := bufio.NewScanner(out); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	return lines
+}
+
+func TestTailShowsLiveRequestsAndFailuresTheLastFailed(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: openx, endpoints: [%q]}
+  - {name: gone, endpoints: ["http://127.0.0.1:1/bid"]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [openx, gone], client_choice: true}
+`, s.URL()))
+	all, failed := follow(t, ab), follow(t, ab, "--ssp", "gone", "--outcome", "connect_failed")
+	one := follow(t, ab, "--id", "edge-1")
+	n := 0
+	testsupport.Eventually(t, "all three follow", func() bool {
+		ab.Get("/fillbuffer?secret=1").WantFill("openx")
+		ab.Get("/fillbuffer/gone", "X-Request-Id: edge-1").WantStatus("an SSP that refuses", 502)
+		n++
+		return len(all) > 0 && len(failed) > 0 && len(one) > 0
+	})
+	for name, line := range map[string]string{"all": <-all, "failed": <-failed, "one": <-one} {
+		var r struct{ ID, Outcome, SSP, Path, Time string }
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Time == "" || !strings.HasPrefix(r.Path, "/fillbuffer") || strings.Contains(line, "secret") {
+			t.Errorf("%s: %v in %s", name, err, line)
+		}
+		if name != "all" && (r.Outcome != "connect_failed" || r.SSP != "gone" || r.ID != "edge-1") {
+			t.Errorf("%s: %s", name, line)
+		}
+	}
+	status, body := ab.AskAdmin("/failures")
+	var v struct {
+		Failures []struct{ ID, Outcome, Error string }
+	}
+	if err := json.Unmarshal([]byte(body), &v); status != 200 || err != nil || len(v.Failures) == 0 || v.Failures[0].ID != "edge-1" || v.Failures[0].Outcome != "connect_failed" || v.Failures[0].Error == "" {
+		t.Errorf("%d %v %s", status, err, body)
+	}
+	if status, body := ab.AskAdmin("/tail?slow=soon"); status != 400 || !strings.Contains(body, "slow") {
+		t.Errorf("%d %s", status, body)
+	}
+	// What is followed by too many is refused, and a reader that leaves makes room.
+	var open []io.Closer
+	testsupport.Eventually(t, "one is refused", func() bool {
+		res, err := http.Get("http://" + ab.AdminAddr + "/tail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, res.Body)
+		return res.StatusCode == http.StatusTooManyRequests
+	})
+	for _, c := range open {
+		c.Close() //nolint:errcheck // the test is over
+	}
+}
