@@ -42,8 +42,8 @@ type settings struct {
 	burst int     // at least 1
 }
 
-// lease is the end of a lease and its tokens: steps of 2^20 ns (1.05 ms) since the bucket was made,
-// above tokenBits bits of tokens.
+// lease is the end of a lease and its tokens. The end is in steps of 2^20 ns (1.05 ms) since the
+// bucket was made, above tokenBits bits of tokens.
 type lease uint64
 
 const (

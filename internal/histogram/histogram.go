@@ -142,9 +142,9 @@ func (c Counts) Sub(before Counts) Counts {
 // Quantile is QuantileOf all observations so far.
 func (h *Histogram) Quantile(q float64) float64 { return h.QuantileOf(q, h.Counts()) }
 
-// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in the
-// exported unit: the bound of the part in which it falls, the highest bound if it is
-// above all, and 0 without observations.
+// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in the exported unit.
+// It is the bound of the part in which the quantile falls, or the highest bound if it is above all.
+// Without observations it is 0.
 func (h *Histogram) QuantileOf(q float64, counts Counts) float64 {
 	var total, n uint64
 	for _, c := range counts {

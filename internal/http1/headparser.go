@@ -62,18 +62,9 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 			p.notReusable = p.notReusable || p.status == 204 && (p.hasTE || p.contentLength > 0)
 			return end, lines, nil
 		case folded:
-			value := httpsyntax.Trim(line)
-			switch {
-			case p.fields == 0:
-				return 0, lines, errField
-			case p.framingField:
-				return 0, lines, errFoldedFraming
-			case !httpsyntax.IsValue(value):
-				return 0, lines, errFieldValue
-			}
-			if keep {
-				lines = append(lines[:len(lines)-2], ' ')
-				lines = append(append(lines, value...), '\r', '\n')
+			var err error
+			if lines, err = p.unfold(line, lines, keep); err != nil {
+				return 0, lines, err
 			}
 			continue
 		}
@@ -91,6 +82,24 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 			lines = append(append(lines, line...), '\r', '\n')
 		}
 	}
+}
+
+// unfold appends an obs-fold line to the field before it, with a space between them.
+func (p *headParser) unfold(line, lines []byte, keep bool) ([]byte, error) {
+	value := httpsyntax.Trim(line)
+	switch {
+	case p.fields == 0:
+		return lines, errField
+	case p.framingField:
+		return lines, errFoldedFraming
+	case !httpsyntax.IsValue(value):
+		return lines, errFieldValue
+	}
+	if keep {
+		lines = append(lines[:len(lines)-2], ' ')
+		lines = append(append(lines, value...), '\r', '\n')
+	}
+	return lines, nil
 }
 
 // cutLine returns the line that starts at b[from:], without its end, and the offset of the next

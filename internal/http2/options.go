@@ -10,8 +10,8 @@ type Options struct {
 	MaxStreams int
 	// MaxResponseBytes bounds a response's body. Zero allows no body. `max_response_bytes`.
 	MaxResponseBytes int
-	// MaxResponseHeaderBytes bounds the header list of a response, and that of its trailers: names,
-	// values and 32 bytes for each field, as in RFC 9113, section 6.5.2.
+	// MaxResponseHeaderBytes bounds the header list of a response, and that of its trailers. A
+	// list's size is its names, values and 32 bytes for each field, as in RFC 9113, section 6.5.2.
 	// `max_response_header_bytes`.
 	MaxResponseHeaderBytes int
 	// MaxResponseFields bounds the fields of a response's header and trailers together. Zero and

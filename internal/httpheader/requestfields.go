@@ -78,14 +78,8 @@ func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 // Host returns the value of Host, which may be empty; nil if an HTTP/1.0 request has none.
 func (f *RequestFields) Host() []byte { return f.host }
 
-// ContentType returns the value of the first Content-Type; nil if there is none.
-func (f *RequestFields) ContentType() []byte { return f.contentType }
-
 // ContentEncoding returns the value of the first Content-Encoding; nil if there is none.
 func (f *RequestFields) ContentEncoding() []byte { return f.contentEncoding }
-
-// UserAgent returns the value of the first User-Agent; nil if there is none.
-func (f *RequestFields) UserAgent() []byte { return f.userAgent }
 
 // ContentLength returns the value of Content-Length, in bytes; -1 if there is none.
 func (f *RequestFields) ContentLength() int64 { return f.contentLength }

@@ -30,8 +30,9 @@ func CheckRequestID(name string) error {
 	return nil
 }
 
-// SetRequestID gives the request the id that the client's field holds, where the peer is trusted and the field is one
-// id, or a new UUIDv7 with the time now. It needs f alone. Scan and Reset remove the id.
+// SetRequestID sets the request's id. It is the value of the client's field if the peer is trusted
+// and the value is an id; otherwise it is a new UUIDv7 with the time now. It needs only f. Scan and
+// Reset remove the id.
 func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 	if peerTrusted && f.clientIDs == 1 && f.id.set(f.clientID) {
 		return

@@ -153,7 +153,7 @@ func TestScanTellsWhatTheProxyNeeds(t *testing.T) {
 		Timeouts, SSPs                                 int
 		Chunked, HasEnv, HasNone                       bool
 	}
-	got := told{string(f.Host()), string(f.ContentType()), string(f.ContentEncoding()), string(f.UserAgent()), string(timeout),
+	got := told{string(f.Host()), string(f.contentType), string(f.ContentEncoding()), string(f.userAgent), string(timeout),
 		string(ssp), string(env), f.ContentLength(), timeouts, ssps, f.Chunked(), hasEnv, hasNone}
 	want := told{"ads.example", "application/json", "gzip", "phone", "80", "openx", "prod", 17, 2, 1, false, true, false}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -104,7 +104,7 @@ const (
 	// MaxNumberBytes is how long a number may be. float64 needs 17 digits.
 	MaxNumberBytes = 64
 	// maxExponent bounds the powers of ten of the first and the last digit of a number with a
-	// fraction or an exponent, so that float64 holds both.
+	// fraction or an exponent. Then float64 holds both.
 	maxExponent = 307
 )
 

@@ -3,9 +3,9 @@
 package jsonsyntax
 
 // MaxDepth is how deep a valid document may nest. Parsers give up at some depth (.NET's at 64,
-// others at 100 to 1000), and an envelope that cannot be parsed loses the other SSPs' responses
-// too. With the three levels of the envelope, all of those parsers can read it. Bid responses nest
-// about ten deep.
+// others at 100 to 1000). An envelope that cannot be parsed loses the other SSPs' responses too.
+// With the three levels of the envelope, all of those parsers can read it. Bid responses nest about
+// ten deep.
 const MaxDepth = 60
 
 // Valid reports whether b, which must be UTF-8, is one JSON value that every parser accepts,

@@ -90,8 +90,8 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	return f, nil
 }
 
-// gone checks whether the client has closed its connection: for one leg at a time, and not after
-// the caller has detached, since the connection belongs to the caller.
+// gone checks whether the client has closed its connection, for one leg at a time. After the caller
+// has detached it returns false, since the connection belongs to the caller.
 func (f *fanout) gone() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

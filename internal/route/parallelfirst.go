@@ -5,8 +5,8 @@ import (
 )
 
 // parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
-// other legs are abandoned. The caller runs no leg itself: it must be able to receive the first
-// fill at once, however long a connection takes to abandon another leg.
+// other legs are abandoned. The caller runs no leg itself, to be able to receive the first fill at
+// once. A connection may take long to abandon another leg.
 func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, true)
 	if err != nil {

@@ -144,9 +144,8 @@ type brotliDecoder struct {
 }
 
 // decode bounds the window to 256 KB. The decoder takes memory, and decodes ahead, for as much as a
-// body claims, up to its window of up to 16 MB: 13 bytes cost it 2 ms. The first byte states the
-// window. A smaller window changes nothing until that many bytes are decoded. RFC 7932, section
-// 9.1.
+// body claims. Its window may be 16 MB, and 13 bytes cost 2 ms. The first byte states the window. A
+// smaller window changes nothing until that many bytes are decoded. RFC 7932, section 9.1.
 func (d *brotliDecoder) decode(dst, body []byte) ([]byte, bool) {
 	b := d.copy[:copy(d.copy[:], body)]
 	if len(b) > 0 && b[0]&1 == 1 && b[0]&0x0e != 0 {

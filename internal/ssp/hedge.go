@@ -19,7 +19,7 @@ import (
 // connection may still use the other exchange.
 //
 // The caller waits for both, so that nothing reads the request after Do. A cancelled attempt ends
-// at once. A hedge never makes a response worse: its response with a status from 400 on does not
+// at once. A hedge never makes a response worse. Its response with a status from 400 on does not
 // cancel the first attempt, and counts only if the first one has none.
 type hedge struct {
 	ssp     *SSP

@@ -89,9 +89,8 @@ type Drip struct {
 	Pause time.Duration `json:"pause"` // between two pieces; 0 is 10ms
 }
 
-// Unsolicited sends Poison on a connection that has been idle for Delay after
-// the response: a whole response in HTTP/1, the response to a stream that nobody
-// opened in HTTP/2. A request that arrives earlier puts it off.
+// Unsolicited sends Poison on a connection that has been idle for Delay after the response. In
+// HTTP/1 that is a complete response, in HTTP/2 the response to a stream that was never opened.
 type Unsolicited struct {
 	Chance
 	Delay time.Duration `json:"delay"` // 0 is 1ms

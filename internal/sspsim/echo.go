@@ -46,9 +46,8 @@ func queryValue(target []byte, name string) []byte {
 	return nil
 }
 
-// openRTBID returns the content of the first top-level string member "id" of
-// the JSON object in body, escapes and all; nil if there is none that could
-// stand in a header field. It does not check that body is valid JSON.
+// openRTBID returns the content of the first top-level string member "id" of the JSON object in
+// body, with its escapes. It returns nil if there is none that may stand in a header field.
 func openRTBID(body []byte) []byte {
 	depth, atKey := 0, false
 	for i := 0; i < len(body); i++ {

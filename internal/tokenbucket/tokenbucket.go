@@ -20,8 +20,8 @@ type Bucket struct {
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
 }
 
-// Start sets the rate, in tokens a second, and the burst. missing is how many tokens a full bucket
-// has more than this one at the time now: 0 = it is full, at any time; burst = it is empty.
+// Start sets the rate, in tokens a second, and the burst. At the time now, the bucket has missing
+// tokens less than a full one. With 0 it is full at any time, with burst it is empty.
 func (b *Bucket) Start(now time.Duration, rate, burst, missing float64) {
 	interval, full := 0.0, 0.0
 	if rate > 0 {

@@ -13,9 +13,9 @@ const (
 	// NotSent: no byte of the request reached the SSP (DNS, dial, TLS, the queue, a write of zero
 	// bytes). Any method may be sent again.
 	NotSent Progress = iota
-	// NotProcessed: bytes were sent, but the SSP stated that it did not and will not act on them
-	// (REFUSED_STREAM, a stream id above that of GOAWAY, a request behind an explicit Connection:
-	// close). Any method may be sent again. RFC 9113, section 8.7.
+	// NotProcessed: bytes were sent, but the SSP stated that it did not and will not act on them.
+	// Examples are REFUSED_STREAM, a stream id above that of GOAWAY, and a request behind an
+	// explicit Connection: close. Any method may be sent again. RFC 9113, section 8.7.
 	NotProcessed
 	// MaybeProcessed: the SSP may have acted on the request.
 	MaybeProcessed
