@@ -13,7 +13,7 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 		Long: `loadtest answers three questions with one command each: how much one core carries
 (peers), how big pools must be (pools), and whether adbuffer is better than what
 there is (peers, and the field reports keepalive, pipeline, pools, rules, adproxy).
-sick, cold, churn, burst, fairness, soak and chaos say in words whether adbuffer's promises hold.`,
+sick, cold, churn, burst, endpoints, fairness, soak and chaos say in words whether adbuffer's promises hold.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
   go run ./loadtest keepalive                            one field report
   go run ./loadtest all --scale 0.1 --out loadtest/results

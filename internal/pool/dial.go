@@ -233,7 +233,7 @@ func (p *Pool) dialFailedForLocked(e *endpoint, failed bool, now time.Time) {
 	}
 	p.reachLocked(e, now)
 	if e.probe == probeDials {
-		e.probeFailed(&p.opts.Ejection, now)
+		e.probeFailed(now)
 		p.reviveLocked(now)
 	}
 }

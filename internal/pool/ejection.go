@@ -189,7 +189,7 @@ func (p *Pool) probeEnded(m *member, v Verdict) {
 	case v == Success:
 		p.backLocked(e, now)
 	case v == Failure:
-		e.probeFailed(&p.opts.Ejection, now)
+		e.probeFailed(now)
 		p.conns.drainEndpoint(e, closedMoved)
 		p.reviveLocked(now)
 	default:
@@ -205,9 +205,10 @@ func (p *Pool) probeAgainLocked(e *endpoint) {
 	}
 }
 
-func (e *ejection) probeFailed(o *EjectionOptions, now time.Time) {
-	e.until = now // it has not worked in between
-	e.begin(o, now)
+// probeFailed prolongs the ejection by the same time. It does not grow: a long outage would else
+// keep a repaired endpoint out for minutes, and a probe costs one request.
+func (e *ejection) probeFailed(now time.Time) {
+	e.until, e.probe = now.Add(e.lasts), noProbe
 }
 
 // backLocked lets e take requests again.

@@ -23,8 +23,10 @@ type SSPConfig struct {
 	URL      string
 	Protocol string // "" is auto
 	CAFile   string
-	Pool     string   // keys of pool, in YAML's flow style without braces
-	More     []string // further keys, each on a line of its own
+	// OtherURLs are further endpoints.
+	OtherURLs []string
+	Pool      string   // keys of pool, in YAML's flow style without braces
+	More      []string // further keys, each on a line of its own
 }
 
 // YAML returns the configuration. Listeners have free ports, and nothing waits
@@ -43,7 +45,11 @@ func (c Config) YAML() string {
 	var names []string
 	for _, s := range c.SSPs {
 		names = append(names, s.Name)
-		fmt.Fprintf(b, "  - name: %s\n    endpoints: [%q]\n", s.Name, s.URL)
+		fmt.Fprintf(b, "  - name: %s\n    endpoints: [%q", s.Name, s.URL)
+		for _, u := range s.OtherURLs {
+			fmt.Fprintf(b, ", %q", u)
+		}
+		b.WriteString("]\n")
 		if s.Protocol != "" {
 			fmt.Fprintf(b, "    protocol: %s\n", s.Protocol)
 		}
