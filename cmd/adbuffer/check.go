@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,17 +24,18 @@ type checkResult struct {
 	Against  *reload.Difference `json:"against,omitempty"` // what a reload would change; with --against
 }
 
+// checkFlags are the flags of check.
+type checkFlags struct {
+	file                  string
+	against               admin.ClientOptions
+	asJSON, quiet, reveal bool
+}
+
 func newCheck(stdout *os.File) *cobra.Command {
-	var (
-		file   string
-		at     admin.ClientOptions
-		asJSON bool
-		quiet  bool
-		reveal bool
-	)
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
-		Short: "Validate a configuration, and print what it comes to or would change",
+		Short: "Validate a configuration, and print the effective one or what it would change",
 		Long: `Validates a configuration and prints the effective one: defaults filled in,
 ssp_defaults merged, variables applied. Reports all errors at once, each with its path.
 The exit status is 0 for a valid configuration, 1 otherwise.
@@ -62,65 +64,72 @@ that the configuration names are compared by name, not by content.`,
   adbuffer check --config new.yaml --against http://10.0.0.5:9090 --token-file token
   adbuffer check --config new.yaml --against http://127.0.0.1:9090 --json | jq .against.changes`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := configPath(file)
-			if err != nil {
-				return err
-			}
-			if reveal && (asJSON || quiet || at.URL != "") {
-				return errors.New("--show-secrets is for the effective configuration, which --against, --json and --quiet do not print")
-			}
-			var client *admin.Client
-			if at.URL != "" {
-				if client, err = admin.NewClient(at); errors.Is(err, admin.ErrURL) {
-					return fmt.Errorf("--against %w", err)
-				} else if err != nil {
-					return failed(err)
-				}
-			} else if at != (admin.ClientOptions{}) {
-				return errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --against")
-			}
-			cfg, warnings, err := config.Load(path, os.LookupEnv)
-			var compared *reload.Difference
-			if err == nil && client != nil {
-				if compared, err = reload.Against(cmd.Context(), client, cfg); err != nil {
-					return failed(fmt.Errorf("--against: %w", err))
-				}
-			}
-			if asJSON {
-				return printCheckJSON(stdout, cfg, warnings, compared, err)
-			}
-			if err != nil {
-				return failed(err)
-			}
-			if !quiet && compared == nil {
-				effective := cfg.YAML()
-				if reveal {
-					effective = cfg.YAMLWithSecrets()
-				}
-				fmt.Fprint(stdout, string(effective))
-			}
-			for _, w := range warnings {
-				fmt.Fprintf(stdout, "# warning: %v\n", w)
-			}
-			fmt.Fprintf(stdout, "# %s is valid: %d SSPs, %d routes, %d warnings\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
-			if compared != nil {
-				compared.Write(stdout, path, app.Version, quiet)
-			}
-			return refused(compared)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), stdout) },
 	}
-	addConfigFlag(cmd, &file)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print errors, warnings and changes as JSON")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print warnings and the verdict only")
-	cmd.Flags().BoolVar(&reveal, "show-secrets", false, "print possible secrets too, but no content of files")
-	cmd.Flags().StringVar(&at.URL, "against", "", "compare with a running adbuffer: URL of its admin listener")
-	cmd.Flags().StringVar(&at.TokenFile, "token-file", "", "file with the token of that listener")
-	cmd.Flags().StringVar(&at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
-	cmd.Flags().StringVar(&at.CertFile, "cert-file", "", "client certificate for that listener, PEM")
-	cmd.Flags().StringVar(&at.KeyFile, "key-file", "", "key of the client certificate, PEM")
-	cmd.Flags().BoolVar(&at.Insecure, "insecure", false, "do not check that listener's certificate")
+	addConfigFlag(cmd, &f.file)
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print errors, warnings and changes as JSON")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print warnings and the verdict only")
+	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "print possible secrets too, but no content of files")
+	addAdminFlags(cmd, &f.against, "against", "", "compare with a running adbuffer: URL of its admin listener")
 	return cmd
+}
+
+func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
+	path, err := configPath(f.file)
+	if err != nil {
+		return err
+	}
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	cfg, warnings, err := config.Load(path, os.LookupEnv)
+	var compared *reload.Difference
+	if err == nil && client != nil {
+		if compared, err = reload.Against(ctx, client, cfg); err != nil {
+			return failed(fmt.Errorf("--against: %w", err))
+		}
+	}
+	if f.asJSON {
+		return printCheckJSON(stdout, cfg, warnings, compared, err)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if !f.quiet && compared == nil {
+		effective := cfg.YAML()
+		if f.reveal {
+			effective = cfg.YAMLWithSecrets()
+		}
+		fmt.Fprint(stdout, string(effective))
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(stdout, "# warning: %v\n", w)
+	}
+	fmt.Fprintf(stdout, "# %s is valid: %d SSPs, %d routes, %d warnings\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
+	if compared != nil {
+		compared.Write(stdout, path, app.Version, f.quiet)
+	}
+	return refused(compared)
+}
+
+// client returns the client for --against, nil without it. It refuses flags that do
+// not go together.
+func (f *checkFlags) client() (*admin.Client, error) {
+	against := f.against.URL != ""
+	switch {
+	case f.reveal && (f.asJSON || f.quiet || against):
+		return nil, errors.New("--show-secrets is for the effective configuration, which --against, --json and --quiet do not print")
+	case !against && f.against != (admin.ClientOptions{}):
+		return nil, errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --against")
+	case !against:
+		return nil, nil //nolint:nilnil // there is nothing to compare with
+	}
+	client, err := admin.NewClient(f.against)
+	if errors.Is(err, admin.ErrURL) {
+		return nil, fmt.Errorf("--against %w", err)
+	}
+	return client, failed(err)
 }
 
 func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, compared *reload.Difference, err error) error {
@@ -145,10 +154,10 @@ func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warni
 	return refused(compared)
 }
 
-// errSaid fails a command that has printed why.
+// errSaid fails a command that has printed the reason.
 var errSaid = failed(errors.New(""))
 
-// refused fails the command where a reload would be refused. d may be nil.
+// refused fails the command if a reload would be refused. d may be nil.
 func refused(d *reload.Difference) error {
 	if d != nil && d.Verdict == reload.NeedsRestart {
 		return errSaid
