@@ -27,6 +27,10 @@ type stream struct {
 	trailers []byte // the same
 	id       uint32 // of the stream, since another goroutine may call stop
 
+	// undecided: it is a GET or HEAD whose stream goes on. A body, which it must not have,
+	// is refused first, as over HTTP/1.
+	undecided bool
+
 	goneFunc func() bool // made once
 }
 
@@ -58,7 +62,11 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 		}
 	}()
 	s.ctx.Response.Header.SetNoDefaultContentType(true)
-	if !p.admit(&s.ctx, r, s.check(b, last)) {
+	f := s.check(b, last)
+	if s.undecided = f == nil && !last && r.ssp.Method != upstream.POST; s.undecided {
+		return true
+	}
+	if !p.admit(&s.ctx, r, f) {
 		return false
 	}
 	if _, _, f := r.bodyRoom(); f != nil {
@@ -128,7 +136,9 @@ func (s *stream) Serve() *http2server.Response {
 	defer p.streams.Add(-1)
 	func() {
 		defer func() { p.done(&s.ctx, r, recover()) }()
-		p.forward(&s.ctx, r)
+		if !s.undecided || p.admit(&s.ctx, r, nil) {
+			p.forward(&s.ctx, r)
+		}
 	}()
 	return s.respond()
 }
