@@ -46,6 +46,11 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	format := q.Get("format")
+	if format != "" && format != "json" && format != "har" {
+		text(w, http.StatusBadRequest, "format must be json or har")
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	switch v, err := s.opts.Capture(ctx, q.Get("ssp"), n); {
@@ -56,6 +61,9 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		text(w, http.StatusInternalServerError, err.Error())
 	default:
+		if h, ok := v.(interface{ HAR() any }); ok && format == "har" {
+			v = h.HAR()
+		}
 		writeJSON(w, v)
 	}
 }

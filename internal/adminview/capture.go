@@ -2,6 +2,7 @@ package adminview
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,9 @@ type captured struct {
 	First    float64      `json:"first_byte_ms,omitempty"` // after that
 	Request  *capturedMsg `json:"request,omitempty"`       // missing if nothing was sent, or the request was hedged
 	Response *capturedMsg `json:"answer,omitempty"`        // missing if no response came
+
+	times upstream.Times
+	peer  netip.AddrPort
 }
 
 // capturedMsg is a request or a response, with its secrets hidden.
@@ -68,7 +72,7 @@ func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 	v.observers.release(name, s, sspNamed(v.versions.Current(), name))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return map[string]any{"ssp": name, "exchanges": append([]captured{}, c.got...)}, nil
+	return captureView{name, append([]captured{}, c.got...)}, nil
 }
 
 // sspNamed returns the SSP of that name, or nil.
@@ -104,6 +108,7 @@ func (c *capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o up
 func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
 	t := &ex.Times
 	e := captured{
+		times: *t, peer: ex.Peer,
 		ID: string(req.Fields.RequestID()), At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
 		TotalMs: milliseconds(t.Done.Sub(t.Queued)),
 	}

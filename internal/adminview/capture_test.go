@@ -112,3 +112,53 @@ func TestACaptureEndsOnAnSSPThatWasRemovedAndAddedAgain(t *testing.T) {
 		t.Errorf("another capture: %v", err)
 	}
 }
+
+func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	v := captureView{"openx", []captured{
+		{
+			ID: "edge-1", At: at, Outcome: "fill", Protocol: "http2", TotalMs: 40,
+			Request:  &capturedMsg{Method: "POST", URL: "https://rtb.example/bid?pub=1&x", Fields: [][2]string{{"Content-Type", "application/json"}}, Body: "{}", BodyBytes: 2},
+			Response: &capturedMsg{Status: 200, Fields: [][2]string{{"content-type", "text/xml"}}, BodyBinary: []byte{0xff}, BodyBytes: 1},
+			times: upstream.Times{
+				Queued: at, Acquired: at.Add(20 * time.Millisecond), FirstByte: at.Add(35 * time.Millisecond), Done: at.Add(40 * time.Millisecond),
+				DNS: time.Millisecond, TCP: 2 * time.Millisecond, TLS: 4 * time.Millisecond,
+			},
+		},
+		{At: at, Outcome: "pending_full", Error: "pending_full: see pool.max_pending", Protocol: "unknown"},
+	}}
+	b, err := json.Marshal(v.HAR())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, want := range []string{
+		`"version":"1.2"`, `"startedDateTime":"2026-11-22T12:00:00Z"`, `"time":40`, `"blocked":13`, `"dns":1`, `"connect":6`, `"ssl":4`, `"wait":15`, `"receive":5`,
+		`"method":"POST"`, `"httpVersion":"HTTP/2.0"`, `"queryString":[{"name":"pub","value":"1"},{"name":"x","value":""}]`, `"postData":{"mimeType":"application/json","text":"{}"}`,
+		`"status":200`, `"statusText":"OK"`, `"encoding":"base64"`, `"text":"/w=="`, `"mimeType":"text/xml"`, `"_id":"edge-1"`, `"_error":"pending_full: see pool.max_pending"`, `"status":0`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+	var har struct {
+		Log struct {
+			Entries []struct {
+				Request, Response struct {
+					HTTPVersion string              `json:"httpVersion"`
+					Cookies     []any               `json:"cookies"`
+					Headers     []map[string]string `json:"headers"`
+				}
+				Timings map[string]float64
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &har); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range har.Log.Entries { // what the format requires
+		if e.Request.Headers == nil || e.Response.Headers == nil || e.Request.Cookies == nil || e.Request.HTTPVersion == "" || e.Response.HTTPVersion == "" || len(e.Timings) != 7 {
+			t.Errorf("entry %+v", e)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/e2e"
+)
+
+func TestABundleHasWhatATicketNeedsAndNoSecret(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+admin: {capture: true}
+ssps:
+  - {name: openx, endpoints: ["%s?key=s3cret-1"], headers: {set: [{name: X-Partner, value: s3cret-2}]}}
+routes:
+  - {name: default, match: {path: /fillbuffer, query: [{name: api_key, value: s3cret-3}]}, ssps: [openx]}
+`, s.URL()))
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				ab.Get("/fillbuffer?api_key=s3cret-3&pub=1", "Authorization: Bearer s3cret-4")
+			}
+		}
+	}()
+	file := filepath.Join(t.TempDir(), "bundle.zip")
+	out, stderr, code := e2e.Run(t, nil, "bundle", "--admin", "http://"+ab.AdminAddr, "--seconds", "1", "--capture", "openx", "--out", file)
+	close(stop)
+	<-done
+	if code != 0 || !strings.Contains(out, "12 parts") {
+		t.Fatalf("%d %s %s", code, out, stderr)
+	}
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close() //nolint:errcheck // it is read
+	parts := make(map[string]string)
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[f.Name] = string(b)
+		if strings.Contains(string(b), "s3cret") {
+			t.Errorf("%s holds a secret", f.Name)
+		}
+	}
+	for name, want := range map[string]string{
+		"config.yaml": "openx", "pools.json": "config_hash", "ssps.json": "openx", "history.json": "step_seconds", "failures.json": "failures", "metrics.txt": "adbuffer_requests_total",
+		"goroutines.txt": "goroutine ", "heap.pprof": "\x1f\x8b", "mutex.pprof": "\x1f\x8b", "cpu.pprof": "\x1f\x8b", "trace.out": "go 1.", "capture-openx.har": `"version": "1.2"`,
+	} {
+		if !strings.Contains(parts[name], want) {
+			t.Errorf("%s has no %q: %.200q", name, want, parts[name])
+		}
+	}
+	if _, stderr, code := e2e.Run(t, nil, "bundle", "--admin", "http://127.0.0.1:1", "--out", file+"2"); code != 1 || !strings.Contains(stderr, "refused") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
