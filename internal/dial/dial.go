@@ -107,7 +107,7 @@ func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tl
 // same one again. Nobody may change the slice; while the addresses are the
 // same, it is the same.
 //
-// Answers are new for 30 s. Then the first caller starts a look-up in the
+// Answers are new for 20 s. Then the first caller starts a look-up in the
 // background and takes, as all others, the last good answer. Callers wait only
 // if there is none, or none of the last five minutes: until the one look-up
 // ends, ctx does, or timeouts.connect is over. Errors are *upstream.Error.

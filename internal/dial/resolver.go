@@ -19,7 +19,7 @@ import (
 const (
 	// answerKept is how long an answer counts as new. DNS's own lifetimes are
 	// hidden by the system's resolver, and load balancers rotate faster anyway.
-	answerKept = 30 * time.Second
+	answerKept = 20 * time.Second
 	// answerOld is how old an answer may be to be used while a new one is
 	// looked up. An SSP that was asked for nothing in so long may have moved,
 	// and waiting for the look-up costs less than dialling where it was.
@@ -27,8 +27,9 @@ const (
 	// lookupLimit ends a look-up. It is far longer than callers wait, since its
 	// answer serves those who come later.
 	lookupLimit = 10 * time.Second
-	// The pause after a failed look-up doubles from lookupPause to answerKept.
-	lookupPause = time.Second
+	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
+	lookupPause    = time.Second
+	maxLookupPause = 30 * time.Second
 
 	// maxAddrsPerName of an answer are used, and maxAddrs (or one per
 	// endpoint) over all endpoints, so that a hostile answer costs little.
@@ -273,7 +274,7 @@ func (r *resolver) usable(answer []netip.Addr) (ips []netip.Addr, bad error) {
 
 // pauseAfter is how long to wait after so many failures, ±20 %.
 func pauseAfter(failures int) time.Duration {
-	pause := answerKept
+	pause := maxLookupPause
 	if failures < 6 {
 		pause = min(pause, lookupPause<<(failures-1))
 	}

@@ -34,6 +34,7 @@ func (p *Pool) sweep(now time.Time) {
 	p.mu.Unlock()
 
 	p.sweepClosed(now)
+	p.followAddresses(now)
 	p.updateNeed(now)
 
 	p.mu.Lock()

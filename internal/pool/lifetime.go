@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -43,9 +42,7 @@ func (m *member) renew(o *Options, now time.Time) {
 	if m.version == o.ConnVersion {
 		return
 	}
-	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
-		m.retireAt = at
-	}
+	m.retireSoon(now)
 }
 
 // expireIdle drains the idle connections that are too old or were idle for too long. Their order

@@ -69,6 +69,7 @@ type Pool struct {
 	needs    needHistory
 
 	reviveTimer *time.Timer // calls reviveAgain
+	looked      time.Time   // when the janitor last asked for addresses
 
 	growTimer *time.Timer // calls growAgain
 	growNext  time.Time   // when; zero = not set

@@ -1,0 +1,75 @@
+package pool
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// lookPeriod is how often the janitor asks for the SSP's addresses while connections are open. The
+// dialer answers from memory, and looks names up in the background once its answer is old.
+const lookPeriod = 2 * time.Second
+
+// followAddresses makes the connections follow DNS: those to addresses that have gone are replaced
+// within renewal, and each new address gets a connection. An answer that fails changes nothing.
+func (p *Pool) followAddresses(now time.Time) {
+	p.mu.Lock()
+	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
+	if due {
+		p.looked = now
+	}
+	p.mu.Unlock()
+	if !due {
+		return
+	}
+	addrs, err := p.dialer.Addresses(p.ctx)
+	if err != nil || len(addrs) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := &p.governor
+	if p.closed || len(g.known) == 0 || len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
+		return
+	}
+	before := make(map[*endpoint][]Address)
+	for _, e := range p.conns.endpoints.all {
+		before[e] = e.addrs
+	}
+	g.share(addrs, now)
+	for e, old := range before {
+		p.reconcileLocked(e, old, now)
+	}
+}
+
+// reconcileLocked makes the connections of e follow a change of its addresses.
+func (p *Pool) reconcileLocked(e *endpoint, before []Address, now time.Time) {
+	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
+		return // the last good answer stays in use
+	}
+	for m := range p.conns.members {
+		if m.ep == e && !slices.Contains(e.addrs, m.addr) {
+			m.retireSoon(now)
+		}
+	}
+	dials := 0
+	for i, a := range e.addrs {
+		if e.barred || slices.Contains(before, a) || slices.Index(e.addrs, a) < i || dials >= maxNewAddresses {
+			continue
+		}
+		e.turn = i
+		if p.dialForLocked(e, now) {
+			dials++
+		}
+	}
+}
+
+// maxNewAddresses bounds the dials that one change of DNS starts for an endpoint.
+const maxNewAddresses = 8
+
+// retireSoon retires m within renewal, at a random moment.
+func (m *member) retireSoon(now time.Time) {
+	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
+		m.retireAt = at
+	}
+}

@@ -1,0 +1,62 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// When DNS changes, new addresses get requests and connections to those that have gone are closed,
+// within seconds and without a failed request.
+func TestConnectionsFollowDNS(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := endpointsSSP(t, 1)
+			all := addresses(3)
+			for i := range all {
+				all[i].Endpoint = names[0]
+			}
+			s.addrs = all[:2]
+			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
+			p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol = protocol })
+			stop := loaded(t, p)
+			pass(sec)
+			s.mu.Lock()
+			s.addrs = []Address{all[1], all[2]} // the first goes, the third is new
+			s.mu.Unlock()
+			pass(lookPeriod + renewal + 2*sec)
+			seen := map[Address]int{}
+			s.mu.Lock()
+			for _, c := range s.conns {
+				if c.reason == upstream.NotClosed {
+					seen[c.addr]++
+				}
+			}
+			served := 0
+			for _, c := range s.conns {
+				if c.addr == all[2] {
+					served += c.done
+				}
+			}
+			s.mu.Unlock()
+			if seen[all[0]] != 0 {
+				t.Errorf("%v: %d connections to the address that has gone", protocol, seen[all[0]])
+			}
+			if seen[all[2]] == 0 || served < 10 {
+				t.Errorf("%v: the new address has %d connections and got %d requests", protocol, seen[all[2]], served)
+			}
+			if n := stop(); n > 0 {
+				t.Errorf("%v: %d requests failed", protocol, n)
+			}
+			s.mu.Lock()
+			s.lookup = errRefused // DNS fails: the last good answer stays
+			s.mu.Unlock()
+			pass(10 * time.Second)
+			if s.openCount() == 0 {
+				t.Errorf("%v: a failed look-up closed all connections", protocol)
+			}
+		})
+	}
+}
