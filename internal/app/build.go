@@ -114,7 +114,7 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C, MaxBufferedBytes: int64(s.MaxBufferedBytes),
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 		TLS:            tlsOf(a.certificates.server),
-		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory,
+		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,

@@ -62,6 +62,8 @@ type Conn struct {
 	br       *bufio.Reader // nil while idle
 
 	reason atomic.Uint32 // upstream.CloseReason
+
+	interrupt func() // ends the waiting of the current exchange; made once, so that it costs no allocation
 }
 
 var _ upstream.Conn = (*Conn)(nil)
@@ -74,6 +76,9 @@ func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Co
 	}
 	if c != net.Conn(sock) {
 		conn.tls = &plaintext{from: c}
+	}
+	conn.interrupt = func() {
+		conn.net.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed socket ends the exchange too
 	}
 	return conn
 }
@@ -129,9 +134,14 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	ex.Protocol, ex.Reused = upstream.HTTP1, c.reused
 	c.net.SetDeadline(ex.Deadline) //nolint:errcheck // a closed socket fails the write
 	var err error
-	if ex.Context == nil {
+	switch ctx := ex.Context.(type) {
+	case nil:
 		err = c.exchange(ex)
-	} else {
+	case *upstream.Cancel:
+		ctx.Begin(&c.interrupt)
+		err = c.exchange(ex)
+		ctx.Finish(&c.interrupt)
+	default:
 		err = c.exchangeUntilCancelled(ex)
 	}
 	switch {

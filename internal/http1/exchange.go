@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"time"
 
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
@@ -23,7 +22,7 @@ var errAbandoned = errors.New("abandoned")
 func (c *Conn) exchangeUntilCancelled(ex *upstream.Exchange) error {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ex.Context, func() {
-		c.net.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed socket ends the exchange too
+		c.interrupt()
 		close(done)
 	})
 	err := c.exchange(ex)

@@ -47,13 +47,14 @@ type clientConn struct {
 	// upgraded: the server is to get the connection back as one of HTTP/2.
 	upgraded bool
 
-	stopped  atomic.Bool // no Read waits any more; see stop
-	goneFunc func() bool // gone, made once, so that it costs no allocation
+	stopped  atomic.Bool      // no Read waits any more; see stop
+	left     *upstream.Cancel // ends when the client has closed the connection
+	goneFunc func() bool      // gone, made once, so that it costs no allocation
 }
 
 // newClient does nothing that may wait for the client: it runs within Accept.
 func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
-	cc := &clientConn{proxy: p, lifecycle: lifecycle{opened: time.Now()}}
+	cc := &clientConn{proxy: p, left: upstream.NewCancel(), lifecycle: lifecycle{opened: time.Now()}}
 	if header, ok := c.(proxied); ok {
 		cc.greeting.header, c = header, header.NetConn()
 	} else {
@@ -70,6 +71,7 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	cc.body.conn = cc
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	p.clients.add(cc)
+	p.hangUps.add(cc)
 	return cc
 }
 
@@ -123,7 +125,15 @@ func (c *clientConn) endRequest() (next bool) {
 	c.unread = !read
 	c.deadlines.reset()
 	c.uploading = nil
-	return read && !c.stopped.Load()
+	return read && !c.stopped.Load() && c.left.Err() == nil
+}
+
+// hungUp is called when the client has closed the connection, or its sending half. With
+// abort_on_close both cancel the request in hand.
+func (c *clientConn) hungUp() {
+	if c.proxy.current().opts.AbortOnClose || c.Failed() {
+		c.left.End()
+	}
 }
 
 // stop implements stopper. Bytes that have arrived can still be read.
@@ -153,6 +163,9 @@ func (c *clientConn) release() {
 // the last request, such as its close_notify. Only a read could tell them from another
 // request, so they are left alone.
 func (c *clientConn) gone() bool {
+	if !c.proxy.current().opts.AbortOnClose {
+		return c.left.Err() != nil
+	}
 	if c.tls != nil {
 		return c.HungUp()
 	}

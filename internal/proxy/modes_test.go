@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -39,6 +40,7 @@ type bidder struct {
 	handler http.HandlerFunc
 	broken  bool   // its connections panic
 	addr    string // where it listens, "" = a server of its own
+	conns   int    // of its pool at most; 0 = 64
 }
 
 func bids(name, body string) bidder {
@@ -109,7 +111,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			b.addr = server.Listener.Addr().String()
 		}
 		pl := pool.New(pool.Options{
-			SSP: b.name, MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
+			SSP: b.name, MaxConns: cmp.Or(b.conns, 64), MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
 			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []pool.EndpointOptions{{Name: b.addr, Weight: 1}},
 		}, connector{netip.MustParseAddrPort(b.addr), b.broken})
 		t.Cleanup(func() {
@@ -126,7 +128,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 	}
 	o := proxy.Options{
 		MaxConnections: 100, MaxInFlight: 100, MaxStreams: 250, MaxUploads: 1000, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true,
+		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true, AbortOnClose: true,
 		Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute, Header: "X-Adbuffer-Timeout-Ms"},
 		Access:   requestlog.Options{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
 	}

@@ -110,6 +110,7 @@ func (c *clientConn) closeLocked() error {
 		c.phase = closed
 		c.proxy.open.Add(-1)
 		c.proxy.clients.remove(c)
+		c.proxy.hangUps.remove(c)
 	}
 	if c.http2 != nil && was != closed {
 		c.deadlines.closing.Store(true)

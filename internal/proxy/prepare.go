@@ -47,6 +47,9 @@ func (p *Proxy) prepare(r *request) *fault {
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
 	r.ssp.Gone = r.gone()
+	if r.stream == nil {
+		r.ssp.Context = r.conn.left
+	}
 	return r.setDeadline()
 }
 

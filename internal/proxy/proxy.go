@@ -35,6 +35,7 @@ type Options struct {
 	MaxHeaderBytes   int // needs a restart: it is the size of the server's buffers
 	MaxBodyBytes     int
 	ReduceIdleMemory bool
+	AbortOnClose     bool // a client that closes its connection, or only its sending half, cancels its request
 	TrustedProxies   []netip.Prefix
 	HealthPath       string // "" = none
 	ErrorDetail      bool
@@ -79,6 +80,7 @@ type Proxy struct {
 	refused   atomic.Int64 // connections that are being refused right now
 	streams   atomic.Int64 // handlers of HTTP/2 that run
 	clients   clients
+	hangUps   hangUps
 	listeners listeners
 }
 

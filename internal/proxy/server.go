@@ -75,6 +75,7 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
 	p.listeners.close()
+	defer p.hangUps.close()
 	p.awaitFirstRequests(ctx)
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()

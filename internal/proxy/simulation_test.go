@@ -141,7 +141,7 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 	rt := &route.Route{Name: "r", Match: route.Match{Path: "/fill"}, Mode: route.Single, Targets: []route.Target{{SSP: ssp.New(so, s.pool), Weight: 1}}}
 	o := proxy.Options{
 		MaxConnections: 1000, MaxInFlight: 1000, MaxStreams: 250, MaxUploads: 1000, MaxBufferedBytes: 1 << 24, ReadTimeout: simRead, WriteTimeout: simWrite, IdleTimeout: simIdle,
-		MaxHeaderBytes: 2048, MaxBodyBytes: 1 << 18, ErrorDetail: true, Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute},
+		MaxHeaderBytes: 2048, MaxBodyBytes: 1 << 18, ErrorDetail: true, AbortOnClose: true, Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute},
 	}
 	if change != nil {
 		change(&o)

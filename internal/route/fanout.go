@@ -65,13 +65,18 @@ var fanouts = sync.Pool{New: func() any {
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
 	f := fanouts.Get().(*fanout)
 	f.process, f.request = p, *r
-	var ctx context.Context
 	if abandon {
 		if err := f.memory.take(&f.request); err != nil {
 			f.request = ssp.Request{}
 			fanouts.Put(f)
 			return nil, err
 		}
+	}
+	var ctx context.Context
+	switch {
+	case r.Context != nil:
+		ctx, f.cancel = context.WithCancel(r.Context)
+	case abandon:
 		ctx, f.cancel = context.WithCancel(context.Background())
 	}
 	f.resize(len(rt.Targets))
@@ -79,7 +84,7 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 		l, t := &f.legs[i], &rt.Targets[i]
 		l.target = t
 		// Being cancellable costs a leg's connection some work.
-		if abandon && (t.Secondary || rt.Mode == ParallelFirst) {
+		if r.Context != nil || t.Secondary || rt.Mode == ParallelFirst {
 			l.ctx = ctx
 		}
 	}
@@ -193,7 +198,11 @@ func (l *leg) send() {
 	defer f.process.InFlight.Release()
 	defer l.recovered()
 	if l.ctx != nil && l.ctx.Err() != nil {
-		l.refuse(upstream.ErrCancelled)
+		err := upstream.ErrCancelled
+		if c := f.request.Context; c != nil && c.Err() != nil {
+			err = errClientGone
+		}
+		l.refuse(err)
 		return
 	}
 	l.ex = upstream.AcquireExchange()

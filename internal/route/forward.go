@@ -61,7 +61,7 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 // sendTo sends the request to one SSP, on the caller's goroutine. queued is the current time.
 func sendTo(r *ssp.Request, t *Target, queued time.Time) Result {
 	ex := upstream.AcquireExchange()
-	ex.Times.Queued = queued
+	ex.Times.Queued, ex.Context = queued, r.Context
 	outcome, err := t.SSP.Do(r, ex, t.Timeout)
 	return Result{Exchange: ex, SSP: t.SSP, Outcome: outcome, Err: err}
 }

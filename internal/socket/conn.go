@@ -60,6 +60,13 @@ func New(c net.Conn) *Conn {
 	return s
 }
 
+// IsKernels reports whether the connection is a socket of the kernel, and not a simulated
+// one or a pipe.
+func (c *Conn) IsKernels() bool {
+	_, ok := c.sys.(kernel)
+	return ok && c.raw != nil
+}
+
 // Close closes the socket.
 func (c *Conn) Close() error { return c.Conn.Close() }
 

@@ -10,3 +10,10 @@ func (c *Conn) HungUp() bool {
 	events, open := c.poll(unix.POLLRDHUP)
 	return events != 0 || !open
 }
+
+// Failed reports whether both halves of the connection have ended: the peer has reset it,
+// or the socket has failed or is closed. It may run beside a Read.
+func (c *Conn) Failed() bool {
+	events, open := c.poll(0)
+	return events != 0 || !open
+}

@@ -41,6 +41,9 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	defer s.releaseLeg(r, &l)
 	s.budget.earn()
 	err := s.send(r, ex, &l)
+	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
+		err = &upstream.Error{Outcome: upstream.ClientGone, Progress: err.Progress}
+	}
 	ex.Times.Queued, ex.Attempts = start, l.sent
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()

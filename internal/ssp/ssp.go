@@ -8,6 +8,7 @@
 package ssp
 
 import (
+	"context"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -87,6 +88,9 @@ type Request struct {
 	// Gone reports whether the client has closed its connection. It is called before a request that
 	// waited is sent. It is nil if that cannot be known.
 	Gone func() bool
+	// Context ends when the client leaves. Then the exchange ends, and the outcome is ClientGone. It
+	// is nil if that cannot be known.
+	Context context.Context
 	// Budget bounds the response's body, and copies of the request's body.
 	Budget *upstream.Budget
 	// Plain asks for a response without content coding, whatever the client accepts.

@@ -101,7 +101,7 @@ type Exchange struct {
 	// front of other requests, until its deadline.
 	Resent bool
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
-	// It is nil for requests to a single SSP.
+	// For a request to a single SSP it is the client's Cancel.
 	Context context.Context
 	// Budget bounds the bodies of all requests and responses, Share the bodies of this SSP's
 	// responses. Response.Body counts in both. Nil means no bound. Neither may change while

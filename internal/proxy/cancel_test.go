@@ -1,0 +1,135 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+func aborts(on bool) func(*proxy.Options, *route.Route) {
+	return func(o *proxy.Options, _ *route.Route) {
+		o.AbortOnClose = on
+		o.MaxConnections, o.MaxInFlight, o.Deadline.Default = 5000, 5000, time.Minute
+	}
+}
+
+// closings are the ways in which a client leaves.
+var closings = map[string]func(*rawClient) error{
+	"FIN of its sending half": (*rawClient).CloseWrite,
+	"FIN":                     (*rawClient).Close,
+	"RST":                     (*rawClient).reset,
+}
+
+func (c *rawClient) reset() error {
+	c.SetLinger(0) //nolint:errcheck // Close tells
+	return c.Close()
+}
+
+// A client that closes its connection cancels its request, in each mode: its SSPs, which
+// respond only when adbuffer has left them, are left.
+func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
+	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
+		for name, leave := range closings {
+			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
+				var asked atomic.Int32
+				ssp := func(name string) bidder {
+					b := stays(name)
+					stay := b.handler
+					b.handler = func(w http.ResponseWriter, r *http.Request) {
+						asked.Add(1)
+						stay(w, r)
+					}
+					return b
+				}
+				m := newModeProxy(t, mode, aborts(true), ssp("a"), ssp("b"))
+				requests := int32(3)
+				if mode == route.ParallelFirst || mode == route.ParallelAll {
+					requests *= 2
+				}
+				var all []*rawClient
+				for range 3 {
+					c := m.dialRaw()
+					c.send(0, getFill)
+					all = append(all, c)
+				}
+				for asked.Load() < requests {
+					time.Sleep(time.Millisecond)
+				}
+				for i, c := range all[:2] {
+					leave(c) //nolint:errcheck // the counters tell
+					m.await(float64(i+1), "adbuffer_requests_total", "client_gone")
+				}
+				if n := m.series("adbuffer_requests_total", "client_gone"); n != 2 {
+					t.Errorf("%v requests were cancelled, 2 clients have left", n)
+				}
+				leave(all[2]) //nolint:errcheck // as above
+				m.await(3, "adbuffer_requests_total", "client_gone")
+			})
+		}
+	}
+}
+
+// With abort_on_close: false only a reset cancels: a client that closes its sending half
+// gets its response.
+func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *testing.T) {
+	respond := make(chan struct{})
+	m := newModeProxy(t, route.Single, aborts(false), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-respond:
+			io.WriteString(w, "{}") //nolint:errcheck // the client tells
+		case <-r.Context().Done():
+		}
+	}})
+	half, gone := m.dialRaw(), m.dialRaw()
+	for _, c := range []*rawClient{half, gone} {
+		c.send(0, getFill)
+	}
+	m.await(2, "adbuffer_in_flight_requests", "")
+	half.CloseWrite() //nolint:errcheck // the response tells
+	gone.reset()      //nolint:errcheck // the counters tell
+	m.await(1, "adbuffer_requests_total", "client_gone")
+	close(respond)
+	half.wants(200)
+	half.wantEnd()
+}
+
+// A thousand clients leave while four of their requests are at the SSP. Those are
+// abandoned, no other is sent, and the next request finds the SSP as if nothing had been.
+func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
+	const clients, conns = 1000, 4
+	var asked atomic.Int32
+	slow := stays("a").handler
+	m := newModeProxy(t, route.Single, aborts(true), bidder{name: "a", conns: conns, handler: func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); r.URL.Query().Has("slow") {
+			slow(w, r)
+			return
+		}
+		io.WriteString(w, "{}") //nolint:errcheck // the client tells
+	}})
+	all := make([]*rawClient, clients)
+	for i := range all {
+		all[i] = m.dialRaw()
+		all[i].send(0, "GET /fill?slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	m.await(clients, "adbuffer_in_flight_requests", "")
+	var wg sync.WaitGroup
+	for _, c := range all {
+		wg.Go(func() { c.Close() }) //nolint:errcheck // the counters tell
+	}
+	wg.Wait()
+	next := m.dialRaw()
+	next.send(0, getFill)
+	next.wants(200)
+	m.await(clients, "adbuffer_requests_total", "client_gone")
+	m.await(0, "adbuffer_in_flight_requests", "")
+	if n := asked.Load(); n != conns+1 {
+		t.Errorf("%d requests were sent, of which %d have been read", n, conns+1)
+	}
+}

@@ -1,0 +1,91 @@
+package upstream_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"adbuffer/internal/upstream"
+)
+
+// Whenever the end comes, the function of a call runs at most once, and never behind
+// Finish.
+func TestCancelRunsNothingBehindFinish(t *testing.T) {
+	for round := range 2000 {
+		c := upstream.NewCancel()
+		var inCall atomic.Bool
+		var ran atomic.Int32
+		f := func() {
+			if !inCall.Load() {
+				t.Error("it runs outside of a call")
+			}
+			ran.Add(1)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range round % 30 {
+				runtime.Gosched()
+			}
+			c.End()
+			c.End()
+		})
+		for range 20 {
+			inCall.Store(true)
+			c.Begin(&f)
+			runtime.Gosched()
+			ended := c.Err() != nil
+			c.Finish(&f)
+			inCall.Store(false)
+			if ended {
+				break
+			}
+		}
+		wg.Wait()
+		if c.Err() == nil || ran.Load() > 2 {
+			t.Fatalf("error %v, ran %d times", c.Err(), ran.Load())
+		}
+		inCall.Store(true)
+		before := ran.Load()
+		c.Begin(&f)
+		c.Finish(&f)
+		if ran.Load() != before+1 {
+			t.Fatal("a call that begins behind the end is not told")
+		}
+	}
+}
+
+func TestContextsOfACancelEndWithIt(t *testing.T) {
+	c := upstream.NewCancel()
+	before := runtime.NumGoroutine()
+	all := make([]context.Context, 10)
+	for i := range all {
+		var cancel context.CancelFunc
+		all[i], cancel = context.WithCancel(c)
+		if i%2 == 0 {
+			cancel()
+		} else {
+			defer cancel()
+		}
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines, %d before", n, before)
+	}
+	for i, ctx := range all {
+		if (ctx.Err() != nil) != (i%2 == 0) {
+			t.Errorf("context %d: %v", i, ctx.Err())
+		}
+	}
+	c.End()
+	for i, ctx := range all {
+		if <-ctx.Done(); ctx.Err() == nil {
+			t.Errorf("context %d has not ended", i)
+		}
+	}
+	late, cancel := context.WithCancel(c)
+	defer cancel()
+	if late.Err() == nil {
+		t.Error("a context made behind the end has not ended")
+	}
+}
