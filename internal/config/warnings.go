@@ -120,6 +120,10 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
 		}
 	}
+	if n := ssp.firstEndpoints(); ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns {
+		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the others get no requests",
+			pool.MaxHTTP2Conns, n)
+	}
 	switch limit := ssp.BufferedBytesLimit(cfg.Server.MaxBufferedBytes); {
 	case limit < ssp.MaxResponseBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
@@ -143,6 +147,17 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	if !slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.uses(ssp.Name) }) {
 		w.add(path, "no route uses %s", ssp.Name)
 	}
+}
+
+// firstEndpoints returns how many endpoints have the lowest priority.
+func (s *SSP) firstEndpoints() (n int) {
+	lowest := slices.MinFunc(s.Endpoints, func(a, b Endpoint) int { return a.Priority - b.Priority }).Priority
+	for _, e := range s.Endpoints {
+		if e.Priority == lowest {
+			n++
+		}
+	}
+	return n
 }
 
 // speaksHTTP2 reports whether a connection can turn out to be HTTP/2.

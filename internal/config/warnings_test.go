@@ -33,6 +33,11 @@ func TestWarnings(t *testing.T) {
 		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{
 			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests that bring no deadline are never sent"}},
 		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},
+		"fewer HTTP/2 connections than endpoints": {
+			strings.Replace(withTLS("pool: {max_http2_conns: 1}"), `["https://127.0.0.1:9000/"]`, `["https://127.0.0.1:9000/", "https://127.0.0.1:9001/", {url: "https://127.0.0.1:9002/", priority: 1}]`, 1),
+			[]string{
+				"ssps[0].pool.max_http2_conns: 1 connections of 100 streams are 100 places over HTTP/2, fewer than max_conns, 256, over HTTP/1",
+				"ssps[0].pool.max_http2_conns: 1 connections do not reach the 2 endpoints of the lowest priority over HTTP/2; the others get no requests"}},
 		"everybody is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
 			"server.trusted_proxies[1]: ::/0 lets every client claim any address"}},
 		"admin beyond loopback":    {"admin: {listen: \":9090\"}\n" + ssp + route, []string{adminWarning(":9090")}},
