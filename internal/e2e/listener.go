@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -11,29 +10,38 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
 
-// Listener is the certificate of a listener, in files.
+// Listener is the certificate of a listener, in files, and its authority.
 type Listener struct {
-	CertFile, KeyFile string
-	roots             *x509.CertPool
-	Certificate       tls.Certificate // the same, for clients that must have one
+	CertFile, KeyFile, CAFile string
+	*sspsim.CA
 }
 
 // ListenerName is the host name of a Listener.
 const ListenerName = "adbuffer.test"
 
-// NewListener makes a certificate for ListenerName and 127.0.0.1, which is its own
-// authority.
+// NewListener makes an authority and its certificate for ListenerName and 127.0.0.1.
 func NewListener(t testing.TB) *Listener {
 	t.Helper()
-	e := &Listener{
-		CertFile: filepath.Join(t.TempDir(), "cert.pem"), KeyFile: filepath.Join(t.TempDir(), "key.pem"),
-		Certificate: testsupport.Certificate(ListenerName, "127.0.0.1"),
+	dir := t.TempDir()
+	e := &Listener{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"), CAFile: filepath.Join(dir, "ca.pem")}
+	var err error
+	if e.CA, err = sspsim.NewCA(); err != nil {
+		t.Fatal(err)
 	}
-	e.roots = testsupport.Roots(e.Certificate)
-	testsupport.WriteCertificate(t, e.Certificate, e.CertFile, e.KeyFile)
+	cert, err := e.ServerCert(ListenerName, "127.0.0.1")
+	if err == nil {
+		err = sspsim.WriteKeyPair(cert, e.CertFile, e.KeyFile)
+	}
+	if err == nil {
+		err = e.WriteFile(e.CAFile)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 
@@ -57,7 +65,7 @@ func (ab *Process) DialTLS(config *tls.Config) *Client {
 
 // TLSConfig is the configuration of a client that trusts the listener and offers these protocols.
 func (e *Listener) TLSConfig(protocols ...string) *tls.Config {
-	return &tls.Config{RootCAs: e.roots, ServerName: ListenerName, NextProtos: protocols}
+	return &tls.Config{RootCAs: e.Pool(), ServerName: ListenerName, NextProtos: protocols}
 }
 
 // HTTP2Client is net/http's client, with HTTP/2 alone and a connection of its own.
@@ -73,7 +81,7 @@ func (e *Listener) HTTP2Client(t testing.TB) *http.Client {
 func (e *Listener) Curl(t *testing.T, ab *Process, options ...string) string {
 	t.Helper()
 	port := ab.TrafficAddr[strings.LastIndexByte(ab.TrafficAddr, ':')+1:]
-	args := append([]string{"--silent", "--show-error", "--max-time", "60", "--cacert", e.CertFile, "--resolve", ListenerName + ":" + port + ":127.0.0.1"}, options...)
+	args := append([]string{"--silent", "--show-error", "--max-time", "60", "--cacert", e.CAFile, "--resolve", ListenerName + ":" + port + ":127.0.0.1"}, options...)
 	for i, a := range args {
 		args[i] = strings.ReplaceAll(a, "EDGE", "https://"+ListenerName+":"+port)
 	}

@@ -17,7 +17,7 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	for _, row := range []struct{ name, server, settings, scheme string }{
 		{"HTTP/1", "", "retry: {max: 0}", "http"},
 		{"pipelined", "", "protocol: http1-pipelined", "http"},
-		{"HTTP/2", e.ServerSection(""), fmt.Sprintf("protocol: http2\n    tls: {ca_file: %q}", e.CertFile), "https"},
+		{"HTTP/2", e.ServerSection(""), fmt.Sprintf("protocol: http2\n    tls: {ca_file: %q}", e.CAFile), "https"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

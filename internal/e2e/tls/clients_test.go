@@ -57,14 +57,18 @@ func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
-	ab := e2e.Start(t, fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", e.CertFile, e.KeyFile, e.CertFile)+e2e.Single(s.URL()))
-	without := ab.DialTLS(e.TLSConfig()) // TLS 1.3 tells only when it is read
+	ab := e2e.Start(t, fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", e.CertFile, e.KeyFile, e.CAFile)+e2e.Single(s.URL()))
+	without := ab.DialTLS(e.TLSConfig()) // with TLS 1.3 only a read fails
 	if _, err := without.Reader.ReadByte(); err == nil {
 		t.Error("served without a certificate")
 	}
 	ab.AwaitMetric(1, "adbuffer_client_tls_handshake_errors_total", "reason=invalid")
+	cert, err := e.ClientCert("application")
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := e.TLSConfig()
-	config.Certificates = []tls.Certificate{e.Certificate}
+	config.Certificates = []tls.Certificate{cert}
 	ab.DialTLS(config).Get("/fillbuffer").WantFill("openx")
 }
 
