@@ -176,7 +176,7 @@ func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 	wantBound(t, limit, 2*burst, all...) // with what they held
 }
 
-// A clock of Redis that was put back, or a key that somebody else wrote, heals.
+// Replicas recover from a clock of Redis that was set back, and from a foreign key.
 func TestTimesInTheFutureHeal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

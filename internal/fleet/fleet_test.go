@@ -148,7 +148,7 @@ func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 	s := redistest.Start(t)
 	var all []*member
 	for range 3 {
-		// Nobody times out within the test.
+		// No replica times out within the test.
 		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
 		m.startLoad(t, 100)
 		all = append(all, m)

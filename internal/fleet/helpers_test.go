@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait; it passes only when something is broken.
+// patience bounds each wait; it passes only if something is broken.
 const patience = 60 * time.Second
 
 // member is one replica.
@@ -120,7 +120,7 @@ func sent(all []*member) (n float64) {
 	return n
 }
 
-// crash ends a replica as a kill would: Redis is told nothing.
+// crash ends a replica as a kill would: its records stay in Redis.
 func (m *member) crash() {
 	m.Fleet.mu.Lock()
 	m.closed = true

@@ -22,7 +22,7 @@ var modelDepth = flag.Int("model.depth", 0, "frames in each history of TestConne
 // test plays every history of a few frames to both, with every way to end, and
 // with writes that fail, and compares what each request is told.
 
-// told is what a request learns: its response, or how far it had come.
+// told is the result that a request gets: its response, or how far it had got.
 type told struct {
 	body     string // "" if it failed
 	progress upstream.Progress
@@ -119,7 +119,7 @@ func events(m *modelled) (all []event) {
 		headers := func(final, last bool) func(*side) {
 			return func(s *side) {
 				switch {
-				case s.finished: // it is over, and HEADERS behind that harm nobody else
+				case s.finished: // the stream has ended; later HEADERS affect no other stream
 				case s.final, last && !final: // a second header, or one of 1xx that ends the stream
 					s.bad()
 				default:

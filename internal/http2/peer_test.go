@@ -198,7 +198,7 @@ func (p *peer) do(err error) {
 	}
 }
 
-// read returns the next frame, whatever it is.
+// read returns the next frame of any type.
 func (p *peer) read() h2.Frame {
 	p.t.Helper()
 	f, err := p.fr.ReadFrame()

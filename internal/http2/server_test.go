@@ -21,7 +21,7 @@ func tlsServer(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that leave are what is tested
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the tests close client connections
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

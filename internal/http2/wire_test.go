@@ -122,7 +122,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 }
 
-// HasCome is what a socket.Conn tells.
+// HasCome does what socket.Conn's method does.
 func (w *wire) HasCome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,7 +37,7 @@ func BenchmarkModes(b *testing.B) {
 	}
 }
 
-// BenchmarkEnvelope is what it costs to write an envelope of four SSPs.
+// BenchmarkEnvelope writes an envelope of four SSPs.
 func BenchmarkEnvelope(b *testing.B) {
 	xml := `<VAST version="4.2"><Ad id="1"><InLine><AdTitle>` + strings.Repeat("x", 1000) + "</AdTitle></InLine></Ad></VAST>\n"
 	bid := `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"` + strings.Repeat("x", 1000) + `"}]}]}`

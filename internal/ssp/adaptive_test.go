@@ -64,7 +64,7 @@ func (m *model) run(d time.Duration) {
 	}
 }
 
-// serve returns when the SSP responds to what is sent now.
+// serve returns when the SSP responds to a request that is sent now.
 func (m *model) serve() time.Duration {
 	work := time.Duration(float64(m.median) * math.Exp(m.sigma*m.rnd.NormFloat64()))
 	if m.workers == 0 {

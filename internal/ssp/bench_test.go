@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// quietPool lends one place that responds at once, and allocates nothing.
+// quietPool has one place that responds at once, and allocates nothing.
 type quietPool struct{ status int }
 
 func (p *quietPool) Acquire(ex *upstream.Exchange) (place, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// encoders are the content codings, and who writes them.
+// encoders are the content codings and their libraries.
 var encoders = []struct {
 	coding string
 	writer func(io.Writer) io.WriteCloser

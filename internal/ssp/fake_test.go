@@ -39,12 +39,12 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 type step func(ex *upstream.Exchange) error
 
 // fakePool is a pool whose places do what the test says: the first attempt the
-// first of steps, and so on; the last step goes on for ever.
+// first of steps, and so on; the last step repeats.
 type fakePool struct {
 	steps   []step
-	acquire func(n int, ex *upstream.Exchange) error // before the n-th place is lent, from 0; nil: at once
+	acquire func(n int, ex *upstream.Exchange) error // before the n-th place is acquired, from 0; nil: at once
 	host    string
-	// protocol is what its connections speak.
+	// protocol is that of its connections.
 	protocol upstream.Protocol
 
 	mu       sync.Mutex
@@ -291,7 +291,7 @@ func (r result) wantDetail(words ...string) {
 	}
 }
 
-// wantIdle checks that nothing is left over: not in flight, not of the budget.
+// wantIdle checks that no request is in flight and no byte is reserved.
 func (c *client) wantIdle() {
 	c.t.Helper()
 	if n := c.ssp.inFlight.Now(); n != 0 {

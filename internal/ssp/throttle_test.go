@@ -86,7 +86,7 @@ func Test503PausesWithAnyShare(t *testing.T) {
 	})
 }
 
-// A 429 that pauses nothing still counts as what it is.
+// A 429 that causes no pause still counts for the breaker.
 func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
 	c := newClient(t, &fakePool{steps: []step{response(429, "", "Retry-After: 30"), fill()}}, func(o *Options) {
 		o.RetryAfterShare = 0.5
