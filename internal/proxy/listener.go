@@ -80,17 +80,23 @@ const refuseWithin = 200 * time.Millisecond
 type listeners struct {
 	mu  sync.Mutex
 	all []net.Listener
+
+	closed bool // those that are added later are closed at once
 }
 
 func (l *listeners) add(one net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		one.Close() //nolint:errcheck // Serve's Accept tells
+	}
 	l.all = append(l.all, one)
 }
 
 func (l *listeners) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	for _, one := range l.all {
 		one.Close() //nolint:errcheck // it may have been closed before
 	}
