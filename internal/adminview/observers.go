@@ -58,6 +58,11 @@ func (o *observers) release(name string, ssps ...*ssp.SSP) {
 func (o *observers) setLocked(s *ssp.SSP) {
 	captured := o.captures[s.Name()]
 	if o.tracer == nil {
+		s.TraceWith(nil)
+	} else {
+		s.TraceWith(begins(o.tracer))
+	}
+	if o.tracer == nil {
 		s.Observe(captured)
 		return
 	}

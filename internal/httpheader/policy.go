@@ -136,6 +136,9 @@ func NewPolicy(o PolicyOptions) *Policy {
 // Sets reports whether the policy sets fields of this name.
 func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has(name, &plain) }
 
+// Drops reports whether the policy removes the client's fields of this name, or replaces them.
+func (p *Policy) Drops(name string) bool { return p.dropped.has([]byte(name), &plain) }
+
 // With returns a policy like p that also sets the given fields, instead of what p sends under their
 // names. It is meant for start-up: legs that need `Accept-Encoding: identity` have their own
 // policy.

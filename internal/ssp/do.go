@@ -39,6 +39,9 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	}
 	l := leg{start: start}
 	defer s.releaseLeg(r, &l)
+	if f := s.beginTrace.Load(); f != nil {
+		ex.Trace = (*f)(r)
+	}
 	s.budget.earn()
 	err := s.send(r, ex, &l)
 	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
@@ -257,6 +260,9 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, place pla
 	}
 	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 {
 		b = append(b, "Te: trailers\r\n"...)
+	}
+	if !ex.Trace.IsZero() {
+		b = appendTrace(b, authority, &ex.Trace, policy)
 	}
 	ex.Block = b
 	ex.Request = upstream.Request{

@@ -105,6 +105,7 @@ func (h *hedge) stop() {
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
 	ex.Deadline, ex.Budget, ex.Share, ex.Context = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx
+	ex.Trace = h.caller.Trace
 	return ex
 }
 

@@ -7,7 +7,9 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +39,7 @@ type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 	exporter *counting
+	sampler  sdk.Sampler // of traces that begin here
 }
 
 // exportTimeout bounds one batch, and with it how long Close may take.
@@ -56,10 +59,11 @@ func New(o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
-	t := &Tracer{exporter: &counting{to: client}}
+	t := &Tracer{exporter: &counting{to: client}, sampler: sdk.TraceIDRatioBased(o.Sample)}
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(t.exporter, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(exportTimeout)),
-		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))),
+		sdk.WithSampler(sdk.ParentBased(t.sampler)),
+		sdk.WithIDGenerator(ids{}),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "adbuffer"), attribute.String("service.version", o.Version))),
 	)
 	t.tracer = t.provider.Tracer("adbuffer")
@@ -72,8 +76,11 @@ func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(c
 // Exchange is what a span describes: one request to an SSP.
 type Exchange struct {
 	SSP         string
-	RequestID   []byte // empty for none
-	TraceParent []byte // the client's field; empty for none
+	RequestID   []byte         // empty for none
+	TraceParent []byte         // the client's field; empty for none
+	Trace       upstream.Trace // what Begin returned
+	Endpoint    string         // host:port
+	Attempts    int
 	Method      upstream.Method
 	Protocol    upstream.Protocol
 	Reused      bool
@@ -93,22 +100,27 @@ type Exchange struct {
 //
 // Of a dial only the end is known, which is when the place was acquired.
 func (t *Tracer) Ended(e *Exchange) {
+	if e.Trace.IsZero() {
+		return
+	}
 	ctx := context.Background()
 	if parent, ok := parseTraceParent(e.TraceParent); ok {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	x := &e.Times
-	ctx, span := t.tracer.Start(ctx, "ssp "+e.SSP, trace.WithTimestamp(x.Queued), trace.WithSpanKind(trace.SpanKindClient))
+	_, span := t.tracer.Start(context.WithValue(ctx, begun{}, &e.Trace), "ssp "+e.SSP, trace.WithTimestamp(x.Queued), trace.WithSpanKind(trace.SpanKindClient))
 	if !span.IsRecording() {
 		return // not sampled
 	}
 	defer span.End(trace.WithTimestamp(x.Done))
+	ctx = trace.ContextWithSpan(ctx, span) // without begun, so that the spans below get ids of their own
 	t.exporter.made.Add(1)
 	span.SetAttributes(
 		attribute.String("adbuffer.ssp", e.SSP), attribute.String("adbuffer.outcome", e.Outcome.String()),
 		attribute.String("http.request.method", e.Method.String()), attribute.String("adbuffer.protocol", e.Protocol.String()),
 		attribute.Bool("adbuffer.reused", e.Reused),
 	)
+	span.SetAttributes(conventions(e)...)
 	if len(e.RequestID) > 0 {
 		span.SetAttributes(attribute.String("adbuffer.request_id", string(e.RequestID)))
 	}
@@ -132,6 +144,29 @@ func (t *Tracer) Ended(e *Exchange) {
 	if !x.FirstByte.IsZero() {
 		t.part(ctx, "first_byte", x.Acquired, x.FirstByte)
 	}
+}
+
+// conventions are the attributes of OpenTelemetry's semantic conventions for HTTP clients.
+func conventions(e *Exchange) (all []attribute.KeyValue) {
+	if version := map[upstream.Protocol]string{upstream.HTTP1: "1.1", upstream.HTTP1Pipelined: "1.1", upstream.HTTP2: "2"}[e.Protocol]; version != "" {
+		all = append(all, attribute.String("network.protocol.name", "http"), attribute.String("network.protocol.version", version))
+	}
+	if host, port, err := net.SplitHostPort(e.Endpoint); err == nil {
+		all = append(all, attribute.String("server.address", host))
+		if n, err := strconv.Atoi(port); err == nil {
+			all = append(all, attribute.Int("server.port", n))
+		}
+	}
+	if e.Attempts > 1 {
+		all = append(all, attribute.Int("http.request.resend_count", e.Attempts-1))
+	}
+	switch {
+	case e.Err != nil:
+		all = append(all, attribute.String("error.type", e.Outcome.String()))
+	case e.Status >= 400:
+		all = append(all, attribute.String("error.type", strconv.Itoa(e.Status)))
+	}
+	return all
 }
 
 // part makes one span below that of ctx, and returns a context for its children.

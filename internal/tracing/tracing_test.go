@@ -79,6 +79,7 @@ func (r *receiver) send(t *testing.T, o Options, exchanges ...*Exchange) (map[st
 		t.Fatal(err)
 	}
 	for _, e := range exchanges {
+		e.Trace = tracer.Begin(e.TraceParent)
 		tracer.Ended(e)
 	}
 	if err := tracer.Close(t.Context()); err != nil {
@@ -95,7 +96,7 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 func dialled() *Exchange {
 	at := time.Unix(1_700_000_000, 0)
 	return &Exchange{
-		SSP: "openx", RequestID: []byte("req-1"), TraceParent: []byte(parent), Method: upstream.POST, Protocol: upstream.HTTP2, Outcome: upstream.Fill, Status: 200,
+		SSP: "openx", Endpoint: "rtb.openx.example:8443", Attempts: 2, RequestID: []byte("req-1"), TraceParent: []byte(parent), Method: upstream.POST, Protocol: upstream.HTTP2, Outcome: upstream.Fill, Status: 200,
 		Times: upstream.Times{
 			Queued: at, Acquired: at.Add(50 * time.Millisecond), FirstByte: at.Add(130 * time.Millisecond), Done: at.Add(140 * time.Millisecond),
 			DNS: 5 * time.Millisecond, TCP: 15 * time.Millisecond, TLS: 20 * time.Millisecond,
@@ -131,12 +132,15 @@ func TestSpansSayWhereTheTimeWent(t *testing.T) {
 	if got := hex.EncodeToString(root.ParentSpanId); got != "b7ad6b7169203331" {
 		t.Errorf("the span's parent is %s, not the client's span", got)
 	}
+	if dialledSpan := spans["dial"]; bytes.Equal(dialledSpan.SpanId, root.SpanId) || bytes.Equal(spans["pending"].SpanId, root.SpanId) {
+		t.Error("two spans have one id")
+	}
 	wantSpan(t, spans["pending"], root, 0, 50*time.Millisecond)
 	wantSpan(t, spans["dial"], spans["pending"], 10*time.Millisecond, 30*time.Millisecond)
 	wantSpan(t, spans["tls"], spans["pending"], 30*time.Millisecond, 50*time.Millisecond)
 	wantSpan(t, spans["first_byte"], root, 50*time.Millisecond, 130*time.Millisecond)
 	text := root.String()
-	for _, want := range []string{"adbuffer.outcome", "fill", "http2", "POST", "req-1", "int_value:200"} {
+	for _, want := range []string{"adbuffer.outcome", "fill", "http2", "POST", "req-1", "int_value:200", "server.address", "rtb.openx.example", "int_value:8443", "network.protocol.version", "http.request.resend_count"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}
@@ -217,7 +221,9 @@ func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer.Ended(dialled())
+	e := dialled()
+	e.Trace = tracer.Begin(e.TraceParent)
+	tracer.Ended(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := tracer.Close(ctx); err == nil {
@@ -269,4 +275,25 @@ func hexBit(c byte) byte {
 		return c - 'a' + 10
 	}
 	return c - '0'
+}
+
+func TestTheSpanHasTheIDsThatTheSSPWasSent(t *testing.T) {
+	for _, from := range []string{"", parent, "nonsense"} {
+		r := newReceiver(t)
+		tracer, err := New(Options{Endpoint: r.URL, Sample: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := dialled()
+		e.TraceParent = []byte(from)
+		e.Trace = tracer.Begin(e.TraceParent)
+		tracer.Ended(e)
+		if err := tracer.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		root := r.spans["ssp openx"]
+		if !bytes.Equal(root.SpanId, e.Trace.SpanID[:]) || !bytes.Equal(root.TraceId, e.Trace.TraceID[:]) || e.Trace.Continued != (from == parent) {
+			t.Errorf("%q: the span is %x of %x, and %+v was sent", from, root.SpanId, root.TraceId, e.Trace)
+		}
+	}
 }

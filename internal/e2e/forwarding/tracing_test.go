@@ -98,8 +98,15 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	ab.AwaitMetric(8, "adbuffer_trace_spans_total", "state=sent")
 	ab.WantMetric(8, "adbuffer_trace_spans_total", "state=made")
 	all := ssp.Requests()
-	if len(all) != 3 || all[0].Get("Traceparent") != traceParent || all[0].Get("Tracestate") != "vendor=1" || all[2].Get("Traceparent") != "" {
-		t.Errorf("the SSP was sent other traces than the client gave: %+v", all)
+	if len(all) != 3 || all[0].Get("Tracestate") != "vendor=1" || all[2].Get("Traceparent") != "" {
+		t.Fatalf("the SSP was sent %+v", all)
+	}
+	ours := make(map[string]bool)
+	for _, s := range r.named("ssp openx") {
+		ours["00-"+traceID+"-"+hex.EncodeToString(s.SpanId)+"-01"] = true
+	}
+	if len(ours) != 2 || !ours[all[0].Get("Traceparent")] || !ours[all[1].Get("Traceparent")] {
+		t.Errorf("the SSP was sent %s and %s, and our spans are %v", all[0].Get("Traceparent"), all[1].Get("Traceparent"), ours)
 	}
 }
 
