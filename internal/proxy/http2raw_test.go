@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -169,4 +170,52 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	}
 	f.framer.WriteWindowUpdate(5, 0) //nolint:errcheck // an error indeed
 	m.await(1, "adbuffer_client_http2_errors_total", "")
+}
+
+// A client that resets its stream, or closes its connection, cancels its requests, in each
+// mode: the SSPs, which respond only when adbuffer has left them, are left.
+func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
+	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
+		for name, leave := range map[string]func(f *frames){
+			"RST_STREAM": func(f *frames) {
+				for _, id := range []uint32{1, 3, 5} {
+					f.framer.WriteRSTStream(id, http2.ErrCodeCancel) //nolint:errcheck // the counter tells
+				}
+			},
+			"close": func(f *frames) { f.conn.Close() }, //nolint:errcheck // as above
+		} {
+			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
+				var asked atomic.Int32
+				ssp := func(name string) bidder {
+					b := stays(name)
+					stay := b.handler
+					b.handler = func(w http.ResponseWriter, r *http.Request) {
+						asked.Add(1)
+						stay(w, r)
+					}
+					return b
+				}
+				m := newModeProxy(t, mode, func(o *proxy.Options, rt *route.Route) {
+					overTLS(o, rt)
+					o.Deadline.Default = time.Minute
+				}, ssp("a"), ssp("b"))
+				requests := int32(3)
+				if mode == route.ParallelFirst || mode == route.ParallelAll {
+					requests *= 2
+				}
+				f := m.frames(t)
+				for _, id := range []uint32{1, 3, 5} {
+					f.request(id, true)
+				}
+				for asked.Load() < requests {
+					time.Sleep(time.Millisecond)
+				}
+				leave(f)
+				m.await(3, "adbuffer_requests_total", "client_gone")
+				for m.p.InFlight() > 0 {
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+	}
 }

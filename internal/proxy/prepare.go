@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"time"
@@ -47,9 +48,7 @@ func (p *Proxy) prepare(r *request) *fault {
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
 	r.ssp.Gone = r.gone()
-	if r.stream == nil {
-		r.ssp.Context = r.conn.left
-	}
+	r.ssp.Context = r.left()
 	return r.setDeadline()
 }
 
@@ -57,6 +56,14 @@ func (p *Proxy) prepare(r *request) *fault {
 // believed. A unix socket's are.
 func (r *request) peerTrusted() bool {
 	return !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, r.opts.TrustedProxies)
+}
+
+// left returns the context that ends when the client leaves, or resets its stream.
+func (r *request) left() context.Context {
+	if r.stream != nil {
+		return r.stream.left
+	}
+	return r.conn.left
 }
 
 // gone returns what tells whether the client still waits for the answer.

@@ -27,6 +27,9 @@ type stream struct {
 	trailers []byte // the same
 	id       uint32 // of the stream, since another goroutine may call stop
 
+	left      *upstream.Cancel // ends when the client wants no response any more
+	cancelled bool             // left has ended, and is not used again
+
 	// undecided: it is a GET or HEAD whose stream goes on. A body, which it must not have,
 	// is refused first, as over HTTP/1.
 	undecided bool
@@ -35,7 +38,7 @@ type stream struct {
 }
 
 var streams = sync.Pool{New: func() any {
-	s := new(stream)
+	s := &stream{left: upstream.NewCancel()}
 	s.goneFunc = func() bool { return s.of.Gone() }
 	return s
 }}
@@ -144,7 +147,10 @@ func (s *stream) Serve() *http2server.Response {
 }
 
 // Cancel implements http2server.Request.
-func (s *stream) Cancel() {}
+func (s *stream) Cancel() {
+	s.cancelled = true
+	s.left.End()
+}
 
 // Release implements http2server.Request.
 func (s *stream) Release() {
@@ -160,6 +166,9 @@ func (s *stream) Release() {
 		s.sending.Release()
 	}
 	s.sending, s.request, s.of, s.conn = nil, nil, nil, nil
+	if s.cancelled {
+		s.left, s.cancelled = upstream.NewCancel(), false
+	}
 	s.response = http2server.Response{}
 	s.ctx.Request.Reset()
 	s.ctx.Response.Reset()
