@@ -50,7 +50,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	}
 	c := mirroredPool.Get().(*mirrored)
 	c.mirror, c.process, c.request = m, p, *r
-	c.request.Budget, c.request.Gone = m.Budget, nil
+	c.request.Budget, c.request.Gone, c.request.Context = m.Budget, nil, nil
 	if c.memory.take(&c.request) != nil {
 		c.release()
 		m.drop()
