@@ -127,14 +127,17 @@ func lieWith(rest string) func(net.Conn) {
 	}
 }
 
-// askTheLiar keeps a connection of the lying SSP busy for as long as it can be.
+// liarDeadline is longer than a round, and short enough for rest to wait for.
+const liarDeadline = 15 * time.Second
+
+// askTheLiar keeps a connection of the lying SSP busy for a round.
 func askTheLiar(ctx context.Context, t *target) {
 	c, stop, err := t.dial(ctx)
 	if err != nil {
 		return
 	}
 	defer stop()
-	fmt.Fprintf(c, "GET /fillbuffer/%s HTTP/1.1\r\nHost: a\r\nX-Adbuffer-Timeout-Ms: 60000\r\nConnection: close\r\n\r\n", attackersSSP)
+	fmt.Fprintf(c, "GET /fillbuffer/%s HTTP/1.1\r\nHost: a\r\nX-Adbuffer-Timeout-Ms: %d\r\nConnection: close\r\n\r\n", attackersSSP, liarDeadline.Milliseconds())
 	_, _ = io.Copy(io.Discard, c)
 }
 
