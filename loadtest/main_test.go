@@ -240,7 +240,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 
 // Every command of the load tests is there, and says what it does.
 func TestEveryCommandIsThere(t *testing.T) {
-	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst", "fairness",
+	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst", "endpoints", "fairness",
 		"soak", "chaos", "story", "peers", "all", "report"}
 	root := newRoot(os.Stdout, os.Stderr)
 	for _, name := range want {
