@@ -189,3 +189,17 @@ func TestTextsAreCut(t *testing.T) {
 		t.Errorf("%d bytes", len(s))
 	}
 }
+
+// What the log costs a request: one that nobody wants, and a failure beyond the cap.
+func BenchmarkWants(b *testing.B) {
+	l := newLogged()
+	o := &Options{Enabled: true, Failures: true, MaxPerSecond: 1}
+	now := time.Now()
+	for name, failed := range map[string]bool{"unwanted": false, "suppressed": true} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				l.Wants(o, failed, time.Millisecond, now)
+			}
+		})
+	}
+}
