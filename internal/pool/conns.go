@@ -112,7 +112,7 @@ func (c *connections) pickProbe(alone bool, now time.Time) *member {
 		e.probe = noProbe // its connection has closed: the janitor begins again
 		return nil
 	}
-	e.probe, m.probe = probeSent, true
+	e.probe, m.probe, e.probed = probeSent, true, now
 	return m
 }
 

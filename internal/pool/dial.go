@@ -195,7 +195,7 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 	e := m.ep
 	switch e.probe = probeReady; {
 	case p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)):
-		e.probe, m.probe, m.fresh = probeSent, true, m.exclusive()
+		e.probe, m.probe, e.probed, m.fresh = probeSent, true, now, m.exclusive()
 		p.giveLocked(m, r, now)
 		return
 	case m.exclusive():

@@ -74,7 +74,12 @@ type ejection struct {
 	inARow   int           // ejections, the last one included
 	returned time.Time     // when it came back; zero = slow_start does not apply
 	probe    probe
+	probed   time.Time // when the probe was sent
 }
+
+// probeLimit is how long a probe may take: longer than any deadline. A probe whose end was never
+// told, because its request panicked, must not keep the endpoint out for ever.
+const probeLimit = 11 * time.Minute
 
 type probe uint8
 

@@ -265,6 +265,26 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 	})
 }
 
+// A probe whose end is never told does not keep the endpoint out for ever.
+func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
+		pass(6 * sec)
+		for range 3 {
+			r := acquire(t, p)
+			r.ex.Times.Done = time.Now()
+			r.do() // and nothing tells how it ended
+		}
+		pass(probeLimit + 2*sec)
+		serve(t, p, 20, msec, nil)
+		if got := stateOf(p, "b:80"); got != "enabled" {
+			t.Errorf("b is %s", got)
+		}
+	})
+}
+
 // An endpoint that fails again soon after it came back is ejected for longer each time. One that
 // worked for as long as it was ejected begins anew.
 func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {

@@ -29,6 +29,9 @@ func (p *Pool) reviveLocked(now time.Time) {
 		switch {
 		case !e.enabled():
 		case e.ejected:
+			if e.probe == probeSent && now.Sub(e.probed) > probeLimit {
+				e.probe = noProbe
+			}
 			if !e.probing() && due(e.until) {
 				p.probeLocked(e, now)
 			}
