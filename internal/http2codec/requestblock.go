@@ -72,7 +72,7 @@ func (b *RequestBlock) add(class class, name, value []byte) {
 		b.violation(malformed[class])
 		return
 	}
-	if b.regular++; b.regular == 1 && b.pseudo[authority-method].given {
+	if b.regular++; b.regular == 1 && b.has(authority) {
 		b.addLine([]byte("host"), b.value(authority))
 	}
 	b.addRegular(name, value)
@@ -93,6 +93,8 @@ func (b *RequestBlock) addPseudo(class class, value []byte) {
 		*p = pseudoValue{at, len(b.text), true}
 	}
 }
+
+func (b *RequestBlock) has(class class) bool { return b.pseudo[class-method].given }
 
 func (b *RequestBlock) value(class class) []byte {
 	p := b.pseudo[class-method]
@@ -119,7 +121,7 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 			b.violation("a repeated host")
 			return
 		}
-		if b.pseudo[authority-method].given {
+		if b.has(authority) {
 			if !bytes.Equal(value, b.value(authority)) {
 				b.violation("host differs from :authority")
 			}
@@ -153,21 +155,21 @@ func (b *RequestBlock) EndHeader(last bool) {
 		return
 	}
 	connect := string(b.value(method)) == "CONNECT"
-	hasTarget := b.pseudo[scheme-method].given || b.pseudo[path-method].given
+	hasTarget := b.has(scheme) || b.has(path)
 	switch {
-	case !b.pseudo[method-method].given:
+	case !b.has(method):
 		b.violation("no :method")
-	case connect && (hasTarget || !b.pseudo[authority-method].given):
+	case connect && (hasTarget || !b.has(authority)):
 		b.violation("CONNECT with :scheme or :path, or without :authority")
 	case connect:
-	case !b.pseudo[scheme-method].given, len(b.value(path)) == 0:
+	case !b.has(scheme), len(b.value(path)) == 0:
 		b.violation("no :scheme, or no :path")
 	case !isHTTP(b.value(scheme)):
 		b.violation("the scheme is neither http nor https")
 	case last && b.Length > 0:
 		b.violation("a content-length without a body")
 	}
-	if b.regular == 0 && b.pseudo[authority-method].given {
+	if b.regular == 0 && b.has(authority) {
 		b.addLine([]byte("host"), b.value(authority))
 	}
 	if len(b.cookie) > 0 {

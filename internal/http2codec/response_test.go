@@ -22,7 +22,7 @@ func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 		want := []string{":status: " + strconv.Itoa(code), "content-type: application/json", "date: " + strconv.Itoa(i/50), "content-length: " + strconv.Itoa(i%7),
 			"x-unique: " + strconv.Itoa(i), "set-cookie: a=b", "x-long-" + strconv.Itoa(i%60) + ": " + strings.Repeat("v", 100)}
 		var block []byte
-		ok := true
+		var ok bool
 		if i%10 == 9 {
 			want = want[1:]
 			block, ok = enc.AppendTrailers(nil, []byte(lines))

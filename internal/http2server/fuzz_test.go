@@ -44,9 +44,7 @@ func (t *tape) Write(p []byte) (int, error) {
 // judge is an Owner that checks what it is told.
 type judge struct {
 	t                        *testing.T
-	mu                       sync.Mutex
 	opened, served, released atomic.Int32
-	streams                  map[uint32]bool
 }
 
 func (*judge) Timeouts() (read, write time.Duration) { return time.Minute, time.Minute }
