@@ -19,10 +19,9 @@ type Addr struct {
 func (a Addr) String() string { return a.Host + " (" + a.AddrPort.String() + ")" }
 
 // refused returns what kind of address ip is ("a link-local") if it is one that
-// no SSP can have, and "" for all others. Whoever answers our look-ups must not
-// turn adbuffer into a client of its machine's metadata service
-// (169.254.169.254, or fe80:: on the link). Loopback and private ranges are
-// fine: sidecars and SSPs inside the cluster live there.
+// no SSP can have, and "" for all other addresses. A DNS server must not turn adbuffer into
+// a client of its machine's metadata service (169.254.169.254, or fe80:: on the link).
+// Loopback and private ranges are allowed: sidecars and SSPs in the cluster use them.
 func refused(ip netip.Addr) string {
 	ip = ip.Unmap()
 	switch {

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Mode says what an SSP is spoken to in. The words are those of `protocol` in
+// Mode is the protocol towards an SSP, in the words of `protocol` in
 // config/adbuffer.yaml.
 type Mode string
 
@@ -98,15 +98,13 @@ var http2Suites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// adequate reports whether HTTP/2 may be spoken over such a connection. RFC
-// 9113, section 9.2.
+// adequate reports whether HTTP/2 is allowed over such a connection. RFC 9113, section 9.2.
 func adequate(state tls.ConnectionState) bool {
 	return state.Version >= tls.VersionTLS13 ||
 		state.Version == tls.VersionTLS12 && slices.Contains(http2Suites, state.CipherSuite)
 }
 
-// errInadequate: the peer would answer our first frame, or we its, with
-// INADEQUATE_SECURITY.
+// errInadequate: HTTP/2 on this connection would end with INADEQUATE_SECURITY.
 var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", upstream.ErrALPN)
 
 func inadequate(state tls.ConnectionState, addr Addr) error {

@@ -1,8 +1,8 @@
 // Package dial is DNS, TCP, TLS and ALPN under one deadline.
 //
 // A Dialer knows one SSP: where its endpoints are (Addresses), and how to open
-// a connection to one of the addresses (Dial). Which address is dialled when,
-// and what is spoken over the connection, others decide.
+// a connection to one of the addresses (Dial). The pool decides which address is dialled,
+// and when.
 package dial
 
 import (
@@ -33,10 +33,10 @@ type Options struct {
 
 	// Lookup replaces the system's resolver; nil does not.
 	Lookup Lookup
-	// Warn, where not nil, is told of what went wrong and failed no dial: a
-	// look-up that fails while other or older answers are in use, refused
-	// addresses in an answer, a client certificate that could not be read again. It is called
-	// at most once for each, from any goroutine, and must not block for long.
+	// Warn, if not nil, receives errors that failed no dial: a look-up that fails while
+	// other or older answers are in use, refused addresses in an answer, a client
+	// certificate that could not be read again. It is called at most once for each, from
+	// any goroutine, and must not block for long.
 	Warn func(error)
 }
 
@@ -56,7 +56,7 @@ type Result struct {
 	// Conn is Socket, or the TLS connection on it. The caller closes it.
 	Conn   net.Conn
 	Socket *socket.Conn
-	// Protocol is what is to be spoken.
+	// Protocol is the protocol that TLS or the configuration chose.
 	Protocol upstream.Protocol
 	// TCP and TLS are how long these steps took, 0 if a step was not begun. They
 	// are set where Dial fails, too.
@@ -102,15 +102,13 @@ func New(opts Options) (*Dialer, error) {
 // Protocol is what all connections will speak, or Unknown where ALPN decides.
 func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
 
-// Addresses returns where the SSP is now, endpoints and their addresses by
-// turns, so that an endpoint with fewer addresses than others comes up with the
-// same one again. Nobody may change the slice; while the addresses are the
-// same, it is the same.
+// Addresses returns the SSP's current addresses. Endpoints take turns, so an endpoint with
+// fewer addresses is repeated. Callers must not change the slice, which stays the same
+// while the addresses do.
 //
-// Answers are new for 20 s. Then the first caller starts a look-up in the
-// background and takes, as all others, the last good answer. Callers wait only
-// if there is none, or none of the last five minutes: until the one look-up
-// ends, ctx does, or timeouts.connect is over. Errors are *upstream.Error.
+// DNS answers are new for 20 s. Then the first caller starts a look-up in the background,
+// and all callers take the last good answer. They wait only if there is none from the last
+// five minutes: until the look-up ends, ctx ends, or timeouts.connect is over. Errors are *upstream.Error.
 func (d *Dialer) Addresses(ctx context.Context) ([]Addr, error) { return d.resolver.addresses(ctx) }
 
 // Close ends the look-ups under way; Addresses fails from then on. Connections
@@ -135,9 +133,8 @@ func (d *Dialer) Dial(ctx context.Context, addr Addr, offerHTTP2 bool) (Result, 
 	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
 		return r, err
 	}
-	// The peer chooses HTTP/2 and then a cipher suite that HTTP/2 prohibits. It
-	// can be spoken to in HTTP/1, if it is not offered the choice; the dial must
-	// not take longer than one may.
+	// The SSP chose HTTP/2, and then a cipher suite that HTTP/2 prohibits. HTTP/1 works if
+	// HTTP/2 is not offered. Both attempts together must not take longer than one dial may.
 	d.stats.http2Refused.Add(1)
 	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
 	defer cancel()

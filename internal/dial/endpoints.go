@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Endpoint is a host and port where an SSP answers.
+// Endpoint is a host and port of an SSP.
 type Endpoint struct {
 	// Host is a name in lower case or an IP address without brackets.
 	Host string
@@ -22,8 +22,7 @@ type Endpoint struct {
 // Name returns host:port, by which metrics, logs and operators call the endpoint.
 func (e Endpoint) Name() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
-// Endpoints are all the places where one SSP answers. They differ in nothing
-// but host and port.
+// Endpoints are all endpoints of one SSP. Only their hosts and ports differ.
 type Endpoints struct {
 	Scheme string // "http" or "https"
 	Path   string // percent-encoded as configured; never empty

@@ -24,8 +24,8 @@ const (
 	// looked up. An SSP that was asked for nothing in so long may have moved,
 	// and waiting for the look-up costs less than dialling where it was.
 	answerOld = 5 * time.Minute
-	// lookupLimit ends a look-up. It is far longer than callers wait, since its
-	// answer serves those who come later.
+	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers
+	// use its answer too.
 	lookupLimit = 10 * time.Second
 	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
 	lookupPause    = time.Second
@@ -45,15 +45,14 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// resolver keeps the addresses of one SSP's endpoints. Nothing happens in it
-// but when it is asked: an answer that is no longer new is then looked up again
-// in the background, in one goroutine a name, which ends within lookupLimit or
-// with close.
+// resolver keeps the addresses of one SSP's endpoints. It works only when it is called: if
+// an answer is no longer new, it looks the name up again in the background. Each name has
+// at most one goroutine, which ends within lookupLimit or with close.
 type resolver struct {
 	lookup   Lookup
 	from     *sources
 	timeouts *timeouts       // of the Dialer: a caller waits no longer for a look-up than for a connection
-	warn     func(error)     // told of what fails no caller; never nil
+	warn     func(error)     // receives errors that fail no caller; never nil
 	stats    *counters       // of the Dialer
 	seed     maphash.Seed    // see arrange
 	perName  int             // addresses of one name that are used

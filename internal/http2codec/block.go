@@ -2,7 +2,7 @@ package http2codec
 
 import "adbuffer/internal/httpsyntax"
 
-// ResponseBlock is a header block of an answer as it was read: checked field by field,
+// ResponseBlock is a header block of a response as it was read: checked field by field,
 // but not yet held against what its stream expects.
 type ResponseBlock struct {
 	Limit     int // of size

@@ -2,10 +2,9 @@ package http2codec
 
 import "time"
 
-// Flood counts frames that make work and bring no exchange forward: PING,
-// SETTINGS, DATA without content, WINDOW_UPDATE that nobody waits for, what is
-// sent for streams that are gone, unknown types. Each may be harmless; there is
-// a number of them that is not. RFC 9113, section 10.5.
+// Flood counts frames that cost work and advance no exchange: PING, SETTINGS, DATA without
+// content, WINDOW_UPDATE for which no stream waits, frames for streams that have ended,
+// unknown types. A few are harmless, many are an attack. RFC 9113, section 10.5.
 //
 // Conn.mu guards it.
 type Flood struct {

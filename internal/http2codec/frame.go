@@ -16,7 +16,7 @@ const (
 	// MaxStreamID and MaxWindow are the largest numbers of 31 bits.
 	MaxStreamID = 1<<31 - 1
 	MaxWindow   = 1<<31 - 1
-	// InitialWindow is what a window holds before anybody has said anything.
+	// InitialWindow is the size of a window before any SETTINGS frame.
 	// RFC 9113, section 6.9.2.
 	InitialWindow = 65535
 )

@@ -23,9 +23,8 @@ type Encoder struct {
 	authority      []byte // of the last request
 	authorityEntry uint64 // its number in table, see encoderTable.alive
 
-	// What the peer has to be told at the start of the next block: the smallest
-	// table that its settings led to since the last, and that there was a
-	// change. RFC 7541, section 4.2.
+	// What the next block must begin with, if the table's size changed: the smallest size
+	// that the peer's settings asked for since the last block, and the size now. RFC 7541, section 4.2.
 	smallest int
 	resized  bool
 

@@ -7,11 +7,11 @@ import (
 
 // interned remembers Huffman-coded strings that came more than once, decoded.
 // Peers that do not use the table (nginx) send the same server, date and
-// content-type with every answer; decoding them took a tenth of all that a
+// content-type with every response; decoding them took a tenth of all that a
 // client spent on an exchange (BenchmarkCodec/read: 980 ns without, 360 with).
 //
 // A string is kept when its hash comes twice in a row in its slot. So values
-// that belong to one answer drive out nothing.
+// of a single response replace nothing.
 type interned struct {
 	slots [128]internedString
 }

@@ -19,8 +19,9 @@ const PerSecond = 10
 const maxNamed = 10
 
 // Limiter gives loggers that write PerSecond lines of a message in a second, and
-// suppress more. It counts those, and says so once a second. Lines are told apart by
-// their message, so what a peer sent must stand in a field and not in the message.
+// suppress more. It counts the suppressed lines, and logs their number once a second. Lines
+// with the same message count together, so a peer's text must be in a field and not in
+// the message.
 type Limiter struct {
 	to *zap.Logger
 
@@ -47,7 +48,7 @@ func (l *Limiter) Suppressed() uint64 {
 	return l.total
 }
 
-// decided is told of each line.
+// decided counts each line that is suppressed.
 func (l *Limiter) decided(line zapcore.Entry, d zapcore.SamplingDecision) {
 	if d&zapcore.LogDropped != 0 {
 		l.Suppress(line.Message)

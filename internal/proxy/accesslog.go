@@ -57,7 +57,7 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 }
 
 // reportUnread is report for a request, or a connection, that could not be read.
-func (p *Proxy) reportUnread(g *generation, peer netip.Addr, id []byte, f *fault) {
+func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *refusal) {
 	now := time.Now()
 	w := p.requests.Wants(&g.opts.Access, isFailure(f.outcome), 0, now)
 	if w.None() {
@@ -102,7 +102,7 @@ func (r *request) client() string {
 
 // clientWithoutRoute is the address of a client whose request was refused before its
 // privacy was known. It is shortened if any route's privacy asks for that.
-func (g *generation) clientWithoutRoute(peer netip.Addr) string {
+func (g *configVersion) clientWithoutRoute(peer netip.Addr) string {
 	for _, rt := range g.table.Routes {
 		if rt.TruncateIP {
 			return addressText(httpheader.Shorten(peer))

@@ -58,7 +58,7 @@ const (
 
 // open makes b the body that the head in hand announces; length is -1 where it is
 // chunked.
-func (b *body) open(length int64, g *generation) {
+func (b *body) open(length int64, g *configVersion) {
 	*b = body{
 		conn: b.conn, chunked: length < 0, length: length, left: max(length, 0),
 		limit: int64(g.opts.MaxBodyBytes), trailer: g.opts.MaxHeaderBytes,

@@ -8,16 +8,16 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// fault is why a request is refused.
-type fault struct {
+// refusal is why a request is refused.
+type refusal struct {
 	outcome upstream.Outcome
 	status  int // where it is not the outcome's own
 	detail  string
 	allow   string // with MethodNotAllowed
-	close   bool   // framing is in doubt: the connection ends with this answer
+	close   bool   // framing is in doubt: the connection ends with this response
 }
 
-func (f *fault) statusCode() int {
+func (f *refusal) statusCode() int {
 	if f.status != 0 {
 		return f.status
 	}
@@ -25,9 +25,9 @@ func (f *fault) statusCode() int {
 }
 
 // check checks the message head of a request of HTTP/1, before anything is done with
-// it. Whether the head is well-formed comes first: where it is not, nobody can tell
+// it. Whether the head is well-formed comes first: if it is not, it cannot be known
 // where the next request begins.
-func (r *request) check() *fault {
+func (r *request) check() *refusal {
 	h := &r.conn.head
 	if h.refusal != nil {
 		return h.refusal
@@ -39,7 +39,7 @@ func (r *request) check() *fault {
 	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
 	hasBody := r.fields.ContentLength() > 0 || r.fields.Chunked()
 	if hasBody {
-		r.conn.body.open(r.fields.ContentLength(), r.generation)
+		r.conn.body.open(r.fields.ContentLength(), r.configVersion)
 		r.source, r.conn.uploading = &r.conn.body, &r.upload
 		expect, _ := r.fields.Lookup("Expect")
 		r.expects = !h.http10 && httpsyntax.EqualFold(expect, "100-continue")
@@ -55,13 +55,13 @@ func (r *request) check() *fault {
 
 // bodyNotAllowed refuses a GET or HEAD with a body. An SSP that ignores such a body
 // would take it for the next request on a connection that many clients share.
-func bodyNotAllowed() *fault {
-	return &fault{outcome: upstream.BadRequest, detail: "a GET or HEAD must have no body", close: true}
+func bodyNotAllowed() *refusal {
+	return &refusal{outcome: upstream.BadRequest, detail: "a GET or HEAD must have no body", close: true}
 }
 
 // checkLine looks at method and target: is the target one, and then, is the method
 // served?
-func (r *request) checkLine(method, target []byte) *fault {
+func (r *request) checkLine(method, target []byte) *refusal {
 	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
 		if f := r.splitTarget(target); f != nil {
@@ -71,7 +71,7 @@ func (r *request) checkLine(method, target []byte) *fault {
 	return r.setMethod(string(method))
 }
 
-func (r *request) setMethod(method string) *fault {
+func (r *request) setMethod(method string) *refusal {
 	switch method {
 	case "GET":
 		r.ssp.Method = upstream.GET
@@ -80,24 +80,24 @@ func (r *request) setMethod(method string) *fault {
 	case "POST":
 		r.ssp.Method = upstream.POST
 	case "CONNECT":
-		return &fault{outcome: upstream.BadRequest, detail: "CONNECT is not served", close: true}
+		return &refusal{outcome: upstream.BadRequest, detail: "CONNECT is not served", close: true}
 	default:
-		return &fault{outcome: upstream.MethodNotAllowed, allow: "GET, HEAD, POST", detail: "GET, HEAD and POST are served"}
+		return &refusal{outcome: upstream.MethodNotAllowed, allow: "GET, HEAD, POST", detail: "GET, HEAD and POST are served"}
 	}
 	return nil
 }
 
 // splitTarget takes origin-form and absolute-form apart. RFC 9112, section 3.2.
-func (r *request) splitTarget(target []byte) *fault {
+func (r *request) splitTarget(target []byte) *refusal {
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f || c == '#' {
-			return &fault{outcome: upstream.BadRequest, detail: "the request target has a byte that must be percent-encoded", close: true}
+			return &refusal{outcome: upstream.BadRequest, detail: "the request target has a byte that must be percent-encoded", close: true}
 		}
 	}
 	if len(target) > 0 && target[0] != '/' {
 		i := bytes.Index(target, []byte("://"))
 		if i < 0 || !isHTTP(target[:i]) {
-			return &fault{outcome: upstream.BadRequest, detail: "the request target is neither a path nor an http URL", close: true}
+			return &refusal{outcome: upstream.BadRequest, detail: "the request target is neither a path nor an http URL", close: true}
 		}
 		target = target[i+len("://"):]
 		end := bytes.IndexAny(target, "/?")
@@ -105,7 +105,7 @@ func (r *request) splitTarget(target []byte) *fault {
 			end = len(target)
 		}
 		if end == 0 || !httpheader.IsHost(target[:end]) {
-			return &fault{outcome: upstream.BadRequest, detail: "the request target is a URL without a host, or its host is none", close: true}
+			return &refusal{outcome: upstream.BadRequest, detail: "the request target is a URL without a host, or its host is none", close: true}
 		}
 		// The host is for matching, and nothing else.
 		r.lookup.Host = target[:end]

@@ -30,7 +30,7 @@ type clientConn struct {
 	greeting  greeting
 	deadlines deadlines
 
-	http2  *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until spoken.
+	http2  *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
 	spoken atomic.Bool       // HTTP/2: http2 is set, and stays
 
 	// sending holds the exchange whose response is being written, nil for none. The

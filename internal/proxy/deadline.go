@@ -14,7 +14,7 @@ type DeadlineOptions struct {
 	Max         time.Duration
 	Header      string // name of the client's field, "" = none
 	OpenRTBTmax bool   // the body's tmax counts too
-	RewriteTmax bool   // an SSP wants to be told where the body's tmax stands
+	RewriteTmax bool   // an SSP asks for the position of the body's tmax
 	Reserve     time.Duration
 	MinBudget   time.Duration
 }
@@ -25,10 +25,10 @@ const (
 	maxStatedMs = 600000
 )
 
-// setDeadline fixes when r must be answered: the smallest of the client's
+// setDeadline sets the deadline of r: the smallest of the client's
 // field, the body's tmax and deadline.max, or deadline.default where the client
 // states nothing; less what we keep for the way back.
-func (r *request) setDeadline() *fault {
+func (r *request) setDeadline() *refusal {
 	o := &r.opts.Deadline
 	budget, stated := o.Max, false
 	r.budgetFrom = "deadline.max"
@@ -36,7 +36,7 @@ func (r *request) setDeadline() *fault {
 		if v, n := r.fields.Timeout(); n > 0 {
 			ms, ok := parseMs(v)
 			if !ok || n > 1 {
-				return &fault{outcome: upstream.BadRequest, detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
+				return &refusal{outcome: upstream.BadRequest, detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
 			}
 			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
@@ -52,7 +52,7 @@ func (r *request) setDeadline() *fault {
 	budget -= o.Reserve
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget {
-		return &fault{outcome: upstream.Deadline, detail: fmt.Sprintf("%v are left, which is less than is worth sending; see deadline.reserve and deadline.min_budget", max(budget, 0))}
+		return &refusal{outcome: upstream.Deadline, detail: fmt.Sprintf("%v are left, which is less than is worth sending; see deadline.reserve and deadline.min_budget", max(budget, 0))}
 	}
 	return nil
 }

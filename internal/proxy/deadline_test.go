@@ -18,9 +18,9 @@ var deadlineDefaults = DeadlineOptions{
 
 // budgetOf is how long a request has with the given fields and body, from when
 // it was read whole.
-func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration, *fault, *request) {
+func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration, *refusal, *request) {
 	t.Helper()
-	r := &request{generation: &generation{opts: Options{Deadline: o}}, started: time.Now(), body: []byte(body)}
+	r := &request{configVersion: &configVersion{opts: Options{Deadline: o}}, started: time.Now(), body: []byte(body)}
 	r.fields.TimeoutName = o.Header
 	if err := r.fields.Scan([]byte("Host: a\r\n" + head + "\r\n")); err != nil {
 		t.Fatal(err)

@@ -84,12 +84,12 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 }
 
 // explain is handle up to the point at which SSPs are asked.
-func (p *Proxy) explain(r *request) *fault {
+func (p *Proxy) explain(r *request) *refusal {
 	if f := r.check(); f != nil {
 		return f
 	}
 	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
-		return &fault{outcome: upstream.Fill, status: 200, detail: "server.health_path: adbuffer responds whether it is ready"}
+		return &refusal{outcome: upstream.Fill, status: 200, detail: "server.health_path: adbuffer responds whether it is ready"}
 	}
 	if f := r.findRoute(); f != nil {
 		return f

@@ -17,7 +17,7 @@ type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
 	http10         bool
-	refusal        *fault // why the head is refused without a look at its fields, nil where it is not
+	refusal        *refusal // why the head is refused without a look at its fields, nil where it is not
 }
 
 // parse takes a request line and the header behind it apart.
@@ -30,7 +30,7 @@ func (h *messageHead) parse(line, fields []byte) {
 		h.refusal = malformed("the request line is not a method, a target and a version")
 	case string(version) == "HTTP/1.0":
 		h.http10 = true
-	case string(version) != "HTTP/1.1": // the preface of HTTP/2 too: it is spoken over TLS alone
+	case string(version) != "HTTP/1.1": // the preface of HTTP/2 too, without h2c
 		h.refusal = malformed("the protocol is neither HTTP/1.1 nor HTTP/1.0")
 	}
 }
@@ -92,7 +92,7 @@ func (c *clientConn) feign(b []byte) (int, error) {
 }
 
 // refuseHead has the handler refuse the request in hand.
-func (c *clientConn) refuseHead(b []byte, f *fault) (int, error) {
+func (c *clientConn) refuseHead(b []byte, f *refusal) (int, error) {
 	c.head.refusal = f
 	return c.feign(b)
 }
@@ -147,6 +147,6 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 }
 
 // malformed refuses a request and closes its connection.
-func malformed(detail string) *fault {
-	return &fault{outcome: upstream.BadRequest, detail: detail, close: true}
+func malformed(detail string) *refusal {
+	return &refusal{outcome: upstream.BadRequest, detail: detail, close: true}
 }

@@ -37,12 +37,12 @@ func (l *listener) Accept() (net.Conn, error) {
 // refuseConnection writes a response to a connection beyond the limit. It closes the
 // connection once the client has had time to read the response: closing it with unread
 // bytes would reset it.
-func (p *Proxy) refuseConnection(c net.Conn, g *generation) {
+func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
 	f, id := g.tooManyConnections(), g.newRequestID()
 	g.ended(nil, f.outcome, 0)
 	p.reportUnread(g, peerOf(c), id, f)
 	if g.opts.TLS != nil {
-		c.Close() //nolint:errcheck // an answer would cost a handshake
+		c.Close() //nolint:errcheck // a response would cost a handshake
 		return
 	}
 	if header, ok := c.(proxied); ok {

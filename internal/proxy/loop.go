@@ -12,13 +12,13 @@ const maxAdbuffers = 8
 
 // checkLoop refuses a request that has passed this process before, or so many
 // adbuffers that it most likely runs in a circle.
-func (r *request) checkLoop() *fault {
+func (r *request) checkLoop() *refusal {
 	n, itself := r.fields.Adbuffers(r.opts.Via)
 	switch {
 	case itself:
-		return &fault{outcome: upstream.Loop, detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
+		return &refusal{outcome: upstream.Loop, detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
 	case n > maxAdbuffers:
-		return &fault{outcome: upstream.Loop, detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
+		return &refusal{outcome: upstream.Loop, detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
 	}
 	return nil
 }

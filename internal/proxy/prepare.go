@@ -13,10 +13,10 @@ import (
 
 // findRoute finds the route and the client's choice of an SSP. That takes the message
 // head alone: a request that is refused here needs no body.
-func (r *request) findRoute() *fault {
+func (r *request) findRoute() *refusal {
 	var fromPath []byte
 	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
-		return &fault{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
+		return &refusal{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
 	}
 	if f := r.checkLoop(); f != nil {
 		return f
@@ -24,21 +24,21 @@ func (r *request) findRoute() *fault {
 	target, query, err := r.route.Choose(&r.lookup, fromPath, &r.query)
 	switch {
 	case errors.Is(err, route.ErrUnknownSSP):
-		return &fault{outcome: upstream.UnknownSSP, detail: err.Error()}
+		return &refusal{outcome: upstream.UnknownSSP, detail: err.Error()}
 	case err != nil:
-		return &fault{outcome: upstream.BadRequest, detail: err.Error()}
+		return &refusal{outcome: upstream.BadRequest, detail: err.Error()}
 	}
 	r.target = target
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
-		return &fault{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route asks several SSPs at once, and serves " + allow}
+		return &refusal{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route asks several SSPs at once, and serves " + allow}
 	}
 	r.ssp.Query = query
 	return nil
 }
 
-// prepare fixes the deadline and what SSPs are told of the client: all that is to be
+// prepare sets the deadline and what SSPs learn about the client: all that is to be
 // done once, whatever the number of legs. The body has been read.
-func (p *Proxy) prepare(r *request) *fault {
+func (p *Proxy) prepare(r *request) *refusal {
 	r.started = time.Now() // the request is read whole: its clock starts
 	trusted := r.peerTrusted()
 	if r.opts.RequestIDField != "" {
@@ -66,7 +66,7 @@ func (r *request) left() context.Context {
 	return r.conn.left
 }
 
-// gone returns what tells whether the client still waits for the answer.
+// gone returns a function that reports whether the client no longer waits.
 func (r *request) gone() func() bool {
 	if r.stream != nil {
 		return r.stream.goneFunc

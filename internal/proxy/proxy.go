@@ -72,10 +72,10 @@ type Proxy struct {
 	handshakeLimiter handshakeLimiter
 	tls              *tls.Config // of all handshakes; see serverTLS
 	http2Errors      atomic.Uint64
-	generation       atomic.Pointer[generation]
+	config           atomic.Pointer[configVersion]
 	reloading        sync.Mutex // held by Reload
 
-	draining  atomic.Bool // every answer says Connection: close
+	draining  atomic.Bool // every response says Connection: close
 	open      atomic.Int64
 	refused   atomic.Int64 // connections that are being refused right now
 	streams   atomic.Int64 // handlers of HTTP/2 that run
@@ -84,11 +84,11 @@ type Proxy struct {
 	listeners listeners
 }
 
-// New returns a Proxy that routes by table. requests is told of requests that ended,
-// and may be nil. ready is what HealthPath answers by.
+// New returns a Proxy that routes by table. requests receives requests that ended,
+// and may be nil. ready decides the response to HealthPath.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *requestlog.Log, ready func() bool) *Proxy {
 	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
-	p.generation.Store(newGeneration(opts, table, nil))
+	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
@@ -99,35 +99,35 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *request
 
 // request is one request being handled; reused.
 type request struct {
-	*generation // from acquire to release
-	fields      httpheader.RequestFields
-	identity    httpheader.Identity
-	lookup      route.Lookup
-	ssp         ssp.Request
-	route       *route.Route
-	method      []byte        // as it came; nil where the request line could not be read
-	rawTarget   []byte        // the same
-	target      *route.Target // the client's choice, nil where it made none
-	upload      upload
-	body        []byte
-	buffer      *[]byte // body's memory, nil for none
-	room        int     // bytes of buffer that are for body, which the budget counts
-	budgetFrom  string  // what the deadline follows from
-	scratch     []byte  // for fields of the response
-	query       []byte  // scratch for a query that something was cut from
-	started     time.Time
-	conn        *clientConn
-	stream      *stream   // of HTTP/2, nil for HTTP/1
-	source      io.Reader // the body that is to be read, nil where there is none
-	expects     bool      // the client waits for a 100 before it sends the body, and was sent none
-	block       []byte    // memory of the header, method and path of a stream
+	*configVersion // from acquire to release
+	fields         httpheader.RequestFields
+	identity       httpheader.Identity
+	lookup         route.Lookup
+	ssp            ssp.Request
+	route          *route.Route
+	method         []byte        // as it came; nil where the request line could not be read
+	rawTarget      []byte        // the same
+	target         *route.Target // the client's choice, nil where it made none
+	upload         upload
+	body           []byte
+	buffer         *[]byte // body's memory, nil for none
+	room           int     // bytes of buffer that are for body, which the budget counts
+	budgetFrom     string  // what the deadline follows from
+	scratch        []byte  // for fields of the response
+	query          []byte  // scratch for a query that something was cut from
+	started        time.Time
+	conn           *clientConn
+	stream         *stream   // of HTTP/2, nil for HTTP/1
+	source         io.Reader // the body that is to be read, nil where there is none
+	expects        bool      // the client waits for a 100 before it sends the body, and was sent none
+	block          []byte    // memory of the header, method and path of a stream
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
 func (p *Proxy) acquire(conn *clientConn) *request {
 	r := requests.Get().(*request)
-	r.conn, r.generation = conn, p.current()
+	r.conn, r.configVersion = conn, p.current()
 	r.fields.TimeoutName, r.fields.IDName = r.opts.Deadline.Header, r.opts.RequestIDField
 	return r
 }
@@ -138,7 +138,7 @@ func (p *Proxy) release(r *request) {
 	r.stream, r.source, r.expects = nil, nil, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
-	r.lookup, r.ssp, r.route, r.target, r.conn, r.generation = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
+	r.lookup, r.ssp, r.route, r.target, r.conn, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)
 }
@@ -161,10 +161,10 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 // admit reports whether a request is to be forwarded once its body has come. Otherwise
 // it has made the response. The message head has been checked: f is what is wrong with
 // it, nil for nothing.
-func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *fault) bool {
+func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
 		p.skipBody(r) // or endRequest ends the connection
-		p.answerHealth(ctx)
+		p.writeHealth(ctx)
 		return false
 	}
 	if f == nil {
@@ -182,8 +182,7 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
 		p.refuse(ctx, r, f)
 		return
 	}
-	// Now that the request is there whole: one whose body never comes takes no
-	// place from others.
+	// The whole request has come. A request whose body never comes is not in flight.
 	if !p.inFlight.Acquire() {
 		p.refuse(ctx, r, p.overloaded())
 		return
@@ -191,5 +190,5 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
 	defer p.inFlight.Release()
 	p.uploads.end(&r.upload, true)
 	res := r.route.Do(&r.ssp, r.target, &p.process)
-	p.answer(ctx, r, &res)
+	p.writeResponse(ctx, r, &res)
 }

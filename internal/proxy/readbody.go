@@ -13,7 +13,7 @@ import (
 // readBody reads the whole body into r.body, under the limit and the budget. Memory
 // is taken, and counted, for twice of what has come at the most, and firstRoom. A
 // body that is whole stays among the uploads until its request is in flight.
-func (p *Proxy) readBody(r *request) *fault {
+func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
 	if f != nil && p.uploads.end(&r.upload, false) && f.outcome == upstream.BadRequest {
 		return p.uploadDropped()
@@ -21,7 +21,7 @@ func (p *Proxy) readBody(r *request) *fault {
 	return f
 }
 
-func (p *Proxy) fillBody(r *request) *fault {
+func (p *Proxy) fillBody(r *request) *refusal {
 	if r.source == nil {
 		return nil
 	}
@@ -55,14 +55,14 @@ func (p *Proxy) fillBody(r *request) *fault {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.notReadInTime()
 		default:
-			return &fault{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
+			return &refusal{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
 		}
 	}
 }
 
 // bodyRoom returns how long the body may be, and most that is to be read of it: one byte
 // more tells whether a body of no stated length is over the limit.
-func (r *request) bodyRoom() (limit, room int, f *fault) {
+func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
 	switch {
 	case length > int64(limit):
@@ -75,7 +75,7 @@ func (r *request) bodyRoom() (limit, room int, f *fault) {
 
 // addBody adds a piece to the body of a request over HTTP/2. As readBody it takes memory,
 // and counts it, for twice of what has come at the most.
-func (p *Proxy) addBody(r *request, piece []byte) *fault {
+func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	limit, room, f := r.bodyRoom()
 	switch {
 	case f != nil:
@@ -101,7 +101,7 @@ func (p *Proxy) addBody(r *request, piece []byte) *fault {
 const firstRoom = 4096
 
 // growBody makes room for as many bytes again as have come, and for most at the most.
-func (p *Proxy) growBody(r *request, most int) *fault {
+func (p *Proxy) growBody(r *request, most int) *refusal {
 	room := min(max(firstRoom, 2*len(r.body)), most)
 	if !p.budget.Reserve(int64(room - r.room)) {
 		return p.bufferFull()

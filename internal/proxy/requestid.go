@@ -22,7 +22,7 @@ func (r *request) requestID() []byte {
 
 // newRequestID returns the id of a request that could not be read, empty where
 // requests have none.
-func (g *generation) newRequestID() []byte {
+func (g *configVersion) newRequestID() []byte {
 	if g.opts.RequestIDField == "" {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (g *generation) newRequestID() []byte {
 }
 
 // setRequestID puts the id into the header of the response.
-func (g *generation) setRequestID(ctx *fasthttp.RequestCtx, id []byte) {
+func (g *configVersion) setRequestID(ctx *fasthttp.RequestCtx, id []byte) {
 	if len(id) > 0 {
 		ctx.Response.Header.SetCanonical(g.requestIDField, id)
 	}

@@ -10,7 +10,7 @@ import (
 
 const ms = time.Millisecond
 
-// origin is who decided that there is no ad: the label `origin`.
+// origin says which part decided that there is no ad: the label `origin`.
 type origin uint8
 
 const (

@@ -80,7 +80,7 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 }
 
 // check looks at the message head.
-func (s *stream) check(b *http2codec.RequestBlock, last bool) *fault {
+func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	r := s.request
 	header, method, target := b.Take(&r.block)
 	s.ctx.Request.Header.SetMethodBytes(method)
@@ -92,7 +92,7 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *fault {
 }
 
 // refuse makes the response to a request whose body does not come as it should.
-func (s *stream) refuse(f *fault) *http2server.Response {
+func (s *stream) refuse(f *refusal) *http2server.Response {
 	p, r := s.conn.proxy, s.request
 	s.request = nil
 	func() {

@@ -5,7 +5,7 @@ import "adbuffer/internal/upstream"
 // checkStream is check for a request of HTTP/2. Its fields were written down in
 // HTTP/1.1's form, and are checked and classified as those of a request of HTTP/1
 // are. There must be count of them, and last says that no body follows.
-func (r *request) checkStream(header, method, target []byte, count int, last bool) *fault {
+func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
 	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	if err := r.fields.Scan(header); err != nil {
 		return headFault(err)

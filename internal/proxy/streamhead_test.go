@@ -33,7 +33,7 @@ func newStreamHeader(method, target, host, fields string, bodyOpen bool) *stream
 }
 
 // check has the codec and r check the header. taken is false where the stream is reset.
-func (h *streamHeader) check(t *testing.T, r *request) (taken bool, f *fault) {
+func (h *streamHeader) check(t *testing.T, r *request) (taken bool, f *refusal) {
 	var wire bytes.Buffer
 	enc := hpack.NewEncoder(&wire)
 	write := func(name, value string) {
@@ -117,7 +117,7 @@ func checkSame(t *testing.T, r *request, h *streamHeader) {
 const reset = -1
 
 func newStreamRequest() *request {
-	return &request{generation: &generation{opts: Options{MaxHeaderBytes: 4096, ErrorDetail: true}}}
+	return &request{configVersion: &configVersion{opts: Options{MaxHeaderBytes: 4096, ErrorDetail: true}}}
 }
 
 func FuzzStreamHead(f *testing.F) {

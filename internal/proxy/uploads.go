@@ -81,9 +81,9 @@ func (u *uploads) now() (n, limit int, dropped uint64) {
 	return u.all.Len(), u.limit, u.dropped
 }
 
-func (p *Proxy) uploadDropped() *fault {
+func (p *Proxy) uploadDropped() *refusal {
 	_, limit, _ := p.uploads.now()
-	return &fault{
+	return &refusal{
 		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
 		detail: fmt.Sprintf("the bodies of %d requests were arriving, and this one for longest; see server.max_uploads", limit),
 	}

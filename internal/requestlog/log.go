@@ -23,7 +23,7 @@ type Options struct {
 // Log takes records of requests. A nil Log wants none.
 type Log struct {
 	to       *zap.Logger
-	limiter  *loglimit.Limiter // is told of lines that are suppressed
+	limiter  *loglimit.Limiter // counts lines that are suppressed
 	lines    window            // of Failures and Slow
 	failures failures
 	watchers watchers
@@ -35,7 +35,7 @@ func New(to *zap.Logger, limiter *loglimit.Limiter) *Log { return &Log{to: to, l
 // message is what all lines of the access log say.
 const message = "request"
 
-// Wanted is who wants the record of a request. The zero Wanted is nobody.
+// Wanted says what needs the record of a request. The zero Wanted needs none.
 type Wanted struct {
 	reason            Reason
 	watched, remember bool
@@ -44,7 +44,7 @@ type Wanted struct {
 // None reports whether no record is wanted.
 func (w Wanted) None() bool { return w == Wanted{} }
 
-// Wants decides who wants the record of a request that ended now. failed says that it ended in a 5xx, ours or an
+// Wants decides what needs the record of a request that ended now. failed says that it ended in a 5xx, ours or an
 // SSP's. Wants costs a request that is not wanted no lock and no clock.
 func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) (w Wanted) {
 	if l == nil {
@@ -87,8 +87,8 @@ func (l *Log) Write(r *Record, w Wanted) {
 	}
 }
 
-// Failures returns the last requests that failed, the last one first. It may lack some of those that failed in the same
-// second as many others.
+// Failures returns the last requests that failed, the last one first. If very many fail in one second,
+// it keeps only a part of them.
 func (l *Log) Failures() []*Record { return l.failures.last() }
 
 // window counts events of the current second.

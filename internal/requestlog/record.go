@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Record is what is told about one request that ended. It holds copies only, so it may outlive the request.
+// Record describes one request that ended. It holds copies only, so it may outlive the request.
 type Record struct {
 	At     time.Time // when it ended
 	Reason Reason    // why the access log has it

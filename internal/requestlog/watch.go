@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Filter says which requests a watcher is told of; all that it names must hold. The zero Filter takes every request.
+// Filter says which requests a watcher receives; all conditions must hold. The zero Filter takes every request.
 type Filter struct {
 	ID      string
 	SSP     string        // of the request, or of one of its legs
@@ -36,10 +36,10 @@ func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
 	return (f.SSP == "" || ssp == f.SSP) && (f.Outcome == "" || o.String() == f.Outcome)
 }
 
-// WatchPerSecond is how many requests a watcher is told of in a second.
+// WatchPerSecond is how many requests a watcher receives in a second.
 const WatchPerSecond = 50
 
-// Watcher is told of requests as they end. It never slows one down: what it does not take in time, and more than
+// Watcher receives requests as they end. It never slows one down: what it does not take in time, and more than
 // WatchPerSecond, is skipped and counted.
 type Watcher struct {
 	filter  Filter
@@ -59,7 +59,7 @@ func (l *Log) Watch(f Filter) *Watcher {
 // Records returns where the requests come.
 func (w *Watcher) Records() <-chan *Record { return w.records }
 
-// Skipped returns how many requests the watcher was not told of.
+// Skipped returns how many requests were skipped.
 func (w *Watcher) Skipped() uint64 { return w.skipped.Load() }
 
 // Stop ends the watching.

@@ -34,7 +34,7 @@ type sending struct {
 	state  sendState
 	n      int
 	err    error
-	// done tells a goroutine that waits for another core to send for it.
+	// done wakes a goroutine for which another core has sent.
 	done  chan struct{}
 	waits bool
 }
@@ -43,8 +43,8 @@ type sendState uint8
 
 const (
 	idle   sendState = iota // nothing to send, or sent
-	queued                  // nobody has begun
-	taken                   // somebody is sending it
+	queued                  // waits to be sent
+	taken                   // is being sent
 )
 
 // WriteInBurst writes all of p, as Write does, together with what other

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// direct is one direction of a socket whose system calls do not tell the Go
-// scheduler: on a socket that does not block they need not, and recvfrom(2) and
-// sendto(2) take a shorter way through the kernel than read(2) and write(2).
-// Waiting for the socket is left to the runtime's poller, as ever.
+// direct is one direction of a socket whose system calls bypass the Go scheduler, which is
+// safe since they never block. recvfrom(2) and sendto(2) take a shorter way through the
+// kernel than read(2) and write(2). The runtime's poller waits for the socket, as usual.
 //
 // One goroutine uses it at a time. call is made once, so that a read or write
 // costs no allocation.

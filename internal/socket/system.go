@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System is what a Conn asks of the operating system. None of it may block: the
-// scheduler is not told of these calls. A connection given to New that has these
-// methods answers for itself, as simulated sockets do, on which moments are exact.
+// System is what a Conn needs from the operating system. No method may block, since these
+// calls bypass the scheduler. A connection given to New may have these methods itself, as
+// simulated sockets do.
 type System interface {
 	// Recv is recvfrom(2). n is 0 where it fails.
 	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)

@@ -10,51 +10,51 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func (p *Proxy) overloaded() *fault {
-	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d requests are in flight; see server.max_in_flight", p.inFlight.Now(), p.inFlight.Limit())}
+func (p *Proxy) overloaded() *refusal {
+	return &refusal{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d requests are in flight; see server.max_in_flight", p.inFlight.Now(), p.inFlight.Limit())}
 }
 
-func (p *Proxy) bufferFull() *fault {
-	return &fault{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d bytes of bodies are held; see server.max_buffered_bytes", p.budget.Used(), p.budget.Limit())}
+func (p *Proxy) bufferFull() *refusal {
+	return &refusal{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d bytes of bodies are held; see server.max_buffered_bytes", p.budget.Used(), p.budget.Limit())}
 }
 
-func (g *generation) bodyTooLarge() *fault {
-	return &fault{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", g.opts.MaxBodyBytes), close: true}
+func (g *configVersion) bodyTooLarge() *refusal {
+	return &refusal{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", g.opts.MaxBodyBytes), close: true}
 }
 
 // headFault is what Scan found wrong.
-func headFault(err error) *fault {
+func headFault(err error) *refusal {
 	var e *httpheader.Error
 	if errors.As(err, &e) && e.TooLarge() {
-		return &fault{outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: err.Error(), close: true}
+		return &refusal{outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: err.Error(), close: true}
 	}
-	return &fault{outcome: upstream.BadRequest, detail: err.Error(), close: true}
+	return &refusal{outcome: upstream.BadRequest, detail: err.Error(), close: true}
 }
 
-func (g *generation) headTooLarge() *fault {
-	return &fault{
+func (g *configVersion) headTooLarge() *refusal {
+	return &refusal{
 		outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, close: true,
 		detail: fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", g.opts.MaxHeaderBytes),
 	}
 }
 
-func (g *generation) notReadInTime() *fault {
-	return &fault{
+func (g *configVersion) notReadInTime() *refusal {
+	return &refusal{
 		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
 		detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", g.opts.ReadTimeout),
 	}
 }
 
 // tooManyConnections is why a connection over the limit is refused.
-func (g *generation) tooManyConnections() *fault {
-	return &fault{
+func (g *configVersion) tooManyConnections() *refusal {
+	return &refusal{
 		outcome: upstream.Overloaded,
 		detail:  fmt.Sprintf("%d of %d client connections are open; see server.max_connections", g.opts.MaxConnections, g.opts.MaxConnections),
 	}
 }
 
 // wholeResponse is a response of ours as it leaves, to a connection that ends with it.
-func (g *generation) wholeResponse(f *fault, id []byte) []byte {
+func (g *configVersion) wholeResponse(f *refusal, id []byte) []byte {
 	var ctx fasthttp.RequestCtx
 	g.writeOwn(&ctx, f.outcome, f.statusCode(), id, "", f.detail)
 	g.setRequestID(&ctx, id)

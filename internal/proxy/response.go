@@ -14,10 +14,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// sourceField says who answered: "ssp/<name>" or "proxy/<reason>".
+// sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
 const sourceField = "X-Adbuffer-Source"
 
-// statuses are those of our own answers; one each, so that a status alone
+// statuses are those of our own responses; one each, so that a status alone
 // tells as much as it can.
 var statuses = [upstream.Outcomes]int{
 	upstream.BadRequest:       fasthttp.StatusBadRequest,
@@ -47,8 +47,8 @@ var statuses = [upstream.Outcomes]int{
 	upstream.Cancelled:  fasthttp.StatusServiceUnavailable,
 }
 
-// answer writes what the route's SSPs gave.
-func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
+// writeResponse writes the result of the route's mode.
+func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	defer res.Release()
 	now := time.Now()
 	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started)}
@@ -70,12 +70,12 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, r *request, res *route.Result) 
 // writeResult writes the response, and keeps the exchange behind it until it is sent.
 func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	if res.Err != nil {
-		p.answerError(ctx, r, res)
+		p.writeError(ctx, r, res)
 		return
 	}
 	if r.route.NoAdOnError && res.Status() >= fasthttp.StatusBadRequest {
 		r.noAd(r.route, byProxy)
-		p.answerNoAd(ctx, r.route)
+		p.writeNoAd(ctx, r.route)
 		ctx.Response.Header.SetBytesV(sourceField, res.SSP.SourceBytes())
 		return
 	}
@@ -109,12 +109,12 @@ func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 	res.Exchange = nil
 }
 
-// answerError writes our own answer for a request that got none.
-func (p *Proxy) answerError(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
+// writeError writes our own response for a request to which no SSP responded.
+func (p *Proxy) writeError(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	status := statuses[res.Err.Outcome]
 	if r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
 		r.noAd(r.route, byProxy)
-		p.answerNoAd(ctx, r.route)
+		p.writeNoAd(ctx, r.route)
 		ctx.Response.Header.Set(sourceField, "proxy/"+res.Err.Outcome.String())
 		return
 	}
@@ -142,8 +142,8 @@ func detailOf(e *upstream.Error) string {
 	}
 }
 
-// refuse answers a request that is not forwarded.
-func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
+// refuse responds to a request that is not forwarded.
+func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	e := end{outcome: f.outcome, detail: f.detail, at: time.Now()}
 	if !r.started.IsZero() {
 		e.took = e.at.Sub(r.started)
@@ -159,14 +159,14 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	p.report(ctx, r, &e, nil, nil)
 }
 
-func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *fault) {
+func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	if r.stream == nil && (f.close || !p.skipBody(r)) {
 		ctx.SetConnectionClose()
 	}
 	status := f.statusCode()
 	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
 		r.noAd(r.route, byProxy)
-		p.answerNoAd(ctx, r.route)
+		p.writeNoAd(ctx, r.route)
 		ctx.Response.Header.Set(sourceField, "proxy/"+f.outcome.String())
 		return
 	}
@@ -176,7 +176,7 @@ func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *fault) {
 	r.writeOwn(ctx, f.outcome, status, r.requestID(), "", f.detail)
 }
 
-// ownBody is the JSON of our own error answers.
+// ownBody is the JSON of our own error responses.
 type ownBody struct {
 	Error  string `json:"error"`
 	SSP    string `json:"ssp,omitempty"`
@@ -184,7 +184,7 @@ type ownBody struct {
 	ID     string `json:"id,omitempty"` // of the request
 }
 
-func (g *generation) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, id []byte, sspName, detail string) {
+func (g *configVersion) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, id []byte, sspName, detail string) {
 	body := ownBody{Error: o.String(), ID: string(id)}
 	if g.opts.ErrorDetail {
 		body.SSP, body.Detail = sspName, detail
@@ -201,8 +201,8 @@ func (g *generation) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, stat
 	ctx.Response.SetBody(append(text, '\n'))
 }
 
-// answerNoAd writes the route's answer for when there is no ad.
-func (p *Proxy) answerNoAd(ctx *fasthttp.RequestCtx, rt *route.Route) {
+// writeNoAd writes the route's response for no ad.
+func (p *Proxy) writeNoAd(ctx *fasthttp.RequestCtx, rt *route.Route) {
 	ctx.Response.ResetBody()
 	httpheader.AddDate(&ctx.Response.Header)
 	if rt.NoAd == route.NoAdVAST {
@@ -214,8 +214,8 @@ func (p *Proxy) answerNoAd(ctx *fasthttp.RequestCtx, rt *route.Route) {
 	ctx.Response.SetStatusCode(fasthttp.StatusNoContent)
 }
 
-// answerHealth is readiness on the traffic port.
-func (p *Proxy) answerHealth(ctx *fasthttp.RequestCtx) {
+// writeHealth is readiness on the traffic port.
+func (p *Proxy) writeHealth(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
 	httpheader.AddDate(&ctx.Response.Header)
 	if p.draining.Load() || !p.ready() {
@@ -226,7 +226,7 @@ func (p *Proxy) answerHealth(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBodyString("ready\n")
 }
 
-// panicked is told of legs that panicked, and could not say so in an answer.
+// panicked logs legs that panicked after their request was over.
 func (p *Proxy) panicked(v any, stack []byte) {
 	p.panics.Add(1)
 	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))

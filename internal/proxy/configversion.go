@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"time"
+
+	"adbuffer/internal/route"
+	"adbuffer/internal/upstream"
+)
+
+// configVersion is what one Reload brought: options, routes, and the counters of those
+// routes. It never changes. A request takes the current one when its head has been read,
+// and uses it to its end. So it never sees the options of one configuration with the
+// routes of another.
+type configVersion struct {
+	opts           Options
+	requestIDField []byte // of opts
+	table          *route.Table
+	// routes are the counters by Route.Index. The last one counts requests that match no
+	// route.
+	routes []*routeStats
+}
+
+// newConfigVersion keeps the counters of routes that old, nil at first, has under the same
+// name. The counters of other routes end with old: requests of theirs that are still in
+// flight are counted, but no longer exported.
+func newConfigVersion(opts Options, table *route.Table, old *configVersion) *configVersion {
+	kept := make(map[string]*routeStats)
+	if old != nil {
+		for _, rs := range old.routes {
+			kept[rs.name] = rs
+		}
+	}
+	g := &configVersion{opts: opts, requestIDField: []byte(opts.RequestIDField), table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	for i := range g.routes {
+		name := noRoute
+		if i < len(table.Routes) {
+			name = table.Routes[i].Name
+		}
+		if g.routes[i] = kept[name]; g.routes[i] == nil {
+			g.routes[i] = newRouteStats(name)
+		}
+	}
+	return g
+}
+
+// stats returns the counters of route rt, which is nil for no route.
+func (g *configVersion) stats(rt *route.Route) *routeStats {
+	if rt == nil {
+		return g.routes[len(g.routes)-1]
+	}
+	return g.routes[rt.Index]
+}
+
+// ended counts a request of route rt, which is nil for no route.
+func (g *configVersion) ended(rt *route.Route, o upstream.Outcome, took time.Duration) {
+	rs := g.stats(rt)
+	rs.outcomes[o].Add(1)
+	rs.duration.ObserveDuration(took)
+}
+
+func (g *configVersion) noAd(rt *route.Route, by origin) { g.stats(rt).noAds[by].Add(1) }
+
+// current returns the config version for a request or connection that begins now.
+func (p *Proxy) current() *configVersion { return p.config.Load() }
+
+// Reload makes opts and table those of every request whose head is read from now on.
+// Requests in flight end with the options that they began with, and Reload does not wait
+// for them. A route that keeps its name keeps its counters; the counters of removed routes
+// disappear.
+//
+// Most options apply to the next request. max_connections and TLS apply to the next
+// connection; read_timeout and write_timeout when a connection next waits; idle_timeout
+// when it next becomes idle, over HTTP/2 to the next connection. A lower limit ends no
+// request or connection that is above it. MaxHeaderBytes does not change.
+func (p *Proxy) Reload(opts Options, table *route.Table) {
+	p.reloading.Lock()
+	defer p.reloading.Unlock()
+	old := p.config.Load()
+	opts.MaxHeaderBytes = old.opts.MaxHeaderBytes
+	p.config.Store(newConfigVersion(opts, table, old))
+	p.inFlight.SetLimit(opts.MaxInFlight)
+	p.uploads.setLimit(opts.MaxUploads)
+	p.budget.SetLimit(opts.MaxBufferedBytes)
+}
