@@ -55,11 +55,11 @@ func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 func configKeys(t *testing.T) (keys []string) {
 	t.Helper()
 	type schema struct {
-		Ref        string `json:"$ref"`
-		Properties map[string]*schema
-		Items      *schema
-		AnyOf      []*schema
-		Defs       map[string]*schema `json:"$defs"`
+		Ref          string `json:"$ref"`
+		Properties   map[string]*schema
+		Items        *schema
+		AnyOf, AllOf []*schema
+		Defs         map[string]*schema `json:"$defs"`
 	}
 	text, err := os.ReadFile("../../../config/adbuffer.schema.json")
 	if err != nil {
@@ -77,7 +77,7 @@ func configKeys(t *testing.T) (keys []string) {
 		case s.Items != nil:
 			walk(s.Items, path+"[]")
 		}
-		for _, one := range s.AnyOf {
+		for _, one := range append(s.AnyOf, s.AllOf...) {
 			walk(one, path)
 		}
 		for name, below := range s.Properties {
