@@ -117,6 +117,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 		pass(2 * msec)
 		for _, r := range all {
 			go r.do()
+			synctest.Wait() // so that the SSP counts them one by one
 		}
 		pass(10 * msec)
 		if n := p.conns.probation.places; n != 3 {
