@@ -111,7 +111,11 @@ func (c *Conn) pumpLocked() {
 // that is written.
 func (c *Conn) sentLocked(s *Stream) {
 	if !s.ended { // RFC 9113, section 8.1: the rest of the request is not wanted
-		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
+		// A body that fits the window ends by itself. curl takes a reset that comes before
+		// its body has left for an error, and loses the response.
+		if rest := s.length - s.body; s.length < 0 || rest > s.windows.left {
+			c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
+		}
 		c.flood.Expect(s.windows.left)
 	}
 	c.flood.Earn()
