@@ -91,7 +91,7 @@ func TestAnotherPathAtTheSameHostNeedsNoNewPool(t *testing.T) {
 func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 	for _, protocol := range []sspsim.Protocol{sspsim.HTTP1, sspsim.H2C} {
 		t.Run(string(protocol), func(t *testing.T) {
-			a := sim(t, sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 5000}}}})
+			a := sim(t, sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 5000}}}})
 			speak := map[sspsim.Protocol]string{sspsim.HTTP1: "protocol: http1", sspsim.H2C: "protocol: h2c"}[protocol]
 			s := setup{ssps: []string{at("a", a, speak, "max_response_bytes: 4999", "breaker: {enabled: false}")}, routes: []string{to("x", "a")}}
 			v := run(t, s)
@@ -253,7 +253,7 @@ func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 
 func TestAWaterfallReachesAnSSPThatAReloadRemoved(t *testing.T) {
 	g := newGate()
-	a := sim(t, sspsim.Options{OnRequest: g.hold, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}}})
+	a := sim(t, sspsim.Options{OnRequest: g.hold, Behaviour: sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}}})
 	b := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a, b", "mode: waterfall")}}
 	v := run(t, s)

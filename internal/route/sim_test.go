@@ -86,7 +86,7 @@ func TestAbandonedLegsChangeNoOtherResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim := func(name string, p50, p99 time.Duration) *fakeSSP {
 				return newSim(t, name, protocol, sspsim.Behaviour{
-					Latency: sspsim.Lognormal(p50, p99), Answer: sspsim.Answer{NoBid: sspsim.Every(5)},
+					Latency: sspsim.Lognormal(p50, p99), Response: sspsim.Response{NoBid: sspsim.Every(5)},
 				})
 			}
 			fakes := []*fakeSSP{sim("a", ms, 4*ms), sim("b", ms, 20*ms), sim("c", 2*ms, 4*ms)}

@@ -29,8 +29,8 @@ func (c *loopConn) SetReadDeadline(time.Time) error { return nil }
 func TestHTTP1RequestsAllocateNothing(t *testing.T) {
 	for name, b := range map[string]Behaviour{
 		"plain":  {},
-		"echo":   {Answer: Answer{Echo: true, Size: Size{P50: 1000, P95: 4000, Max: 10_000}, NoBid: Share(0.3)}},
-		"faults": {Answer: Answer{Chunked: Share(0.5), Cookies: Every(2)}, Faults: Faults{Status: Status{Chance: Share(0.1)}}},
+		"echo":   {Response: Response{Echo: true, Size: Size{P50: 1000, P95: 4000, Max: 10_000}, NoBid: Share(0.3)}},
+		"faults": {Response: Response{Chunked: Share(0.5), Cookies: Every(2)}, Faults: Faults{Status: Status{Chance: Share(0.1)}}},
 	} {
 		s := start(t, Options{Behaviour: b})
 		peer := &loopConn{}
@@ -57,7 +57,7 @@ func TestHTTP1RequestsAllocateNothing(t *testing.T) {
 func BenchmarkHTTP1(b *testing.B) {
 	for name, depth := range map[string]int{"one": 1, "pipelined16": 16} {
 		b.Run(name, func(b *testing.B) {
-			s := start(b, Options{Behaviour: Behaviour{Answer: Answer{Size: Size{Constant: 1000}}}})
+			s := start(b, Options{Behaviour: Behaviour{Response: Response{Size: Size{Constant: 1000}}}})
 			c, err := net.Dial("tcp", s.Addr())
 			if err != nil {
 				b.Fatal(err)
@@ -87,8 +87,8 @@ func BenchmarkHTTP1(b *testing.B) {
 	}
 }
 
-func BenchmarkHTTP1Answer(b *testing.B) {
-	s := start(b, Options{Behaviour: Behaviour{Answer: Answer{Size: Size{Constant: 1000}}}})
+func BenchmarkHTTP1Response(b *testing.B) {
+	s := start(b, Options{Behaviour: Behaviour{Response: Response{Size: Size{Constant: 1000}}}})
 	h := newHTTP1Conn(&conn{ssp: s, rw: &loopConn{}, rng: rand.New(rand.NewPCG(1, 1))})
 	b.ReportAllocs()
 	for range b.N {

@@ -16,7 +16,7 @@ import (
 // their zero value.
 type Behaviour struct {
 	Latency     Latency     `json:"latency"`
-	Answer      Answer      `json:"answer"`
+	Response    Response    `json:"answer"`
 	Connections Connections `json:"connections"`
 	Faults      Faults      `json:"faults"`
 }
@@ -66,8 +66,8 @@ type Field struct {
 	Value string `json:"value"`
 }
 
-// Answer shapes the responses to requests that no fault hits.
-type Answer struct {
+// Response shapes the responses to requests that no fault hits.
+type Response struct {
 	// NoBid is how often a response carries no bid, in the form NoBidForm.
 	NoBid     Chance    `json:"no_bid"`
 	NoBidForm NoBidForm `json:"no_bid_form"`
@@ -190,7 +190,7 @@ func (c *checker) chance(path string, v Chance) {
 func (b Behaviour) Validate() error {
 	var c checker
 	b.Latency.check(&c, "latency")
-	b.Answer.check(&c, "answer")
+	b.Response.check(&c, "answer")
 	b.Connections.check(&c, "connections")
 	b.Faults.check(&c, "faults")
 	return c.err()
@@ -198,12 +198,12 @@ func (b Behaviour) Validate() error {
 
 // clone returns a copy that shares no memory with b. Empty lists are nil in it.
 func (b Behaviour) clone() Behaviour {
-	b.Answer.Headers = append([]Field(nil), b.Answer.Headers...)
+	b.Response.Headers = append([]Field(nil), b.Response.Headers...)
 	b.Faults.Malformed.Kinds = append([]Malformation(nil), b.Faults.Malformed.Kinds...)
 	return b
 }
 
-func (a Answer) check(c *checker, path string) {
+func (a Response) check(c *checker, path string) {
 	c.chance(path+".no_bid", a.NoBid)
 	switch a.NoBidForm {
 	case "", NoBid204, NoBidEmpty, NoBidDocument:

@@ -60,7 +60,7 @@ type ResetStream struct {
 	AfterHead bool `json:"after_head"`
 }
 
-// GoAway sends GOAWAY. Streams up to the one it names are answered, then the
+// GoAway sends GOAWAY. Streams up to its last stream ID get responses, then the
 // connection closes; later ones are ignored. HTTP/2 only.
 type GoAway struct {
 	Chance

@@ -61,7 +61,7 @@ func copyFields(to, from reflect.Value) {
 // MarshalJSON writes every key.
 func (b Behaviour) MarshalJSON() ([]byte, error) {
 	// A list without elements is [], not null.
-	b.Answer.Headers = append([]Field{}, b.Answer.Headers...)
+	b.Response.Headers = append([]Field{}, b.Response.Headers...)
 	b.Faults.Malformed.Kinds = append([]Malformation{}, b.Faults.Malformed.Kinds...)
 	wire := reflect.New(wireType)
 	copyFields(wire.Elem(), reflect.ValueOf(b))
@@ -73,7 +73,7 @@ func (b Behaviour) MarshalJSON() ([]byte, error) {
 // or value of a wrong type, or all values that are out of range.
 func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	old := *b
-	old.Answer.Headers, old.Faults.Malformed.Kinds = nil, nil
+	old.Response.Headers, old.Faults.Malformed.Kinds = nil, nil
 	wire := reflect.New(wireType)
 	copyFields(wire.Elem(), reflect.ValueOf(old))
 	dec := json.NewDecoder(bytes.NewReader(data))

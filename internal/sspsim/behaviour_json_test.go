@@ -18,7 +18,7 @@ func fullBehaviour() Behaviour {
 	return Behaviour{
 		Latency: Latency{Distribution: Distribution{P50: 80 * time.Millisecond, P99: 250 * time.Millisecond, Max: time.Second},
 			Slow: Distribution{Constant: 2 * time.Second}, SlowShare: 0.01},
-		Answer: Answer{NoBid: one, NoBidForm: NoBidDocument, Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
+		Response: Response{NoBid: one, NoBidForm: NoBidDocument, Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
 			ContentType: "text/xml", Echo: true, Headers: []Field{{"Alt-Svc", "clear"}, {"X", ""}},
 			HTTP10: one, ReadToEOF: one, Chunked: one, Trailers: one, Interim: one, Cookies: one},
 		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: 90 * time.Second, MaxStreams: -1,
@@ -65,7 +65,7 @@ func wantNoZero(t *testing.T, path string, v reflect.Value) {
 				continue
 			}
 			wantNoZero(t, name, f)
-		case f.IsZero() && name != ".Answer.Size.Constant":
+		case f.IsZero() && name != ".Response.Size.Constant":
 			t.Errorf("%s is not set", name)
 		}
 	}
@@ -93,7 +93,7 @@ func TestJSONOfABehaviour(t *testing.T) {
 // wantRefused checks that text is refused with all of want, in this order, and changes nothing.
 func wantRefused(t *testing.T, text string, want ...string) {
 	t.Helper()
-	before := Behaviour{Latency: Constant(time.Second), Answer: Answer{Headers: []Field{{"A", "1"}}}}
+	before := Behaviour{Latency: Constant(time.Second), Response: Response{Headers: []Field{{"A", "1"}}}}
 	b := before
 	var invalid *InvalidError
 	if err := json.Unmarshal([]byte(text), &b); !errors.As(err, &invalid) {
@@ -170,11 +170,11 @@ func TestJSONOverABehaviour(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fullBehaviour()
-	want.Answer.Headers, want.Faults.Status.Code = []Field{{"B", ""}}, 404
+	want.Response.Headers, want.Faults.Status.Code = []Field{{"B", ""}}, 404
 	if !reflect.DeepEqual(b, want) {
 		t.Errorf("got  %+v\nwant %+v", b, want)
 	}
-	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[]}}`)); err != nil || len(b.Answer.Headers) != 0 || len(b.Faults.Malformed.Kinds) != 2 {
+	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[]}}`)); err != nil || len(b.Response.Headers) != 0 || len(b.Faults.Malformed.Kinds) != 2 {
 		t.Errorf("%v, %+v", err, b)
 	}
 }
@@ -190,11 +190,11 @@ func TestDistributionsAreCheckedForSense(t *testing.T) {
 		{Behaviour{Latency: Latency{Distribution: Distribution{P50: 2, P99: 3, Max: 1}}}, "latency.max: 1ns is below p50"},
 		{Behaviour{Latency: Constant(time.Hour)}, "latency.constant: 1h0m0s is not within"},
 		{Behaviour{Latency: Latency{Slow: Distribution{Constant: 1}}}, "latency.slow: is never drawn"},
-		{Behaviour{Answer: Answer{Size: Size{Constant: 1, P50: 1, P95: 1}}}, "answer.size: constant 1 stands alone"},
-		{Behaviour{Answer: Answer{Size: Size{P95: 5}}}, "answer.size: p50 0 and p95 5 are set together"},
-		{Behaviour{Answer: Answer{Size: Size{P50: 5, P95: 4}}}, "answer.size.p95: 4 is below p50 5"},
-		{Behaviour{Answer: Answer{Size: Size{P50: 5, P95: 6, Max: 4}}}, "answer.size.max: 4 is below p50 5"},
-		{Behaviour{Answer: Answer{ContentType: "a\r\nb"}}, "answer.content_type: "},
+		{Behaviour{Response: Response{Size: Size{Constant: 1, P50: 1, P95: 1}}}, "answer.size: constant 1 stands alone"},
+		{Behaviour{Response: Response{Size: Size{P95: 5}}}, "answer.size: p50 0 and p95 5 are set together"},
+		{Behaviour{Response: Response{Size: Size{P50: 5, P95: 4}}}, "answer.size.p95: 4 is below p50 5"},
+		{Behaviour{Response: Response{Size: Size{P50: 5, P95: 6, Max: 4}}}, "answer.size.max: 4 is below p50 5"},
+		{Behaviour{Response: Response{ContentType: "a\r\nb"}}, "answer.content_type: "},
 	} {
 		if err := v.b.Validate(); err == nil || !strings.HasPrefix(err.Error(), v.want) || strings.Contains(err.Error(), "; ") {
 			t.Errorf("got %v, want %s", err, v.want)

@@ -55,7 +55,7 @@ func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
 	}
 }
 
-func TestLatencyPassesBeforeTheAnswer(t *testing.T) {
+func TestLatencyPassesBeforeTheResponse(t *testing.T) {
 	const latency = 60 * time.Millisecond
 	for _, protocol := range []Protocol{HTTP1, H2C} {
 		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{Latency: Constant(latency)}})

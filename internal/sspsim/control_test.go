@@ -41,7 +41,7 @@ func startControlled(t *testing.T, o Options) *SSP {
 }
 
 func TestControlShowsReplacesAndPatchesTheBehaviour(t *testing.T) {
-	s := startControlled(t, Options{Behaviour: Behaviour{Latency: Constant(80 * time.Millisecond), Answer: Answer{Echo: true}}})
+	s := startControlled(t, Options{Behaviour: Behaviour{Latency: Constant(80 * time.Millisecond), Response: Response{Echo: true}}})
 	status, text := s.controlCall(t, "GET", "/behaviour", "")
 	var shown Behaviour
 	if err := json.Unmarshal([]byte(text), &shown); status != 200 || err != nil || !reflect.DeepEqual(shown, s.Behaviour()) {
@@ -50,25 +50,25 @@ func TestControlShowsReplacesAndPatchesTheBehaviour(t *testing.T) {
 	if status, text = s.controlCall(t, "PATCH", "/behaviour", `{"faults":{"status":{"every":1}}}`); status != 200 {
 		t.Fatalf("PATCH: %d %s", status, text)
 	}
-	want := Behaviour{Latency: Constant(80 * time.Millisecond), Answer: Answer{Echo: true}, Faults: Faults{Status: Status{Chance: Always}}}
-	if got := s.Behaviour(); got.Latency != want.Latency || !got.Answer.Echo || got.Faults.Status != want.Faults.Status {
+	want := Behaviour{Latency: Constant(80 * time.Millisecond), Response: Response{Echo: true}, Faults: Faults{Status: Status{Chance: Always}}}
+	if got := s.Behaviour(); got.Latency != want.Latency || !got.Response.Echo || got.Faults.Status != want.Faults.Status {
 		t.Errorf("after PATCH: %+v", got)
 	}
 	if status, _ = s.controlCall(t, "PUT", "/behaviour", `{"answer":{"no_bid":{"every":1}}}`); status != 200 {
 		t.Fatalf("PUT: %d", status)
 	}
-	if got := s.Behaviour(); got.Latency != (Latency{}) || got.Answer.Echo || got.Answer.NoBid != Always || got.Faults.Status.Every != 0 {
+	if got := s.Behaviour(); got.Latency != (Latency{}) || got.Response.Echo || got.Response.NoBid != Always || got.Faults.Status.Every != 0 {
 		t.Errorf("after PUT: %+v", got)
 	}
 	c := dial(t, s)
 	c.get("x")
-	if resp, _ := c.answer("GET"); resp.StatusCode != 204 {
+	if resp, _ := c.response("GET"); resp.StatusCode != 204 {
 		t.Errorf("status %d after PUT", resp.StatusCode)
 	}
 }
 
 func TestControlReportsAllMistakesAndChangesNothing(t *testing.T) {
-	s := startControlled(t, Options{Behaviour: Behaviour{Answer: Answer{Echo: true}}})
+	s := startControlled(t, Options{Behaviour: Behaviour{Response: Response{Echo: true}}})
 	for _, method := range []string{"PUT", "PATCH"} {
 		status, text := s.controlCall(t, method, "/behaviour", `{"latency":{"slow_share":80},"faults":{"hang":{"every":-1}}}`)
 		var reply struct{ Errors []string }
@@ -76,7 +76,7 @@ func TestControlReportsAllMistakesAndChangesNothing(t *testing.T) {
 			!strings.HasPrefix(reply.Errors[0], "latency.slow_share: ") || !strings.HasPrefix(reply.Errors[1], "faults.hang.every: ") {
 			t.Errorf("%s: %d %s", method, status, text)
 		}
-		if !s.Behaviour().Answer.Echo {
+		if !s.Behaviour().Response.Echo {
 			t.Errorf("%s changed the behaviour", method)
 		}
 	}
@@ -96,7 +96,7 @@ func TestControlShowsAndResetsCountersAndRequests(t *testing.T) {
 	c := dial(t, s)
 	c.wantOpen()
 	c.get("x")
-	c.answer("GET")
+	c.response("GET")
 	_, text := s.controlCall(t, "GET", "/counters", "")
 	var n Counters
 	if err := json.Unmarshal([]byte(text), &n); err != nil || n.Requests != 2 || n.ByStatus[503] != 1 || n.Faults["status"] != 1 || n.Connections != 1 {

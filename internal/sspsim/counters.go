@@ -26,11 +26,11 @@ type Counters struct {
 	ByStatus map[int]uint64    `json:"by_status"` // of Answered, by status
 	Faults   map[string]uint64 `json:"faults"`    // faults done, by their key in Faults
 
-	ResetsSeen       uint64 `json:"resets_seen"`        // RST_STREAM from the peer
-	WriteErrors      uint64 `json:"write_errors"`       // writes that failed, because the peer had gone
-	IdleClosed       uint64 `json:"idle_closed"`        // connections closed by IdleTimeout
-	RequestBodyBytes uint64 `json:"request_body_bytes"` // without framing
-	AnswerBodyBytes  uint64 `json:"answer_body_bytes"`
+	ResetsSeen        uint64 `json:"resets_seen"`        // RST_STREAM from the peer
+	WriteErrors       uint64 `json:"write_errors"`       // writes that failed, because the peer had gone
+	IdleClosed        uint64 `json:"idle_closed"`        // connections closed by IdleTimeout
+	RequestBodyBytes  uint64 `json:"request_body_bytes"` // without framing
+	ResponseBodyBytes uint64 `json:"answer_body_bytes"`
 }
 
 // counters are the live Counters; a snapshot is not one moment in time.
@@ -56,7 +56,7 @@ func (s *SSP) Counters() Counters {
 		Unprocessed: n.unprocessed.Load(), BadRequests: n.badRequests.Load(),
 		ByStatus: map[int]uint64{}, Faults: map[string]uint64{},
 		ResetsSeen: n.resetsSeen.Load(), WriteErrors: n.writeErrors.Load(), IdleClosed: n.idleClosed.Load(),
-		RequestBodyBytes: n.bodyIn.Load(), AnswerBodyBytes: n.bodyOut.Load(),
+		RequestBodyBytes: n.bodyIn.Load(), ResponseBodyBytes: n.bodyOut.Load(),
 	}
 	if last := n.lastBad.Load(); last != nil {
 		c.LastBadRequest = *last
@@ -75,7 +75,7 @@ func (s *SSP) Counters() Counters {
 }
 
 // ResetCounters sets all counters to 0 but those of now; MaxInFlight becomes
-// InFlight. Requests answered while it runs may be counted in part.
+// InFlight. Responses written while it runs may be counted in part.
 func (s *SSP) ResetCounters() {
 	n := &s.counters
 	for _, v := range []*atomic.Uint64{&n.connections, &n.http2Connections, &n.handshakes, &n.resumed,

@@ -88,7 +88,7 @@ func FuzzIDsStandInDocuments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id []byte) {
 		q := ids{requestID: id}
 		for _, kind := range []Kind{OpenRTB, VAST} {
-			p := newScript(Behaviour{Answer: Answer{Kind: kind}})
+			p := newScript(Behaviour{Response: Response{Kind: kind}})
 			r, _ := p.compose(&fate{size: 1000}, &q, nil)
 			var text []byte
 			for r.body.len() > 0 {
@@ -114,7 +114,7 @@ func FuzzIDsStandInDocuments(f *testing.F) {
 func TestBodiesHaveTheSizeAskedFor(t *testing.T) {
 	for _, kind := range []Kind{OpenRTB, VAST, Raw} {
 		for _, size := range []int{0, 1, 500, 501, 70_000} {
-			p := newScript(Behaviour{Answer: Answer{Kind: kind, Size: Size{Constant: size}, Echo: true}})
+			p := newScript(Behaviour{Response: Response{Kind: kind, Size: Size{Constant: size}, Echo: true}})
 			f := fate{size: size}
 			q := ids{cb: []byte("an-id-of-some-length")}
 			r, _ := p.compose(&f, &q, nil)

@@ -99,11 +99,11 @@ func (r *rawClient) get(id string) {
 }
 
 // response reads one whole response to a request of this method.
-func (r *rawClient) answer(method string) (*http.Response, string) {
+func (r *rawClient) response(method string) (*http.Response, string) {
 	r.t.Helper()
 	resp, err := http.ReadResponse(r.br, &http.Request{Method: method})
 	if err != nil {
-		r.t.Fatalf("reading an answer: %v", err)
+		r.t.Fatalf("reading a response: %v", err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *rawClient) wantEnd() {
 func (r *rawClient) wantOpen() {
 	r.t.Helper()
 	r.get("still-open")
-	if _, body := r.answer("GET"); !strings.Contains(body, "still-open") {
+	if _, body := r.response("GET"); !strings.Contains(body, "still-open") {
 		r.t.Fatalf("answer %q is not ours", body)
 	}
 }
@@ -238,7 +238,7 @@ func (h *h2Client) post(id uint32, end bool) {
 }
 
 // h2Response is a response on one stream.
-type h2Answer struct {
+type h2Response struct {
 	status  string
 	fields  map[string]string // of head and trailer
 	body    string
@@ -247,9 +247,9 @@ type h2Answer struct {
 }
 
 // response reads frames until stream id has ended. Frames of other streams are a fault.
-func (h *h2Client) answer(id uint32) h2Answer {
+func (h *h2Client) response(id uint32) h2Response {
 	h.t.Helper()
-	a := h2Answer{fields: map[string]string{}}
+	a := h2Response{fields: map[string]string{}}
 	for {
 		f := h.next()
 		if f.Header().StreamID != id {

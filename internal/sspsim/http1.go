@@ -13,7 +13,7 @@ import (
 const flushAt = 64 << 10
 
 // http1Conn serves a connection of HTTP/1. One goroutine does all: requests
-// are answered one after the other, in the order in which they came. Responses
+// get their responses one after the other, in the order in which they came. Responses
 // gather in out and are written when there is nothing left to respond to.
 type http1Conn struct {
 	*conn
@@ -31,7 +31,7 @@ func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c}
 	h.in = requestReader{src: readerFunc(h.read), maxBody: c.ssp.opts.MaxRequestBody}
 	c.poison = func() {
-		h.out = append(h.out, poisonAnswer...)
+		h.out = append(h.out, poisonResponse...)
 		h.flush()
 	}
 	return h

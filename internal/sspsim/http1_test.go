@@ -16,7 +16,7 @@ func TestZeroBehaviourBidsOnAConnectionThatStaysOpen(t *testing.T) {
 	c := dial(t, s)
 	for range 3 {
 		c.get("a")
-		resp, body := c.answer("GET")
+		resp, body := c.response("GET")
 		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" || !json.Valid([]byte(body)) {
 			t.Fatalf("got %d, %q", resp.StatusCode, body)
 		}
@@ -39,15 +39,15 @@ func TestBodyCarriesTheIDOfItsOwnRequest(t *testing.T) {
 		{"GET /bid?cb HTTP/1.1\r\nHost: a\r\n\r\n", "0"},
 	} {
 		c.send(v.request)
-		_, body := c.answer("GET")
+		_, body := c.response("GET")
 		var doc struct{ ID string }
 		if err := json.Unmarshal([]byte(body), &doc); err != nil || doc.ID != v.id {
 			t.Errorf("%q: body %s (%v), want the id %q", v.request, body, err, v.id)
 		}
 	}
-	s.mustSet(t, Behaviour{Answer: Answer{Kind: VAST}})
+	s.mustSet(t, Behaviour{Response: Response{Kind: VAST}})
 	c.send("GET /bid HTTP/1.1\r\nHost: a\r\nX-Request-Id: <&\">\r\n\r\n")
-	resp, body := c.answer("GET")
+	resp, body := c.response("GET")
 	var vast struct {
 		Ad struct {
 			ID string `xml:"id,attr"`
@@ -59,12 +59,12 @@ func TestBodyCarriesTheIDOfItsOwnRequest(t *testing.T) {
 }
 
 func TestEchoNamesEverythingTheRequestCarried(t *testing.T) {
-	s := startWith(t, Behaviour{Answer: Answer{Echo: true, NoBid: Every(2), Kind: Raw, Size: Size{Constant: 40}}})
+	s := startWith(t, Behaviour{Response: Response{Echo: true, NoBid: Every(2), Kind: Raw, Size: Size{Constant: 40}}})
 	c := dial(t, s)
 	body := `{"id":"bid"}`
 	for _, status := range []int{200, 204} {
 		c.send(fmt.Sprintf("POST /bid?cb=q%%31 HTTP/1.1\r\nHost: a\r\nX-Request-Id: head\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
-		resp, got := c.answer("POST")
+		resp, got := c.response("POST")
 		h := resp.Header
 		if resp.StatusCode != status || h.Get("X-Request-Id") != "head" || h.Get("X-Echo-Cb") != "q%31" || h.Get("X-Echo-Id") != "bid" {
 			t.Errorf("status %d, header %v", resp.StatusCode, h)
@@ -76,7 +76,7 @@ func TestEchoNamesEverythingTheRequestCarried(t *testing.T) {
 }
 
 func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
-	s := startWith(t, Behaviour{Answer: Answer{Size: Size{P50: 500, P95: 20000, Max: 100000}, Chunked: Every(3)}})
+	s := startWith(t, Behaviour{Response: Response{Size: Size{P50: 500, P95: 20000, Max: 100000}, Chunked: Every(3)}})
 	c := dial(t, s)
 	const n = 200
 	var all strings.Builder
@@ -85,7 +85,7 @@ func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	}
 	go func() { _, _ = io.WriteString(c.c, all.String()) }()
 	for i := range n {
-		if _, body := c.answer("GET"); !strings.Contains(body, fmt.Sprintf(`"no-%d."`, i)) {
+		if _, body := c.response("GET"); !strings.Contains(body, fmt.Sprintf(`"no-%d."`, i)) {
 			t.Fatalf("answer %d is %.100q", i, body)
 		}
 	}
@@ -101,7 +101,7 @@ func TestPipelineOverlapLetsRequestsReadTogetherWaitTogether(t *testing.T) {
 	begin := time.Now()
 	c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", n))
 	for range n {
-		c.answer("GET")
+		c.response("GET")
 	}
 	// One after the other would be 4 s.
 	if took := time.Since(begin); took < latency || took > n*latency*3/4 {
@@ -122,7 +122,7 @@ func TestConnectionIsKeptAsTheRequestAsks(t *testing.T) {
 	} {
 		c := dial(t, s)
 		c.send(v.request)
-		resp, _ := c.answer("GET")
+		resp, _ := c.response("GET")
 		// ReadResponse takes Connection: close out of the header.
 		connection := resp.Header.Get("Connection")
 		if resp.Close && resp.ProtoAtLeast(1, 1) {
@@ -145,8 +145,8 @@ func TestMaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 		c := dial(t, s)
 		c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 5))
 		for i := range 3 {
-			if resp, _ := c.answer("GET"); resp.Close != (announce && i == 2) {
-				t.Errorf("announce %v: answer %d says close: %v", announce, i, resp.Close)
+			if resp, _ := c.response("GET"); resp.Close != (announce && i == 2) {
+				t.Errorf("announce %v: response %d says close: %v", announce, i, resp.Close)
 			}
 		}
 		c.wantEnd()
@@ -160,7 +160,7 @@ func TestIdleTimeoutClosesOnlyAConnectionWithoutARequest(t *testing.T) {
 	s := startWith(t, Behaviour{Latency: Constant(150 * time.Millisecond), Connections: Connections{IdleTimeout: 30 * time.Millisecond}})
 	c := dial(t, s)
 	c.get("slow")
-	if _, body := c.answer("GET"); !strings.Contains(body, "slow") {
+	if _, body := c.response("GET"); !strings.Contains(body, "slow") {
 		t.Fatalf("answer %q", body)
 	}
 	c.wantEnd()
@@ -173,9 +173,9 @@ func TestSetHoldsForConnectionsThatAreOpenAndIdle(t *testing.T) {
 	s := startWith(t, Behaviour{})
 	c := dial(t, s)
 	c.wantOpen()
-	s.mustSet(t, Behaviour{Answer: Answer{NoBid: Always}})
+	s.mustSet(t, Behaviour{Response: Response{NoBid: Always}})
 	c.get("x")
-	if resp, _ := c.answer("GET"); resp.StatusCode != 204 {
+	if resp, _ := c.response("GET"); resp.StatusCode != 204 {
 		t.Fatalf("status %d after Set, want 204", resp.StatusCode)
 	}
 	s.mustSet(t, Behaviour{Connections: Connections{IdleTimeout: 20 * time.Millisecond}})
@@ -183,13 +183,13 @@ func TestSetHoldsForConnectionsThatAreOpenAndIdle(t *testing.T) {
 }
 
 func TestHeadIsAnsweredWithTheLengthAndNoBody(t *testing.T) {
-	c := dial(t, startWith(t, Behaviour{Answer: Answer{Kind: Raw, Size: Size{Constant: 1234}}}))
+	c := dial(t, startWith(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 1234}}}))
 	c.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if resp, body := c.answer("HEAD"); resp.ContentLength != 1234 || body != "" {
+	if resp, body := c.response("HEAD"); resp.ContentLength != 1234 || body != "" {
 		t.Errorf("Content-Length %d and %q", resp.ContentLength, body)
 	}
 	c.get("next")
-	if _, body := c.answer("GET"); len(body) != 1234 {
+	if _, body := c.response("GET"); len(body) != 1234 {
 		t.Errorf("body of %d bytes, want 1234", len(body))
 	}
 }
@@ -197,31 +197,31 @@ func TestHeadIsAnsweredWithTheLengthAndNoBody(t *testing.T) {
 func TestExpectIsAnsweredBeforeTheBody(t *testing.T) {
 	c := dial(t, startWith(t, Behaviour{}))
 	c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 12\r\n\r\n")
-	if resp, _ := c.answer("POST"); resp.StatusCode != 100 {
+	if resp, _ := c.response("POST"); resp.StatusCode != 100 {
 		t.Fatalf("status %d, want 100", resp.StatusCode)
 	}
 	c.send(`{"id":"abc"}`)
-	if _, body := c.answer("POST"); !strings.Contains(body, "abc") {
+	if _, body := c.response("POST"); !strings.Contains(body, "abc") {
 		t.Errorf("body %q", body)
 	}
 }
 
 func TestNoBidHasThreeForms(t *testing.T) {
 	for _, v := range []struct {
-		answer Answer
+		answer Response
 		status int
 		body   string
 	}{
-		{Answer{}, 204, ""},
-		{Answer{NoBidForm: NoBidEmpty}, 200, ""},
-		{Answer{NoBidForm: NoBidDocument}, 200, `{"id":"q","nbr":0}`},
-		{Answer{NoBidForm: NoBidDocument, Kind: VAST}, 200, `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`},
-		{Answer{NoBidForm: NoBidDocument, Kind: Raw}, 200, ``},
+		{Response{}, 204, ""},
+		{Response{NoBidForm: NoBidEmpty}, 200, ""},
+		{Response{NoBidForm: NoBidDocument}, 200, `{"id":"q","nbr":0}`},
+		{Response{NoBidForm: NoBidDocument, Kind: VAST}, 200, `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`},
+		{Response{NoBidForm: NoBidDocument, Kind: Raw}, 200, ``},
 	} {
 		v.answer.NoBid, v.answer.Size = Always, Size{Constant: 500}
-		c := dial(t, startWith(t, Behaviour{Answer: v.answer}))
+		c := dial(t, startWith(t, Behaviour{Response: v.answer}))
 		c.get("q")
-		resp, body := c.answer("GET")
+		resp, body := c.response("GET")
 		if resp.StatusCode != v.status || body != v.body {
 			t.Errorf("%+v: %d %q, want %d %q", v.answer, resp.StatusCode, body, v.status, v.body)
 		}
@@ -235,72 +235,72 @@ func TestNoBidHasThreeForms(t *testing.T) {
 func (r *rawClient) wantOpen204(status int) {
 	r.t.Helper()
 	r.get("again")
-	if resp, _ := r.answer("GET"); resp.StatusCode != status {
+	if resp, _ := r.response("GET"); resp.StatusCode != status {
 		r.t.Fatalf("status %d, want %d again", resp.StatusCode, status)
 	}
 }
 
-func TestAnswerShapes(t *testing.T) {
+func TestResponseShapes(t *testing.T) {
 	const size = 40000
-	big := Answer{Size: Size{Constant: size}}
-	with := func(change func(*Answer)) Behaviour {
+	big := Response{Size: Size{Constant: size}}
+	with := func(change func(*Response)) Behaviour {
 		a := big
 		change(&a)
-		return Behaviour{Answer: a}
+		return Behaviour{Response: a}
 	}
 	body := func(t *testing.T, c *rawClient) *http.Response {
 		t.Helper()
 		c.get("me")
-		resp, body := c.answer("GET")
+		resp, body := c.response("GET")
 		if len(body) != size || !json.Valid([]byte(body)) || !strings.Contains(body, `"me"`) {
 			t.Fatalf("body of %d bytes: %.80q", len(body), body)
 		}
 		return resp
 	}
 	t.Run("chunked", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Answer) { a.Chunked = Always })))
+		c := dial(t, startWith(t, with(func(a *Response) { a.Chunked = Always })))
 		if resp := body(t, c); len(resp.TransferEncoding) != 1 || resp.ContentLength != -1 || len(resp.Trailer) != 0 {
 			t.Errorf("not chunked: %+v", resp)
 		}
 		body(t, c)
 		c.send("GET / HTTP/1.0\r\n\r\n")
-		if resp, body := c.answer("GET"); resp.ContentLength != size || len(body) != size {
+		if resp, body := c.response("GET"); resp.ContentLength != size || len(body) != size {
 			t.Errorf("chunks to an HTTP/1.0 request: %+v", resp)
 		}
 	})
 	t.Run("trailers", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Answer) { a.Trailers = Always })))
+		c := dial(t, startWith(t, with(func(a *Response) { a.Trailers = Always })))
 		if resp := body(t, c); resp.Trailer.Get("X-Sim-Trailer") != "done" {
 			t.Errorf("trailer %v", resp.Trailer)
 		}
 		body(t, c)
 	})
 	t.Run("read to EOF", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Answer) { a.ReadToEOF = Always })))
+		c := dial(t, startWith(t, with(func(a *Response) { a.ReadToEOF = Always })))
 		if resp := body(t, c); resp.ContentLength != -1 || len(resp.TransferEncoding) != 0 {
 			t.Errorf("framed: %+v", resp)
 		}
 		c.wantEnd()
 	})
 	t.Run("HTTP/1.0", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Answer) { a.HTTP10 = Always })))
+		c := dial(t, startWith(t, with(func(a *Response) { a.HTTP10 = Always })))
 		if resp := body(t, c); resp.Proto != "HTTP/1.0" {
 			t.Errorf("protocol %s", resp.Proto)
 		}
 		c.wantEnd()
 	})
 	t.Run("103 first", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Answer) { a.Interim = Always })))
+		c := dial(t, startWith(t, with(func(a *Response) { a.Interim = Always })))
 		c.get("me")
-		if resp, _ := c.answer("GET"); resp.StatusCode != 103 {
+		if resp, _ := c.response("GET"); resp.StatusCode != 103 {
 			t.Errorf("status %d", resp.StatusCode)
 		}
-		if resp, body := c.answer("GET"); resp.StatusCode != 200 || len(body) != size {
+		if resp, body := c.response("GET"); resp.StatusCode != 200 || len(body) != size {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 	})
 	t.Run("fields", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Answer) {
+		c := dial(t, startWith(t, with(func(a *Response) {
 			a.Cookies, a.ContentType = Always, "text/x-ad"
 			a.Headers = []Field{{"Alt-Svc", "h3=\":443\""}, {"x-Odd", "1"}, {"x-Odd", "2"}}
 		})))

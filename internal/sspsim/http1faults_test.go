@@ -20,7 +20,7 @@ func (s *SSP) wantFault(t testing.TB, key string) {
 	}
 }
 
-func TestHangAcceptsAndNeverAnswers(t *testing.T) {
+func TestHangAcceptsAndNeverResponds(t *testing.T) {
 	s := startWith(t, withFaults(Faults{Hang: Always}))
 	c := dial(t, s)
 	c.get("x")
@@ -36,7 +36,7 @@ func TestHangAcceptsAndNeverAnswers(t *testing.T) {
 	s.await(t, "end of the hung connection", func(c Counters) bool { return c.OpenConnections == 0 })
 }
 
-func TestStallReadsTheRequestAndNeverAnswers(t *testing.T) {
+func TestStallReadsTheRequestAndNeverResponds(t *testing.T) {
 	s := startWith(t, withFaults(Faults{Stall: Every(2)}))
 	c := dial(t, s)
 	c.wantOpen()
@@ -50,7 +50,7 @@ func TestStallReadsTheRequestAndNeverAnswers(t *testing.T) {
 	s.await(t, "end of the request", func(c Counters) bool { return c.InFlight == 0 && c.Answered == 1 })
 }
 
-func TestResetSendsRSTInsteadOfTheAnswer(t *testing.T) {
+func TestResetSendsRSTInsteadOfTheResponse(t *testing.T) {
 	s := startWith(t, withFaults(Faults{Reset: Every(2)}))
 	c := dial(t, s)
 	c.wantOpen()
@@ -71,13 +71,13 @@ func TestCutHeadEndsInsideTheHead(t *testing.T) {
 	}
 	s.wantFault(t, "cut_head")
 	if n := s.Counters().Answered; n != 0 {
-		t.Errorf("%d answers counted as whole", n)
+		t.Errorf("%d responses counted as whole", n)
 	}
 }
 
 func TestCutBodyEndsInsideTheBody(t *testing.T) {
 	for _, chunked := range []Chance{{}, Always} {
-		s := startWith(t, Behaviour{Answer: Answer{Chunked: chunked, NoBid: Always}, Faults: Faults{CutBody: Always}})
+		s := startWith(t, Behaviour{Response: Response{Chunked: chunked, NoBid: Always}, Faults: Faults{CutBody: Always}})
 		c := dial(t, s)
 		c.get("x")
 		resp, err := http.ReadResponse(c.br, nil)
@@ -110,19 +110,19 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 		{Status{Code: 204, RetryAfter: time.Minute}, 204, "60"},
 	} {
 		v.status.Chance = Always
-		s := startWith(t, Behaviour{Answer: Answer{Echo: true}, Faults: Faults{Status: v.status}})
+		s := startWith(t, Behaviour{Response: Response{Echo: true}, Faults: Faults{Status: v.status}})
 		c := dial(t, s)
 		c.get("me")
-		resp, body := c.answer("GET")
+		resp, body := c.response("GET")
 		if resp.StatusCode != v.code || resp.Header.Get("Retry-After") != v.retry || (body == "") != (v.code == 204 || v.code == 304) || resp.Header.Get("X-Echo-Cb") != "me" {
 			t.Errorf("%+v: %d, %v, %q", v.status, resp.StatusCode, resp.Header, body)
 		}
 		c.get("again")
-		c.answer("GET")
+		c.response("GET")
 	}
 	c := dial(t, startWith(t, withFaults(Faults{Status: Status{Chance: Always, RetryAfter: time.Hour, RetryAfterDate: true}})))
 	c.get("me")
-	resp, _ := c.answer("GET")
+	resp, _ := c.response("GET")
 	if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err != nil || time.Until(at) < 58*time.Minute || time.Until(at) > time.Hour {
 		t.Errorf("Retry-After %q (%v), want a date in an hour", resp.Header.Get("Retry-After"), err)
 	}
@@ -130,12 +130,12 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 
 func TestDripSendsTheBodyInPieces(t *testing.T) {
 	const pause, pieces = 5 * time.Millisecond, 20
-	s := startWith(t, Behaviour{Answer: Answer{Kind: Raw, Size: Size{Constant: 100}},
+	s := startWith(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 100}},
 		Faults: Faults{Drip: Drip{Chance: Always, Bytes: 100 / pieces, Pause: pause}}})
 	c := dial(t, s)
 	begin := time.Now()
 	c.get("x")
-	if _, body := c.answer("GET"); len(body) != 100 {
+	if _, body := c.response("GET"); len(body) != 100 {
 		t.Errorf("body of %d bytes", len(body))
 	}
 	if took := time.Since(begin); took < (pieces-1)*pause {
@@ -144,12 +144,12 @@ func TestDripSendsTheBodyInPieces(t *testing.T) {
 	s.wantFault(t, "drip")
 }
 
-func TestUnsolicitedAnswerComesOnAnIdleConnection(t *testing.T) {
+func TestUnsolicitedResponseComesOnAnIdleConnection(t *testing.T) {
 	s := startWith(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Always}}))
 	c := dial(t, s)
 	c.get("x")
-	c.answer("GET")
-	resp, body := c.answer("GET") // to nothing that we asked
+	c.response("GET")
+	resp, body := c.response("GET") // to nothing that we asked
 	if resp.StatusCode != 200 || body != Poison {
 		t.Errorf("got %d %q", resp.StatusCode, body)
 	}
@@ -158,7 +158,7 @@ func TestUnsolicitedAnswerComesOnAnIdleConnection(t *testing.T) {
 	c.wantOpen()
 }
 
-func TestUnsolicitedAnswerIsPutOffByARequest(t *testing.T) {
+func TestUnsolicitedResponseIsPutOffByARequest(t *testing.T) {
 	s := startWith(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Every(2), Delay: 5 * time.Minute}}))
 	c := dial(t, s)
 	c.wantOpen()
@@ -172,18 +172,18 @@ func TestUnsolicitedAnswerIsPutOffByARequest(t *testing.T) {
 	}
 }
 
-func TestLeftoverIsAWholeAnswerBehindTheBody(t *testing.T) {
-	s := startWith(t, Behaviour{Answer: Answer{NoBid: Always}, Faults: Faults{Leftover: Every(2)}})
+func TestLeftoverIsAWholeResponseBehindTheBody(t *testing.T) {
+	s := startWith(t, Behaviour{Response: Response{NoBid: Always}, Faults: Faults{Leftover: Every(2)}})
 	c := dial(t, s)
 	c.get("x")
-	if resp, _ := c.answer("GET"); resp.StatusCode != 204 {
-		t.Fatalf("first answer %d", resp.StatusCode)
+	if resp, _ := c.response("GET"); resp.StatusCode != 204 {
+		t.Fatalf("first response %d", resp.StatusCode)
 	}
 	c.get("mine")
-	if _, body := c.answer("GET"); !strings.Contains(body, "mine") {
+	if _, body := c.response("GET"); !strings.Contains(body, "mine") {
 		t.Errorf("body %q", body)
 	}
-	if _, body := c.answer("GET"); body != Poison {
+	if _, body := c.response("GET"); body != Poison {
 		t.Errorf("leftover %q", body)
 	}
 	s.wantFault(t, "leftover")
@@ -193,7 +193,7 @@ func TestOversizedHeadAndBody(t *testing.T) {
 	s := startWith(t, withFaults(Faults{OversizedHead: Oversized{Chance: Always, Bytes: 200_000}}))
 	c := dial(t, s)
 	c.get("x")
-	resp, _ := c.answer("GET")
+	resp, _ := c.response("GET")
 	n := 0
 	for _, v := range resp.Header["X-Pad"] {
 		n += len(v)
@@ -206,15 +206,15 @@ func TestOversizedHeadAndBody(t *testing.T) {
 	s = startWith(t, withFaults(Faults{OversizedBody: Oversized{Chance: Always}}))
 	c = dial(t, s)
 	c.get("x")
-	if _, body := c.answer("GET"); len(body) != 4<<20 {
+	if _, body := c.response("GET"); len(body) != 4<<20 {
 		t.Errorf("body of %d bytes, want 4 MiB", len(body))
 	}
-	if n := s.Counters().AnswerBodyBytes; n != 4<<20 {
+	if n := s.Counters().ResponseBodyBytes; n != 4<<20 {
 		t.Errorf("counted %d body bytes", n)
 	}
 }
 
-func TestMalformedAnswersBreakOneRuleEach(t *testing.T) {
+func TestMalformedResponsesBreakOneRuleEach(t *testing.T) {
 	head := func(want string) func(head, body string) bool {
 		return func(head, _ string) bool { return strings.Contains(head, want) }
 	}
@@ -281,7 +281,7 @@ func TestEveryNthRequestFailsAcrossConnections(t *testing.T) {
 		if i%3 == 0 {
 			want = 503
 		}
-		if resp, _ := c.answer("GET"); resp.StatusCode != want {
+		if resp, _ := c.response("GET"); resp.StatusCode != want {
 			t.Errorf("request %d: status %d, want %d", i, resp.StatusCode, want)
 		}
 	}
@@ -293,7 +293,7 @@ func TestShareOfTheRequestsFailsTheSameWayForOneSeed(t *testing.T) {
 		c := dial(t, s)
 		for range 200 {
 			c.get("x")
-			resp, _ := c.answer("GET")
+			resp, _ := c.response("GET")
 			pattern += resp.Status[:1]
 		}
 		return pattern

@@ -65,7 +65,7 @@ func TestRequestsThatBreakARuleAreRefusedAndCounted(t *testing.T) {
 		s.ResetCounters()
 		c := dial(t, s)
 		c.send(v.request)
-		resp, body := c.answer("GET")
+		resp, body := c.response("GET")
 		if resp.StatusCode != v.status || !resp.Close || !strings.Contains(body, v.reason) {
 			t.Errorf("%.100q: %d %q, want %d with %q", v.request, resp.StatusCode, body, v.status, v.reason)
 		}

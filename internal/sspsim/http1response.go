@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-var poisonAnswer = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
+var poisonResponse = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
 	strconv.Itoa(len(Poison)) + "\r\n\r\n" + Poison)
 
 // framing is how a response's body ends.
@@ -74,7 +74,7 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 		}
 	}
 	if f.fault == faultLeftover {
-		h.out = append(h.out, poisonAnswer...)
+		h.out = append(h.out, poisonResponse...)
 	}
 	h.ssp.counters.response(r.status, sent)
 	return keep

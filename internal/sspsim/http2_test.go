@@ -21,12 +21,12 @@ func startH2C(t testing.TB, b Behaviour) *SSP {
 	return start(t, Options{Protocol: H2C, Behaviour: b})
 }
 
-func TestHTTP2AnswersEveryStreamWithItsOwnID(t *testing.T) {
-	s := startH2C(t, Behaviour{Answer: Answer{Size: Size{Constant: 3000}, Echo: true}})
+func TestHTTP2RespondsToEveryStreamWithItsOwnID(t *testing.T) {
+	s := startH2C(t, Behaviour{Response: Response{Size: Size{Constant: 3000}, Echo: true}})
 	h := dialH2C(t, s)
 	for id := uint32(1); id < 20; id += 2 {
 		h.get(id)
-		a := h.answer(id)
+		a := h.response(id)
 		if a.status != "200" || len(a.body) != 3000 || !json.Valid([]byte(a.body)) ||
 			!strings.Contains(a.body, fmt.Sprintf(`"s%d"`, id)) || a.fields["x-echo-cb"] != fmt.Sprintf("s%d", id) ||
 			a.fields["content-length"] != "3000" {
@@ -56,8 +56,8 @@ func netHTTPClient(t testing.TB, s *SSP) *http.Client {
 func TestHTTP2ServesManyStreamsAtOnceToAnotherImplementation(t *testing.T) {
 	for _, protocol := range []Protocol{H2C, TLSAuto, TLSHTTP2} {
 		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{
-			Latency: Lognormal(2*time.Millisecond, 20*time.Millisecond),
-			Answer:  Answer{Size: Size{P50: 2000, P95: 80_000, Max: 200_000}, Trailers: Every(3), Cookies: Every(2), NoBid: Every(10)},
+			Latency:  Lognormal(2*time.Millisecond, 20*time.Millisecond),
+			Response: Response{Size: Size{P50: 2000, P95: 80_000, Max: 200_000}, Trailers: Every(3), Cookies: Every(2), NoBid: Every(10)},
 		}})
 		client := netHTTPClient(t, s)
 		var wg sync.WaitGroup
@@ -97,7 +97,7 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 	h.get(1)
 	h.get(3)
 	h.get(5)
-	if a := h.answer(5); a.reset == nil || *a.reset != http2.ErrCodeRefusedStream {
+	if a := h.response(5); a.reset == nil || *a.reset != http2.ErrCodeRefusedStream {
 		t.Fatalf("stream 5: %+v, want REFUSED_STREAM", a)
 	}
 	h.must(h.framer.WriteRSTStream(1, http2.ErrCodeCancel))
@@ -123,7 +123,7 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 	// Until it is acknowledged the old limit holds.
 	h.get(7)
 	h.get(9)
-	if a := h.answer(9); a.reset == nil {
+	if a := h.response(9); a.reset == nil {
 		t.Errorf("a third stream was let in under a limit of 2")
 	}
 	for range 3 { // 0, 250 and 7
@@ -132,16 +132,16 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 	for id := uint32(11); id <= 21; id += 2 {
 		h.get(id)
 	}
-	if a := h.answer(21); a.reset == nil {
+	if a := h.response(21); a.reset == nil {
 		t.Errorf("an eighth stream was let in under a limit of 7")
 	}
 }
 
 func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
-	s := startH2C(t, Behaviour{Answer: Answer{Kind: Raw, Size: Size{Constant: 200_000}}})
+	s := startH2C(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 200_000}}})
 	h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
 	h.get(1)
-	if a := h.answer(1); len(a.body) != 200_000 {
+	if a := h.response(1); len(a.body) != 200_000 {
 		t.Errorf("body of %d bytes", len(a.body))
 	}
 	// A window of 0 holds the body back, the head and other streams are not held.
@@ -150,13 +150,13 @@ func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
 	if f, ok := h.next().(*http2.MetaHeadersFrame); !ok || f.StreamID != 3 {
 		t.Fatalf("got %v, want the head of stream 3", f)
 	}
-	s.mustSet(t, Behaviour{Answer: Answer{NoBid: Always}})
+	s.mustSet(t, Behaviour{Response: Response{NoBid: Always}})
 	h.get(5)
-	if a := h.answer(5); a.status != "204" {
+	if a := h.response(5); a.status != "204" {
 		t.Errorf("stream 5: %+v", a)
 	}
 	h.must(h.framer.WriteWindowUpdate(3, 200_000))
-	if a := h.answer(3); len(a.body) != 200_000 {
+	if a := h.response(3); len(a.body) != 200_000 {
 		t.Errorf("body of %d bytes", len(a.body))
 	}
 }
@@ -212,7 +212,7 @@ func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
 			Connections: Connections{IdleTimeout: 30 * time.Millisecond, Announce: announce}})
 		h := dialH2C(t, s)
 		h.get(1)
-		if a := h.answer(1); a.status != "200" {
+		if a := h.response(1); a.status != "200" {
 			t.Fatalf("answer %+v", a)
 		}
 		if announce {
@@ -227,18 +227,18 @@ func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
 	}
 }
 
-func TestHTTP2AnswerShapes(t *testing.T) {
-	s := startH2C(t, Behaviour{Answer: Answer{Trailers: Always, Interim: Always, Cookies: Always, Size: Size{Constant: 300},
+func TestHTTP2ResponseShapes(t *testing.T) {
+	s := startH2C(t, Behaviour{Response: Response{Trailers: Always, Interim: Always, Cookies: Always, Size: Size{Constant: 300},
 		Headers: []Field{{"Alt-Svc", "clear"}}}})
 	h := dialH2C(t, s)
 	h.get(1)
-	a := h.answer(1)
+	a := h.response(1)
 	if len(a.interim) != 1 || a.interim[0] != "103" || a.status != "200" || len(a.body) != 300 ||
 		a.fields["x-sim-trailer"] != "done" || a.fields["set-cookie"] == "" || a.fields["alt-svc"] != "clear" {
 		t.Errorf("answer %+v", a)
 	}
 	h.headers(3, true, ":method", "HEAD", ":scheme", "http", ":authority", "ssp", ":path", "/")
-	if a := h.answer(3); a.body != "" || a.fields["content-length"] != "300" {
+	if a := h.response(3); a.body != "" || a.fields["content-length"] != "300" {
 		t.Errorf("HEAD: %+v", a)
 	}
 }
@@ -251,7 +251,7 @@ func TestHTTP2RecordsTheRequestAsItCame(t *testing.T) {
 	h.must(h.framer.WriteData(1, false, []byte(`{"id":`)))
 	h.must(h.framer.WriteDataPadded(1, false, []byte(`"q"}`), make([]byte, 50)))
 	h.headers(1, true, "x-trailer", "t")
-	if a := h.answer(1); !strings.Contains(a.body, `"q"`) {
+	if a := h.response(1); !strings.Contains(a.body, `"q"`) {
 		t.Errorf("body %q", a.body)
 	}
 	r := s.Requests()[0]

@@ -111,7 +111,7 @@ func (h *http2Conn) sayGoAway(code http2.ErrCode, last uint32) {
 }
 
 // dropAbove ignores the streams above last from now on, and ends the
-// connection when those up to it have been answered.
+// connection when those up to it have their responses.
 func (h *http2Conn) dropAbove(last uint32) {
 	h.mu.Lock()
 	h.leaving = true

@@ -16,7 +16,7 @@ func TestHTTP2RefuseStreamIsProvablyUnprocessed(t *testing.T) {
 	h := dialH2C(t, s)
 	for id := uint32(1); id <= 7; id += 2 {
 		h.get(id)
-		a := h.answer(id)
+		a := h.response(id)
 		if refused := a.reset != nil && *a.reset == http2.ErrCodeRefusedStream; refused != (id%4 == 3) {
 			t.Errorf("stream %d: %+v", id, a)
 		}
@@ -36,24 +36,24 @@ func TestHTTP2ResetStreamHasItsCodeAndMayComeAfterTheHead(t *testing.T) {
 		{ResetStream{Code: "ENHANCE_YOUR_CALM", AfterHead: true}, http2.ErrCodeEnhanceYourCalm},
 	} {
 		v.fault.Chance = Every(2)
-		s := startH2C(t, Behaviour{Answer: Answer{Trailers: Always}, Faults: Faults{ResetStream: v.fault}})
+		s := startH2C(t, Behaviour{Response: Response{Trailers: Always}, Faults: Faults{ResetStream: v.fault}})
 		h := dialH2C(t, s)
 		h.get(1)
-		h.answer(1)
+		h.response(1)
 		h.get(3)
-		a := h.answer(3)
+		a := h.response(3)
 		if a.reset == nil || *a.reset != v.code || (a.status != "") != v.fault.AfterHead || (a.body != "") != v.fault.AfterHead {
 			t.Errorf("%+v: %+v", v.fault, a)
 		}
 		h.get(5) // the connection goes on
-		if a := h.answer(5); a.status != "200" {
+		if a := h.response(5); a.status != "200" {
 			t.Errorf("stream 5: %+v", a)
 		}
 		s.wantFault(t, "reset_stream")
 	}
 }
 
-func TestHTTP2GoAwayAnswersTheStreamsItNames(t *testing.T) {
+func TestHTTP2GoAwayServesTheStreamsItNames(t *testing.T) {
 	s := startH2C(t, Behaviour{Latency: Constant(50 * time.Millisecond),
 		Faults: Faults{GoAway: GoAway{Chance: Every(2), Code: "ENHANCE_YOUR_CALM"}}})
 	h := dialH2C(t, s)
@@ -116,12 +116,12 @@ func TestHTTP2StallHoldsOneStreamOnly(t *testing.T) {
 	s := startH2C(t, withFaults(Faults{Stall: Every(2)}))
 	h := dialH2C(t, s)
 	h.get(1)
-	h.answer(1)
+	h.response(1)
 	h.get(3)
 	s.await(t, "stalled stream", func(c Counters) bool { return c.InFlight == 1 })
 	s.mustSet(t, Behaviour{})
 	h.get(5)
-	if a := h.answer(5); a.status != "200" {
+	if a := h.response(5); a.status != "200" {
 		t.Errorf("stream 5: %+v", a)
 	}
 	h.must(h.framer.WriteRSTStream(3, http2.ErrCodeCancel))
@@ -153,7 +153,7 @@ func TestHTTP2ConnectionFaults(t *testing.T) {
 			if fault == "cut_body" {
 				f = Faults{CutBody: Always}
 			}
-			s := startH2C(t, Behaviour{Answer: Answer{NoBid: Always}, Faults: f})
+			s := startH2C(t, Behaviour{Response: Response{NoBid: Always}, Faults: f})
 			h := dialH2C(t, s)
 			h.get(1)
 			var head, data, ended bool
@@ -181,13 +181,13 @@ func TestHTTP2ConnectionFaults(t *testing.T) {
 	}
 }
 
-func TestHTTP2AnswerFaults(t *testing.T) {
-	one := func(t *testing.T, f Faults) (*SSP, h2Answer) {
+func TestHTTP2ResponseFaults(t *testing.T) {
+	one := func(t *testing.T, f Faults) (*SSP, h2Response) {
 		t.Helper()
 		s := startH2C(t, withFaults(f))
 		h := dialH2C(t, s)
 		h.get(1)
-		return s, h.answer(1)
+		return s, h.response(1)
 	}
 	s, a := one(t, Faults{Status: Status{Chance: Always, Code: 429, RetryAfter: time.Second}})
 	if a.status != "429" || a.fields["retry-after"] != "1" || a.body == "" {
@@ -236,8 +236,8 @@ func TestHTTP2PoisonComesOnStreamsThatNobodyAskedFor(t *testing.T) {
 	s := startH2C(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Always, Delay: 10 * time.Millisecond}}))
 	h := dialH2C(t, s)
 	h.get(1)
-	h.answer(1)
-	if a := h.answer(3); a.status != "200" || a.body != Poison {
+	h.response(1)
+	if a := h.response(3); a.status != "200" || a.body != Poison {
 		t.Errorf("unsolicited: %+v", a)
 	}
 	s.wantFault(t, "unsolicited")
@@ -245,14 +245,14 @@ func TestHTTP2PoisonComesOnStreamsThatNobodyAskedFor(t *testing.T) {
 	s = startH2C(t, withFaults(Faults{Leftover: Always}))
 	h = dialH2C(t, s)
 	h.get(1)
-	h.answer(1)
+	h.response(1)
 	if f, ok := h.next().(*http2.DataFrame); !ok || f.StreamID != 1 || string(f.Data()) != Poison {
 		t.Errorf("leftover: %v", f)
 	}
 	s.wantFault(t, "leftover")
 }
 
-func TestHTTP2MalformedAnswersBreakOneRuleEach(t *testing.T) {
+func TestHTTP2MalformedResponsesBreakOneRuleEach(t *testing.T) {
 	checks := map[Malformation]string{ // what the log of frames must hold
 		H2NoStatus:     "HEADERS[content-type: application/json; content-length: 103]",
 		H2Uppercase:    "X-Upper: 1",
@@ -273,7 +273,7 @@ func TestHTTP2MalformedAnswersBreakOneRuleEach(t *testing.T) {
 		h.get(1)
 		if kind == H2Garbage {
 			var text []byte
-			for !bytes.Contains(text, poisonAnswer) {
+			for !bytes.Contains(text, poisonResponse) {
 				c, err := h.br.ReadByte()
 				if err != nil {
 					t.Fatalf("%s: got %q and %v", kind, text, err)

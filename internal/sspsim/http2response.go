@@ -70,7 +70,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		return
 	}
 	if f.malformation == H2Garbage {
-		h.out = append(h.out, poisonAnswer...)
+		h.out = append(h.out, poisonResponse...)
 		return
 	}
 	head := st.method == http.MethodHead

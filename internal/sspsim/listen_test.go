@@ -176,7 +176,7 @@ func TestSetRacesWithTraffic(t *testing.T) {
 	go func() {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
-			_ = s.Set(Behaviour{Answer: Answer{Echo: i%2 == 0}, Connections: Connections{IdleTimeout: time.Duration(i%2) * time.Minute}})
+			_ = s.Set(Behaviour{Response: Response{Echo: i%2 == 0}, Connections: Connections{IdleTimeout: time.Duration(i%2) * time.Minute}})
 		}
 	}()
 	c := dial(t, s)

@@ -13,9 +13,9 @@ func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
 	head := "POST http://h/bid?a=%2F&b HTTP/1.1\r\nhOST: a\r\nX-B:  1 \r\nx-a: 2\r\nX-B: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
 	c := dial(t, s)
 	c.send(head + "3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-T: t\r\n\r\n")
-	c.answer("POST")
+	c.response("POST")
 	c.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-	c.answer("GET")
+	c.response("GET")
 	all := s.Requests()
 	if len(all) != 2 {
 		t.Fatalf("%d requests recorded", len(all))
@@ -39,7 +39,7 @@ func TestRecorderKeepsTheLastRequestsOnly(t *testing.T) {
 	c := dial(t, s)
 	for i := range 8 {
 		c.get(fmt.Sprint(i))
-		c.answer("GET")
+		c.response("GET")
 	}
 	var targets []string
 	for _, q := range s.Requests() {
@@ -55,7 +55,7 @@ func TestRecorderKeepsTheLastRequestsOnly(t *testing.T) {
 	}
 }
 
-func TestOnRequestSeesTheRequestBeforeItsAnswerAndCanHoldIt(t *testing.T) {
+func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP1, H2C} {
 		release := make(chan struct{})
 		var seen atomic.Int32
@@ -74,14 +74,14 @@ func TestOnRequestSeesTheRequestBeforeItsAnswerAndCanHoldIt(t *testing.T) {
 			}
 			other.wantOpen()
 			close(release)
-			held.answer("GET")
+			held.response("GET")
 		} else {
 			h := dialH2C(t, s)
 			h.get(1)
 			h.get(3) // overtakes the held stream
-			h.answer(3)
+			h.response(3)
 			close(release)
-			h.answer(1)
+			h.response(1)
 		}
 		if seen.Load() != 2 {
 			t.Errorf("%s: OnRequest saw %d requests", protocol, seen.Load())
@@ -99,9 +99,9 @@ func TestCountersFollowTheTraffic(t *testing.T) {
 	s.await(t, "three in flight", func(c Counters) bool { return c.InFlight == 3 })
 	close(release)
 	for _, c := range conns {
-		_, body := c.answer("POST")
-		if got := uint64(len(body)); got*3 != s.Counters().AnswerBodyBytes && s.Counters().Answered == 3 {
-			t.Errorf("counted %d body bytes out, want %d", s.Counters().AnswerBodyBytes, got*3)
+		_, body := c.response("POST")
+		if got := uint64(len(body)); got*3 != s.Counters().ResponseBodyBytes && s.Counters().Answered == 3 {
+			t.Errorf("counted %d body bytes out, want %d", s.Counters().ResponseBodyBytes, got*3)
 		}
 		c.c.Close()
 	}

@@ -99,7 +99,7 @@ type reply struct {
 // built in scratch, which is returned, grown or not, and belongs to the reply
 // until it is written.
 func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
-	kind := p.Answer.Kind
+	kind := p.Response.Kind
 	if kind == "" {
 		kind = OpenRTB
 	}
@@ -115,10 +115,10 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 		}
 		r.body.tail = statusBody
 		return r, scratch
-	case f.noBid && (p.Answer.NoBidForm == "" || p.Answer.NoBidForm == NoBid204):
+	case f.noBid && (p.Response.NoBidForm == "" || p.Response.NoBidForm == NoBid204):
 		r.status, r.hasBody = http.StatusNoContent, false
 		return r, scratch
-	case f.noBid && p.Answer.NoBidForm == NoBidEmpty:
+	case f.noBid && p.Response.NoBidForm == NoBidEmpty:
 		return r, scratch
 	case f.noBid:
 		doc, size = noBidDocuments[kind], 0
@@ -134,7 +134,7 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	}
 	scratch = append(scratch[:0], doc.before...)
 	switch {
-	case kind == Raw && !p.Answer.Echo, kind == VAST && f.noBid:
+	case kind == Raw && !p.Response.Echo, kind == VAST && f.noBid:
 	case kind == VAST:
 		scratch = appendXMLText(scratch, q.best())
 	case len(q.bid) > 0:
@@ -172,7 +172,7 @@ func (r *reply) writeFields(w fieldWriter, p *script, f *fate, q *ids) {
 	if r.retryAfter != "" {
 		w.field("Retry-After", "retry-after", []byte(r.retryAfter))
 	}
-	if p.Answer.Echo {
+	if p.Response.Echo {
 		if len(q.requestID) > 0 {
 			w.field("X-Request-Id", "x-request-id", q.requestID)
 		}

@@ -90,22 +90,22 @@ type script struct {
 
 func newScript(b Behaviour) *script {
 	b = b.clone()
-	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Answer.Size.sampler()}
-	for _, f := range b.Answer.Headers {
+	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler()}
+	for _, f := range b.Response.Headers {
 		p.headers = append(p.headers, newHeaderField(f.Name, f.Value))
 	}
-	if b.Answer.ContentType != "" {
-		p.contentType = []byte(b.Answer.ContentType)
+	if b.Response.ContentType != "" {
+		p.contentType = []byte(b.Response.ContentType)
 	}
 	p.hang.set(b.Faults.Hang)
 	p.http1Only.set(b.Connections.HTTP1Only)
-	p.noBid.set(b.Answer.NoBid)
-	p.http10.set(b.Answer.HTTP10)
-	p.toEOF.set(b.Answer.ReadToEOF)
-	p.chunked.set(b.Answer.Chunked)
-	p.trailers.set(b.Answer.Trailers)
-	p.interim.set(b.Answer.Interim)
-	p.ck.set(b.Answer.Cookies)
+	p.noBid.set(b.Response.NoBid)
+	p.http10.set(b.Response.HTTP10)
+	p.toEOF.set(b.Response.ReadToEOF)
+	p.chunked.set(b.Response.Chunked)
+	p.trailers.set(b.Response.Trailers)
+	p.interim.set(b.Response.Interim)
+	p.ck.set(b.Response.Cookies)
 	f := &b.Faults
 	for kind, c := range [faults]Chance{
 		faultStall: f.Stall, faultReset: f.Reset, faultCutHead: f.CutHead, faultCutBody: f.CutBody,

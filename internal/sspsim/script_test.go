@@ -36,12 +36,12 @@ func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 }
 
 func TestBehaviourSharesNoMemoryWithTheCaller(t *testing.T) {
-	b := Behaviour{Answer: Answer{Headers: []Field{{"A", "1"}}}, Faults: Faults{Malformed: Malformed{Kinds: []Malformation{ObsFold}}}}
+	b := Behaviour{Response: Response{Headers: []Field{{"A", "1"}}}, Faults: Faults{Malformed: Malformed{Kinds: []Malformation{ObsFold}}}}
 	s := startWith(t, b)
-	b.Answer.Headers[0].Name = "B"
+	b.Response.Headers[0].Name = "B"
 	got := s.Behaviour()
-	got.Answer.Headers[0].Name, got.Faults.Malformed.Kinds[0] = "C", BareLF
-	if again := s.Behaviour(); again.Answer.Headers[0].Name != "A" || again.Faults.Malformed.Kinds[0] != ObsFold {
+	got.Response.Headers[0].Name, got.Faults.Malformed.Kinds[0] = "C", BareLF
+	if again := s.Behaviour(); again.Response.Headers[0].Name != "A" || again.Faults.Malformed.Kinds[0] != ObsFold {
 		t.Errorf("behaviour became %+v", again)
 	}
 }

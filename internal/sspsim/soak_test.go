@@ -19,7 +19,7 @@ func everythingFails() Behaviour {
 	few := Share(0.02)
 	return Behaviour{
 		Latency: Lognormal(500*time.Microsecond, 5*time.Millisecond),
-		Answer: Answer{NoBid: Share(0.2), Echo: true, Size: Size{P50: 1000, P95: 20_000, Max: 50_000}, HTTP10: few, ReadToEOF: few,
+		Response: Response{NoBid: Share(0.2), Echo: true, Size: Size{P50: 1000, P95: 20_000, Max: 50_000}, HTTP10: few, ReadToEOF: few,
 			Chunked: Share(0.2), Trailers: few, Interim: few, Cookies: few},
 		Connections: Connections{MaxRequests: 50, IdleTimeout: 50 * time.Millisecond, MaxStreams: 20, HTTP1Only: Share(0.3)},
 		Faults: Faults{Hang: few, Stall: few, Reset: few, CutHead: few, CutBody: few, RefuseStream: few,
@@ -32,7 +32,7 @@ func everythingFails() Behaviour {
 // TestNoResponseHoldsTheIDOfAnotherRequest sends much through all faults at once.
 // The client is net/http; what it makes of the faults is its own affair, but
 // the simulator must neither mix up requests nor lose count of them.
-func TestNoAnswerHoldsTheIDOfAnotherRequest(t *testing.T) {
+func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP1, TLSAuto, H2C} {
 		b := everythingFails()
 		if protocol != H2C {
@@ -70,7 +70,7 @@ func TestNoAnswerHoldsTheIDOfAnotherRequest(t *testing.T) {
 						continue
 					}
 					if resp.StatusCode == 200 && !strings.HasPrefix(string(body), `{"id":"`+id+`"`) || resp.Header.Get("X-Echo-Cb") != id {
-						t.Errorf("%s: answer of %q, %.80q", id, resp.Header.Get("X-Echo-Cb"), body)
+						t.Errorf("%s: response to %q, %.80q", id, resp.Header.Get("X-Echo-Cb"), body)
 					}
 					mu.Lock()
 					good++
@@ -84,7 +84,7 @@ func TestNoAnswerHoldsTheIDOfAnotherRequest(t *testing.T) {
 		s.await(t, "the end", func(c Counters) bool { return c.InFlight == 0 && c.OpenConnections == 0 })
 		n := s.Counters()
 		if good < 50 || n.Answered < uint64(good) || n.Answered > n.Requests || n.BadRequests != 0 {
-			t.Errorf("%s: %d good answers, counters %+v", protocol, good, n)
+			t.Errorf("%s: %d good responses, counters %+v", protocol, good, n)
 		}
 	}
 }

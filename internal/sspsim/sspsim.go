@@ -142,7 +142,7 @@ func (o *Options) validate() error {
 		c.add("RequireClientCert", "needs TLS, and Protocol is %q", o.Protocol)
 	}
 	o.Behaviour.Latency.check(&c, "Behaviour.latency")
-	o.Behaviour.Answer.check(&c, "Behaviour.answer")
+	o.Behaviour.Response.check(&c, "Behaviour.answer")
 	o.Behaviour.Connections.check(&c, "Behaviour.connections")
 	o.Behaviour.Faults.check(&c, "Behaviour.faults")
 	return c.err()

@@ -70,7 +70,7 @@ func TestALPNFollowsTheProtocol(t *testing.T) {
 		}
 		h, _ := newH2Client(raw)
 		h.get(1)
-		if a := h.answer(1); a.status != "200" {
+		if a := h.response(1); a.status != "200" {
 			t.Errorf("%s: %+v", v.protocol, a)
 		}
 	}
@@ -87,7 +87,7 @@ func TestHTTP1OnlyMixesTheProtocolsOfOneAddress(t *testing.T) {
 		if want == "h2" {
 			h, _ := newH2Client(c)
 			h.get(1)
-			h.answer(1)
+			h.response(1)
 		} else {
 			c.wantOpen()
 		}
@@ -162,8 +162,8 @@ func TestFaultsWorkOverTLS(t *testing.T) {
 	s := start(t, Options{Protocol: TLSHTTP1, Behaviour: withFaults(Faults{Unsolicited: Unsolicited{Chance: Always}})})
 	c := dialTLS(t, s, &tls.Config{})
 	c.get("x")
-	c.answer("GET")
-	if _, body := c.answer("GET"); body != Poison { // needs a read that times out in TLS and goes on
+	c.response("GET")
+	if _, body := c.response("GET"); body != Poison { // needs a read that times out in TLS and goes on
 		t.Errorf("body %q", body)
 	}
 	s.mustSet(t, withFaults(Faults{CutBody: Every(2), Reset: Every(3)}))
@@ -180,7 +180,7 @@ func TestFaultsWorkOverTLS(t *testing.T) {
 	s = start(t, Options{Protocol: TLSHTTP2, Behaviour: Behaviour{Connections: Connections{MaxRequests: 1}}})
 	h, _ := newH2Client(dialTLS(t, s, &tls.Config{NextProtos: []string{"h2"}}))
 	h.get(1)
-	if a := h.answer(1); a.status != "200" {
+	if a := h.response(1); a.status != "200" {
 		t.Errorf("answer %+v", a)
 	}
 	h.wantEnd()

@@ -40,7 +40,7 @@ const bodySize = 60_000
 func startLink(t *testing.T, name string, protocol sspsim.Protocol, size int) (l *link, config string) {
 	t.Helper()
 	l = &link{t: t, name: name, posts: map[string]int{}}
-	s, err := sspsim.Start(sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}},
+	s, err := sspsim.Start(sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}},
 		OnRequest: l.seen})
 	if err != nil {
 		t.Fatal(err)

@@ -107,8 +107,8 @@ func startBusy(t *testing.T) *e2e.Process {
 	broken := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}})
 	quits := e2e.SSPWith(t, sspsim.Behaviour{Connections: sspsim.Connections{IdleTimeout: 150 * time.Millisecond}})
 	nobid := e2e.SSPWith(t, sspsim.Behaviour{
-		Answer: sspsim.Answer{NoBid: sspsim.Always},
-		Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Second}}, // ignored
+		Response: sspsim.Response{NoBid: sspsim.Always},
+		Faults:   sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Second}}, // ignored
 	})
 	refusing := e2e.Healthy(t)
 	dead := refusing.URL()

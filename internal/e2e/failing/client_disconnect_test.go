@@ -32,7 +32,7 @@ func TestARequestWhoseClientDisconnectsInTheQueueIsNotSent(t *testing.T) {
 // One that leaves after its request was sent leaves the SSP's connection usable.
 func TestAClientThatDisconnectsFailsNoOtherRequest(t *testing.T) {
 	t.Parallel()
-	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}}})
+	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 4}"))
 	for range 4 {
 		c := ab.Dial()

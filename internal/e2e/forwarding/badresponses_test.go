@@ -83,8 +83,8 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 		{"obs-fold", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.ObsFold)}},
 		{"bare LF", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.BareLF)}},
 		{"Content-Length and Transfer-Encoding", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.LengthAndTE)}},
-		{"HTTP/1.0", sspsim.Behaviour{Answer: sspsim.Answer{HTTP10: sspsim.Always}}},
-		{"read to EOF", sspsim.Behaviour{Answer: sspsim.Answer{ReadToEOF: sspsim.Always}}},
+		{"HTTP/1.0", sspsim.Behaviour{Response: sspsim.Response{HTTP10: sspsim.Always}}},
+		{"read to EOF", sspsim.Behaviour{Response: sspsim.Response{ReadToEOF: sspsim.Always}}},
 		{"leftover", sspsim.Behaviour{Faults: sspsim.Faults{Leftover: sspsim.Always}}},
 		{"Connection: close", sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 1, Announce: true}}},
 	} {
@@ -105,7 +105,7 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 
 func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{
 		Echo: true, Size: sspsim.Size{Constant: 30000}, Chunked: sspsim.Every(2), Trailers: sspsim.Every(3), Interim: sspsim.Every(5), NoBid: sspsim.Every(7),
 	}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
@@ -120,7 +120,7 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
 			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
 		}
-		if method == "HEAD" && a.Status == 200 && a.Header("Content-Length") == "" && s.Behaviour().Answer.Chunked.Every == 0 {
+		if method == "HEAD" && a.Status == 200 && a.Header("Content-Length") == "" && s.Behaviour().Response.Chunked.Every == 0 {
 			t.Errorf("request %s: HEAD has lost its Content-Length", id)
 		}
 	}
@@ -143,7 +143,7 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}, Faults: row.faults})
+			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Echo: true}, Faults: row.faults})
 			ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
 			c := ab.Dial()
 			for i := range 100 {

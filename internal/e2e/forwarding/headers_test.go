@@ -44,7 +44,7 @@ func TestHopByHopFieldsOfResponsesAreNotForwarded(t *testing.T) {
 		{Name: "Clear-Site-Data", Value: "\"cookies\""}, {Name: "X-Adbuffer-Source", Value: "ssp/forged"}, {Name: "X-Adbuffer-Other", Value: "1"},
 		{Name: "Server", Value: "ssp/1"}, {Name: "ETag", Value: "\"x\""}, {Name: "x-kept", Value: "yes"},
 	}
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Headers: fields}})
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Headers: fields}})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	a := ab.Get("/fillbuffer").WantFill("openx")
 	names := func(a *e2e.Response) (names []string) {
@@ -72,7 +72,7 @@ func TestHopByHopFieldsOfResponsesAreNotForwarded(t *testing.T) {
 
 func TestSetCookieIsForwardedUnchangedIfPassed(t *testing.T) {
 	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Cookies: sspsim.Always}})
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Cookies: sspsim.Always}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "headers: {pass: [Set-Cookie, Cookie, Authorization]}"))
 	a := ab.Get("/fillbuffer", "Cookie: a=1; b=2", "Authorization: Bearer x").WantFill("openx")
 	var cookies []string
@@ -105,8 +105,8 @@ func TestFieldsAreRemovedAndSetForAnSSP(t *testing.T) {
 func TestRedirectsAreForwardedAndNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{
-		Answer: sspsim.Answer{Headers: []sspsim.Field{{Name: "Location", Value: "http://127.0.0.1:1/elsewhere"}}},
-		Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 302}},
+		Response: sspsim.Response{Headers: []sspsim.Field{{Name: "Location", Value: "http://127.0.0.1:1/elsewhere"}}},
+		Faults:   sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 302}},
 	})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	a := ab.Get("/fillbuffer").WantStatus("redirect", 302).WantSource("ssp/openx")

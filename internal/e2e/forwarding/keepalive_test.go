@@ -76,7 +76,7 @@ func TestConnectionCloseIsObeyed(t *testing.T) {
 
 func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Echo: true}, Latency: sspsim.Lognormal(time.Millisecond, 20*time.Millisecond)})
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Echo: true}, Latency: sspsim.Lognormal(time.Millisecond, 20*time.Millisecond)})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	c := ab.Dial()
 	const n = 40

@@ -25,7 +25,7 @@ routes:
 
 func noBid(t testing.TB) *sspsim.SSP {
 	t.Helper()
-	return e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}})
+	return e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}})
 }
 
 func answeringWith(t testing.TB, status int) *sspsim.SSP {
@@ -134,7 +134,7 @@ func withStatus(code int) sspsim.Behaviour {
 	return sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: code}}}
 }
 func noBids() sspsim.Behaviour {
-	return sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always}}
+	return sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}}
 }
 func refusing() sspsim.Behaviour { return sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}} }
 func resetting() sspsim.Behaviour {

@@ -101,7 +101,7 @@ func TestErrorDetailFalseNamesNoLimitsAndNoSSP(t *testing.T) {
 
 func TestWhatCountsAsAFillIsConfigured(t *testing.T) {
 	t.Parallel()
-	document := sspsim.Answer{NoBid: sspsim.Every(2), NoBidForm: sspsim.NoBidDocument}
+	document := sspsim.Response{NoBid: sspsim.Every(2), NoBidForm: sspsim.NoBidDocument}
 	rtb, vast := document, document
 	vast.Kind = sspsim.VAST
 	ab := e2e.Start(t, fmt.Sprintf(`
@@ -112,8 +112,8 @@ ssps:
   - {name: nothing, endpoints: [%q]}
 routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [rtb, vast, any, nothing], client_choice: true}
-`, e2e.SSPWith(t, sspsim.Behaviour{Answer: rtb}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Answer: vast}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Answer: rtb}).URL(),
-		e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{NoBid: sspsim.Always, NoBidForm: sspsim.NoBidEmpty}}).URL()))
+`, e2e.SSPWith(t, sspsim.Behaviour{Response: rtb}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Response: vast}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Response: rtb}).URL(),
+		e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always, NoBidForm: sspsim.NoBidEmpty}}).URL()))
 	c := ab.Dial()
 	for _, row := range []struct {
 		ssp        string

@@ -32,7 +32,7 @@ func directly(t testing.TB, s *sspsim.SSP, method, target, body string, fields .
 
 func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{
 		Size:    sspsim.Size{Constant: 2000},
 		Headers: []sspsim.Field{{Name: "x-lower-Case", Value: "a  b"}, {Name: "Cache-Control", Value: "no-store"}, {Name: "X-Again", Value: "1"}, {Name: "X-Again", Value: "2"}},
 	}})
@@ -89,7 +89,7 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 
 func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.VAST, Size: sspsim.Size{Constant: 3000}}})
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.VAST, Size: sspsim.Size{Constant: 3000}}})
 	ab := serveDocumented(t, s, "/bid")
 	// Whatever stands in a query is the SSP's business.
 	query := "format=video&cb=1&w=640&h=360&url=https%3A%2F%2Fa.example%2F%3Fx%3D1&p=a+b%20c&empty=&&novalue&=noname&cb=2&bad=%zz&q=?/:@!$'()*,;\xff&json={\"a\":[1]}"

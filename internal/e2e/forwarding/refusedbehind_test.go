@@ -17,7 +17,7 @@ import (
 func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 	t.Parallel()
 	const size = 700_000
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}})
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	for _, row := range []struct{ name, refused string }{
 		{"a broken head", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A : b\r\n\r\n"},
@@ -59,7 +59,7 @@ func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
 	t.Parallel()
 	const size = 700_000
-	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}}})
+	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}}})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	c := ab.Dial()
 	c.Send(e2e.Request("GET", "/fillbuffer", ""))

@@ -77,7 +77,7 @@ func TestAllocationsOfAForwardedRequest(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			o := row.options
-			o.Behaviour.Answer.Size.Constant = 1024
+			o.Behaviour.Response.Size.Constant = 1024
 			s := e2e.StartSSP(t, o)
 			settings := row.settings
 			if s.CA() != nil {

@@ -66,7 +66,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			o.Behaviour.Latency = sspsim.Lognormal(5*time.Millisecond, 40*time.Millisecond)
 			o.Behaviour.Connections.MaxRequests = 50 // so that it dials under load
 			o.Behaviour.Connections.Announce = true
-			o.Behaviour.Answer.Echo = true
+			o.Behaviour.Response.Echo = true
 			s := e2e.StartSSP(t, o)
 			ab := e2e.Start(t, e2e.Single(s.URL(), row.settings,
 				"pool: {max_conns: 8, max_http2_conns: 2, max_pending: 10, pending_timeout: 30ms, max_dials: 3, pipeline_depth: 4, max_streams_per_conn: 20}"),
@@ -146,8 +146,8 @@ func TestMaxBufferedBytesHoldsUnderBursts(t *testing.T) {
 	t.Parallel()
 	const limit = 200_000
 	s := e2e.SSPWith(t, sspsim.Behaviour{
-		Latency: sspsim.Constant(10 * time.Millisecond),
-		Answer:  sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 15_000}, Chunked: sspsim.Every(2)},
+		Latency:  sspsim.Constant(10 * time.Millisecond),
+		Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 15_000}, Chunked: sspsim.Every(2)},
 	})
 	ab := e2e.Start(t, fmt.Sprintf("server: {max_buffered_bytes: %d}\n", limit)+e2e.Single(s.URL()))
 	stop := watch(ab, "adbuffer_buffered_bytes", "adbuffer_in_flight_requests")

@@ -36,7 +36,7 @@ func TestMemoryOfIdleClients(t *testing.T) {
 		{"with reduce_idle_memory", "reduce_idle_memory: true, ", 8 << 10},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 1024}}}})
+			s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 1024}}}})
 			ab := e2e.Start(t, "server: {"+row.setting+"idle_timeout: 10m, max_connections: 19000}\n"+e2e.Single(s.URL()))
 			ab.Concurrently(64, func(w *e2e.Worker) error { // buffers and pools as in service
 				for range 50 {

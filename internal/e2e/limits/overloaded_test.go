@@ -94,7 +94,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 	for _, protocol := range []string{"http1", "http1-pipelined", "http2"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			o := sspsim.Options{Behaviour: sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 20000}}}}
+			o := sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 20000}}}}
 			settings := []string{"max_buffered_bytes: 20000"} // so that the server's limit is met
 			if protocol == "http2" {
 				o.Protocol = sspsim.TLSAuto
@@ -107,7 +107,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 			c := ab.Dial()
 			ab.WantRefusal("an answer of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"server.max_buffered_bytes"}},
 				func() *e2e.Response { return c.Get("/fillbuffer") })
-			if err := s.Set(sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}}); err != nil {
+			if err := s.Set(sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}}); err != nil {
 				t.Fatal(err)
 			}
 			if a := c.Get("/fillbuffer").WantFill("openx"); len(a.Body) != 8000 {

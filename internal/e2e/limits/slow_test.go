@@ -33,7 +33,7 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
+			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
 			ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=2s", "ADBUFFER_SERVER_WRITE_TIMEOUT=2s")
 			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -l 12 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
 			type result struct {

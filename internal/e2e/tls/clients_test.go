@@ -74,7 +74,7 @@ func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 
 func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 20_000}}})
+	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 20_000}}})
 	e := e2e.NewListener(t)
 	ab := e2e.Start(t, e.ServerSection(", max_body_bytes: 1000")+e2e.Single(s.URL()))
 	write := "%{http_version} %{http_code} %{size_download} %header{x-adbuffer-source}\n"

@@ -23,9 +23,9 @@ const (
 
 // answering is what all behaviours have in common: most responses are small,
 // some are large, and each names its request.
-var answering = sspsim.Answer{Echo: true, NoBid: sspsim.Share(0.3), Size: sspsim.Size{P50: 1500, P95: 60_000, Max: 900_000}}
+var answering = sspsim.Response{Echo: true, NoBid: sspsim.Share(0.3), Size: sspsim.Size{P50: 1500, P95: 60_000, Max: 900_000}}
 
-var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*time.Millisecond), Answer: answering}
+var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*time.Millisecond), Response: answering}
 
 // some is how often most faults hit: often, and not always.
 var some = sspsim.Share(0.4)
@@ -38,9 +38,9 @@ func faults(name, only string, f sspsim.Faults) namedBehaviour {
 }
 
 // answers makes a behaviour of the way responses are written.
-func answers(name, only string, change func(*sspsim.Answer)) namedBehaviour {
+func answers(name, only string, change func(*sspsim.Response)) namedBehaviour {
 	b := healthy
-	change(&b.Answer)
+	change(&b.Response)
 	return namedBehaviour{name, b, only}
 }
 
@@ -92,15 +92,15 @@ var allBehaviours = []namedBehaviour{
 	faults("GOAWAY", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1)}}),
 	faults("GOAWAY before the request", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1), Exclude: true}}),
 	faults("GOAWAY, calm down", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1), Code: "ENHANCE_YOUR_CALM", Exclude: true}}),
-	answers("HTTP/1.0", onHTTP1, func(a *sspsim.Answer) { a.HTTP10 = some }),
-	answers("bodies that end with the connection", onHTTP1, func(a *sspsim.Answer) { a.ReadToEOF = some }),
-	answers("chunks", onHTTP1, func(a *sspsim.Answer) { a.Chunked = some }),
-	answers("trailers", "", func(a *sspsim.Answer) { a.Trailers = some }),
-	answers("103 first", "", func(a *sspsim.Answer) { a.Interim = some }),
-	answers("cookies", "", func(a *sspsim.Answer) { a.Cookies = some }),
-	answers("no bids", "", func(a *sspsim.Answer) { a.NoBid, a.NoBidForm = sspsim.Always, sspsim.NoBidDocument }),
-	answers("empty bodies", "", func(a *sspsim.Answer) { a.NoBid, a.NoBidForm = some, sspsim.NoBidEmpty }),
-	answers("large bodies", "", func(a *sspsim.Answer) { a.Size = sspsim.Size{Constant: 700_000} }),
+	answers("HTTP/1.0", onHTTP1, func(a *sspsim.Response) { a.HTTP10 = some }),
+	answers("bodies that end with the connection", onHTTP1, func(a *sspsim.Response) { a.ReadToEOF = some }),
+	answers("chunks", onHTTP1, func(a *sspsim.Response) { a.Chunked = some }),
+	answers("trailers", "", func(a *sspsim.Response) { a.Trailers = some }),
+	answers("103 first", "", func(a *sspsim.Response) { a.Interim = some }),
+	answers("cookies", "", func(a *sspsim.Response) { a.Cookies = some }),
+	answers("no bids", "", func(a *sspsim.Response) { a.NoBid, a.NoBidForm = sspsim.Always, sspsim.NoBidDocument }),
+	answers("empty bodies", "", func(a *sspsim.Response) { a.NoBid, a.NoBidForm = some, sspsim.NoBidEmpty }),
+	answers("large bodies", "", func(a *sspsim.Response) { a.Size = sspsim.Size{Constant: 700_000} }),
 	connections("closes after 3 requests, announced", "", sspsim.Connections{MaxRequests: 3, Announce: true}),
 	connections("closes after 5 requests", "", sspsim.Connections{MaxRequests: 5}),
 	connections("closes after 30 ms", "", sspsim.Connections{IdleTimeout: 30 * time.Millisecond}),
@@ -112,7 +112,7 @@ var allBehaviours = []namedBehaviour{
 // leftover has small bodies, so that both responses arrive at once.
 var leftover = func() namedBehaviour {
 	m := faults("a second response behind the first", onExclusive, sspsim.Faults{Leftover: sspsim.Share(0.1)})
-	m.behaviour.Answer.Size.P95, m.behaviour.Answer.Size.Max = 5000, 15_000
+	m.behaviour.Response.Size.P95, m.behaviour.Response.Size.Max = 5000, 15_000
 	return m
 }()
 

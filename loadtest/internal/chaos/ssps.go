@@ -83,7 +83,7 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 			m = s.behaviours[rnd.IntN(len(s.behaviours))]
 		}
 		b := m.behaviour
-		b.Answer.Kind = []sspsim.Kind{sspsim.OpenRTB, sspsim.OpenRTB, sspsim.VAST, sspsim.Raw}[rnd.IntN(4)]
+		b.Response.Kind = []sspsim.Kind{sspsim.OpenRTB, sspsim.OpenRTB, sspsim.VAST, sspsim.Raw}[rnd.IntN(4)]
 		if err := s.Set(b); err != nil {
 			r.fail(fmt.Errorf("SSP %s, %s: %w", s.name, m.name, err))
 			return

@@ -179,8 +179,8 @@ func TestAnswersOfOtherRequestsAreFound(t *testing.T) {
 
 func findsWrongAnswers(t *testing.T, ssp sspsim.Protocol, protocol Protocol, look func(*Plan)) {
 	// A raw body starts with the number; some are in chunks.
-	answer := sspsim.Answer{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
-	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Answer: answer}})
+	answer := sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
+	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Response: answer}})
 	p := closedPlan(s.Addr(), 200, 4)
 	p.Protocol, p.TLS = protocol, clientTLS(s, protocol)
 	look(&p)

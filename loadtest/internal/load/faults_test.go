@@ -18,7 +18,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 		kind string
 	}{
 		{"reset", sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Every(4)}}, Reset},
-		{"cut body", sspsim.Behaviour{Answer: sspsim.Answer{Size: sspsim.Size{Constant: 4000}}, Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
+		{"cut body", sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 4000}}, Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
 		{"status", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(4)}}}, "status 503"},
 		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, badResponse},
 	} {

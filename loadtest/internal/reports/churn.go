@@ -51,7 +51,7 @@ func Churn(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 }
 
 func churn(ctx context.Context, e *scenario.Env, r *results.Report, t *results.Table, chart *results.Chart, c churning, length time.Duration, lost, offered map[string]uint64) error {
-	b := sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond), Answer: sspsim.Answer{Echo: true}, Connections: c.connections}
+	b := sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond), Response: sspsim.Response{Echo: true}, Connections: c.connections}
 	s, err := e.Rig.StartSSP(rig.SSPOptions{Name: c.name, Protocol: c.protocol, Behaviour: b, Cores: e.LoadCores})
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 // latency is lognormal.
 func realistic(p50, p99 time.Duration) sspsim.Behaviour {
 	return sspsim.Behaviour{
-		Latency: sspsim.Lognormal(p50, p99),
-		Answer:  sspsim.Answer{NoBid: sspsim.Share(0.85), Size: sspsim.Size{P50: 1500, P95: 8000}, Echo: true},
+		Latency:  sspsim.Lognormal(p50, p99),
+		Response: sspsim.Response{NoBid: sspsim.Share(0.85), Size: sspsim.Size{P50: 1500, P95: 8000}, Echo: true},
 	}
 }
 
