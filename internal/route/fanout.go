@@ -24,7 +24,8 @@ type fanout struct {
 	request ssp.Request // what the legs read
 	memory  requestCopy // holds request's bytes if legs may outlive the caller
 
-	cancel context.CancelFunc // ends legs early; nil if the caller waits for all legs
+	clientLeft func()      // the method endForClient, bound once
+	unwatch    func() bool // ends the watch for the end of request.Context; nil if it is not watched
 
 	legs  []leg
 	ended chan *leg // has capacity for all legs, so that no leg blocks
@@ -41,8 +42,9 @@ type fanout struct {
 type leg struct {
 	fanout *fanout
 	target *Target
-	run    func()          // the method goroutine, bound once, so that starting it allocates nothing
-	ctx    context.Context // ends the leg early; nil if the caller waits for it
+	run    func()           // the method goroutine, bound once, so that starting it allocates nothing
+	cancel *upstream.Cancel // ends the leg early; kept for the next request if it has not ended
+	ctx    context.Context  // cancel, or nil if the caller waits for the leg
 
 	ex      *upstream.Exchange // nil if the SSP got no request
 	outcome upstream.Outcome
@@ -72,27 +74,38 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 			return nil, err
 		}
 	}
-	var ctx context.Context
-	switch {
-	case r.Context != nil:
-		ctx, f.cancel = context.WithCancel(r.Context)
-	case abandon:
-		ctx, f.cancel = context.WithCancel(context.Background())
-	}
 	f.resize(len(rt.Targets))
 	for i := range f.legs {
 		l, t := &f.legs[i], &rt.Targets[i]
 		l.target = t
 		// Being cancellable costs a leg's connection some work.
-		if r.Context != nil || t.Secondary || rt.Mode == ParallelFirst {
-			l.ctx = ctx
+		if r.Context != nil || abandon && (t.Secondary || rt.Mode == ParallelFirst) {
+			if l.cancel == nil {
+				l.cancel = upstream.NewCancel()
+			}
+			l.ctx = l.cancel
 		}
 	}
 	if r.Gone != nil {
 		f.clientGone, f.request.Gone = r.Gone, f.askGone
 	}
 	f.refs.Store(1)
+	if r.Context != nil {
+		f.refs.Add(1) // of endForClient: f is not reused while it may run
+		if f.clientLeft == nil {
+			f.clientLeft = f.endForClient
+		}
+		f.unwatch = context.AfterFunc(r.Context, f.clientLeft)
+	}
 	return f, nil
+}
+
+// endForClient ends all legs, since the request's Context has ended.
+func (f *fanout) endForClient() {
+	for i := range f.legs {
+		f.legs[i].cancel.End()
+	}
+	f.release()
 }
 
 // gone checks whether the client has closed its connection, for one leg at a time. After the caller
@@ -127,8 +140,13 @@ func (f *fanout) start(l *leg) {
 
 // detach abandons the legs that still run, and releases the caller's hold.
 func (f *fanout) detach() {
-	if f.cancel != nil {
-		f.cancel()
+	if f.unwatch != nil && f.unwatch() {
+		f.refs.Add(-1) // endForClient does not run
+	}
+	for i := range f.legs {
+		if l := &f.legs[i]; l.ctx != nil && !l.received {
+			l.cancel.End()
+		}
 	}
 	f.mu.Lock()
 	f.clientGone = nil
@@ -149,12 +167,15 @@ func (f *fanout) release() {
 	}
 	f.memory.release(f.request.Budget)
 	f.process, f.request = nil, ssp.Request{}
-	f.cancel = nil
+	f.unwatch = nil
 	fanouts.Put(f)
 }
 
 func (l *leg) reset() {
 	l.releaseExchange()
+	if l.cancel != nil && (l.cancel.Err() != nil || l.err == errPanicked) {
+		l.cancel = nil
+	}
 	l.target, l.ctx, l.outcome, l.err, l.received, l.entry = nil, nil, 0, nil, false, entry{}
 }
 

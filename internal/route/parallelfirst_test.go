@@ -92,7 +92,7 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.cancel()
+		f.legs[0].cancel.End()
 		f.start(&f.legs[0])
 		l := <-f.ended
 		if l.outcome != upstream.Cancelled || l.err == nil {

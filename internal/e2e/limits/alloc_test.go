@@ -123,8 +123,7 @@ routes:
 `, urls...))
 	got := allocsPer(ab, 4, 2500, "POST", "/fillbuffer", e2e.BidRequest())
 	t.Logf("%.2f allocations for each request", got)
-	// Five of them for each leg make it end when its client leaves (abort_on_close).
-	if got >= 30 {
-		t.Errorf("%.2f allocations for each request, want fewer than 30", got)
+	if got >= 12 {
+		t.Errorf("%.2f allocations for each request, want fewer than 12", got)
 	}
 }
