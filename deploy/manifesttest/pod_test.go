@@ -159,8 +159,8 @@ func (p *pod) args(c *corev1.Container) []string {
 	return all
 }
 
-// as returns the identity that the pod gives the container. Only root can take
-// it on; anybody else runs it as themselves.
+// as returns the identity that the pod gives the container. Only root can take it on; any other
+// user runs the container as itself.
 func as(spec *corev1.PodSpec, c *corev1.Container) *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil

@@ -163,7 +163,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// answer is what a URL answers; status 0 where nobody does.
+// answer is a URL's response; status 0 if there was none.
 type answer struct {
 	status int
 	header http.Header

@@ -121,7 +121,7 @@ func (r *references) pod(who string, spec *corev1.PodSpec) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(volumes)) {
 		if !volumes[name] {
-			r.fault("%s: nobody mounts volume %s", who, name)
+			r.fault("%s: no container mounts volume %s", who, name)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (r *references) networkPolicy(p *networkingv1.NetworkPolicy) {
 	for _, pod := range r.selected(who, &p.Spec.PodSelector) {
 		for _, in := range p.Spec.Ingress {
 			if len(in.From) == 0 || len(in.Ports) == 0 {
-				r.fault("%s: an ingress rule for everybody, or every port", who)
+				r.fault("%s: an ingress rule for every peer, or every port", who)
 			}
 			for _, port := range in.Ports {
 				if !hasPort(*port.Port, containers(pod)) {

@@ -68,7 +68,7 @@ func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 		// Nothing else of this machine's is started on the first boot.
 		"--bind-ro=" + share + "/00-inside.preset:/etc/systemd/system-preset/00-inside.preset"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		args = append(args, "--keep-unit") // nobody here could make a unit for it
+		args = append(args, "--keep-unit") // no systemd runs here that could make a unit for it
 	}
 	args = append(args, "--boot", "systemd.unit=inside.service", "systemd.firstboot=off", "systemd.show_status=no")
 	if os.Geteuid() != 0 {

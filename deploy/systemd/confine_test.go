@@ -26,8 +26,8 @@ import (
 // to become the service.
 const policyVariable = "ADBUFFER_TEST_POLICY"
 
-// nobody is the user of the service, where the tests may choose.
-const nobody = 65532
+// serviceID is the user and group of the service in tests that run as root.
+const serviceID = 65532
 
 // policy is what of the unit file could break the service: system calls that the
 // kernel refuses it.
@@ -160,14 +160,14 @@ func becomeService(text string, args []string) error {
 // dropPrivileges leaves root without a capability, also for what it may execute.
 func dropPrivileges() error {
 	if os.Geteuid() != 0 {
-		return nil // whoever runs the tests has none
+		return nil // an ordinary user has no capability
 	}
 	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
 			return fmt.Errorf("capability %d: %w", c, err)
 		}
 	}
-	return errors.Join(syscall.Setgroups(nil), syscall.Setresgid(nobody, nobody, nobody), syscall.Setresuid(nobody, nobody, nobody))
+	return errors.Join(syscall.Setgroups(nil), syscall.Setresgid(serviceID, serviceID, serviceID), syscall.Setresuid(serviceID, serviceID, serviceID))
 }
 
 const (

@@ -39,7 +39,7 @@ type service struct {
 func own(t *testing.T, file string) {
 	t.Helper()
 	if os.Geteuid() == 0 {
-		if err := os.Chown(file, nobody, nobody); err != nil {
+		if err := os.Chown(file, serviceID, serviceID); err != nil {
 			t.Fatal(err)
 		}
 	}
