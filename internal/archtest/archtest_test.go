@@ -1,4 +1,4 @@
-// Package archtest guards the architecture: who may import whom.
+// Package archtest guards the architecture: which package may import which.
 package archtest
 
 import (
@@ -65,7 +65,7 @@ func TestArrowsPointDown(t *testing.T) {
 				continue
 			}
 			if to := slices.Index(layers, imported); to <= from {
-				t.Errorf("%s imports %s, which is above it: whoever reads the lower one would have to know the upper one", p.ImportPath, imported)
+				t.Errorf("%s imports %s, which is above it: a reader of the lower package would have to know the upper one", p.ImportPath, imported)
 			}
 		}
 	}

@@ -174,7 +174,7 @@ func TestPlacesAtTheEdges(t *testing.T) {
 		{1e-9, 0.03, time.Millisecond, 1},
 		{100, 0, time.Second, maxPlaces},
 		{100, math.NaN(), time.Second, maxPlaces},
-		{100, 1, time.Second, 101}, // all requests may wait, but the queue must not grow for ever
+		{100, 1, time.Second, 101}, // all requests may wait, but the queue must not grow without end
 		{math.Inf(1), 0.03, time.Second, maxPlaces},
 		{maxPlaces, 0.03, time.Second, maxPlaces},
 	} {

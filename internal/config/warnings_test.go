@@ -38,7 +38,7 @@ func TestWarnings(t *testing.T) {
 			[]string{
 				"ssps[0].pool.max_http2_conns: 1 connections of 100 streams are 100 places over HTTP/2, fewer than max_conns, 256, over HTTP/1",
 				"ssps[0].pool.max_http2_conns: 1 connections do not reach the 2 endpoints of the lowest priority over HTTP/2; the others get no requests"}},
-		"everybody is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
+		"every address is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
 			"server.trusted_proxies[1]: ::/0 lets every client claim any address"}},
 		"admin beyond loopback":    {"admin: {listen: \":9090\"}\n" + ssp + route, []string{adminWarning(":9090")}},
 		"admin on an address":      {"admin: {listen: \"192.0.2.1:9090\"}\n" + ssp + route, []string{adminWarning("192.0.2.1:9090")}},

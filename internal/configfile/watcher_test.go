@@ -188,7 +188,7 @@ func TestOtherFilesMayBeNamedLater(t *testing.T) {
 	w.Watch([]string{b})
 	w.await("a look at the new files", func(Content) bool { return true })
 	w.file = a
-	write(t, a, "2") // nobody is told
+	write(t, a, "2") // no event is raised
 	write(t, b, "2")
 	w.wantSeen("the file that is watched now is written")
 }

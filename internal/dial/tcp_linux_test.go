@@ -40,8 +40,8 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 	}
 }
 
-// tcpBlackHole returns an address whose SYNs get no answer: its accept queue is
-// full, and nobody accepts.
+// tcpBlackHole returns an address whose SYNs get no response: its accept queue is full, and no
+// process accepts.
 func tcpBlackHole(t *testing.T) Addr {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -121,8 +121,8 @@ func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	wantBound(t, limit, burst, all...)
 }
 
-// Calls that waited in a Redis that hung are answered late and out of order; what
-// they grant is nobody's, and takes nothing from what holds.
+// Redis hangs, then responds late and out of order to the calls that waited. Those late grants are
+// ignored, and change no valid lease.
 func TestLateCallsAreIgnored(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -194,7 +194,7 @@ func TestTimesInTheFutureHeal(t *testing.T) {
 func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "adbuffer:qps:openx", "somebody else's")
+	s.Do("SET", "adbuffer:qps:openx", "another type")
 	m := join(t, socket(s), limit, burst)
 	testsupport.Eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
 	if n := m.logged("no lease for an SSP"); n != 1 {
@@ -210,7 +210,7 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	s := redistest.Start(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
-	s.Do("SET", "adbuffer:qps:broken", "somebody else's")
+	s.Do("SET", "adbuffer:qps:broken", "another type")
 	broken := m.Fleet.Bucket("broken", limit, burst)
 	m.startLoad(t, limit/10)
 	testsupport.Eventually(t, "its calls fail", func() bool { broken.Has(0); return broken.failures.Load() > 5 })
@@ -227,10 +227,10 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 // Before it has ever reached Redis a replica sends limit / ExpectedReplicas.
 func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 	t.Parallel()
-	m := join(t, Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "nobody.sock")}, limit, burst)
+	m := join(t, Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "absent.sock")}, limit, burst)
 	m.AwaitFirst(t.Context())
 	if m.failures.Load() == 0 || m.connected() {
-		t.Error("it is connected to nobody")
+		t.Error("it says that it is connected, and there is no Redis")
 	}
 	if m.Share() != limit/4 {
 		t.Errorf("its share is %v, want a fourth of %v", m.Share(), limit)
@@ -240,8 +240,7 @@ func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 	wantBound(t, limit/4, burst/8, m) // twice, since it is alone
 }
 
-// A server that accepts and never says a word holds up nobody: neither requests,
-// nor the start, nor the end.
+// A server that accepts connections and never responds delays neither requests nor start nor drain.
 func TestHangingServerDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "hung.sock"))
@@ -314,8 +313,8 @@ func TestTLSWithBothCertificates(t *testing.T) {
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", write("cert.pem", "CERTIFICATE", server.Certificate[0]),
 		"--tls-key-file", write("key.pem", "PRIVATE KEY", key), "--tls-ca-cert-file", caFile)
 	r := Redis{Network: "tcp", Address: addr, TLS: &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}}
-	nobody := join(t, r, limit, burst)
-	testsupport.Eventually(t, "who has no certificate is refused", func() bool { return nobody.failures.Load() > 0 })
+	without := join(t, r, limit, burst)
+	testsupport.Eventually(t, "a replica without a certificate is refused", func() bool { return without.failures.Load() > 0 })
 	r.TLS = r.TLS.Clone()
 	r.TLS.Certificates = []tls.Certificate{client}
 	join(t, r, limit, burst).awaitConnected(t, true)

@@ -45,7 +45,7 @@ func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 			t.Fatalf("request %.100q", got)
 		}
 		p.wantRequests("patient")
-		p.send(textResponse("to nobody") + textResponse("patient"))
+		p.send(textResponse("abandoned") + textResponse("patient"))
 		if err := wait(t, patient); err != nil {
 			t.Fatal(err)
 		}

@@ -48,11 +48,11 @@ func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
 }
 
 // receivedLocked returns n bytes of DATA, padding included, to the connection's receive window, in
-// large steps. It counts every DATA frame, even of abandoned exchanges; otherwise each of them
-// would reduce the window for ever.
+// large steps. It counts every DATA frame, even of abandoned exchanges; otherwise each such frame
+// would reduce the window and never restore it.
 //
-// adbuffer never withholds credit, and a frame is smaller than half a window, so a peer cannot be
-// found to exceed the window. The limits of bodies bound memory.
+// adbuffer never withholds credit, and a frame is smaller than half a window, so no peer can exceed
+// the window. The limits on bodies bound the memory.
 func (c *Conn) receivedLocked(n int) {
 	if c.recvOwed += n; c.recvOwed >= connWindow/2 {
 		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, uint32(c.recvOwed))

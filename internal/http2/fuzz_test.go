@@ -204,8 +204,8 @@ func checkLines(t *testing.T, fields string) {
 	}
 }
 
-// FuzzResponsesReachTheirOwnCallers lets a fuzzer choose frames, each of which
-// says for whom it is.
+// FuzzResponsesReachTheirOwnCallers lets a fuzzer choose frames, each of which names the request
+// that it belongs to.
 func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 	f.Add([]byte{0x00, 0x40, 0x50, 0x41, 0x11, 0x52, 0x03, 0x43})
 	f.Add([]byte{0x00, 0x10, 0x40, 0x80, 0x20, 0xc0, 0x51, 0x53, 0xb1, 0x02, 0x52, 0x13, 0x63})

@@ -259,7 +259,7 @@ func TestUploadEndsWhen(t *testing.T) {
 			timeout: 50 * time.Millisecond,
 			is:      upstream.ErrDeadline,
 		},
-		"nobody wants it": {
+		"the exchange was cancelled": {
 			happens: func(_ *peer, _ uint32, cancel func()) { cancel() },
 			is:      upstream.ErrCancelled,
 		},

@@ -23,7 +23,7 @@ const (
 	// floodEarned is how many an exchange earns: a peer may send PINGs and
 	// WINDOW_UPDATEs for each.
 	floodEarned = 10
-	// maxLate keeps late from growing for ever.
+	// maxLate bounds late.
 	MaxLate = 1 << 30
 )
 

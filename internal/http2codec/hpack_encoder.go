@@ -57,7 +57,7 @@ const (
 	indexedField  = 0x80 // and an index of 7 bits
 	literalKept   = 0x40 // 6 bits; the peer puts it into its table
 	LiteralOnce   = 0x00 // 4 bits
-	literalSecret = 0x10 // 4 bits; nobody on the way may put it into a table
+	literalSecret = 0x10 // 4 bits; no proxy on the way may put it into a table
 	TableSize     = 0x20 // 5 bits
 )
 

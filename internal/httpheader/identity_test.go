@@ -149,8 +149,8 @@ func TestDeviceFieldsFallBackOnTheClient(t *testing.T) {
 		{"two", "10.0.0.1", []string{"X-Device-IP: 192.0.2.1", "X-Device-IP: 192.0.2.2"}, []string{"X-Device-IP: 10.0.0.1"}},
 		{"three", "10.0.0.1", []string{"X-Device-IP: 192.0.2.1", "X-Device-IP: x", "X-Device-IP: 192.0.2.2"}, []string{"X-Device-IP: 10.0.0.1"}},
 		{"tidied", "10.0.0.1", []string{"X-Device-IP: [2001:DB8:0::1]:80"}, []string{"X-Device-IP: 2001:db8::1"}},
-		{"nobody but loopback", "127.0.0.1", nil, nil},
-		{"nobody but a socket", "", nil, nil},
+		{"only loopback", "127.0.0.1", nil, nil},
+		{"only a unix socket", "", nil, nil},
 		{"agent of the first", "", []string{"X-Device-User-Agent: tv", "X-Device-User-Agent: x"}, []string{"X-Device-User-Agent: tv"}},
 		{"empty agent", "", []string{"X-Device-User-Agent: "}, nil},
 	} {

@@ -107,7 +107,7 @@ func TestAUnixSocketThatIsServedIsReplacedInOneStep(t *testing.T) {
 	dial(t, next.Traffic.Addr())
 	dial(t, next.Traffic.Addr())
 	old.CloseTraffic()
-	wantAccepted(t, old.Traffic, 2) // with the look whether somebody serves it
+	wantAccepted(t, old.Traffic, 2) // one of them is the dial that checks whether a process serves the socket
 	wantClosed(t, old.Traffic)
 	wantAccepted(t, next.Traffic, 2)
 	dial(t, next.Traffic.Addr())

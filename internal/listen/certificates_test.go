@@ -150,7 +150,7 @@ func TestBrokenFilesKeepWhatIsInUseAndSayWhichAndWhy(t *testing.T) {
 		{"gone", c.files.Key, func(f string) { must(t, os.Remove(f)) }, "no such file"},
 		{"a folder", c.files.Cert, func(f string) { must(t, os.Remove(f)); must(t, os.Mkdir(f, 0o700)) }, "must be a regular file"},
 		{"huge", c.files.Cert, func(f string) { replace(t, f, strings.Repeat("x", 1<<20+1)) }, "must not be larger than"},
-		{"no authority", c.files.CA, func(f string) { replace(t, f, "nobody") }, "must hold a certificate in PEM"},
+		{"no authority", c.files.CA, func(f string) { replace(t, f, "no certificate") }, "must hold a certificate in PEM"},
 	} {
 		row.breakIt(row.file)
 		err := c.Reload()

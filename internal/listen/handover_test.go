@@ -81,7 +81,7 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			second.wantAway(true)
 			dial(t, third.Traffic.Addr())
 			wantAccepted(t, second.Traffic, 1) // until it is stopped
-			// Whoever goes, the others still listen.
+			// When one process closes, the others still listen.
 			third.Close()
 			second.wantAway(false)
 			dial(t, second.Traffic.Addr())
@@ -89,7 +89,7 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			second.CloseTraffic()
 			wantClosed(t, second.Traffic)
 			if _, err := net.Dial(network, address); err == nil {
-				t.Error("somebody still listens")
+				t.Error("a process still listens")
 			}
 			if _, err := os.Lstat(address); network == "unix" && !os.IsNotExist(err) {
 				t.Errorf("the last process left its socket behind: %v", err)
@@ -149,7 +149,7 @@ func TestADrainingProcessAcceptsOnlyWhatNobodyElseDoes(t *testing.T) {
 	first.serve()
 	first.BeginDrain()
 	dial(t, first.Traffic.Addr())
-	wantAccepted(t, first.Traffic, 1) // there is nobody else
+	wantAccepted(t, first.Traffic, 1) // no other process is left
 	second := startProcess(t, "tcp", address, "127.0.0.1:0")
 	second.serve()
 	testsupport.Eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })

@@ -41,7 +41,7 @@ func TestTheLastProcessAcceptsWhatIsQueuedBeforeItStops(t *testing.T) {
 			}
 		}
 		if c, err := net.Dial(s.Traffic.Addr().Network(), s.Traffic.Addr().String()); err == nil {
-			t.Errorf("%s: somebody still listens", o.Network)
+			t.Errorf("%s: the socket still accepts connections", o.Network)
 			c.Close()
 		}
 		s.CloseTraffic() // again

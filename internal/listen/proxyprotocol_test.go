@@ -137,7 +137,7 @@ func TestAPeerThatSaysNothingIsWaitedForOnlySoLong(t *testing.T) {
 	if l.headers.timeout.Load() != 1 {
 		t.Errorf("counted as %v", counted(&l.headers))
 	}
-	// One that leaves at once only looked whether somebody listens.
+	// A client that closes at once only checked whether the port is open.
 	c, peer, l = proxiedPair(t, "tcp", patience)
 	must(t, peer.Close())
 	if _, err := c.ReadHeader(); !errors.Is(err, io.EOF) || counted(&l.headers) != [4]uint64{} {

@@ -77,8 +77,8 @@ type ejection struct {
 	probed   time.Time // when the probe was sent
 }
 
-// probeLimit is how long a probe may take: longer than any deadline. A probe whose end was never
-// told, because its request panicked, must not keep the endpoint out for ever.
+// probeLimit is how long a probe may take: longer than any deadline. A probe whose request panicked
+// never reports its end; it must not keep the endpoint ejected forever.
 const probeLimit = 11 * time.Minute
 
 type probe uint8

@@ -265,7 +265,7 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 	})
 }
 
-// A probe whose end is never told does not keep the endpoint out for ever.
+// A probe that never reports its end does not keep the endpoint ejected forever.
 func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)

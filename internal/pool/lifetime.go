@@ -12,7 +12,7 @@ import (
 const renewal = 5 * time.Second
 
 // replaceWithin bounds how long an old connection stays because no other one can be opened. An SSP
-// that refuses new connections must not keep old ones alive for ever. A connection that closes is
+// that refuses new connections must not keep old ones alive forever. A connection that closes is
 // replaced at once only if it was used within this time.
 const replaceWithin = time.Minute
 

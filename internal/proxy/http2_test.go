@@ -152,7 +152,7 @@ func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 		{"PUT", "/fill", "", nil, 405, "proxy/method_not_allowed", "GET, HEAD and POST are served"},
 		{"GET", "/nowhere", "", nil, 404, "proxy/no_route", "no route matches"},
 		{"GET", "/fill/../fill", "", nil, 404, "proxy/no_route", "no route matches"},
-		{"GET", "/fill/nobody", "", nil, 404, "proxy/unknown_ssp", ""},
+		{"GET", "/fill/unknown", "", nil, 404, "proxy/unknown_ssp", ""},
 		{"GET", "/fill?ssp=a&ssp=dead", "", nil, 400, "proxy/bad_request", ""},
 		{"GET", "/fill", "", []string{"X-Adbuffer-Timeout-Ms: soon"}, 400, "proxy/bad_request", "X-Adbuffer-Timeout-Ms"},
 		{"POST", "/fill", strings.Repeat("x", 1001), nil, 413, "proxy/too_large", "server.max_body_bytes"},

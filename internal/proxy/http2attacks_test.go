@@ -113,7 +113,7 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 			}()
 			for i, n := 0, 0; ; n++ {
 				if n > 300 {
-					t.Fatal("it may go on for ever")
+					t.Fatal("the connection was not closed")
 				}
 				f.batch(func() {
 					for range 100 {

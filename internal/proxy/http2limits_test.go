@@ -15,9 +15,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// Whoever opens no window holds memory that is bounded, and only for so long:
-// the answer counts against max_buffered_bytes until write_timeout resets the
-// stream.
+// A client that opens no window holds bounded memory for a bounded time. Its response counts
+// against max_buffered_bytes until write_timeout resets the stream.
 func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	big := strings.Repeat("x", 100_000)
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = 350_000 }), bids("a", big))
@@ -100,8 +99,8 @@ func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 	}
 }
 
-// Streams that are reset as soon as they are opened (CVE-2023-44487) neither
-// start more handlers than there may be streams, nor go on for ever.
+// A client resets streams as soon as it has opened them (CVE-2023-44487). It never runs more
+// handlers than it may have streams, and its connection is closed.
 func TestRapidResetIsEnded(t *testing.T) {
 	release := make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 10_000 }),
@@ -134,7 +133,7 @@ func TestRapidResetIsEnded(t *testing.T) {
 			if i < 100_000 {
 				continue
 			}
-			t.Error("it may go on for ever")
+			t.Error("the connection was not closed")
 		}
 		break
 	}
@@ -224,7 +223,7 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 			if sent < 10<<20 {
 				continue
 			}
-			t.Error("CONTINUATION may go on for ever")
+			t.Error("a client may send CONTINUATION frames without end")
 		}
 		break
 	}

@@ -62,7 +62,7 @@ func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
 		l.next <- handedOn{wait: stalled}
 		l.next <- handedOn{wait: now, client: netip.MustParseAddr("203.0.113.9")}
 		l.next <- handedOn{wait: now, err: os.ErrInvalid}
-		first, err := net.Dial("tcp", m.addr()) // whose header does not come, and holds nobody up
+		first, err := net.Dial("tcp", m.addr()) // its header does not come, and delays no other client
 		if err != nil {
 			t.Fatal(err)
 		}

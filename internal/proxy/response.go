@@ -42,7 +42,7 @@ var statuses = [upstream.Outcomes]int{
 	upstream.Deadline:         fasthttp.StatusGatewayTimeout,
 	upstream.Internal:         fasthttp.StatusInternalServerError,
 	upstream.Merged:           fasthttp.StatusOK,
-	// Nobody reads these; they keep the table whole.
+	// No client receives the next two; the table has a status for every outcome.
 	upstream.ClientGone: fasthttp.StatusServiceUnavailable,
 	upstream.Cancelled:  fasthttp.StatusServiceUnavailable,
 }

@@ -47,7 +47,7 @@ const (
 // simSSP answers with the method and the body of the request: delay=300 in the query
 // makes it wait so many milliseconds before, and big=1000 makes its body so long.
 type simSSP struct {
-	note  func(*upstream.Request) // is told of each request; nil tells nobody
+	note  func(*upstream.Request) // is called for each request; may be nil
 	terse bool                    // its responses have no body
 }
 

@@ -276,7 +276,7 @@ func TestServerSaysCloseNotify(t *testing.T) {
 	}
 }
 
-// One that closes as TLS asks for leaves a record behind that nobody has read.
+// A client that closes with a close_notify alert leaves an unread TLS record behind.
 func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 	var asked sync.WaitGroup
 	asked.Add(1)
@@ -339,8 +339,8 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	}
 }
 
-// Whoever takes a long answer in drops has write_timeout for all of it, and not
-// for each TLS record.
+// A client that reads a long response in drops has write_timeout for all of it, not for each TLS
+// record.
 func TestSlowReaderOverTLSHasOneWriteTimeoutForAnAnswer(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))
 	c := m.dialTLS("http/1.1")
@@ -356,6 +356,6 @@ func TestSlowReaderOverTLSHasOneWriteTimeoutForAnAnswer(t *testing.T) {
 	m.await(0, openClients, "")
 	m.await(0, "adbuffer_buffered_bytes", "")
 	if n := m.routesCounted()["r"]; n >= 20 {
-		t.Errorf("%v requests were answered: it may go on for ever", n)
+		t.Errorf("%v requests got a response: the connection was not closed", n)
 	}
 }

@@ -110,8 +110,8 @@ func (s *Server) Kill() {
 	<-s.ended
 }
 
-// Pause stops the process where it is: connections are accepted by the kernel, and
-// nobody answers.
+// Pause stops the process with SIGSTOP: the kernel still accepts connections, and Redis does not
+// respond.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause. What was sent meanwhile is answered now.

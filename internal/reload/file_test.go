@@ -123,7 +123,7 @@ func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
 		t.Errorf("told %d times, want 1; %d reloads", s.failures, s.reloads)
 	}
 	if rep := r.reload(bySignal); s.failures != 2 || rep.Result != refused || len(rep.Faults) == 0 {
-		t.Errorf("told %d times, want 2, since somebody asked: %+v", s.failures, rep)
+		t.Errorf("told %d times, want 2, since an operator asked: %+v", s.failures, rep)
 	}
 	write(t, r, "ssps: [] # another")
 	r.look()

@@ -190,7 +190,7 @@ func TestTextsAreCut(t *testing.T) {
 	}
 }
 
-// What the log costs a request: one that nobody wants, and a failure beyond the cap.
+// The log's cost for a request that no reader wants, and for a failure beyond the limit.
 func BenchmarkWants(b *testing.B) {
 	l := newLogged()
 	o := &Options{Enabled: true, Failures: true, MaxPerSecond: 1}

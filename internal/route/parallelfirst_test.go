@@ -44,8 +44,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 	})
 }
 
-// TestResponseDoesNotWaitForAbandonedLegs: a connection that takes its time to
-// let go of a leg keeps nobody waiting.
+// A connection that is slow to release an abandoned leg does not delay the response.
 func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", reply{stubborn: time.Second}), newFake(t, "b", fills(10*ms, "ad"))

@@ -23,7 +23,7 @@ func TestHangUpsTellsOfEachPeerThatClosesAndOfNoOther(t *testing.T) {
 				peers[i] = peer
 				h.Add(c, func() { told[i].Add(1) })
 				defer h.Remove(c)
-				peer.Write([]byte("bytes that nobody reads"))
+				peer.Write([]byte("bytes that the test does not read"))
 			}
 			for i, peer := range peers {
 				switch i % 4 {

@@ -10,7 +10,7 @@ func awaitHungUp(t *testing.T, c *Conn) {
 	t.Helper()
 	for limit := time.Now().Add(patience); !c.HungUp(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(limit) {
-			t.Fatal("nobody hung up")
+			t.Fatal("the peer's hang-up was not seen")
 		}
 	}
 }

@@ -12,8 +12,7 @@ type State uint8
 const (
 	// Quiet: the socket is open and nothing has come.
 	Quiet State = iota
-	// Readable: bytes have come that nobody has read, or a TLS record has been
-	// read in part.
+	// Readable: unread bytes have arrived, or a TLS record has been read in part.
 	Readable
 	// Ended: the peer has closed, or the socket has failed or is closed.
 	Ended

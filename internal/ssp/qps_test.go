@@ -222,7 +222,7 @@ func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
 func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 	t.Helper()
 	f := fleet.New(fleet.Options{
-		Redis: fleet.Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "nobody.sock")}, Prefix: "test", ExpectedReplicas: expected,
+		Redis: fleet.Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "absent.sock")}, Prefix: "test", ExpectedReplicas: expected,
 		LeaseInterval: 100 * msec, ReplicaTimeout: 2 * time.Second, Log: zap.NewNop(),
 	})
 	t.Cleanup(func() { f.Close(t.Context()) })

@@ -85,10 +85,10 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 }
 
 // A request that was not processed is retried until the deadline. retry.max and the budget do not
-// count these retries, since they cost the SSP nothing. They are paced, so that an SSP that refuses
-// for ever costs adbuffer little. After the first few, an attempt begins paceShare of the leg's
-// time so far after the one before, and at least paceMin. So their number grows with the logarithm
-// of the time: 40 attempts in 300 ms, 65 in 5 s.
+// count these retries, since they cost the SSP nothing. They are paced, so that an SSP that always
+// refuses costs adbuffer little. After the first few, an attempt begins paceShare of the leg's time
+// so far after the one before, and at least paceMin. So their number grows with the logarithm of
+// the time: 40 attempts in 300 ms, 65 in 5 s.
 const (
 	unpacedAttempts = 3
 	paceShare       = 8

@@ -16,7 +16,7 @@ var adRequest = []byte("GET /bid?cb=1234567890&pub=4711&slot=top&w=300&h=250&ref
 	"Accept: */*\r\nAccept-Language: de-DE,de;q=0.9,en;q=0.8\r\nX-Forwarded-For: 203.0.113.7\r\nX-Request-Id: 3f2c9a1e-7b7d-4f63-9d5e-1b2a3c4d5e6f\r\n" +
 	"X-Consent: CPzHq4APzHq4AAHABBENDvCsAP_AAH_AAAAAJXNf_X__b2_r-_7_f_t0eY1P9_7__-0zjhfdl-8N3f_X_L8X52M7vF36tqoKuR4ku3LBIQdlHPHcTUmw6okVryPsbk2cr7NKJ7\r\n\r\n")
 
-// loopConn is a peer that sends one request for each read, for ever.
+// loopConn is a peer that sends one request for each read, without end.
 type loopConn struct {
 	net.Conn
 	written int

@@ -47,9 +47,9 @@ type Faults struct {
 	Malformed     Malformed `json:"malformed"`
 }
 
-// Poison is the body of the responses that nobody asked for: those of Leftover
-// and Unsolicited. No client may ever be given it.
-const Poison = "an answer to nobody's request"
+// Poison is the body of unsolicited responses: those of Leftover and Unsolicited. No client may
+// ever receive it.
+const Poison = "a response to no request"
 
 // ResetStream resets the request's stream. HTTP/2 only.
 type ResetStream struct {

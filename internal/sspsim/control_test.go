@@ -130,6 +130,6 @@ func TestControlIsForLoopbackProgramsOnly(t *testing.T) {
 		t.Errorf("GET /reset-counters: %d", status)
 	}
 	if start(t, Options{}).ControlURL() != "" {
-		t.Error("an endpoint that nobody asked for")
+		t.Error("a control endpoint that was not configured")
 	}
 }

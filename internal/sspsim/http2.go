@@ -30,12 +30,11 @@ const (
 	frameSize     = 16 << 10 // of the frames that we send and accept: the protocol's default
 )
 
-// http2Conn serves a connection of HTTP/2. Its reader takes frames and opens
-// streams; a response that has nothing to wait for is written by the reader, any
-// other by a goroutine of the stream.
+// http2Conn serves an HTTP/2 connection. Its reader reads frames and opens streams. The reader
+// writes a response that need not wait; a goroutine of the stream writes any other.
 //
-// Frames to send gather in out. Whoever finds no flush under way becomes the
-// flusher and writes until out is empty; see flush.
+// Frames to send gather in out. A goroutine that finds no flush under way becomes the flusher and
+// writes until out is empty; see flush.
 type http2Conn struct {
 	*conn
 	br      *bufio.Reader

@@ -67,8 +67,8 @@ func (h *http2Conn) endStream(p *script, f *fate, st *stream, flush bool) {
 	}
 }
 
-// endStreamLocked takes the stream off the connection and ends whoever waits
-// for it. It may be called again.
+// endStreamLocked takes the stream off the connection and wakes the goroutines that wait for it. It
+// may be called again.
 func (h *http2Conn) endStreamLocked(st *stream) {
 	delete(h.streams, st.id)
 	if !st.ended {

@@ -17,14 +17,14 @@ import (
 //
 //	open       a listener and its accept loop: dials succeed
 //	refusing   no listener: dials get ECONNREFUSED
-//	blackHole  a listener that nobody accepts from, with a backlog of 0 that a
+//	blackHole  a listener that is never accepted from, with a backlog of 0 that a
 //	           connection of our own fills: SYNs are dropped
 type gate struct {
 	addr   *net.TCPAddr // with the port that was chosen
 	holder int          // file descriptor of the socket that holds the port
 	serve  func(net.Listener)
 
-	// Owned by whoever holds SSP.setMu.
+	// Guarded by SSP.setMu.
 	state gateState
 	ln    net.Listener
 	plug  net.Conn // fills the accept queue in blackHole
@@ -39,8 +39,8 @@ const (
 	gateBlackHole
 )
 
-// openGate binds addr, which nobody else may listen on. It takes no connection
-// before the first set.
+// openGate binds addr, which no other process may listen on. It accepts no connection before the
+// first set.
 func openGate(addr string, serve func(net.Listener)) (*gate, error) {
 	// The first listener is an ordinary one, so that a port in use is a fault.
 	ln, err := net.Listen("tcp", addr)

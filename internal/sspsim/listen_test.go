@@ -29,7 +29,7 @@ func TestRefuseClosesThePortAndOpensItAgain(t *testing.T) {
 				t.Fatalf("dial: %v, want connection refused", err)
 			}
 			c.wantOpen() // open connections go on
-			// The port stays ours: no one else can listen on it meanwhile.
+			// The SSP keeps the port: no other socket can listen on it.
 			if ln, err := net.Listen("tcp", s.Addr()); err == nil {
 				ln.Close()
 				t.Fatalf("the port of a refusing SSP was free")
@@ -123,7 +123,7 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	states := map[string]Faults{
 		"idle": {}, "hang": {Hang: Always}, "stall": {Stall: Always},
 		"drip":       {Drip: Drip{Chance: Always, Pause: time.Minute}},
-		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // which nobody reads
+		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // which no client reads
 	}
 	for _, protocol := range []Protocol{HTTP1, H2C, TLSHTTP1, TLSHTTP2} {
 		for name, faults := range states {

@@ -89,4 +89,4 @@ func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 	}
 }
 
-func init() { log.SetOutput(io.Discard) } // net/http logs the responses that nobody asked for
+func init() { log.SetOutput(io.Discard) } // net/http logs unsolicited responses

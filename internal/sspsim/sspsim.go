@@ -136,7 +136,7 @@ func (o *Options) validate() error {
 	c.within("MaxRequestBody", o.MaxRequestBody, 1, maxBodyBytes)
 	c.within("MaxConnections", o.MaxConnections, 1, 1<<20)
 	if o.Control != "" && !isLoopbackAddr(o.Control) {
-		c.add("Control", "%q is not a loopback host:port; whoever reaches it can change the SSP", o.Control)
+		c.add("Control", "%q is not a loopback host:port; any client that reaches it can change the SSP", o.Control)
 	}
 	if o.RequireClientCert && (o.Protocol == HTTP1 || o.Protocol == H2C) {
 		c.add("RequireClientCert", "needs TLS, and Protocol is %q", o.Protocol)

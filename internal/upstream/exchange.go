@@ -148,7 +148,7 @@ func AcquireExchange() *Exchange {
 }
 
 // MaxKeptBuffer is the largest buffer that is kept for the next request. A larger one is freed, so
-// that one huge request or response does not occupy memory for ever.
+// that one huge request or response does not occupy memory forever.
 const MaxKeptBuffer = 64 << 10
 
 // Release gives the exchange back for reuse. The caller must not use any part of it afterwards.

@@ -90,7 +90,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 		}
 	}
 	if strings.Contains(ab.Log.String(), "will answer 403") {
-		t.Error("a warning that nobody may ask")
+		t.Error("the log warns that every request gets 403")
 	}
 	// Without TLS there is nothing to be had.
 	res, err := http.Get("http://" + ab.AdminAddr + "/metrics") //nolint:noctx // loopback

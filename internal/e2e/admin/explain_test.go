@@ -79,7 +79,7 @@ routes:
 	if code != 0 || !strings.Contains(out, "404 no_route") || !strings.Contains(out, "no SSP is asked") {
 		t.Errorf("%d %s", code, out)
 	}
-	for _, args := range [][]string{{"explain", "/x"}, {"explain", "--admin", "http://" + ab.AdminAddr, "--client", "nobody", "/x"}, {"explain", "--admin", "http://" + ab.AdminAddr, "-H", "no colon", "/x"}} {
+	for _, args := range [][]string{{"explain", "/x"}, {"explain", "--admin", "http://" + ab.AdminAddr, "--client", "unknown", "/x"}, {"explain", "--admin", "http://" + ab.AdminAddr, "-H", "no colon", "/x"}} {
 		if _, stderr, code := e2e.Run(t, nil, args...); code != 2 || stderr == "" {
 			t.Errorf("%q: exit status %d, %s", args, code, stderr)
 		}

@@ -334,7 +334,7 @@ func TestThePageReportsThatAdbufferHasStopped(t *testing.T) {
 	ab.ExitIsTested = true
 	ab.Stop()
 	var text string
-	testsupport.Eventually(t, "the page says that nobody answers", func() bool {
+	testsupport.Eventually(t, "the page says that adbuffer does not respond", func() bool {
 		b.eval(`document.getElementById("fresh").textContent`, &text)
 		return strings.HasPrefix(text, "No answer since ")
 	})

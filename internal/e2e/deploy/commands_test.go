@@ -74,7 +74,7 @@ ssps:
   - {name: openx, endpoints: ["ftp://x/"]}
   - {name: openx, endpoints: ["http://127.0.0.1:1/"], pool: {max_conns: 0}}
 routes:
-  - {name: default, match: {path: /fillbuffer}, ssps: [nobody]}
+  - {name: default, match: {path: /fillbuffer}, ssps: [unknown]}
 `)
 	paths := []string{"server.max_conections", "server.read_timeout", "ssps[0].endpoints[0]", "ssps[1].name", "ssps[1].pool.max_conns", "routes[0].ssps[0].name"}
 	_, stderr, code := e2e.Run(t, nil, "check", "--config", file)

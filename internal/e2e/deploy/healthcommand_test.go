@@ -69,8 +69,8 @@ func TestHealthWithWrongUsageExitsWith2(t *testing.T) {
 	}
 }
 
-// On this machine nobody else can answer at admin's address, and certificates
-// seldom name it: what they say is not looked at.
+// The health command connects to this machine's own admin address, which certificates seldom name.
+// So it does not verify the certificate.
 func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, err := sspsim.NewCA()

@@ -60,7 +60,7 @@ func newManagerAt(t *testing.T, host, config, names string, env ...string) *mana
 func (m *manager) command() *exec.Cmd {
 	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, e2e.Binary(m.t), "serve", "--config", m.config)
 	cmd.Env = slices.Concat(os.Environ(), e2e.Patient(), []string{
-		// What the sockets stand above: nobody could listen there.
+		// The inherited sockets take precedence over this address, which no process could bind.
 		"ADBUFFER_SERVER_LISTEN=192.0.2.1:1", "LISTEN_FDNAMES=" + m.names, "LISTEN_FDS=" + string(rune('0'+len(m.files))),
 	}, m.env)
 	cmd.ExtraFiles = m.files

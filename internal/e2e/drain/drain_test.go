@@ -53,7 +53,7 @@ func TestADrainWaitsForRequestsInFlightAfterItStoppedAccepting(t *testing.T) {
 	kept.Read("GET").WantStatus("no route", 404)
 
 	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "nobody listens", func() bool {
+	testsupport.Eventually(t, "the listener is closed", func() bool {
 		c := &e2e.Worker{Process: ab}
 		defer c.Close()
 		_, err := c.Exchange("GET", "/nowhere", "")
@@ -119,8 +119,7 @@ func TestASecondSignalEndsTheWait(t *testing.T) {
 	}
 }
 
-// Load goes on while the service stops: nobody who was let in goes without an
-// answer.
+// Load goes on while the service stops. Every request on an accepted connection gets its response.
 func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
@@ -138,7 +137,7 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 			case err == nil:
 				all.Add(a)
 			case fresh:
-				return nil // nobody listens any more
+				return nil // the listener is closed
 			default:
 				return err
 			}

@@ -21,8 +21,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// reservePort returns an address of loopback whose port nobody else gets until the
-// end of the test: a socket with SO_REUSEPORT holds it, and does not listen.
+// reservePort returns a loopback address whose port no other process gets until the end of the
+// test. A socket with SO_REUSEPORT holds the port and does not listen.
 func reservePort(t *testing.T) string {
 	t.Helper()
 	syscall.ForkLock.RLock()

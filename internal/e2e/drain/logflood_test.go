@@ -40,8 +40,8 @@ func handoverSocket(ab *e2e.Process) *net.UnixAddr {
 	return nil
 }
 
-// Whoever connects to the hand-over socket cannot fill the disk: of lines with the
-// same message a few are written each second, and the others are counted.
+// A process that floods the hand-over socket cannot fill the disk with log lines. A few lines with
+// the same message are written each second; the rest are counted.
 func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -176,10 +176,10 @@ func TestSSPCommand(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_ssp_state", "state=disabled")
 	run(0, "enable", "openx")
 	ab.Get("/fillbuffer").WantFill("openx")
-	if _, log := run(1, "disable", "nobody"); !strings.Contains(log, "there are openx") {
+	if _, log := run(1, "disable", "unknown"); !strings.Contains(log, "there are openx") {
 		t.Errorf("an unknown SSP: %s", log)
 	}
-	if _, log := run(1, "list", "nobody"); !strings.Contains(log, "there are openx") {
+	if _, log := run(1, "list", "unknown"); !strings.Contains(log, "there are openx") {
 		t.Errorf("list of an unknown SSP: %s", log)
 	}
 	if _, log := run(2, "weight", "openx", "3"); !strings.Contains(log, "--endpoint") {

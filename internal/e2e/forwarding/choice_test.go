@@ -58,7 +58,7 @@ func TestAnSSPOutsideTheRouteIsUnknown(t *testing.T) {
 	ab := e2e.Start(t, fmt.Sprintf(chooseConfig, a.URL(), b.URL(), c.URL()))
 	conn := ab.Dial()
 	for _, target := range []string{
-		"/fillbuffer/c", "/fillbuffer?ssp=c", "/fillbuffer/nobody", "/fillbuffer?ssp=", "/fillbuffer/A", "/fillbuffer?ssp=127.0.0.1:80",
+		"/fillbuffer/c", "/fillbuffer?ssp=c", "/fillbuffer/unknown", "/fillbuffer?ssp=", "/fillbuffer/A", "/fillbuffer?ssp=127.0.0.1:80",
 		"/fillbuffer?ssp=http://evil.example/",
 	} {
 		ab.WantRefusal(target, e2e.Refusal{Status: 404, Reason: "unknown_ssp"}, func() *e2e.Response { return conn.Get(target) })

@@ -30,7 +30,7 @@ routes:
 		{"GET", "/nowhere", "", nil, 404},
 		{"POST", "/nowhere", body, nil, 404}, // its body is read past
 		{"PUT", "/fillbuffer", body, nil, 405},
-		{"POST", "/fillbuffer/nobody", body, nil, 404},
+		{"POST", "/fillbuffer/unknown", body, nil, 404},
 		{"POST", "/fillbuffer", body, []string{"X-Adbuffer-Timeout-Ms: x"}, 400},
 		{"POST", "/fillbuffer", body, []string{"X-Adbuffer-Timeout-Ms: 1"}, 504},
 		{"POST", "/fillbuffer/bad", body, nil, 502},

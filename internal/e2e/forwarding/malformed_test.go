@@ -87,7 +87,7 @@ func TestMalformedRequestsGet400AndCloseTheirConnection(t *testing.T) {
 	for _, bad := range badHeads {
 		c := ab.Dial()
 		ab.WantRefusal(bad.name, e2e.Refusal{Status: 400, Reason: "bad_request", Route: routeOf(bad.raw)}, func() *e2e.Response {
-			// What stands behind it would be answered by whoever went on reading.
+			// A server that went on reading would respond to the bytes behind the malformed request.
 			c.Send(bad.raw + e2e.Request("GET", "/fillbuffer", ""))
 			a, err := c.TryRead("GET")
 			if err != nil {

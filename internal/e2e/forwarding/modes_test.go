@@ -128,8 +128,8 @@ func TestWaterfallStopsAtAFill(t *testing.T) {
 	e2e.WantRequests(t, c, 0)
 }
 
-// Nobody filled: 204 if any said no_bid, else the first answer in route order,
-// else the first SSP's reason.
+// Without a fill, the client gets 204 if any SSP responded with a no-bid. Otherwise it gets the
+// first response in route order, or the first SSP's error.
 func TestWithoutAFillTheBestOtherResponseIsForwarded(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"waterfall", "parallel-first"} {

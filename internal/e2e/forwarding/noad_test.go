@@ -37,7 +37,7 @@ func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 		{"/empty/fails", "", 204, "ssp/fails", "client_error", "proxy"},
 		{"/empty/refuses", "", 204, "proxy/connect_failed", "connect_failed", "proxy"},
 		{"/empty/fills", "X-Adbuffer-Timeout-Ms: 1", 204, "proxy/deadline", "deadline", "proxy"},
-		{"/empty/nobody", "", 404, "proxy/unknown_ssp", "unknown_ssp", ""},
+		{"/empty/unknown", "", 404, "proxy/unknown_ssp", "unknown_ssp", ""},
 		{"/empty", "X-Adbuffer-Timeout-Ms: x", 400, "proxy/bad_request", "bad_request", ""},
 		{"/vast/fails", "", 200, "ssp/fails", "client_error", "proxy"},
 		{"/vast/refuses", "", 200, "proxy/connect_failed", "connect_failed", "proxy"},

@@ -40,7 +40,8 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 	}
 }
 
-// adbuffer does not read for ever from a client that sends on after a refusal.
+// A client that goes on sending after a refusal is reset: adbuffer reads a bounded number of its
+// bytes.
 func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()))

@@ -123,8 +123,7 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 	}
 }
 
-// Spans that nobody takes are dropped, counted, and hold up neither requests
-// nor the end.
+// Spans that no receiver takes are dropped and counted. They delay neither requests nor the drain.
 func TestRequestsGoOnWithoutTheOTLPReceiver(t *testing.T) {
 	t.Parallel()
 	r := startOTLPReceiver(t)

@@ -87,7 +87,7 @@ func TestCheckAgainstExitsWith1IfARestartIsNeeded(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &res); err != nil || code != 1 || !res.Valid || res.Against.Verdict != "restart" || len(res.Against.Changes) != 1 || res.Against.Changes[0].Effect != "restart" {
 		t.Errorf("--json: exit status %d, %v: %s", code, err, stdout)
 	}
-	if _, stderr, code := checkAgainst(ab, strings.Replace(config, "ssps: [openx]", "ssps: [nobody]", 1)); code != 1 || !strings.Contains(stderr, "routes[0].ssps[0].name") {
+	if _, stderr, code := checkAgainst(ab, strings.Replace(config, "ssps: [openx]", "ssps: [unknown]", 1)); code != 1 || !strings.Contains(stderr, "routes[0].ssps[0].name") {
 		t.Errorf("a file with faults: exit status %d, want 1: %s", code, stderr)
 	}
 }

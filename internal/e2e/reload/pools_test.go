@@ -95,7 +95,7 @@ func TestALowerLimitHoldsWhenRequestsInFlightHaveEnded(t *testing.T) {
 	e2e.AwaitInFlight(t, s.SSP, 8)
 	ab.Take(pair(at(s.SSP, "pool: {max_conns: 2}"), ""))
 	s.Open()
-	for _, c := range clients { // nobody is cut
+	for _, c := range clients { // no request is cut
 		c.Read("GET").WantFill("a")
 	}
 	testsupport.Eventually(t, "the connections beyond the limit are closed", func() bool { return s.Counters().OpenConnections <= 2 })

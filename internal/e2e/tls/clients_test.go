@@ -158,7 +158,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 	}
 	e2e.AwaitInFlight(t, s.SSP, 100)
 	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "nobody listens", func() bool {
+	testsupport.Eventually(t, "the listener is closed", func() bool {
 		c, err := net.Dial(ab.Network, ab.TrafficAddr)
 		if err == nil {
 			c.Close() //nolint:errcheck // it was only to see

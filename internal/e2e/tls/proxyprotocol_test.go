@@ -37,7 +37,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 			{"version 2", proxyV2, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"a client that claims", proxyV2, []string{"X-Forwarded-For: 198.51.100.1", "X-Real-IP: 198.51.100.1"}, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"a hop that is trusted", strings.Replace(proxyV1, "203.0.113.7", "127.0.0.9", 1), []string{"X-Forwarded-For: 198.51.100.1"}, []string{"X-Forwarded-For: 198.51.100.1"}},
-			// The proxy's own requests: loopback, or nobody on a unix socket, is not named.
+			// A header without addresses: the client is the proxy itself. Loopback and unix sockets are never named.
 			{"a health check", proxyLocal, nil, nil},
 			{"version 1, unknown", "PROXY UNKNOWN\r\n", nil, nil},
 		} {
@@ -67,7 +67,7 @@ func TestATrustedPeerWithoutAPROXYHeaderIsNotServed(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {proxy_protocol: true, read_timeout: 300ms}\n"+e2e.Single(s.URL()))
-	// Those that say nothing are waited for, and nobody waits for them.
+	// Clients that send no header are waited for until read_timeout. They delay no other client.
 	var silent []*e2e.Client
 	for range 50 {
 		c := ab.Dial()
@@ -116,7 +116,7 @@ func TestAPROXYHeaderOfAnyOtherPeerIsABadRequest(t *testing.T) {
 	e2e.WantRequests(t, s, 2)
 }
 
-// Reloads change whom the listener trusts.
+// A reload changes which peers must send a PROXY header.
 func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -111,7 +111,7 @@ routes:
 		{"bad_request", "POST", "/fillbuffer", "{}", []string{"X-Adbuffer-Timeout-Ms: 0"}, 400},
 		{"method_not_allowed", "DELETE", "/fillbuffer", "", nil, 405},
 		{"no_route", "GET", "/nowhere", "", nil, 404},
-		{"unknown_ssp", "GET", "/fillbuffer/nobody", "", nil, 404},
+		{"unknown_ssp", "GET", "/fillbuffer/unknown", "", nil, 404},
 		{"too_large", "POST", "/fillbuffer", strings.Repeat("x", 2001), nil, 413},
 		{"too_large", "GET", "/fillbuffer", "", []string{"X-Long: " + strings.Repeat("x", 4096)}, 431},
 		{"connect_failed", "GET", "/fillbuffer/refused", "", nil, 502},
