@@ -18,7 +18,7 @@ const startTimeout = 20 * time.Second
 // file writes a configuration and returns its path.
 func file(e *scenario.Env, name, text string) (string, error) { return e.Rig.Write(name, text) }
 
-// nginxDefaults keep connections for ever, in an http block.
+// nginxDefaults belong into an http block. With them nginx keeps connections longer than any test.
 const nginxDefaults = `access_log off; keepalive_requests 1000000000; keepalive_timeout 600; default_type application/json; http2_max_concurrent_streams 256;
 `
 

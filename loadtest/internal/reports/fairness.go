@@ -96,8 +96,8 @@ func (f *fairness) startTarget(ctx context.Context, a *attack) (*target, error) 
 	return t, err
 }
 
-// rest waits until the last attack's requests have ended, but not for ever. Else they
-// would add up with those of the next round, and fill max_in_flight.
+// rest waits for a bounded time until the last attack's requests have ended. Otherwise they would
+// add to those of the next round, and fill max_in_flight.
 func (t *target) rest(ctx context.Context) error {
 	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		left := 0.0

@@ -174,7 +174,7 @@ func (out *outcome) verdict(w way) results.Verdict {
 	fault(out.whole.Answered != n || out.whole.Failed > 0, "%d of %d were answered with their number, %d failed (%v)", out.whole.Answered, n, out.whole.Failed, out.whole.Errors)
 	fault(out.seen.twice > 0, "%d reached nginx more than once, such as %v", out.seen.twice, out.seen.repeated)
 	fault(out.seen.never > 0, "%d never reached nginx", out.seen.never)
-	fault(out.seen.foreign > 0, "nginx saw %d requests that nobody sent, such as %q", out.seen.foreign, out.seen.stranger)
+	fault(out.seen.foreign > 0, "nginx saw %d requests that no client sent, such as %q", out.seen.foreign, out.seen.stranger)
 	fault(out.others > 0, "%.0f of %.0f connections do not speak %s", out.others, out.opened, w.speaks)
 	// Else nothing was shown.
 	fault(out.seen.longest > perConnection || out.sent >= 4*perConnection && out.seen.longest < perConnection,

@@ -42,13 +42,13 @@ func TestEachBreachIsSaidInWords(t *testing.T) {
 		"3999 of 4000 were answered with their number, 1 failed (map[wrong response:1])": func(o *outcome) {
 			o.whole.Answered, o.whole.Failed, o.whole.Errors = 3999, 1, map[string]uint64{"wrong response": 1}
 		},
-		"3998 of 4000 were answered":                           func(o *outcome) { o.whole.Answered = 3998 },
-		"2 reached nginx more than once, such as [17 18]":      func(o *outcome) { o.seen.twice, o.seen.repeated = 2, []int{17, 18} },
-		"1 never reached nginx":                                func(o *outcome) { o.seen.never = 1 },
-		`nginx saw 1 requests that nobody sent, such as "x"`:   func(o *outcome) { o.seen.foreign, o.seen.stranger = 1, "x" },
-		"2 of 5 connections do not speak http1":                func(o *outcome) { o.others = 2 },
-		"nginx closed no connection after 1000 requests: 5 of": func(o *outcome) { o.seen.longest = 999 },
-		"5 of them carried up to 1001":                         func(o *outcome) { o.seen.longest = 1001 },
+		"3998 of 4000 were answered":                            func(o *outcome) { o.whole.Answered = 3998 },
+		"2 reached nginx more than once, such as [17 18]":       func(o *outcome) { o.seen.twice, o.seen.repeated = 2, []int{17, 18} },
+		"1 never reached nginx":                                 func(o *outcome) { o.seen.never = 1 },
+		`nginx saw 1 requests that no client sent, such as "x"`: func(o *outcome) { o.seen.foreign, o.seen.stranger = 1, "x" },
+		"2 of 5 connections do not speak http1":                 func(o *outcome) { o.others = 2 },
+		"nginx closed no connection after 1000 requests: 5 of":  func(o *outcome) { o.seen.longest = 999 },
+		"5 of them carried up to 1001":                          func(o *outcome) { o.seen.longest = 1001 },
 	} {
 		o := good()
 		breach(o)
