@@ -1,4 +1,4 @@
-// Package manifesttest holds the tests of deploy/kubernetes and deploy/helm: what
-// is shipped there is rendered with kustomize's and Helm's own code, decoded as an
-// API server would, held against what it refers to, and run.
+// Package manifesttest tests deploy/kubernetes and deploy/helm. It renders them with kustomize's
+// and Helm's own code and decodes them as an API server would. It checks that every reference has
+// its target, and runs the result.
 package manifesttest

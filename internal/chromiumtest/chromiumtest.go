@@ -14,9 +14,9 @@ import (
 // patience bounds every wait; it passes only when something is broken.
 const patience = time.Minute
 
-// Start runs Debian's chromium, headless, with a fresh profile and no network use
-// of its own, for the length of the test, but two minutes at most. The context is
-// what chromedp.Run takes. options are added to those that every test needs.
+// Start runs Debian's chromium for the length of the test, at most two minutes. It is headless, has
+// a fresh profile, and uses no network of its own. Pass the context to chromedp.Run. options are
+// added to those that every test needs.
 func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")

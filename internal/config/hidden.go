@@ -11,11 +11,10 @@ const Hidden = "(hidden)"
 
 // Possible secrets are:
 //
-//   - every value in the query of an endpoint, because SSPs call their keys pub, seat or
-//     id,
-//   - a user and a password in any URL,
-//   - the value of a field in headers.set, but for plainFields,
-//   - the value of a condition with a name such as token or key.
+//   - Every value in the query of an endpoint (SSPs call their keys pub, seat or id).
+//   - A user and a password in any URL.
+//   - The value of a field in headers.set, except plainFields.
+//   - The value of a condition with a name such as token or key.
 //
 // Tokens, passwords and keys in files are never shown. Paths and hosts always are.
 

@@ -73,10 +73,10 @@ func (k *Keeper) Check() (changed bool, err error) {
 // WatchEvery is the time between two looks of Watch.
 const WatchEvery = time.Second
 
-// Watch calls loaded after each attempt to load files that changed, until ctx ends.
-// A change is loaded at the second look that finds the same, so that a certificate
-// and its key may be written one after the other. Watch waits for no events, which
-// network file systems and mounts of single files do not raise.
+// Watch calls loaded after each attempt to load files that changed, until ctx ends. It loads a
+// change when two looks in a row find the same content, since a certificate and its key are written
+// one after the other. Watch polls: network file systems and mounts of single files raise no
+// events.
 func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)) {
 	tick := time.NewTicker(WatchEvery)
 	defer tick.Stop()

@@ -25,9 +25,9 @@ type Options struct {
 	Warn func(error)
 }
 
-// Watcher watches the directories that the paths of files lead through. So it notices a
-// file that is replaced by a rename or created later, and any changed symbolic link on the
-// way, such as Kubernetes' ..data.
+// Watcher watches the directories that the paths of files lead through. So it notices a file that
+// is created later or replaced by a rename. It also notices a changed symbolic link in the path,
+// such as Kubernetes' ..data.
 type Watcher struct {
 	opts  Options
 	open  func() (*fsnotify.Watcher, error)

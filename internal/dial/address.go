@@ -47,8 +47,8 @@ var (
 	nat64     = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052, section 2.1
 )
 
-// arrange brings the addresses of one name into the order in which they are
-// dialled, IPv4 and IPv6 by turns, and keeps the first limit of them.
+// arrange puts the addresses of one name into dialling order, with IPv4 and IPv6 alternating. It
+// keeps the first limit of them.
 //
 // The order depends on seed and on the set alone: an answer that a name server
 // merely rotated changes nothing, and processes with other seeds begin with
@@ -79,10 +79,9 @@ func arrange(ips []netip.Addr, seed maphash.Seed, limit int) []netip.Addr {
 	return ips[:min(len(ips), limit)]
 }
 
-// takeTurns merges the addresses of all endpoints: each endpoint has one of its
-// addresses in each round. There are as many rounds as the endpoint with the
-// most addresses needs, so those with fewer come up with theirs again, and
-// every endpoint gets the same share of the dials.
+// takeTurns merges the addresses of all endpoints in rounds: each round has one address of each
+// endpoint. The endpoint with the most addresses sets the number of rounds; the addresses of other
+// endpoints repeat. So every endpoint gets the same share of the dials.
 func takeTurns(endpoints []Endpoint, ips func(Endpoint) []netip.Addr) []Addr {
 	rounds := 0
 	for _, e := range endpoints {

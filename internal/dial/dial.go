@@ -33,10 +33,10 @@ type Options struct {
 
 	// Lookup replaces the system's resolver; nil does not.
 	Lookup Lookup
-	// Warn, if not nil, receives errors that failed no dial: a look-up that fails while
-	// other or older answers are in use, refused addresses in an answer, a client
-	// certificate that could not be read again. It is called at most once for each, from
-	// any goroutine, and must not block for long.
+	// Warn, if not nil, receives errors that failed no dial. A look-up failed while other or older
+	// results are in use, a look-up returned refused addresses, or a client certificate could not
+	// be read again. It is called at most once for each, from any goroutine, and must not block for
+	// long.
 	Warn func(error)
 }
 

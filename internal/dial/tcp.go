@@ -11,9 +11,9 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// A peer that dies without a word is found within deadPeer, whether we wait for
-// an acknowledgement of what we sent (TCP_USER_TIMEOUT) or for nothing
-// (keep-alive probes, after keepAliveIdle without traffic).
+// The kernel detects a dead peer within deadPeer. TCP_USER_TIMEOUT detects it while sent bytes are
+// not acknowledged. Keep-alive probes, sent after keepAliveIdle without traffic, detect it on an
+// idle connection.
 const (
 	deadPeer      = 30 * time.Second
 	keepAliveIdle = 15 * time.Second

@@ -14,8 +14,8 @@ import (
 //
 // Leased: tokens come from Redis in batches; each call renews the lease. Alone: no call has renewed
 // the lease in time, so tokens come at the rate of the last share, until a call succeeds. A Bucket
-// begins alone. The end of the lease is part of the word that requests read, so neither a Redis
-// that hangs nor a stalled goroutine can keep a Bucket in the wrong state.
+// begins alone. The word that requests read contains the end of the lease. So neither a Redis that
+// hangs nor a stalled goroutine can keep a Bucket in the wrong state.
 type Bucket struct {
 	name string
 	made time.Time // the times below count from it

@@ -63,7 +63,7 @@ func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 	}
 }
 
-// One that calls more often than others does not get more.
+// A replica that calls more often than the others gets no more tokens.
 func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -76,9 +76,9 @@ func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	wantBound(t, limit, burst, all...)
 	if part := float64(seldom.sent.Load()) / sent(all); part < 0.25 {
-		t.Errorf("who calls a sixth as often is given %.2f of all", part)
+		t.Errorf("the replica that calls a sixth as often got %.2f of all tokens", part)
 	} else {
-		t.Logf("who calls a sixth as often is given %.2f of all", part)
+		t.Logf("the replica that calls a sixth as often got %.2f of all tokens", part)
 	}
 }
 

@@ -101,9 +101,9 @@ func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, value)
 }
 
-// EndHeaders makes the header block that stands in b, behind start and room for a frame
-// header, into a HEADERS frame, and CONTINUATION frames where it is longer than limit. RFC
-// 9113, section 6.10.
+// EndHeaders turns a header block into a HEADERS frame. The block is in b, behind start and space
+// for a frame header. A block longer than limit continues in CONTINUATION frames. RFC 9113, section
+// 6.10.
 func EndHeaders(b []byte, start, limit int, flags h2.Flags, id uint32) []byte {
 	size := len(b) - start - FrameHeaderLen
 	if size <= limit {

@@ -62,8 +62,8 @@ type Response struct {
 
 // Options are the limits of a connection.
 type Options struct {
-	// MaxStreams is how many streams a client may have open, and how many requests may
-	// be served at once, those of streams that were reset included.
+	// MaxStreams is how many streams a client may have open. It also bounds the requests that are
+	// served at once, including those whose stream was reset.
 	MaxStreams int
 	// MaxHeaderList bounds a request's header list, as RFC 9113, section 6.5.2, counts.
 	// A longer one is refused; one that is much longer ends the connection.

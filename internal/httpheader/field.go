@@ -14,8 +14,7 @@
 //   - Guarded fields (Cookie, Authorization, Proxy-*, Proxy) cross if a policy passes them by
 //     name.
 //   - Identity fields (X-Forwarded-*, Forwarded, X-Real-IP, True-Client-IP and similar fields,
-//     X-Device-*) cross by the policy's IdentityMode, and only if the peer that sent them is
-//     trusted.
+//     X-Device-*) cross by the policy's IdentityMode, and only from a trusted peer.
 //   - All other fields are ordinary. They cross in the order and spelling in which they came.
 //
 // Kinds are found with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot distinguish

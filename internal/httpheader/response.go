@@ -78,9 +78,9 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 	}
 }
 
-// AppendTrailers appends to dst the lines of an SSP's trailer that cross to a client: no field that says something of the
-// connection, of the message's length, or that may only stand in a header (RFC 9110, section 6.5.1), and none that
-// CopyResponse leaves behind.
+// AppendTrailers appends to dst the trailer fields of an SSP that cross to a client. Fields about
+// the connection or the message's length, and fields that are allowed only in a header, do not
+// cross (RFC 9110, section 6.5.1). Fields that CopyResponse drops do not cross either.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 	for name, value, rest := httpsyntax.CutField(lines); name != nil; name, value, rest = httpsyntax.CutField(rest) {
 		if id := identify(name); id == unknownName || id == nameUserAgent {

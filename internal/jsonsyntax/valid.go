@@ -12,13 +12,12 @@ const MaxDepth = 60
 // however strict. RFC 8259 leaves some choices to parsers. In an envelope of several SSPs'
 // responses, a body that one parser refuses would lose the others too. So these are not valid here:
 //
-//   - nesting deeper than MaxDepth,
-//   - two equal keys in an object (Go's encoding/json/v2 refuses them), even if they are spelled
-//     in two ways,
-//   - more than MaxKeys keys, since Valid must remember them,
-//   - an escaped surrogate without its other half, which is no character (Rust, Go v2 and
-//     Python's UTF-8 encoder refuse it),
-//   - numbers that do not fit: see skipNumber.
+//   - Nesting deeper than MaxDepth.
+//   - Two equal keys in an object, even in two spellings. Go's encoding/json/v2 refuses them.
+//   - More than MaxKeys keys, since Valid must remember them.
+//   - An escaped surrogate without its other half. It is no character; Rust, Go v2 and Python's
+//     UTF-8 encoder refuse it.
+//   - Numbers that do not fit: see skipNumber.
 //
 // Valid takes about half the time of json.Valid.
 func Valid(b []byte) bool {

@@ -19,13 +19,13 @@ import (
 // listen address. It belongs to the network namespace, as ports do, and disappears
 // with the last process that has it open.
 //
-//	first process        binds the meeting socket, and the sockets
-//	next process         finds the meeting socket bound, connects to it, and receives all sockets
-//	                     keeps the connection: its end tells that this process has gone
-//	                     writes a byte when it serves
-//	process before it    stops accepting on the admin socket, if the next process has it;
-//	                     stops accepting clients when it drains;
-//	                     accepts on both again if the next process dies
+//	first process        binds the meeting socket and the sockets.
+//	next process         finds the meeting socket bound, connects to it, and receives all sockets.
+//	                     Keeps the connection: when it closes, this process has ended.
+//	                     Writes a byte when it serves.
+//	process before it    stops accepting on the admin socket, if the next process has it.
+//	                     Stops accepting clients when it drains.
+//	                     Accepts on both again if the next process dies.
 //
 // A process accepts nothing at the meeting socket while the next process lives. So a
 // third process meets the second. All processes must belong to one user.

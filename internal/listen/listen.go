@@ -3,15 +3,14 @@
 //
 // # Handing over
 //
-// With server.reuse_port a new process does not bind its own socket beside the old
-// process. It receives the old process's sockets, and both accept from the same
-// queue. This loses no connection. Two sockets with SO_REUSEPORT would: each has its
-// own queue, and when the old socket is closed, the kernel resets the connections in
-// its queue and drops handshakes in progress. (net.ipv4.tcp_migrate_req would move
-// them, but it is off by default. A BPF program could steer new connections to the
-// new socket, but not a handshake in progress.) A shared queue is closed with the
-// last process that has it, even if a process is killed. SO_REUSEPORT is still set,
-// for a process that cannot reach the old one.
+// With server.reuse_port a new process does not bind its own socket beside the old process. It
+// receives the old process's sockets, and both accept from the same queue. This loses no
+// connection. Two sockets with SO_REUSEPORT would: each has its own queue, and when the old socket
+// is closed, the kernel resets the connections in its queue and drops handshakes in progress.
+// net.ipv4.tcp_migrate_req would move them, but it is off by default. A BPF program could steer new
+// connections to the new socket, but not a handshake in progress. A shared queue closes with the
+// last process that has it, even if a process is killed. SO_REUSEPORT is still set, for a process
+// that cannot reach the old one.
 //
 // Sockets from systemd are shared in the same way; systemd owns them.
 package listen

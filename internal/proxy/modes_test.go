@@ -240,7 +240,7 @@ func TestParallelAllAnswersWithAnEnvelope(t *testing.T) {
 		t.Errorf("%v requests are merged", n)
 	}
 	if n := m.series("adbuffer_no_ad_total", "ssp") + m.series("adbuffer_no_ad_total", "proxy"); n != 0 {
-		t.Errorf("%v answers without an ad: that is for who reads the envelope", n)
+		t.Errorf("%v responses counted as without an ad: the reader of the envelope decides that", n)
 	}
 	if n := m.p.InFlight(); n != 0 {
 		t.Errorf("%d are in flight", n)

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// identity is a certificate for the proxy, and who trusts it.
+// identity is a certificate for the proxy, and the pool of CAs that trusts it.
 type identity struct {
 	server *tls.Config
 	roots  *x509.CertPool

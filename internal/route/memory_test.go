@@ -112,9 +112,9 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
 	}
 }
 
-// TestManyRequestsShareMemoryWithoutMixing runs requests of all modes at once.
-// Each says who it is in its query, a field and its body; SSPs check that the
-// three agree for as long as they have it. The race detector sees the rest.
+// TestManyRequestsShareMemoryWithoutMixing runs requests of all modes at once. Each request has its
+// name in its query, in a field and in its body. SSPs check that the three agree for as long as
+// they have the request. The race detector sees the rest.
 func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	var fakes []*fakeSSP
 	for _, n := range []string{"a", "b", "c", "d"} {
@@ -189,11 +189,11 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c", "d"} {
 			f := newFake(t, n, responses(0, 204))
-			f.dialTakes = 5 * ms // who waited that long asks
+			f.dialTakes = 5 * ms // a leg that waited that long looks at the client's connection
 			fakes = append(fakes, f)
 		}
 		r := get(t)
-		asked, over := 0, false // the race detector sees who touches them
+		asked, over := 0, false // unguarded on purpose: the race detector sees concurrent calls
 		r.Gone = func() bool {
 			if asked++; over {
 				t.Error("asked after the response")

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Advice says in a sentence or two how well a pool fits the load of the last
-// minute, and which setting to change if it does not.
+// Advice says in a sentence or two how well a pool fits the load of the last minute. If it does not
+// fit, Advice names the setting to change.
 func Advice(s *pool.Snapshot, o *pool.Options) string {
 	n := &s.Need
 	switch {

@@ -1,6 +1,5 @@
-// Package socket is what adbuffer does below HTTP and TLS: deadlines that are
-// armed only when they must be, a look at a socket that never blocks, and
-// reads that stop at the end of a TLS record.
+// Package socket is what adbuffer does below HTTP and TLS. It arms a deadline only when a read or
+// write must wait, looks at sockets without blocking, and stops reads at the end of a TLS record.
 package socket
 
 import (

@@ -4,10 +4,10 @@ import "sync"
 
 // records keeps what TLS reads within one record.
 //
-// crypto/tls reads ahead. Bytes behind a response would be in its buffer, where a look at
-// the socket does not find them, and would be read as the start of the next response. So
-// records reads ahead below TLS, and gives TLS no byte beyond the end of a record. After a
-// response, all bytes that have come are either here or in the socket. Peek sees both.
+// crypto/tls reads ahead. Bytes behind a response would be in its buffer, and a look at the socket
+// would miss them. They would be read as the start of the next response. So records reads ahead
+// below TLS, and gives TLS no byte beyond the end of a record. After a response, all bytes that
+// have arrived are either here or in the socket. Peek sees both.
 //
 // A record is a header of five bytes (type, version, length) and length bytes.
 // RFC 8446, section 5.1; the same in TLS 1.2.

@@ -10,9 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// model is an SSP with a number of workers and an endless queue, and clients
-// who give up after a while without the SSP noticing: in numbers alone, no
-// clock involved.
+// model is an SSP with a number of workers and an unbounded queue. Its clients give up after a
+// while, and the SSP does not notice. The model computes with numbers only, without a clock.
 type model struct {
 	rnd     *rand.Rand
 	workers int           // 0 = endless

@@ -1,10 +1,10 @@
-// Package ssp is one SSP: limits, breaker and retries around its pool.
+// Package ssp is one SSP: limits, breaker, retries and hedges around its pool.
 //
-// A request passes, in this order: the pause that the SSP asked for (backoff), the breaker, the
-// limit on queries per second (qps), and the limits on requests in flight (max_in_flight,
-// adaptive). Then it acquires a place from the pool, takes its token of the queries per second, and
-// is sent. It is sent again where that is safe (retry), and twice at once if hedging is on and it
-// is late (hedge).
+// A request passes these checks in order: the SSP's Retry-After (backoff), the breaker, queries per
+// second (qps), and requests in flight (max_in_flight, adaptive). Then it acquires a place from the
+// pool, takes its token of the queries per second, and is sent. After an error it is sent again if
+// that is safe (retry). A slow request gets a second attempt beside the first if hedging is on
+// (hedge).
 package ssp
 
 import (

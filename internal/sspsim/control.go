@@ -15,8 +15,8 @@ const maxControlBody = 1 << 20
 // control is the HTTP endpoint that shows and changes a running SSP:
 //
 //	GET   /behaviour          the Behaviour in force
-//	PUT   /behaviour          puts another in force; absent keys are zero
-//	PATCH /behaviour          changes the keys that are there
+//	PUT   /behaviour          replaces it; absent keys are zero
+//	PATCH /behaviour          changes the keys that are given
 //	GET   /counters           the Counters
 //	POST  /reset-counters     ResetCounters
 //	GET   /requests           the recorded requests, the oldest first
@@ -70,8 +70,8 @@ func (s *SSP) controlHandler() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A page in a browser on this machine must not reach us by a name of its
-		// own that resolves to loopback, nor by a form.
+		// A web page in a browser on this machine must not reach the endpoint: neither by a host
+		// name that resolves to loopback, nor by a form.
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil || !isLoopbackHost(host) || r.Header.Get("Origin") != "" {
 			writeJSON(w, http.StatusForbidden, map[string][]string{"errors": {"only for loopback, and not for pages"}})

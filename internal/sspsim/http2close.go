@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// flush writes what is queued, unless someone else is at it: then they write
-// this too. Before the first write everyone who is ready may add to it, which
-// makes one system call of many responses.
+// flush writes what is queued, unless another goroutine is flushing; then that one writes this too.
+// It yields before the first write, so that other streams can add their responses: one system call
+// writes many of them.
 func (h *http2Conn) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

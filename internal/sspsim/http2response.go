@@ -40,8 +40,8 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	}
 }
 
-// respondNow responds from the reader if there is room for the whole response, so
-// that nothing in it can wait for a window that only the reader could open.
+// respondNow responds from the reader if the windows have room for the whole response. Otherwise
+// the reader would wait for a window that only the reader can open.
 func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
 	id := st.ids()
 	var r reply

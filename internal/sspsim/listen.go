@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gate is the listening side of an SSP. It is in one of three states, and the
-// port stays its own in all of them, because a socket that is bound but never
-// listens holds it:
+// gate is the listening side of an SSP. It keeps its port in all states, because a socket that is
+// bound but never listens holds it. Its states are:
 //
 //	open       a listener and its accept loop: dials succeed
 //	refusing   no listener: dials get ECONNREFUSED
@@ -101,7 +100,7 @@ func holdPort(addr *net.TCPAddr) (int, error) {
 		// Binds although connections of an earlier listener are in TIME_WAIT.
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) },
 		func() error { return unix.Bind(fd, sa) },
-		// Without it, others who have SO_REUSEADDR alone cannot take the port.
+		// Without it, a socket with SO_REUSEADDR alone cannot take the port.
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0) },
 	} {
 		if err := step(); err != nil {

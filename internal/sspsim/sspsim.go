@@ -1,9 +1,8 @@
 // Package sspsim holds simulated SSPs for the demo, tests and load tests.
 //
-// An SSP listens on a real socket, speaks HTTP/1 or HTTP/2, responds to bid
-// requests as its Behaviour says, fails in the ways that real SSPs do, and
-// counts what it sees. It judges what it is sent strictly by RFC 9112 and RFC
-// 9113, since what it is sent is what is under test.
+// An SSP listens on a real socket and speaks HTTP/1 or HTTP/2. It responds to bid requests as its
+// Behaviour says, fails in the ways that real SSPs do, and counts what it sees. It checks requests
+// strictly by RFC 9112 and RFC 9113, since they are what is under test.
 package sspsim
 
 import (

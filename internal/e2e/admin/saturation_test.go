@@ -17,7 +17,7 @@ func TestPrometheusScrapesSaturation(t *testing.T) {
 	p.await(`adbuffer_pool_saturation_ratio{ssp="openx"}`, 0)
 
 	var clients []*e2e.Client
-	for i := range 6 { // 4 places, and 2 who wait
+	for i := range 6 { // 4 places, and 2 requests that wait
 		c := ab.Dial()
 		c.Send(e2e.Request("GET", "/fillbuffer", ""))
 		clients = append(clients, c)

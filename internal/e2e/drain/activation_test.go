@@ -144,7 +144,8 @@ func TestWrongSocketsOfSystemdAreErrors(t *testing.T) {
 	}
 }
 
-// The configured address does not count then, for who may see what neither.
+// A socket from systemd replaces the configured admin address, also for the check whether access
+// needs a token.
 func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
 	t.Parallel()
 	m := newManagerAt(t, "0.0.0.0", e2e.Single("http://127.0.0.1:1/"), "traffic:admin", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0")

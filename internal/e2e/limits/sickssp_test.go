@@ -82,8 +82,8 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 	}
 }
 
-// countingListener accepts, holds each connection for a while, and resets it:
-// the nearest thing to a refusing SSP that can count who came.
+// countingListener accepts each connection, holds it for a while, and resets it. It is like a
+// refusing SSP, but can count the connections.
 type countingListener struct {
 	net.Listener
 	dials      atomic.Int64

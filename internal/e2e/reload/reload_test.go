@@ -43,7 +43,7 @@ func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
 	if status != 200 || res.Result != "unchanged" || res.Hash == "" || len(res.Changes) != 0 {
 		t.Errorf("an unchanged file: %d %+v", status, res)
 	}
-	for n := 20; ; n++ { // until we are quicker than who watches the file
+	for n := 20; ; n++ { // until the request is quicker than the file watcher
 		ab.Write(e2e.WithMaxConns(url, n))
 		if status, res = ab.Post(); res.Result != "unchanged" {
 			break

@@ -179,7 +179,7 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 		cmd := exec.Command(e2e.Binary(t), "serve", "--config", row.file)
 		cmd.Env = append(append(os.Environ(), e2e.Patient()...), "ADBUFFER_SERVER_LISTEN="+row.listen)
 		cmd.Dir = "/"
-		if os.Geteuid() == 0 { // who may everything
+		if os.Geteuid() == 0 { // root could read the file
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		}
 		out, err := cmd.CombinedOutput()

@@ -83,7 +83,7 @@ func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	give(0, "GET") // may be sent again
 	wantBroken(t, r, promises)
 	if r.log.seenBy(130) != 0 || r.log.seenBy(131) != -1 || r.log.seenBy(100_000) != -1 {
-		t.Error("the ledger does not know who was given what")
+		t.Error("the ledger does not know which SSP received which request")
 	}
 }
 
