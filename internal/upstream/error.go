@@ -90,7 +90,7 @@ var (
 	// ErrDeadline: the deadline passed after the request was sent.
 	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not respond in time; see deadline and timeouts.request"}
 	// ErrDeadlineNotSent: the deadline passed before anything was sent.
-	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline and pool.max_conns"}
+	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline, timeouts.request and pool.max_conns"}
 	// ErrCancelled: the exchange's context ended because another leg responded first.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
 )

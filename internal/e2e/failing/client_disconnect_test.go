@@ -21,10 +21,10 @@ func TestARequestWhoseClientDisconnectsInTheQueueIsNotSent(t *testing.T) {
 	stayer.Send(e2e.Request("GET", "/fillbuffer", ""))
 	ab.AwaitMetric(2, "adbuffer_pool_pending_requests")
 	leaver.Close()
+	ab.AwaitMetric(1, "adbuffer_requests_total", "route=default", "outcome=client_gone")
 	s.Open()
 	busy.Read("GET").WantFill("openx")
 	stayer.Read("GET").WantFill("openx")
-	ab.AwaitMetric(1, "adbuffer_requests_total", "route=default", "outcome=client_gone")
 	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=client_gone")
 	e2e.WantRequests(t, s.SSP, 2)
 }

@@ -19,7 +19,9 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 	}{
 		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
 		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
-		{"no answer to the SYN", hole.URL(), "timeout", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "2s", "timeouts.connect"}},
+		// Over TLS, a request waits for a dial 10 s longer than the TCP connection may take. So it gets the dial's error,
+		// however late the dial's timer is.
+		{"no response to the SYN", "https://" + hole.Addr(), "timeout", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "2s", "timeouts.connect"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +91,7 @@ func TestFailedDialsAreToldByTheirKind(t *testing.T) {
 		{"tls", unknown.URL(), "tls_failed", nil, nil, []string{unknown.Addr(), "tls.ca_file"}},
 		{"alpn", http1.URL(), "tls_failed", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, http1) + "}"}, nil, []string{http1.Addr(), "offered h2"}},
 		{"timeout", silent.URL(), "tls_failed", nil, []string{timeout + "TLS_HANDSHAKE=2s"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
-		{"timeout", hole.URL(), "connect_failed", nil, []string{timeout + "CONNECT=2s"}, []string{hole.Addr(), "timeouts.connect"}},
+		{"timeout", "https://" + hole.Addr(), "connect_failed", nil, []string{timeout + "CONNECT=2s"}, []string{hole.Addr(), "timeouts.connect"}},
 		{"refused", refusing.URL(), "connect_failed", nil, nil, []string{refusing.Addr(), "connection refused"}},
 		{"dns", "http://ssp.invalid/bid", "connect_failed", nil, nil, []string{"ssp.invalid"}},
 	} {

@@ -85,10 +85,11 @@ func TestTooLittleTimeGets504AtOnceAndSendsNothing(t *testing.T) {
 func TestTimeoutsRequestEndsARequestBeforeItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "timeouts: {request: 50ms}"))
+	// The deadline is longer than the test waits for a response.
+	ab := e2e.Start(t, e2e.Single(s.URL(), "timeouts: {request: 50ms}"), "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
 	a := ab.WantRefusal("stalled SSP", e2e.Refusal{Status: 504, Reason: "deadline", SSP: "openx", Names: []string{"timeouts.request"}},
 		func() *e2e.Response { return ab.Get("/fillbuffer") })
-	if a.Took < 50*time.Millisecond || a.Took > 15*time.Second {
-		t.Errorf("answered after %v, want about 50ms, not the deadline's 20s", a.Took)
+	if a.Took < 50*time.Millisecond {
+		t.Errorf("the request ended after %v, want at least 50ms", a.Took)
 	}
 }
