@@ -23,6 +23,9 @@ type Owner interface {
 	Timeouts() (read, write time.Duration)
 	// Violated is told what the client did against HTTP/2.
 	Violated(rule string)
+	// Refused is told of a request that got no stream: violation says what is wrong with
+	// its header, and is empty if the client has too many streams open.
+	Refused(violation string)
 	// Interrupt makes Reads of the connection fail that would wait. HangUp closes the
 	// socket.
 	Interrupt()

@@ -25,7 +25,7 @@ const rapid = 10 * time.Millisecond
 // resetLocked ends a stream for a violation of the client. RFC 9113, section 5.4.2.
 func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.Error {
 	c.owner.Violated(rule)
-	s.broken = true
+	s.violation = rule
 	c.cancelLocked(s, code)
 	return c.flood.Spend(violationCost)
 }

@@ -49,6 +49,7 @@ type judge struct {
 
 func (*judge) Timeouts() (read, write time.Duration) { return time.Minute, time.Minute }
 func (*judge) Violated(string)                       {}
+func (*judge) Refused(string)                        {}
 func (*judge) Interrupt()                            {}
 func (*judge) HangUp()                               {}
 

@@ -53,12 +53,14 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeRefusedStream)
 		c.streams.remember(id, last)
 		c.flood.Expect(c.opts.StreamWindow)
+		c.owner.Refused("")
 		return c.flood.Idle()
 	case onItself:
 		b.Malformed = "a stream that depends on itself"
 	}
 	if b.Malformed != "" {
 		c.owner.Violated(b.Malformed)
+		c.owner.Refused(b.Malformed)
 		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeProtocol)
 		c.streams.remember(id, last)
 		c.flood.Expect(c.opts.StreamWindow)

@@ -23,8 +23,8 @@ type Stream struct {
 	req  Request
 
 	// gone: what Serve returns is not wanted.
-	gone   atomic.Bool
-	broken bool // the client broke a rule, and the stream was reset for it
+	gone      atomic.Bool
+	violation string // of the client, for which the stream was reset
 
 	opened    time.Time
 	ended     bool // END_STREAM has come
@@ -56,9 +56,9 @@ func (s *Stream) ID() uint32 { return s.id }
 // or closed the connection.
 func (s *Stream) Gone() bool { return s.gone.Load() }
 
-// Broken reports whether the stream was reset for a violation of the client. Only
+// Violation says for what violation of the client the stream was reset, "" for none. Only
 // Request.Release may call it.
-func (s *Stream) Broken() bool { return s.broken }
+func (s *Stream) Violation() string { return s.violation }
 
 // table holds the open streams by number, and remembers the last ones that were.
 type table struct {

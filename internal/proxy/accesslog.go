@@ -47,7 +47,7 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: requestlog.Cut(e.detail),
 	}
 	rec.Source, rec.BytesOut = string(ctx.Response.Header.Peek(sourceField)), len(ctx.Response.Body())
-	if e.outcome != upstream.ClientGone {
+	if e.outcome != upstream.ClientGone && rec.Source != "" { // else there is no response
 		rec.Status = ctx.Response.StatusCode()
 	}
 	if res != nil {
@@ -63,10 +63,11 @@ func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *re
 	if w.None() {
 		return
 	}
-	p.requests.Write(&requestlog.Record{
-		At: now, ID: string(id), Route: noRoute, Client: g.clientWithoutRoute(peer), Status: f.statusCode(), Outcome: f.outcome,
-		Source: "proxy/" + f.outcome.String(), Error: requestlog.Cut(f.detail),
-	}, w)
+	rec := &requestlog.Record{At: now, ID: string(id), Route: noRoute, Client: g.clientWithoutRoute(peer), Outcome: f.outcome, Error: requestlog.Cut(f.detail)}
+	if !f.reset {
+		rec.Status, rec.Source = f.statusCode(), "proxy/"+f.outcome.String()
+	}
+	p.requests.Write(rec, w)
 }
 
 // addResult adds what is known of the SSPs that were asked.

@@ -15,6 +15,7 @@ type refusal struct {
 	detail  string
 	allow   string // with MethodNotAllowed
 	close   bool   // framing is in doubt: the connection ends with this response
+	reset   bool   // the stream is reset: there is no response
 }
 
 func (f *refusal) statusCode() int {

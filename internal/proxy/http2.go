@@ -101,5 +101,17 @@ func (c *clientConn) Violated(rule string) {
 	c.proxy.log.Debug("a client broke HTTP/2", zap.String("rule", rule))
 }
 
+// Refused implements http2server.Owner.
+func (c *clientConn) Refused(violation string) {
+	g := c.proxy.current()
+	f := malformed(violation)
+	if violation == "" {
+		f = g.tooManyStreams()
+	}
+	f.reset = true
+	g.ended(nil, f.outcome, 0)
+	c.proxy.reportUnread(g, c.peer, nil, f)
+}
+
 // HangUp implements http2server.Owner.
 func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // nothing is left to be done about it

@@ -195,6 +195,12 @@ func (m *modeProxy) want(res *http.Response, status int, source string) {
 // the one of the route r.
 func (m *modeProxy) series(name, label string) float64 {
 	m.t.Helper()
+	return m.seriesOf(name, label, "r")
+}
+
+// seriesOf returns the value of a series of a route.
+func (m *modeProxy) seriesOf(name, label, route string) float64 {
+	m.t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m.p)
 	families, err := reg.Gather()
@@ -207,7 +213,7 @@ func (m *modeProxy) series(name, label string) float64 {
 		}
 		for _, s := range f.GetMetric() {
 			l := s.GetLabel()
-			if len(l) == 0 && label == "" || len(l) > 0 && l[0].GetValue() == label && (len(l) == 1 || l[1].GetValue() == "r") {
+			if len(l) == 0 && label == "" || len(l) > 0 && l[0].GetValue() == label && (len(l) == 1 || l[1].GetValue() == route) {
 				return s.GetCounter().GetValue() + s.GetGauge().GetValue()
 			}
 		}

@@ -53,6 +53,14 @@ func (g *configVersion) tooManyConnections() *refusal {
 	}
 }
 
+// tooManyStreams is why a client's stream is refused.
+func (g *configVersion) tooManyStreams() *refusal {
+	return &refusal{
+		outcome: upstream.Overloaded,
+		detail:  fmt.Sprintf("%d of %d streams of the client's connection are open; see server.max_streams_per_conn", g.opts.MaxStreams, g.opts.MaxStreams),
+	}
+}
+
 // wholeResponse is a response of ours as it leaves, to a connection that ends with it.
 func (g *configVersion) wholeResponse(f *refusal, id []byte) []byte {
 	var ctx fasthttp.RequestCtx

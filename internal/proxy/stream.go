@@ -3,6 +3,7 @@ package proxy
 import (
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -154,13 +155,8 @@ func (s *stream) Cancel() {
 
 // Release implements http2server.Request.
 func (s *stream) Release() {
-	if r := s.request; r != nil { // it was never served
-		outcome := upstream.ClientGone
-		if s.of.Broken() {
-			outcome = upstream.BadRequest
-		}
-		r.ended(r.route, outcome, 0)
-		s.conn.proxy.release(r)
+	if r := s.request; r != nil {
+		s.neverServed(r)
 	}
 	if s.sending != nil {
 		s.sending.Release()
@@ -177,6 +173,18 @@ func (s *stream) Release() {
 		s.fields, s.trailers = nil, nil
 	}
 	streams.Put(s)
+}
+
+// neverServed ends a request whose stream ended before it was whole, or before a worker took it.
+func (s *stream) neverServed(r *request) {
+	p := s.conn.proxy
+	e := end{outcome: upstream.ClientGone, at: time.Now()}
+	if v := s.of.Violation(); v != "" {
+		e.outcome, e.detail = upstream.BadRequest, v
+	}
+	r.ended(r.route, e.outcome, 0)
+	p.report(&s.ctx, r, &e, nil, nil)
+	p.release(r)
 }
 
 // maxKeptFields is how much memory for fields a stream keeps for its next use.
