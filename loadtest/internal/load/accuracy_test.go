@@ -42,14 +42,16 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 					p.Connections = 4
 				}
 				p.TLS = clientTLS(s, c.protocol)
+				stop := lateness(t)
 				r := run(t, p)
+				late := stop()
 				if r.Whole.Answered != 500 || r.Whole.Failed != 0 {
 					t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
 				}
 				if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes || c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
 					t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections, s.Counters().Handshakes)
 				}
-				return append(within("p50", r.Whole.Latency.P50, fast), within("p99", r.Whole.Latency.P99, slow)...)
+				return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)), within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
 			})
 		})
 	}
@@ -80,11 +82,13 @@ func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 		p := at(s.Addr(), 0, bursts*250*time.Millisecond)
 		p.Phases[0].BurstEvery, p.Phases[0].BurstSize = 250*time.Millisecond, size
 		p.Protocol, p.Depth, p.Connections = Pipelined, 64, conns
+		stop := lateness(t)
 		r := run(t, p)
+		late := stop()
 		if r.Whole.Answered != bursts*size || r.Connections.TCP != conns || r.Connections.Reused != bursts*size-conns {
 			t.Fatalf("%d answers, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered, r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
 		}
-		return append(within("p50", r.Whole.Latency.P50, fast), within("p99", r.Whole.Latency.P99, slow)...)
+		return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)), within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
 	})
 }
 
@@ -103,10 +107,12 @@ func try(t *testing.T, measure func() (faults []string)) {
 	t.Error(faults)
 }
 
-func within(what string, got float64, want time.Duration) []string {
-	ms := float64(want) / 1e6
-	if got < ms*0.95 || got > ms*1.05 {
-		return []string{fmt.Sprintf("%s is %.1f ms, want %.0f ms within 5 %%", what, got, ms)}
+// within compares a quantile with the SSP's latency. late is what goroutines of this process waited for a processor in the
+// same run.
+func within(what string, got float64, want, late time.Duration) []string {
+	least, most := float64(want)/1e6*0.95, float64(want+waitsOfARequest*late)/1e6*1.05
+	if got < least || got > most {
+		return []string{fmt.Sprintf("%s is %.1f ms, want %.1f to %.1f ms", what, got, least, most)}
 	}
 	return nil
 }
