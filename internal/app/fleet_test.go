@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 func shared(address string) string {

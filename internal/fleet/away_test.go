@@ -14,9 +14,9 @@ import (
 
 	"crypto/x509"
 
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 // awaitAway waits until all go on alone, and checks that they do at their last

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/redistest"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 func BenchmarkTake(b *testing.B) {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 const limit, burst = 2000.0, 200

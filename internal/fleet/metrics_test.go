@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"adbuffer/internal/redistest"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 func TestMetrics(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 // dashboardQueries returns the expressions of deploy/grafana, by panel, as

@@ -16,10 +16,10 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"adbuffer/internal/chromiumtest"
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/chromiumtest"
 )
 
 // browser is a headless Chromium with a profile of its own, on the admin page.

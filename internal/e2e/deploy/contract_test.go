@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 var update = flag.Bool("update", false, "write the list of what operators rely on anew")

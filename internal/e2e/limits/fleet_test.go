@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 // sharing is a configuration whose one SSP, openx, has a limit that replicas share

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/redistest"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/redistest"
 )
 
 // A password that is wrong shows, and one that was replaced holds from the next

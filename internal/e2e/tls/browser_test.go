@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"adbuffer/internal/chromiumtest"
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport/chromiumtest"
 )
 
 // A page that asks for fifty ads at once gets each its own, over HTTP/2 and one

@@ -11,7 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"adbuffer/internal/chromiumtest"
+	"adbuffer/internal/testsupport/chromiumtest"
 )
 
 // examples are reports with every kind of chart, row and text.
