@@ -44,7 +44,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 		o := p.https(t, ca, "ssp.test")
 		o.Mode = tt.mode
 		d := newDialer(t, o)
-		r, err := d.Dial(t.Context(), p.addr("ssp.test"), tt.offerHTTP2)
+		r, err := d.Dial(t.Context(), tt.offerHTTP2, p.addr("ssp.test"))
 		if got := (<-p.hello).SupportedProtos; !slices.Equal(got, tt.offered) {
 			t.Errorf("%s, offerHTTP2 %v: offered %q, want %q", tt.mode, tt.offerHTTP2, got, tt.offered)
 		}
@@ -90,7 +90,7 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 	}
 	for range 2 {
 		for _, a := range addrs {
-			r, err := d.Dial(t.Context(), a, true)
+			r, err := d.Dial(t.Context(), true, a)
 			must(t, err)
 			want := upstream.HTTP2
 			if a.AddrPort.Port() == old.port {
@@ -217,7 +217,7 @@ func TestTheSecondTryWithoutHTTP2EndsWithTheContextToo(t *testing.T) {
 		}
 	})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
-	_, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
 	if checkError(t, err, upstream.TLSFailed, "called off"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -48,6 +48,7 @@ type Dialer struct {
 	sources  *sources
 	tls      *clientTLS // nil on cleartext
 	tcp      net.Dialer
+	delay    time.Duration // connectDelay
 	stats    counters
 }
 
@@ -63,6 +64,18 @@ type Result struct {
 	TCP, TLS time.Duration
 	// Resumed: the TLS handshake took up an earlier session.
 	Resumed bool
+	// Raced is set where Dial fails, too.
+	Raced
+}
+
+// Raced is how the connection attempts of one dial went.
+type Raced struct {
+	// At is the address that the connection leads to, or that the error of Dial is about: an
+	// index of Dial's addresses.
+	At int
+	// Lost are the errors of the other attempts, by the same index: those that failed, and those
+	// that were clearly slower. nil if there was one attempt.
+	Lost []error
 }
 
 // New returns a dialer, or says what is wrong with its options. It reads the
@@ -84,7 +97,7 @@ func New(opts Options) (*Dialer, error) {
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
 	}
-	d := &Dialer{opts: opts, tcp: newTCPDialer(), sources: newSources(opts.Sources)}
+	d := &Dialer{opts: opts, tcp: newTCPDialer(), delay: connectDelay, sources: newSources(opts.Sources)}
 	if len(opts.Sources) > 0 {
 		d.tcp.Control = bindWithoutPort
 	}
@@ -115,21 +128,27 @@ func (d *Dialer) Addresses(ctx context.Context) ([]Addr, error) { return d.resol
 // and dials go on.
 func (d *Dialer) Close() { d.resolver.close() }
 
-// Dial connects to addr, which Addresses has returned. On TLS in mode Auto it
-// offers HTTP/2 only if offerHTTP2; the other modes say what they offer. It
-// returns soon after ctx ends, and has closed the socket then.
+// Dial connects to one of addrs, which Addresses has returned for one host. It tries them in order
+// (Happy Eyeballs, RFC 8305): the next one as soon as the one before has failed, or beside it once
+// that has taken connectDelay. timeouts.connect bounds all of them together, and each gets at most
+// one SYN and its repetitions. The handshake follows with the first that connects.
+//
+// On TLS in mode Auto Dial offers HTTP/2 only if offerHTTP2; the other modes say what they offer. It
+// returns soon after ctx ends, and has closed the sockets then.
 //
 // With TLS 1.3 the peer judges our client certificate after the handshake has
 // ended for us: its refusal is then found by the first read.
 //
 // Errors are *upstream.Error with Progress NotSent.
-func (d *Dialer) Dial(ctx context.Context, addr Addr, offerHTTP2 bool) (Result, error) {
-	if kind := refused(addr.AddrPort.Addr()); kind != "" {
-		return Result{}, connectFailed(addr.String()+": "+kind+" address is never dialled", nil)
+func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...Addr) (Result, error) {
+	for _, addr := range addrs {
+		if kind := refused(addr.AddrPort.Addr()); kind != "" {
+			return Result{}, connectFailed(addr.String()+": "+kind+" address is never dialled", nil)
+		}
 	}
 	offer := d.opts.Mode.offer(offerHTTP2)
 	began := time.Now()
-	r, err := d.connect(ctx, addr, offer)
+	r, err := d.connect(ctx, addrs, offer)
 	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
 		return r, err
 	}
@@ -138,15 +157,18 @@ func (d *Dialer) Dial(ctx context.Context, addr Addr, offerHTTP2 bool) (Result, 
 	d.stats.http2Refused.Add(1)
 	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
 	defer cancel()
-	return d.connect(ctx, addr, d.opts.Mode.offer(false))
+	raced := r.Raced
+	r, err = d.connect(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
+	r.Raced = raced
+	return r, err
 }
 
 // connect is one TCP connection and, on TLS, one handshake.
-func (d *Dialer) connect(ctx context.Context, addr Addr, offer []string) (Result, error) {
+func (d *Dialer) connect(ctx context.Context, addrs []Addr, offer []string) (Result, error) {
 	var r Result
 	began := time.Now()
-	sock, err := d.openSocket(ctx, addr)
-	r.TCP = time.Since(began)
+	sock, raced, err := d.openSocket(ctx, addrs)
+	r.TCP, r.Raced = time.Since(began), raced
 	if err != nil {
 		return r, err
 	}
@@ -154,6 +176,7 @@ func (d *Dialer) connect(ctx context.Context, addr Addr, offer []string) (Result
 		r.Conn, r.Socket, r.Protocol = sock, sock, d.Protocol()
 		return r, nil
 	}
+	addr := addrs[raced.At]
 	began = time.Now()
 	sock.Records()
 	conn, err := d.handshake(ctx, sock, addr, offer)

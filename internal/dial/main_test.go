@@ -221,7 +221,7 @@ func (p *peer) dial(t *testing.T, d *Dialer, offerHTTP2 bool) Result {
 	t.Helper()
 	addrs, err := d.Addresses(t.Context())
 	must(t, err)
-	r, err := d.Dial(t.Context(), addrs[0], offerHTTP2)
+	r, err := d.Dial(t.Context(), offerHTTP2, addrs[0])
 	must(t, err)
 	t.Cleanup(func() { r.Conn.Close() })
 	return r
@@ -239,7 +239,7 @@ func readOne(t *testing.T, r Result) {
 // the same for all of them.
 func dialError(t *testing.T, d *Dialer, a Addr, want upstream.Outcome, detail ...string) *upstream.Error {
 	t.Helper()
-	r, err := d.Dial(t.Context(), a, true)
+	r, err := d.Dial(t.Context(), true, a)
 	if err == nil {
 		r.Conn.Close()
 		t.Fatal("the dial went well")

@@ -73,7 +73,7 @@ func TestAConnectionThatNobodyAnswersEndsWithTheContext(t *testing.T) {
 	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	r, err := d.Dial(ctx, a, true)
+	r, err := d.Dial(ctx, true, a)
 	checkError(t, err, upstream.ConnectFailed, "called off")
 	if !errors.Is(err, context.Canceled) || r.TCP <= 0 {
 		t.Errorf("%v after %v", err, r.TCP)

@@ -102,14 +102,14 @@ func TestADialThatIsCalledOffSaysSo(t *testing.T) {
 	d := newDialer(t, p.options(t, "http", "ssp.test"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
 	e := checkError(t, err, upstream.ConnectFailed, "called off")
 	if !errors.Is(e, context.Canceled) || kind(e) != "other" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	_, err = d.Dial(ctx, p.addr("ssp.test"), true)
+	_, err = d.Dial(ctx, true, p.addr("ssp.test"))
 	if e := checkError(t, err, upstream.ConnectFailed, "called off"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}

@@ -56,7 +56,7 @@ func TestSessionsBelongToOneAddress(t *testing.T) {
 	d := newDialer(t, one.https(t, ca, "ssp.test"))
 	for i := range 2 {
 		for _, p := range []*peer{one, two} { // each knows only its own tickets
-			r, err := d.Dial(t.Context(), p.addr("ssp.test"), true)
+			r, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
 			must(t, err)
 			readOne(t, r)
 			r.Conn.Close()
@@ -162,7 +162,7 @@ func TestCancellingTheContextClosesAHalfOpenConnection(t *testing.T) {
 		<-began
 		cancel()
 	}()
-	r, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	r, err := d.Dial(ctx, true, p.addr("ssp.test"))
 	e := checkError(t, err, upstream.TLSFailed, "called off")
 	if !errors.Is(e, context.Canceled) || kind(e) == "timeout" || r.Conn != nil {
 		t.Errorf("%v is counted as %s", e, kind(e))
@@ -178,7 +178,7 @@ func TestTheContextsDeadlineEndsAHandshake(t *testing.T) {
 	d := newDialer(t, p.https(t, nil, "ssp.test"))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	_, err := d.Dial(ctx, p.addr("ssp.test"), true)
+	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
 	if e := checkError(t, err, upstream.TLSFailed, "called off"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}

@@ -43,7 +43,7 @@ func (c *nullConn) Addresses(context.Context) ([]Address, error) {
 	return all, nil
 }
 
-func (c *nullConn) Dial(_ context.Context, _ Address, _ bool, owner upstream.Owner) (Dialed, error) {
+func (c *nullConn) Dial(_ context.Context, _ Address, _ []Address, _ bool, owner upstream.Owner) (Dialed, error) {
 	made := *c
 	made.owner = owner
 	return Dialed{Conn: &made}, nil

@@ -25,6 +25,11 @@ func (a Address) String() string { return a.Host + " (" + a.AddrPort.String() + 
 type Dialed struct {
 	Conn     upstream.Conn
 	TCP, TLS time.Duration // TLS is 0 on cleartext
+	// At is the address that Conn leads to, or that the error is about: 0 is the first, and 1 the
+	// first of the other ones. Lost are the errors of the other attempts, by the same index; nil if
+	// there were none.
+	At   int
+	Lost []error
 }
 
 // Dialer finds an SSP and connects to it. Its methods are safe for concurrent use and return soon
@@ -34,10 +39,11 @@ type Dialer interface {
 	// spreads the load. It is fast if it was called a short time ago, and otherwise bounds its
 	// own time. The slice must not be changed.
 	Addresses(ctx context.Context) ([]Address, error)
-	// Dial connects to addr. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol is what
-	// was negotiated. owner is told about the connection's places, perhaps before Dial returns.
-	// ctx ends when the time for a dial is over. Dialed.TCP and TLS are set even if Dial fails.
-	Dial(ctx context.Context, addr Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
+	// Dial connects to addr or, if that fails or is slow, to one of others, which are of the same
+	// endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol is what was negotiated.
+	// owner is told about the connection's places, perhaps before Dial returns. ctx ends when the
+	// time for a dial is over. All of Dialed but Conn is set even if Dial fails.
+	Dial(ctx context.Context, addr Address, others []Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
 }
 
 // dialDurations is how long the parts of a dial took.
@@ -69,9 +75,13 @@ func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 // dial opens m's connection and adds it to the pool.
 func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	to, took, err := p.nextAddress(want)
+	var lost []error
+	reached := to
 	if err == nil {
-		m.addr, m.ep = to.addr, to.endpoint
-		took.tcp, took.tls, err = p.connect(m, offerHTTP2)
+		var d Dialed
+		d, err = p.connect(m, to, offerHTTP2)
+		took.tcp, took.tls, lost, reached = d.TCP, d.TLS, d.Lost, to.nth(d.At)
+		m.addr, m.ep = reached.addr, to.endpoint
 		p.stats.dialed(took)
 	}
 	now := time.Now()
@@ -79,9 +89,10 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.governor.over(to, want, offerHTTP2)
+	p.lostLocked(to, lost, now)
 	switch {
 	case err == nil:
-		p.governor.ended(to, m.conn.CloseReason() == upstream.NotClosed, now)
+		p.governor.ended(reached, m.conn.CloseReason() == upstream.NotClosed, now)
 		p.addLocked(m, took, now)
 		p.reachLocked(m.ep, now)
 	case p.closed:
@@ -92,7 +103,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		p.demoteLocked(now)
 		p.dialFailedForLocked(want, false, now)
 	default:
-		p.governor.ended(to, false, now)
+		p.governor.ended(reached, false, now)
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.conns.shared.replace = false
 		p.dialFailedForLocked(to.endpoint, true, now)
@@ -138,16 +149,27 @@ func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err e
 // its steps took too long.
 const dialGrace = 10 * time.Millisecond
 
-// connect dials m.addr and sets m's connection.
-func (p *Pool) connect(m *member, offerHTTP2 bool) (tcp, tls time.Duration, err error) {
+// connect dials to and sets m's connection.
+func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	o := p.Options()
 	ctx, cancel := context.WithTimeout(p.ctx, o.dialLimit()+dialGrace)
 	defer cancel()
-	d, err := p.dialer.Dial(ctx, m.addr, offerHTTP2, m)
+	d, err := p.dialer.Dial(ctx, to.addr, to.others, offerHTTP2, m)
 	if err == nil {
 		m.conn, m.protocol = d.Conn, d.Conn.Protocol()
 	}
-	return d.TCP, d.TLS, err
+	return d, err
+}
+
+// lostLocked notes the addresses of a dial that failed, or were slow, while another one was reached.
+// The endpoint is not to blame.
+func (p *Pool) lostLocked(to target, lost []error, now time.Time) {
+	for i, err := range lost {
+		if err != nil {
+			to.endpoint.stats.dialFailed(err)
+			p.governor.ended(to.nth(i), false, now)
+		}
+	}
 }
 
 // addLocked adds a new connection and gives its places to waiters.

@@ -35,14 +35,6 @@ type governor struct {
 	paused    *upstream.Error // for requests that come while every address pauses; never nil
 }
 
-// target is the address of a dial, and its state when the dial began.
-type target struct {
-	addr     Address
-	endpoint *endpoint
-	failures int
-	onTrial  bool
-}
-
 func newGovernor(o *Options, s *endpoints) governor {
 	return governor{opts: o, endpoints: s, states: make(map[Address]*addressState), lastError: errNotNow, paused: errNotNow}
 }
@@ -219,17 +211,25 @@ func (g *governor) takeTurn(e *endpoint, at int, want *endpoint) target {
 	if want == nil {
 		e.dialing++ // else begin has counted it
 	}
+	s := g.stateOf(a)
+	s.dialing++
+	t := target{addr: a, endpoint: e, failures: s.failures, onTrial: s.failures > 0}
+	if t.onTrial {
+		g.onTrial++
+	} else {
+		t.others = g.othersOf(e, at)
+	}
+	return t
+}
+
+// stateOf returns the state of an address, a new one if it was never dialled.
+func (g *governor) stateOf(a Address) *addressState {
 	s := g.states[a]
 	if s == nil {
 		s = new(addressState)
 		g.states[a] = s
 	}
-	s.dialing++
-	t := target{addr: a, endpoint: e, failures: s.failures, onTrial: s.failures > 0}
-	if t.onTrial {
-		g.onTrial++
-	}
-	return t
+	return s
 }
 
 // over takes a dial off the counts. The zero target is that of a dial that picked no address.
@@ -252,8 +252,10 @@ func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 
 // ended notes whether a dial brought a connection that the SSP did not close at once.
 func (g *governor) ended(t target, ok bool, now time.Time) {
-	switch s := g.states[t.addr]; {
-	case s == nil:
+	if t.endpoint == nil {
+		return // it picked no address
+	}
+	switch s := g.stateOf(t.addr); {
 	case ok:
 		s.failures = 0
 		s.space(now, g.opts) // the connection may still be useless

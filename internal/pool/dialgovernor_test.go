@@ -110,7 +110,8 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 			ask(t, p, sec)
 		}
 		pass(0)
-		if n := s.dialCount(); n > 16 {
+		// Of the max_dials that began together, the first failure allows one more at once.
+		if n := s.dialCount(); n > 16+1 {
 			t.Fatalf("%d dials at first, max_dials is 16", n)
 		}
 		pass(150 * msec) // the pause is over

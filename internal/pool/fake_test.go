@@ -37,10 +37,11 @@ type fakeSSP struct {
 
 // dialCall is one call of Dial.
 type dialCall struct {
-	n     int // how many dials began before
-	addr  Address
-	offer bool
-	at    time.Time
+	n      int // how many dials began before
+	addr   Address
+	offer  bool
+	at     time.Time
+	others []Address
 }
 
 // dialResult is how a dial ends. The zero dialResult is an HTTP/1 connection at once.
@@ -50,6 +51,8 @@ type dialResult struct {
 	protocol upstream.Protocol    // Unknown means HTTP1
 	places   int                  // 0 means 1, 8 or 100, by protocol
 	closed   upstream.CloseReason // by the SSP, before Dial has returned
+	to       int                  // Dialed.At
+	lost     []error              // Dialed.Lost
 }
 
 func newFakeSSP(t testing.TB) *fakeSSP {
@@ -83,9 +86,9 @@ func (s *fakeSSP) Addresses(ctx context.Context) ([]Address, error) {
 	return s.addrs, nil
 }
 
-func (s *fakeSSP) Dial(ctx context.Context, addr Address, offer bool, owner upstream.Owner) (Dialed, error) {
+func (s *fakeSSP) Dial(ctx context.Context, addr Address, others []Address, offer bool, owner upstream.Owner) (Dialed, error) {
 	s.mu.Lock()
-	call := dialCall{len(s.dials), addr, offer, time.Now()}
+	call := dialCall{len(s.dials), addr, offer, time.Now(), others}
 	s.dials = append(s.dials, call)
 	s.dialing++
 	s.maxOpen = max(s.maxOpen, s.open+s.dialing)
@@ -107,7 +110,10 @@ func (s *fakeSSP) Dial(ctx context.Context, addr Address, offer bool, owner upst
 	defer s.mu.Unlock()
 	s.dialing--
 	if r.err != nil {
-		return Dialed{TCP: r.after}, r.err
+		return Dialed{TCP: r.after, At: r.to, Lost: r.lost}, r.err
+	}
+	if r.to > 0 {
+		addr = others[r.to-1]
 	}
 	c := &fakeConn{ssp: s, owner: owner, n: len(s.conns), addr: addr, protocol: r.protocol, places: r.places, reason: r.closed}
 	if c.protocol == upstream.Unknown {
@@ -121,7 +127,7 @@ func (s *fakeSSP) Dial(ctx context.Context, addr Address, offer bool, owner upst
 		s.open++
 	}
 	s.maxOpen = max(s.maxOpen, s.open+s.dialing)
-	return Dialed{Conn: c, TCP: r.after}, nil
+	return Dialed{Conn: c, TCP: r.after, At: r.to, Lost: r.lost}, nil
 }
 
 func (s *fakeSSP) dialCount() int {

@@ -55,7 +55,7 @@ func (*simSSP) Addresses(context.Context) ([]pool.Address, error) {
 	return []pool.Address{{Host: "ssp.example", AddrPort: netip.MustParseAddrPort("192.0.2.1:80")}}, nil
 }
 
-func (s *simSSP) Dial(_ context.Context, _ pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (s *simSSP) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	return pool.Dialed{Conn: &simSSPConn{ssp: s, owner: owner}}, nil
 }
 

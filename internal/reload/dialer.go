@@ -91,10 +91,14 @@ func (d *dialer) Addresses(ctx context.Context) ([]pool.Address, error) {
 }
 
 // Dial implements pool.Dialer.
-func (d *dialer) Dial(ctx context.Context, addr pool.Address, offerHTTP2 bool, owner upstream.Owner) (pool.Dialed, error) {
-	at := dial.Addr{Host: hostOf(addr.Host), AddrPort: addr.AddrPort}
-	r, err := d.dial.Dial(ctx, at, offerHTTP2)
-	took := pool.Dialed{TCP: r.TCP, TLS: r.TLS}
+func (d *dialer) Dial(ctx context.Context, addr pool.Address, others []pool.Address, offerHTTP2 bool, owner upstream.Owner) (pool.Dialed, error) {
+	host := hostOf(addr.Host)
+	addrs := []dial.Addr{{Host: host, AddrPort: addr.AddrPort}}
+	for _, o := range others {
+		addrs = append(addrs, dial.Addr{Host: host, AddrPort: o.AddrPort})
+	}
+	r, err := d.dial.Dial(ctx, offerHTTP2, addrs...)
+	took := pool.Dialed{TCP: r.TCP, TLS: r.TLS, At: r.At, Lost: r.Lost}
 	if err != nil {
 		return took, err
 	}

@@ -95,7 +95,7 @@ func (f *fakeSSP) Addresses(context.Context) ([]pool.Address, error) {
 	return []pool.Address{{Host: "ssp.test", AddrPort: netip.MustParseAddrPort("127.0.0.1:80")}}, nil
 }
 
-func (f *fakeSSP) Dial(_ context.Context, _ pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (f *fakeSSP) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	time.Sleep(f.dialTakes)
 	return pool.Dialed{Conn: &fakeConn{ssp: f, owner: owner}}, nil
 }

@@ -32,7 +32,7 @@ func (d *simDialer) Addresses(context.Context) ([]pool.Address, error) {
 	return []pool.Address{{Host: d.addr.String(), AddrPort: d.addr}}, nil
 }
 
-func (d *simDialer) Dial(ctx context.Context, addr pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (d *simDialer) Dial(ctx context.Context, addr pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr.AddrPort.String())
 	if err != nil {
 		return pool.Dialed{}, &upstream.Error{Outcome: upstream.ConnectFailed, Err: err}

@@ -55,7 +55,7 @@ func (c *oneConn) Addresses(context.Context) ([]pool.Address, error) {
 	return []pool.Address{{Host: "rtb.openx.example"}}, nil
 }
 
-func (c *oneConn) Dial(_ context.Context, _ pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (c *oneConn) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	c.owner = owner
 	return pool.Dialed{Conn: c}, nil
 }

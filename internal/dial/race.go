@@ -1,0 +1,142 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/socket"
+)
+
+// connectDelay is how long a connection attempt is alone before the next address is tried beside it
+// (RFC 8305, section 5). Where timeouts.connect is short, it is half of that: else the second
+// address would never be tried.
+const connectDelay = 250 * time.Millisecond
+
+// race is one dial's TCP connection attempts, each to another address. The first connection wins.
+type race struct {
+	dialer   *Dialer
+	addrs    []Addr
+	deadline time.Time
+	ended    chan connected
+	began    []time.Time // of the attempts so far
+	running  int
+	lost     []error // see Result.Lost
+}
+
+// connected is how a connection attempt ended.
+type connected struct {
+	at   int // index in addrs
+	conn *net.TCPConn
+	err  error
+}
+
+// openSocket connects to the first of addrs that accepts. Go sets TCP_NODELAY on every TCP
+// connection.
+func (d *Dialer) openSocket(ctx context.Context, addrs []Addr) (*socket.Conn, Raced, error) {
+	var won connected
+	var raced Raced
+	deadline := time.Now().Add(d.timeouts.connect())
+	if len(addrs) == 1 {
+		won.conn, won.err = d.tcpTo(ctx, addrs[0], deadline)
+	} else {
+		r := &race{dialer: d, addrs: addrs, deadline: deadline, ended: make(chan connected), lost: make([]error, len(addrs))}
+		won = r.run(ctx)
+		raced.At = won.at
+		if ctx.Err() == nil {
+			r.lost[won.at] = nil
+			raced.Lost = r.lost
+		}
+	}
+	if won.err != nil {
+		return nil, raced, won.err
+	}
+	setUserTimeout(won.conn, deadPeer)
+	sock := socket.New(won.conn)
+	sock.Count(&d.stats.traffic)
+	return sock, raced, nil
+}
+
+// run returns the connection that won, or the last error. All attempts have ended then, and all
+// other connections are closed.
+func (r *race) run(ctx context.Context) (won connected) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	delay := min(r.dialer.delay, r.dialer.timeouts.connect()/2)
+	r.start(ctx)
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	for r.running > 0 {
+		select {
+		case <-timer.C:
+		case c := <-r.ended:
+			r.running--
+			switch {
+			case won.conn != nil:
+				r.lose(c)
+				continue
+			case c.err == nil:
+				won = c
+				r.blameSlow(c.at, delay)
+				stop()
+				continue
+			}
+			won, r.lost[c.at] = c, c.err
+		}
+		if won.conn == nil && ctx.Err() == nil && len(r.began) < len(r.addrs) {
+			r.start(ctx)
+			timer.Reset(delay)
+		}
+	}
+	return won
+}
+
+func (r *race) start(ctx context.Context) {
+	at := len(r.began)
+	r.began = append(r.began, time.Now())
+	r.running++
+	go func() {
+		conn, err := r.dialer.tcpTo(ctx, r.addrs[at], r.deadline)
+		r.ended <- connected{at, conn, err}
+	}()
+}
+
+// lose closes the connection of an attempt that ended after another one had won.
+func (r *race) lose(c connected) {
+	if c.err == nil {
+		_ = c.conn.Close()
+	}
+}
+
+// blameSlow notes which attempts had longer than the delay when another one won. The pool then
+// prefers other addresses.
+func (r *race) blameSlow(won int, delay time.Duration) {
+	now := time.Now()
+	for i, began := range r.began {
+		if i != won && r.lost[i] == nil && now.Sub(began) >= delay {
+			r.lost[i] = connectFailed(fmt.Sprintf("%s: no TCP connection within %v, and %s had one", r.addrs[i], delay, r.addrs[won]), os.ErrDeadlineExceeded)
+		}
+	}
+}
+
+// tcpTo is one connection attempt.
+func (d *Dialer) tcpTo(ctx context.Context, addr Addr, deadline time.Time) (*net.TCPConn, error) {
+	from, err := d.sources.next(addr.AddrPort.Addr())
+	if err != nil {
+		return nil, connectFailed(addr.String(), err)
+	}
+	tcp := d.tcp
+	tcp.Deadline = deadline
+	conn, err := tcp.DialTCP(ctx, "tcp", from, addr.AddrPort)
+	switch {
+	case err != nil && errors.Is(err, syscall.EADDRNOTAVAIL) && from.IsValid():
+		return nil, connectFailed(fmt.Sprintf("%s: cannot connect from %s: not an address of this machine, or all its ports are in use; see source_addresses", addr, from.Addr()), err)
+	case err != nil:
+		return nil, d.tcpError(ctx, addr, err)
+	}
+	return conn, nil
+}

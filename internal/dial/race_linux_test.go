@@ -1,0 +1,211 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// counted returns an SSP at an IP address, and how many connections came.
+func counted(t *testing.T, ip string) (Addr, *atomic.Int64) {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	must(t, err)
+	n := new(atomic.Int64)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			n.Add(1)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-ended })
+	return Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}, n
+}
+
+// raceTo dials the addresses and closes the connection.
+func raceTo(t *testing.T, d *Dialer, addrs ...Addr) Result {
+	t.Helper()
+	r, err := d.Dial(t.Context(), true, addrs...)
+	must(t, err)
+	t.Cleanup(func() { r.Conn.Close() })
+	if got := r.Socket.RemoteAddr().(*net.TCPAddr).AddrPort(); got != addrs[r.At].AddrPort {
+		t.Errorf("the connection leads to %v, and At says %v", got, addrs[r.At])
+	}
+	return r
+}
+
+func raceDialer(t *testing.T, change func(*Options)) *Dialer {
+	t.Helper()
+	o := (&peer{port: 1}).options(t, "http", "ssp.test")
+	if change != nil {
+		change(&o)
+	}
+	return newDialer(t, o)
+}
+
+// patientDialer returns a dialer that tries the next address after an hour, or after a failure.
+func patientDialer(t *testing.T) *Dialer {
+	t.Helper()
+	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 2 * time.Hour })
+	d.delay = time.Hour
+	return d
+}
+
+// While an address is silent, the next one is tried beside it, and the silent one is named.
+func TestASilentAddressYieldsToTheNext(t *testing.T) {
+	hole := tcpBlackHole(t)
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		good, n := counted(t, ip)
+		r := raceTo(t, raceDialer(t, nil), hole, good)
+		if r.At != 1 || len(r.Lost) != 2 || r.Lost[1] != nil {
+			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
+		}
+		e := checkError(t, r.Lost[0], upstream.ConnectFailed, hole.String(), "250ms", good.String())
+		if kind(e) != "timeout" {
+			t.Errorf("%v is counted as %s", e, kind(e))
+		}
+		testsupport.Eventually(t, "the next address accepts", func() bool { return n.Load() == 1 })
+		if r.TCP < connectDelay {
+			t.Errorf("the next address was tried after %v, want %v", r.TCP, connectDelay)
+		}
+	}
+}
+
+// Where timeouts.connect is short, the next address still gets half of it.
+func TestAShortTimeoutLeavesTimeForTheNextAddress(t *testing.T) {
+	hole := tcpBlackHole(t)
+	good, _ := counted(t, "127.0.0.1")
+	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = connectDelay })
+	checkError(t, raceTo(t, d, hole, good).Lost[0], upstream.ConnectFailed, "125ms")
+}
+
+// A refused attempt starts the next one at once, although the delay has not passed.
+func TestARefusedAttemptStartsTheNextAtOnce(t *testing.T) {
+	refuses := closedPort(t)
+	good, n := counted(t, "::1")
+	d := patientDialer(t)
+	for range 20 {
+		r := raceTo(t, d, refuses, refuses, refuses, good)
+		if r.At != 3 || !errors.Is(r.Lost[0], syscall.ECONNREFUSED) || !errors.Is(r.Lost[2], syscall.ECONNREFUSED) {
+			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
+		}
+	}
+	testsupport.Eventually(t, "the good address accepts", func() bool { return n.Load() == 20 })
+}
+
+// A healthy first address is the only one that is dialled: load spreads as the pool decides.
+func TestAHealthyAddressIsDialledAlone(t *testing.T) {
+	first, n := counted(t, "127.0.0.1")
+	second, others := counted(t, "::1")
+	d := patientDialer(t)
+	for range 50 {
+		if r := raceTo(t, d, first, second); r.At != 0 || r.Lost[1] != nil {
+			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
+		}
+	}
+	testsupport.Eventually(t, "all arrive", func() bool { return n.Load() == 50 })
+	if others.Load() != 0 {
+		t.Errorf("%d connections to the second address", others.Load())
+	}
+}
+
+// Attempts that connect after another one has won are closed.
+func TestTheLoserIsClosed(t *testing.T) {
+	served := make(chan error, 3)
+	p := listen(t, func(c *net.TCPConn) {
+		_, err := io.Copy(io.Discard, c)
+		served <- err
+	})
+	a := p.addr("ssp.test")
+	r := &race{dialer: patientDialer(t), addrs: []Addr{a, a, a}, ended: make(chan connected), lost: make([]error, 3), deadline: time.Now().Add(time.Minute)}
+	r.start(context.Background())
+	r.start(context.Background()) // with that of run, three connect
+	won := r.run(context.Background())
+	must(t, won.err)
+	must(t, <-served)
+	must(t, <-served)
+	if len(served) > 0 {
+		t.Error("the winner was closed too")
+	}
+	won.conn.Close()
+	must(t, <-served)
+}
+
+// When all addresses fail, the error is about one of them, and Lost holds the rest.
+func TestAllAddressesFail(t *testing.T) {
+	hole, refuses := tcpBlackHole(t), closedPort(t)
+	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 100 * time.Millisecond })
+	r, err := d.Dial(t.Context(), true, hole, refuses)
+	e := checkError(t, err, upstream.ConnectFailed, hole.String(), "timeouts.connect")
+	if kind(e) != "timeout" || r.At != 0 || r.Lost[0] != nil || !errors.Is(r.Lost[1], syscall.ECONNREFUSED) {
+		t.Errorf("%v is counted as %s; At is %d, Lost %v", e, kind(e), r.At, r.Lost)
+	}
+}
+
+// The end of the context ends all attempts, and blames no address.
+func TestTheContextEndsARace(t *testing.T) {
+	a, b := tcpBlackHole(t), tcpBlackHole(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(connectDelay+20*time.Millisecond, cancel)
+	r, err := raceDialer(t, nil).Dial(ctx, true, a, b)
+	checkError(t, err, upstream.ConnectFailed, "called off")
+	if r.Lost != nil {
+		t.Errorf("Lost is %v", r.Lost)
+	}
+}
+
+// Each attempt comes from a source address of its family.
+func TestSourceAddressesHoldForEachAttempt(t *testing.T) {
+	hole := tcpBlackHole(t)
+	good, _ := counted(t, "::1")
+	d := raceDialer(t, func(o *Options) {
+		o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::1")}
+	})
+	raceTo(t, d, hole, good)
+	d = raceDialer(t, func(o *Options) { o.Sources = []netip.Addr{netip.MustParseAddr("::1")} })
+	r := raceTo(t, d, hole, good)
+	if !strings.Contains(r.Lost[0].Error(), "source_addresses") {
+		t.Errorf("the attempt without a source address failed with %v", r.Lost[0])
+	}
+	d = raceDialer(t, func(o *Options) { o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2")} })
+	good4, _ := counted(t, "127.0.0.1")
+	r = raceTo(t, d, hole, good4)
+	if from := r.Socket.LocalAddr().(*net.TCPAddr).IP.String(); from != "127.0.0.2" {
+		t.Errorf("the connection comes from %s", from)
+	}
+}
+
+// The handshake, and its failure, are about the address that won.
+func TestTheHandshakeFollowsTheWinner(t *testing.T) {
+	hole := tcpBlackHole(t)
+	ca := newAuthority(t)
+	p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
+	d := newDialer(t, p.https(t, ca, "ssp.test"))
+	r := raceTo(t, d, hole, p.addr("ssp.test"))
+	if r.At != 1 || r.TLS <= 0 {
+		t.Errorf("At is %d, the handshake took %v", r.At, r.TLS)
+	}
+	strange := newDialer(t, p.https(t, newAuthority(t), "ssp.test"))
+	r, err := strange.Dial(t.Context(), true, hole, p.addr("ssp.test"))
+	checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), "trusted authority")
+	if r.At != 1 || r.Lost[0] == nil {
+		t.Errorf("At is %d, Lost %v", r.At, r.Lost)
+	}
+}

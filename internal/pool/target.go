@@ -1,0 +1,53 @@
+package pool
+
+import "slices"
+
+// target is the address of a dial, and its state when the dial began.
+type target struct {
+	addr     Address
+	endpoint *endpoint
+	failures int
+	onTrial  bool
+	others   []Address // that the dial tries if addr fails or is slow
+}
+
+// nth returns the n-th address of the dial; 0 is the first.
+func (t target) nth(n int) target {
+	if n == 0 {
+		return t
+	}
+	return target{addr: t.others[n-1], endpoint: t.endpoint}
+}
+
+// maxOthers bounds how many addresses a dial tries after its first one.
+const maxOthers = 3
+
+// othersOf returns the addresses that a dial to e.addrs[at] may try if that fails or is slow: by
+// turns of the other family and of the same one, and only those whose last dial did not fail. So an
+// address that fails gets no more dials than the governor gives it.
+func (g *governor) othersOf(e *endpoint, at int) (others []Address) {
+	last := e.addrs[at]
+	for len(others) < maxOthers {
+		other, same := -1, -1 // the next ones of the other family, and of the same
+		for i := len(e.addrs) - 1; i > 0; i-- {
+			n := (at + i) % len(e.addrs)
+			a := e.addrs[n]
+			switch s := g.states[a]; {
+			case s != nil && s.failures > 0, a == e.addrs[at], slices.Contains(others, a):
+			case a.AddrPort.Addr().Is4() == last.AddrPort.Addr().Is4():
+				same = n
+			default:
+				other = n
+			}
+		}
+		if other < 0 {
+			other = same
+		}
+		if other < 0 {
+			break
+		}
+		last = e.addrs[other]
+		others = append(others, last)
+	}
+	return others
+}

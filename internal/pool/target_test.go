@@ -1,0 +1,116 @@
+package pool
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"adbuffer/internal/upstream"
+)
+
+var errSilent = &upstream.Error{Outcome: upstream.ConnectFailed, Err: timeoutError{}}
+
+// dualStack returns the addresses of one endpoint with both families, by turns.
+func dualStack(each int) []Address {
+	var all []Address
+	for i := range each {
+		all = append(all, address4(i), address6(i))
+	}
+	return all
+}
+
+func address4(i int) Address {
+	return Address{Host: "ssp.test", AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)}
+}
+
+func address6(i int) Address {
+	return Address{Host: "ssp.test", AddrPort: netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 80)}
+}
+
+// A dial tries both families by turns, at most four addresses, and none whose last dial failed.
+func TestDialTriesBothFamiliesByTurns(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		addrs  []Address
+		at     int
+		failed []Address
+		want   []Address
+	}{
+		{"one address", []Address{address4(0)}, 0, nil, nil},
+		{"one of each", dualStack(1), 1, nil, []Address{address4(0)}},
+		{"three of each", dualStack(3), 0, nil, []Address{address6(0), address4(1), address6(1)}},
+		{"from the middle", dualStack(2), 3, nil, []Address{address4(0), address6(0), address4(1)}},
+		{"repeated", append(dualStack(1), dualStack(1)...), 0, nil, []Address{address6(0)}},
+		{"one family", []Address{address4(0), address4(1), address4(2)}, 1, nil, []Address{address4(2), address4(0)}},
+		{"more of one family", []Address{address6(0), address6(1), address6(2), address4(0)}, 0, nil, []Address{address4(0), address6(1), address6(2)}},
+		{"one failed", dualStack(2), 0, []Address{address6(0)}, []Address{address6(1), address4(1)}},
+		{"all other ones failed", dualStack(1), 0, []Address{address6(0)}, nil},
+	} {
+		g := governor{states: make(map[Address]*addressState)}
+		for _, a := range c.failed {
+			g.stateOf(a).failures = 1
+		}
+		if got := g.othersOf(&endpoint{addrs: c.addrs}, c.at); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// An address that lost to another one is on trial: the other ones get the dials. Each attempt that
+// failed counts once, the endpoint is not to blame, and the connection is of the address reached.
+func TestAddressThatLosesIsOnTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.addrs = dualStack(2)
+		dead := func(a Address) bool { return a.AddrPort.Addr().Is6() }
+		s.set(func(c dialCall) dialResult { // IPv6 is a black hole
+			if !dead(c.addr) {
+				return dialResult{after: 5 * msec}
+			}
+			for i, o := range c.others {
+				if !dead(o) {
+					r := dialResult{after: 125 * msec, to: i + 1, lost: make([]error, len(c.others)+1)}
+					r.lost[0] = errSilent
+					return r
+				}
+			}
+			return dialResult{after: 250 * msec, err: errSilent}
+		})
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
+		for i := range 1000 {
+			r := ask(t, p, sec)
+			pass(10 * msec)
+			if i < 10 {
+				pass(300 * msec)
+			}
+			if !r.ended() || r.err != nil {
+				t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
+			}
+			if dead(r.conn().addr) || r.place.m.addr != r.conn().addr {
+				t.Fatalf("request %d: the pool has a connection to %v as one to %v", i, r.conn().addr, r.place.m.addr)
+			}
+			r.do()
+		}
+		pass(sec) // the last dial ends
+		tries := 0
+		for _, c := range s.dials {
+			if dead(c.addr) {
+				tries++
+			}
+			if slices.ContainsFunc(c.others, dead) && len(s.dials) > 10 && c.n > 10 {
+				t.Fatalf("dial %d tries an address again that lost: %v", c.n, c.others)
+			}
+		}
+		if tries < 4 || tries > 24 {
+			t.Errorf("%d dials to the dead addresses, want about one every 5 s for each", tries)
+		}
+		e := p.conns.endpoints.all[0]
+		if n := e.stats.failed[dialTimeout].Load(); n != uint64(tries) {
+			t.Errorf("%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
+		}
+		if n := e.health.inARow.Load(); n != 0 {
+			t.Errorf("the endpoint has %d failures, want none", n)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package reload
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/dial"
+	"adbuffer/internal/http1"
+	"adbuffer/internal/pool"
+	"adbuffer/internal/upstream"
+)
+
+// A name whose IPv6 address is a black hole costs no request, and few dials: what one dial finds out
+// holds for the next ones.
+func TestBrokenIPv6CostsNoRequest(t *testing.T) {
+	port := halfBroken(t)
+	endpoints, err := dial.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := dial.New(dial.Options{
+		Endpoints: endpoints, Mode: dial.Auto, ConnectTimeout: 2 * time.Second,
+		Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.1")}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	d := &dialer{dial: inner, endpoints: endpoints}
+	d.conns.Store(&connOptions{http1: &http1.Options{MaxResponseBytes: 1, MaxResponseHeaderBytes: 1000, MaxResponseFields: 10}})
+	p := pool.New(pool.Options{
+		SSP: "ssp", MaxConns: 4, MaxHTTP2Conns: 1, MaxDials: 4, MaxPending: 10, PendingTimeout: time.Minute,
+		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Second, Protocol: upstream.HTTP1,
+		Endpoints: []pool.EndpointOptions{{Name: endpoints.All[0].Name(), Weight: 1}},
+	}, d) // MaxIdle is 0: each request takes a new connection
+	defer p.Close(t.Context())
+	for i := range 50 {
+		ex := upstream.AcquireExchange()
+		ex.Deadline = time.Now().Add(time.Minute)
+		place, err := p.Acquire(ex)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if !ex.Peer.Addr().Is4() {
+			t.Errorf("request %d: the connection is said to lead to %v", i, ex.Peer)
+		}
+		place.Release()
+		ex.Release()
+	}
+	// One attempt beside an IPv4 one, one alone as a trial; then the address pauses.
+	if n := p.Snapshot().Endpoints[0].DialErrors; n < 1 || n > 2 {
+		t.Errorf("%d attempts to the black hole failed, want 1 or 2", n)
+	}
+}
+
+// halfBroken returns a port at which 127.0.0.1 accepts and ::1 is silent.
+func halfBroken(t *testing.T) int {
+	t.Helper()
+	good, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { good.Close() })
+	port := good.Addr().(*net.TCPAddr).Port
+	hole, err := net.Listen("tcp", fmt.Sprintf("[::1]:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hole.Close() })
+	raw, err := hole.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kernel is silent towards SYNs beyond the backlog.
+	if err := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }); err != nil {
+		t.Fatal(err)
+	}
+	plug, err := net.Dial("tcp", hole.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { plug.Close() })
+	return port
+}
