@@ -30,8 +30,8 @@ import (
 const parallel = "4"
 
 // Main is TestMain of every package of end-to-end tests. It also fails if
-// goroutines are left when all tests have ended.
-func Main(m *testing.M) {
+// goroutines are left when all tests have ended, except those that known names.
+func Main(m *testing.M, known ...goleak.Option) {
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
@@ -42,7 +42,7 @@ func Main(m *testing.M) {
 	if dir, err := binaryDir(); err == nil {
 		os.RemoveAll(dir) //nolint:errcheck // a leftover temporary folder harms nothing
 	}
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := goleak.Find(known...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
@@ -56,7 +56,7 @@ var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("",
 // turns to build into one file, so only the first of them links it. Each then
 // copies it, because a later build may replace the file.
 var build = sync.OnceValues(func() (string, error) {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "adbuffer").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m: %w", err)
 	}

@@ -1,27 +1,13 @@
 package h2spectest
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,10 +16,12 @@ import (
 	"github.com/summerwind/h2spec/hpack"
 	"github.com/summerwind/h2spec/http2"
 	"github.com/summerwind/h2spec/spec"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
-// patience bounds every wait of a test; it passes only when something is broken.
-const patience = 60 * time.Second
+func TestMain(m *testing.M) { e2e.Main(m) }
 
 // onCleartext are the cases that adbuffer does not pass on a cleartext connection, with the
 // reason. There is none over TLS.
@@ -50,8 +38,9 @@ func TestConformance(t *testing.T) {
 		w.Write([]byte(`{"seatbid":[]}`)) //nolint:errcheck // the cases tell
 	}))
 	defer ssp.Close()
-	binary := build(t)
-	certFile, keyFile := certificate(t)
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	testsupport.WriteCertificate(t, testsupport.Certificate("localhost"), certFile, keyFile)
 	for _, row := range []struct {
 		name, server string
 		tls          bool
@@ -61,7 +50,7 @@ func TestConformance(t *testing.T) {
 		{"cleartext", "{h2c: true}", false, onCleartext},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			addr := start(t, binary, "server: "+row.server+"\nssps: [{name: a, endpoints: [\""+ssp.URL+"/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
+			addr := e2e.Start(t, "server: "+row.server+"\nssps: [{name: a, endpoints: [\""+ssp.URL+"/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n").TrafficAddr
 			host, port, err := net.SplitHostPort(addr)
 			if err != nil {
 				t.Fatal(err)
@@ -96,93 +85,4 @@ func verdicts(t *testing.T, g *spec.TestGroup, exceptions map[string]string) (ra
 		ran += verdicts(t, sub, exceptions)
 	}
 	return ran
-}
-
-func build(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "adbuffer")
-	cmd := exec.Command("go", "build", "-o", file, "./cmd/adbuffer")
-	cmd.Dir = "../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return file
-}
-
-// start runs adbuffer for the length of the test, and returns where it listens.
-func start(t *testing.T, binary, text string) (addr string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var log syncBuffer
-	cmd := exec.Command(binary, "serve", "--config", file)
-	cmd.Env = append(os.Environ(), "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s")
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // Wait tells
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("adbuffer: %v", err)
-		}
-		if t.Failed() || strings.Contains(log.String(), "panic") {
-			t.Errorf("the log:\n%s", log.String())
-		}
-	})
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		for line := range strings.Lines(log.String()) {
-			var entry struct{ Msg, Listen string }
-			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "ready" {
-				return entry.Listen
-			}
-		}
-	}
-	t.Fatalf("adbuffer did not get ready:\n%s", log.String())
-	return ""
-}
-
-// certificate writes one for localhost, and its key.
-func certificate(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: keyBytes}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
-
-// syncBuffer is a bytes.Buffer for a process that writes while the test reads.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -1,15 +1,12 @@
 package http2
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,77 +17,22 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// startNginx runs a real nginx with HTTP/2 over TLS, and returns its address.
-// server is what stands in its server block. The Debian package nginx is
-// needed.
+// startNginx runs nginx with HTTP/2 over TLS, and returns its address. server is
+// what stands in its server block.
 func startNginx(t testing.TB, server string) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	addr := testsupport.FreeAddr(t)
-	conf := fmt.Sprintf(`
-daemon off;
-master_process off;
-error_log %[1]s/error.log;
-pid %[1]s/pid;
-events { worker_connections 1024; }
-http {
+	testsupport.StartNginx(t, dir, addr, fmt.Sprintf(`
 	access_log off;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
 	client_max_body_size 8m;
-	default_type application/json;
 	server {
-		listen %[2]s ssl http2;
-		ssl_certificate %[1]s/cert.pem;
-		ssl_certificate_key %[1]s/key.pem;
-		%[3]s
-	}
-}`, dir, addr, server)
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	listening(t, addr, "nginx", exec.Command("/usr/sbin/nginx", "-p", dir, "-c", file, "-e", filepath.Join(dir, "start.log")))
+		listen %s ssl http2;
+		ssl_certificate cert.pem;
+		ssl_certificate_key key.pem;
+		%s
+	}`, addr, server))
 	return addr
-}
-
-// listening runs a server, of this Debian package, for the length of the test,
-// and returns when it listens at addr.
-func listening(t testing.TB, addr, debianPackage string, cmd *exec.Cmd) {
-	t.Helper()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; install the Debian package %s", err, debianPackage)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill() // nginx without a master may take SIGTERM just before a wait without end
-		<-ended
-	})
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-			return
-		}
-		select {
-		case <-ended:
-			t.Fatalf("%v ended: %s", cmd.Args, &out)
-		default:
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%v does not listen: %v", cmd.Args, err)
-		}
-	}
 }
 
 // fleet is the least that a pool does with connections of this package: it

@@ -14,8 +14,8 @@ type Daemon struct {
 	ended chan struct{}
 }
 
-// StartDaemon runs cmd, which listens on addr and comes with a Debian package.
-func StartDaemon(t testing.TB, pkg, addr string, cmd *exec.Cmd) *Daemon {
+// StartDaemon runs cmd, of a Debian package, and returns when it accepts connections on addr.
+func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon {
 	t.Helper()
 	log := new(LogBuffer)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -28,8 +28,7 @@ func StartDaemon(t testing.TB, pkg, addr string, cmd *exec.Cmd) *Daemon {
 		close(d.ended)
 	}()
 	t.Cleanup(func() {
-		d.Signal(syscall.SIGKILL)
-		<-d.ended
+		d.Kill()
 		if t.Failed() {
 			t.Logf("%s:\n%s", cmd.Path, Tail(log.String(), 4<<10))
 		}
@@ -40,7 +39,7 @@ func StartDaemon(t testing.TB, pkg, addr string, cmd *exec.Cmd) *Daemon {
 			t.Fatalf("%s ended: %s", cmd.Path, log)
 		default:
 		}
-		c, err := net.Dial("tcp", addr)
+		c, err := net.Dial(network, addr)
 		if err == nil {
 			c.Close() //nolint:errcheck // it was opened only to see
 		}
@@ -52,4 +51,10 @@ func StartDaemon(t testing.TB, pkg, addr string, cmd *exec.Cmd) *Daemon {
 // Signal sends s to the process, which may have ended.
 func (d *Daemon) Signal(s syscall.Signal) {
 	d.cmd.Process.Signal(s) //nolint:errcheck // it may have ended
+}
+
+// Kill ends the process without notice, if it has not ended.
+func (d *Daemon) Kill() {
+	d.Signal(syscall.SIGKILL)
+	<-d.ended
 }

@@ -12,6 +12,7 @@ require (
 	adbuffer v0.0.0
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/rs/zerolog v1.28.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (

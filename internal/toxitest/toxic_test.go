@@ -3,7 +3,6 @@ package toxitest
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +11,9 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 
+	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // deadline is the default of all requests; those that must succeed have patient.
@@ -40,16 +41,9 @@ const bodySize = 60_000
 func startLink(t *testing.T, name string, protocol sspsim.Protocol, size int) (l *link, config string) {
 	t.Helper()
 	l = &link{t: t, name: name, posts: map[string]int{}}
-	s, err := sspsim.Start(sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}},
+	s := e2e.StartSSP(t, sspsim.Options{Protocol: protocol, Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}},
 		OnRequest: l.seen})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := s.CA().WriteFile(ca); err != nil {
-		t.Fatal(err)
-	}
+	ca := e2e.CAFile(t, s)
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	l.proxy = toxiproxy.NewProxy(server, name, "127.0.0.1:0", s.Addr())
 	if err := l.proxy.Start(); err != nil {
@@ -96,15 +90,10 @@ func wantHealed(t *testing.T, p *process, l *link) {
 	t.Helper()
 	c := client()
 	defer c.CloseIdleConnections()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	testsupport.Eventually(t, "SSP "+l.name+" responds again", func() bool {
 		r, err := p.ask(c, patient, "GET", l.name, "healed", "")
-		if err == nil && r.status == 200 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("SSP %s does not answer any more: %v, %v", l.name, r, err)
-		}
-	}
+		return err == nil && r.status == 200
+	})
 }
 
 // poison is one toxic, or several at once, and what clients may see of it.

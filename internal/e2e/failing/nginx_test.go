@@ -2,12 +2,8 @@ package failing
 
 import (
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,35 +20,6 @@ type nginx struct {
 	log                  string // file with a line for each request: method, and cb
 }
 
-const nginxConfig = `
-daemon off;
-worker_processes 1;
-error_log %[1]s/error.log;
-pid %[1]s/pid;
-events { worker_connections 2048; }
-http {
-	log_format ids '$request_method $arg_cb';
-	access_log %[1]s/access.log ids;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	default_type application/json;
-	keepalive_requests 1000;
-	keepalive_timeout 150ms;
-	server {
-		listen 127.0.0.1:%[2]s;
-		listen 127.0.0.1:%[3]s ssl http2;
-		ssl_certificate %[1]s/cert.pem;
-		ssl_certificate_key %[1]s/key.pem;
-		location / {
-			add_header X-Echo $arg_cb;
-			return 200 '{"id":"$arg_cb","method":"$request_method"}';
-		}
-	}
-}`
-
 // startNginx runs Debian's nginx for the length of the test.
 func startNginx(t testing.TB) *nginx {
 	t.Helper()
@@ -68,47 +35,26 @@ func startNginx(t testing.TB) *nginx {
 	if err := sspsim.WriteKeyPair(cert, dir+"/cert.pem", dir+"/key.pem"); err != nil {
 		t.Fatal(err)
 	}
-	n := &nginx{ca: dir + "/ca.pem", log: dir + "/access.log"}
+	cleartext, encrypted := testsupport.FreeAddr(t), testsupport.FreeAddr(t)
+	n := &nginx{ca: dir + "/ca.pem", log: dir + "/access.log", cleartext: "http://" + cleartext + "/bid", encrypted: "https://" + encrypted + "/bid"}
 	if err := ca.WriteFile(n.ca); err != nil {
 		t.Fatal(err)
 	}
-	ports := [2]string{testsupport.Port(t, testsupport.FreeAddr(t)), testsupport.Port(t, testsupport.FreeAddr(t))}
-	n.cleartext, n.encrypted = "http://127.0.0.1:"+ports[0]+"/bid", "https://127.0.0.1:"+ports[1]+"/bid"
-	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, dir, ports[0], ports[1]), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// A worker that drops its rights could not read the folder.
-	args := []string{"-p", dir, "-c", config, "-e", dir + "/start.log"}
-	if os.Getuid() == 0 {
-		args = append(args, "-g", "user root;")
-	}
-	cmd := exec.Command("/usr/sbin/nginx", args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; install the Debian package nginx-light", err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait() //nolint:errcheck // the dials below tell
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
-		<-ended
-	})
-	testsupport.Eventually(t, "nginx listens", func() bool {
-		select {
-		case <-ended:
-			text, _ := os.ReadFile(dir + "/start.log")
-			t.Fatalf("nginx ended: %s", text)
-		default:
+	testsupport.StartNginx(t, dir, encrypted, fmt.Sprintf(`
+	log_format ids '$request_method $arg_cb';
+	access_log access.log ids;
+	keepalive_requests 1000;
+	keepalive_timeout 150ms;
+	server {
+		listen %s;
+		listen %s ssl http2;
+		ssl_certificate cert.pem;
+		ssl_certificate_key key.pem;
+		location / {
+			add_header X-Echo $arg_cb;
+			return 200 '{"id":"$arg_cb","method":"$request_method"}';
 		}
-		c, err := net.Dial("tcp", "127.0.0.1:"+ports[1])
-		if err == nil {
-			c.Close() //nolint:errcheck // it was opened only to see
-		}
-		return err == nil
-	})
+	}`, cleartext, encrypted))
 	return n
 }
 

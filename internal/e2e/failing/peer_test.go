@@ -80,7 +80,7 @@ func (p *peer) start(t *testing.T, a *e2e.Authority, backend string, encrypted b
 			t.Fatal(err)
 		}
 	}
-	d = testsupport.StartDaemon(t, p.pkg, addr, p.command(t, dir, addr, backend, encrypted))
+	d = testsupport.StartDaemon(t, p.pkg, "tcp", addr, p.command(t, dir, addr, backend, encrypted))
 	scheme := "http"
 	if encrypted {
 		scheme = "https"

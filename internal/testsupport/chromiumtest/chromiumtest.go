@@ -2,17 +2,14 @@
 package chromiumtest
 
 import (
+	"adbuffer/internal/testsupport"
 	"context"
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
-
-// patience bounds every wait; it passes only when something is broken.
-const patience = time.Minute
 
 // Start runs Debian's chromium for the length of the test, at most two minutes. It is headless, has
 // a fresh profile, and uses no network of its own. Pass the context to chromedp.Run. options are
@@ -24,7 +21,7 @@ func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Contex
 		t.Fatalf("%v; scripts/install chromium", err)
 	}
 	all := append([]chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(patience),
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(testsupport.Patience),
 		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
 	}, options...)
 	for _, flag := range []string{
@@ -32,7 +29,7 @@ func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Contex
 	} {
 		all = append(all, chromedp.Flag(flag, true))
 	}
-	limited, cancelLimit := context.WithTimeout(context.Background(), 2*patience)
+	limited, cancelLimit := context.WithTimeout(context.Background(), 2*testsupport.Patience)
 	allocator, cancelAllocator := chromedp.NewExecAllocator(limited, all...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
@@ -54,16 +51,7 @@ func profile(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-			err := os.RemoveAll(dir)
-			if err == nil {
-				return
-			}
-			if time.Now().After(end) {
-				t.Error(err)
-				return
-			}
-		}
+		testsupport.Eventually(t, dir+" is removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return dir
 }
