@@ -11,11 +11,11 @@ func desc(name, help string) *prometheus.Desc {
 }
 
 var (
-	descConnected = desc("qps_fleet_connected", "1 while requests to an SSP take tokens leased from Redis, 0 while this replica goes on alone at its last share. SSPs with qps.scope fleet only.")
-	descShare     = desc("qps_share", "Requests a second that this replica may send to an SSP while Redis is away: what it sends, and its part of what no replica does. SSPs with qps.scope fleet only.")
-	descReplicas  = desc("qps_replicas", "Replicas that share an SSP's limit, this one too, as Redis said last; 0 before it has. SSPs with qps.scope fleet only.")
-	descLeased    = desc("qps_leased_total", "Requests to an SSP that Redis has allowed this replica to send; those that it did not need are among them. SSPs with qps.scope fleet only.")
-	descFailures  = desc("qps_lease_errors_total", "Calls of Redis that brought no lease for an SSP. SSPs with qps.scope fleet only.")
+	descConnected = desc("qps_fleet_connected", "1 while requests to an SSP take tokens leased from Redis, 0 while this replica continues alone at its last share. SSPs with qps.scope fleet only.")
+	descShare     = desc("qps_share", "Requests a second that this replica may send to an SSP while Redis is away: its own rate, and its part of the rate that no replica uses. SSPs with qps.scope fleet only.")
+	descReplicas  = desc("qps_replicas", "Replicas that share an SSP's limit, this one included, as last read from Redis; 0 before the first read. SSPs with qps.scope fleet only.")
+	descLeased    = desc("qps_leased_total", "Requests to an SSP that Redis has allowed this replica to send, including those it did not need. SSPs with qps.scope fleet only.")
+	descFailures  = desc("qps_lease_errors_total", "Calls of Redis that returned no lease for an SSP. SSPs with qps.scope fleet only.")
 )
 
 // Collector exports the metrics of fleets.

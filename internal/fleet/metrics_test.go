@@ -22,13 +22,13 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v %v", err, problems)
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP adbuffer_qps_fleet_connected 1 while requests to an SSP take tokens leased from Redis, 0 while this replica goes on alone at its last share. SSPs with qps.scope fleet only.
+# HELP adbuffer_qps_fleet_connected 1 while requests to an SSP take tokens leased from Redis, 0 while this replica continues alone at its last share. SSPs with qps.scope fleet only.
 # TYPE adbuffer_qps_fleet_connected gauge
 adbuffer_qps_fleet_connected{ssp="openx"} 1
-# HELP adbuffer_qps_replicas Replicas that share an SSP's limit, this one too, as Redis said last; 0 before it has. SSPs with qps.scope fleet only.
+# HELP adbuffer_qps_replicas Replicas that share an SSP's limit, this one included, as last read from Redis; 0 before the first read. SSPs with qps.scope fleet only.
 # TYPE adbuffer_qps_replicas gauge
 adbuffer_qps_replicas{ssp="openx"} 1
-# HELP adbuffer_qps_share Requests a second that this replica may send to an SSP while Redis is away: what it sends, and its part of what no replica does. SSPs with qps.scope fleet only.
+# HELP adbuffer_qps_share Requests a second that this replica may send to an SSP while Redis is away: its own rate, and its part of the rate that no replica uses. SSPs with qps.scope fleet only.
 # TYPE adbuffer_qps_share gauge
 adbuffer_qps_share{ssp="openx"} 2000
 `), "adbuffer_qps_fleet_connected", "adbuffer_qps_replicas", "adbuffer_qps_share"); err != nil {

@@ -61,7 +61,7 @@ func TestAPanicIsAnswered500IsCountedAndLoggedAndEndsNothing(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(p)
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP adbuffer_buffered_bytes Bytes of request and answer bodies held.
+# HELP adbuffer_buffered_bytes Bytes of request and response bodies held.
 # TYPE adbuffer_buffered_bytes gauge
 adbuffer_buffered_bytes 0
 # HELP adbuffer_in_flight_requests Requests and fan-out legs in flight.

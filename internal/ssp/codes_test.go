@@ -16,7 +16,7 @@ func TestResponsesAreCountedByTheirStatus(t *testing.T) {
 		s.classify(r, &upstream.Response{Status: status, Body: []byte("x")})
 	}
 	wantMetrics(t, registry(t, s), `
-# HELP adbuffer_ssp_responses_total Responses of an SSP by their exact status. Where an SSP sends more than 40 different ones, the rest count as other.
+# HELP adbuffer_ssp_responses_total Responses of an SSP by their exact status. If an SSP sends more than 40 different statuses, the rest count as other.
 # TYPE adbuffer_ssp_responses_total counter
 adbuffer_ssp_responses_total{code="200",ssp="openx"} 2
 adbuffer_ssp_responses_total{code="204",ssp="openx"} 1

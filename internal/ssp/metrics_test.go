@@ -46,7 +46,7 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 # TYPE adbuffer_breaker_shed_ratio gauge
 adbuffer_breaker_shed_ratio{ssp="backup"} 0
 adbuffer_breaker_shed_ratio{ssp="openx"} 0
-# HELP adbuffer_breaker_shed_total Requests to an SSP that its breaker shed, or, where dry_run is true, would have.
+# HELP adbuffer_breaker_shed_total Requests to an SSP that its breaker shed, or with dry_run true would have shed.
 # TYPE adbuffer_breaker_shed_total counter
 adbuffer_breaker_shed_total{dry_run="false",ssp="backup"} 0
 adbuffer_breaker_shed_total{dry_run="false",ssp="openx"} 0
@@ -64,7 +64,7 @@ adbuffer_qps_limit{ssp="openx"} 0
 # TYPE adbuffer_qps_limited_total counter
 adbuffer_qps_limited_total{ssp="backup"} 0
 adbuffer_qps_limited_total{ssp="openx"} 0
-# HELP adbuffer_retries_total Requests sent to an SSP again, by the reason why that was safe.
+# HELP adbuffer_retries_total Requests sent to an SSP again, by why that was safe.
 # TYPE adbuffer_retries_total counter
 adbuffer_retries_total{kind="hedge",ssp="backup"} 0
 adbuffer_retries_total{kind="hedge",ssp="openx"} 0
@@ -120,7 +120,7 @@ adbuffer_ssp_backoff_remaining_seconds{ssp="openx"} 2
 # HELP adbuffer_ssp_in_flight_requests Requests to an SSP that are in flight, waiting ones included.
 # TYPE adbuffer_ssp_in_flight_requests gauge
 adbuffer_ssp_in_flight_requests{ssp="openx"} 0
-# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP, from its begin to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.
+# HELP adbuffer_ssp_request_duration_seconds Time of a request to an SSP, from its start to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.
 # TYPE adbuffer_ssp_request_duration_seconds histogram
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.001"} 2
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.002"} 2

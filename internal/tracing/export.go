@@ -30,7 +30,7 @@ func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 // Shutdown implements sdk.SpanExporter.
 func (c *counting) Shutdown(ctx context.Context) error { return c.to.Shutdown(ctx) }
 
-var descSpans = prometheus.NewDesc("adbuffer_trace_spans_total", "Spans, by what became of them: made, sent to tracing.endpoint, or failed to be. What was made and is neither waits for its batch, or was dropped since too many wait.", []string{"state"}, nil)
+var descSpans = prometheus.NewDesc("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", []string{"state"}, nil)
 
 func (c *counting) collect(ch chan<- prometheus.Metric) {
 	for state, n := range map[string]*atomic.Uint64{"made": &c.made, "sent": &c.sent, "failed": &c.failed} {
