@@ -34,7 +34,7 @@ func inside() (code int) {
 	fmt.Print(m.run("sh", "-euxc", secrets))
 	m.hidesItsSecrets()
 	m.reloads(false)
-	m.restartsWithoutRefusingAnybody()
+	m.restartsWithoutARefusal()
 	m.comesBackWhenKilled()
 	m.stops()
 	fmt.Println(insideDone)
@@ -153,9 +153,9 @@ func (m *machine) reloads(toldOfFaults bool) {
 	m.ad()
 }
 
-// restartsWithoutRefusingAnybody restarts under requests, each on a connection of
+// restartsWithoutARefusal restarts under requests, each on a connection of
 // its own.
-func (m *machine) restartsWithoutRefusingAnybody() {
+func (m *machine) restartsWithoutARefusal() {
 	pid := m.property("MainPID")
 	stop := make(chan struct{})
 	var requests sync.WaitGroup

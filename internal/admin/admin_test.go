@@ -140,14 +140,14 @@ func TestBeyondLoopbackAVerifiedClientCertificateGivesTheTokensAccess(t *testing
 			w := httptest.NewRecorder()
 			c.server.Handler.ServeHTTP(w, r)
 			if w.Code != row.want {
-				t.Errorf("%s: %s answers %d, want %d", name, path, w.Code, row.want)
+				t.Errorf("%s: %s responds with %d, want %d", name, path, w.Code, row.want)
 			}
 		}
 	}
 	got := c.want(403, "GET", "/pools", "")
 	for _, setting := range []string{"admin.token_file", "admin.client_ca_file"} {
 		if !strings.Contains(got, setting) {
-			t.Errorf("the answer does not name %s: %s", setting, got)
+			t.Errorf("the response does not name %s: %s", setting, got)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func TestLogLevelIsChangedAndLogged(t *testing.T) {
 	c := newConsole(t, loopback, nil)
 	for _, body := range []string{`{"level":"error"}`, `{"level":"debug"}`, "warn\n", "info"} {
 		if got := c.want(200, "PUT", "/log/level", body); !strings.Contains(got, c.level.Level().String()) {
-			t.Errorf("PUT %q answers %s", body, got)
+			t.Errorf("PUT %q responds with %s", body, got)
 		}
 	}
 	if n := c.logs.FilterMessageSnippet("log level changed").Len(); n != 4 {
@@ -243,7 +243,7 @@ func TestReadyzNamesTheReason(t *testing.T) {
 
 func TestCaptureIsOffUnlessConfigured(t *testing.T) {
 	if got := newConsole(t, loopback, nil).want(404, "GET", "/capture?ssp=openx", ""); !strings.Contains(got, "admin.capture") {
-		t.Errorf("the answer does not name the setting: %s", got)
+		t.Errorf("the response does not name the setting: %s", got)
 	}
 }
 
@@ -314,6 +314,6 @@ func TestCloseEndsACaptureThatWaits(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-answered; err != nil || ctx.Err() != nil {
-		t.Errorf("the capture was answered with %v; Close: %v", err, ctx.Err())
+		t.Errorf("the capture got %v; Close: %v", err, ctx.Err())
 	}
 }

@@ -147,28 +147,28 @@ func (v *service) reload(s setup) *reload.Result {
 	return r
 }
 
-// answer is the response to a request.
-type answer struct {
+// response is what a request got.
+type response struct {
 	status       int
 	body, source string
 	err          error
 }
 
-func (v *service) send(method, path, body string) answer {
+func (v *service) send(method, path, body string) response {
 	req, err := http.NewRequest(method, "http://"+v.app.TrafficAddr().String()+path, strings.NewReader(body))
 	if err != nil {
-		return answer{err: err}
+		return response{err: err}
 	}
 	res, err := v.client.Do(req)
 	if err != nil {
-		return answer{err: err}
+		return response{err: err}
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, string(b), res.Header.Get("X-Adbuffer-Source"), err}
+	return response{res.StatusCode, string(b), res.Header.Get("X-Adbuffer-Source"), err}
 }
 
-func (v *service) get(path string) answer { return v.send("GET", path, "") }
+func (v *service) get(path string) response { return v.send("GET", path, "") }
 
 // want checks that path gets a 200 of an SSP.
 func (v *service) want(path, ssp string) {

@@ -96,14 +96,14 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 			s := setup{ssps: []string{at("a", a, speak, "max_response_bytes: 4999", "breaker: {enabled: false}")}, routes: []string{to("x", "a")}}
 			v := run(t, s)
 			if got := v.get("/x"); got.source != "proxy/response_too_large" {
-				t.Errorf("answered %+v", got)
+				t.Errorf("got %+v", got)
 			}
 			was := v.app.versions.Current().Parts[0].SSP.Pool()
 			s.ssps[0] = at("a", a, speak, "max_response_bytes: 5000", "breaker: {enabled: false}")
 			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
 				t.Errorf("the reload says %v", r.Changes)
 			}
-			v.await("the answer is not too large any more", func() bool { return v.get("/x").status == 200 })
+			v.await("the response is not too large any more", func() bool { return v.get("/x").status == 200 })
 			if v.app.versions.Current().Parts[0].SSP.Pool() != was {
 				t.Error("the pool is another")
 			}
@@ -140,13 +140,13 @@ func TestMaxResponseFieldsHoldsForNewConnections(t *testing.T) {
 	s := setup{ssps: []string{at("a", a, "max_response_fields: 1", "breaker: {enabled: false}")}, routes: []string{to("x", "a")}}
 	v := run(t, s)
 	if got := v.get("/x"); got.source != "proxy/bad_response" || !strings.Contains(got.body, "max_response_fields") {
-		t.Errorf("answered %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	s.ssps[0] = at("a", a, "max_response_fields: 50", "breaker: {enabled: false}")
 	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
 		t.Errorf("the reload says %v", r.Changes)
 	}
-	v.await("the answer has not too many fields any more", func() bool { return v.get("/x").status == 200 })
+	v.await("the response has not too many fields any more", func() bool { return v.get("/x").status == 200 })
 }
 
 func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
@@ -154,9 +154,9 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a, "max_in_flight: 10", "pool: {min_idle: 2}")}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	answers := make(chan answer, 3)
+	responses := make(chan response, 3)
 	for range 3 {
-		go func() { answers <- v.get("/x") }()
+		go func() { responses <- v.get("/x") }()
 	}
 	for range 3 {
 		<-g.arrived
@@ -173,8 +173,8 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 	v.wantMetric(`ssp_in_flight_requests{ssp="a"}`, "3")
 	close(g.open)
 	for range 3 {
-		if got := <-answers; got.status != 200 || got.source != "ssp/a" {
-			t.Errorf("a request in flight was answered %+v", got)
+		if got := <-responses; got.status != 200 || got.source != "ssp/a" {
+			t.Errorf("a request in flight got %+v", got)
 		}
 	}
 	v.drained()
@@ -191,13 +191,13 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{OnRequest: g.hold})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}
 	v := run(t, s)
-	answers := make(chan answer, 1)
-	go func() { answers <- v.get("/y") }()
+	responses := make(chan response, 1)
+	go func() { responses <- v.get("/y") }()
 	<-g.arrived
 	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
 	v.reload(s)
 	if got := v.get("/y"); got.source != "proxy/no_route" {
-		t.Errorf("the route that is gone answers %+v", got)
+		t.Errorf("the route that is gone responds with %+v", got)
 	}
 	if m := v.admin("/metrics"); strings.Contains(m, `ssp="b"`) || strings.Contains(m, `route="y"`) {
 		t.Error("series of what is gone are there")
@@ -209,8 +209,8 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 		t.Errorf("/config shows %s", c)
 	}
 	close(g.open)
-	if got := <-answers; got.status != 200 || got.source != "ssp/b" {
-		t.Errorf("the request in flight was answered %+v", got)
+	if got := <-responses; got.status != 200 || got.source != "ssp/b" {
+		t.Errorf("the request in flight got %+v", got)
 	}
 	v.drained()
 	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
@@ -246,7 +246,7 @@ func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // until idle connections are closed, a second after the swap
 	c.write("67890")
 	if head := c.read(); !strings.HasPrefix(head, "HTTP/1.1 200") || !strings.Contains(head, "ssp/b") {
-		t.Errorf("answered %q", head)
+		t.Errorf("got %q", head)
 	}
 	v.drained()
 }
@@ -257,14 +257,14 @@ func TestAWaterfallReachesAnSSPThatAReloadRemoved(t *testing.T) {
 	b := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a, b", "mode: waterfall")}}
 	v := run(t, s)
-	answers := make(chan answer, 1)
-	go func() { answers <- v.get("/x") }()
+	responses := make(chan response, 1)
+	go func() { responses <- v.get("/x") }()
 	<-g.arrived
 	s.ssps, s.routes = s.ssps[:1], []string{to("x", "a")}
 	v.reload(s)
 	close(g.open)
-	if got := <-answers; got.status != 200 || got.source != "ssp/b" {
-		t.Errorf("answered %+v, want the second tier's answer", got)
+	if got := <-responses; got.status != 200 || got.source != "ssp/b" {
+		t.Errorf("got %+v, want the second tier's response", got)
 	}
 	v.drained()
 }
@@ -288,9 +288,9 @@ func TestAPoolThatReplacesOneInUseIsWarmFirst(t *testing.T) {
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a, "pool: {max_conns: 8, max_idle: 3}")}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	answers := make(chan answer, 5)
+	responses := make(chan response, 5)
 	for range 5 {
-		go func() { answers <- v.get("/x") }()
+		go func() { responses <- v.get("/x") }()
 	}
 	for range 5 {
 		<-g.arrived
@@ -305,7 +305,7 @@ func TestAPoolThatReplacesOneInUseIsWarmFirst(t *testing.T) {
 	}
 	close(g.open)
 	for range 5 {
-		<-answers
+		<-responses
 	}
 	v.drained()
 }
@@ -318,7 +318,7 @@ func TestAnEndpointThatIsAwayDelaysAReloadOnlyForAWhile(t *testing.T) {
 	s.ssps[0] = at("a", b)
 	v.reload(s)
 	if got := v.get("/x"); got.source != "proxy/connect_failed" {
-		t.Errorf("answered %+v, want what the new endpoint is", got)
+		t.Errorf("got %+v, want what the new endpoint is", got)
 	}
 	v.drained()
 }

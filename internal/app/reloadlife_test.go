@@ -21,8 +21,8 @@ func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
 	a := sim(t, sspsim.Options{OnRequest: g.hold})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	answers := make(chan answer, 1)
-	go func() { answers <- v.get("/x") }()
+	responses := make(chan response, 1)
+	go func() { responses <- v.get("/x") }()
 	<-g.arrived
 	v.stop()
 	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
@@ -30,8 +30,8 @@ func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
 		t.Errorf("the reload says %v", err)
 	}
 	close(g.open)
-	if got := <-answers; got.status != 200 {
-		t.Errorf("the request in flight was answered %+v", got)
+	if got := <-responses; got.status != 200 {
+		t.Errorf("the request in flight got %+v", got)
 	}
 	err := <-v.ended
 	if v.ended <- err; err != nil {
@@ -47,8 +47,8 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	answers := make(chan answer, 1)
-	go func() { answers <- v.get("/x") }()
+	responses := make(chan response, 1)
+	go func() { responses <- v.get("/x") }()
 	<-g.arrived
 	s.ssps[0] = at("a", b)
 	v.reload(s)
@@ -56,8 +56,8 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	v.stop()
 	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
 	close(g.open)
-	if got := <-answers; got.status != 200 {
-		t.Errorf("the request on the old pool was answered %+v", got)
+	if got := <-responses; got.status != 200 {
+		t.Errorf("the request on the old pool got %+v", got)
 	}
 	err := <-v.ended
 	if v.ended <- err; err != nil {
@@ -79,14 +79,14 @@ func TestAnOldPoolIsCutAtTheEndOfTheDrainsTimeout(t *testing.T) {
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, more: "deadline: {default: 1m, max: 1m}"}
 	v := run(t, s)
-	answers := make(chan answer, 1)
-	go func() { answers <- v.get("/x") }()
+	responses := make(chan response, 1)
+	go func() { responses <- v.get("/x") }()
 	<-g.arrived
 	s.ssps[0] = at("a", b)
 	s.drain = "50ms"
 	v.reload(s)
-	if got := <-answers; got.source != "proxy/conn_lost" {
-		t.Errorf("the request that was cut was answered %+v", got)
+	if got := <-responses; got.source != "proxy/conn_lost" {
+		t.Errorf("the request that was cut got %+v", got)
 	}
 	v.drained()
 	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "server.drain.timeout") {
@@ -131,7 +131,7 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 		t.Errorf("the token is %q", got)
 	}
 	if got := v.admin("/capture?ssp=a"); !strings.Contains(got, "admin.capture") {
-		t.Errorf("captures that are off answer %s", got)
+		t.Errorf("captures are off, and the response is %s", got)
 	}
 	write(t, file, []byte("another\n"))
 	s.admin += ", capture: true"
@@ -224,7 +224,7 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 	s.more = "deadline: {default: 30ms, max: 40ms}"
 	v.reload(s)
 	if got := v.get("/x"); got.source != "proxy/deadline" {
-		t.Errorf("answered %+v, want deadline", got)
+		t.Errorf("got %+v, want deadline", got)
 	}
 	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
 		t.Error("the pool is another")

@@ -48,7 +48,7 @@ func TestTwoPortsOfOneHostShareOneLookup(t *testing.T) {
 	}, "http://a.example", "http://a.example:81")
 }
 
-func TestNobodyWaitsWhileAnAnswerIsLookedUpAgain(t *testing.T) {
+func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")

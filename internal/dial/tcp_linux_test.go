@@ -58,7 +58,7 @@ func tcpBlackHole(t *testing.T) Addr {
 	return Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 }
 
-func TestAConnectionThatNobodyAnswersEndsAtTheConnectTimeout(t *testing.T) {
+func TestAnUnansweredSYNEndsAtTheConnectTimeout(t *testing.T) {
 	a := tcpBlackHole(t)
 	o := (&peer{port: a.AddrPort.Port()}).options(t, "https", "ssp.test")
 	o.ConnectTimeout = 30 * time.Millisecond // the handshake's is a minute
@@ -68,7 +68,7 @@ func TestAConnectionThatNobodyAnswersEndsAtTheConnectTimeout(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatNobodyAnswersEndsWithTheContext(t *testing.T) {
+func TestAnUnansweredSYNEndsWithTheContext(t *testing.T) {
 	a := tcpBlackHole(t)
 	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
 	ctx, cancel := context.WithCancel(t.Context())

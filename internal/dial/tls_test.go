@@ -142,7 +142,7 @@ func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
 	return p, began, closed
 }
 
-func TestAHandshakeThatNobodyAnswersEndsAtItsTimeout(t *testing.T) {
+func TestAStalledHandshakeEndsAtItsTimeout(t *testing.T) {
 	p, _, closed := blackHole(t)
 	o := p.https(t, nil, "ssp.test")
 	o.TLSTimeout = 30 * time.Millisecond // to connect it has a minute

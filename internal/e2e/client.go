@@ -95,7 +95,7 @@ func (c *Client) Read(method string) *Response {
 	c.T.Helper()
 	a, err := c.TryRead(method)
 	if err != nil {
-		c.T.Fatalf("reading the answer: %v", err)
+		c.T.Fatalf("reading the response: %v", err)
 	}
 	return a
 }

@@ -125,7 +125,7 @@ func Single(endpoint string, settings ...string) string {
 // AwaitReady waits until /readyz responds 200.
 func (ab *Process) AwaitReady() {
 	ab.T.Helper()
-	testsupport.Eventually(ab.T, "/readyz answers 200", func() bool { status, _ := ab.AskAdmin("/readyz"); return status == http.StatusOK })
+	testsupport.Eventually(ab.T, "/readyz responds with 200", func() bool { status, _ := ab.AskAdmin("/readyz"); return status == http.StatusOK })
 }
 
 func (ab *Process) Signal(s os.Signal) {

@@ -77,7 +77,7 @@ func (r *Reloadable) Post() (status int, res *ReloadResult) {
 	status, body := r.SendAdmin("POST", "/reload", "")
 	res = new(ReloadResult)
 	if err := json.Unmarshal([]byte(body), res); err != nil {
-		r.T.Fatalf("POST /reload answers %d %s: %v", status, body, err)
+		r.T.Fatalf("POST /reload responds with %d %s: %v", status, body, err)
 	}
 	return status, res
 }
@@ -88,7 +88,7 @@ func (r *Reloadable) Take(config string) {
 	r.T.Helper()
 	r.Write(config)
 	if status, res := r.Post(); status != 200 || res.Result != "applied" && res.Result != "unchanged" {
-		r.T.Fatalf("POST /reload answers %d %+v", status, res)
+		r.T.Fatalf("POST /reload responds with %d %+v", status, res)
 	}
 }
 

@@ -14,7 +14,7 @@ func options() *Options {
 	return &Options{ExpectedReplicas: 4, LeaseInterval: 20 * ms, ReplicaTimeout: 2 * time.Second}
 }
 
-// grant makes one call that is answered with so many tokens.
+// grant makes one call, whose response grants so many tokens.
 func (b *Bucket) grant(now time.Duration, tokens int, share float64) leaseCall {
 	a := b.nextCall(now, options())
 	b.apply(&a, leaseReply{granted: tokens, share: share, alive: 2, burst: a.burst}, now)

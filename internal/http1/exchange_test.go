@@ -265,7 +265,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 				cancel()
 			}
 			if answered.Load() == 0 {
-				t.Fatal("no exchange was answered")
+				t.Fatal("no exchange got a response")
 			}
 			conn.Close(upstream.ClosedDrain)
 		}

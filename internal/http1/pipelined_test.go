@@ -174,7 +174,7 @@ func (c *countedWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Those that come behind the first request wait until it has been answered,
+// Those that come behind the first request wait until it has got a response,
 // and then leave in one write.
 func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 	var counted *countedWrites

@@ -260,7 +260,7 @@ func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 			}
 			name := itoa(2*i + 1)
 			if !strings.Contains(r.fields, "x-stream: "+name+"\r\n") || strings.Count(r.fields, "x-stream") != 1 {
-				t.Errorf("stream %s was answered with %q", name, r.fields)
+				t.Errorf("stream %s got %q", name, r.fields)
 			}
 			if strings.Trim(r.body, name) != "" {
 				t.Errorf("stream %s has the body %q", name, r.body)

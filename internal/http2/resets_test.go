@@ -43,7 +43,7 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 	p.abandonOne()
 	data := p.readPing()
 	if n := p.owner.freed.Load(); n != 0 {
-		t.Fatalf("%d places were freed before the PING was answered", n)
+		t.Fatalf("%d places were freed before the PING was acknowledged", n)
 	}
 	get("/").do(p.conn).wantError(t, notProcessed) // the only place is taken
 	p.owner.awaitFreed(t)                          // of that
@@ -79,8 +79,8 @@ func TestPingsDoNotOutnumberResponses(t *testing.T) {
 	p.abandonOne()
 	p.do(p.fr.WritePing(true, p.readPing()))
 	p.owner.awaitFreed(t)
-	// Nothing was answered since: a gRPC server would count another PING
-	// against us. So places are free at once.
+	// No response came since: a gRPC server would count another PING against us. So places are free
+	// at once.
 	for range 3 {
 		p.abandonOne()
 		p.owner.awaitFreed(t)
@@ -207,5 +207,5 @@ func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
 		}
 	}
 	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == n })
-	t.Logf("%d of %d were answered", answered, n)
+	t.Logf("%d of %d got a response", answered, n)
 }

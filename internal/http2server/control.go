@@ -168,7 +168,7 @@ func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
 	return c.flood.Spend(cost)
 }
 
-// onPingLocked answers a PING, or takes an answer. RFC 9113, section 6.7.
+// onPingLocked acknowledges a PING, or takes an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:

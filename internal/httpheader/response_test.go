@@ -269,7 +269,7 @@ func TestScanSeesWhatFasthttpAccepts(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "Content-Length and Transfer-Encoding together",
 	} {
 		if response := exchange(t, addr, raw); !strings.Contains(response, want) {
-			t.Errorf("%q is answered %q, want %q", raw, response, want)
+			t.Errorf("%q gets %q, want %q", raw, response, want)
 		}
 	}
 }

@@ -99,8 +99,8 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 	}
 }
 
-// One process answers operators: the last that serves.
-func TestOperatorsAreAnsweredByTheNewestProcess(t *testing.T) {
+// One process serves operators: the last that serves clients.
+func TestTheNewestProcessServesOperators(t *testing.T) {
 	address, admin := reserve(t), reserve(t)
 	first := startProcess(t, "tcp", address, admin)
 	first.serve()
@@ -143,7 +143,7 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 }
 
 // A process that drains takes no more connections, unless the one after it dies.
-func TestADrainingProcessAcceptsOnlyWhatNobodyElseDoes(t *testing.T) {
+func TestADrainingProcessAcceptsOnlyIfNoOtherProcessDoes(t *testing.T) {
 	address := reserve(t)
 	first := startProcess(t, "tcp", address, "127.0.0.1:0")
 	first.serve()
@@ -248,7 +248,7 @@ func otherProcess(t *testing.T, address string, answer func(*net.UnixConn)) {
 				return
 			}
 			answer(c)
-			c.Close() //nolint:errcheck // it has its answer
+			c.Close() //nolint:errcheck // it has its response
 		}
 	}()
 	t.Cleanup(func() {

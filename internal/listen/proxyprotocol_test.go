@@ -74,7 +74,7 @@ func TestAHeaderSaysWhoseTheConnectionIs(t *testing.T) {
 	}
 }
 
-func TestAUnixPeerWithoutAnAddressIsNobody(t *testing.T) {
+func TestAUnixPeerWithoutAnAddressHasNone(t *testing.T) {
 	c, peer, _ := proxiedPair(t, "unix", patience)
 	_, err := peer.Write([]byte("PROXY UNKNOWN\r\n"))
 	must(t, err)

@@ -7,11 +7,11 @@ import (
 )
 
 // lookPeriod is how often the janitor asks for the SSP's addresses while connections are open. The
-// dialer answers from memory, and looks names up in the background once its answer is old.
+// dialer returns addresses from memory. It looks names up in the background once its result is old.
 const lookPeriod = 2 * time.Second
 
 // followAddresses makes the connections follow DNS: those to addresses that have gone are replaced
-// within renewal, and each new address gets a connection. An answer that fails changes nothing.
+// within renewal, and each new address gets a connection. A look-up that fails changes nothing.
 func (p *Pool) followAddresses(now time.Time) {
 	p.mu.Lock()
 	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
@@ -45,7 +45,7 @@ func (p *Pool) followAddresses(now time.Time) {
 // reconcileLocked makes the connections of e follow a change of its addresses.
 func (p *Pool) reconcileLocked(e *endpoint, before []Address, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
-		return // the last good answer stays in use
+		return // the last good result stays in use
 	}
 	for m := range p.conns.members {
 		if m.ep == e && !slices.Contains(e.addrs, m.addr) {

@@ -51,7 +51,7 @@ func TestConnectionsFollowDNS(t *testing.T) {
 				t.Errorf("%v: %d requests failed", protocol, n)
 			}
 			s.mu.Lock()
-			s.lookup = errRefused // DNS fails: the last good answer stays
+			s.lookup = errRefused // DNS fails: the last good result stays
 			s.mu.Unlock()
 			pass(10 * time.Second)
 			if s.openCount() == 0 {

@@ -39,7 +39,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 			c := m.newStreamClient()
 			return func() {
 				c.request()
-				c.answers(t, 1)
+				c.readResponses(t, 1)
 			}
 		}, 3},
 		{"HTTP/2 in cleartext", h2c, func(m *modeProxy) func() {
@@ -51,7 +51,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 			c := newStreamClient(conn)
 			return func() {
 				c.request()
-				c.answers(t, 1)
+				c.readResponses(t, 1)
 			}
 		}, 0},
 	} {

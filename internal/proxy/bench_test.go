@@ -16,19 +16,19 @@ import (
 	"adbuffer/internal/route"
 )
 
-// answers is an SSP that answers 200 with a body.
-func answers(tb testing.TB, body string) net.Listener {
-	return answersRaw(tb, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
+// responding is an SSP that responds with 200 and a body.
+func responding(tb testing.TB, body string) net.Listener {
+	return respondingRaw(tb, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
 }
 
-// answersRaw is an SSP that answers each GET with these bytes, and allocates nothing
-// for that, so that benchmarks show what the proxy does.
-func answersRaw(tb testing.TB, text string) net.Listener {
+// respondingRaw is an SSP that responds to each GET with these bytes, and allocates nothing for that,
+// so that benchmarks show what the proxy does.
+func respondingRaw(tb testing.TB, text string) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	answer := []byte(text)
+	response := []byte(text)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -44,7 +44,7 @@ func answersRaw(tb testing.TB, text string) net.Listener {
 						return
 					}
 					if n += m; bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) {
-						c.Write(answer) //nolint:errcheck // the next read fails then
+						c.Write(response) //nolint:errcheck // the next read fails then
 						n = 0
 					}
 				}
@@ -55,21 +55,21 @@ func answersRaw(tb testing.TB, text string) net.Listener {
 	return l
 }
 
-// forwarder is a proxy in front of one SSP that answers 1 KB.
+// forwarder is a proxy in front of one SSP that responds with 1 KB.
 func forwarder(tb testing.TB, change func(*proxy.Options, *route.Route)) *modeProxy {
 	return newModeProxy(tb, route.Single, func(o *proxy.Options, rt *route.Route) {
 		o.Access.Enabled, o.MaxBufferedBytes = false, 1<<26
 		if change != nil {
 			change(o, rt)
 		}
-	}, bidder{name: "a", addr: answers(tb, strings.Repeat("x", 1024)).Addr().String()})
+	}, bidder{name: "a", addr: responding(tb, strings.Repeat("x", 1024)).Addr().String()})
 }
 
 var benchmarkRequest = []byte("GET /fill?pub=1&slot=top&cb=12345678 HTTP/1.1\r\nHost: adbuffer.test\r\n" +
 	"User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36\r\nAccept: */*\r\nAccept-Language: en-US,en;q=0.9\r\n" +
 	"Referer: https://publisher.example/article/1\r\nX-Forwarded-For: 203.0.113.77\r\n\r\n")
 
-// exchangeOn sends the request on c and reads its answer.
+// exchangeOn sends the request on c and reads its response.
 func exchangeOn(tb testing.TB, c net.Conn, r *bufio.Reader) {
 	if _, err := c.Write(benchmarkRequest); err != nil {
 		tb.Fatal(err)
@@ -141,7 +141,7 @@ func BenchmarkForwardH2(b *testing.B) {
 						n++
 					}
 					more = n == streams
-					c.answers(b, n)
+					c.readResponses(b, n)
 				}
 			})
 		})
@@ -191,8 +191,8 @@ func (c *streamClient) request() {
 	c.id += 2
 }
 
-// answers sends what was requested and reads until n streams have ended.
-func (c *streamClient) answers(tb testing.TB, n int) {
+// readResponses sends what was requested and reads until n streams have ended.
+func (c *streamClient) readResponses(tb testing.TB, n int) {
 	if c.taken > 30_000 {
 		c.frame(http2.FrameWindowUpdate, 0, 0, binary.BigEndian.AppendUint32(nil, c.taken))
 		c.taken = 0

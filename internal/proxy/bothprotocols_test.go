@@ -119,7 +119,7 @@ type result struct {
 	atSSP                string
 }
 
-func (m *modeProxy) measure(ssp *rawSSP, send func() answer) result {
+func (m *modeProxy) measure(ssp *rawSSP, send func() response) result {
 	before := m.p.Snapshot().Outcomes
 	a := send()
 	res := result{status: a.status, source: a.source, body: a.body, atSSP: ssp.last(), outcomes: make(map[string]uint64)}
@@ -131,7 +131,7 @@ func (m *modeProxy) measure(ssp *rawSSP, send func() answer) result {
 	return res
 }
 
-func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) answer {
+func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) response {
 	c := m.dialTLS("http/1.1")
 	defer c.Close() //nolint:errcheck // it was read
 	var b bytes.Buffer
@@ -157,10 +157,10 @@ func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) answer {
 	if err != nil {
 		t.Errorf("%+v: %v", r, err)
 	}
-	return answer{status: strconv.Itoa(res.StatusCode), source: res.Header.Get("X-Adbuffer-Source"), body: string(body)}
+	return response{status: strconv.Itoa(res.StatusCode), source: res.Header.Get("X-Adbuffer-Source"), body: string(body)}
 }
 
-func (f *frames) send(id uint32, r bothRequest) answer {
+func (f *frames) send(id uint32, r bothRequest) response {
 	fields := []string{":method", r.method, ":scheme", "https", ":authority", r.host, ":path", r.target}
 	for _, one := range r.fields {
 		fields = append(fields, strings.ToLower(one[0]), one[1])
@@ -171,10 +171,10 @@ func (f *frames) send(id uint32, r bothRequest) answer {
 	f.request(id, r.body == "", fields...)
 	for body := []byte(r.body); len(body) > 0; {
 		n := min(len(body), 10_000)
-		f.framer.WriteData(id, n == len(body), body[:n]) //nolint:errcheck // the answer tells
+		f.framer.WriteData(id, n == len(body), body[:n]) //nolint:errcheck // the response shows a failure
 		body = body[n:]
 	}
-	return f.answerTo(id)
+	return f.responseTo(id)
 }
 
 // The same request leads to the same status, source, body and counters over HTTP/1 and
@@ -189,8 +189,8 @@ func TestBothProtocolsLeadToTheSame(t *testing.T) {
 	statuses := make(map[string]int)
 	for i := range uint32(300) {
 		r := randomRequest(random)
-		one := m.measure(ssp, func() answer { return m.overHTTP1(t, r) })
-		two := m.measure(ssp, func() answer { return f.send(2*i+1, r) })
+		one := m.measure(ssp, func() response { return m.overHTTP1(t, r) })
+		two := m.measure(ssp, func() response { return f.send(2*i+1, r) })
 		statuses[one.status]++
 		if one.status != two.status || one.source != two.source || one.body != two.body || !maps.Equal(one.outcomes, two.outcomes) {
 			t.Errorf("%+v:\nHTTP/1 %s %s %v %.200s\nHTTP/2 %s %s %v %.200s", r, one.status, one.source, one.outcomes, one.body, two.status, two.source, two.outcomes, two.body)

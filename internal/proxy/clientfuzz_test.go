@@ -82,7 +82,7 @@ func (s *simProxy) compare(sent *[]refRequest, in []byte, segments []int) error 
 			return fmt.Errorf("request %d: no response: %v, want %v", i, err, r.statuses)
 		}
 		body, err := io.ReadAll(res.Body)
-		if err != nil && !r.last { // a HEAD that is malformed may be answered as such, or not
+		if err != nil && !r.last { // the response to a malformed HEAD may have a body or not
 			return fmt.Errorf("request %d: %w", i, err)
 		}
 		if !slices.Contains(r.statuses, res.StatusCode) {
@@ -187,8 +187,8 @@ func mutate(r *rand.Rand) []byte {
 	return in
 }
 
-// What is forwarded of a client's bytes, and what is answered, is what RFC 9112 says,
-// and what net/http reads, whatever the segments they come in.
+// The requests that are forwarded from a client's bytes are those that RFC 9112 and net/http find
+// in them, and so are the responses. The segments in which the bytes arrive make no difference.
 func TestClientsAreReadAsRFC9112Says(t *testing.T) {
 	cases := 20_000
 	if *full {

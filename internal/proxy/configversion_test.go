@@ -111,10 +111,10 @@ func TestCountersOfARouteThatStaysGoOnAndOfOneThatGoesVanish(t *testing.T) {
 // A request on a route that is removed meanwhile ends by the configuration it
 // began with, and brings no series back.
 func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
-	asked, answer := make(chan struct{}), make(chan struct{})
+	asked, respond := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) {
 		close(asked)
-		<-answer
+		<-respond
 		panic(http.ErrAbortHandler)
 	}})
 	done := make(chan struct{})
@@ -130,7 +130,7 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 	o := m.options
 	o.ErrorDetail, o.Access.Enabled = false, false
 	m.p.Reload(o, route.NewTable([]*route.Route{m.another("other", "/other")}))
-	close(answer)
+	close(respond)
 	<-done
 	if got := m.routesCounted(); len(got) != 2 || got["none"] != 0 || got["other"] != 0 {
 		t.Errorf("requests by route: %v, want none of any", got)
@@ -193,10 +193,10 @@ func TestReloadsUnderLoadFailNoRequestAndLoseNoCount(t *testing.T) {
 }
 
 func TestReloadLowersLimitsWithoutEndingWhatIsAboveThem(t *testing.T) {
-	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	asked, respond := make(chan struct{}, 2), make(chan struct{})
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
-		<-answer
+		<-respond
 		io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
 	}})
 	var wg sync.WaitGroup
@@ -216,7 +216,7 @@ func TestReloadLowersLimitsWithoutEndingWhatIsAboveThem(t *testing.T) {
 	if !strings.Contains(body, "2 of 1 requests are in flight") {
 		t.Errorf("body: %s", body)
 	}
-	close(answer)
+	close(respond)
 	wg.Wait()
 	res, _ = m.do("GET", "/fill")
 	m.want(res, 200, "ssp/a")

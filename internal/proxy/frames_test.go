@@ -63,15 +63,15 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 }
 
-// answer is how a stream ended.
-type answer struct {
+// response is how a stream ended.
+type response struct {
 	status, source string
 	body           string
 	reset          bool // instead, or GOAWAY, or the end of the connection
 }
 
-// answerTo reads until a stream has ended.
-func (f *frames) answerTo(id uint32) (a answer) {
+// responseTo reads until a stream has ended.
+func (f *frames) responseTo(id uint32) (a response) {
 	f.t.Helper()
 	f.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read tells
 	for {

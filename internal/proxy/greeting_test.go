@@ -111,7 +111,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 type stallsAfter struct{ net.Conn }
 
 func (c stallsAfter) Read(b []byte) (int, error) {
-	if n, err := c.Conn.Read(b); err != nil { // the server has answered
+	if n, err := c.Conn.Read(b); err != nil { // the server has responded
 		return n, err
 	}
 	return 0, io.ErrClosedPipe

@@ -20,16 +20,16 @@ import (
 	"adbuffer/internal/route"
 )
 
-// wantProto2 fails unless an answer came over HTTP/2, without fields of HTTP/1's
+// wantProto2 fails unless a response came over HTTP/2, without fields of HTTP/1's
 // connections.
 func wantProto2(t *testing.T, res *http.Response) {
 	t.Helper()
 	if res.ProtoMajor != 2 {
-		t.Errorf("answered over %s", res.Proto)
+		t.Errorf("the response came over %s", res.Proto)
 	}
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Trailer"} {
 		if v, ok := res.Header[name]; ok {
-			t.Errorf("the answer has %s: %v", name, v)
+			t.Errorf("the response has %s: %v", name, v)
 		}
 	}
 }
@@ -93,9 +93,9 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// What an answer says about a body that it does not have, and fields that stand
+// What a response says about a body that it does not have, and fields that stand
 // in it more than once, cross as over HTTP/1.
-func TestFieldsOfAnswersCrossOverHTTP2AsTheyAre(t *testing.T) {
+func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 	head := "ETag: \"a\"\r\nset-cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nServer: s\r\nX-Empty:\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Adbuffer-Source: forged\r\nContent-Length: 17\r\n\r\n"
 	for _, row := range []struct {
 		method, status, body string
@@ -106,7 +106,7 @@ func TestFieldsOfAnswersCrossOverHTTP2AsTheyAre(t *testing.T) {
 		{"GET", "200 OK", "0123456789abcdefg", []string{"17"}},
 		{"GET", "404 Not Found", "0123456789abcdefg", []string{"17"}},
 	} {
-		l := answersRaw(t, "HTTP/1.1 "+row.status+"\r\n"+head+row.body)
+		l := respondingRaw(t, "HTTP/1.1 "+row.status+"\r\n"+head+row.body)
 		m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", addr: l.Addr().String()})
 		res, body := m.ask(m.client(true), row.method, "/fill", "")
 		wantProto2(t, res)
@@ -125,8 +125,8 @@ func TestFieldsOfAnswersCrossOverHTTP2AsTheyAre(t *testing.T) {
 	}
 }
 
-// An answer without Content-Type gets none, whatever its body looks like.
-func TestNothingIsGuessedForAnswersOverHTTP2(t *testing.T) {
+// A response without Content-Type gets none, whatever its body looks like.
+func TestNoContentTypeIsGuessedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
 		io.WriteString(w, "<html>") //nolint:errcheck // the proxy tells
@@ -179,11 +179,11 @@ func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 }
 
 func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
-	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	asked, respond := make(chan struct{}, 10), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight, o.MaxBufferedBytes = 2, 5000 }),
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 			asked <- struct{}{}
-			<-answer
+			<-respond
 			io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
 		}})
 	c := m.client(true)
@@ -209,7 +209,7 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 	if !strings.Contains(body, "server.max_buffered_bytes") {
 		t.Errorf("body: %s", body)
 	}
-	close(answer)
+	close(respond)
 	wg.Wait()
 }
 
@@ -248,9 +248,9 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Each answer is the one to its own request: 1000 streams at once over several
-// connections, of which a part is reset by the client meanwhile.
-func TestAThousandStreamsGetTheirOwnAnswers(t *testing.T) {
+// Each request gets its own response: 1000 streams at once over several connections, of which a
+// part is reset by the client meanwhile.
+func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 2000; o.MaxBufferedBytes = 1 << 26 }),
 		bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -315,15 +315,14 @@ func TestAThousandStreamsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-// What was sent is answered, the client is told to go elsewhere, and nothing
-// stays behind.
+// Requests that were sent get a response, the client gets GOAWAY, and nothing stays behind.
 func TestDrainLosesNoStream(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	asked, answer := make(chan struct{}, 100), make(chan struct{})
+	asked, respond := make(chan struct{}, 100), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
 			asked <- struct{}{}
-			<-answer
+			<-respond
 		}
 		io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
 	}})
@@ -348,7 +347,7 @@ func TestDrainLosesNoStream(t *testing.T) {
 	if n := m.p.InFlight(); n != 50 {
 		t.Errorf("%d in flight", n)
 	}
-	close(answer)
+	close(respond)
 	wg.Wait()
 	if cut := <-drained; cut != 0 {
 		t.Errorf("%d streams were cut", cut)
@@ -363,9 +362,9 @@ func TestDrainLosesNoStream(t *testing.T) {
 	}
 }
 
-// While the service still takes connections before it stops, an answer brings a
+// While the service still takes connections before it stops, a response brings a
 // GOAWAY with it, and the next request comes over a new connection.
-func TestAnswersOfADrainingServiceSendHTTP2ClientsAway(t *testing.T) {
+func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	c := m.client(true)
 	m.p.BeginDrain()
@@ -510,11 +509,11 @@ func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 		<-asked
 	}
 	f.request(7, true)
-	if a := f.answerTo(7); !a.reset {
+	if a := f.responseTo(7); !a.reset {
 		t.Errorf("the fourth stream: %+v, want a reset", a)
 	}
 	close(release)
-	if a := f.answerTo(1); a.status != "200" {
+	if a := f.responseTo(1); a.status != "200" {
 		t.Errorf("the first stream: %+v", a)
 	}
 }

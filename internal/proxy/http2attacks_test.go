@@ -72,7 +72,7 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 		{"initial window to and fro", nil, func(f *frames, i int) {
 			f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i % 2)})
 		}},
-		{"RST_STREAM of a closed stream", func(f *frames) { f.request(1, true); f.answerTo(1) }, func(f *frames, _ int) { f.framer.WriteRSTStream(1, http2.ErrCodeCancel) }},
+		{"RST_STREAM of a closed stream", func(f *frames) { f.request(1, true); f.responseTo(1) }, func(f *frames, _ int) { f.framer.WriteRSTStream(1, http2.ErrCodeCancel) }},
 		{"unknown frames", nil, func(f *frames, _ int) { f.framer.WriteRawFrame(0xee, 0, 0, nil) }},
 		{"CONTINUATION without content (CVE-2024-24549)", func(f *frames) {
 			f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true})
@@ -149,7 +149,7 @@ func TestHPACKBombIsRefused(t *testing.T) {
 		f.hpack.WriteField(hpack.HeaderField{Name: d[0], Value: d[1]}) //nolint:errcheck // a buffer
 	}
 	block := append(bytes.Clone(f.block.Bytes()), bytes.Repeat([]byte{0x80 | 62}, 10_000)...)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block}) //nolint:errcheck // the answer tells
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block}) //nolint:errcheck // the response shows a failure
 	if code, ok := f.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
 		t.Errorf("ended with %v, %v", code, ok)
 	}
@@ -167,7 +167,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 		for i := 0; i < len(fields); i += 2 {
 			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
 		}
-		f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end}) //nolint:errcheck // the answer tells
+		f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end}) //nolint:errcheck // the response shows a failure
 	}
 	for _, row := range []struct {
 		name string
@@ -177,7 +177,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 		{"a connection-specific field in the trailers", func(f *frames) { trailers(f, true, "connection", "x-t") }},
 		{"a malformed name in the trailers", func(f *frames) { trailers(f, true, "X-T", "1") }},
 		{"trailers that are not the end", func(f *frames) { trailers(f, false, "x-t", "1") }},
-		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }},          //nolint:errcheck // the answer tells
+		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }},          //nolint:errcheck // the response shows a failure
 		{"too little DATA", func(f *frames) { trailers(f, true) }},                              // 4 of 5 bytes
 		{"a reset", func(f *frames) { f.framer.WriteRSTStream(3, http2.ErrCodeCancel) }},        //nolint:errcheck // as above
 		{"a window that overflows", func(f *frames) { f.framer.WriteWindowUpdate(3, 1<<31-1) }}, //nolint:errcheck // as above
@@ -189,10 +189,10 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 				length = "5"
 			}
 			f.request(3, false, ":method", "POST", "content-length", length)
-			f.framer.WriteData(3, false, []byte("four")) //nolint:errcheck // the answer tells
+			f.framer.WriteData(3, false, []byte("four")) //nolint:errcheck // the response shows a failure
 			row.end(f)
 			f.request(5, true)
-			if a := f.answerTo(5); a.status != "200" {
+			if a := f.responseTo(5); a.status != "200" {
 				t.Errorf("another stream: %+v", a)
 			}
 		})
@@ -215,7 +215,7 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 		}
 		f.request(101, true)
 	})
-	if a := f.answerTo(101); a.status != "200" {
+	if a := f.responseTo(101); a.status != "200" {
 		t.Errorf("%+v", a)
 	}
 	if n := asked.Load(); n != 1 {
@@ -233,10 +233,10 @@ func TestViolationOfOneStreamLeavesTheOthers(t *testing.T) {
 		f.framer.WriteData(1, true, []byte("its body")) //nolint:errcheck // a buffer
 		f.request(3, true)
 	})
-	if a := f.answerTo(1); !a.reset {
+	if a := f.responseTo(1); !a.reset {
 		t.Errorf("the malformed request: %+v", a)
 	}
-	if a := f.answerTo(3); a.status != "200" {
+	if a := f.responseTo(3); a.status != "200" {
 		t.Errorf("another stream: %+v", a)
 	}
 }
@@ -292,9 +292,9 @@ func TestMoreDataThanTheWindowIsAnError(t *testing.T) {
 	window := binary.BigEndian.Uint32([]byte{0, 16, 0, 0}) // as large as the largest body
 	f.request(1, false, ":method", "POST")
 	for sent := uint32(0); sent < window+16384; sent += 16384 {
-		f.framer.WriteData(1, false, make([]byte, 16384)) //nolint:errcheck // the answer tells
+		f.framer.WriteData(1, false, make([]byte, 16384)) //nolint:errcheck // the response shows a failure
 	}
-	if a := f.answerTo(1); a.status != "413" && !a.reset {
+	if a := f.responseTo(1); a.status != "413" && !a.reset {
 		t.Errorf("%+v", a)
 	}
 }

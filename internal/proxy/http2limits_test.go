@@ -53,10 +53,10 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	}
 	m.await(0, "adbuffer_buffered_bytes", "")
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
-	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) //nolint:errcheck // the answer tells
+	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) //nolint:errcheck // the response shows a failure
 	f.framer.WriteWindowUpdate(0, 1<<20)                                                    //nolint:errcheck // as above
 	f.request(2*n+1, true)
-	if a := f.answerTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
+	if a := f.responseTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
 		t.Errorf("afterwards: %s of %d bytes", a.status, len(a.body))
 	}
 }
@@ -84,17 +84,17 @@ func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	f := m.frames(t)
 	f.request(1, true)
-	f.answerTo(1) // shaken hands within read_timeout
+	f.responseTo(1) // shaken hands within read_timeout
 	o := m.options
 	o.ReadTimeout = 20 * time.Millisecond
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	f.request(3, false, ":method", "POST", "content-length", "10")
-	f.framer.WriteData(3, false, []byte("half")) //nolint:errcheck // the answer tells
-	if a := f.answerTo(3); a.status != "408" || a.source != "proxy/bad_request" {
+	f.framer.WriteData(3, false, []byte("half")) //nolint:errcheck // the response shows a failure
+	if a := f.responseTo(3); a.status != "408" || a.source != "proxy/bad_request" {
 		t.Errorf("%+v, want 408", a)
 	}
 	f.request(5, true)
-	if a := f.answerTo(5); a.status != "200" {
+	if a := f.responseTo(5); a.status != "200" {
 		t.Errorf("the next stream: %+v", a)
 	}
 }
@@ -162,7 +162,7 @@ func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
 	for i := range limit + 1 {
 		f.request(2*i+1, true)
 	}
-	a := f.answerTo(2*limit + 1)
+	a := f.responseTo(2*limit + 1)
 	if limit != 250 || !a.reset {
 		t.Errorf("of %d streams one more: %+v", limit, a)
 	}
@@ -173,7 +173,8 @@ func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
 	m.await(1, openClients, "")
 }
 
-// A head of any size ends: by our answer, the server's, or the connection's end.
+// A header of any size ends: with adbuffer's response, the HTTP/2 server's, or the close of the
+// connection.
 func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	for _, row := range []struct {
@@ -196,7 +197,7 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 			fields = append(fields, "x-long", strings.Repeat("x", row.value))
 		}
 		f.request(1, true, fields...)
-		if a := f.answerTo(1); a.status != row.status || a.source != row.source {
+		if a := f.responseTo(1); a.status != row.status || a.source != row.source {
 			t.Errorf("%s: %+v, want %s of %s", row.name, a, row.status, row.source)
 		}
 	}
@@ -233,7 +234,7 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = time.Second }), bids("a", "{}"))
 	f := m.frames(t)
 	f.request(1, true)
-	if a := f.answerTo(1); a.status != "200" {
+	if a := f.responseTo(1); a.status != "200" {
 		t.Errorf("%+v", a)
 	}
 	for {
@@ -256,7 +257,7 @@ func TestHeaderThatStopsComingOverHTTP2IsEnded(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	f := m.frames(t)
 	f.request(1, true)
-	f.answerTo(1) // shaken hands within read_timeout
+	f.responseTo(1) // shaken hands within read_timeout
 	o := m.options
 	o.ReadTimeout = 20 * time.Millisecond
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))

@@ -79,11 +79,11 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			f := m.frames(t)
 			f.request(1, row.body == "", row.fields...)
 			if row.body != "" {
-				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the answer tells
+				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
 			}
 			// Where the mismatch of a body shows only once it is read, either may
 			// come first: the refusal of the stream, or ours of the request.
-			if a := f.answerTo(1); a.reset != (row.status == "") && a.status != "400" || a.status != "" && row.status != "" && a.status != row.status {
+			if a := f.responseTo(1); a.reset != (row.status == "") && a.status != "400" || a.status != "" && row.status != "" && a.status != row.status {
 				t.Errorf("%+v, want status %q", a, row.status)
 			}
 		})
@@ -93,7 +93,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 	}
 	f := m.frames(t)
 	f.request(1, true, "te", "trailers", "cookie", "a=1", "cookie", "b=2")
-	if a := f.answerTo(1); a.status != "200" || a.source != "ssp/a" {
+	if a := f.responseTo(1); a.status != "200" || a.source != "ssp/a" {
 		t.Errorf("a well-formed request: %+v", a)
 	}
 	if m.series("adbuffer_client_http2_errors_total", "") == 0 {
@@ -110,11 +110,11 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 	}})
 	f := m.frames(t)
 	f.request(1, false, ":method", "POST", "trailer", "x-t")
-	f.framer.WriteData(1, false, []byte("body")) //nolint:errcheck // the answer tells
+	f.framer.WriteData(1, false, []byte("body")) //nolint:errcheck // the response shows a failure
 	f.block.Reset()
 	f.hpack.WriteField(hpack.HeaderField{Name: "x-t", Value: "trailing"})                                                          //nolint:errcheck // a buffer
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block.Bytes(), EndStream: true, EndHeaders: true}) //nolint:errcheck // the answer tells
-	if a := f.answerTo(1); a.status != "200" || a.body != "body" {
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block.Bytes(), EndStream: true, EndHeaders: true}) //nolint:errcheck // the response shows a failure
+	if a := f.responseTo(1); a.status != "200" || a.body != "body" {
 		t.Errorf("%+v, want the body alone", a)
 	}
 }
@@ -151,18 +151,18 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	m.await(1, openClients, "") // the connection goes on
 }
 
-// A client sends on what it has begun to send, when the answer comes early. That
+// A client sends on what it has begun to send, when the response comes early. That
 // is no fault of its.
 func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10 }), bids("a", "{}"))
 	f := m.frames(t)
 	f.request(1, false, ":method", "POST", "content-length", "1000")
-	if a := f.answerTo(1); a.status != "413" {
+	if a := f.responseTo(1); a.status != "413" {
 		t.Errorf("%+v, want 413", a)
 	}
 	f.framer.WriteData(1, false, make([]byte, 500)) //nolint:errcheck // the counter tells
 	f.request(3, true)
-	if a := f.answerTo(3); a.status != "200" {
+	if a := f.responseTo(3); a.status != "200" {
 		t.Errorf("the next stream: %+v", a)
 	}
 	if n := m.series("adbuffer_client_http2_errors_total", ""); n != 0 {

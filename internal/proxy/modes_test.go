@@ -34,7 +34,7 @@ import (
 // What a client sees of the modes. How each of them behaves in itself, and when
 // it does what, is tested in package route.
 
-// bidder is an SSP that answers as handler says.
+// bidder is an SSP that responds as handler says.
 type bidder struct {
 	name    string
 	handler http.HandlerFunc
@@ -55,7 +55,7 @@ func says(name string, status int) bidder {
 	return bidder{name: name, handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
 }
 
-// stays answers only once the proxy has left.
+// stays responds only after the proxy has closed its connection.
 func stays(name string) bidder {
 	return bidder{name: name, handler: func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) //nolint:errcheck // it is empty
@@ -179,11 +179,11 @@ func (m *modeProxy) do(method, target string, fields ...string) (*http.Response,
 	return res, string(body)
 }
 
-// want checks status and source of an answer.
+// want checks status and source of a response.
 func (m *modeProxy) want(res *http.Response, status int, source string) {
 	m.t.Helper()
 	if got := res.Header.Get("X-Adbuffer-Source"); res.StatusCode != status || got != source {
-		m.t.Errorf("answer %d of %s, want %d of %s", res.StatusCode, got, status, source)
+		m.t.Errorf("response %d of %s, want %d of %s", res.StatusCode, got, status, source)
 	}
 	if n := len(res.Header.Values("Date")); n != 1 {
 		m.t.Errorf("%d Date fields", n)
@@ -222,7 +222,7 @@ func (m *modeProxy) seriesOf(name, label, route string) float64 {
 	return 0
 }
 
-func TestParallelAllAnswersWithAnEnvelope(t *testing.T) {
+func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
 	m := newModeProxy(t, route.ParallelAll, nil, bids("a", `{"id":"1"}`), says("b", 204), says("c", 503))
 	res, body := m.do("GET", "/fill?x=1", "Accept-Encoding: gzip")
 	m.want(res, 200, "proxy/merged")
@@ -263,7 +263,7 @@ func TestParallelAllAnswersWithAnEnvelope(t *testing.T) {
 	}
 }
 
-func TestHEADIsRefusedWhereSeveralAnswer(t *testing.T) {
+func TestHEADIsRefusedInParallelModes(t *testing.T) {
 	for _, mode := range []route.Mode{route.ParallelFirst, route.ParallelAll} {
 		m := newModeProxy(t, mode, nil, bids("a", "{}"), bids("b", "{}"))
 		res, _ := m.do("HEAD", "/fill")
@@ -274,24 +274,24 @@ func TestHEADIsRefusedWhereSeveralAnswer(t *testing.T) {
 		if n := m.series("adbuffer_requests_total", "method_not_allowed"); n != 1 {
 			t.Errorf("%v requests are refused", n)
 		}
-		res, _ = m.do("HEAD", "/fill/b") // one SSP answers
+		res, _ = m.do("HEAD", "/fill/b") // one SSP responds
 		m.want(res, 200, "ssp/b")
 	}
 }
 
-func TestFirstFillIsAnsweredAsItsSSPsOwn(t *testing.T) {
+func TestFirstFillCrossesLikeASingleSSPsResponse(t *testing.T) {
 	m := newModeProxy(t, route.ParallelFirst, nil, stays("a"), bids("b", "{}"), says("c", 204))
 	res, body := m.do("GET", "/fill", "Accept-Encoding: br")
 	m.want(res, 200, "ssp/b")
 	if body != "{}" || res.Header.Get("X-Asked") != "br" {
-		t.Errorf("answer: %v %s", res.Header, body)
+		t.Errorf("response: %v %s", res.Header, body)
 	}
 	for m.p.InFlight() > 0 {
 		runtime.Gosched() // the losers end
 	}
 }
 
-func TestNobodyFilledIsNoAd(t *testing.T) {
+func TestNoFillIsNoAd(t *testing.T) {
 	for _, mode := range []route.Mode{route.Waterfall, route.ParallelFirst} {
 		m := newModeProxy(t, mode, nil, says("a", 500), says("b", 204))
 		res, body := m.do("GET", "/fill")

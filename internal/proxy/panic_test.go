@@ -21,7 +21,7 @@ import (
 
 // A handler that panics, here since its route leads to no SSP at all, costs its
 // request and nothing else: fasthttp by itself would end the process.
-func TestAPanicIsAnswered500IsCountedAndLoggedAndEndsNothing(t *testing.T) {
+func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})
 	core, logged := observer.New(zap.ErrorLevel)
 	p := New(Options{

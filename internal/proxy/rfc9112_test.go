@@ -18,7 +18,7 @@ const (
 
 // refRequest is what must become of a request.
 type refRequest struct {
-	statuses             []int // one of them is answered
+	statuses             []int // one of them gets a response
 	method, target, body string
 	forwarded            bool
 	last                 bool // the connection ends behind it

@@ -44,8 +44,8 @@ const (
 	tick     = time.Millisecond
 )
 
-// simSSP answers with the method and the body of the request: delay=300 in the query
-// makes it wait so many milliseconds before, and big=1000 makes its body so long.
+// simSSP responds with the method and the body of the request. In the query, delay=300 makes it
+// wait so many milliseconds first, and big=1000 makes its body so long.
 type simSSP struct {
 	note  func(*upstream.Request) // is called for each request; may be nil
 	terse bool                    // its responses have no body
@@ -324,7 +324,7 @@ func (a arrival) String() string { return fmt.Sprintf("%d bytes after %v", a.n, 
 type verdict struct {
 	status int           // 0: the connection is closed without a word
 	at     time.Duration // since the last history, -1 for when it is whole
-	free   bool          // or it may be answered 200: a part comes at the moment of its deadline
+	free   bool          // a 200 is right too: a part comes at the moment of its deadline
 }
 
 // judge says what must become of a request of head and body that comes in parts, on
@@ -384,7 +384,7 @@ func (s *simProxy) run(sc simCase) {
 		// The connection has been idle for a while. A request ends that.
 		c.say(simGet)
 		if got := c.responses(); len(got) != 1 || got[0].status != 200 {
-			fail("the history has left a connection that answers %+v", got)
+			fail("the history has left a connection that responds with %+v", got)
 		}
 	}
 	wire, head, body, parts, held := c.wire(sc.head+sc.body), len(sc.head), len(sc.body), sc.parts, sc.held

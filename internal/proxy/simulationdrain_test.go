@@ -13,9 +13,9 @@ import (
 	"adbuffer/internal/proxy"
 )
 
-// Pipelined requests are answered in their order, wherever they are cut, and
+// Pipelined requests get a response in their order, wherever they are cut, and
 // however long their SSPs take.
-func TestPipelinedRequestsAreAnsweredHoweverTheyArrive(t *testing.T) {
+func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
 	cases := 500
 	if *full {
 		cases = 50_000
@@ -102,9 +102,9 @@ type visitor struct {
 }
 
 // A request that comes about when adbuffer drains, hands over or parks its connection
-// is answered, or not a byte of it is read. One that has begun to come before idle
-// connections are closed is answered.
-func TestRequestsThatComeDuringADrainAreAnsweredOrUnread(t *testing.T) {
+// gets a response, or not a byte of it is read. One that has begun to come before idle
+// connections are closed gets a response.
+func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 	cases := 200
 	if *full {
 		cases = 20_000
@@ -204,8 +204,8 @@ func (v *visitor) check(name string, early bool) {
 }
 
 // A request that comes just when the connection's goroutine has found that there is
-// none is answered, also where adbuffer drains at that moment.
-func TestRequestThatComesBehindALookForOneIsAnswered(t *testing.T) {
+// none gets a response, also where adbuffer drains at that moment.
+func TestRequestThatArrivesRightAfterALookGetsAResponse(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		came := 0
 		for _, park := range []time.Duration{simPark, 10 * time.Millisecond} {

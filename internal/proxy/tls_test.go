@@ -34,7 +34,7 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 		res, body := m.ask(c, "POST", "/fill", big[:n])
 		m.want(res, 200, "ssp/a")
 		if body != big[:len(big)-n] || res.ProtoMajor != 1 {
-			t.Errorf("%d bytes of body: an answer of %d bytes over %s", n, len(body), res.Proto)
+			t.Errorf("%d bytes of body: a response of %d bytes over %s", n, len(body), res.Proto)
 		}
 	}
 	if n := m.series(handshakes, "false"); n != 1 {
@@ -60,7 +60,7 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	m.await(2, handshakes, "true")
 }
 
-// exchange sends raw bytes and reads one answer.
+// exchange sends raw bytes and reads one response.
 func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
 	tb.Helper()
 	if _, err := io.WriteString(c, raw); err != nil {
@@ -150,12 +150,12 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	plain := dial()
 	defer plain.Close()
 	if body := exchange(t, plain, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "TLS is spoken here") {
-		t.Errorf("answer to plain HTTP: %s", body)
+		t.Errorf("response to plain HTTP: %s", body)
 	}
 	m.await(2, failedHandshakes, "invalid")
 	m.await(0, openClients, "")
 	if got := m.routesCounted()["none"]; got != 1 {
-		t.Errorf("%v requests counted, want the one that was answered", got)
+		t.Errorf("%v requests counted, want the one that got a response", got)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestClientCertificateIsAskedForWhereItIsConfigured(t *testing.T) {
 
 // A stalled handshake holds neither Accept nor others, but counts as a
 // connection.
-func TestStalledHandshakesHoldNobodyUpButCount(t *testing.T) {
+func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 11 }), bids("a", "{}"))
 	for range 10 {
 		c, err := net.Dial("tcp", m.addr())
@@ -341,7 +341,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 
 // A client that reads a long response in drops has write_timeout for all of it, not for each TLS
 // record.
-func TestSlowReaderOverTLSHasOneWriteTimeoutForAnAnswer(t *testing.T) {
+func TestSlowReaderOverTLSHasOneWriteTimeoutForAResponse(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))
 	c := m.dialTLS("http/1.1")
 	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)                                  //nolint:errcheck // it is full the sooner

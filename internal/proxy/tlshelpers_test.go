@@ -72,7 +72,7 @@ func (m *modeProxy) client(http2 bool) *http.Client {
 
 func (m *modeProxy) https(path string) string { return "https://" + m.addr() + path }
 
-// ask sends a request and reads the whole answer.
+// ask sends a request and reads the whole response.
 func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...string) (*http.Response, string) {
 	m.t.Helper()
 	var r io.Reader

@@ -50,13 +50,13 @@ func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 		m.await(20, uploadsNow, "")
 		m.wantOthersServed(20 * 4096)
 		f.request(101, true)
-		if a := f.answerTo(101); a.status != "200" {
+		if a := f.responseTo(101); a.status != "200" {
 			t.Errorf("a request on the same connection: %+v", a)
 		}
 	})
 }
 
-// wantOthersServed checks that requests are answered, and that no more than most
+// wantOthersServed checks that requests get a response, and that no more than most
 // bytes are held besides.
 func (m *modeProxy) wantOthersServed(most float64) {
 	m.t.Helper()
@@ -71,8 +71,8 @@ func (m *modeProxy) wantOthersServed(most float64) {
 		if m.options.TLS != nil {
 			f := m.frames(m.t.(*testing.T))
 			f.request(1, false, ":method", "POST")
-			f.framer.WriteData(1, true, []byte(body[:10_000])) //nolint:errcheck // the answer tells
-			if a := f.answerTo(1); a.status != "200" {
+			f.framer.WriteData(1, true, []byte(body[:10_000])) //nolint:errcheck // the response shows a failure
+			if a := f.responseTo(1); a.status != "200" {
 				m.t.Fatalf("another client's request: %+v", a)
 			}
 			continue
@@ -153,16 +153,16 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	f := m.frames(t)
 	for i := range uint32(2) {
 		f.request(2*i+1, false, ":method", "POST")
-		f.framer.WriteData(2*i+1, false, []byte("ab")) //nolint:errcheck // the answer tells
+		f.framer.WriteData(2*i+1, false, []byte("ab")) //nolint:errcheck // the response shows a failure
 		m.await(float64(i+1), uploadsNow, "")
 	}
 	f.request(5, false, ":method", "POST")
-	if a := f.answerTo(1); a.status != "408" || !strings.Contains(a.body, "server.max_uploads") {
+	if a := f.responseTo(1); a.status != "408" || !strings.Contains(a.body, "server.max_uploads") {
 		t.Errorf("the oldest of three: %+v", a)
 	}
 	for _, id := range []uint32{3, 5} {
-		f.framer.WriteData(id, true, []byte("c")) //nolint:errcheck // the answer tells
-		if a := f.answerTo(id); a.status != "200" {
+		f.framer.WriteData(id, true, []byte("c")) //nolint:errcheck // the response shows a failure
+		if a := f.responseTo(id); a.status != "200" {
 			t.Errorf("stream %d: %+v", id, a)
 		}
 	}
@@ -185,9 +185,9 @@ func TestBodyHasReadTimeoutFromItsFirstByteOn(t *testing.T) {
 	f.request(1, false, ":method", "POST")
 	for _, b := range []string{"a", "b"} {
 		time.Sleep(timeout * 6 / 10)
-		f.framer.WriteData(1, b == "b", []byte(b)) //nolint:errcheck // the answer tells
+		f.framer.WriteData(1, b == "b", []byte(b)) //nolint:errcheck // the response shows a failure
 	}
-	if a := f.answerTo(1); a.status != "200" {
+	if a := f.responseTo(1); a.status != "200" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -206,8 +206,8 @@ func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			f.request(id, false, append([]string{":method", method}, row.fields...)...)
-			f.framer.WriteData(id, true, []byte(row.body)) //nolint:errcheck // the answer tells
-			if a := f.answerTo(id); a.status != row.status {
+			f.framer.WriteData(id, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
+			if a := f.responseTo(id); a.status != row.status {
 				t.Errorf("%s with %q and %v: %+v, want %s", method, row.body, row.fields, a, row.status)
 			}
 			id += 2

@@ -106,7 +106,7 @@ func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
 	})
 }
 
-func TestRequestsThatNobodyWantsAllocateNothing(t *testing.T) {
+func TestUnwantedRequestsAllocateNothing(t *testing.T) {
 	l := newLogged()
 	now := time.Now()
 	for _, o := range []*Options{{}, {Enabled: true, Failures: true, Slow: time.Second, MaxPerSecond: 1}} {

@@ -47,8 +47,8 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	}
 }
 
-// TestHeadWrittenLateIsWrittenFromTheCopy: also a head that is written only after the
-// request was answered is written from the copy.
+// TestHeadWrittenLateIsWrittenFromTheCopy: also a head that is written only after the request has
+// its response is written from the copy.
 func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first := true

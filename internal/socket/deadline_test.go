@@ -157,7 +157,7 @@ func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
 
 // Deadlines are moved by several goroutines while one reads. The race detector
 // watches; what must hold is that the deadline that is set last counts.
-func TestDeadlineThatIsSetLastCountsWhoeverElseSetsOne(t *testing.T) {
+func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)

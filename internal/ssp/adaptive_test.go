@@ -151,9 +151,9 @@ func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 			goodput := float64(m.answered) / 60
 			switch {
 			case !adapt && goodput > capacity/10:
-				t.Fatalf("the model is no test: %v requests a second are answered without a limit", goodput)
+				t.Fatalf("the model is no test: %v requests a second get a response without a limit", goodput)
 			case adapt && (goodput < 0.9*capacity || m.mean() > 180*msec):
-				t.Errorf("minute %d: %.0f of %d are answered, in %v; limit %d to %d", minute, goodput, capacity, m.mean(), m.lowest, m.highest)
+				t.Errorf("minute %d: %.0f of %d get a response, in %v; limit %d to %d", minute, goodput, capacity, m.mean(), m.lowest, m.highest)
 			}
 		}
 		if base := time.Duration(m.a.base.Load()); adapt && base > 100*msec {

@@ -181,7 +181,7 @@ func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 			p := &fakePool{steps: []step{after(50*msec, response(200, "of the first")), response(status, "of the second")}}
 			c := learnt(t, p, nil)
 			if res := c.get().want(upstream.Fill); res.body != "of the first" {
-				t.Errorf("answered with %q", res.body)
+				t.Errorf("got %q", res.body)
 			}
 			c.wantIdle()
 		})

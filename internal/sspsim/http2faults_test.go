@@ -232,7 +232,7 @@ func TestHTTP2OversizedHeadIsSplitIntoContinuations(t *testing.T) {
 	}
 }
 
-func TestHTTP2PoisonComesOnStreamsThatNobodyAskedFor(t *testing.T) {
+func TestHTTP2PoisonComesOnUnsolicitedStreams(t *testing.T) {
 	s := startH2C(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Always, Delay: 10 * time.Millisecond}}))
 	h := dialH2C(t, s)
 	h.get(1)

@@ -85,7 +85,7 @@ func (l *link) add(kind, stream, attributes string) {
 
 func (l *link) heal() { l.proxy.Toxics.ResetToxics(l.t.Context()) }
 
-// wantHealed waits until the SSP answers again.
+// wantHealed waits until the SSP responds again.
 func wantHealed(t *testing.T, p *process, l *link) {
 	t.Helper()
 	c := client()
@@ -100,7 +100,7 @@ func wantHealed(t *testing.T, p *process, l *link) {
 type poison struct {
 	name string
 	add  func(l *link)
-	// all says that every request is answered by the SSP.
+	// all says that the SSP responds to every request.
 	all bool
 	// none says that no request is.
 	none bool
@@ -205,7 +205,7 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 					t.Errorf("%s: %d requests to the other SSP failed", poison.name, wellFailed)
 				}
 				if poison.all && answered != asked || poison.none && answered != 0 {
-					t.Errorf("%s: %d of %d requests were answered by the SSP", poison.name, answered, asked)
+					t.Errorf("%s: the SSP responded to %d of %d requests", poison.name, answered, asked)
 				}
 				ill.heal()
 				wantHealed(t, p, ill)

@@ -32,12 +32,12 @@ func TestBeyondLoopbackTheListenerWarnsAndNeedsTheToken(t *testing.T) {
 		ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), c.env...)
 		for _, path := range []string{"/", "/pools", "/config", "/debug/pprof/"} {
 			if status, _ := ab.SendAdmin("GET", path, "", "Authorization", "Bearer "+c.bearer); status != c.want {
-				t.Errorf("%v: %s answers %d to the token %q, want %d", c.env, path, status, c.bearer, c.want)
+				t.Errorf("%v: %s responds with %d to the token %q, want %d", c.env, path, status, c.bearer, c.want)
 			}
 		}
 		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 			if status, _ := ab.SendAdmin("GET", path, ""); status != 200 {
-				t.Errorf("%v: %s answers %d without a token", c.env, path, status)
+				t.Errorf("%v: %s responds with %d without a token", c.env, path, status)
 			}
 		}
 		if warns, open := strings.Contains(ab.Log.String(), "there is no admin.token_file"), len(c.env) == 1; warns != open {
@@ -80,10 +80,10 @@ func TestCaptureShowsExchangesWithoutTheirSecrets(t *testing.T) {
 		}
 	}
 	if status, _ := ab.SendAdmin("GET", "/capture?ssp=other", ""); status != 404 {
-		t.Errorf("a capture of an SSP that is not there answers %d", status)
+		t.Errorf("a capture of an SSP that is not there responds with %d", status)
 	}
 	if status, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=5&wait=20ms", ""); status != 200 || !strings.Contains(body, `"exchanges": []`) {
-		t.Errorf("a capture without traffic answers %d %s", status, body)
+		t.Errorf("a capture without traffic responds with %d %s", status, body)
 	}
 }
 
@@ -93,14 +93,14 @@ func TestTheLogLevelCanBeChangedAtRunTime(t *testing.T) {
 	ab.Get("/fillbuffer?n=first")
 	testsupport.Eventually(t, "the request is logged", func() bool { _, ok := ab.Log.Line("request"); return ok })
 	if status, body := ab.SendAdmin("PUT", "/log/level", "error"); status != 200 || !strings.Contains(body, `"error"`) {
-		t.Fatalf("PUT answers %d %s", status, body)
+		t.Fatalf("PUT responds with %d %s", status, body)
 	}
 	lines := func() int { return strings.Count(ab.Log.String(), `"msg":"request"`) }
 	before := lines()
 	ab.Get("/fillbuffer?n=second")
 	ab.AwaitMetric(2, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
 	if status, _ := ab.SendAdmin("PUT", "/log/level", `{"level":"info"}`, "Origin", "https://evil.example"); status != 403 {
-		t.Errorf("a page of another origin is answered %d", status)
+		t.Errorf("a page of another origin gets %d", status)
 	}
 	if n := lines(); n != before {
 		t.Errorf("at level error %d requests were logged", n-before)

@@ -80,12 +80,12 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	} {
 		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 			if status, _ := askTLS(ab, row.config, path, "Authorization", "Bearer "+row.token); status != row.open {
-				t.Errorf("%s: %s answers %d, want %d", row.name, path, status, row.open)
+				t.Errorf("%s: %s responds with %d, want %d", row.name, path, status, row.open)
 			}
 		}
 		for _, path := range []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/"} {
 			if status, body := askTLS(ab, row.config, path, "Authorization", "Bearer "+row.token); status != row.guarded {
-				t.Errorf("%s: %s answers %d, want %d: %s", row.name, path, status, row.guarded, testsupport.Tail(body, 200))
+				t.Errorf("%s: %s responds with %d, want %d: %s", row.name, path, status, row.guarded, testsupport.Tail(body, 200))
 			}
 		}
 	}
@@ -97,14 +97,14 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	if err == nil {
 		res.Body.Close() //nolint:errcheck // only its status matters
 		if res.StatusCode != 400 {
-			t.Errorf("without TLS /metrics answers %d", res.StatusCode)
+			t.Errorf("without TLS /metrics responds with %d", res.StatusCode)
 		}
 	}
 	// The authority, too, is read again when it changes.
 	a.Replace("ca.pem", other.PEM())
 	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
 	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {
-		t.Errorf("a certificate of the authority before is answered %d", status)
+		t.Errorf("a certificate of the authority before gets %d", status)
 	}
 	ab.Signal(syscall.SIGTERM)
 	ab.WantExit(0)
@@ -116,7 +116,7 @@ func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
 	ab := secureAdmin(t, a, "127.0.0.1", "")
 	for _, path := range []string{"/metrics", "/pools", "/"} {
 		if status, _ := askTLS(ab, a.ClientConfig(nil), path); status != 200 {
-			t.Errorf("%s answers %d", path, status)
+			t.Errorf("%s responds with %d", path, status)
 		}
 	}
 	before := serialOf(t, ab, a)

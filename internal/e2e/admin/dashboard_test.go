@@ -233,7 +233,7 @@ func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[strin
 			}
 			for _, s := range busy {
 				if s.labels[label] == "" {
-					return fmt.Sprintf("%s has the label %s, and the answer %v has not", name, label, s.labels)
+					return fmt.Sprintf("%s has the label %s, and the response %v has not", name, label, s.labels)
 				}
 			}
 		}

@@ -336,7 +336,7 @@ func TestThePageReportsThatAdbufferHasStopped(t *testing.T) {
 	var text string
 	testsupport.Eventually(t, "the page says that adbuffer does not respond", func() bool {
 		b.eval(`document.getElementById("fresh").textContent`, &text)
-		return strings.HasPrefix(text, "No answer since ")
+		return strings.HasPrefix(text, "No response since ")
 	})
 }
 

@@ -89,7 +89,7 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// query answers PromQL with the value of the one series that the answer has; ok
+// query answers PromQL with the value of the one series that the response has; ok
 // is false where it has none or several.
 func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()

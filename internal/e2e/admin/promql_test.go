@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// promQL asks the Prometheus at a URL for all series of an answer, and for what
+// promQL asks the Prometheus at a URL for all series of a response, and for what
 // it knows of its rules.
 type promQL struct {
 	t   testing.TB

@@ -56,7 +56,7 @@ routes:
 	ab.Get("/fillbuffer").WantFill("warm")
 	ab.Get("/fillbuffer/down").WantStatus("down", 502)
 	if status, _ := ab.AskAdmin("/readyz"); status != 200 {
-		t.Errorf("/readyz answers %d because of an SSP", status)
+		t.Errorf("/readyz responds with %d because of an SSP", status)
 	}
 	if n := warm.Counters().Connections; n != 5 {
 		t.Errorf("%d connections were dialled, want none beyond the warm ones", n)

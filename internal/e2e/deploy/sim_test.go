@@ -42,7 +42,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	}
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		t.Fatalf("the control endpoint answers %s", res.Status)
+		t.Fatalf("the control endpoint responds with %s", res.Status)
 	}
 	ab.Get("/fillbuffer").WantFill("openx")
 

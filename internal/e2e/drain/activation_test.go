@@ -151,7 +151,7 @@ func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
 	m := newManagerAt(t, "0.0.0.0", e2e.Single("http://127.0.0.1:1/"), "traffic:admin", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0")
 	ab := m.start()
 	if status, _ := ab.AskAdmin("/pools"); status != 403 {
-		t.Errorf("/pools answers %d without a token", status)
+		t.Errorf("/pools responds with %d without a token", status)
 	}
 	if !strings.Contains(ab.Log.String(), "the admin socket that was passed is reachable from other machines") {
 		t.Error("there is no warning")

@@ -22,9 +22,9 @@ func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 
 	ab.Signal(syscall.SIGTERM)
 	// Not ready at once, yet alive and accepting for the delay.
-	testsupport.Eventually(t, "/readyz answers 503", func() bool { status, body := ab.AskAdmin("/readyz"); return status == 503 && body == "draining\n" })
+	testsupport.Eventually(t, "/readyz responds with 503", func() bool { status, body := ab.AskAdmin("/readyz"); return status == 503 && body == "draining\n" })
 	if status, _ := ab.AskAdmin("/healthz"); status != 200 {
-		t.Errorf("/healthz answers %d, want 200", status)
+		t.Errorf("/healthz responds with %d, want 200", status)
 	}
 	s.Open()
 	for _, c := range []*e2e.Client{busy, idle, ab.Dial()} {
@@ -146,7 +146,7 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	ab.WantExit(0)
 	all.Log(t, "answers")
 	if all.Of("ssp/openx 200") != all.Total() {
-		t.Error("not all were answered by the SSP")
+		t.Error("not all got the SSP's response")
 	}
 }
 

@@ -93,7 +93,7 @@ func (l *load) wantNothingLost(t *testing.T) {
 	<-l.done
 	l.answers.Log(t, "answers")
 	if n := l.answers.Total(); l.answers.Of("ssp/openx 200") != n || n < 100 {
-		t.Errorf("of %d requests the SSP answered %d", n, l.answers.Of("ssp/openx 200"))
+		t.Errorf("%d requests, and the SSP responded to %d", n, l.answers.Of("ssp/openx 200"))
 	}
 }
 
@@ -160,7 +160,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 					_, err = io.Copy(io.Discard, res.Body)
 					res.Body.Close() //nolint:errcheck // it was read
 					if err == nil && (res.StatusCode != 200 || res.ProtoMajor != 2) {
-						err = fmt.Errorf("answered %s over %s", res.Status, res.Proto)
+						err = fmt.Errorf("got %s over %s", res.Status, res.Proto)
 					}
 				}
 				if err != nil {
@@ -187,7 +187,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 		}
 	}
 	if got := s.Counters().Requests; got != uint64(sent.Load()) {
-		t.Errorf("%d requests were answered, and the SSP was sent %d", sent.Load(), got)
+		t.Errorf("%d requests got a response, and the SSP was sent %d", sent.Load(), got)
 	}
 }
 

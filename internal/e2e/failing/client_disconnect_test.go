@@ -45,7 +45,7 @@ func TestAClientThatDisconnectsFailsNoOtherRequest(t *testing.T) {
 	for i := range 50 {
 		id := fmt.Sprintf("%d", i)
 		if got := c.Get("/fillbuffer?cb=" + id).WantFill("openx").Header("X-Echo-Cb"); got != id {
-			t.Fatalf("request %s was given the answer to %s", id, got)
+			t.Fatalf("request %s was given the response to %s", id, got)
 		}
 	}
 }

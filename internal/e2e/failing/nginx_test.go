@@ -84,7 +84,7 @@ func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 const nginxRequests = 20000
 
 // An SSP whose keepalive_requests is 1000 and whose idle timeout is shorter
-// than ours causes no error that a client sees, and no answer goes astray.
+// than ours causes no error that a client sees, and no response goes astray.
 func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 	for _, row := range []struct {
 		name     string

@@ -112,7 +112,7 @@ routes:
 				})
 				all.Log(t, "responses")
 				if n := all.Of("GET 200"); n != clients*each*3/4 {
-					t.Errorf("%d of %d GETs were answered", n, clients*each*3/4)
+					t.Errorf("%d of %d GETs got a response", n, clients*each*3/4)
 				}
 				// A POST that has been sent on a connection which HTTP/1 closes
 				// may have been processed, and is not sent again.
@@ -121,7 +121,7 @@ routes:
 					least -= clients
 				}
 				if n := all.Of("POST 200"); n < least {
-					t.Errorf("%d POSTs were answered, want %d", n, least)
+					t.Errorf("%d POSTs got a response, want %d", n, least)
 				}
 				if twice := b.twice(); len(twice) > 0 {
 					t.Errorf("the backend was sent these POSTs twice: %v", twice)

@@ -17,7 +17,7 @@ var brokenAnswers = []struct {
 	names  []string
 	http2  bool
 }{
-	{"reset instead of an answer", sspsim.Faults{Reset: sspsim.Always}, "conn_lost", nil, false},
+	{"reset instead of a response", sspsim.Faults{Reset: sspsim.Always}, "conn_lost", nil, false},
 	{"closed within the head", sspsim.Faults{CutHead: sspsim.Always}, "conn_lost", nil, false},
 	{"closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, false},
 	{"two Content-Lengths", e2e.Malformed(sspsim.TwoLengths), "bad_response", nil, false},
@@ -115,7 +115,7 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 		method := []string{"GET", "GET", "HEAD"}[i%3]
 		a := c.Do(method, "/fillbuffer?cb="+id, "").WantSource("ssp/openx")
 		if got := a.Header("X-Echo-Cb"); got != id {
-			t.Fatalf("request %s was given the answer to %q", id, got)
+			t.Fatalf("request %s was given the response to %q", id, got)
 		}
 		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
 			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
@@ -129,7 +129,7 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 	}
 }
 
-// An SSP that goes on talking behind its answer, or before it is asked, must
+// An SSP that goes on talking behind its response, or before it is asked, must
 // not be believed.
 func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 				id := fmt.Sprintf("id-%d", i)
 				a := c.Get("/fillbuffer?cb=" + id).WantFill("openx")
 				if got := a.Header("X-Echo-Cb"); got != id || a.Body == sspsim.Poison {
-					t.Fatalf("request %s was given the answer to %q: %s", id, got, a.Body)
+					t.Fatalf("request %s was given the response to %q: %s", id, got, a.Body)
 				}
 				if row.name == "unsolicited" && i%2 == 1 {
 					// Give it time to say something.

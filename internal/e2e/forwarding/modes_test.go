@@ -142,7 +142,7 @@ func TestWithoutAFillTheBestOtherResponseIsForwarded(t *testing.T) {
 			{"a no_bid among errors", withStatus(500), noBids(), withStatus(400), 204, "ssp/b"},
 			{"answers alone", refusing(), withStatus(503), withStatus(400), 503, "ssp/b"},
 			{"a redirect", withStatus(302), withStatus(503), refusing(), 302, "ssp/a"},
-			{"no answer", resetting(), refusing(), refusing(), 502, "proxy/conn_lost"},
+			{"no response", resetting(), refusing(), refusing(), 502, "proxy/conn_lost"},
 		} {
 			t.Run(mode+", "+row.name, func(t *testing.T) {
 				t.Parallel()

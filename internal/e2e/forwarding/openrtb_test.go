@@ -73,15 +73,15 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 
 	direct := directly(t, s, "POST", "/bid", body)
 	if a.Body != direct.Body || len(a.Body) != 2000 {
-		t.Errorf("the answer's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
+		t.Errorf("the response's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
 	}
 	for _, f := range direct.Fields {
 		if f.Name != "Date" && !slices.Contains(a.Fields, f) {
-			t.Errorf("the answer lacks the SSP's field %v: %v", f, a.Fields)
+			t.Errorf("the response lacks the SSP's field %v: %v", f, a.Fields)
 		}
 	}
 	if i, j := slices.Index(a.Fields, e2e.Field{Name: "X-Again", Value: "1"}), slices.Index(a.Fields, e2e.Field{Name: "X-Again", Value: "2"}); i > j {
-		t.Errorf("the answer's fields are out of order: %v", a.Fields)
+		t.Errorf("the response's fields are out of order: %v", a.Fields)
 	}
 	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=fill")
 	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
@@ -101,7 +101,7 @@ func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	}
 	direct := directly(t, s, "GET", "/bid?"+query, "")
 	if a.Body != direct.Body || !strings.Contains(a.Body, "<InLine>") {
-		t.Errorf("the answer's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
+		t.Errorf("the response's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
 	}
 	if got, want := a.Header("Content-Type"), direct.Header("Content-Type"); got != want {
 		t.Errorf("Content-Type %q, want the SSP's %q", got, want)

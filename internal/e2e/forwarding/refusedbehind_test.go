@@ -69,7 +69,7 @@ func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
 	testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
 	s.Open()
 	go c.Conn.Write([]byte(strings.Repeat(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 50_000)), 15)))
-	time.Sleep(500 * time.Millisecond) // it has been answered, and nothing has been read
+	time.Sleep(500 * time.Millisecond) // the response has been written, and the client has read nothing
 	for closing := false; !closing; {
 		got := c.Read("GET").WantStatus("a request before the end", 200)
 		if len(got.Body) != size {

@@ -64,7 +64,7 @@ func TestAClientThatExpects100GetsA413ForATooLargeBody(t *testing.T) {
 
 	c = ab.Dial()
 	c.Send(fmt.Sprintf(head, 5))
-	c.Read("POST").WantStatus("interim answer", 100)
+	c.Read("POST").WantStatus("interim response", 100)
 	c.Send("hello")
 	c.Read("POST").WantFill("openx")
 	if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("Expect") != "" {

@@ -131,7 +131,7 @@ func TestRequestsGoOnWithoutTheOTLPReceiver(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=1")
 	for range 20 {
 		if a := ab.Get("/fillbuffer"); a.Status != 200 {
-			t.Fatalf("answered %d", a.Status)
+			t.Fatalf("got %d", a.Status)
 		}
 	}
 	testsupport.Eventually(t, "the spans count as failed", func() bool { return ab.Metric("adbuffer_trace_spans_total", "state=failed") > 0 })

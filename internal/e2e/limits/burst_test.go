@@ -97,7 +97,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 					}
 					all.Add(a)
 					if a.Status == 200 && a.Header("X-Echo-Cb") != id {
-						t.Errorf("request %s was given the answer to %s", id, a.Header("X-Echo-Cb"))
+						t.Errorf("request %s was given the response to %s", id, a.Header("X-Echo-Cb"))
 					}
 				}
 				return nil

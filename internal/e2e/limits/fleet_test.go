@@ -100,7 +100,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	all[0].AwaitMetric(1, "adbuffer_qps_replicas", "ssp=openx")
 }
 
-// While Redis hangs, is gone, or comes back empty, requests are answered as fast
+// While Redis hangs, is gone, or comes back empty, requests get a response as fast
 // as ever, at the last shares.
 func TestRequestsGoOnWhileRedisIsAway(t *testing.T) {
 	t.Parallel()

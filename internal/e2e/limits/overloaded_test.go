@@ -105,13 +105,13 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 			}
 			ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL(), append(settings, "protocol: "+protocol)...))
 			c := ab.Dial()
-			ab.WantRefusal("an answer of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"server.max_buffered_bytes"}},
+			ab.WantRefusal("a response of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"server.max_buffered_bytes"}},
 				func() *e2e.Response { return c.Get("/fillbuffer") })
 			if err := s.Set(sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}}); err != nil {
 				t.Fatal(err)
 			}
 			if a := c.Get("/fillbuffer").WantFill("openx"); len(a.Body) != 8000 {
-				t.Errorf("an answer of %d bytes, want 8000", len(a.Body))
+				t.Errorf("a response of %d bytes, want 8000", len(a.Body))
 			}
 		})
 	}

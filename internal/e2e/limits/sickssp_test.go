@@ -14,7 +14,7 @@ import (
 )
 
 // One SSP of five is ill. Its requests get an error in time; those to the
-// others get their answers.
+// others get their responses.
 func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 	t.Parallel()
 	for _, sick := range []struct {
@@ -25,10 +25,10 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 		{name: "refuses", faults: sspsim.Faults{Refuse: true}},
 		{name: "black-holes", faults: sspsim.Faults{BlackHole: true}},
 		{name: "hangs after accept", faults: sspsim.Faults{Hang: sspsim.Always}},
-		{name: "reads and does not answer", faults: sspsim.Faults{Stall: sspsim.Always}},
+		{name: "reads and does not respond", faults: sspsim.Faults{Stall: sspsim.Always}},
 		{name: "resets", faults: sspsim.Faults{Reset: sspsim.Always}},
 		{name: "half answers", faults: sspsim.Faults{CutBody: sspsim.Every(2), CutHead: sspsim.Always}},
-		{name: "answers 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
+		{name: "responds with 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
 		{name: "drips", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always}}},
 	} {
 		t.Run(sick.name, func(t *testing.T) {
@@ -175,7 +175,7 @@ routes:
 }
 
 // A cold start under load dials no more HTTP/2 connections than it may, and all
-// are answered.
+// get a response.
 func TestAColdStartDialsNoMoreThanMaxHTTP2Conns(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}})
@@ -190,7 +190,7 @@ func TestAColdStartDialsNoMoreThanMaxHTTP2Conns(t *testing.T) {
 	})
 	all.Log(t, "cold start")
 	if n := all.Of("ssp/openx 200"); n != 600 {
-		t.Errorf("%d of 600 were answered", n)
+		t.Errorf("%d of 600 got a response", n)
 	}
 	if n := s.Counters().Connections; n > 4 {
 		t.Errorf("%d connections were opened, want at most max_http2_conns, 4", n)

@@ -91,7 +91,7 @@ func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 	ab := &e2e.Reloadable{Process: e2e.Launch(t, e2e.Patient(), "serve", "--config", pipe), File: pipe}
 	ab.AwaitReady()
 	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no regular file") {
-		t.Errorf("POST /reload answers %d %+v", status, res)
+		t.Errorf("POST /reload responds with %d %+v", status, res)
 	}
 	ab.AwaitLimit(10)
 	ab.Get("/fillbuffer").WantFill("openx")
@@ -158,12 +158,12 @@ func TestATokenThatIsReplacedIsNoticed(t *testing.T) {
 		return status
 	}
 	if a, b := asked("first-first-first"), asked("second-second-second"); a != 200 || b != 403 {
-		t.Errorf("the tokens are answered %d and %d", a, b)
+		t.Errorf("the tokens get %d and %d", a, b)
 	}
 	set("second-second-second")
 	testsupport.Eventually(t, "the new token opens", func() bool { return asked("second-second-second") == 200 })
 	if status := asked("first-first-first"); status != 403 {
-		t.Errorf("the old token is answered %d", status)
+		t.Errorf("the old token gets %d", status)
 	}
 	ab.WantChange("admin.token_file", "", "", "in place")
 	if strings.Contains(ab.Log.String(), "second-second") {

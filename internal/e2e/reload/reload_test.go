@@ -56,10 +56,10 @@ func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if status, _ := ab.SendAdmin("POST", "/reload", "", "Origin", "https://evil.example"); status != 403 {
-		t.Errorf("a page of another origin is answered %d", status)
+		t.Errorf("a page of another origin gets %d", status)
 	}
 	if status, _ := ab.SendAdmin("POST", "/reload", "ssps: []"); status != 400 {
-		t.Errorf("a body is answered %d", status)
+		t.Errorf("a request with a body gets %d", status)
 	}
 }
 
@@ -102,11 +102,11 @@ routes:
 	ab.Write(bad)
 	status, res := ab.Post()
 	if status != 422 || res.Result != "refused" {
-		t.Errorf("POST /reload answers %d %+v", status, res)
+		t.Errorf("POST /reload responds with %d %+v", status, res)
 	}
 	for _, path := range paths {
 		if !slices.Contains(res.FaultPaths(), path) {
-			t.Errorf("%s is not among the faults that are answered, %v", path, res.FaultPaths())
+			t.Errorf("%s is not among the errors in the response, %v", path, res.FaultPaths())
 		}
 		ab.WantLogged(e2e.MsgRefused, "fault="+path)
 	}
@@ -132,7 +132,7 @@ routes:
 		t.Fatal(err)
 	}
 	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no such file") {
-		t.Errorf("without a file POST /reload answers %d %+v", status, res)
+		t.Errorf("without a file POST /reload responds with %d %+v", status, res)
 	}
 	ab.WantLogged(e2e.MsgRefused, "error=no such file")
 	ab.Write(good)
@@ -152,7 +152,7 @@ func TestAChangeOfListenIsRefusedAndSaysToRestart(t *testing.T) {
 	ab.Write(config("127.0.0.1:1", 20))
 	status, res := ab.Post()
 	if status != 422 || res.Result != "refused" || !slices.Contains(res.FaultPaths(), "server.listen") {
-		t.Fatalf("POST /reload answers %d %+v", status, res)
+		t.Fatalf("POST /reload responds with %d %+v", status, res)
 	}
 	if rule := res.Faults[0].Rule; !strings.Contains(rule, "restart") {
 		t.Errorf("the fault does not say to restart: %s", rule)
@@ -190,7 +190,7 @@ func TestSIGHUPDuringTheDrainIsIgnored(t *testing.T) {
 	ab.Signal(syscall.SIGHUP)
 	ab.WantLogged("the configuration stays as it is while adbuffer drains", "by=SIGHUP")
 	if status, res := ab.Post(); status != 503 || res.Result != "draining" {
-		t.Errorf("POST /reload answers %d %+v", status, res)
+		t.Errorf("POST /reload responds with %d %+v", status, res)
 	}
 	s.Open()
 	c.Read("GET").WantFill("openx")

@@ -186,7 +186,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 		case bad && status == 422 && res.Result == "refused":
 			refused++
 		case bad || status != 200:
-			t.Errorf("reload %d is answered %d %+v", i, status, res)
+			t.Errorf("reload %d gets %d %+v", i, status, res)
 		}
 	}
 	took := time.Since(began)

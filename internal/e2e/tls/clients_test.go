@@ -113,7 +113,7 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 }
 
 // An independent client of HTTP/2, with 50 streams at once on each of four
-// connections: every answer arrives, and each is counted.
+// connections: every response arrives, and each is counted.
 func TestH2loadGetsEveryResponse(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
@@ -171,7 +171,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 }
 
 // Requests that a draining service does not take over an old connection come to
-// their answer over a new one: no request fails while there is a delay.
+// their response over a new one: no request fails while there is a delay.
 func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)

@@ -22,7 +22,7 @@ func start(t *testing.T) (*Constant, []byte) {
 	return s, body
 }
 
-func TestGetAndPostAreAnsweredOnOneConnection(t *testing.T) {
+func TestGetAndPostShareOneConnection(t *testing.T) {
 	s, body := start(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -71,7 +71,7 @@ func TestPipelinedRequestsInPiecesAreAllAnsweredAndCloseIsKept(t *testing.T) {
 	}
 }
 
-func TestAnswersThatNobodyReadsAreKeptUntilSomeoneDoes(t *testing.T) {
+func TestUnreadResponsesAreKeptUntilTheyAreRead(t *testing.T) {
 	s, body := start(t)
 	c, err := net.Dial("tcp", s.Addr())
 	if err != nil {
