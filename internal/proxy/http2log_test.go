@@ -86,7 +86,7 @@ func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	f.request(1, true, "x-adbuffer-timeout-ms", "60000")
 	<-asked
 	f.request(3, true)
-	if a := f.answerTo(3); !a.reset {
+	if a := f.responseTo(3); !a.reset {
 		t.Errorf("the second stream: %+v", a)
 	}
 	if n := m.seriesOf("adbuffer_requests_total", "overloaded", "none"); n != 1 {
