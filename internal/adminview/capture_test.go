@@ -97,7 +97,7 @@ func TestACaptureEndsOnAnSSPThatWasRemovedAndAddedAgain(t *testing.T) {
 	}
 	for _, name := range []string{"b", "a"} {
 		replace(t, versions, oneSSP(ssp, name))
-		views.Trace(versions.Current())
+		views.Follow(versions.Current())
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -5,23 +5,20 @@ import (
 
 	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
-	"adbuffer/internal/tracing"
-	"adbuffer/internal/upstream"
 )
 
-// observers makes one observer of each SSP, from the tracer and the running captures. An
-// SSP without either has no observer, which costs requests nothing. An SSP and its
-// successors share their observer.
+// observers makes the running captures observers of their SSPs. An SSP without a capture
+// has no observer, which costs requests nothing. An SSP and its successors share their
+// observer.
 type observers struct {
 	mu       sync.Mutex
-	tracer   *tracing.Tracer         // nil without tracing
 	captures map[string]ssp.Observer // by SSP
 }
 
-func (o *observers) trace(v *reload.Version) {
+// follow lets captures go on with the SSPs of a new version.
+func (o *observers) follow(v *reload.Version) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.tracer = v.Tracer
 	for _, s := range v.SSPs {
 		o.setLocked(s)
 	}
@@ -55,24 +52,4 @@ func (o *observers) release(name string, ssps ...*ssp.SSP) {
 	}
 }
 
-func (o *observers) setLocked(s *ssp.SSP) {
-	captured := o.captures[s.Name()]
-	if o.tracer == nil {
-		s.TraceWith(nil)
-	} else {
-		s.TraceWith(begins(o.tracer))
-	}
-	if o.tracer == nil {
-		s.Observe(captured)
-		return
-	}
-	traced := traced(o.tracer, s.Name())
-	if captured == nil {
-		s.Observe(traced)
-		return
-	}
-	s.Observe(func(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, out upstream.Outcome, err *upstream.Error) {
-		traced(s, r, ex, out, err)
-		captured(s, r, ex, out, err)
-	})
-}
+func (o *observers) setLocked(s *ssp.SSP) { s.Observe(o.captures[s.Name()]) }

@@ -20,9 +20,7 @@ type Views struct {
 
 // New returns views of the versions. log is for events that SSPs cause.
 func New(versions *reload.Versions, log *zap.Logger) *Views {
-	v := &Views{versions: versions, history: newHistories(log)}
-	v.Trace(versions.Current())
-	return v
+	return &Views{versions: versions, history: newHistories(log)}
 }
 
 // Watch notes the history of all SSPs until ctx ends.
@@ -33,6 +31,5 @@ func (v *Views) Watch(ctx context.Context) {
 // History is what GET /history shows.
 func (v *Views) History() any { return v.history.view() }
 
-// Trace makes spans of the requests to all SSPs of a version with its tracer.
-// Captures go on.
-func (v *Views) Trace(version *reload.Version) { v.observers.trace(version) }
+// Follow lets captures go on with the SSPs of a new version.
+func (v *Views) Follow(version *reload.Version) { v.observers.follow(version) }

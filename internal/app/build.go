@@ -38,7 +38,7 @@ func (a *App) build(cfg *config.Config) error {
 	a.awaitFirstLease()
 	first := a.versions.Current()
 	a.views = adminview.New(a.versions, a.peers.Logger())
-	a.proxy = proxy.New(a.proxyOptions(cfg), first.Table, a.peers.Logger(), a.requests, a.Ready)
+	a.proxy = proxy.New(a.proxyOptions(first), first.Table, a.peers.Logger(), a.requests, a.Ready)
 	if err := a.register(); err != nil {
 		a.Close()
 		return err
@@ -91,9 +91,9 @@ func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 
 // apply makes next the version that new requests use. It runs under the swap lock.
 func (a *App) apply(next *reload.Version) {
-	a.proxy.Reload(a.proxyOptions(next.Config), next.Table)
+	a.proxy.Reload(a.proxyOptions(next), next.Table)
 	a.trustPeers(next.Config)
-	a.views.Trace(next)
+	a.views.Follow(next)
 }
 
 // applied applies the settings that need no swap.
@@ -108,7 +108,8 @@ var logLevels = map[config.LogLevel]zapcore.Level{
 	config.LevelDebug: zapcore.DebugLevel, config.LevelInfo: zapcore.InfoLevel, config.LevelWarn: zapcore.WarnLevel, config.LevelError: zapcore.ErrorLevel,
 }
 
-func (a *App) proxyOptions(c *config.Config) proxy.Options {
+func (a *App) proxyOptions(v *reload.Version) proxy.Options {
+	c := v.Config
 	s := &c.Server
 	return proxy.Options{
 		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C, MaxBufferedBytes: int64(s.MaxBufferedBytes),
@@ -122,5 +123,6 @@ func (a *App) proxyOptions(c *config.Config) proxy.Options {
 			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
 		Access: requestlog.Options(c.Log.Access),
+		Tracer: v.Tracer,
 	}
 }

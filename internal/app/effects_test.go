@@ -38,7 +38,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 				t.Fatalf("one field changed, and the changes are %v", changes)
 			}
 			path := changes[0].Path
-			reached := !reflect.DeepEqual(a.proxyOptions(base), a.proxyOptions(next)) ||
+			reached := !reflect.DeepEqual(a.proxyOptions(&reload.Version{Config: base}), a.proxyOptions(&reload.Version{Config: next})) ||
 				path == "server.via" || path == "server.request_id.to_ssp" // SSPs take part in them
 			if changes[0].Effect == reload.InPlace && reached == readWhenUsed[path] {
 				t.Errorf("%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])

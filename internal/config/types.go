@@ -123,8 +123,9 @@ type AccessLog struct {
 
 // Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
-	Endpoint string  `yaml:"endpoint"`                              // http or https URL of an OTLP receiver; "" = no tracing
-	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of the requests whose sender has not decided
+	Endpoint     string  `yaml:"endpoint"`                                           // http or https URL of an OTLP receiver; "" = no tracing
+	Sample       float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of the requests about which no trusted peer decides
+	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
 }
 
 // Fleet is how replicas share the limits of SSPs whose qps.scope is fleet.

@@ -13,6 +13,7 @@ import (
 	"adbuffer/internal/route"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 
 	"github.com/valyala/fasthttp"
@@ -51,6 +52,7 @@ type Options struct {
 
 	Deadline DeadlineOptions
 	Access   requestlog.Options
+	Tracer   *tracing.Tracer // nil = no tracing
 }
 
 // Proxy serves requests. Make one with New, run it with Serve, end it with
@@ -110,12 +112,13 @@ type request struct {
 	target         *route.Target // the client's choice, nil where it made none
 	upload         upload
 	body           []byte
-	buffer         *[]byte // body's memory, nil for none
-	room           int     // bytes of buffer that are for body, which the budget counts
-	budgetFrom     string  // what the deadline follows from
-	scratch        []byte  // for fields of the response
-	query          []byte  // scratch for a query that something was cut from
-	started        time.Time
+	buffer         *[]byte   // body's memory, nil for none
+	room           int       // bytes of buffer that are for body, which the budget counts
+	budgetFrom     string    // what the deadline follows from
+	scratch        []byte    // for fields of the response
+	query          []byte    // scratch for a query that something was cut from
+	started        time.Time // when it was read whole; zero before
+	traceDecided   bool      // whether it is traced
 	conn           *clientConn
 	stream         *stream   // of HTTP/2, nil for HTTP/1
 	source         io.Reader // the body that is to be read, nil where there is none
@@ -135,7 +138,7 @@ func (p *Proxy) acquire(conn *clientConn) *request {
 func (p *Proxy) release(r *request) {
 	p.uploads.end(&r.upload, true)
 	p.freeBody(r)
-	r.stream, r.source, r.expects = nil, nil, false
+	r.stream, r.source, r.expects, r.started, r.traceDecided = nil, nil, false, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
 	r.lookup, r.ssp, r.route, r.target, r.conn, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
@@ -178,7 +181,9 @@ func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 
 // forward forwards a request that is there whole, and makes the response.
 func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
-	if f := p.prepare(r); f != nil {
+	f := p.prepare(r)
+	r.beginTrace(r.started)
+	if f != nil {
 		p.refuse(ctx, r, f)
 		return
 	}

@@ -65,6 +65,7 @@ func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.R
 		r.addServerTiming(ctx, ex, e.took)
 	}
 	p.report(ctx, r, &e, res, ex)
+	r.endTrace(ctx, &e)
 }
 
 // writeResult writes the response, and keeps the exchange behind it until it is sent.
@@ -157,6 +158,8 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 		r.addServerTiming(ctx, nil, e.took)
 	}
 	p.report(ctx, r, &e, nil, nil)
+	r.beginTrace(e.at)
+	r.endTrace(ctx, &e)
 }
 
 func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
@@ -248,6 +251,7 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
 		ctx.SetConnectionClose()
 		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", panicDetail)
 		p.report(ctx, r, &e, nil, nil)
+		r.endTrace(ctx, &e)
 		r.setRequestID(ctx, r.requestID())
 		// What the request held may still be in use elsewhere: it is left to
 		// the garbage collector.

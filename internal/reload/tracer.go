@@ -15,7 +15,7 @@ func newTracer(c *config.Tracing, appVersion string) (*tracing.Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // tracing is off, which is no error
 	}
-	return tracing.New(tracing.Options{Endpoint: c.Endpoint, Sample: c.Sample, Version: appVersion})
+	return tracing.New(tracing.Options{Endpoint: c.Endpoint, Sample: c.Sample, MaxPerSecond: c.MaxPerSecond, Version: appVersion})
 }
 
 // closeTracer sends the last spans of a tracer, which may be nil.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
@@ -16,6 +17,8 @@ type leg struct {
 	sent    int              // attempts sent
 	hedged  bool
 	retries retries
+	trace   *tracing.Leg     // nil for a leg that is not traced
+	attempt *tracing.Attempt // in hand; nil as above
 }
 
 // Do sends r to the SSP through ex until the deadline at most, and retries where that is safe. It
@@ -35,13 +38,11 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	if err := s.admit(s.since(start)); err != nil {
 		ex.Times.Done = time.Now()
 		s.Refused(err.Outcome)
+		r.Trace.Leg(s.opts.Name, r.Method).Ended(ex, err.Outcome, err)
 		return err.Outcome, err
 	}
-	l := leg{start: start}
+	l := leg{start: start, trace: r.Trace.Leg(s.opts.Name, r.Method)}
 	defer s.releaseLeg(r, &l)
-	if f := s.beginTrace.Load(); f != nil {
-		ex.Trace = (*f)(r)
-	}
 	s.budget.earn()
 	err := s.send(r, ex, &l)
 	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
@@ -62,6 +63,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	if f := s.observer.Load(); f != nil {
 		(*f)(s, r, ex, outcome, err)
 	}
+	l.trace.Ended(ex, outcome, err)
 	return outcome, err
 }
 
@@ -150,9 +152,26 @@ func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, l *leg, why retr
 	return s.attempt(r, ex, l, why, nil)
 }
 
-// attempt acquires a place, builds the leg's own header, and runs the exchange. If h is not nil,
-// attempt arms it when the exchange begins.
+// attempt makes one attempt, and notes how it ended if the leg is traced.
 func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
+	if l.trace == nil {
+		return s.acquireAndSend(r, ex, l, why, h)
+	}
+	l.attempt = l.trace.Attempt(why.String())
+	before := l.sent
+	err := s.acquireAndSend(r, ex, l, why, h)
+	if sent := l.sent > before; err != nil {
+		e := upstream.AsError(err)
+		l.attempt.Ended(ex, sent, e.Outcome, e)
+	} else {
+		l.attempt.Ended(ex, sent, l.outcome, nil)
+	}
+	return err
+}
+
+// acquireAndSend acquires a place, builds the leg's own header, and runs the exchange. If h is not
+// nil, it arms h when the exchange begins.
+func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
 	// pipeline_methods: a request with side effects waits for no other response, and no other
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
@@ -171,7 +190,7 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, 
 		place.Release()
 		return err
 	}
-	s.write(r, ex, &l.body, place)
+	s.write(r, ex, l, place)
 	l.sent++
 	s.stats.sent.Add(1)
 	if why != firstAttempt {
@@ -233,7 +252,8 @@ var errClientGone = &upstream.Error{Outcome: upstream.ClientGone, Progress: upst
 
 // write builds the request in ex.Block, behind the copy of the body: target, authority, then the
 // fields that cross.
-func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, place place) {
+func (s *SSP) write(r *Request, ex *upstream.Exchange, l *leg, place place) {
+	body := &l.body
 	b := append(ex.Block[:body.n], s.opts.Path...)
 	sep := byte('?')
 	if s.opts.Query != "" {
@@ -261,8 +281,8 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, body *bodyCopy, place pla
 	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 {
 		b = append(b, "Te: trailers\r\n"...)
 	}
-	if !ex.Trace.IsZero() {
-		b = appendTrace(b, authority, &ex.Trace, policy)
+	if l.attempt != nil {
+		b = appendTrace(b, authority, l.attempt, policy)
 	}
 	ex.Block = b
 	ex.Request = upstream.Request{

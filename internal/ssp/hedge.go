@@ -49,6 +49,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	h.secondCtx, h.cancelSecond = context.WithCancel(parent)
 	h.first = h.exchange(firstCtx)
 	h.first.Times.Queued = ex.Times.Queued
+	h.leg.trace = l.trace
 	// The copy of the body is in a different exchange before and after.
 	l.body.made = false
 	err := s.attempt(r, h.first, l, why, h)
@@ -105,7 +106,6 @@ func (h *hedge) stop() {
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
 	ex.Deadline, ex.Budget, ex.Share, ex.Context = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx
-	ex.Trace = h.caller.Trace
 	return ex
 }
 

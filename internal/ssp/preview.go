@@ -14,7 +14,7 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 	if err := s.makeBody(r, ex, &l.body); err != nil {
 		return upstream.Request{}, err
 	}
-	s.write(r, ex, &l.body, previewPlace{host: host, protocol: s.pool.Options().Protocol})
+	s.write(r, ex, &l, previewPlace{host: host, protocol: s.pool.Options().Protocol})
 	q := ex.Request
 	for _, b := range []*[]byte{&q.Authority, &q.Target, &q.Fields, &q.Body} {
 		*b = append([]byte(nil), *b...)

@@ -23,6 +23,14 @@ const (
 
 var retryKindNames = [retryKinds]string{"not_sent", "not_processed", "stale", "hedge"}
 
+// String returns the label, "" for firstAttempt.
+func (k retryKind) String() string {
+	if k == firstAttempt {
+		return ""
+	}
+	return retryKindNames[k]
+}
+
 // maxStale bounds the attempts on stale connections, since an SSP may close each connection after a
 // request was sent.
 const maxStale = 10

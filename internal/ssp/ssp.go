@@ -13,6 +13,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
@@ -93,6 +94,8 @@ type Request struct {
 	Context context.Context
 	// Budget bounds the response's body, and copies of the request's body.
 	Budget *upstream.Budget
+	// Trace is nil for a request that is not traced.
+	Trace *tracing.Request
 	// Plain asks for a response without content coding, whatever the client accepts.
 	Plain bool
 }

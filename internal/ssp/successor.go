@@ -19,7 +19,6 @@ type counters struct {
 	inFlight    InFlight
 	buffered    *upstream.Budget // bytes of responses; see Options.MaxBufferedBytes
 	observer    atomic.Pointer[Observer]
-	beginTrace  atomic.Pointer[BeginTrace]
 	shed        shedCounts
 	retryAfters retryAfters
 }

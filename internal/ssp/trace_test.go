@@ -1,31 +1,41 @@
 package ssp
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
-func TestTheSSPGetsOurSpanInPlaceOfTheClients(t *testing.T) {
-	const ours = "Traceparent: 00-01000000000000000000000000000000-0200000000000000-01\r\n"
-	begins := upstream.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
-	continued := begins
-	continued.Continued = true
+func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
+	tracer, err := tracing.New(tracing.Options{Endpoint: "http://127.0.0.1:1", Sample: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close(t.Context()) //nolint:errcheck // there are no spans
+	const clients = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, c := range []struct {
 		name, fields string
-		trace        upstream.Trace
+		parent       string
 		o            httpheader.PolicyOptions
 		want         string
 	}{
-		{"the client has none", "A: 1\r\n", begins, httpheader.PolicyOptions{}, "A: 1\r\n" + ours},
-		{"the client's is continued", "A: 1\r\ntraceparent: 00-x\r\ntracestate: v=1\r\nB: 2\r\n", continued, httpheader.PolicyOptions{}, "A: 1\r\ntracestate: v=1\r\nB: 2\r\n" + ours},
-		{"the client's is malformed", "TRACEPARENT: x\r\nTracestate: v=1\r\nTraceparent: y\r\nTraceparents: z\r\n", begins, httpheader.PolicyOptions{}, "Traceparents: z\r\n" + ours},
-		{"removed", "A: 1\r\n", begins, httpheader.PolicyOptions{Remove: []string{"traceparent"}}, "A: 1\r\n"},
+		{"the client has none", "A: 1\r\n", "", httpheader.PolicyOptions{}, "A: 1\r\nTraceparent: OURS\r\n"},
+		{"the client's is continued", "A: 1\r\ntraceparent: 00-x\r\ntracestate: v=1\r\nB: 2\r\n", clients, httpheader.PolicyOptions{}, "A: 1\r\ntracestate: v=1\r\nB: 2\r\nTraceparent: OURS\r\n"},
+		{"the client's is malformed", "TRACEPARENT: x\r\nTracestate: v=1\r\nTraceparent: y\r\nTraceparents: z\r\n", "x", httpheader.PolicyOptions{}, "Traceparents: z\r\nTraceparent: OURS\r\n"},
+		{"removed", "A: 1\r\n", "", httpheader.PolicyOptions{Remove: []string{"traceparent"}}, "A: 1\r\n"},
 	} {
+		a := tracer.Begin([]byte(c.parent), true, nil, time.Now()).Leg("openx", upstream.GET).Attempt("")
+		ours := string(a.AppendTraceParent(nil))
+		if c.parent == clients && (ours[:36] != clients[:36] || ours[36:] == clients[36:]) {
+			t.Errorf("%s: our span is %s", c.name, ours)
+		}
 		b := append([]byte("/target"), c.fields...)
-		if got := string(appendTrace(b, len("/target"), &c.trace, httpheader.NewPolicy(c.o))); got != "/target"+c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		if got, want := string(appendTrace(b, len("/target"), a, httpheader.NewPolicy(c.o))), "/target"+strings.ReplaceAll(c.want, "OURS", ours); got != want {
+			t.Errorf("%s: %q, want %q", c.name, got, want)
 		}
 	}
 }

@@ -2,12 +2,15 @@ package tracing
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +18,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -29,7 +34,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
-	spans  map[string]*otlp.Span
+	spans  map[string]*otlp.Span // the last of each name
+	all    []*otlp.Span
 	paths  []string
 	status int
 }
@@ -64,24 +70,22 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		for _, ss := range rs.ScopeSpans {
 			for _, s := range ss.Spans {
 				r.spans[s.Name] = s
+				r.all = append(r.all, s)
 			}
 		}
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// send makes spans of exchanges, and returns what the receiver got.
-func (r *receiver) send(t *testing.T, o Options, exchanges ...*Exchange) (map[string]*otlp.Span, *Tracer) {
+// trace makes the spans of one request by run, and returns what the receiver got.
+func (r *receiver) trace(t *testing.T, o Options, traceParent string, run func(*Request)) (map[string]*otlp.Span, *Tracer) {
 	t.Helper()
 	o.Endpoint = r.URL
 	tracer, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range exchanges {
-		e.Trace = tracer.Begin(e.TraceParent)
-		tracer.Ended(e)
-	}
+	run(tracer.Begin([]byte(traceParent), true, []byte("req-1"), time.Now()))
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -92,15 +96,27 @@ func (r *receiver) send(t *testing.T, o Options, exchanges ...*Exchange) (map[st
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// dialled is an exchange that waited for a connection with TLS.
-func dialled() *Exchange {
-	at := time.Unix(1_700_000_000, 0)
-	return &Exchange{
-		SSP: "openx", Endpoint: "rtb.openx.example:8443", Attempts: 2, RequestID: []byte("req-1"), TraceParent: []byte(parent), Method: upstream.POST, Protocol: upstream.HTTP2, Outcome: upstream.Fill, Status: 200,
-		Times: upstream.Times{
-			Queued: at, Acquired: at.Add(50 * time.Millisecond), FirstByte: at.Add(130 * time.Millisecond), Done: at.Add(140 * time.Millisecond),
-			DNS: 5 * time.Millisecond, TCP: 15 * time.Millisecond, TLS: 20 * time.Millisecond,
-		},
+var begin = time.Unix(1_700_000_000, 0)
+
+// dialled returns an exchange that waited for a connection with TLS.
+func dialled(t *testing.T) *upstream.Exchange {
+	ex := upstream.AcquireExchange()
+	t.Cleanup(ex.Release)
+	ex.Endpoint, ex.Attempts, ex.Protocol, ex.Response.Status = "rtb.openx.example:8443", 1, upstream.HTTP2, 200
+	ex.Times = upstream.Times{
+		Queued: begin, Acquired: begin.Add(50 * time.Millisecond), FirstByte: begin.Add(130 * time.Millisecond), Done: begin.Add(140 * time.Millisecond),
+		DNS: 5 * time.Millisecond, TCP: 15 * time.Millisecond, TLS: 20 * time.Millisecond,
+	}
+	return ex
+}
+
+// filled is a request with one attempt, which brings a fill.
+func filled(t *testing.T) func(*Request) {
+	return func(r *Request) {
+		ex, leg := dialled(t), r.Leg("openx", upstream.POST)
+		leg.Attempt("").Ended(ex, true, upstream.Fill, nil)
+		leg.Ended(ex, upstream.Fill, nil)
+		r.Ended(&RequestEnd{Method: "POST", Route: "default", Path: "/fillbuffer", Protocol: "1.1", Status: 200, Outcome: upstream.Fill, From: begin, To: begin.Add(141 * time.Millisecond)})
 	}
 }
 
@@ -109,7 +125,7 @@ func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Durat
 	if s == nil {
 		t.Fatal("the span did not come")
 	}
-	start := dialled().Times.Queued.UnixNano()
+	start := begin.UnixNano()
 	if got, want := int64(s.StartTimeUnixNano)-start, int64(from); got != want {
 		t.Errorf("%s begins after %v, want %v", s.Name, time.Duration(got), time.Duration(want))
 	}
@@ -124,31 +140,135 @@ func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Durat
 	}
 }
 
+// wantAttributes checks attributes, each given as "key=value"; "key=" means that it is not there.
+func wantAttributes(t *testing.T, s *otlp.Span, want ...string) {
+	t.Helper()
+	got := make(map[string]string)
+	for _, a := range s.Attributes {
+		switch v := a.Value.Value.(type) {
+		case *common.AnyValue_StringValue:
+			got[a.Key] = v.StringValue
+		case *common.AnyValue_IntValue:
+			got[a.Key] = strconv.FormatInt(v.IntValue, 10)
+		}
+	}
+	for _, w := range want {
+		if k, v, _ := strings.Cut(w, "="); got[k] != v {
+			t.Errorf("%s has %s=%q, want %q", s.Name, k, got[k], v)
+		}
+	}
+}
+
 func TestSpansSayWhereTheTimeWent(t *testing.T) {
 	r := newReceiver(t)
-	spans, tracer := r.send(t, Options{Sample: 0}, dialled())
-	root := spans["ssp openx"]
-	wantSpan(t, root, nil, 0, 140*time.Millisecond)
+	spans, tracer := r.trace(t, Options{Sample: 0}, parent, filled(t))
+	root, leg, attempt := spans["POST default"], spans["ssp openx"], spans["attempt"]
+	wantSpan(t, root, nil, 0, 141*time.Millisecond)
 	if got := hex.EncodeToString(root.ParentSpanId); got != "b7ad6b7169203331" {
 		t.Errorf("the span's parent is %s, not the client's span", got)
 	}
-	if dialledSpan := spans["dial"]; bytes.Equal(dialledSpan.SpanId, root.SpanId) || bytes.Equal(spans["pending"].SpanId, root.SpanId) {
-		t.Error("two spans have one id")
-	}
-	wantSpan(t, spans["pending"], root, 0, 50*time.Millisecond)
+	wantSpan(t, leg, root, 0, 140*time.Millisecond)
+	wantSpan(t, attempt, leg, 0, 140*time.Millisecond)
+	wantSpan(t, spans["pending"], attempt, 0, 50*time.Millisecond)
 	wantSpan(t, spans["dial"], spans["pending"], 10*time.Millisecond, 30*time.Millisecond)
 	wantSpan(t, spans["tls"], spans["pending"], 30*time.Millisecond, 50*time.Millisecond)
-	wantSpan(t, spans["first_byte"], root, 50*time.Millisecond, 130*time.Millisecond)
-	text := root.String()
-	for _, want := range []string{"adbuffer.outcome", "fill", "http2", "POST", "req-1", "int_value:200", "server.address", "rtb.openx.example", "int_value:8443", "network.protocol.version", "http.request.resend_count"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in %s", want, text)
+	wantSpan(t, spans["first_byte"], attempt, 50*time.Millisecond, 130*time.Millisecond)
+	ids := make(map[string]bool)
+	for _, s := range spans {
+		ids[string(s.SpanId)] = true
+	}
+	if len(ids) != 7 || r.paths[0] != "/v1/traces" {
+		t.Errorf("%d different spans, sent to %v", len(ids), r.paths)
+	}
+	wantAttributes(t, root, "http.request.method=POST", "url.path=/fillbuffer", "http.response.status_code=200", "network.protocol.version=1.1", "adbuffer.route=default", "adbuffer.request_id=req-1", "error.type=")
+	wantAttributes(t, leg, "adbuffer.ssp=openx", "adbuffer.outcome=fill", "adbuffer.request_id=req-1", "adbuffer.attempts=1")
+	wantAttributes(t, attempt, "http.request.method=POST", "server.address=rtb.openx.example", "server.port=8443", "network.protocol.version=2",
+		"http.response.status_code=200", "adbuffer.outcome=fill", "http.request.resend_count=", "error.type=")
+	if root.Kind != otlp.Span_SPAN_KIND_SERVER || leg.Kind != otlp.Span_SPAN_KIND_INTERNAL || attempt.Kind != otlp.Span_SPAN_KIND_CLIENT {
+		t.Errorf("kinds %v, %v, %v", root.Kind, leg.Kind, attempt.Kind)
+	}
+	wantCounts(t, tracer, 7, 7, 0)
+}
+
+// attempts returns the attempts' spans in the order of their begin.
+func (r *receiver) attempts() (all []*otlp.Span) {
+	for _, s := range r.all {
+		if s.Name == "attempt" {
+			all = append(all, s)
 		}
 	}
-	if len(spans) != 5 || r.paths[0] != "/v1/traces" {
-		t.Errorf("%d spans, sent to %v", len(spans), r.paths)
+	slices.SortFunc(all, func(a, b *otlp.Span) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
+	return all
+}
+
+func TestEachAttemptHasASpanWhichIsTheParentThatTheSSPGets(t *testing.T) {
+	r := newReceiver(t)
+	lost := &upstream.Error{Outcome: upstream.ConnLost, Detail: "closed", Stale: true}
+	var sent []string
+	r.trace(t, Options{}, parent, func(request *Request) {
+		leg := request.Leg("openx", upstream.GET)
+		for i, c := range []struct {
+			kind    string
+			outcome upstream.Outcome
+			err     *upstream.Error
+			status  int
+		}{
+			{"", upstream.ConnLost, lost, 0},
+			{"stale", upstream.Cancelled, &upstream.Error{Outcome: upstream.Cancelled}, 0},
+			{"hedge", upstream.ServerError, nil, 503},
+		} {
+			ex := dialled(t)
+			ex.Times.Queued = begin.Add(time.Duration(i) * time.Millisecond)
+			ex.Response.Status = c.status
+			a := leg.Attempt(c.kind)
+			sent = append(sent, string(a.AppendTraceParent(nil)))
+			a.Ended(ex, true, c.outcome, c.err)
+		}
+		leg.Ended(dialled(t), upstream.ServerError, nil)
+	})
+	all := r.attempts()
+	if len(all) != 3 {
+		t.Fatalf("%d attempts, want 3", len(all))
 	}
-	wantCounts(t, tracer, 5, 5, 0)
+	for i, s := range all {
+		if want := "00-0af7651916cd43dd8448eb211c80319c-" + hex.EncodeToString(s.SpanId) + "-01"; sent[i] != want {
+			t.Errorf("attempt %d: the SSP got %s, want %s", i, sent[i], want)
+		}
+		if !bytes.Equal(s.ParentSpanId, r.spans["ssp openx"].SpanId) {
+			t.Errorf("attempt %d is not below its leg", i)
+		}
+	}
+	wantAttributes(t, all[0], "error.type=conn_lost", "adbuffer.retry=", "http.request.resend_count=")
+	wantAttributes(t, all[1], "error.type=", "adbuffer.outcome=cancelled", "adbuffer.retry=stale", "http.request.resend_count=1")
+	wantAttributes(t, all[2], "error.type=503", "adbuffer.retry=hedge", "http.request.resend_count=2", "http.response.status_code=503")
+	if all[0].Status.GetCode() != otlp.Status_STATUS_CODE_ERROR || all[0].Status.Message != "closed" || all[1].Status.GetCode() == otlp.Status_STATUS_CODE_ERROR {
+		t.Errorf("status %v and %v", all[0].Status, all[1].Status)
+	}
+}
+
+func TestTheSpansOfALegAreBounded(t *testing.T) {
+	r := newReceiver(t)
+	var last string
+	r.trace(t, Options{}, parent, func(request *Request) {
+		leg := request.Leg("openx", upstream.GET)
+		var all sync.WaitGroup
+		for range 60 {
+			all.Go(func() {
+				leg.Attempt("not_processed").Ended(dialled(t), true, upstream.ConnLost, &upstream.Error{Outcome: upstream.ConnLost})
+			})
+		}
+		all.Wait()
+		last = string(leg.Attempt("not_processed").AppendTraceParent(nil))
+		leg.Ended(dialled(t), upstream.ConnLost, &upstream.Error{Outcome: upstream.ConnLost})
+	})
+	if n := len(r.attempts()); n != maxAttempts {
+		t.Errorf("%d spans of attempts, want %d", n, maxAttempts)
+	}
+	leg := r.spans["ssp openx"]
+	wantAttributes(t, leg, "adbuffer.attempts_without_span=45")
+	if !strings.Contains(last, hex.EncodeToString(leg.SpanId)) {
+		t.Errorf("an attempt without a span of its own sent %s, want the leg's span %x", last, leg.SpanId)
+	}
 }
 
 func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
@@ -159,7 +279,8 @@ func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range got[0].Metric {
+	i := slices.IndexFunc(got, func(f *dto.MetricFamily) bool { return f.GetName() == "adbuffer_trace_spans_total" })
+	for _, m := range got[i].Metric {
 		want := map[string]int{"made": made, "sent": sent, "failed": failed}[m.Label[0].GetValue()]
 		if int(m.Counter.GetValue()) != want {
 			t.Errorf("%s: %v spans, want %d", m.Label[0].GetValue(), m.Counter.GetValue(), want)
@@ -170,46 +291,121 @@ func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 	}
 }
 
-func TestARequestThatGotNoPlaceHasOneSpanAndAnError(t *testing.T) {
-	e := dialled()
-	e.Times.Acquired, e.Times.FirstByte = time.Time{}, time.Time{}
-	e.Err, e.Outcome, e.Status = &upstream.Error{Outcome: upstream.PendingFull, Detail: "see pool.max_pending"}, upstream.PendingFull, 0
-	spans, _ := newReceiver(t).send(t, Options{}, e)
+func TestARequestThatGotNoPlaceHasNoAttemptAndAnError(t *testing.T) {
+	full := &upstream.Error{Outcome: upstream.PendingFull, Detail: "see pool.max_pending"}
+	spans, _ := newReceiver(t).trace(t, Options{}, parent, func(r *Request) {
+		ex, leg := dialled(t), r.Leg("openx", upstream.GET)
+		ex.Times.Acquired, ex.Times.FirstByte = time.Time{}, time.Time{}
+		leg.Attempt("").Ended(ex, false, upstream.PendingFull, full)
+		leg.Ended(ex, upstream.PendingFull, full)
+	})
 	wantSpan(t, spans["pending"], spans["ssp openx"], 0, 140*time.Millisecond)
 	if s := spans["ssp openx"].Status; len(spans) != 2 || s.Code != otlp.Status_STATUS_CODE_ERROR || s.Message != "see pool.max_pending" {
 		t.Errorf("%d spans, status %v", len(spans), s)
 	}
+	wantAttributes(t, spans["ssp openx"], "error.type=pending_full", "http.response.status_code=")
 }
 
-func TestTheClientDecidesAboutSamplingAndElseTheShare(t *testing.T) {
+func TestATrustedPeerDecidesAboutSamplingAndElseTheShare(t *testing.T) {
+	unsampled := strings.TrimSuffix(parent, "01") + "00"
 	for _, c := range []struct {
-		parent string
-		sample float64
-		want   bool
+		parent  string
+		trusted bool
+		sample  float64
+		want    string // the decision, "" for not traced
 	}{
-		{parent, 0, true},
-		{strings.TrimSuffix(parent, "01") + "00", 1, false},
-		{"", 1, true},
-		{"", 0, false},
-		{"nonsense", 1, true},
-		{"nonsense", 0, false},
+		{parent, true, 0, "parent"},
+		{unsampled, true, 1, ""},
+		{parent, false, 0, ""},
+		{parent, false, 1, "share"},
+		{unsampled, false, 1, "share"},
+		{"", true, 1, "share"},
+		{"", true, 0, ""},
+		{"nonsense", true, 1, "share"},
+		{"nonsense", true, 0, ""},
 	} {
-		e := dialled()
-		e.TraceParent = []byte(c.parent)
-		if spans, _ := newReceiver(t).send(t, Options{Sample: c.sample}, e); (len(spans) > 0) != c.want {
-			t.Errorf("traceparent %q, sample %v: %d spans", c.parent, c.sample, len(spans))
+		tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", Sample: c.sample})
+		if err != nil {
+			t.Fatal(err)
 		}
+		r := tracer.Begin([]byte(c.parent), c.trusted, nil, time.Now())
+		for d, name := range decisionNames {
+			want := uint64(0)
+			if name == c.want {
+				want = 1
+			}
+			if n := tracer.sampler.decisions[d].Load(); n != want {
+				t.Errorf("%+v: %d times %s, want %d", c, n, name, want)
+			}
+		}
+		if (r != nil) != (c.want != "") {
+			t.Errorf("%+v: traced %v", c, r != nil)
+		}
+		if r != nil && r.parent.IsValid() && r.span.TraceID() != r.parent.TraceID() {
+			t.Errorf("%+v: the client's trace is not continued", c)
+		}
+		if err := tracer.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPeersCannotHaveMoreRequestsTracedThanTheLimit(t *testing.T) {
+	for _, limit := range []int{0, 50} {
+		tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", MaxPerSecond: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, traced := tracer.sampler.made, uint64(0)
+		for i := range 4000 { // 2 seconds
+			if tracer.Begin([]byte(parent), true, nil, now.Add(time.Duration(i)*500*time.Microsecond)) != nil {
+				traced++
+			}
+		}
+		want := uint64(4000)
+		if limit > 0 {
+			want = 150 // a full bucket, and what two seconds bring
+		}
+		s := &tracer.sampler
+		if traced < want-1 || traced > want || s.decisions[byParent].Load() != traced || s.decisions[overLimit].Load() != 4000-traced {
+			t.Errorf("limit %d: %d of 4000 traced, want %d; counted %d and %d over the limit", limit, traced, want, s.decisions[byParent].Load(), s.decisions[overLimit].Load())
+		}
+		if err := tracer.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestARequestThatIsNotTracedAllocatesNothing(t *testing.T) {
+	tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", Sample: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ex, id, unsampled, now := dialled(t), []byte("req-1"), []byte(strings.TrimSuffix(parent, "01")+"00"), time.Now()
+	if n := testing.AllocsPerRun(100, func() {
+		for _, tp := range [][]byte{nil, unsampled} {
+			r := tracer.Begin(tp, true, id, now)
+			leg := r.Leg("openx", upstream.GET)
+			leg.Attempt("").Ended(ex, true, upstream.Fill, nil)
+			leg.Ended(ex, upstream.Fill, nil)
+			r.Ended(nil)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if err := tracer.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
 	r := newReceiver(t)
 	r.status = http.StatusForbidden
-	spans, tracer := r.send(t, Options{Sample: 1}, dialled())
+	spans, tracer := r.trace(t, Options{Sample: 1}, "", filled(t))
 	if len(spans) != 0 {
 		t.Errorf("%d spans", len(spans))
 	}
-	wantCounts(t, tracer, 5, 0, 5)
+	wantCounts(t, tracer, 7, 0, 7)
 }
 
 func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
@@ -221,9 +417,7 @@ func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := dialled()
-	e.Trace = tracer.Begin(e.TraceParent)
-	tracer.Ended(e)
+	filled(t)(tracer.Begin(nil, false, nil, time.Now()))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := tracer.Close(ctx); err == nil {
@@ -275,25 +469,4 @@ func hexBit(c byte) byte {
 		return c - 'a' + 10
 	}
 	return c - '0'
-}
-
-func TestTheSpanHasTheIDsThatTheSSPWasSent(t *testing.T) {
-	for _, from := range []string{"", parent, "nonsense"} {
-		r := newReceiver(t)
-		tracer, err := New(Options{Endpoint: r.URL, Sample: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := dialled()
-		e.TraceParent = []byte(from)
-		e.Trace = tracer.Begin(e.TraceParent)
-		tracer.Ended(e)
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		root := r.spans["ssp openx"]
-		if !bytes.Equal(root.SpanId, e.Trace.SpanID[:]) || !bytes.Equal(root.TraceId, e.Trace.TraceID[:]) || e.Trace.Continued != (from == parent) {
-			t.Errorf("%q: the span is %x of %x, and %+v was sent", from, root.SpanId, root.TraceId, e.Trace)
-		}
-	}
 }

@@ -103,8 +103,6 @@ type Exchange struct {
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
 	Context context.Context
-	// Trace is the span of the exchange, zero without tracing.
-	Trace Trace
 	// Budget bounds the bodies of all requests and responses, Share the bodies of this SSP's
 	// responses. Response.Body counts in both. Nil means no bound. Neither may change while
 	// Response.Body is not empty.
@@ -166,7 +164,7 @@ func (ex *Exchange) Release() {
 	ex.Deadline, ex.Context, ex.Budget, ex.Share = time.Time{}, nil, nil, nil
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Protocol = false, 0, false, false, Unknown
-	ex.Endpoint, ex.Peer, ex.Attempts, ex.Trace = "", netip.AddrPort{}, 0, Trace{}
+	ex.Endpoint, ex.Peer, ex.Attempts = "", netip.AddrPort{}, 0
 	if cap(ex.Block) > MaxKeptBuffer {
 		ex.Block = nil
 	}

@@ -1,17 +1,20 @@
 package failing
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL(), "hedge: {enabled: true}"))
+	r := e2e.StartOTLPReceiver(t)
+	ab := e2e.Start(t, e2e.Single(s.URL(), "hedge: {enabled: true}"), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
 	ab.Concurrently(4, func(w *e2e.Worker) error {
 		// It must know how late is late: 200 responses, and a quarter of a second.
 		for began := time.Now(); time.Since(began) < 600*time.Millisecond || s.Counters().Requests < 1000; {
@@ -32,8 +35,20 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	}
 	before := ab.Metric("adbuffer_retries_total", "kind=hedge")
 	s.ResetCounters()
-	c.Get("/fillbuffer").WantFill("openx")
+	c.Get("/fillbuffer", "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").WantFill("openx")
 	e2e.WantRequests(t, s, 2)
+	testsupport.Eventually(t, "the spans of both attempts come", func() bool { return len(r.Named("attempt")) >= 2 })
+	kinds := make(map[string]string)
+	for _, span := range r.Named("attempt") {
+		if string(span.ParentSpanId) != string(r.Named("ssp openx")[0].SpanId) {
+			t.Error("an attempt is not below its leg")
+		}
+		kinds[e2e.Attribute(span, "adbuffer.retry")] = e2e.Attribute(span, "adbuffer.outcome")
+	}
+	// The attempt that is not the first to end is cancelled, or has ended meanwhile.
+	if outcomes := kinds[""] + " " + kinds["hedge"]; len(kinds) != 2 || !slices.Contains([]string{"fill cancelled", "cancelled fill", "fill fill"}, outcomes) {
+		t.Errorf("attempts %v, want a first one and a hedge", kinds)
+	}
 	ab.WantMetric(before+1, "adbuffer_retries_total", "ssp=openx", "kind=hedge")
 
 	s.ResetCounters()

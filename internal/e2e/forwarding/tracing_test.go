@@ -2,64 +2,16 @@ package forwarding
 
 import (
 	"encoding/hex"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"sync"
+	"fmt"
+	"maps"
+	"net/url"
 	"testing"
 	"time"
-
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
-
-// otlpReceiver takes spans over HTTP, as a collector does.
-type otlpReceiver struct {
-	*httptest.Server
-	mu    sync.Mutex
-	spans []*otlp.Span
-}
-
-func startOTLPReceiver(t *testing.T) *otlpReceiver {
-	r := new(otlpReceiver)
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		var v collector.ExportTraceServiceRequest
-		body, err := io.ReadAll(req.Body)
-		if err == nil {
-			err = proto.Unmarshal(body, &v)
-		}
-		if err != nil || req.URL.Path != "/v1/traces" {
-			t.Errorf("%s: %v", req.URL.Path, err)
-			return
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, rs := range v.ResourceSpans {
-			for _, ss := range rs.ScopeSpans {
-				r.spans = append(r.spans, ss.Spans...)
-			}
-		}
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-// named returns the spans of this name.
-func (r *otlpReceiver) named(name string) (found []*otlp.Span) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.spans {
-		if s.Name == name {
-			found = append(found, s)
-		}
-	}
-	return found
-}
 
 const (
 	traceID     = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -69,15 +21,15 @@ const (
 func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 10, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}})
-	r := startOTLPReceiver(t)
+	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, e2e.Single(ssp.URL(), "tls: {ca_file: "+e2e.CAFile(t, ssp)+"}"), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // dials
 	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // does not
 	ab.Get("/fillbuffer")                                                      // is not sampled
-	testsupport.Eventually(t, "the spans of two requests come", func() bool { return len(r.named("first_byte")) >= 2 })
+	testsupport.Eventually(t, "the spans of two requests come", func() bool { return len(r.Named("first_byte")) >= 2 })
 
-	for name, want := range map[string]int{"ssp openx": 2, "pending": 2, "dial": 1, "tls": 1, "first_byte": 2} {
-		spans := r.named(name)
+	for name, want := range map[string]int{"GET default": 2, "ssp openx": 2, "attempt": 2, "pending": 2, "dial": 1, "tls": 1, "first_byte": 2} {
+		spans := r.Named(name)
 		if len(spans) != want {
 			t.Errorf("%d spans %s, want %d", len(spans), name, want)
 		}
@@ -90,24 +42,118 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range r.named("first_byte") {
+	for _, s := range r.Named("first_byte") {
 		if took := time.Duration(s.EndTimeUnixNano - s.StartTimeUnixNano); took < 20*time.Millisecond {
 			t.Errorf("the first byte came after %v, from an SSP that takes 20ms", took)
 		}
 	}
-	ab.AwaitMetric(8, "adbuffer_trace_spans_total", "state=sent")
-	ab.WantMetric(8, "adbuffer_trace_spans_total", "state=made")
+	ab.AwaitMetric(12, "adbuffer_trace_spans_total", "state=sent")
+	ab.WantMetric(12, "adbuffer_trace_spans_total", "state=made")
 	all := ssp.Requests()
 	if len(all) != 3 || all[0].Get("Tracestate") != "vendor=1" || all[2].Get("Traceparent") != "" {
 		t.Fatalf("the SSP was sent %+v", all)
 	}
 	ours := make(map[string]bool)
-	for _, s := range r.named("ssp openx") {
-		ours["00-"+traceID+"-"+hex.EncodeToString(s.SpanId)+"-01"] = true
+	for _, s := range r.Named("attempt") {
+		ours[e2e.TraceParent(s)] = true
 	}
 	if len(ours) != 2 || !ours[all[0].Get("Traceparent")] || !ours[all[1].Get("Traceparent")] {
-		t.Errorf("the SSP was sent %s and %s, and our spans are %v", all[0].Get("Traceparent"), all[1].Get("Traceparent"), ours)
+		t.Errorf("the SSP was sent %s and %s, and our attempts are %v", all[0].Get("Traceparent"), all[1].Get("Traceparent"), ours)
 	}
+	ab.WantMetric(2, "adbuffer_trace_requests_total", "decision=parent")
+	ab.WantMetric(0, "adbuffer_trace_requests_total", "decision=share")
+}
+
+// A waterfall with a retry: one span for the request, one below it for each tier, and one below that
+// for each attempt.
+func TestEveryTierAndEveryAttemptHasASpan(t *testing.T) {
+	t.Parallel()
+	refusing := sspsim.Options{Protocol: sspsim.H2C, Record: 10, Behaviour: sspsim.Behaviour{
+		Answer: sspsim.Answer{NoBid: sspsim.Always}, Faults: sspsim.Faults{RefuseStream: sspsim.Every(2)},
+	}}
+	a, b, c := e2e.StartSSP(t, refusing), answeringWith(t, 500), e2e.Healthy(t)
+	r := e2e.StartOTLPReceiver(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+server: {trusted_proxies: [127.0.0.0/8]}
+tracing: {endpoint: %q, sample: 0}
+ssps:
+  - {name: a, endpoints: [%q], protocol: h2c}
+  - {name: b, endpoints: [%q]}
+  - {name: c, endpoints: [%q]}
+routes:
+  - {name: default, match: {path: /fillbuffer}, mode: waterfall, ssps: [a, b, c]}
+`, r.URL, a.URL(), b.URL(), c.URL()))
+	ab.Get("/fillbuffer").WantFill("c") // the first stream is not refused
+	ab.Get("/fillbuffer", "traceparent: "+traceParent, "X-Request-Id: edge-1").WantFill("c")
+	testsupport.Eventually(t, "the request's span comes", func() bool { return len(r.Named("GET default")) > 0 })
+
+	request := r.Named("GET default")[0]
+	for key, want := range map[string]string{
+		"adbuffer.request_id": "edge-1", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.path": "/fillbuffer",
+	} {
+		if got := e2e.Attribute(request, key); got != want {
+			t.Errorf("the request's span has %s=%q, want %q", key, got, want)
+		}
+	}
+	legs := make(map[string]string) // SSPs by span id
+	for _, name := range []string{"a", "b", "c"} {
+		all := r.Named("ssp " + name)
+		if len(all) != 1 || string(all[0].ParentSpanId) != string(request.SpanId) {
+			t.Fatalf("%d legs of %s, want one below the request", len(all), name)
+		}
+		legs[string(all[0].SpanId)] = name
+	}
+	got := make(map[string]int)
+	last := make(map[string]string) // traceparent by SSP
+	for _, s := range r.Named("attempt") {
+		name := legs[string(s.ParentSpanId)]
+		u, err := url.Parse(map[string]*sspsim.SSP{"a": a, "b": b, "c": c}[name].URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host, port := e2e.Attribute(s, "server.address"), e2e.Attribute(s, "server.port"); host != u.Hostname() || port != u.Port() {
+			t.Errorf("an attempt of %s went to %s, port %s, and the SSP is %s", name, host, port, u.Host)
+		}
+		got[name+" "+e2e.Attribute(s, "network.protocol.version")+" "+e2e.Attribute(s, "http.response.status_code")+" "+e2e.Attribute(s, "error.type")+" "+e2e.Attribute(s, "http.request.resend_count")]++
+		if e2e.Attribute(s, "error.type") != "conn_lost" {
+			last[name] = e2e.TraceParent(s)
+		}
+	}
+	want := map[string]int{"a 2  conn_lost ": 1, "a 2 204  1": 1, "b 1.1 500 500 ": 1, "c 1.1 200  ": 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("attempts %v, want %v", got, want)
+	}
+	for name, ssp := range map[string]*sspsim.SSP{"a": a, "b": b, "c": c} {
+		if sent := e2e.LastRequest(t, ssp).Get("Traceparent"); sent != last[name] {
+			t.Errorf("%s was sent %s, and its last attempt is %s", name, sent, last[name])
+		}
+	}
+}
+
+// A client that is not trusted cannot have its requests traced, and a trusted one not more than the limit.
+func TestClientsHaveNoMoreRequestsTracedThanAllowed(t *testing.T) {
+	t.Parallel()
+	r := e2e.StartOTLPReceiver(t)
+	config := e2e.Single(e2e.Healthy(t).URL()) + fmt.Sprintf("tracing: {endpoint: %q, sample: 0, max_per_second: 1}\n", r.URL)
+	untrusting := e2e.Start(t, "server: {trusted_proxies: []}\n"+config)
+	c := untrusting.Dial()
+	for range 20 {
+		c.Get("/fillbuffer", "traceparent: "+traceParent).WantFill("openx")
+	}
+	untrusting.WantMetric(0, "adbuffer_trace_spans_total", "state=made")
+
+	trusting := e2e.Start(t, "server: {trusted_proxies: [127.0.0.0/8]}\n"+config)
+	c = trusting.Dial()
+	began := time.Now()
+	for range 20 {
+		c.Get("/fillbuffer", "traceparent: "+traceParent).WantFill("openx")
+	}
+	most := 1 + time.Since(began).Seconds() + 0.01
+	byParent := trusting.Metric("adbuffer_trace_requests_total", "decision=parent")
+	if byParent < 1 || byParent > most {
+		t.Errorf("%v requests were traced, want 1 to %.1f", byParent, most)
+	}
+	trusting.WantMetric(20-byParent, "adbuffer_trace_requests_total", "decision=over_limit")
 }
 
 func TestTraceparentCrossesWithoutTracing(t *testing.T) {
@@ -126,7 +172,7 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 // Spans that no receiver takes are dropped and counted. They delay neither requests nor the drain.
 func TestRequestsGoOnWithoutTheOTLPReceiver(t *testing.T) {
 	t.Parallel()
-	r := startOTLPReceiver(t)
+	r := e2e.StartOTLPReceiver(t)
 	r.Close()
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=1")
 	for range 20 {

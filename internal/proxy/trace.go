@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/requestlog"
+	"adbuffer/internal/tracing"
+	"adbuffer/internal/upstream"
+)
+
+// beginTrace decides, once, whether r is traced. For a request that is refused before it was read
+// whole, that is at its end.
+func (r *request) beginTrace(now time.Time) {
+	if r.opts.Tracer == nil || r.traceDecided {
+		return
+	}
+	r.traceDecided = true
+	parent, _ := r.fields.Lookup("Traceparent")
+	r.ssp.Trace = r.opts.Tracer.Begin(parent, r.peerTrusted(), r.requestID(), now)
+}
+
+// endTrace makes the span of r, whose response is in ctx, if r is traced.
+func (r *request) endTrace(ctx *fasthttp.RequestCtx, e *end) {
+	if r.ssp.Trace == nil {
+		return
+	}
+	t := tracing.RequestEnd{
+		Method: "_OTHER", Route: r.stats(r.route).name, Path: requestlog.Visible(r.path()), Protocol: "1.1",
+		Outcome: e.outcome, Failed: isFailure(e.outcome), From: e.at.Add(-e.took), To: e.at,
+	}
+	switch m := string(r.method); m {
+	case "GET", "HEAD", "POST":
+		t.Method = m
+	}
+	if r.stream != nil {
+		t.Protocol = "2"
+	}
+	if e.outcome != upstream.ClientGone {
+		t.Status = ctx.Response.StatusCode()
+	}
+	r.ssp.Trace.Ended(&t)
+}

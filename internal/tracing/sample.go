@@ -1,0 +1,77 @@
+package tracing
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"adbuffer/internal/tokenbucket"
+)
+
+// sampler decides which requests are traced, and counts its decisions.
+//
+// A trusted peer's decision holds, since a trace with holes helps little. Other clients could ask
+// for spans of all their requests, so tracing.sample decides about theirs. No more than
+// tracing.max_per_second requests are traced, whatever peers ask for.
+type sampler struct {
+	share     float64
+	bounded   bool
+	made      time.Time // the bucket counts from it
+	bucket    tokenbucket.Bucket
+	decisions [decisions]atomic.Uint64
+}
+
+// decision is why a request was traced, or was not although it was chosen. It is the label
+// `decision` of adbuffer_trace_requests_total.
+type decision uint8
+
+const (
+	byParent  decision = iota // a trusted peer had sampled the trace
+	byShare                   // tracing.sample
+	overLimit                 // tracing.max_per_second
+	decisions
+)
+
+var decisionNames = [decisions]string{"parent", "share", "over_limit"}
+
+func (s *sampler) init(o *Options) {
+	s.share, s.bounded, s.made = o.Sample, o.MaxPerSecond > 0, time.Now()
+	s.bucket.Start(0, float64(o.MaxPerSecond), float64(o.MaxPerSecond), 0)
+}
+
+// sample reports whether a request is traced. parent is not valid where the request has none.
+func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) bool {
+	by := byShare
+	if parent.IsValid() && trusted {
+		if !parent.IsSampled() {
+			return false
+		}
+		by = byParent
+	} else if rand.Float64() >= s.share { // not by the trace id, which a client may choose
+		return false
+	}
+	if s.bounded && !s.bucket.Take(now.Sub(s.made)) {
+		by = overLimit
+	}
+	s.decisions[by].Add(1)
+	return by != overLimit
+}
+
+var descRequests = prometheus.NewDesc("adbuffer_trace_requests_total", "Requests that are traced, by what decided so: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: requests that one of them chose and that are not traced because of tracing.max_per_second.", []string{"decision"}, nil)
+
+func (s *sampler) collect(ch chan<- prometheus.Metric) {
+	for d, name := range decisionNames {
+		ch <- prometheus.MustNewConstMetric(descRequests, prometheus.CounterValue, float64(s.decisions[d].Load()), name)
+	}
+}
+
+// random fills b, whose length is a multiple of 8, with bytes that are not all zero.
+func random(b []byte) {
+	for i := 0; i < len(b); i += 8 {
+		binary.BigEndian.PutUint64(b[i:], rand.Uint64()|1)
+	}
+}
