@@ -69,7 +69,7 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 func TestEveryTierAndEveryAttemptHasASpan(t *testing.T) {
 	t.Parallel()
 	refusing := sspsim.Options{Protocol: sspsim.H2C, Record: 10, Behaviour: sspsim.Behaviour{
-		Answer: sspsim.Answer{NoBid: sspsim.Always}, Faults: sspsim.Faults{RefuseStream: sspsim.Every(2)},
+		Response: sspsim.Response{NoBid: sspsim.Always}, Faults: sspsim.Faults{RefuseStream: sspsim.Every(2)},
 	}}
 	a, b, c := e2e.StartSSP(t, refusing), answeringWith(t, 500), e2e.Healthy(t)
 	r := e2e.StartOTLPReceiver(t)
