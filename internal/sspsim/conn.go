@@ -152,8 +152,8 @@ func (c *conn) idleWork() {
 		return
 	}
 	c.poisonAt.Store(0)
-	c.ssp.counters.fault(faultUnsolicited)
 	c.poison()
+	c.ssp.counters.fault(faultUnsolicited) // after the write: a test that sees the count has the bytes in its socket
 }
 
 func (c *conn) idleTooLong() bool {
