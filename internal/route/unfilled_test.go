@@ -36,8 +36,8 @@ func winner(names []string) (i int) {
 	return 0
 }
 
-// TestNobodyFilled goes through every combination of three ends, in every order
-// in which the responses of a parallel request can come.
+// TestOutcomeWithoutAFill goes through every combination of three ends, in every order in which the
+// responses of a parallel request can come.
 func TestOutcomeWithoutAFill(t *testing.T) {
 	var all []string
 	for n := range ends {

@@ -1,0 +1,79 @@
+package archtest
+
+import (
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// riddles are words that leave open which client, request, process or operator is meant.
+var riddles = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody|[Ww]hoever|[Ww]homever|[Ww]hom|[Nn]o-one|[Nn]o one (can|else|has|is|may)|[Ff]or ever)\b`)
+
+// riddleNames are the same words inside a function's name. NoBody, a missing body, is not one.
+var riddleNames = regexp.MustCompile(`Nobody|Somebody|Anybody|Everybody|Whoever|Whomever|ForEver([A-Z]|$)`)
+
+func TestCommentsAndTextsSayWhichPartyIsMeant(t *testing.T) {
+	const root = "../.."
+	files := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{".git", "node_modules", "bin", "dist"}, d.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		name := strings.TrimSuffix(d.Name(), filepath.Ext(path))
+		switch ext := filepath.Ext(path); {
+		case !d.Type().IsRegular(), strings.HasSuffix(name, ".LICENSE"), d.Name() == "words_test.go":
+			return nil
+		case ext == ".go":
+			files++
+			return goRiddles(t, path)
+		case slices.Contains([]string{".md", ".yaml", ".yml", ".html", ".sh", ".service", ".socket", ".txt"}, ext), d.Name() == "Makefile", d.Name() == "Dockerfile":
+			text, err := os.ReadFile(path)
+			for i, line := range strings.Split(string(text), "\n") {
+				reportRiddle(t, path, i+1, riddles.FindString(line))
+			}
+			files++
+			return err
+		}
+		return nil
+	})
+	if err != nil || files < 1000 {
+		t.Errorf("%d files were read: %v", files, err)
+	}
+}
+
+// goRiddles reports riddles in the comments, strings and names of a Go file.
+func goRiddles(t *testing.T, path string) error {
+	text, err := os.ReadFile(path)
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile(path, -1, len(text))
+	s.Init(file, text, nil, scanner.ScanComments)
+	for {
+		pos, tok, lit := s.Scan()
+		switch tok {
+		case token.EOF:
+			return err
+		case token.COMMENT, token.STRING:
+			reportRiddle(t, path, file.Line(pos), riddles.FindString(strings.Join(strings.Fields(strings.ReplaceAll(lit, "\n//", " ")), " ")))
+		case token.IDENT:
+			reportRiddle(t, path, file.Line(pos), riddleNames.FindString(lit))
+		}
+	}
+}
+
+func reportRiddle(t *testing.T, path string, line int, word string) {
+	if word != "" {
+		t.Errorf("%s:%d: %q: name the client, SSP, request, connection, goroutine or operator instead, or the bound", strings.TrimPrefix(path, "../../"), line, word)
+	}
+}
