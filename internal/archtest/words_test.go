@@ -53,19 +53,27 @@ func TestCommentsAndTextsSayWhichPartyIsMeant(t *testing.T) {
 	}
 }
 
-// goRiddles reports riddles in the comments, strings and names of a Go file.
+// goRiddles reports riddles in the comments, strings and names of a Go file. Line comments that
+// follow each other are one text, since a riddle may be two words.
 func goRiddles(t *testing.T, path string) error {
 	text, err := os.ReadFile(path)
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile(path, -1, len(text))
 	s.Init(file, text, nil, scanner.ScanComments)
+	var comment strings.Builder
 	for {
 		pos, tok, lit := s.Scan()
+		if tok == token.COMMENT {
+			comment.WriteString(strings.TrimPrefix(lit, "//"))
+			continue
+		}
+		reportRiddle(t, path, file.Line(pos), riddles.FindString(comment.String()))
+		comment.Reset()
 		switch tok {
 		case token.EOF:
 			return err
-		case token.COMMENT, token.STRING:
-			reportRiddle(t, path, file.Line(pos), riddles.FindString(strings.Join(strings.Fields(strings.ReplaceAll(lit, "\n//", " ")), " ")))
+		case token.STRING:
+			reportRiddle(t, path, file.Line(pos), riddles.FindString(lit))
 		case token.IDENT:
 			reportRiddle(t, path, file.Line(pos), riddleNames.FindString(lit))
 		}
