@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,73 +15,6 @@ import (
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 )
-
-// rawSSP is an SSP that keeps each request as it came, byte for byte.
-type rawSSP struct {
-	net.Listener
-	got chan string
-}
-
-func newRawSSP(t *testing.T) *rawSSP {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
-	r := &rawSSP{l, make(chan string, 10)}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go r.serve(c)
-		}
-	}()
-	return r
-}
-
-func (r *rawSSP) serve(c net.Conn) {
-	defer c.Close() //nolint:errcheck // the test is over
-	in := bufio.NewReader(c)
-	for {
-		var text bytes.Buffer
-		length := 0
-		for {
-			line, err := in.ReadString('\n')
-			if err != nil {
-				return
-			}
-			text.WriteString(line)
-			if v, ok := strings.CutPrefix(line, "Content-Length: "); ok {
-				length, _ = strconv.Atoi(strings.TrimSpace(v))
-			}
-			if line == "\r\n" {
-				break
-			}
-		}
-		if _, err := io.CopyN(&text, in, int64(length)); err != nil {
-			return
-		}
-		r.got <- text.String()
-		body := fmt.Sprintf(`{"bytes":%d}`, text.Len())
-		if strings.HasPrefix(text.String(), "HEAD ") {
-			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(body)) //nolint:errcheck // the proxy tells
-		} else {
-			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body) //nolint:errcheck // as above
-		}
-	}
-}
-
-// last returns the request that came, empty for none.
-func (r *rawSSP) last() string {
-	select {
-	case text := <-r.got:
-		return text
-	default:
-		return ""
-	}
-}
 
 // bothRequest is a request that either protocol can carry.
 type bothRequest struct {
@@ -102,7 +34,7 @@ func randomRequest(random *rand.Rand) bothRequest {
 	for range random.IntN(6) {
 		r.fields = append(r.fields, [2]string{
 			one("Accept", "X-Twice", "User-Agent", "X-Forwarded-For", "X-Device-Ip", "Cookie", "Authorization", "X-Adbuffer-Timeout-Ms", "X-Adbuffer-Ssp", "Referer", "X-Real-Ip", "Content-Type", "Via"),
-			one("1", "100", "text/html, */*;q=0.1", "203.0.113.7, 10.0.0.1", "a=b; c=d", "", "Mozilla/5.0 (X11)", "a", strings.Repeat("v", 300)),
+			one("60000", "100000", "text/html, */*;q=0.1", "203.0.113.7, 10.0.0.1", "a=b; c=d", "", "Mozilla/5.0 (X11)", "a", strings.Repeat("v", 300)),
 		})
 	}
 	if r.method == "POST" || random.IntN(6) == 0 {
@@ -181,9 +113,16 @@ func (f *frames) send(id uint32, r bothRequest) response {
 // HTTP/2, and to the same bytes at the SSP, but for what Via says of the protocol and
 // where Cookie stands.
 func TestBothProtocolsLeadToTheSame(t *testing.T) {
-	ssp := newRawSSP(t)
+	ssp := newRawSSP(t, func(request string) string {
+		body := fmt.Sprintf(`{"bytes":%d}`, len(request))
+		response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(body))
+		if !strings.HasPrefix(request, "HEAD ") {
+			response += body
+		}
+		return response
+	})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes, o.HealthPath, o.RequestIDField = 30_000, "/healthy", "" }),
-		bidder{name: "a", addr: ssp.Addr().String()}, bidder{name: "b", addr: ssp.Addr().String()})
+		bidder{name: "a", addr: ssp.addr}, bidder{name: "b", addr: ssp.addr})
 	random := rand.New(rand.NewPCG(1, 2))
 	f := m.frames(t)
 	statuses := make(map[string]int)

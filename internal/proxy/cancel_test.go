@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,15 +40,7 @@ func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 		for name, leave := range closings {
 			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
 				var asked atomic.Int32
-				ssp := func(name string) bidder {
-					b := stays(name)
-					stay := b.handler
-					b.handler = func(w http.ResponseWriter, r *http.Request) {
-						asked.Add(1)
-						stay(w, r)
-					}
-					return b
-				}
+				ssp := staysCounting(&asked)
 				m := newModeProxy(t, mode, aborts(true), ssp("a"), ssp("b"))
 				requests := int32(3)
 				if mode == route.ParallelFirst || mode == route.ParallelAll {
@@ -100,14 +93,17 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 	half.wantEnd()
 }
 
-// A thousand clients leave while four of their requests are at the SSP. Those are
-// abandoned, no other is sent, and the next request finds the SSP as if nothing had been.
+// A thousand clients leave, those of four requests at the SSP last. The four requests are abandoned, no other is sent,
+// and the next request finds the SSP as if nothing had been.
 func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	const clients, conns = 1000, 4
 	var asked atomic.Int32
+	sent := make(chan int, clients) // the clients whose requests reach the SSP
 	slow := stays("a").handler
 	m := newModeProxy(t, route.Single, aborts(true), bidder{name: "a", conns: conns, handler: func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1); r.URL.Query().Has("slow") {
+		asked.Add(1)
+		if i, err := strconv.Atoi(r.URL.Query().Get("slow")); err == nil {
+			sent <- i
 			slow(w, r)
 			return
 		}
@@ -116,14 +112,25 @@ func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	all := make([]*rawClient, clients)
 	for i := range all {
 		all[i] = m.dialRaw()
-		all[i].send(0, "GET /fill?slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		all[i].send(0, fmt.Sprintf("GET /fill?slow=%d HTTP/1.1\r\nHost: a\r\n\r\n", i))
 	}
 	m.await(clients, "adbuffer_in_flight_requests", "")
+	var last []*rawClient
+	for range conns {
+		i := <-sent
+		last, all[i] = append(last, all[i]), nil
+	}
 	var wg sync.WaitGroup
 	for _, c := range all {
-		wg.Go(func() { c.Close() }) //nolint:errcheck // the counters tell
+		if c != nil {
+			wg.Go(func() { c.Close() }) //nolint:errcheck // the counters tell
+		}
 	}
 	wg.Wait()
+	m.await(clients-conns, "adbuffer_requests_total", "client_gone")
+	for _, c := range last {
+		c.Close() //nolint:errcheck // the counters tell
+	}
 	next := m.dialRaw()
 	next.send(0, getFill)
 	next.wants(200)

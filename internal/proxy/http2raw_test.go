@@ -186,15 +186,7 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
 				var asked atomic.Int32
-				ssp := func(name string) bidder {
-					b := stays(name)
-					stay := b.handler
-					b.handler = func(w http.ResponseWriter, r *http.Request) {
-						asked.Add(1)
-						stay(w, r)
-					}
-					return b
-				}
+				ssp := staysCounting(&asked)
 				m := newModeProxy(t, mode, func(o *proxy.Options, rt *route.Route) {
 					overTLS(o, rt)
 					o.Deadline.Default = time.Minute

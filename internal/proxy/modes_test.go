@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,19 @@ func stays(name string) bidder {
 		io.Copy(io.Discard, r.Body) //nolint:errcheck // it is empty
 		<-r.Context().Done()
 	}}
+}
+
+// staysCounting is stays for SSPs that count their requests together.
+func staysCounting(asked *atomic.Int32) func(name string) bidder {
+	return func(name string) bidder {
+		b := stays(name)
+		stay := b.handler
+		b.handler = func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			stay(w, r)
+		}
+		return b
+	}
 }
 
 type connector struct {
