@@ -88,7 +88,7 @@ type process struct {
 	text bytes.Buffer
 }
 
-// start runs it as id, or as the test itself where that is nil.
+// start runs it as id, or as the test itself if that is nil.
 func start(t *testing.T, env []string, id *syscall.Credential, path string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{})}

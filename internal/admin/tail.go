@@ -19,7 +19,7 @@ const (
 	tailBeat = time.Second
 )
 
-// tails counts those that follow.
+// tails counts the open tails.
 type tails struct{ n atomic.Int32 }
 
 // failures shows the last requests that failed, the last one first.

@@ -124,7 +124,7 @@ func (Mode) words() []string {
 // OnError is what a client gets instead of an ad when something failed.
 type OnError string
 
-// What OnError can be.
+// Values of OnError.
 const (
 	OnErrorStatus OnError = "status" // the error's own status
 	OnErrorNoAd   OnError = "no_ad"  // the route's no-ad response

@@ -2,5 +2,5 @@
 
 package config
 
-// openFilesLimit is 0, unknown, where there is no ulimit.
+// openFilesLimit is 0, unknown, on systems without ulimit.
 func openFilesLimit() int { return 0 }

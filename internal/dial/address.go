@@ -11,7 +11,7 @@ import (
 type Addr struct {
 	// Host is the endpoint's host, for TLS and messages.
 	Host string
-	// AddrPort is where it was found.
+	// AddrPort is the IP address and port.
 	AddrPort netip.AddrPort
 }
 
@@ -50,9 +50,8 @@ var (
 // arrange puts the addresses of one name into dialling order, with IPv4 and IPv6 alternating. It
 // keeps the first limit of them.
 //
-// The order depends on seed and on the set alone: an answer that a name server
-// merely rotated changes nothing, and processes with other seeds begin with
-// other addresses.
+// The order depends only on seed and on the set of addresses. So a result that a name server only
+// rotated changes nothing, and processes with other seeds begin with other addresses.
 func arrange(ips []netip.Addr, seed maphash.Seed, limit int) []netip.Addr {
 	hash := func(ip netip.Addr) uint64 { b := ip.As16(); return maphash.Bytes(seed, b[:]) }
 	ips = slices.Clone(ips)

@@ -86,9 +86,8 @@ func (d *Dialer) negotiated(state tls.ConnectionState, addr Addr, offer []string
 	return upstream.Unknown, d.alpnError(addr, offer, chosen, upstream.ErrALPN)
 }
 
-// http2Suites are what RFC 9113, appendix A, leaves of the suites of TLS 1.2
-// that Go knows: an ephemeral key exchange and an AEAD cipher. Those of TLS 1.3
-// are all fine.
+// http2Suites are Go's TLS 1.2 suites that RFC 9113, appendix A, does not prohibit: an ephemeral
+// key exchange and an AEAD cipher. All suites of TLS 1.3 are allowed.
 var http2Suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,

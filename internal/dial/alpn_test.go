@@ -189,7 +189,7 @@ func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
 	})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	dialers <- d
-	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "called off"); kind(e) != "timeout" {
+	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "cancelled"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 }
@@ -218,7 +218,7 @@ func TestTheSecondTryWithoutHTTP2EndsWithTheContextToo(t *testing.T) {
 	})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	if checkError(t, err, upstream.TLSFailed, "called off"); !errors.Is(err, context.Canceled) {
+	if checkError(t, err, upstream.TLSFailed, "cancelled"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -73,8 +73,8 @@ type Raced struct {
 	// At is the address that the connection leads to, or that the error of Dial is about: an
 	// index of Dial's addresses.
 	At int
-	// Lost are the errors of the other attempts, by the same index: those that failed, and those
-	// that were clearly slower. nil if there was one attempt.
+	// Lost are the errors of the other attempts, by the same index: attempts that failed or were
+	// clearly slower. nil if there was one attempt.
 	Lost []error
 }
 
@@ -119,9 +119,9 @@ func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tl
 // fewer addresses is repeated. Callers must not change the slice, which stays the same
 // while the addresses do.
 //
-// DNS answers are new for 20 s. Then the first caller starts a look-up in the background,
-// and all callers take the last good answer. They wait only if there is none from the last
-// five minutes: until the look-up ends, ctx ends, or timeouts.connect is over. Errors are *upstream.Error.
+// DNS results are new for 20 s. Then the first caller starts a look-up in the background, and all
+// callers take the last good result. They wait only if there is none from the last five minutes:
+// until the look-up ends, ctx ends, or timeouts.connect is over. Errors are *upstream.Error.
 func (d *Dialer) Addresses(ctx context.Context) ([]Addr, error) { return d.resolver.addresses(ctx) }
 
 // Close ends the look-ups under way; Addresses fails from then on. Connections

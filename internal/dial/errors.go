@@ -28,7 +28,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return connectFailed(addr.String()+": the dial was called off before the TCP connection stood", ctx.Err())
+		return connectFailed(addr.String()+": the dial was cancelled before the TCP connection was open", ctx.Err())
 	case upstream.IsTimeout(err):
 		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
@@ -47,7 +47,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr Addr, offer []string, asked 
 	what := "the TLS handshake failed"
 	switch {
 	case ctx.Err() != nil:
-		what, err = "the dial was called off during the TLS handshake", ctx.Err()
+		what, err = "the dial was cancelled during the TLS handshake", ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
 	case errors.As(err, &authority):

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// names answers look-ups.
+// names responds to look-ups.
 type names struct {
 	mu      sync.Mutex
 	answers map[string]string // addresses, or an error in "!"

@@ -165,7 +165,7 @@ func TestTheContextEndsARace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(connectDelay+20*time.Millisecond, cancel)
 	r, err := raceDialer(t, nil).Dial(ctx, true, a, b)
-	checkError(t, err, upstream.ConnectFailed, "called off")
+	checkError(t, err, upstream.ConnectFailed, "cancelled")
 	if r.Lost != nil {
 		t.Errorf("Lost is %v", r.Lost)
 	}

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// answerKept is how long an answer counts as new. DNS's own lifetimes are
-	// hidden by the system's resolver, and load balancers rotate faster anyway.
-	answerKept = 20 * time.Second
-	// answerOld is how old an answer may be to be used while a new one is
-	// looked up. An SSP that was asked for nothing in so long may have moved,
-	// and waiting for the look-up costs less than dialling where it was.
-	answerOld = 5 * time.Minute
-	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers
-	// use its answer too.
+	// resultKept is how long a look-up's result counts as new. The system's resolver hides DNS's
+	// own lifetimes, and load balancers rotate faster anyway.
+	resultKept = 20 * time.Second
+	// resultOld is how old a result may be to be used while the name is looked up again. An SSP
+	// that got no request for so long may have moved. Then waiting for the look-up costs less than
+	// dialling the old address.
+	resultOld = 5 * time.Minute
+	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers use its
+	// result too.
 	lookupLimit = 10 * time.Second
 	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
 	lookupPause    = time.Second
 	maxLookupPause = 30 * time.Second
 
-	// maxAddrsPerName of an answer are used, and maxAddrs (or one per
-	// endpoint) over all endpoints, so that a hostile answer costs little.
+	// A result's first maxAddrsPerName addresses are used, and at most maxAddrs (or one per
+	// endpoint) over all endpoints. So a hostile DNS response costs little.
 	maxAddrsPerName = 16
 	maxAddrs        = 256
 )
@@ -45,9 +45,9 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// resolver keeps the addresses of one SSP's endpoints. It works only when it is called: if
-// an answer is no longer new, it looks the name up again in the background. Each name has
-// at most one goroutine, which ends within lookupLimit or with close.
+// resolver keeps the addresses of one SSP's endpoints. It works only when it is called: if a result
+// is no longer new, it looks the name up again in the background. Each name has at most one
+// goroutine, which ends within lookupLimit or with close.
 type resolver struct {
 	lookup   Lookup
 	from     *sources
@@ -73,11 +73,11 @@ type resolver struct {
 type name struct {
 	host     string
 	literal  bool         // an IP address: never looked up
-	ips      []netip.Addr // the last good answer
+	ips      []netip.Addr // the last good result
 	since    time.Time    // when that came; zero before
 	due      time.Time    // look up again from then on
 	flying   bool         // a look-up is under way
-	failures int          // of look-ups, since the last good answer
+	failures int          // of look-ups, since the last good result
 	err      error        // of the last look-up
 }
 
@@ -118,8 +118,7 @@ func newResolver(from *sources, endpoints []Endpoint, lookup Lookup, t *timeouts
 	return r
 }
 
-// addresses returns what is known, and waits only where nothing is, or nothing
-// but old answers.
+// addresses returns the known addresses. It waits only if it knows none, or old results alone.
 func (r *resolver) addresses(ctx context.Context) ([]Addr, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,19 +150,18 @@ func (r *resolver) addresses(ctx context.Context) ([]Addr, error) {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, connectFailed("the dial was called off during the look-up of "+r.hosts, ctx.Err())
+		return nil, connectFailed("the dial was cancelled during the look-up of "+r.hosts, ctx.Err())
 	case len(r.addrs) > 0: // old ones at the worst
 		return r.addrs, nil
 	case r.flyingLocked():
-		return nil, connectFailed(fmt.Sprintf("no answer to the look-up of %s within %v; see timeouts.connect", r.hosts, patience),
-			&net.DNSError{Err: "no answer yet", Name: r.hosts, IsTimeout: true})
+		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, patience),
+			&net.DNSError{Err: "no response yet", Name: r.hosts, IsTimeout: true})
 	}
 	return nil, connectFailed("the look-up of "+r.hosts+" failed", r.errLocked())
 }
 
-// refreshLocked looks up what is due: all of it, however lately it failed,
-// where nothing at all is known, since then the callers wait and pace
-// themselves.
+// refreshLocked looks up the names that are due. If no address is known, it looks up all names,
+// however lately that failed: then the callers wait, and their pace bounds the look-ups.
 func (r *resolver) refreshLocked(now time.Time) {
 	for _, n := range r.names {
 		if n.literal || n.flying || now.Before(n.due) && len(r.addrs) > 0 {
@@ -174,12 +172,12 @@ func (r *resolver) refreshLocked(now time.Time) {
 	}
 }
 
-// servesAtOnceLocked reports whether a caller should take what there is: an
-// address that was given or looked up lately, or one that cannot be looked up
-// now. If all addresses are old and were never tried again, it should wait.
+// servesAtOnceLocked reports whether a caller should take the known addresses at once. It should if
+// one of them is a literal or was looked up lately, or if its look-up has just failed. If all are
+// old and were not looked up again, it should wait.
 func (r *resolver) servesAtOnceLocked(now time.Time) bool {
 	for _, n := range r.names {
-		if len(n.ips) > 0 && (n.literal || n.failures > 0 || now.Sub(n.since) < answerOld) {
+		if len(n.ips) > 0 && (n.literal || n.failures > 0 || now.Sub(n.since) < resultOld) {
 			return true
 		}
 	}
@@ -200,11 +198,11 @@ func (r *resolver) fly(n *name) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
 	defer cancel()
 	r.stats.lookups.Add(1)
-	answer, err := r.lookup(ctx, n.host)
+	found, err := r.lookup(ctx, n.host)
 	var ips []netip.Addr
 	var bad error
 	if err == nil {
-		ips, bad = r.usable(answer)
+		ips, bad = r.usable(found)
 		if len(ips) == 0 {
 			err = bad
 			if bad == nil {
@@ -224,7 +222,7 @@ func (r *resolver) fly(n *name) {
 		n.due = time.Now().Add(pauseAfter(n.failures))
 	} else {
 		n.failures, n.since = 0, time.Now()
-		n.due = n.since.Add(answerKept)
+		n.due = n.since.Add(resultKept)
 		n.ips = ips
 		if addrs := r.mergedLocked(); !slices.Equal(addrs, r.addrs) {
 			r.addrs = addrs
@@ -239,28 +237,28 @@ func (r *resolver) fly(n *name) {
 	switch {
 	case closed:
 	case err != nil && known:
-		r.warn(fmt.Errorf("%w; its last good answer stays in use", err))
-	case err != nil && others: // else the callers are told
+		r.warn(fmt.Errorf("%w; its last good result stays in use", err))
+	case err != nil && others: // otherwise the callers get the error
 		r.warn(fmt.Errorf("%w; only other endpoints are in use", err))
 	case err == nil && bad != nil:
-		r.warn(fmt.Errorf("%w; the rest of it is used", dnsError(n.host, bad)))
+		r.warn(fmt.Errorf("%w; its other addresses are used", dnsError(n.host, bad)))
 	}
 }
 
-var errNoAddress = errors.New("no address in the answer")
+var errNoAddress = errors.New("the look-up returned no address")
 
-// usable returns the addresses of an answer that may be dialled, and what is
-// wrong with one of the others.
-func (r *resolver) usable(answer []netip.Addr) (ips []netip.Addr, bad error) {
-	for _, ip := range answer {
+// usable returns the addresses of a result that may be dialled. If there are others, bad says what
+// is wrong with one of them.
+func (r *resolver) usable(found []netip.Addr) (ips []netip.Addr, bad error) {
+	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")
 		if kind := refused(ip); kind != "" {
 			r.stats.addrsRefused.Add(1)
-			bad = fmt.Errorf("the answer holds %s, %s address, which is never dialled", ip, kind)
+			bad = fmt.Errorf("the look-up returned %s, %s address, which is never dialled", ip, kind)
 			continue
 		}
 		if !r.from.serve(ip) {
-			bad = fmt.Errorf("the answer holds %s, and none of source_addresses is of that family", ip)
+			bad = fmt.Errorf("the look-up returned %s, and none of source_addresses is of that family", ip)
 			continue
 		}
 		ips = append(ips, ip)

@@ -18,7 +18,7 @@ func TestAnswersAreKeptForThirtySeconds(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 5*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		time.Sleep(answerKept - time.Nanosecond)
+		time.Sleep(resultKept - time.Nanosecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.wantAsked(t, "a.example", 1)
 		time.Sleep(time.Nanosecond)
@@ -52,7 +52,7 @@ func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		time.Sleep(answerKept)
+		time.Sleep(resultKept)
 		n.set("a.example", "192.0.2.2", time.Second)
 		began := time.Now()
 		for range 10 {
@@ -74,16 +74,16 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 		first, err := d.Addresses(t.Context())
 		must(t, err)
 		kept := slices.Clone(first)
-		time.Sleep(answerKept)
+		time.Sleep(resultKept)
 		n.set("a.example", "2001:db8::1 192.0.2.2 192.0.2.1", 0)
 		_, err = d.Addresses(t.Context())
 		must(t, err)
 		synctest.Wait()
 		n.wantAsked(t, "a.example", 2)
 		if second, _ := d.Addresses(t.Context()); &second[0] != &first[0] || len(second) != len(first) {
-			t.Error("a rotated answer made a new slice")
+			t.Error("a rotated result made a new slice")
 		}
-		time.Sleep(answerKept)
+		time.Sleep(resultKept)
 		n.set("a.example", "2001:db8::2", 0)
 		_, err = d.Addresses(t.Context())
 		must(t, err)
@@ -100,7 +100,7 @@ func TestTheLastGoodAnswerSurvivesFailedLookups(t *testing.T) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.set("a.example", "!no such host", 0)
-		time.Sleep(answerKept)
+		time.Sleep(resultKept)
 		const hour = 3600
 		for range hour {
 			wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -111,11 +111,11 @@ func TestTheLastGoodAnswerSurvivesFailedLookups(t *testing.T) {
 		if s.LookupsFailed != s.Lookups-1 || s.LookupsFailed < hour/37 || s.LookupsFailed > hour/24+10 {
 			t.Errorf("%d look-ups failed of %d in an hour", s.LookupsFailed, s.Lookups)
 		}
-		if w := n.warnings(); len(w) != int(s.LookupsFailed) || !strings.Contains(w[0], "lookup a.example: no such host; its last good answer stays in use") {
+		if w := n.warnings(); len(w) != int(s.LookupsFailed) || !strings.Contains(w[0], "lookup a.example: no such host; its last good result stays in use") {
 			t.Errorf("%d warnings, the first %q", len(w), w[:1])
 		}
 		n.set("a.example", "192.0.2.2", 0)
-		time.Sleep(2 * answerKept)
+		time.Sleep(2 * resultKept)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
@@ -127,7 +127,7 @@ func TestAnEmptyAnswerIsAFailedLookup(t *testing.T) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.set("a.example", "", 0)
-		time.Sleep(answerKept)
+		time.Sleep(resultKept)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -163,7 +163,7 @@ func TestTheFirstLookupIsWaitedForWithinTheContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := d.Addresses(ctx)
-		checkError(t, err, upstream.ConnectFailed, "called off", "a.example")
+		checkError(t, err, upstream.ConnectFailed, "cancelled", "a.example")
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -205,21 +205,21 @@ func TestAnAnswerFromLongAgoIsLookedUpBeforeItIsUsed(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		time.Sleep(answerOld)
+		time.Sleep(resultOld)
 		n.set("a.example", "192.0.2.2", 10*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
 
-		// Where that fails, or takes too long, the old one must do.
-		time.Sleep(answerOld)
+		// If that fails, or takes too long, the old one must do.
+		time.Sleep(resultOld)
 		n.set("a.example", "!refused", 10*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
 		n.set("a.example", "192.0.2.3", 0)
-		time.Sleep(answerKept)
+		time.Sleep(resultKept)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.3:80)")
 
-		time.Sleep(answerOld)
+		time.Sleep(resultOld)
 		n.set("a.example", "192.0.2.4", time.Second)
 		began := time.Now()
 		wantAddrs(t, d, "a.example (192.0.2.3:80)")
@@ -251,7 +251,7 @@ func TestOneDeadNameDoesNotHoldUpTheOthers(t *testing.T) {
 			t.Errorf("warned %q", w)
 		}
 		n.set("b.example", "192.0.2.2", 0)
-		time.Sleep(2 * answerKept)
+		time.Sleep(2 * resultKept)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "b.example (192.0.2.2:80)")

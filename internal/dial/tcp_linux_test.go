@@ -74,7 +74,7 @@ func TestAnUnansweredSYNEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	r, err := d.Dial(ctx, true, a)
-	checkError(t, err, upstream.ConnectFailed, "called off")
+	checkError(t, err, upstream.ConnectFailed, "cancelled")
 	if !errors.Is(err, context.Canceled) || r.TCP <= 0 {
 		t.Errorf("%v after %v", err, r.TCP)
 	}

@@ -103,14 +103,14 @@ func TestADialThatIsCalledOffSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	e := checkError(t, err, upstream.ConnectFailed, "called off")
+	e := checkError(t, err, upstream.ConnectFailed, "cancelled")
 	if !errors.Is(e, context.Canceled) || kind(e) != "other" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	_, err = d.Dial(ctx, true, p.addr("ssp.test"))
-	if e := checkError(t, err, upstream.ConnectFailed, "called off"); kind(e) != "timeout" {
+	if e := checkError(t, err, upstream.ConnectFailed, "cancelled"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 }

@@ -163,7 +163,7 @@ func TestCancellingTheContextClosesAHalfOpenConnection(t *testing.T) {
 		cancel()
 	}()
 	r, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	e := checkError(t, err, upstream.TLSFailed, "called off")
+	e := checkError(t, err, upstream.TLSFailed, "cancelled")
 	if !errors.Is(e, context.Canceled) || kind(e) == "timeout" || r.Conn != nil {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
@@ -179,7 +179,7 @@ func TestTheContextsDeadlineEndsAHandshake(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	if e := checkError(t, err, upstream.TLSFailed, "called off"); kind(e) != "timeout" {
+	if e := checkError(t, err, upstream.TLSFailed, "cancelled"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 	<-closed

@@ -23,8 +23,8 @@ type Encoder struct {
 	authority      []byte // of the last request
 	authorityEntry uint64 // its number in table, see encoderTable.alive
 
-	// What the next block must begin with, if the table's size changed: the smallest size
-	// that the peer's settings asked for since the last block, and the size now. RFC 7541, section 4.2.
+	// If the table's size changed, the next block begins with two sizes: the smallest that the
+	// peer's settings asked for since the last block, and the current one. RFC 7541, section 4.2.
 	smallest int
 	resized  bool
 
@@ -223,9 +223,9 @@ const (
 	drop             // not at all
 )
 
-// rule decides by the lower-case name. What speaks of the connection is not
-// sent (RFC 9113, section 8.2.2), and neither is what :authority and our own
-// content-length say.
+// rule decides by the lower-case name. Fields about the connection are not sent (RFC 9113, section
+// 8.2.2). Host and Content-Length are not sent either: :authority and our own content-length
+// replace them.
 func (e *Encoder) rule(name, value []byte) fieldRule {
 	switch len(name) {
 	case len("te"):

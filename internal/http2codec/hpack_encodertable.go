@@ -2,12 +2,12 @@ package http2codec
 
 import "bytes"
 
-// encoderTable is our side's dynamic table, of which the peer's decoder keeps
-// a copy, and a short memory of lines that were sent once.
+// encoderTable is our side's dynamic table, of which the peer's decoder keeps a copy. It also
+// remembers, for a short time, lines that were sent once.
 //
-// A line enters the table when it is sent a second time while that memory still
-// knows its hash. So a value that belongs to one request (an identifier, an
-// address) never enters, and cannot drive out those that every request has.
+// A line enters the table when it is sent a second time while that memory still has its hash. So a
+// value that belongs to one request (an identifier, an address) never enters, and cannot evict the
+// values that every request has.
 type encoderTable struct {
 	inserted uint64 // the number of the newest entry; numbers start at 1
 	count    int

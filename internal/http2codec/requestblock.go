@@ -187,8 +187,8 @@ func isHTTP(scheme []byte) bool {
 	return httpsyntax.EqualFold(scheme, "http") || httpsyntax.EqualFold(scheme, "https")
 }
 
-// EndTrailers checks the trailers of a request, which have no pseudo-fields. RFC 9113,
-// section 8.1. What they say is dropped.
+// EndTrailers checks the trailers of a request, which have no pseudo-fields, and drops them. RFC
+// 9113, section 8.1.
 func (b *RequestBlock) EndTrailers() {
 	for _, p := range b.pseudo {
 		if p.given {

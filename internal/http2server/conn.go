@@ -14,9 +14,9 @@ import (
 // Owner is the user of a connection. It is called with the connection's lock held,
 // and must neither wait nor call the connection.
 type Owner interface {
-	// Open takes the header of a request that is well-formed. b is valid during the
-	// call. last says that there is no body. Where it returns a response, that is
-	// sent at once and the request is not served; a body is thrown away.
+	// Open takes the header of a request that is well-formed. b is valid during the call. last says
+	// that there is no body. If Open returns a response, it is sent at once and the request is not
+	// served; a body is discarded.
 	Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response)
 	// Timeouts returns how long a client may take to send a body, and to take a
 	// response.
@@ -138,7 +138,7 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 	return c
 }
 
-// Idle reports since when the connection has been idle, zero where it is not.
+// Idle reports since when the connection has been idle, zero if it is not.
 func (c *Conn) Idle() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *Conn) isIdleLocked() bool {
 	return len(c.streams.open) == 0 && c.running == 0 && !c.out.busy && len(c.out.buf) == 0
 }
 
-// closeLocked ends all streams. What is in the buffer may still be written.
+// closeLocked closes all streams. Bytes in the buffer may still be written.
 func (c *Conn) closeLocked(err error) {
 	if c.closed {
 		return
@@ -184,8 +184,8 @@ func (c *Conn) violatedLocked(v *http2codec.Error) {
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, v.Code, v.Text)
 }
 
-// Close ends the connection: its socket has failed or is about to be closed. What can
-// be written without waiting is the caller's concern.
+// Close closes the connection: its socket has failed or is about to be closed. The caller writes
+// what can be written without waiting.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// What counts as a frame that brings no request forward, and as how many. A connection
-// that sends more of them than http2codec.Flood lets pass ends.
+// Costs of frames that bring no request forward. A connection that sends more than http2codec.Flood
+// allows is closed.
 const (
 	violationCost = 10 // a violation that costs one stream
 	rapidCost     = 10 // a reset of a stream that has just been opened

@@ -13,8 +13,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// reader is what only Serve's goroutine touches, with Conn.mu held where it handles
-// frames.
+// reader is the state that only Serve's goroutine uses. It holds Conn.mu while it handles frames.
 type reader struct {
 	buf     *[]byte // (*buf)[r:w] was read and not handled yet; nil while idle
 	r, w    int

@@ -55,8 +55,8 @@ var frameHeader [http2codec.FrameHeaderLen]byte
 // 6.9.2.
 func (c *Conn) windowLocked(s *Stream) int64 { return c.peer.initialWindow + s.credit }
 
-// bodyLocked sends as much of the body of s as can be sent now, and the trailers behind
-// it. What is left waits for the stream's window, or queues for what all share.
+// bodyLocked sends as much of the body of s as can be sent now, and the trailers behind it. The
+// rest waits for the stream's window, or queues for the connection's window.
 func (c *Conn) bodyLocked(s *Stream) {
 	for len(s.toSend) > 0 {
 		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))

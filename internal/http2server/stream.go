@@ -34,7 +34,7 @@ type Stream struct {
 	length  int // content-length, -1 for none
 	body    int // bytes that have come
 	windows receiveWindow
-	readBy  time.Time // when the body must have gone on; zero where none is awaited
+	readBy  time.Time // when the body must have gone on; zero if none is awaited
 	data    bool      // some of the body has come
 	expects bool      // a 100 is awaited
 

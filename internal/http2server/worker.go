@@ -6,8 +6,8 @@ type worker struct {
 	wake chan *Stream // capacity 1; closed where the worker is to end
 }
 
-// dispatchLocked starts workers for the requests that are whole. Those that were reset
-// by a frame of the same read are not served.
+// dispatchLocked starts workers for the requests that are whole. Requests that a frame of the same
+// read has reset are not served.
 func (c *Conn) dispatchLocked() {
 	for i, s := range c.ready {
 		c.ready[i] = nil

@@ -62,7 +62,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.options.reset()
 }
 
-// Fields returns all fields in the order they came in, also those that do not cross.
+// Fields returns all fields in the order they came in, including fields that do not cross.
 func (f *RequestFields) Fields() []Field { return f.fields }
 
 // Lookup returns the value of the first field called name, in any case. ok is false if there is none.

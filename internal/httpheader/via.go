@@ -6,8 +6,7 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// viaPrefix begins the name of every adbuffer in a Via field. What follows names
-// the process.
+// viaPrefix begins the name of every adbuffer in a Via field. The rest names the process.
 const viaPrefix = "adbuffer-"
 
 // ViaName is the name in Via of the process with this id, a token.

@@ -46,7 +46,7 @@ type handover struct {
 	ended      chan struct{} // closed when the goroutine of start has ended; nil before
 }
 
-// What a process writes to the one before it.
+// Bytes that a process writes to the process before it.
 const (
 	servesTraffic byte = 1 + iota
 	servesBoth

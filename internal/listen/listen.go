@@ -46,8 +46,8 @@ type Sockets struct {
 	handover       *handover // nil if sockets are not handed over
 }
 
-// Open opens both sockets. It takes those that systemd has passed, else those of the
-// process before, else it binds new ones.
+// Open opens both sockets. It takes systemd's sockets if systemd has passed any, otherwise those of
+// the process before. Otherwise it binds new ones.
 func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	given, err := activated(traffic, admin)
 	if err != nil {

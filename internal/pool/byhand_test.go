@@ -137,7 +137,7 @@ func TestWholeSSPByHand(t *testing.T) {
 	})
 }
 
-// Where the endpoints that are not ejected are drained by hand, ejection is ignored.
+// If the endpoints that are not ejected are drained by hand, ejection is ignored.
 func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)

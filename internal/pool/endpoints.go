@@ -7,10 +7,10 @@ import (
 
 // endpoints are all endpoints of the SSP, and which of them get requests. Guarded by Pool.mu.
 //
-// Of the endpoints that are enabled by hand and not ejected, those of the lowest priority that can
-// be reached are active: new requests go to them, by weight. If all that are enabled are ejected,
-// ejection is ignored. If none is enabled, the SSP admits no requests, and those that were admitted
-// before use any endpoint.
+// An endpoint is available if it is enabled by hand and not ejected. The available endpoints of the
+// lowest priority that can be reached are active: new requests go to them, by weight. If all
+// enabled endpoints are ejected, ejection is ignored. If no endpoint is enabled, the SSP admits no
+// requests, and requests admitted before use any endpoint.
 type endpoints struct {
 	all    []*endpoint
 	byName map[string]*endpoint
@@ -93,8 +93,8 @@ func (s *endpoints) rebuild() {
 	}
 }
 
-// weights returns the weights of the active endpoints, with those that start slowly at a part of
-// theirs.
+// weights returns the weights of the active endpoints. An endpoint in slow start has a part of its
+// weight.
 func (s *endpoints) weights(slowStart time.Duration, now time.Time) []int {
 	all := make([]int, len(s.active))
 	for i, e := range s.active {

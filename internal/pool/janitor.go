@@ -11,7 +11,7 @@ import (
 // request, however late the janitor is.
 const janitorPeriod = time.Second
 
-// janitor closes expired connections, finds those that the SSP has closed, keeps min_idle
+// janitor closes expired connections, finds connections that the SSP has closed, keeps min_idle
 // connections open, and works out the need. New starts it, and it stops when p.ctx ends.
 func (p *Pool) janitor() {
 	tick := time.NewTicker(janitorPeriod)

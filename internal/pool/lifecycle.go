@@ -67,8 +67,8 @@ func (p *Pool) noteWarmLocked() {
 	}
 }
 
-// Close drains the pool: it refuses new requests, fails those that wait with Draining, and closes
-// idle connections. It waits for the exchanges under way until ctx ends, then cuts the rest, and
+// Close drains the pool: it refuses new requests, fails waiting requests with Draining, and closes
+// idle connections. It waits for the exchanges under way until ctx ends, then cuts the rest. It
 // returns how many places were in use by then. No goroutine of the pool is left when it returns.
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()

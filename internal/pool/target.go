@@ -22,9 +22,9 @@ func (t target) nth(n int) target {
 // maxOthers bounds how many addresses a dial tries after its first one.
 const maxOthers = 3
 
-// othersOf returns the addresses that a dial to e.addrs[at] may try if that fails or is slow: by
-// turns of the other family and of the same one, and only those whose last dial did not fail. So an
-// address that fails gets no more dials than the governor gives it.
+// othersOf returns the addresses that a dial may try if e.addrs[at] fails or is slow. They
+// alternate between the other family and the same one, and their last dial did not fail. So an
+// address that fails gets no more dials than the governor allows.
 func (g *governor) othersOf(e *endpoint, at int) (others []Address) {
 	last := e.addrs[at]
 	for len(others) < maxOthers {

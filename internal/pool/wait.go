@@ -105,8 +105,8 @@ func (p *Pool) giveLocked(m *member, r waitResult, now time.Time) {
 	w.ready <- r
 }
 
-// settleLocked updates which requests dials will serve. If too many others wait, it refuses those
-// that came last.
+// settleLocked updates which requests dials will serve. If too many other requests wait, it refuses
+// the newest ones.
 func (p *Pool) settleLocked(now time.Time) {
 	p.queue.expect(p.growth.willServe(), now)
 	for w := p.queue.popOverflow(p.opts.MaxPending); w != nil; w = p.queue.popOverflow(p.opts.MaxPending) {

@@ -11,7 +11,7 @@ import (
 type body struct {
 	conn    *clientConn
 	chunked bool
-	length  int64 // where it is not chunked
+	length  int64 // if not chunked
 	left    int64 // bytes that are to come of the body, or of the chunk in hand
 
 	chunk   chunkState
@@ -56,8 +56,7 @@ const (
 	maxChunkDigits = 15       // of a size, so that it cannot overflow
 )
 
-// open makes b the body that the head in hand announces; length is -1 where it is
-// chunked.
+// open prepares b for the body that the current head announces; length is -1 if it is chunked.
 func (b *body) open(length int64, g *configVersion) {
 	*b = body{
 		conn: b.conn, chunked: length < 0, length: length, left: max(length, 0),

@@ -11,7 +11,7 @@ import (
 // refusal is why a request is refused.
 type refusal struct {
 	outcome upstream.Outcome
-	status  int // where it is not the outcome's own
+	status  int // 0 = the outcome's own
 	detail  string
 	allow   string // with MethodNotAllowed
 	close   bool   // framing is in doubt: the connection ends with this response

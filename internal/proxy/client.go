@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// clientConn is a client's connection. fasthttp's server reads and writes it on one
-// goroutine at a time; while it is parked, the goroutine that waits for a request does.
+// clientConn is a client's connection. fasthttp's server reads and writes it on one goroutine at a
+// time. While it is parked, only the goroutine that waits for a request uses it.
 //
 // Its parts own their state: greeting.go what precedes the first request, parking.go the
 // phases of its life, deadlines.go its timeouts, head.go and body.go the request that is
@@ -41,7 +41,7 @@ type clientConn struct {
 	early     early // bytes behind the message head or the chunk in hand
 	head      messageHead
 	body      body
-	uploading *upload // of the body; nil where there is none
+	uploading *upload // of the body; nil if there is none
 	unread    bool    // the last request was not read to its end
 
 	// upgraded: the server is to get the connection back as one of HTTP/2.

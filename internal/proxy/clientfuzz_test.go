@@ -20,7 +20,7 @@ import (
 // memConn is a client that has sent all it sends, and closed. It comes in segments.
 type memConn struct {
 	in       []byte
-	segments []int // how long they are; the last again and again, all at once where there is none
+	segments []int // how long they are; the last again and again, all at once if there is none
 	out      bytes.Buffer
 	closed   chan struct{}
 }
@@ -111,7 +111,7 @@ func (s *simProxy) compare(sent *[]refRequest, in []byte, segments []int) error 
 	return nil
 }
 
-// byNetHTTP holds what was forwarded to net/http's reader: where it can read the
+// byNetHTTP holds what was forwarded to net/http's reader: if it can read the
 // requests too, it reads the same.
 func byNetHTTP(in []byte, forwarded []refRequest) error {
 	r := bufio.NewReader(bytes.NewReader(in))

@@ -7,10 +7,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// configVersion is what one Reload brought: options, routes, and the counters of those
-// routes. It never changes. A request takes the current one when its head has been read,
-// and uses it to its end. So it never sees the options of one configuration with the
-// routes of another.
+// configVersion is what one Reload brought: options, routes, and the counters of these routes. It
+// never changes. A request takes the current one when its head has been read, and uses it to its
+// end. So it never sees the options of one configuration with the routes of another.
 type configVersion struct {
 	opts           Options
 	requestIDField []byte // of opts

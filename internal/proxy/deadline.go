@@ -19,7 +19,7 @@ type DeadlineOptions struct {
 	MinBudget   time.Duration
 }
 
-// What a client may state, in milliseconds.
+// Bounds of a client's deadline, in milliseconds.
 const (
 	minStatedMs = 1
 	maxStatedMs = 600000
@@ -57,8 +57,8 @@ func (r *request) setDeadline() *refusal {
 	return nil
 }
 
-// smaller returns the smaller time, and notes where it comes from. What states as much
-// as deadline.max counts as its source.
+// smaller returns the smaller time, and notes where it came from. If both are equal, other counts
+// as the source.
 func (r *request) smaller(budget, other time.Duration, from string) time.Duration {
 	if other <= budget {
 		r.budgetFrom = from

@@ -46,8 +46,7 @@ func (d *deadlines) enterUntil(s stage, t time.Time) {
 	d.stage, d.timed, d.by = s, s, t
 }
 
-// readIdle returns when a Read that waits for a request ends: when the connection is
-// parked.
+// readIdle returns when a Read that waits for a request times out: at the moment of parking.
 func (d *deadlines) readIdle(o *Options) time.Time {
 	now := time.Now()
 	d.idleUntil = now.Add(o.IdleTimeout)

@@ -25,7 +25,7 @@
 // first call does anything. A hook that runs once for each connection would remove that
 // rule.
 //
-// Parking (parking.go). fasthttp holds 20 KB for each connection that it serves. Where a
+// Parking (parking.go). fasthttp holds 20 KB for each connection that it serves. If a
 // Read has waited 200 ms for a request, it returns io.EOF, as if the client had closed.
 // fasthttp frees its buffers and calls Close, which parks the connection instead. When
 // bytes arrive, ServeConn serves the connection again. fasthttp.Server.ReduceMemoryUsage

@@ -189,7 +189,7 @@ func TestGETAndHEADWithABodyAreRefused(t *testing.T) {
 }
 
 // A client that waits for a 100 is sent one, however it spells the field's name, and
-// none where it has sent its body or is refused.
+// none if it has sent its body or is refused.
 func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
 	for _, name := range []string{"Expect", "expect", "EXPECT"} {

@@ -15,7 +15,7 @@ import (
 // and the TLS handshake. The connection's goroutine uses it.
 type greeting struct {
 	needed bool    // there is a PROXY header or TLS
-	header proxied // reads the PROXY header; nil where none is left to read
+	header proxied // reads the PROXY header; nil if none is left to read
 	begun  bool
 	// handshaking: the TLS handshake is under way. Then computing holds a place of the
 	// handshake limiter.

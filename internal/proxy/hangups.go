@@ -6,12 +6,12 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// hangUps watches clients' connections, so that requests of clients that have left are
-// cancelled. The first connection starts it. Where it cannot start, since the process may
-// open no further file, such requests end at their deadlines.
+// hangUps watches clients' connections, so that requests of clients that have left are cancelled.
+// The first connection starts it. If the process may open no further file, hangUps cannot start,
+// and such requests end at their deadlines.
 type hangUps struct {
 	once sync.Once
-	set  *socket.HangUps // nil, which has all methods, where it has not started
+	set  *socket.HangUps // nil if it has not started; its methods accept nil
 }
 
 func (h *hangUps) add(c *clientConn) {

@@ -17,7 +17,7 @@ type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
 	http10         bool
-	refusal        *refusal // why the head is refused without a look at its fields, nil where it is not
+	refusal        *refusal // not nil if the head is refused before its fields are read
 }
 
 // parse takes a request line and the header behind it apart.
@@ -44,8 +44,8 @@ type headScan struct {
 	start, fields int
 }
 
-// next looks at the new bytes of b, all that has come of the head. end is where the
-// head ends, 0 where it has not come whole. ok is false for a bare LF.
+// next looks at the new bytes of b, the part of the head that has arrived. end is where the head
+// ends, 0 if its end has not arrived. ok is false for a bare LF.
 func (s *headScan) next(b []byte) (end int, ok bool) {
 	for {
 		i := bytes.IndexByte(b[s.pos:], '\n')
@@ -97,8 +97,8 @@ func (c *clientConn) refuseHead(b []byte, f *refusal) (int, error) {
 	return c.feign(b)
 }
 
-// readHead reads a whole head into b, which is all of the server's buffer, behind the
-// room for the feigned one. What has come behind the head stays in early.
+// readHead reads a whole head into b: the server's buffer behind the room for the constant head.
+// Bytes behind the head stay in early.
 func (c *clientConn) readHead(b []byte) (int, error) {
 	c.head = messageHead{}
 	if len(b) != c.proxy.server.ReadBufferSize {

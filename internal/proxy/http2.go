@@ -17,8 +17,8 @@ import (
 //
 // Clients choose it over TLS by ALPN, and in cleartext, with Options.H2C, by its preface.
 
-// maxStreamWindow bounds how much of a body a client may send ahead. What has come
-// counts against max_buffered_bytes.
+// maxStreamWindow bounds how much of a body a client may send ahead. Bytes that have arrived count
+// against max_buffered_bytes.
 const maxStreamWindow = 1 << 20
 
 // maxHeaderList is how long a header list may be, in which each field counts 32 bytes
@@ -47,7 +47,7 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	return nil
 }
 
-// beginHTTP2 returns the connection's HTTP/2, nil where it is closed.
+// beginHTTP2 returns the connection's HTTP/2 state, or nil if the connection is closed.
 func (c *clientConn) beginHTTP2() *http2server.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -81,7 +81,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			if row.body != "" {
 				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
 			}
-			// Where the mismatch of a body shows only once it is read, either may
+			// If the mismatch of a body shows only once it is read, either may
 			// come first: the refusal of the stream, or ours of the request.
 			if a := f.responseTo(1); a.reset != (row.status == "") && a.status != "400" || a.status != "" && row.status != "" && a.status != row.status {
 				t.Errorf("%+v, want status %q", a, row.status)

@@ -205,7 +205,7 @@ func (m *modeProxy) want(res *http.Response, status int, source string) {
 }
 
 // series returns the value of a counter or gauge, by its name and a label's
-// value, "" where it has no labels. Of those that have the route as well it is
+// value, "" if it has no labels. Of those that have the route as well it is
 // the one of the route r.
 func (m *modeProxy) series(name, label string) float64 {
 	m.t.Helper()

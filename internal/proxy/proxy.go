@@ -109,7 +109,7 @@ type request struct {
 	route          *route.Route
 	method         []byte        // as it came; nil where the request line could not be read
 	rawTarget      []byte        // the same
-	target         *route.Target // the client's choice, nil where it made none
+	target         *route.Target // the client's choice, nil if it made none
 	upload         upload
 	body           []byte
 	buffer         *[]byte   // body's memory, nil for none
@@ -121,7 +121,7 @@ type request struct {
 	traceDecided   bool      // whether it is traced
 	conn           *clientConn
 	stream         *stream   // of HTTP/2, nil for HTTP/1
-	source         io.Reader // the body that is to be read, nil where there is none
+	source         io.Reader // the body that is to be read, nil if there is none
 	expects        bool      // the client waits for a 100 before it sends the body, and was sent none
 	block          []byte    // memory of the header, method and path of a stream
 }

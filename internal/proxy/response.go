@@ -253,8 +253,7 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
 		p.report(ctx, r, &e, nil, nil)
 		r.endTrace(ctx, &e)
 		r.setRequestID(ctx, r.requestID())
-		// What the request held may still be in use elsewhere: it is left to
-		// the garbage collector.
+		// The request's buffers may still be in use elsewhere: the garbage collector frees them.
 		p.budget.Release(int64(r.room))
 		p.uploads.end(&r.upload, true)
 		return

@@ -83,7 +83,7 @@ func (m *modeProxy) wantOthersServed(most float64) {
 	}
 }
 
-// Where max_uploads is reached, the upload that has been arriving for longest is
+// If max_uploads is reached, the upload that has been arriving for longest is
 // answered 408, and its connection closed. It is that one whatever the order in which
 // the bytes of the others come.
 func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {

@@ -124,9 +124,9 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 	case s.was == nil:
 		next.SSP = ssp.New(o, pool.New(po, s.dialer))
 	case s.replaces():
-		// The SSP's counters go on. Those of the pool and the dialer begin at 0, as
-		// counters may: they are about connections that the new pool never had, and
-		// opened less closed stays the number of open ones.
+		// The SSP's counters continue. The counters of pool and dialer begin at 0: they count
+		// connections that the new pool never had. So opened minus closed stays the number of open
+		// connections.
 		s.pool.SetOptions(po)
 		s.pool.Inherit(s.was.SSP.Pool()) // once more: an operator may have changed something since
 		next.SSP = s.was.SSP.MovedTo(o, s.pool)

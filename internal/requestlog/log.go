@@ -41,7 +41,7 @@ type Wanted struct {
 	watched, remember bool
 }
 
-// None reports whether no record is wanted.
+// None reports that no record is wanted.
 func (w Wanted) None() bool { return w == Wanted{} }
 
 // Wants decides what needs the record of a request that ended now. failed says that it ended in a 5xx, ours or an
@@ -73,7 +73,7 @@ func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) 
 	return w
 }
 
-// Write hands the record to those that want it. It keeps r.
+// Write passes the record to the outputs that want it. It keeps r.
 func (l *Log) Write(r *Record, w Wanted) {
 	r.Reason = w.reason
 	if w.reason != NoReason {

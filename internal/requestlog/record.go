@@ -86,7 +86,7 @@ func Cut(s string) string {
 }
 
 // Fields returns the fields of r in their order. Their names and units are a contract, which
-// deploy/logs/README.md lists. What did not happen has no field.
+// deploy/logs/README.md lists. An event that did not happen has no field.
 func (r *Record) Fields() []zap.Field {
 	f := make(fields, 0, 26)
 	f.text("id", r.ID)

@@ -79,7 +79,7 @@ func (w *Watcher) tell(r *Record) {
 	w.skipped.Add(1)
 }
 
-// watchers are those that watch now.
+// watchers are the current watchers.
 type watchers struct {
 	n   atomic.Int32
 	mu  sync.Mutex // guards all

@@ -79,7 +79,7 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	})
 }
 
-// Where the caller waits for every leg, nothing is copied.
+// If the caller waits for every leg, nothing is copied.
 func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
 	for _, tt := range []struct {
 		name string

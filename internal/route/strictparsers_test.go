@@ -17,7 +17,7 @@ import (
 
 // readers are parsers that clients use, made as strict as they can be. Each reads
 // documents in base64, one a line, and prints for each how many results there are
-// and which SSP the second is, or "error: ..." where it does not take the
+// and which SSP the second is, or "error: ..." if it does not take the
 // document.
 var readers = []struct {
 	name string

@@ -61,8 +61,7 @@ func FromNumbers(in Input) (Plan, error) {
 	return Plan{p}, nil
 }
 
-// FromObserved plans for the SSPs that were observed at from, or for the one that
-// in names.
+// FromObserved plans for the SSPs that were observed at from, or only for the SSP that in names.
 func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 	var plan Plan
 	var idle []string
@@ -117,8 +116,8 @@ func (o *Observation) planned(in *Input) planned {
 	return p
 }
 
-// shared reports whether a connection carries several requests at once. Where
-// ALPN decides, the plan is for both.
+// shared reports whether a connection carries several requests at once. If ALPN decides, it may be
+// either.
 func (p *planned) shared() bool { return p.protocol != string(config.ProtocolHTTP1) }
 
 func (p *planned) pipelined() bool { return p.protocol == string(config.ProtocolHTTP1Pipelined) }

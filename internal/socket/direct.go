@@ -140,7 +140,7 @@ func (d *direct) received(err error) (int, error) {
 	return d.n, nil
 }
 
-// write returns how many bytes of p the kernel took, also where it fails.
+// write returns how many bytes of p the kernel took, also if it fails.
 func (d *direct) write(p []byte) (int, error) {
 	if d.raw == nil {
 		d.waits()

@@ -10,7 +10,7 @@ import (
 // calls bypass the scheduler. A connection given to New may have these methods itself, as
 // simulated sockets do.
 type System interface {
-	// Recv is recvfrom(2). n is 0 where it fails.
+	// Recv is recvfrom(2). n is 0 if it fails.
 	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)
 	// Send is sendto(2). A closed peer is EPIPE, never a signal.
 	Send(fd uintptr, p []byte) (n int, errno syscall.Errno)

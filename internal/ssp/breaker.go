@@ -28,7 +28,7 @@ type breaker struct {
 	*shedCounts
 }
 
-// shedCounts counts requests that were shed, and those that a dry run would have shed.
+// shedCounts counts requests that were shed, and requests that a dry run would have shed.
 type shedCounts struct{ shed, wouldShed atomic.Uint64 }
 
 // admit decides at random whether a request may pass, and returns the error if not.

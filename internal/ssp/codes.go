@@ -13,7 +13,7 @@ const (
 	maxCodes = 40
 )
 
-// usualCodes have a series from the start, the others from their first response on.
+// usualCodes have a series from the start; any other status from its first response.
 var usualCodes = [...]int{200, 204, 429, 500, 503}
 
 // codes counts responses by their status. Beyond maxCodes different ones of an SSP, the rest count together.
@@ -61,7 +61,7 @@ func (c *codes) admit(at *code) bool {
 	return at.known.Load()
 }
 
-// each calls f with the count of each status that has a series, and that of the others.
+// each calls f with the count of each status that has a series, and with the sum of the rest.
 func (c *codes) each(f func(code string, n uint64)) {
 	for i := range c.counts {
 		if at := &c.counts[i]; at.known.Load() {

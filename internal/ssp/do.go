@@ -21,7 +21,7 @@ type leg struct {
 	attempt *tracing.Attempt // in hand; nil as above
 }
 
-// Do sends r to the SSP through ex until the deadline at most, and retries where that is safe. It
+// Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
 // returns the outcome. If err is nil, ex holds the response, whichever attempt brought it.
 //
 // ex must be new. The caller sets its Context if the leg can be cancelled, and Times.Queued if it

@@ -367,7 +367,7 @@ func TestFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
 	c.wantRetries(map[retryKind]uint64{retryNotSent: 1})
 }
 
-// Where there is no room for a retry, what it was to mend is how the request
+// If there is no room for a retry, what it was to mend is how the request
 // ended.
 func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
 	p := &fakePool{steps: []step{fail(stale)}, acquire: func(n int, _ *upstream.Exchange) error {

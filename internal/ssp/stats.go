@@ -57,6 +57,6 @@ func (s *stats) responded(a *upstream.Response, bodyBytes int) {
 }
 
 // Refused counts a leg that was not sent: over a limit, or cancelled before it had begun. It
-// observes no duration, since many short ones would hide the others. Do calls it by itself; other
-// callers use it for legs that do not get as far as Do.
+// observes no duration, since many short durations would hide the real ones. Do calls it by itself;
+// other callers use it for legs that never reach Do.
 func (s *SSP) Refused(o upstream.Outcome) { s.stats.outcomes[o].Add(1) }

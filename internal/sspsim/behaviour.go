@@ -130,7 +130,7 @@ type Connections struct {
 	HTTP1Only Chance `json:"http1_only"`
 }
 
-// defaultMaxStreams is the stream limit announced where none is set.
+// defaultMaxStreams is the stream limit announced if none is set.
 const defaultMaxStreams = 250
 
 // streamLimit is the value of SETTINGS_MAX_CONCURRENT_STREAMS.

@@ -19,8 +19,8 @@ type Faults struct {
 	// BlackHole lets no dial finish while set: the accept queue is full and
 	// SYNs are dropped. Open connections go on. Refuse wins over it.
 	BlackHole bool `json:"black_hole"`
-	// Hang accepts a connection and never responds on it, not even the TLS
-	// handshake. What arrives is read and thrown away.
+	// Hang accepts a connection and never responds on it, not even to the TLS handshake. It reads
+	// and discards what arrives.
 	Hang Chance `json:"hang"`
 
 	// Stall reads a request and never responds to it. In HTTP/2 the other streams
@@ -107,7 +107,7 @@ type Oversized struct {
 // Malformation is one way to break the rules of HTTP.
 type Malformation string
 
-// The malformations. Those that start with H2 are of HTTP/2, the others of HTTP/1.
+// The malformations. Names that start with H2 are for HTTP/2, the rest for HTTP/1.
 const (
 	ObsFold        Malformation = "obs-fold"          // a field value continues on the next line
 	BareLF         Malformation = "bare-lf"           // head lines end in LF alone

@@ -14,9 +14,9 @@ const (
 	// maxOpenStreams bounds the streams of a connection while the peer has not
 	// acknowledged our limit yet, and the limit itself.
 	maxOpenStreams = 4096
-	// What a peer may send before it must wait for WINDOW_UPDATE. It is given
-	// back only when less than fullWindow is left of it: a peer that does not
-	// count would never be found out by a window that opens early.
+	// The bytes that a peer may send before it must wait for WINDOW_UPDATE. The window is reopened
+	// only when less than fullWindow is left. A window that opens early would never show that a
+	// peer does not count.
 	streamWindow = 65535 // the protocol's default
 	connWindow   = 1 << 20
 	fullWindow   = 1 << 10

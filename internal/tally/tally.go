@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Window counts the requests of the last Length of time, and those that failed. Times count from a
-// moment that the caller chooses. It is safe for concurrent use, and takes a lock only when the
-// window moves on.
+// Window counts the requests of the last Length of time, and how many of them failed. Times count
+// from a moment that the caller chooses. It is safe for concurrent use, and takes a lock only when
+// the window moves on.
 type Window struct {
 	sum   atomic.Uint64 // of all slots; ahead of them for an instant, never behind
 	slot  atomic.Int64  // slots[slot % Slots] counts what comes now
@@ -23,8 +23,8 @@ type Window struct {
 // Slots is in how many steps the window moves: it spans from 15/16 to all of its length.
 const Slots = 16
 
-// A tally is a number of requests, and above it the number of those that failed. 32 bits are enough
-// for 7 million requests a second over the longest window.
+// A tally has the number of requests in its low bits, and the number of failed ones above. 32 bits
+// are enough for 7 million requests a second over the longest window.
 const (
 	oneRequest = 1
 	oneFailure = 1 << 32
@@ -38,8 +38,7 @@ func (w *Window) Init(length, now time.Duration) {
 
 func stepOf(length time.Duration) time.Duration { return max(length/Slots, 1) }
 
-// SetLength changes how long the window is. What it holds stays, and is forgotten within the new
-// length.
+// SetLength changes how long the window is. Its counts stay, and expire within the new length.
 func (w *Window) SetLength(length, now time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

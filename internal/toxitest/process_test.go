@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	zerolog.SetGlobalLevel(zerolog.Disabled)                                                         // toxics log through a logger of their own
+	zerolog.SetGlobalLevel(zerolog.Disabled) // toxics log through a logger of their own
 	// toxiproxy leaves goroutines behind.
 	const toxiproxy = "github.com/Shopify/toxiproxy/v2"
 	e2e.Main(m, goleak.IgnoreAnyFunction(toxiproxy+"/toxics.(*ToxicStub).Run"),

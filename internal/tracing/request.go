@@ -14,7 +14,7 @@ import (
 // nothing on nil, which is a request that is not.
 type Request struct {
 	tracer *Tracer
-	parent trace.SpanContext // the client's span; not valid where there is none
+	parent trace.SpanContext // the client's span; not valid if there is none
 	span   trace.SpanContext
 	id     string // of the request; "" for none
 }

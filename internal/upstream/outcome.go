@@ -5,7 +5,7 @@ package upstream
 // `proxy/` in X-Adbuffer-Source.
 type Outcome uint8
 
-// The first five classify an SSP's response; the others mean that there was none.
+// The first five classify an SSP's response. All others mean that there was no response.
 const (
 	Fill        Outcome = iota // 2xx with a body
 	NoBid                      // 204, an empty body, or a document without an ad

@@ -164,7 +164,7 @@ func TestAdbuffersConfigurationFitsItsContainer(t *testing.T) {
 			t.Fatalf("%s has no limit of open files of its own", s.Name)
 		}
 		root := newLocal(t, project(t)).root(s)
-		// Under the container's limit, check warns where it is too low.
+		// Under the container's limit, check warns if it is too low.
 		cmd := exec.Command("prlimit", "--nofile="+strconv.Itoa(nofile.Soft)+":"+strconv.Itoa(nofile.Hard), "--",
 			binary(t), "check", "--config", root+"/etc/adbuffer/adbuffer.yaml")
 		out, err := cmd.Output()

@@ -90,7 +90,7 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 }
 
 // query answers PromQL with the value of the one series that the response has; ok
-// is false where it has none or several.
+// is false if it has none or several.
 func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()
 	_, body := p.get("/api/v1/query?query=" + url.QueryEscape(expr))

@@ -30,7 +30,7 @@ func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 		status        int
 		source        string
 		outcome       string
-		origin        string // of the no-ad that counts; "" where none does
+		origin        string // of the no-ad that counts; "" if none does
 	}{
 		{"/empty", "", 200, "ssp/fills", "fill", ""},
 		{"/empty/says-no", "", 204, "ssp/says-no", "no_bid", "ssp"},

@@ -17,7 +17,7 @@ func TestNoBodyCanForgeARivalsEntryInTheEnvelope(t *testing.T) {
 	for _, row := range []struct {
 		name, body string
 		fields     []string
-		text       string // as a string in body; "" where it is something else
+		text       string // as a string in body; "" if it is something else
 		base64     bool
 		inline     bool
 	}{

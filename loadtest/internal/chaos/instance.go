@@ -20,7 +20,7 @@ import (
 )
 
 // instance is an address at which an adbuffer serves clients. Its configuration
-// is reloaded all the time; where it hands over, the process is replaced too.
+// is reloaded all the time; if it hands over, the process is replaced too.
 type instance struct {
 	name      string
 	encrypted bool

@@ -79,7 +79,7 @@ func (r *lookback) add(sum int64) int64 {
 }
 
 // newConnectionEnded judges a new connection that ended without a response. A process that
-// drains waits for a request on it for a second. Where the machine has taken half of
+// drains waits for a request on it for a second. If the machine has taken half of
 // that lately, the connection is only counted.
 func (r *run) newConnectionEnded(format string, args ...any) {
 	if r.lately.Load() > int64(time.Second/2) {

@@ -76,7 +76,7 @@ func openSocket(family int) (int, error) {
 }
 
 // acceptSocket returns the next connection of a listening socket, which does not
-// block, or an error where there is none.
+// block, or an error if there is none.
 func acceptSocket(listener int) (int, error) {
 	fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	return fd, err

@@ -247,8 +247,7 @@ func (l *loop) release(c *conn) {
 	}
 }
 
-// takeFree returns a connection with room, or nil. Those that failed meanwhile
-// are passed over.
+// takeFree returns a connection with room, or nil. It skips connections that have failed.
 func (l *loop) takeFree() *conn {
 	for l.freeAt < len(l.free) {
 		c := l.free[l.freeAt]

@@ -34,7 +34,7 @@ type Plan struct {
 	Addr string      // host:port to connect to
 	Host string      // of the requests
 	TLS  *tls.Config `json:"-"` // nil is cleartext; HTTP2 needs it
-	// Authority, in PEM, makes TLS where that is nil: unlike TLS it can be
+	// Authority, in PEM, makes TLS if that is nil: unlike TLS it can be
 	// handed to another process.
 	Authority []byte
 	Protocol  Protocol
@@ -129,7 +129,7 @@ func (p *Plan) check() error {
 	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
 }
 
-// makeTLS makes TLS of Authority, where there is one.
+// makeTLS makes TLS of Authority, if there is one.
 func (p *Plan) makeTLS() error {
 	if p.TLS != nil || len(p.Authority) == 0 {
 		return nil

@@ -110,8 +110,8 @@ func (r *recorder) BadStatus(phase, class, status int, source []byte, latency ti
 	r.Error(phase, class, name, latency)
 }
 
-// Error counts a request that failed. Its time counts among the latencies: to
-// leave out those that took longest would flatter.
+// Error counts a request that failed. Its time counts among the latencies: without the slowest
+// requests the figures would flatter.
 func (r *recorder) Error(phase, class int, kind string, latency time.Duration) {
 	c := r.cell(phase, class)
 	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {

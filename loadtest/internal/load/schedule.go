@@ -116,7 +116,7 @@ func (s *schedule) enter(index int) {
 }
 
 // step moves to the next arrival. The time until which n requests are expected
-// is found from n. Where n rises by 1 they are evenly spaced along the rate. Where n
+// is found from n. If n rises by 1 they are evenly spaced along the rate. If n
 // rises by exponential draws they are a Poisson process of that rate.
 func (s *schedule) step() {
 	gap := 1.0

@@ -19,7 +19,7 @@ type Summary struct {
 	Rate     float64           `json:"rate"` // isResponse a second
 	Body     int64             `json:"body_bytes"`
 	Latency  Latency           `json:"latency"`
-	Classes  []Summary         `json:"classes,omitempty"` // where there is more than one
+	Classes  []Summary         `json:"classes,omitempty"` // if there is more than one
 }
 
 // Latency is a spread of times, in milliseconds. Requests that failed count

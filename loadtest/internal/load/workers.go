@@ -36,7 +36,7 @@ type workers struct {
 // place sends one request at a time.
 type place interface {
 	// do sends r and returns its response, whose texts are valid until the next do.
-	// It connects first where it has to.
+	// It connects first if it has to.
 	do(r *Request, number uint64, deadline time.Time) (*Response, error)
 	// connect opens the place's connection, if it has none.
 	connect(deadline time.Time) error
@@ -109,7 +109,7 @@ func (w *workers) run(ctx context.Context) error {
 	return w.cause()
 }
 
-// cause returns why the run ended early, nil where it was asked to.
+// cause returns why the run ended early, nil if it was asked to.
 func (w *workers) cause() error {
 	if err := context.Cause(w.stop); err != nil && !errors.Is(err, context.Canceled) {
 		return err

@@ -13,7 +13,7 @@ import (
 	"adbuffer/loadtest/internal/scenario"
 )
 
-// endpointsRate is how many requests a second come in; half of them fail where nothing is ejected.
+// endpointsRate is how many requests a second come in; half of them fail if nothing is ejected.
 const endpointsRate = 200
 
 // Endpoints makes one of an SSP's two endpoints respond 500, and later repairs it. It tells the story

@@ -26,8 +26,8 @@ const (
 	warmUp       = 300 * time.Millisecond // of the other clients, before it starts
 )
 
-// Fairness attacks adbuffer with what one client or one SSP can do, and looks at
-// what the others get.
+// Fairness attacks adbuffer with what one client or one SSP can do, and measures what all other
+// clients get.
 func Fairness(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	r := e.Report("fairness", "One client or one SSP attacks",
 		"Does anything that one client or one SSP sends hurt the others?")

@@ -105,7 +105,7 @@ type Point struct {
 	Y float64 `json:"y"`
 }
 
-// Mark returns a chart's label, marked where there are doubts about its figures.
+// Mark returns a chart's label, marked if there are doubts about its figures.
 func Mark(label string, doubts []string) string {
 	if len(doubts) > 0 {
 		return label + " †"

@@ -35,7 +35,7 @@ func ModuleRoot(ctx context.Context) (string, error) {
 }
 
 // Build builds adbuffer from this module and returns the executable's path. Its
-// version names the commit, where there is one.
+// version names the commit, if there is one.
 func (r *Rig) Build(ctx context.Context) (string, error) {
 	return r.BuildPackage(ctx, "./cmd/adbuffer", "-ldflags", "-X adbuffer/internal/app.Commit="+commit(ctx))
 }

@@ -13,7 +13,7 @@ import (
 
 // StartNginx starts a real nginx of one worker, whose files are in the
 // directory, and waits until it takes connections on addr. http is what stands
-// in the http block. The error is ErrMissing where it is not installed.
+// in the http block. The error is ErrMissing if it is not installed.
 func (r *Rig) StartNginx(ctx context.Context, name, cores, http, addr string) (*Process, error) {
 	exe, err := findNginx()
 	if err != nil {

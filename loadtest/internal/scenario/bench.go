@@ -21,7 +21,7 @@ type Env struct {
 	Scale    float64 // of the full size, above 0
 	Say      func(format string, args ...any)
 	// ProxyCores and LoadCores keep the proxy under test and everything else
-	// apart, as of taskset; both are "" where there is one core only.
+	// apart, as of taskset; both are "" if there is one core only.
 	ProxyCores, LoadCores string
 }
 
@@ -43,7 +43,7 @@ func (e *Env) Time(full, least time.Duration) time.Duration {
 }
 
 // Has says whether a program is installed, and notes in the report if it is not.
-// Where it is, its version is noted.
+// If it is, its version is noted.
 func (e *Env) Has(r *results.Report, program string) bool {
 	path, err := exec.LookPath(program)
 	if err != nil {

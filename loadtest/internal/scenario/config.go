@@ -9,7 +9,7 @@ import (
 // defaults.
 type Config struct {
 	SSPs     []SSPConfig
-	Deadline string // default and, where it is more, max; "" is 10s
+	Deadline string // default and, if it is more, max; "" is 10s
 	// Server is further keys of server, each on a line of its own.
 	Server []string
 	// Routes in YAML's flow style; none makes one route on /fillbuffer whose

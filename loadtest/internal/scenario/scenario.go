@@ -169,7 +169,7 @@ func parse(data []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// fill puts defaults where nothing was said.
+// fill sets defaults for absent values.
 func (s *Scenario) fill() {
 	orString := func(to *string, v string) {
 		if *to == "" {

@@ -34,7 +34,7 @@ type Options struct {
 type Outcome struct {
 	Scenario string                     `json:"scenario"`
 	Load     *load.Result               `json:"load"`
-	Proxy    *Usage                     `json:"proxy,omitempty"` // of the process under test, where there is one
+	Proxy    *Usage                     `json:"proxy,omitempty"` // of the process under test, if there is one
 	SSPs     map[string]sspsim.Counters `json:"ssps,omitempty"`
 }
 
