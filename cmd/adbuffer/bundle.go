@@ -26,7 +26,6 @@ var bundled = []struct{ file, path string }{
 	{"heap.pprof", "/debug/pprof/heap"},
 	{"mutex.pprof", "/debug/pprof/mutex"},
 	{"cpu.pprof", "/debug/pprof/profile?seconds=%d"},
-	{"trace.out", "/debug/pprof/trace?seconds=1"},
 }
 
 func newBundle(stdout *os.File) *cobra.Command {
@@ -43,6 +42,9 @@ func newBundle(stdout *os.File) *cobra.Command {
 profiles and an execution trace of a running adbuffer, to attach to a ticket. Secrets of
 the configuration are hidden, as everywhere. With --capture it has the next exchanges
 with an SSP too, as HAR; those hold bodies and query values of requests.
+
+With admin.flight_recorder the trace has the seconds before the command, otherwise the
+second behind it.
 
 What cannot be collected is named in errors.txt; the exit status is 1 if nothing can.`,
 		Example: `  adbuffer bundle
@@ -101,6 +103,7 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, seconds 
 		}
 		n++
 	}
+	add("trace.out", "/debug/trace") // first: a flight recorder has the seconds before now
 	for _, ssp := range capture {
 		add("capture-"+ssp+".har", "/capture?format=har&n=20&wait=5s&ssp="+url.QueryEscape(ssp))
 	}

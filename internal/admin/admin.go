@@ -42,6 +42,8 @@ type Options struct {
 	Level *zap.AtomicLevel
 	// Capture waits for exchanges with an SSP; see the type.
 	Capture Capture
+	// Trace is the flight recorder; see the type.
+	Trace Trace
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
 	// Requests has the last failures, and tells of requests as they end.
@@ -142,6 +144,9 @@ func (s *Server) guarded() http.Handler {
 		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
 	}
 	mux.HandleFunc("GET /capture", s.capture)
+	if s.opts.Trace != nil {
+		mux.HandleFunc("GET /debug/trace", s.trace)
+	}
 	if s.opts.Requests != nil {
 		mux.HandleFunc("GET /failures", s.failures)
 		mux.HandleFunc("GET /tail", s.tail)

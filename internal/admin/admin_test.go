@@ -92,7 +92,7 @@ func (c *console) want(status int, method, path, body string, fields ...string) 
 
 var (
 	openPaths    = []string{"/metrics", "/healthz", "/readyz"}
-	guardedPaths = []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/", "/debug/pprof/cmdline", "/capture", "/no/such/page"}
+	guardedPaths = []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/", "/debug/pprof/cmdline", "/capture", "/failures", "/tail", "/ssps", "/debug/trace", "/no/such/page"}
 )
 
 func TestMetricsAndHealthNeedNoTokenAnywhere(t *testing.T) {
@@ -120,6 +120,7 @@ func TestBeyondLoopbackEverythingElseNeedsTheToken(t *testing.T) {
 		c.want(200, "GET", path, "", "Authorization", "bearer "+token) // RFC 9110, section 11.1: the scheme is case-insensitive
 	}
 	c.want(403, "PUT", "/log/level", "debug")
+	c.want(403, "POST", "/explain", "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	c.want(403, "GET", "/pools?token="+token, "")
 }
 

@@ -32,19 +32,18 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	n, wait := 1, captureWait
-	var err error
+	n := 1
 	if v := q.Get("n"); v != "" {
+		var err error
 		if n, err = strconv.Atoi(v); err != nil || n < 1 || n > maxCapture {
 			text(w, http.StatusBadRequest, fmt.Sprintf("n must be from 1 to %d", maxCapture))
 			return
 		}
 	}
-	if v := q.Get("wait"); v != "" {
-		if wait, err = time.ParseDuration(v); err != nil || wait <= 0 || wait > mostWait {
-			text(w, http.StatusBadRequest, fmt.Sprintf("wait must be a duration up to %v, for example 10s", mostWait))
-			return
-		}
+	wait, err := waitOf(r, captureWait)
+	if err != nil {
+		text(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	format := q.Get("format")
 	if format != "" && format != "json" && format != "har" {
@@ -66,4 +65,17 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, v)
 	}
+}
+
+// waitOf returns the parameter wait of the query, or byDefault.
+func waitOf(r *http.Request, byDefault time.Duration) (time.Duration, error) {
+	v := r.URL.Query().Get("wait")
+	if v == "" {
+		return byDefault, nil
+	}
+	wait, err := time.ParseDuration(v)
+	if err != nil || wait <= 0 || wait > mostWait {
+		return 0, fmt.Errorf("wait must be a duration up to %v, for example 10s", mostWait)
+	}
+	return wait, nil
 }

@@ -16,6 +16,8 @@ type Views struct {
 	versions  *reload.Versions
 	history   *histories
 	observers observers
+	// Flight keeps nothing until Flight.Keep.
+	Flight FlightRecorder
 }
 
 // New returns views of the versions. log is for events that SSPs cause.

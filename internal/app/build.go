@@ -2,9 +2,11 @@ package app
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"adbuffer/internal/adminview"
@@ -101,6 +103,14 @@ func (a *App) applied(next *reload.Version) {
 	a.certificates.reload()
 	if a.level != nil {
 		a.level.SetLevel(logLevels[next.Config.Log.Level])
+	}
+	a.recordFlight(next.Config.Admin.FlightRecorder)
+}
+
+// recordFlight makes the flight recorder keep the last age of Go's execution trace; 0 stops it.
+func (a *App) recordFlight(age time.Duration) {
+	if err := a.views.Flight.Keep(age); err != nil {
+		a.log.Warn("the flight recorder does not run", zap.Error(err))
 	}
 }
 

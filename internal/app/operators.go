@@ -41,7 +41,7 @@ func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: prometheus.GathererFunc(a.gather),
 		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Explain: func(m []byte, peer netip.Addr) any { return a.explain(m, peer) }, Reload: a.reload,
-		SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
+		Trace: a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 

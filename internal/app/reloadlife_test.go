@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime/trace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,11 +135,14 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 		t.Errorf("captures are off, and the response is %s", got)
 	}
 	write(t, file, []byte("another\n"))
-	s.admin += ", capture: true"
+	s.admin += ", capture: true, flight_recorder: 5s"
 	s.log = "level: warn, access: {enabled: true, sample: 1}"
 	v.reload(s)
 	if got := v.app.adminOptions().Token(); got != "another" {
 		t.Errorf("the token is %q after the reload", got)
+	}
+	if !trace.IsEnabled() {
+		t.Error("the flight recorder does not run after the reload")
 	}
 	if v.level.Level() != zap.WarnLevel {
 		t.Errorf("the log's level is %v", v.level.Level())
@@ -148,6 +152,11 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	v.reload(s)
 	if v.level.Level() != zap.InfoLevel {
 		t.Errorf("the log's level is %v", v.level.Level())
+	}
+	s.admin = strings.Replace(s.admin, "flight_recorder: 5s", "flight_recorder: 0s", 1)
+	v.reload(s)
+	if trace.IsEnabled() {
+		t.Error("the flight recorder runs after the reload that stops it")
 	}
 	got := make(chan string, 1)
 	go func() { got <- v.admin("/capture?ssp=a&wait=30s") }()

@@ -15,7 +15,7 @@ func TestABundleHasWhatATicketNeedsAndNoSecret(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, fmt.Sprintf(`
-admin: {capture: true}
+admin: {capture: true, flight_recorder: 5s}
 ssps:
   - {name: openx, endpoints: ["%s?key=s3cret-1"], headers: {set: [{name: X-Partner, value: s3cret-2}]}}
 routes:

@@ -1,0 +1,37 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Trace returns Go's execution trace of the last seconds. Without a flight recorder that runs, it returns
+// the trace of the time until ctx ends.
+type Trace func(ctx context.Context) ([]byte, error)
+
+// ErrTraceBusy is an error of a Trace.
+var ErrTraceBusy = errors.New("another execution trace is being recorded")
+
+const traceWait = time.Second
+
+func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
+	wait, err := waitOf(r, traceWait)
+	if err != nil {
+		text(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	b, err := s.opts.Trace(ctx)
+	switch {
+	case errors.Is(err, ErrTraceBusy):
+		text(w, http.StatusConflict, err.Error())
+	case err != nil:
+		text(w, http.StatusInternalServerError, err.Error())
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Write(b) //nolint:errcheck // the client has left
+	}
+}

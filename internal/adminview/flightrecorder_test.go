@@ -1,0 +1,89 @@
+package adminview
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime/trace"
+	"testing"
+	"time"
+
+	"adbuffer/internal/admin"
+)
+
+// snapshot returns the trace of a snapshot that waits no longer than during.
+func snapshot(t *testing.T, f *FlightRecorder, during func()) []byte {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		during()
+		cancel()
+	}()
+	b, err := f.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// awaitSnapping waits until a snapshot has started the recorder.
+func awaitSnapping(f *FlightRecorder) {
+	for {
+		f.mu.Lock()
+		snapping := f.snapping
+		f.mu.Unlock()
+		if snapping {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestTheFlightRecorderHasTheSecondsBefore(t *testing.T) {
+	var f FlightRecorder
+	mark := func(s string) { trace.Log(t.Context(), "test", s) }
+
+	mark("mark-one")
+	b := snapshot(t, &f, func() { awaitSnapping(&f); mark("mark-two") })
+	if bytes.Contains(b, []byte("mark-one")) || !bytes.Contains(b, []byte("mark-two")) {
+		t.Errorf("a recorder that does not run must have what follows alone; %d bytes", len(b))
+	}
+	if trace.IsEnabled() {
+		t.Error("the recorder runs though nothing asks for it")
+	}
+
+	if err := f.Keep(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	mark("mark-three")
+	for range 2 { // it goes on
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		b, err := f.Snapshot(ctx) // waits for nothing
+		cancel()
+		if err != nil || !bytes.Contains(b, []byte("mark-three")) {
+			t.Errorf("what was before is not in the trace: %v, %d bytes", err, len(b))
+		}
+	}
+	if err := f.Keep(0); err != nil || trace.IsEnabled() {
+		t.Errorf("the recorder runs though it was stopped: %v", err)
+	}
+}
+
+func TestASnapshotThatWaitsExcludesOthersAndHeedsWhatIsAskedMeanwhile(t *testing.T) {
+	var f FlightRecorder
+	snapshot(t, &f, func() {
+		awaitSnapping(&f)
+		if _, err := f.Snapshot(t.Context()); !errors.Is(err, admin.ErrTraceBusy) {
+			t.Errorf("a second snapshot: %v", err)
+		}
+		if err := f.Keep(time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+	if !trace.IsEnabled() {
+		t.Error("the recorder does not run after the snapshot")
+	}
+	if err := f.Keep(0); err != nil || trace.IsEnabled() {
+		t.Errorf("the recorder runs though it was stopped: %v", err)
+	}
+}
