@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TestModesAllocateLittle holds what a request costs in allocations, once the
-// pools are warm and apart from what its connections need.
+// TestModesAllocateLittle bounds the allocations of a request in each mode. The pools are warm, and
+// its connections' own allocations do not count.
 func TestModesAllocateLittle(t *testing.T) {
 	body := `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"<VAST version=\"4.2\"><Ad/></VAST>"}]}]}`
 	quiet := func(name string, r reply) *fakeSSP {
@@ -55,7 +55,7 @@ func TestModesAllocateLittle(t *testing.T) {
 				}
 				res.Release()
 				for r.Budget.Used() > 0 {
-					runtime.Gosched() // until the losers have ended, so that their memory is there for the next
+					runtime.Gosched() // until the abandoned legs have ended, so that the next request can reuse their memory
 				}
 			})
 			if n > tt.most {
@@ -65,9 +65,9 @@ func TestModesAllocateLittle(t *testing.T) {
 	}
 }
 
-// TestParallelAllOverRealConnectionsAllocatesLittle counts with it what four
-// SSPs, pools and connections on real sockets need. Not over HTTP/2, for which
-// the simulated SSPs themselves allocate.
+// TestParallelAllOverRealConnectionsAllocatesLittle also counts the allocations of four SSPs, pools
+// and connections on real sockets. It leaves out HTTP/2, for which the simulated SSPs themselves
+// allocate.
 func TestParallelAllOverRealConnectionsAllocatesLittle(t *testing.T) {
 	for name, protocol := range protocols {
 		if protocol == upstream.HTTP2 {

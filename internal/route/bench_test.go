@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/ssp"
 )
 
-// BenchmarkModes is what a mode costs, with connections that cost nothing.
-// parallel-first includes the copy of the request and the end of the losers.
+// BenchmarkModes measures what a mode costs, with connections that cost nothing. parallel-first
+// includes the copy of the request and the end of the abandoned legs.
 func BenchmarkModes(b *testing.B) {
 	bid := reply{status: 200, fields: jsonType, body: `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"` + strings.Repeat("x", 1000) + `"}]}]}`}
 	var fakes []*fakeSSP

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// choose runs a request through a table of one route with the SSPs a and b, and
-// says what came of it: the SSP, "-" for none, and the query that is left.
+// choose runs a request through a table of one route with the SSPs a and b. It returns the chosen
+// SSP ("-" for none) and the remaining query.
 func choose(t *testing.T, mayChoose bool, target string, lines ...string) (string, error) {
 	t.Helper()
 	rt := newRoute(Waterfall, newFake(t, "a", silent), newFake(t, "b", silent))
@@ -104,8 +104,7 @@ func TestClientsChoice(t *testing.T) {
 	}
 }
 
-// Where clients may not choose, nothing is a control parameter, and no name is
-// looked at.
+// If clients may not choose, no parameter is a control parameter, and no name is looked up.
 func TestNoChoiceLeavesTheRequestAlone(t *testing.T) {
 	for target, expect := range map[string]string{
 		"/fill?ssp=a&ssp=%zz": "-?ssp=a&ssp=%zz",
@@ -120,8 +119,8 @@ func TestNoChoiceLeavesTheRequestAlone(t *testing.T) {
 	}
 }
 
-// TestParameterIsCutFromEveryPosition takes ssp out of each place among odd
-// neighbours, which must stay as they are, byte for byte.
+// TestParameterIsCutFromEveryPosition cuts ssp out of each position in a query. The other
+// parameters, odd ones, must stay byte for byte.
 func TestParameterIsCutFromEveryPosition(t *testing.T) {
 	others := []string{"a=1", "", "b", "c=", "=d", "e=%20%zz", "f=\xff", "a=1", "ssps=x", "g=h=i"}
 	for n := range len(others) + 1 {
@@ -138,8 +137,7 @@ func TestParameterIsCutFromEveryPosition(t *testing.T) {
 	}
 }
 
-// FuzzCutControl holds cutControl against taking the query apart and joining it
-// again.
+// FuzzCutControl compares cutControl with splitting the query and joining it again.
 func FuzzCutControl(f *testing.F) {
 	for _, q := range []string{"ssp=a", "x&ssp=a&y", "ssp=a&", "&ssp=a", "ssp=a&ssp=b", "ssp=%61", "ssp", "a&&&ssp=&&", "%73sp=a"} {
 		f.Add([]byte(q))
@@ -179,7 +177,7 @@ func FuzzCutControl(f *testing.F) {
 	})
 }
 
-// Cutting needs no memory once there is some to write into.
+// Cutting does not allocate once it has a buffer to write into.
 func TestCutQueryStandsInTheScratchMemory(t *testing.T) {
 	query := []byte("a=1&ssp=x&b=2")
 	scratch := make([]byte, 0, 64)

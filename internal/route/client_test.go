@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bubble runs test in a synctest bubble. Channels and timers must not leave the
-// bubble that they were made in, which those in a sync.Pool would: two rounds
-// of the garbage collector empty it, before and after.
+// bubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
+// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
+// before and after.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	runtime.GC()
@@ -38,7 +38,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	runtime.GC()
 }
 
-// client is a request in memory of its own, as the proxy has it.
+// client is a request in memory of its own, as in the proxy.
 type client struct {
 	ssp.Request
 	head, query, body []byte
@@ -76,8 +76,8 @@ func (c *client) set(t testing.TB, method upstream.Method, query, body string, l
 	}
 }
 
-// poison does what the proxy and fasthttp do once the handler has returned:
-// they use the memory for something else.
+// poison overwrites the request's memory, as the proxy and fasthttp do once the handler has
+// returned.
 func (c *client) poison() {
 	for _, b := range [][]byte{c.head, c.query, c.body} {
 		b = b[:cap(b)]
@@ -92,8 +92,8 @@ func (c *client) poison() {
 
 func get(t testing.TB) *client { return newClient(t, upstream.GET, "pub=1", "") }
 
-// newProcess returns a process without a limit, within a bubble, in which
-// nothing may panic, and at whose end no leg is left.
+// newProcess returns a process without a limit, for a test in a bubble. The test fails if a leg
+// panics or is left at the end.
 func newProcess(t testing.TB) *Process {
 	p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { t.Errorf("a leg panicked: %v\n%s", v, stack) }}
 	t.Cleanup(func() {
@@ -120,7 +120,7 @@ func (rt *Route) ready() *Route {
 	return rt
 }
 
-// ended is what is to be seen of a result, in text.
+// ended describes a result in text.
 func ended(res *Result) string {
 	var s strings.Builder
 	s.WriteString(res.Outcome.String())
@@ -140,7 +140,7 @@ func ended(res *Result) string {
 	return s.String()
 }
 
-// legsOf is how the legs of a result fared, in text.
+// legsOf describes how the legs of a result ended, in text.
 func legsOf(res *Result) string {
 	var all []string
 	for _, l := range res.Legs() {
@@ -156,8 +156,8 @@ func want(t testing.TB, what, got, want string) {
 	}
 }
 
-// wantEmpty checks, in a bubble, that all of the budget was given back once
-// every leg has come to rest.
+// wantEmpty checks, in a bubble, that all bytes of the budget are released once every leg has
+// ended.
 func wantEmpty(t testing.TB, b *upstream.Budget) {
 	t.Helper()
 	synctest.Wait()

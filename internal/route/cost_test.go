@@ -39,7 +39,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		})
 		return took
 	}
-	// 1.2 KB as OpenRTB sends it, again and again.
+	// 1.2 KB of OpenRTB, repeated.
 	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` + strings.Repeat("x", 1000) + `"}]}],"cur":"USD"},`
 	body := fill("[", bid, "{}]")
 	common := costtest.Common{Bytes: size, Took: cost("application/json", body)}
@@ -102,7 +102,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		if n := testing.AllocsPerRun(300, func() {
 			l.params = foundParams{}
 			if r, name := table.Find(l); r != nil {
-				r.Choose(l, name, &scratch) //nolint:errcheck // what matters is what it costs
+				r.Choose(l, name, &scratch) //nolint:errcheck // only its cost is measured
 			}
 		}); n > 0 {
 			t.Errorf("%.20s?%.20s: %v allocations", path, query, n)

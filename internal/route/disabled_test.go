@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/pool"
 )
 
-// A disabled SSP is not asked: split gives its part to the others, waterfall goes on, and the
-// parallel modes do without it.
+// A disabled SSP gets no request: split gives its part to the other SSPs, waterfall goes on, and
+// the parallel modes leave it out.
 func TestDisabledSSPIsNotAsked(t *testing.T) {
 	for _, tt := range []struct {
 		mode    Mode

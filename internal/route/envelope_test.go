@@ -149,8 +149,8 @@ func manyKeys(n int) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// A string takes no more than twice the body and 4 KB: control characters take
-// six bytes each.
+// A body as a string takes at most twice its length and 4 KB: control characters take six bytes
+// each.
 func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 	for _, tt := range []struct {
 		name, contentType, body string
@@ -167,7 +167,7 @@ func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 		if e.form != tt.form {
 			t.Errorf("%s: form %v, want %v", tt.name, e.form, tt.form)
 		}
-		const rest = 200 // the entry but for the body
+		const rest = 200 // the entry without the body
 		if n := e.bound(); n > 2*len(tt.body)+maxEscapes+rest {
 			t.Errorf("%s: %d bytes are reserved for a body of %d", tt.name, n, len(tt.body))
 		}
@@ -188,7 +188,7 @@ func quote(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// A type is foreign bytes too, and need not even be UTF-8.
+// The content type comes from the SSP too, and need not even be UTF-8.
 func TestContentTypeCannotEscape(t *testing.T) {
 	for contentType, expect := range map[string]string{
 		`text/plain","body":"x`:    `text/plain","body":"x`,
@@ -206,8 +206,8 @@ func TestFirstContentTypeCounts(t *testing.T) {
 	want(t, "envelope", string(seal(t, []entry{e})), `{"results":[{"ssp":"a","status":200,"ms":1,"content_type":"text/plain","body":"{}"}]}`)
 }
 
-// FuzzEnvelope holds that whatever SSPs send, the envelope is valid JSON with
-// one entry for each of them, in order, from which their bodies can be read.
+// FuzzEnvelope checks that the envelope is valid JSON, whatever the SSPs send. It has one entry for
+// each SSP, in order, and each body can be read from its entry.
 func FuzzEnvelope(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":[1,2,{"b":"\u00e9"}]}`), "text/xml", []byte("<VAST/>"), byte(0))
 	f.Add("application/json", []byte(`{},{"ssp":"s2","status":200}`), "application/json", []byte(`]}`), byte(1))
@@ -247,7 +247,7 @@ func FuzzEnvelope(f *testing.F) {
 func bodyOf(t testing.TB, raw json.RawMessage, inBase64 *string, e *entry) []byte {
 	switch e.form {
 	case jsonBody:
-		// All but the blanks around it is as it came.
+		// The body is unchanged except for blanks around it.
 		from := bytes.Index(e.body, raw)
 		if from < 0 || len(bytes.Trim(e.body[:from], " \t\r\n")) > 0 || len(bytes.Trim(e.body[from+len(raw):], " \t\r\n")) > 0 {
 			return raw

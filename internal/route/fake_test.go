@@ -18,7 +18,7 @@ import (
 
 const ms = time.Millisecond
 
-// reply is what a fake SSP does with a request. The zero reply never comes.
+// reply is what a fake SSP does with a request. With the zero reply it never responds.
 type reply struct {
 	after  time.Duration
 	status int    // 0: no response
@@ -26,8 +26,8 @@ type reply struct {
 	body   string
 	err    *upstream.Error // in place of a response
 	panics bool
-	// stubborn is for how long the connection keeps an exchange that was
-	// cancelled, reading its request all the while.
+	// stubborn is how long the connection keeps a cancelled exchange. It reads the request during
+	// that time.
 	stubborn time.Duration
 }
 
@@ -56,13 +56,13 @@ type asked struct {
 	method, target, fields, body string
 }
 
-// fakeSSP is a real SSP on a real pool, whose connections are made up.
+// fakeSSP is a real SSP on a real pool with fake connections.
 type fakeSSP struct {
 	*ssp.SSP
 	t    testing.TB
 	pool *pool.Pool
 
-	// script, where set, makes the reply of each request.
+	// script, if set, returns the reply to each request.
 	script func(ex *upstream.Exchange) reply
 	// dialTakes is how long a connection takes to open.
 	dialTakes time.Duration
@@ -100,14 +100,14 @@ func (f *fakeSSP) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bo
 	return pool.Dialed{Conn: &fakeConn{ssp: f, owner: owner}}, nil
 }
 
-// requests returns what the SSP was asked so far.
+// requests returns the requests that the SSP has received.
 func (f *fakeSSP) requests() []asked {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen
 }
 
-// wantAsked checks how often the SSP was asked.
+// wantAsked checks how many requests the SSP has received.
 func (f *fakeSSP) wantAsked(n int) {
 	f.t.Helper()
 	if got := len(f.requests()); got != n {
@@ -147,8 +147,7 @@ func (c *fakeConn) CloseReason() upstream.CloseReason {
 	return c.reason
 }
 
-// Do looks at the request when it comes and when it goes: in between it must
-// not change.
+// Do reads the request at its begin and at its end: it must not have changed.
 func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	defer c.owner.Freed(0)
 	f := c.ssp
@@ -231,7 +230,7 @@ func (c *fakeConn) wait(ex *upstream.Exchange, r *reply) error {
 	}
 }
 
-// counted returns how often requests to the SSP ended as o.
+// counted returns how many requests to the SSP ended as o.
 func (f *fakeSSP) counted(o upstream.Outcome) int {
 	f.t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -256,7 +255,7 @@ func (f *fakeSSP) counted(o upstream.Outcome) int {
 	return 0
 }
 
-// wantCounted checks that the SSP's requests ended as o, all of them.
+// wantCounted checks that all of the SSP's requests ended as o.
 func (f *fakeSSP) wantCounted(want map[upstream.Outcome]int) {
 	f.t.Helper()
 	for o := range upstream.Outcomes {

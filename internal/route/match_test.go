@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/httpheader"
 )
 
-// lookup is a request as routes see it. target is a raw path with a query.
+// lookup is a request to match. target is a raw path with a query.
 func lookup(t testing.TB, host, target string, lines ...string) *Lookup {
 	t.Helper()
 	var f httpheader.RequestFields
@@ -206,7 +206,7 @@ func TestFirstRouteThatMatchesInFullWins(t *testing.T) {
 	}
 }
 
-// FuzzDotDot holds hasDotDot against a walk over the segments.
+// FuzzDotDot compares hasDotDot with a walk over the segments.
 func FuzzDotDot(f *testing.F) {
 	for _, p := range []string{"/..", "/a/../b", "/.../..", "/..a/..", "//..", "/....//"} {
 		f.Add(p)
@@ -223,14 +223,14 @@ func FuzzDotDot(f *testing.F) {
 	})
 }
 
-// FuzzConditionsOnAQuery holds conditions against taking the query apart.
+// FuzzConditionsOnAQuery compares conditions with splitting the query.
 func FuzzConditionsOnAQuery(f *testing.F) {
 	for _, q := range []string{"q=1", "q", "q=", "qq=1&q=1", "&&q=2&q=1", "q=1=1", "format=video&q", "Q=1", "q=%31", "=1&q", strings.Repeat("q=2&", 15) + "q=1", strings.Repeat("q=2&", 16) + "q=1"} {
 		f.Add(q)
 	}
 	one, empty := "1", ""
 	conditions := []Condition{{Name: "q"}, {Name: "q", Value: &one}, {Name: "q", Value: &empty}, {Name: "format", Value: &one}, {Name: "qq"}}
-	// Each table has all names, and another condition first.
+	// Each table has all names, and a different condition first.
 	var tables []*Table
 	for i := range conditions {
 		var routes []*Route

@@ -15,8 +15,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TestLegsDoNotReadMemoryOfAFinishedRequest: once the response has left, the
-// memory of the request belongs to the next one.
+// Once the response is written, the request's memory belongs to the next request.
 func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
@@ -47,8 +46,8 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	}
 }
 
-// TestHeadWrittenLateIsWrittenFromTheCopy: also a head that is written only after the request has
-// its response is written from the copy.
+// A leg may write its message head after the request has its response. Then the head comes from the
+// copy.
 func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first := true
@@ -61,7 +60,7 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 			return responses(0, 204)
 		}
 		r := newClient(t, upstream.POST, "a=1", "body", "Cookie: id=7")
-		// The leg alone, as if its connection had not heard of its end.
+		// The leg alone, as if its connection had not learned that it was cancelled.
 		f, err := all([]*fakeSSP{loser, newFake(t, "primary", silent)}, true, false).newFanout(&r.Request, newProcess(t), true)
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +155,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	}
 	wg.Wait()
 	for p.InFlight.Now() > 0 || budget.Used() > 0 {
-		runtime.Gosched() // the last losers end within milliseconds
+		runtime.Gosched() // the last abandoned legs end within milliseconds
 	}
 	for _, o := range []upstream.Outcome{upstream.Fill, upstream.Merged} {
 		if outcomes[o].Load() == 0 {
@@ -170,7 +169,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	}
 }
 
-// checkWho checks that a request is whole and one client's.
+// checkWho checks that a request is whole and belongs to one client.
 func checkWho(t *testing.T, ex *upstream.Exchange) {
 	q := &ex.Request
 	who := strings.TrimPrefix(string(q.Target), "/bid?who=")
@@ -182,8 +181,7 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 	}
 }
 
-// TestLegsAskOneAtATimeWhetherTheClientHasGone: the client's connection is no
-// thing to look at from several goroutines, nor after the response.
+// Only one goroutine may look at the client's connection, and only until the response.
 func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP

@@ -20,7 +20,7 @@ func mirroring(main, copied *fakeSSP, share float64, budget int64) *Route {
 	return rt
 }
 
-// The mirror's SSP gets the same requests. They do not wait for it, and get no response of it.
+// The mirror's SSP gets the same requests. Requests do not wait for it, and never get its response.
 func TestMirrorGetsCopies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(10*ms, "ad")), newFake(t, "b", fills(50*ms, "other"))
@@ -74,7 +74,7 @@ func TestBlackHoledMirrorIsDropped(t *testing.T) {
 	})
 }
 
-// Without room in its budget nothing is mirrored.
+// If its budget has no room, no request is mirrored.
 func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))

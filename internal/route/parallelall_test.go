@@ -14,8 +14,8 @@ import (
 
 const jsonType = "Content-Type: application/json\r\n"
 
-// all asks ssps as a route of mode parallel-all would, those marked as
-// secondary not waited for.
+// all sends a request to ssps as a route of mode parallel-all would. It does not wait for secondary
+// SSPs.
 func all(ssps []*fakeSSP, secondary ...bool) *Route {
 	rt := &Route{Name: "r", Mode: ParallelAll}
 	for i, s := range ssps {
@@ -73,8 +73,8 @@ func TestSecondariesAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// One primary alone: the caller runs its leg, and sees the secondaries that
-// came back meanwhile.
+// With one primary SSP the caller runs its leg. Responses of secondary SSPs that came meanwhile are
+// in the envelope.
 func TestSecondariesBesideOnePrimary(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(20*ms, "x"))
@@ -117,7 +117,7 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 	})
 }
 
-// Chosen by the client, an SSP of a parallel route is asked as on a single one.
+// If the client chooses an SSP of a parallel route, the route works as in mode single.
 func TestChosenSSPIsAskedAlone(t *testing.T) {
 	for _, mode := range []Mode{Single, Split, Waterfall, ParallelFirst, ParallelAll} {
 		bubble(t, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestParallelModesRefuseHEAD(t *testing.T) {
 
 func TestEntriesOfLegsOverTheLimit(t *testing.T) {
 	for limit, expect := range map[int]string{
-		// The request counts one; the legs enter in order, but that which the
-		// caller runs, the last, comes last.
+		// The request counts one. The legs enter in order; the caller runs the last leg, which
+		// enters last.
 		1: `merged: 200 {"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0},{"ssp":"c","error":"overloaded","ms":0}]}`,
 		3: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"overloaded","ms":0}]}`,
 		4: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","status":200,"ms":1,"body":"x"}]}`,
@@ -204,7 +204,7 @@ func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 	})
 }
 
-// The result holds the envelope's bytes until it is written, and no others.
+// The result holds the envelope's bytes until it is written, and no other bytes.
 func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		fakes := []*fakeSSP{newFake(t, "a", fills(ms, strings.Repeat("x", 1000))), newFake(t, "b", fills(ms, strings.Repeat("y", 1000)))}
@@ -248,7 +248,7 @@ func TestPrimariesThatPanicAreInternal(t *testing.T) {
 	})
 }
 
-// An SSP that is being taken out of the configuration fails alone.
+// An SSP that a reload removes fails alone.
 func TestDrainingSSPFailsAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "x")), newFake(t, "b", fills(0, "x"))
@@ -268,8 +268,7 @@ func TestDrainingSSPFailsAlone(t *testing.T) {
 	})
 }
 
-// Legs that are waited for cannot be cancelled, which spares their connections
-// the watch for it.
+// Primary legs cannot be cancelled, so their connections need not watch for that.
 func TestOnlyLegsThatAreNotWaitedForCanBeCancelled(t *testing.T) {
 	for _, tt := range []struct {
 		rt   func(a, b *fakeSSP) *Route

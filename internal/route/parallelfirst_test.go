@@ -25,7 +25,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 		want(t, "result", ended(&res), "fill of c: 200 ad")
 		want(t, "legs", legsOf(&res), "a cancelled 40ms, b cancelled 40ms, c fill 40ms, d no_bid 20ms")
 
-		synctest.Wait() // the losers end now, not later
+		synctest.Wait() // the abandoned legs end now, not later
 		if n := p.InFlight.Now(); n != 0 {
 			t.Errorf("%d legs are in flight after the response", n)
 		}
@@ -78,7 +78,7 @@ func TestParallelFirstEndsByTheDeadline(t *testing.T) {
 	})
 }
 
-// Nothing is sent for a leg that comes too late to be wanted.
+// A leg that starts after the first fill sends no request.
 func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(0, "ad"))
@@ -191,7 +191,7 @@ func TestLegThatPanicsIsInternal(t *testing.T) {
 	})
 }
 
-// Legs are told of each other's request alone: same target, fields and body.
+// Each leg sends the same target, fields and body.
 func TestLegsSendTheSameRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP

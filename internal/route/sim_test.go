@@ -49,7 +49,7 @@ func (d *simDialer) Dial(ctx context.Context, addr pool.Address, _ []pool.Addres
 	}
 }
 
-// newSim returns an SSP that asks a simulated one over a protocol.
+// newSim returns an SSP whose pool sends to a simulated SSP over a protocol.
 func newSim(t testing.TB, name string, protocol upstream.Protocol, b sspsim.Behaviour) *fakeSSP {
 	t.Helper()
 	o := sspsim.Options{Behaviour: b}
@@ -78,9 +78,9 @@ func newSim(t testing.TB, name string, protocol upstream.Protocol, b sspsim.Beha
 
 var protocols = map[string]upstream.Protocol{"http1": upstream.HTTP1, "http1-pipelined": upstream.HTTP1Pipelined, "http2": upstream.HTTP2}
 
-// TestAbandonedLegsChangeNoOtherResponse asks simulated SSPs over real
-// connections, of which losers are abandoned all the time, and checks that each
-// request gets the responses to itself: the simulated SSPs send its id back.
+// TestAbandonedLegsChangeNoOtherResponse sends requests to simulated SSPs over real connections,
+// and abandons legs all the time. The SSPs send each request's id back, so the test checks that
+// each request gets its own responses.
 func TestAbandonedLegsChangeNoOtherResponse(t *testing.T) {
 	for name, protocol := range protocols {
 		t.Run(name, func(t *testing.T) {

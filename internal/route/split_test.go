@@ -49,7 +49,7 @@ func TestSplitAsksOneSSP(t *testing.T) {
 		for i := range 5 {
 			expect := "fill of b: 200 ad"
 			if i == 0 {
-				expect = "server_error of a: 503 no ad for you" // and b is not asked in its place
+				expect = "server_error of a: 503 no ad for you" // and b gets no request in its place
 			}
 			r := get(t)
 			res := rt.Do(&r.Request, nil, newProcess(t))
@@ -64,7 +64,7 @@ func TestSplitAsksOneSSP(t *testing.T) {
 	})
 }
 
-// Drawn at random, every SSP with a weight has its turn, and no other.
+// A random draw chooses every SSP that has a weight, and no other SSP.
 func TestSplitIsRandom(t *testing.T) {
 	rt := newRoute(Split, newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", silent))
 	rt.Targets[1].Weight = 0

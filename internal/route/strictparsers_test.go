@@ -15,10 +15,9 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// readers are parsers that clients use, made as strict as they can be. Each reads
-// documents in base64, one a line, and prints for each how many results there are
-// and which SSP the second is, or "error: ..." if it does not take the
-// document.
+// readers are parsers that clients use, in their strictest mode. Each reads documents in base64,
+// one a line. For each it prints how many results there are and the name of the second SSP, or
+// "error: ..." if it refuses the document.
 var readers = []struct {
 	name string
 	args []string
@@ -76,7 +75,7 @@ print $doc ? scalar(@{$doc->{results}}) . " $doc->{results}[1]{ssp}\n" : "error:
 `}},
 }
 
-// Whatever one SSP sends, clients can read what the others have sent.
+// Whatever one SSP sends, clients can read the other SSPs' responses.
 func TestEveryParserReadsTheEnvelope(t *testing.T) {
 	bodies := append([]string{
 		manyKeys(jsonsyntax.MaxKeys), manyKeys(jsonsyntax.MaxKeys + 1), strings.Repeat("[", jsonsyntax.MaxDepth) + strings.Repeat("]", jsonsyntax.MaxDepth),

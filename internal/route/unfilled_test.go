@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// ends are the ways of not filling, one of each rank and more.
+// ends are ways in which a leg does not fill, at least one of each rank.
 var ends = map[string]reply{
 	"no_bid":         {status: 204, fields: "X-Nbr: 7\r\n"},
 	"redirect":       {status: 302, body: "there"},
@@ -21,9 +21,9 @@ var ends = map[string]reply{
 	"overloaded":     fails(0, upstream.Overloaded),
 }
 
-// winner is which SSP responds when none filled, by the text of the rule: a
-// 204 if any SSP said no_bid, else the first SSP response in route order, else
-// the first SSP's reason.
+// winner returns whose result the client gets if no SSP filled, by the text of the rule. That is a
+// 204 if any SSP had no bid, otherwise the first response in route order, otherwise the first SSP's
+// error.
 func winner(names []string) (i int) {
 	if i = slices.Index(names, "no_bid"); i >= 0 {
 		return i

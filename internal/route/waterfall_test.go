@@ -72,7 +72,7 @@ func TestWaterfallAbandonsATierAtItsTimeout(t *testing.T) {
 	})
 }
 
-// A request that is sent again stays within the time of its tier.
+// A retry stays within the time of its tier.
 func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", silent, func(o *ssp.Options) { o.RetryMax = 5 })
@@ -123,7 +123,7 @@ func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 	})
 }
 
-// What a tier finds out itself ends the waterfall as well.
+// A tier that finds the client gone ends the waterfall.
 func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fails(0, upstream.ClientGone)), newFake(t, "b", fills(0, "ad"))

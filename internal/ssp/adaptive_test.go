@@ -15,7 +15,7 @@ import (
 type model struct {
 	rnd     *rand.Rand
 	workers int           // 0 = endless
-	median  time.Duration // of the time to work on one, lognormal
+	median  time.Duration // of the time that a worker needs for a request, lognormal
 	sigma   float64
 	patient time.Duration
 	rate    float64 // requests a second
@@ -38,7 +38,7 @@ func newModel(floor, maxInFlight int) *model {
 	return m
 }
 
-// run lets d pass, and forgets the counts of before.
+// run resets the counts and lets d pass.
 func (m *model) run(d time.Duration) {
 	m.sent, m.shed, m.answered, m.latencies = 0, 0, 0, 0
 	m.lowest, m.highest = math.MaxInt, 0
@@ -77,7 +77,7 @@ func (m *model) serve() time.Duration {
 	return from + work
 }
 
-// land ends what ends before the given time.
+// land completes the requests that end before the given time.
 func (m *model) land(before time.Duration) {
 	for len(m.flying) > 0 && m.flying[0].to <= before {
 		e := heap.Pop(&m.flying).(flight)
@@ -133,10 +133,9 @@ func TestSteadySSPIsNotLimited(t *testing.T) {
 	}
 }
 
-// An SSP that can work on 45 at once and is asked for twice as many a second as
-// it can do: left alone, its queue grows until it responds to no request in time. With
-// a limit it responds to as many as it can, in less than twice the time, and that
-// does not wear off.
+// An SSP works on 45 requests at once, and gets twice as many a second as it can serve. Without a
+// limit its queue grows until it responds to no request in time. With a limit it serves as many as
+// it can, in less than twice the time, for as long as the load lasts.
 func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 	const capacity = 500 // 45 workers, 90 ms on average
 	for _, adapt := range []bool{false, true} {
@@ -256,8 +255,7 @@ func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
 	})
 }
 
-// What failed at once, or was given up by an impatient client, is no latency of
-// the SSP's.
+// A request that failed at once or that its client gave up says nothing about the SSP's latency.
 func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 	for _, c := range []struct {
 		name    string

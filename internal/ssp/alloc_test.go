@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// alloc is one request on one exchange, from a pool that allocates nothing.
+// alloc sends one request on one exchange, through a pool that allocates nothing.
 func (c *client) alloc(ex *upstream.Exchange, r *Request) {
 	ex.Times = upstream.Times{Queued: r.Received}
 	ex.ReleaseBody()

@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// gunzip uses the standard library, and not what compressed it.
+// gunzip uses the standard library, not the library that compressed the body.
 func gunzip(t *testing.T, s string) string {
 	t.Helper()
 	z, err := gzip.NewReader(strings.NewReader(s))
@@ -191,7 +191,7 @@ func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 	}
 }
 
-// A copy of a body is memory like any other.
+// The copy of a body counts in the budget.
 func TestBodyCopyOverTheBudgetIsRefused(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
@@ -244,8 +244,8 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	c.wantIdle()
 }
 
-// FuzzGzip: whatever the bytes, they come out again, behind what stood there, or
-// nothing is added.
+// FuzzGzip checks that any bytes can be decompressed again and follow the bytes before them, or
+// that nothing is added.
 func FuzzGzip(f *testing.F) {
 	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), int64(300))
 	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), int64(-1))

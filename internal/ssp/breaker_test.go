@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// init makes b a breaker by itself, with a window of its own.
+// init makes b a breaker with a window of its own.
 func (b *breaker) init(o BreakerOptions) {
 	*b = breaker{opts: o, Window: new(tally.Window), shedCounts: new(shedCounts)}
 	b.Window.Init(o.Window, 0)
@@ -43,8 +43,8 @@ func TestBreakerShedsInProportion(t *testing.T) {
 	}
 }
 
-// Whatever it was told, it never sheds all, never anything up to the ratio, and
-// never less for one failure more.
+// For any history, the breaker never sheds all requests, and none up to the ratio. One more failure
+// never makes it shed less.
 func TestShedShareIsMonotonousAndBounded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -125,8 +125,8 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 		}
 		c.wantIdle()
 
-		// It comes back: what it is asked then shows that, and in the end nothing
-		// is shed.
+		// The SSP recovers. The requests that the breaker still sends show that, and in the end it
+		// sheds none.
 		p.steps = []step{fill()}
 		for range 2000 {
 			c.get()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Against plain arithmetic: a fifth a request, one a retry, ten at most, full at
-// start.
+// Compared with plain arithmetic: a request adds a fifth, a retry takes one, ten is the most, and
+// the budget is full at the start.
 func TestRetryBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 5))

@@ -68,8 +68,8 @@ func TestClassificationOfResponses(t *testing.T) {
 	}
 }
 
-// FuzzHasVASTAd compares with a parser: an ad that it finds is found. A comment that
-// looks like one passes for one.
+// FuzzHasVASTAd compares hasVASTAd with a parser: it finds each ad that the parser finds. A comment
+// that looks like an ad counts as one.
 func FuzzHasVASTAd(f *testing.F) {
 	for _, seed := range []string{
 		adVAST, noAdVAST, "<VAST><Ad/></VAST>", "<VAST><Ad\n/></VAST>", "<VAST><AdSystem/><Ad></Ad></VAST>", "<VAST><!-- <Ad> --></VAST>", "<VAST><x><![CDATA[<Ad >]]></x></VAST>",
@@ -92,8 +92,8 @@ func FuzzHasVASTAd(f *testing.F) {
 	})
 }
 
-// FuzzHasBid compares with a parser: it finds the same, but where escapes might
-// spell the key.
+// FuzzHasBid compares hasBid with a parser: both find the same, except if escapes might spell the
+// key.
 func FuzzHasBid(f *testing.F) {
 	for _, seed := range []string{
 		`{"seatbid":[{"bid":[{"id":"1"}]}]}`, `{"seatbid":[{"bid":[]}]}`, `{"bid":"bid","x":["bid",":["]}`, `{"bid":{"bid":[0]}}`,

@@ -42,8 +42,8 @@ var encoders = []struct {
 	}},
 }
 
-// encode writes body in two pieces with a flush between, as servers do that send
-// while they make a response.
+// encode writes body in two pieces with a flush between, as a server does that sends a response
+// while it makes it.
 func encode(t testing.TB, writer func(io.Writer) io.WriteCloser, body string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -81,7 +81,7 @@ func classifyCoded(by NoBidBody, body []byte, codings ...string) upstream.Outcom
 	return s.classify(&Request{Method: upstream.GET}, a)
 }
 
-// A no-bid that is compressed took the place of an ad in a waterfall.
+// A compressed no-bid was once taken for an ad, and ended the waterfall.
 func TestCompressedNoBidIsANoBid(t *testing.T) {
 	for i, e := range encoders {
 		t.Run(fmt.Sprint(e.coding, " ", i), func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 				if c.by == NoBidNone || len(coded) < 2 || c.body == "" {
 					continue
 				}
-				// What cannot be decoded whole may hold an ad.
+				// A body that cannot be decoded to its end may hold an ad.
 				for _, n := range []int{1, len(coded) / 2, len(coded) - 1} {
 					if got := classifyCoded(c.by, coded[:n], e.coding); got != upstream.Fill {
 						t.Errorf("the first %d of %d bytes of %.60s are %v", n, len(coded), c.body, got)
@@ -159,7 +159,7 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 	}
 }
 
-// Encoders of other makers: those of Node are the C libraries that servers use.
+// Node's encoders are the C libraries that servers use.
 func TestNoBidsCompressedByOtherEncoders(t *testing.T) {
 	out, err := exec.Command("node", "-e", `
 const z = require("zlib"), c = z.constants;
@@ -194,8 +194,8 @@ for (const text of process.argv.slice(1)) {
 	}
 }
 
-// FuzzCoded looks into any bytes, and holds what is said of a body that was
-// compressed against what is said of it as it is.
+// FuzzCoded classifies any bytes as a compressed body. It also compares the result for a compressed
+// body with that for the plain body.
 func FuzzCoded(f *testing.F) {
 	for _, body := range []string{noAdVAST, bidJSON} {
 		for i, e := range encoders {

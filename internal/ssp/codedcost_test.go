@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/costtest"
 )
 
-// Looking into a compressed body costs no more than looking into one that is
-// not: of those, the costliest is a list of keys "bid" without a value.
+// A look into a compressed body costs no more than a look into a plain one. The costliest plain
+// body is a list of keys "bid" without a value.
 func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	plain := bytes.Repeat([]byte(`"bid"`), maxScan/len(`"bid"`))
 	budget := costtest.Best(func() { NoBidOpenRTB.hasAd(plain) })
@@ -24,12 +24,12 @@ func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 			t.Errorf("%s takes %v, a plain body %v at most", name, took, budget)
 		}
 		runtime.GC()
-		runtime.GC() // the decoders that were kept are gone
+		runtime.GC() // frees the kept decoders
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		look()
 		runtime.ReadMemStats(&after)
-		// Decoders are kept for the next body, and made anew after a collection.
+		// Decoders are kept for the next body. After a garbage collection new ones are made.
 		if n := after.TotalAlloc - before.TotalAlloc; n > 3<<20 {
 			t.Errorf("%s takes %d bytes", name, n)
 		}

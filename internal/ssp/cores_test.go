@@ -2,12 +2,11 @@ package ssp
 
 import "testing"
 
-// BenchmarkCores is what more cores cost the count of what is in flight, which
-// each request enters and leaves: make bench-cores. Two additions to one word,
-// exact under the limit; on each core apart they could not be.
+// BenchmarkCores measures how more cores slow the count of requests in flight: make bench-cores. A
+// request adds to one word twice. A counter on each core could not keep the limit exactly.
 //
-// Two cores that do nothing else enter and leave within 11 ns, where one takes 5:
-// 0.1 % of a request. It stays one word.
+// On two cores that do nothing else, both additions take 11 ns; on one core 5 ns. That is 0.1 % of
+// a request, so it stays one word.
 func BenchmarkCores(b *testing.B) {
 	var f InFlight
 	f.SetLimit(1 << 20)

@@ -63,7 +63,7 @@ func TestFieldsCrossByThePolicyAndBodyAndMethodUnchanged(t *testing.T) {
 	c.wantIdle()
 }
 
-// What an exchange was used for before must not show.
+// An exchange's earlier use must not show.
 func TestReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, nil)
@@ -155,8 +155,7 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 	}
 }
 
-// A first attempt takes time too: before a retry is sent, the client is looked
-// for.
+// The first attempt takes time, so Do looks at the client's connection before it sends a retry.
 func TestClosedClientConnectionIsFoundBeforeARetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fail(stale)), fill()}}

@@ -21,9 +21,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const msec = time.Millisecond
 
-// bubble runs test in a synctest bubble. Channels and timers must not leave the
-// bubble that they were made in, which those in a sync.Pool would: two rounds
-// of the garbage collector empty it, before and after.
+// bubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
+// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
+// before and after.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	empty := func() {
@@ -35,16 +35,16 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// step is what becomes of one exchange on a place.
+// step is what happens to one exchange on a place.
 type step func(ex *upstream.Exchange) error
 
-// fakePool is a pool whose places do what the test says: the first attempt the
-// first of steps, and so on; the last step repeats.
+// fakePool is a pool whose places do what the test says. The first attempt takes the first of
+// steps, and so on; the last step repeats.
 type fakePool struct {
 	steps   []step
 	acquire func(n int, ex *upstream.Exchange) error // before the n-th place is acquired, from 0; nil: at once
 	host    string
-	// protocol is that of its connections.
+	// protocol is the protocol of its connections.
 	protocol upstream.Protocol
 
 	mu       sync.Mutex
@@ -57,7 +57,7 @@ type fakePool struct {
 	mostBusy atomic.Int32
 }
 
-// sentRequest is what a place was given to send.
+// sentRequest is a request that a place got to send.
 type sentRequest struct {
 	method                          upstream.Method
 	scheme, target, authority, head string
@@ -151,7 +151,7 @@ func fail(e upstream.Error) step {
 	return func(*upstream.Exchange) error { return &e }
 }
 
-// after lets d pass before then, as long as the deadline and the context allow.
+// after waits for d before the step then, unless the deadline or the context ends first.
 func after(d time.Duration, then step) step {
 	return func(ex *upstream.Exchange) error {
 		if err := sleep(ex, d); err != nil {
@@ -161,7 +161,7 @@ func after(d time.Duration, then step) step {
 	}
 }
 
-// sleep lets d pass on the exchange's terms.
+// sleep waits for d, unless the exchange's deadline or context ends first.
 func sleep(ex *upstream.Exchange, d time.Duration) error {
 	timer, deadline := time.NewTimer(d), time.NewTimer(time.Until(ex.Deadline))
 	defer timer.Stop()
@@ -237,7 +237,7 @@ func (c *client) head(raw string) {
 	}
 }
 
-// request is one that was received just now, and has 295 ms.
+// request returns a request that has just arrived, and has 295 ms.
 func (c *client) request(m upstream.Method) *Request {
 	now := time.Now()
 	return &Request{Method: m, Fields: &c.fields, Identity: &c.id, Received: now, Deadline: now.Add(295 * msec), Budget: c.budget}

@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// learnt is a client of an SSP that responds within 10 ms and has been asked
-// often enough to know. What is scripted begins after that.
+// learnt is a client of an SSP that responds within 10 ms, and whose latency is known from enough
+// requests. The test's steps begin after them.
 func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	t.Helper()
 	steps := p.steps
@@ -140,8 +140,7 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 	}
 }
 
-// A hedge is sent within the limit on queries, and what it does not use it
-// gives back.
+// A hedge takes a token of the limit on queries. If it is not sent, it returns the token.
 func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	for name, kept := range map[string]func(p *fakePool, c *client){
 		"place": func(p *fakePool, c *client) {
@@ -174,7 +173,7 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	}
 }
 
-// A hedge must not make a response worse.
+// A failed hedge must not replace the first attempt's response.
 func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 	for _, status := range []int{400, 429, 503} {
 		bubble(t, func(t *testing.T) {
@@ -219,8 +218,7 @@ func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
 	})
 }
 
-// Before it is late, a failure is retried as without hedging; the retry may be
-// hedged then.
+// A failure before the request is late is retried as without hedging. The retry may then be hedged.
 func TestRetryMayBeHedged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
@@ -249,7 +247,7 @@ func TestCancelledHedgedLegEndsAtOnce(t *testing.T) {
 	})
 }
 
-// What panics in the second's goroutine must not end the process.
+// A panic in the hedge's goroutine must not end the process.
 func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fill()), func(*upstream.Exchange) error { panic("BUG: scripted") }}}
@@ -264,7 +262,7 @@ func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 	})
 }
 
-// Nothing reads the request once Do has returned, even by a panic.
+// No goroutine reads the request once Do has returned, even by a panic.
 func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, func(*upstream.Exchange) error { panic("BUG: scripted") }), never()}}
@@ -282,8 +280,8 @@ func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 	})
 }
 
-// Only whole latencies would make the slow ones, which hedges cut short, look
-// rare, and late come ever earlier.
+// Hedges cut slow attempts short. If only complete latencies counted, slow attempts would look
+// rare, and requests would be hedged ever earlier.
 func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var first atomic.Int64 // how long the first takes; the second 1 ms
@@ -309,7 +307,7 @@ func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 	})
 }
 
-// Each attempt has the body in the exchange that it is sent on.
+// Each attempt has the body in its own exchange.
 func TestBodyIsSentCompleteByBothAttempts(t *testing.T) {
 	for name, steps := range map[string]func(c *client) []step{
 		"resent, then hedged": func(*client) []step {

@@ -20,8 +20,7 @@ func (w *bitWriter) put(value, n uint) *bitWriter {
 	return w
 }
 
-// hostileBodies are no more than maxCodedScan bytes, and ask as much of a decoder
-// as that many can.
+// hostileBodies have at most maxCodedScan bytes, and cost a decoder as much as so many bytes can.
 func hostileBodies(t testing.TB) map[string]struct {
 	coding string
 	body   []byte
@@ -33,7 +32,7 @@ func hostileBodies(t testing.TB) map[string]struct {
 	all := map[string]coded{}
 	zeros := strings.Repeat("\x00", 4<<20)
 	for i, e := range encoders {
-		// As far as the bound reaches: it is a bomb, cut or not.
+		// A bomb of the largest size within the bound, and one that is cut.
 		b := encode(t, e.writer, zeros)
 		all[fmt.Sprint("a bomb in ", e.coding, " ", i)] = coded{e.coding, b[:min(len(b), maxCodedScan)]}
 	}

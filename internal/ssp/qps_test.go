@@ -14,12 +14,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// behind makes the clock of a bucket whose times are made up go behind all of
-// them.
+// behind sets a bucket's clock behind all times that the test makes up.
 var behind = time.Now().Add(24 * time.Hour)
 
-// Over five seconds of more than it lets through, the rate is within 5 % of the
-// limit, whatever the arrivals look like.
+// Over five seconds of overload the rate is within 5 % of the limit, for any pattern of arrivals.
 func TestRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 	for _, c := range []struct {
 		o    QPSOptions
@@ -46,8 +44,8 @@ func TestRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 	}
 }
 
-// In any span of time no more than the burst and the rate allow, over random
-// limits and arrivals.
+// In any span of time no more requests pass than burst and rate allow, for random limits and
+// arrivals.
 func TestNoPeriodHasMoreThanBurstAndRate(t *testing.T) {
 	for seed := range uint64(10) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -153,8 +151,8 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 	})
 }
 
-// A process that was not run for a while has requests that began long before
-// others, which took tokens as of now: the bucket is as good as full all the same.
+// After a pause of the process, some requests began long before others that have taken tokens as of
+// now. The bucket still counts as full.
 func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 2} })
@@ -163,15 +161,15 @@ func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 		time.Sleep(time.Second)
 		c.get().want(upstream.Fill)
 		c.do(late).want(upstream.Fill)
-		c.do(late).want(upstream.QPSLimit) // and there are no more than two
+		c.do(late).want(upstream.QPSLimit) // the burst is two
 		if n := c.ssp.qps.limited.Load(); n != 1 {
 			t.Errorf("%d were counted, want 1", n)
 		}
 	})
 }
 
-// Of requests that were let in while they waited for places, only as many are
-// sent as may be: the token is taken right before sending.
+// A request takes its token right before it is sent. So of requests that waited for places
+// together, only as many are sent as the limit allows.
 func TestQPSLimitCountsSentRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(20 * msec); return nil }}
@@ -217,8 +215,8 @@ func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
 	}
 }
 
-// fleetOf returns the bucket of a fleet of one, whose Redis is not there: it may
-// send limit divided by expected a second.
+// fleetOf returns the bucket of a fleet of one replica without Redis: it may send limit divided by
+// expected a second.
 func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 	t.Helper()
 	f := fleet.New(fleet.Options{
@@ -229,7 +227,7 @@ func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 	return f.Bucket("openx", limit, burst)
 }
 
-// An SSP that was made before or after its bucket counts time as that does.
+// An SSP counts time as its bucket does, whether it was made before or after the bucket.
 func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := fleetOf(t, 40, 8, 4) // alone: 10 a second, 2 at once, none at first
@@ -261,8 +259,8 @@ func TestDryRunOfTheFleetsLimitOnlyCounts(t *testing.T) {
 	}
 }
 
-// A reload that changes other settings keeps the bucket; one that changes the
-// scope takes another at once.
+// A reload that changes other settings keeps the bucket. A reload that changes the scope takes a
+// new bucket at once.
 func TestSuccessorTakesTokensFromTheConfiguredBucket(t *testing.T) {
 	b := fleetOf(t, 0.001, 1, 1)
 	p := &fakePool{}

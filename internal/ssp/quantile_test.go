@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Against sorting, over random latencies: never below, and at most a sixteenth
-// above.
+// Compared with sorting, over random latencies: the result is never lower, and at most a sixteenth
+// higher.
 func TestQuantileIsWithinASixteenth(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 4))

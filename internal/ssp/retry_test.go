@@ -96,7 +96,7 @@ func TestRetriesEndAtRetryMax(t *testing.T) {
 	}
 }
 
-// An SSP that closes what is idle makes several connections stale at once.
+// An SSP that closes idle connections makes several of them stale at once.
 func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
 	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fail(stale), fill()}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
@@ -129,8 +129,8 @@ func TestUnprocessedRequestsUseNeitherRetryMaxNorBudget(t *testing.T) {
 	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 5})
 }
 
-// A request that the SSP refuses at once is sent until its deadline, ever more
-// slowly: the number of attempts is bounded whatever the deadline.
+// A request that the SSP refuses at once is sent again until its deadline, more and more slowly. So
+// the number of attempts is bounded for any deadline.
 func TestUnprocessedRequestsAreRetriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
 	for name, refuses := range map[string]step{"refused": fail(notProcessed), "kept connections closed": keptAndClosed} {
@@ -188,7 +188,7 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 		acquire: func(n int, ex *upstream.Exchange) error {
 			got = append(got, terms{ex.Resent, ex.Redials})
 			if n == 0 {
-				ex.Redials-- // it outlasted a failed dial
+				ex.Redials-- // it waited through a failed dial
 			}
 			return nil
 		},
@@ -201,7 +201,7 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 	c.wantRetries(map[retryKind]uint64{retryNotSent: 2, retryNotProcessed: 1, retryStale: 1})
 }
 
-// HTTP_1_1_REQUIRED proves nothing but that the SSP wants the request over HTTP/1.
+// HTTP_1_1_REQUIRED proves only that the SSP wants the request over HTTP/1.
 func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 	required := upstream.Error{
 		Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, RefusesHTTP2: true, OverHTTP1: true, Detail: "HTTP_1_1_REQUIRED",
@@ -217,7 +217,7 @@ func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 		c.wantIdle()
 
 		p = &fakePool{steps: []step{func(*upstream.Exchange) error {
-			p.protocol = upstream.HTTP1 // the pool was told
+			p.protocol = upstream.HTTP1 // the pool has switched
 			e := required
 			return &e
 		}, fill()}, protocol: upstream.HTTP2}
@@ -228,8 +228,8 @@ func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 	}
 }
 
-// A retry that only finds that every address backs off tells less than the
-// failure that it was to mend.
+// A retry that finds every address in back-off ends the request with the first attempt's error,
+// which says more.
 func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
 	for _, first := range []upstream.Error{
 		{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"},
@@ -252,8 +252,8 @@ func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
 	}
 }
 
-// An SSP that closes what is idle closes many connections at once. A pipelined
-// one is found closed only when it was lent.
+// An SSP that closes idle connections closes many at once. The pool finds a pipelined connection
+// closed only after a request has acquired it.
 func TestClosedIdleConnectionsUseNoRetries(t *testing.T) {
 	closed := func(ex *upstream.Exchange) error {
 		ex.Reused = true
@@ -281,8 +281,7 @@ func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 	}
 }
 
-// However many retries there are, the request ends when it would have, and
-// nothing is sent after that.
+// Retries do not prolong a request: it ends at its deadline, and nothing is sent after that.
 func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(40*msec, fail(notProcessed))}}
@@ -349,7 +348,7 @@ func TestFailedWaitForAPlaceIsNotRetried(t *testing.T) {
 			if p.lent != c.asked {
 				t.Errorf("a place was asked for %d times, want %d", p.lent, c.asked)
 			}
-			cl.wantRetries(nil) // of those none was sent
+			cl.wantRetries(nil) // none of them was sent
 			cl.wantIdle()
 		})
 	}
@@ -367,8 +366,7 @@ func TestFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
 	c.wantRetries(map[retryKind]uint64{retryNotSent: 1})
 }
 
-// If there is no room for a retry, what it was to mend is how the request
-// ended.
+// If the pool has no room for a retry, the request ends with the first attempt's error.
 func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
 	p := &fakePool{steps: []step{fail(stale)}, acquire: func(n int, _ *upstream.Exchange) error {
 		if n > 0 {
@@ -381,8 +379,7 @@ func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
 	c.wantRetries(nil)
 }
 
-// The pool takes Queued for the time, so that an attempt must not be lent a
-// place in the past.
+// The pool takes Queued for the current time, so an attempt must not acquire a place in the past.
 func TestEachAttemptIsQueuedWhenItBegins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var queued []time.Time

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// All responses of an SSP that are held at once share its limit, whichever settings
-// their requests began with.
+// All responses of an SSP that are held at once share its limit, even if a reload changed its
+// settings meanwhile.
 func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := strings.Repeat("x", 600)

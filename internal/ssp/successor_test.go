@@ -9,14 +9,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// becomes makes c's SSP one with other settings, and returns what it was.
+// becomes replaces c's SSP by one with other settings, and returns the old one.
 func (c *client) becomes(with func(o *Options)) *SSP {
 	was := c.ssp
 	c.ssp = was.With(options(with))
 	return was
 }
 
-// on is c with another SSP.
+// on returns c with a different SSP.
 func (c *client) on(s *SSP) *client {
 	other := *c
 	other.ssp = s
@@ -164,7 +164,7 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 		{adaptive(4, 200), 20},  // lowered: it stays
 		{adaptive(30, 200), 30}, // but not below the floor
 		{adaptive(4, 10), 10},   // nor above max_in_flight
-		{adaptive(4, 0), 0},     // was no lower than that: no limit any more
+		{adaptive(4, 0), 0},     // it was not lowered, so there is no limit any more
 		{func(o *Options) { o.MaxInFlight = 50 }, 50}, // off
 		{adaptive(4, 60), 60},
 	} {
@@ -176,7 +176,7 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 		if got := c.ssp.inFlight.Limit(); got != step.want {
 			t.Errorf("step %d: the limit is %d, want %d", i, got, step.want)
 		}
-		if i == 6 { // requests that began before have a say no more
+		if i == 6 { // requests that began before count no more
 			for range 10 * adaptiveMinSamples {
 				was.adaptive.observe(time.Hour, time.Duration(i+1)*time.Second)
 			}
@@ -235,7 +235,7 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 	})
 }
 
-// A request may have begun long before it comes to the bucket.
+// A request may have begun long before it takes its token.
 func TestFullBucketIsFullForRequestsThatBeganBeforeIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 1e6} })
@@ -271,7 +271,7 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 			t.Errorf("%+v, want the counts to go on", got)
 		}
 		c.get().want(upstream.Fill)
-		c.get().want(upstream.QPSLimit) // the rate is the SSP's, wherever it lives
+		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate
 		for range 10 * adaptiveMinSamples {
 			was.adaptive.observe(time.Hour, time.Second)
 		}

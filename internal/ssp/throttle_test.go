@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A client that provokes 429s must not stop the SSP for all others.
+// A client that provokes 429s must not stop the SSP for all other clients.
 func Test429PausesOnlyAboveTheShare(t *testing.T) {
 	busy := response(429, "", "Retry-After: 30")
 	for _, c := range []struct {
@@ -115,8 +115,8 @@ func TestRetryAfterShareChangesInPlace(t *testing.T) {
 	})
 }
 
-// The window holds what came in the last 15/16 of a second, and nothing that is
-// older than a second.
+// The window holds all responses of the last 15/16 of a second, and none that is older than a
+// second.
 func TestThrottleWindowSpansASecond(t *testing.T) {
 	for seed := range uint64(200) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
