@@ -57,7 +57,7 @@ type Conn struct {
 	owner upstream.Owner
 	opts  *Options
 
-	reused   bool // an exchange has completed
+	served   int // exchanges that have completed
 	response responseReader
 	br       *bufio.Reader // nil while idle
 
@@ -131,7 +131,7 @@ func (c *Conn) Idle() bool {
 
 // Do implements upstream.Conn. The caller's goroutine writes and reads.
 func (c *Conn) Do(ex *upstream.Exchange) error {
-	ex.Protocol, ex.Reused = upstream.HTTP1, c.reused
+	ex.Protocol, ex.Reused, ex.Served = upstream.HTTP1, c.served > 0, c.served
 	c.net.SetDeadline(ex.Deadline) //nolint:errcheck // a closed socket fails the write
 	var err error
 	switch ctx := ex.Context.(type) {
@@ -192,7 +192,7 @@ func (c *Conn) release(r upstream.CloseReason, held time.Duration) {
 		c.opts.releaseReader(c.br)
 		c.br = nil
 	}
-	c.reused = true
+	c.served++
 	if r != upstream.NotClosed {
 		c.Close(r)
 	}

@@ -52,7 +52,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	case errors.Is(err, os.ErrDeadlineExceeded), socket.WouldBlock(err):
 		return errAbandoned
 	default:
-		return c.response.asError(err, c.response.hasBegun(c.br), c.reused)
+		return c.response.asError(err, c.response.hasBegun(c.br), c.served > 0)
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *Conn) write(ex *upstream.Exchange) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return upstream.ErrDeadline
 	}
-	return &upstream.Error{Outcome: upstream.ConnLost, Progress: progress, Stale: c.reused, Detail: "while sending the request", Err: err}
+	return &upstream.Error{Outcome: upstream.ConnLost, Progress: progress, Stale: c.served > 0, Detail: "while sending the request", Err: err}
 }
 
 // writeHead sends the message head, with the body if it is small, in one burst with other

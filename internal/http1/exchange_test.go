@@ -45,8 +45,8 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 					}
 					p.send("HTTP/1.1 204 No Content\r\n\r\n")
 					wantResponse(t, wait(t, done), ex, 204, "")
-					if ex.Protocol != upstream.HTTP1 || ex.Reused != (round > 0) {
-						t.Fatalf("protocol %v, reused %v in round %d", ex.Protocol, ex.Reused, round)
+					if ex.Protocol != upstream.HTTP1 || ex.Reused != (round > 0) || ex.Served != round {
+						t.Fatalf("protocol %v, reused %v, served %d in round %d", ex.Protocol, ex.Reused, ex.Served, round)
 					}
 				}
 				owner.awaitFreed(t, 2)

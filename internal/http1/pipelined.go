@@ -52,6 +52,7 @@ type Pipelined struct {
 	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
 	out          *[]byte    // requests that no goroutine has taken to write; nil for none
 	queuedBytes  int64      // offset of the next request
+	entered      int        // exchanges that have entered the pipeline
 	first        int        // length of the first request
 	arrived      []entry    // entries that the reader has not taken over yet, in order
 	writing      bool       // a goroutine is in flush or flushBehind, or is about to be
@@ -203,10 +204,12 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	case p.out != nil && len(*p.out)+len(r.Fields)+len(r.Target)+len(r.Body) > maxUnwritten:
 		return writeNothing, errUnwrittenFull
 	}
-	ahead := p.outstanding.Add(1) - 1
-	if int(ahead) >= p.opts.Depth {
+	ahead := int(p.outstanding.Add(1)) - 1
+	if ahead >= p.opts.Depth {
 		panic("BUG: more exchanges than places")
 	}
+	ex.Served = (p.entered - ahead) / (ahead + 1)
+	p.entered++
 	if p.out == nil {
 		p.out = buffers.Get().(*[]byte)
 		*p.out = (*p.out)[:0]

@@ -21,3 +21,30 @@ func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 		}
 	}
 }
+
+// The requests on a pipeline share the responses that it has carried.
+func TestServedIsSharedByTheRequestsOnAPipeline(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	prove(t, conn, p, owner)
+	for n := 1; n < 7; n++ {
+		ex := get(t, "warm")
+		done := start(conn, ex)
+		p.wantRequests("warm")
+		p.send(textResponse("warm"))
+		wantResponse(t, wait(t, done), ex, 200, "warm")
+		if ex.Served != n {
+			t.Errorf("served %d, want %d", ex.Served, n)
+		}
+	}
+	a, b := get(t, "a"), get(t, "b")
+	doneA := start(conn, a)
+	p.wantRequests("a")
+	doneB := start(conn, b)
+	p.wantRequests("b")
+	p.send(textResponse("a") + textResponse("b"))
+	wantResponse(t, wait(t, doneA), a, 200, "a")
+	wantResponse(t, wait(t, doneB), b, 200, "b")
+	if a.Served != 7 || b.Served != 3 {
+		t.Errorf("served %d and %d, want 7 and 3", a.Served, b.Served)
+	}
+}

@@ -82,11 +82,13 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 	case e.Progress == upstream.NotSent:
 		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
 	case e.Stale:
-		// The next reused connection may be stale too: retry.max does not count such retries, but
-		// the budget does.
+		// The next reused connection may be stale too: retry.max does not count such retries. An
+		// SSP that restarts closes all connections at once, more than the budget has tokens. So a
+		// connection whose own responses have earned a token pays with it, and otherwise the budget
+		// pays. Either way at most every fifth request is sent again.
 		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
-		return retryStale, ok && n.stale <= maxStale && s.budget.spend()
+		return retryStale, ok && n.stale <= maxStale && (ex.Served >= fifthsPerToken || s.budget.spend())
 	default:
 		return 0, false
 	}

@@ -114,6 +114,16 @@ func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
 	}
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 1)
+
+	// The connection's own responses pay for the retry, if there were enough of them.
+	for served, sent := range map[int]int{fifthsPerToken - 1: 1, fifthsPerToken: 2} {
+		p = &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = served; return &stale }, fill()}}
+		c = newClient(t, p, nil)
+		for c.ssp.budget.spend() {
+		}
+		c.get()
+		c.wantSent(p, sent)
+	}
 }
 
 func TestUnprocessedRequestsUseNeitherRetryMaxNorBudget(t *testing.T) {

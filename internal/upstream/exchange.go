@@ -116,6 +116,9 @@ type Exchange struct {
 	Times    Times
 	// Reused: the connection carried a request before this one.
 	Reused bool
+	// Served is how many responses a reused HTTP/1 connection had carried for each request that was
+	// on it, this one included. Package ssp pays retries of stale connections with them.
+	Served int
 	// Protocol is what the connection speaks.
 	Protocol Protocol
 	// Endpoint and Peer are where the connection leads: the endpoint's host:port in
@@ -163,7 +166,7 @@ func (ex *Exchange) Release() {
 	ex.Request = Request{}
 	ex.Deadline, ex.Context, ex.Budget, ex.Share = time.Time{}, nil, nil, nil
 	ex.Times = Times{}
-	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Protocol = false, 0, false, false, Unknown
+	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
 	ex.Endpoint, ex.Peer, ex.Attempts = "", netip.AddrPort{}, 0
 	if cap(ex.Block) > MaxKeptBuffer {
 		ex.Block = nil
