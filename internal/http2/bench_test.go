@@ -50,8 +50,8 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
-// BenchmarkHTTP1 is the same through fasthttp's client over HTTP/1 and TLS, to
-// compare processor times with.
+// BenchmarkHTTP1 is the same through fasthttp's client over HTTP/1 and TLS, to compare processor
+// times.
 func BenchmarkHTTP1(b *testing.B) {
 	addr := startNginx(b, `
 		keepalive_requests 100000000;
@@ -144,8 +144,8 @@ func adRequest() upstream.Request {
 	return upstream.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(adTarget), Fields: []byte(adFields)}
 }
 
-// BenchmarkCodec is our way to write a request's head and to read a response's,
-// with their frames.
+// BenchmarkCodec writes a request's header block and reads a response's with our codec, including
+// their frames.
 func BenchmarkCodec(b *testing.B) {
 	request := adRequest()
 	b.Run("write", func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// bodies are the bytes that the exchanges of a connection have memory for, and how
-// many exchanges there are.
+// bodies are the bytes that the exchanges of a connection have allocated, and the number of
+// exchanges.
 func (c *Conn) bodies() (memory, fields, exchanges int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,9 +52,8 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 	}
 }
 
-// Whatever a peer claims and sends: what is reserved is at most what has come, and
-// the memory at most twice that, and 4 KB for each response that has begun. In the
-// end nothing is reserved.
+// Whatever a peer claims and sends, the reserved bytes are at most those that have come. The memory
+// is at most twice that, and 4 KB for each response that has begun. In the end nothing is reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 	const scripts = 150
 	bubble(t, func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 	})
 }
 
-// startWithin runs an exchange whose body takes of both budgets.
+// startWithin runs an exchange whose body counts in both budgets.
 func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-chan result {
 	ch := make(chan result, 1)
 	go func() {
@@ -128,8 +127,8 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 	return ch
 }
 
-// Streams that are stuck hold what they have sent, and no more: other streams of
-// the connection get on, however much is stuck.
+// A stuck stream holds only the bytes that it has sent. Other streams of the connection go on,
+// however many are stuck.
 func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts := testOptions()

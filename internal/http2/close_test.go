@@ -77,8 +77,8 @@ func TestPeerThatClosesFailsOpenExchanges(t *testing.T) {
 }
 
 func TestGoAwayBehindAFailedWriteIsRead(t *testing.T) {
-	// The peer says GOAWAY and closes, while we write: the write fails first,
-	// but what was said decides.
+	// The peer sends GOAWAY and closes while we write. The write fails first, but the GOAWAY
+	// decides the result.
 	p := connect(t, testOptions())
 	ids, done := p.startMany(2)
 	p.conn.mu.Lock()

@@ -29,8 +29,8 @@ func newFed(t testing.TB, opts Options) *fed {
 	return f
 }
 
-// open opens n streams, and returns the number of the first; the others follow by
-// twos. Bodies are what their requests still have to send.
+// open opens n streams, and returns the number of the first; each next number is two higher. bodies
+// are the parts that their requests still have to send.
 func (f *fed) open(n, body int) (first uint32) {
 	f.t.Helper()
 	c := f.conn
@@ -100,13 +100,13 @@ func response(b []byte, id uint32) []byte {
 	return appendData(b, id, true, strings.Repeat("x", 1024))
 }
 
-// hostility is a form of frames that cost more than they look. frames prepares the
-// connection, and returns a round of them.
+// hostility is a kind of frames that cost more than their size suggests. frames prepares the
+// connection, and returns one round of them.
 type hostility struct {
 	name   string
 	frames func(f *fed) []byte
-	// decoded: the header lists count as what they decode to, which is bounded, and
-	// not as what they are encoded in.
+	// decoded: the header lists count with their decoded size, which is bounded, not with their
+	// encoded size.
 	decoded bool
 	ends    bool // the connection
 	fresh   bool // each round needs a connection of its own
@@ -174,12 +174,12 @@ var hostilities = []hostility{
 	}},
 	{name: "DATA of a byte for a stream that was reset", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
-		f.feed(appendHeaders(nil, id, false, "malformed", "")) //nolint:errcheck // it is the stream's error
+		f.feed(appendHeaders(nil, id, false, "malformed", "")) //nolint:errcheck // the stream's error
 		return repeat(5000, appendData(nil, id, false, "x"))
 	}},
 	{name: "DATA and HEADERS behind a whole response", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
-		f.feed(appendHeaders(nil, id, true, ":status", "200")) //nolint:errcheck // it is well
+		f.feed(appendHeaders(nil, id, true, ":status", "200")) //nolint:errcheck // no error
 		return repeat(3000, append(appendData(nil, id, false, "x"), append(http2codec.AppendFrameHeader(nil, 1, h2.FrameHeaders, h2.FlagHeadersEndHeaders, id), 0x88)...))
 	}},
 	{name: "HEADERS of interim responses", frames: func(f *fed) (b []byte) {
@@ -293,8 +293,8 @@ var hostilities = []hostility{
 	}},
 }
 
-// costOf is what a byte of a hostility costs: its time, the memory that is
-// allocated, and the bytes that are written for it.
+// costOf is what a byte of a hostility costs: time, allocated memory, and bytes that are written in
+// response.
 type costOf struct{ ns, allocated, written float64 }
 
 // measure returns the least of a few measurements.
@@ -341,10 +341,10 @@ func (h *hostility) measure(t *testing.T) costOf {
 	return least
 }
 
-// What a peer sends costs at most so much for each byte of it. The limits are far
-// above what is measured: RST_STREAM, which ends an exchange with 13 bytes, costs 40
-// times what a byte of a response does, and the rest up to 30 times. What walked all
-// streams for 6 bytes cost 10 000 times as much.
+// Each byte that a peer sends has a bounded cost. The limits are far above the measured costs.
+// RST_STREAM, which ends an exchange with 13 bytes, costs 40 times as much as a byte of a response;
+// all other frames up to 30 times. A frame of 6 bytes that walked all streams cost 10 000 times as
+// much.
 const (
 	mostTimes     = 150 // the time of a byte of a response
 	mostAllocated = 20
@@ -370,8 +370,8 @@ func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
 	}
 }
 
-// Each kind of frame that brings no exchange forward, and each that the tests above
-// let come without limit, is counted.
+// Each kind of frame that brings no exchange forward counts as flood, and so does each kind that
+// the tests above send without limit.
 func TestEveryHostileFrameIsCounted(t *testing.T) {
 	counted := []string{
 		"empty DATA", "DATA of padding", "DATA of a byte for a stream that was reset", "DATA and HEADERS behind a whole response", "PRIORITY",

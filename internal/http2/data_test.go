@@ -174,8 +174,8 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 	done := p.start(r)
 	id := p.request().StreamID
 	p.head(id, false, ":status", "200")
-	// Each costs 256 of the window and brings nothing. Half of a window is given
-	// back after 128.
+	// Each frame costs 256 bytes of the window and brings nothing. Half of a window is given back
+	// after 128 frames.
 	for range 128 {
 		p.do(p.fr.WriteDataPadded(id, false, nil, make([]byte, 255)))
 	}
@@ -209,8 +209,8 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 	opts := testOptions()
 	opts.PingTimeout = time.Minute
 	p := connect(t, opts)
-	// As many streams as fill the connection's window twice, each sending what
-	// its own window holds after it was reset.
+	// Enough streams to fill the connection's window twice. Each sends its whole window after it
+	// was reset.
 	const streams = 2 * connWindow / maxStreamWindow
 	var ids [streams]uint32
 	var done [streams]<-chan result

@@ -80,8 +80,8 @@ func (g gated) Read(b []byte) (int, error) {
 	return g.wire.Read(b)
 }
 
-// A response that had come before the deadline counts, however late it is read.
-// One that has not come does not hold the request up.
+// A response that came before the deadline counts, however late it is read. A request does not wait
+// for a response beyond its deadline.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLateChecks*lateCheckPause - time.Microsecond, time.Second} {
 		bubble(t, func(t *testing.T) {

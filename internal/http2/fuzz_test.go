@@ -19,8 +19,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// tape is a connection whose peer has said everything beforehand. It takes
-// every write, and counts the HEADERS in it.
+// tape is a connection whose peer has sent all its bytes beforehand. It accepts every write, and
+// counts the HEADERS in it.
 type tape struct {
 	net.Conn // nil: nothing else is called
 
@@ -103,12 +103,12 @@ func (t *tape) play() {
 	t.changed.Broadcast()
 }
 
-// fuzzedExchanges is how many exchanges wait for what a fuzzer says. They have
-// the streams 1, 3, 5 and 7; the last but one is an upload, the last a HEAD.
+// fuzzedExchanges is how many exchanges wait for the fuzzer's frames, on streams 1, 3, 5 and 7. The
+// last but one is an upload, the last a HEAD.
 const fuzzedExchanges = 4
 
-// replay lets exchanges meet a peer that says in. All of them must end, and all
-// places must be freed.
+// replay runs exchanges against a peer that sends in. All of them must end, and all places must be
+// free again.
 func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	t.Helper()
 	opts := testOptions()
@@ -269,7 +269,7 @@ func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 	})
 }
 
-// A SETTINGS frame leads to where its settings lead, one after the other.
+// A SETTINGS frame has the same effect as its settings in frames of their own.
 func FuzzOneSettingsFrameEqualsManyFrames(f *testing.F) {
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1}, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 2}))
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 4096}))

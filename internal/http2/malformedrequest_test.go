@@ -48,7 +48,8 @@ func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	done := p.start(r)
 	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
-	// The second sight puts the line into the table; the rest is bad.
+	// The line enters the table when it is sent a second time; the rest of the request is
+	// malformed.
 	r.fields += "bad line\r\n"
 	r.do(p.conn).wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent})
 	if p.conn.CloseReason() != upstream.ClosedError {

@@ -17,10 +17,9 @@ import (
 
 var modelDepth = flag.Int("model.depth", 0, "frames in each history of TestConnectionAgainstItsModel; 0 = what fits into a short test")
 
-// The model is a second, much simpler opinion of how a connection with two
-// requests comes to its end, written from RFC 9113 and not from the code. The
-// test plays every history of a few frames to both, with every way to end, and
-// with writes that fail, and compares what each request is told.
+// The model is a second, much simpler description of how a connection with two requests ends. It
+// was written from RFC 9113, not from the code. The test plays every history of a few frames to
+// both, with every way to end and with writes that fail. It compares the results of both requests.
 
 // told is the result that a request gets: its response, or how far it had got.
 type told struct {
@@ -40,7 +39,7 @@ func (t told) String() string {
 type side struct {
 	id       uint32
 	sent     bool // some of it
-	heard    bool // HEADERS of the response have come
+	heard    bool // HEADERS of the response came
 	final    bool // of the final one
 	whole    bool // END_STREAM has come behind it
 	weReset  bool
@@ -62,7 +61,7 @@ func (s *side) complete() {
 	s.finish(told{body: s.body + "."})
 }
 
-// bad: the response breaks a rule, and we reset the stream.
+// bad: the response violates HTTP/2, and we reset the stream.
 func (s *side) bad() {
 	s.weReset = true
 	s.fail(upstream.MaybeProcessed)
@@ -197,7 +196,7 @@ func events(m *modelled) (all []event) {
 	return all
 }
 
-// writes says how much of the two requests is written. The rest fails, or waits.
+// writes says how many bytes of the two requests are written. Writes of the rest fail or wait.
 type writes struct {
 	name       string
 	a, b       int // bytes of each, -1 = all
@@ -216,7 +215,7 @@ var allWrites = []writes{
 	{"the first being written", 5, 0, true, true, false, func(of uint32) bool { return of == 0 }},
 }
 
-// endings are the ways in which a connection ends that has not ended by itself.
+// endings are the ways in which a connection is ended after its history.
 var endings = []struct {
 	name  string
 	do    func(c *Conn, w *wire)
@@ -246,7 +245,7 @@ func newModel(w writes) *modelled {
 	return m
 }
 
-// played is what the connection tells the two requests of a history.
+// played returns the results that the connection gives to the two requests of a history.
 func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2]told {
 	c, w, o := onWire(t, testOptions())
 	synctest.Wait()

@@ -16,12 +16,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// nghttpdSizes are those of bodies, both ways: around a frame, around the first
-// window, and many of both.
+// nghttpdSizes are sizes of bodies in both directions: around one frame, around the first window,
+// and several frames and windows.
 var nghttpdSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
 
-// nghttpdBody is the file of that size, and what is uploaded. No two parts of it
-// are alike, so that DATA that is lost, repeated or out of order shows.
+// nghttpdBody returns the file of that size, which is also uploaded. No two parts of it are equal,
+// so that lost, repeated or misplaced DATA shows.
 func nghttpdBody(size int) string {
 	b := make([]byte, 0, size+16)
 	for i := 0; len(b) < size; i++ {
@@ -30,9 +30,9 @@ func nghttpdBody(size int) string {
 	return string(b[:size])
 }
 
-// startNghttpd runs the server of the nghttp2 project with these options, and
-// returns its address. It responds to a GET of /N with a body of N bytes, and an
-// upload with what was uploaded. The Debian package nghttp2-server is needed.
+// startNghttpd runs the server of the nghttp2 project with these options, and returns its address.
+// It responds to a GET of /N with a body of N bytes, and to an upload with the uploaded body. The
+// Debian package nghttp2-server is needed.
 func startNghttpd(t testing.TB, options ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,8 +53,7 @@ func startNghttpd(t testing.TB, options ...string) string {
 	return addr
 }
 
-// nghttpdPeers are the ways in which nghttpd can be told to behave that a client
-// may stumble over.
+// nghttpdPeers are options of nghttpd that are hard for clients.
 var nghttpdPeers = []struct {
 	name    string
 	options []string
@@ -91,10 +90,9 @@ func dialNghttpd(t testing.TB, addr string, cleartext bool) net.Conn {
 	return c
 }
 
-// greet has one response, behind which the peer's settings are known. What of a
-// body is sent before keeps to the first window of RFC 9113, 65 535 bytes; a peer
-// that wants less may reset its stream with FLOW_CONTROL_ERROR (section 6.9.3),
-// and nghttpd does.
+// greet waits for one response; after it the peer's settings are known. A body that is sent earlier
+// keeps to the first window of RFC 9113, 65 535 bytes. A peer with a smaller window may reset that
+// stream with FLOW_CONTROL_ERROR (section 6.9.3), and nghttpd does.
 func greet(t *testing.T, conn *Conn) {
 	t.Helper()
 	get("/1").do(conn).wantBody(t, nghttpdBody(1))
@@ -146,8 +144,8 @@ func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
 	}
 }
 
-// What is sent before the settings of a peer with a small window are known costs
-// at most its own exchange: the others, and the connection, go on.
+// An upload that begins before the settings of a peer with a small window are known can fail. All
+// other exchanges and the connection go on.
 func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) {
 	addr := startNghttpd(t, "-w", "6")
 	for range 5 {
@@ -189,8 +187,8 @@ func TestNghttpdsTrailersAreDropped(t *testing.T) {
 	}
 }
 
-// Many header fields that change from request to request turn both tables over
-// and over.
+// Many header fields that change from request to request replace both tables' entries again and
+// again.
 func TestNghttpdAcceptsHeadersThatFillItsTable(t *testing.T) {
 	for _, table := range []string{"0", "64", "1024", "4096", "65536"} {
 		t.Run(table, func(t *testing.T) {
@@ -216,8 +214,8 @@ func TestNghttpdAcceptsHeadersThatFillItsTable(t *testing.T) {
 	}
 }
 
-// nghttpd that allows one stream refuses what comes above it before we have read
-// its settings, which was not processed and goes again; afterwards we keep to it.
+// nghttpd allows one stream. It refuses more until we have read its settings; refused requests were
+// not processed and are sent again. Afterwards we keep to the limit.
 func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 	conn, _ := open(t, dialTLS(t, startNghttpd(t, "-m", "1")), testOptions())
 	var all sync.WaitGroup
@@ -240,7 +238,7 @@ func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 	if conn.Places() != 1 {
 		t.Errorf("%d places, want 1", conn.Places())
 	}
-	// One at a time, none is refused.
+	// If requests are sent one at a time, none is refused.
 	for _, size := range nghttpdSizes {
 		post("/", nghttpdBody(size)).do(conn).wantBody(t, nghttpdBody(size))
 	}

@@ -35,8 +35,8 @@ func startNginx(t testing.TB, server string) string {
 	return addr
 }
 
-// fleet is the least that a pool does with connections of this package: it
-// lends their places, and sends again elsewhere what was not processed.
+// fleet is a minimal pool for connections of this package. It gives out their places, and sends
+// requests again that were not processed.
 type fleet struct {
 	t    *testing.T
 	addr string

@@ -24,8 +24,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The oracle is net/http's ClientConn: for the same exchange with the same
-// server, both clients must come to the same.
+// The oracle is net/http's ClientConn: for the same exchange with the same server, both clients
+// must have the same result.
 
 // compared is the part of a result that can be compared.
 type compared struct {
@@ -197,8 +197,8 @@ func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	compare(request{target: "/?status=200&size=1", fields: long + long}) // a head over one frame
 }
 
-// phases is a server that does one thing wrong, as the target says, or nothing;
-// it gives each body a window of one byte.
+// phases is a server that makes the one error that the target names, or none. It gives each body a
+// window of one byte.
 func phases(c net.Conn) {
 	defer c.Close()
 	var block strings.Builder

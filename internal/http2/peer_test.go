@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(
-			// Of the benchmark beside fasthttp, whose clients clean up in their own time.
+			// Goroutines of fasthttp's clients in the benchmark, which end later.
 			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"),
 			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*TCPDialer).tcpAddrsClean"),
 			goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop")); err != nil {
@@ -92,7 +92,7 @@ func testOptions() Options {
 	return Options{MaxStreams: 100, MaxResponseBytes: 4 << 20, MaxResponseHeaderBytes: 16 << 10}
 }
 
-// peer is a server of which the test says each frame.
+// peer is a server whose frames the test writes one by one.
 type peer struct {
 	t     testing.TB
 	net   net.Conn
@@ -112,7 +112,7 @@ func connect(t testing.TB, opts Options, settings ...h2.Setting) *peer {
 	return p
 }
 
-// dialPeer is connect without a word of the peer.
+// dialPeer is connect, but the peer sends nothing.
 func dialPeer(t testing.TB, opts Options) *peer {
 	t.Helper()
 	client, server := loopback(t)

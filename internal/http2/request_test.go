@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// result is what a call of Do came to.
+// result is the result of a call of Do.
 type result struct {
 	err      error
 	status   int
@@ -23,7 +23,7 @@ type result struct {
 	held     int64 // bytes of the budget that the exchange holds after Do
 }
 
-// request is what a test asks for.
+// request is a request that a test sends.
 type request struct {
 	method  upstream.Method
 	target  string

@@ -45,8 +45,8 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 	if n := p.owner.freed.Load(); n != 0 {
 		t.Fatalf("%d places were freed before the PING was acknowledged", n)
 	}
-	get("/").do(p.conn).wantError(t, notProcessed) // the only place is taken
-	p.owner.awaitFreed(t)                          // of that
+	get("/").do(p.conn).wantError(t, notProcessed) // the only place is in use
+	p.owner.awaitFreed(t)                          // the place of that exchange
 	p.do(p.fr.WritePing(true, data))
 	if held := p.owner.awaitFreed(t); held <= 0 || held > time.Hour {
 		t.Errorf("the place was held for %v", held)

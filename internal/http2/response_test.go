@@ -69,7 +69,7 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 			done := p.start(get("/"))
 			id := p.request().StreamID
 			p.head(id, false, fields...)
-			// What would be as bad over HTTP/1 says nothing about HTTP/2.
+			// An error that HTTP/1 would have too does not count against HTTP/2.
 			anyHTTP := strings.Contains(name, "value") || strings.HasPrefix(name, "content-length")
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: !anyHTTP, detail: "malformed"})
 			p.wantReset(id, h2.ErrCodeProtocol)
@@ -200,7 +200,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 			p.head(id, false, fields...)
 			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_header_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
-			// The table has stayed what the peer thinks that it is.
+			// Our table is still the same as the peer's.
 			done = p.start(get("/"))
 			p.head(p.request().StreamID, true, ":status", "200", "a", "b")
 			if res := wait(t, done); res.err != nil || res.fields != "a: b\r\n" {
@@ -210,8 +210,8 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 	}
 }
 
-// References of one byte stand for a field of 3 KB each. A few too many cost the
-// exchange; 16 000, which would be 48 MB, the connection.
+// Each reference of one byte stands for a field of 3 KB. A few too many fail the exchange; 16 000
+// of them, 48 MB, close the connection.
 func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 	for _, references := range []int{5, 15, 16000} {
 		opts := testOptions()
@@ -241,8 +241,8 @@ func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 	}
 }
 
-// However small the fields are, and however they are encoded: a response has so
-// many, its trailers included.
+// The number of a response's fields is bounded, including its trailers, however small they are and
+// however they are encoded.
 func TestNumberOfFieldsIsBounded(t *testing.T) {
 	tiny := func(n int) (fields []string) {
 		for i := range n {
@@ -315,7 +315,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 			id := p.request().StreamID
 			p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200")}))
 			for range http2codec.MaxContinuations + 1 {
-				// A literal that goes on and on; what is sent after the end does not matter.
+				// A literal without end. Bytes sent after the close do not matter.
 				if p.fr.WriteContinuation(id, false, make([]byte, piece)) != nil {
 					break
 				}

@@ -72,7 +72,7 @@ func TestPlacesFollowThePeersLimit(t *testing.T) {
 		p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: c.limit}))
 		wantPlaces(c.want)
 	}
-	// The same again is no change.
+	// The same settings again change nothing.
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 2000}))
 	p.ping()
 	if n := p.owner.changes.Load(); n != 5 {
@@ -168,8 +168,8 @@ func TestLargerFramesAreSentIfThePeerAllowsThem(t *testing.T) {
 
 func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0})
-	// A decoder that allows no table at all refuses a block that uses one, or
-	// that does not say first that its table is empty now.
+	// A peer's decoder allows no table. It refuses a block that uses one, or that does not begin
+	// with a table size of 0.
 	strict := hpack.NewDecoder(4096, nil)
 	p.fr.ReadMetaHeaders = nil
 	exchange := func(first bool) {
@@ -270,8 +270,7 @@ func shortest(calls int, call func()) time.Duration {
 	return best
 }
 
-// A frame of 16 KB holds 2730 settings. What one costs must not depend on the
-// number of streams.
+// A frame of 16 KB holds 2730 settings. The cost of one must not depend on the number of streams.
 func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 	var entries []h2.Setting
 	for i := range http2codec.MaxFrameSize / 6 {
@@ -317,8 +316,8 @@ func TestLastValueOfASettingAppliesAndAllAreChecked(t *testing.T) {
 	}
 }
 
-// A larger initial window may wake uploads, and so visits the streams. Visits
-// are no more free than frames are.
+// A larger initial window may wake uploads, so it visits all streams. The visits count as flood, as
+// frames do.
 func TestRepeatedlyGrowingInitialWindowsAreAFlood(t *testing.T) {
 	opts := testOptions()
 	opts.MaxStreams = 10000

@@ -13,10 +13,10 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// The tests below play a connection on a scripted socket, with exact moments: each
-// cut of a message in two, each timeout of the connection just missed, met and
-// just kept, after each history that a connection may have. The rule: bytes that
-// have come are never refused for time, and silence always ends.
+// The tests below play a connection on a scripted socket, with exact moments. They cut a message in
+// two at each byte, and miss, meet and keep each timeout of the connection by 1 ms, after each
+// history. The rule: bytes that have come are never refused for their time, and a silent peer is
+// never waited for without end.
 
 const exactly = time.Millisecond
 
@@ -192,9 +192,9 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	}
 }
 
-// The place of an abandoned exchange is free when the PING behind its reset is
-// acknowledged, and not before. A peer that says nothing for ping_timeout loses the
-// connection, one that says anything keeps it.
+// The place of an abandoned exchange is free when the PING behind its reset is acknowledged, and
+// not before. If a peer sends nothing for ping_timeout, the connection closes; any frame keeps it
+// open.
 func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, c := range []struct {

@@ -88,8 +88,7 @@ func TestConnectionWindowIsSharedByAllBodies(t *testing.T) {
 	wait(t, second).wantBody(t, "b")
 }
 
-// Many uploads wait for the connection's window. Each WINDOW_UPDATE is for the
-// first of them, and wakes no other.
+// Many uploads wait for the connection's window. Each WINDOW_UPDATE wakes only the first of them.
 func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
 	fill := p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))
@@ -105,7 +104,7 @@ func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p.do(p.fr.WriteWindowUpdate(0, 10))
 	p.wantData(ids[0], 10)
 	p.wantNoData()
-	// The rest of the first body goes behind the others.
+	// The rest of the first body queues behind the other bodies.
 	p.do(p.fr.WriteWindowUpdate(0, 15*(n-1)))
 	for _, id := range ids[1:] {
 		p.wantData(id, 15)
@@ -121,7 +120,7 @@ func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	}
 }
 
-// An upload that ends while it has the turn passes it on.
+// An upload that ends while it is first in the queue wakes the next one.
 func TestUploadThatEndsWakesTheNext(t *testing.T) {
 	for range 50 {
 		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
@@ -222,8 +221,8 @@ func TestResponseBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
 	p.respond(id, "enough")
 	wait(t, done).wantBody(t, "enough")
 	p.wantReset(id, h2.ErrCodeNo)
-	// A server may ask for that itself: RFC 9113, section 8.1. By then the
-	// stream is gone.
+	// A server may send this reset itself: RFC 9113, section 8.1. The stream is already closed by
+	// then.
 	p.do(p.fr.WriteRSTStream(id, h2.ErrCodeNo))
 	p.ping()
 	if n := p.owner.freed.Load(); n != 1 {

@@ -15,9 +15,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// bubble runs test in a synctest bubble. Exchanges have channels and timers, which
-// must not leave the bubble that they were made in through their sync.Pool: two
-// rounds of the garbage collector empty it, before and after.
+// bubble runs test in a synctest bubble. Channels and timers of exchanges must not leave the bubble
+// through a sync.Pool. So two runs of the garbage collector empty the pool before and after.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	empty := func() {
@@ -29,8 +28,8 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// wire is a socket whose other end is the test: it says which bytes come when,
-// and what becomes of those that are written. It works in a synctest bubble.
+// wire is a socket whose other end is the test. The test decides which bytes arrive when, and what
+// happens to written bytes. It works in a synctest bubble.
 type wire struct {
 	mu            sync.Mutex
 	in            []byte
@@ -55,10 +54,10 @@ func (w *wire) change(f func()) {
 	w.changed = make(chan struct{})
 }
 
-// send lets bytes come.
+// send makes bytes arrive.
 func (w *wire) send(b []byte) { w.change(func() { w.in = append(w.in, b...) }) }
 
-// end lets the peer's end of the connection come, behind what was sent.
+// end makes the peer's FIN or error arrive, behind the bytes sent before.
 func (w *wire) end(err error) { w.change(func() { w.inErr = err }) }
 
 // take makes room for n more bytes.
@@ -186,8 +185,7 @@ func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 	return c, w, o
 }
 
-// A block of fields in literals that no table keeps, so that blocks can be cut out
-// of their order.
+// A block of literals that enter no table, so that blocks can be used in any order.
 func appendPlainBlock(b []byte, fields ...string) []byte {
 	for _, f := range fields {
 		if len(f) > 126 {
@@ -219,7 +217,7 @@ func appendData(b []byte, id uint32, last bool, body string) []byte {
 	return append(http2codec.AppendFrameHeader(b, len(body), h2.FrameData, flags, id), body...)
 }
 
-// appendGoAwayOf is the peer's GOAWAY, which names the last stream.
+// appendGoAwayOf appends the peer's GOAWAY with the last stream's number.
 func appendGoAwayOf(b []byte, last uint32, code h2.ErrCode) []byte {
 	n := len(b) + http2codec.FrameHeaderLen
 	b = http2codec.AppendGoAway(b, 0, code, "")

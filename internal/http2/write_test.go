@@ -37,8 +37,8 @@ func TestRequestsOfReadyCallersAreSentInOneWrite(t *testing.T) {
 	before := counting.writes.Load()
 	const n = 50
 	_, done := p.startMany(n)
-	// One processor: all callers are ready before the first of them writes. A
-	// preemption may split them.
+	// With one processor all callers are ready before the first of them writes. A preemption may
+	// split them.
 	if writes := counting.writes.Load() - before; writes > n/5 {
 		t.Errorf("%d requests took %d writes", n, writes)
 	}
@@ -77,7 +77,7 @@ func stuck(t *testing.T, opts Options) (p *peer, first <-chan result) {
 	return p, first
 }
 
-// awaitFullSocket waits until writes do not get on any more.
+// awaitFullSocket waits until writes make no progress.
 func (p *peer) awaitFullSocket() {
 	p.t.Helper()
 	var handed uint64
@@ -126,7 +126,7 @@ func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 }
 
 func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
-	// Each waits until the other reads: the classic deadlock.
+	// Each side waits until the other reads: the classic deadlock.
 	opts := testOptions()
 	opts.WriteTimeout = time.Hour
 	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
@@ -137,7 +137,7 @@ func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
 	large := p.start(post("/large", strings.Repeat("x", 32<<20)))
 	p.awaitFullSocket()
 	for range 100 {
-		p.do(p.fr.WritePing(false, [8]byte{})) // to be answered, some time
+		p.do(p.fr.WritePing(false, [8]byte{})) // the peer expects its ACK some time
 	}
 	p.respond(id, strings.Repeat("y", 4<<20))
 	wait(t, small).wantBody(t, strings.Repeat("y", 4<<20))
