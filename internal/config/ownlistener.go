@@ -1,11 +1,12 @@
 package config
 
 import (
+	"adbuffer/internal/upstream"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,17 +32,17 @@ func thisMachine() machine {
 // reaches reports whether the endpoint leads to a listener of this machine at l. It asks no
 // name server: it knows localhost, the machine's name and the host of l. No endpoint leads
 // to a unix socket.
-func (m *machine) reaches(l Address, endpoint *url.URL) bool {
+func (m *machine) reaches(l Address, endpoint upstream.Endpoint) bool {
 	network, address := l.Split()
 	host, port, err := net.SplitHostPort(address)
-	if network == "unix" || err != nil || strings.TrimLeft(port, "0") != portOf(endpoint) {
+	if network == "unix" || err != nil || strings.TrimLeft(port, "0") != strconv.Itoa(int(endpoint.Port)) {
 		return false
 	}
-	if host != "" && sameHost(host, endpoint.Hostname()) {
+	if host != "" && sameHost(host, endpoint.Host) {
 		return true
 	}
 	listening := m.lookup(host)
-	return slices.ContainsFunc(m.lookup(endpoint.Hostname()), func(to netip.Addr) bool {
+	return slices.ContainsFunc(m.lookup(endpoint.Host), func(to netip.Addr) bool {
 		return slices.ContainsFunc(listening, func(at netip.Addr) bool {
 			switch {
 			case host == "" || at == netip.IPv6Unspecified(): // IPv4 too
@@ -80,7 +81,11 @@ func sameHost(a, b string) bool {
 
 // loops warns of endpoints that lead back to adbuffer.
 func (w *warner) loops(cfg *Config, ssp *SSP, path string) {
-	for i, u := range ssp.URLs() {
+	all, err := ssp.ParseEndpoints()
+	if err != nil {
+		panic("BUG: endpoints passed validation: " + err.Error())
+	}
+	for i, u := range all.All {
 		for _, l := range []struct {
 			key    string
 			at     Address

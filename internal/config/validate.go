@@ -12,6 +12,7 @@ import (
 
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/httpsyntax"
 )
 
 const (
@@ -223,7 +224,7 @@ func checkListen(a Address, path string, unixToo bool, r *report) {
 		return
 	}
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || !validPort(port) || host != "" && !validHost(host) {
+	if err != nil || !validPort(port) || host != "" && !httpsyntax.IsHost(host) {
 		r.add(path, a, rule)
 	}
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/upstream"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -18,11 +20,11 @@ func (s *SSP) BufferedBytesLimit(ofAll int) int {
 }
 
 func checkSSP(ssp *SSP, path string, r *report) {
-	scheme := checkEndpoints(ssp.Endpoints, join(path, "endpoints"), r)
+	scheme := checkEndpoints(ssp, join(path, "endpoints"), r)
 	checkProtocol(ssp.Protocol, scheme, path, r)
 	checkPool(&ssp.Pool, join(path, "pool"), r)
 	ssp.TLS.check(join(path, "tls"), r)
-	if name := ssp.TLS.ServerName; name != "" && !validHost(name) {
+	if name := ssp.TLS.ServerName; name != "" && !httpsyntax.IsHost(name) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}
 	checkHeaders(&ssp.Headers, join(path, "headers"), r)
@@ -56,83 +58,27 @@ const maxEndpoints = 256
 
 // checkEndpoints returns the scheme that the endpoints share; "" if they have
 // errors.
-func checkEndpoints(endpoints []Endpoint, path string, r *report) (scheme string) {
-	if len(endpoints) == 0 {
+func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
+	if len(ssp.Endpoints) == 0 {
 		r.addMissing(path, "must have at least one URL")
 		return ""
 	}
-	if len(endpoints) > maxEndpoints {
-		r.add(path, len(endpoints), fmt.Sprintf("must not be more than %d", maxEndpoints))
+	if n := len(ssp.Endpoints); n > maxEndpoints {
+		r.add(path, n, fmt.Sprintf("must not be more than %d", maxEndpoints))
 		return ""
 	}
-	var first *url.URL
-	seen := map[string]int{}
-	for i := range endpoints {
-		p, endpoint := at(path, i), endpoints[i].URL
-		u, rule := parseEndpoint(endpoint)
-		if rule != "" {
-			r.add(p, endpoint, rule)
-			continue
-		}
-		if first == nil {
-			first = u
-		}
-		address := strings.ToLower(u.Hostname()) + ":" + portOf(u)
-		switch j, twice := seen[address]; {
-		case u.Scheme != first.Scheme || u.EscapedPath() != first.EscapedPath() || u.RawQuery != first.RawQuery:
-			r.add(p, endpoint, "must have the scheme, path and query of the endpoints before it; make it an SSP of its own")
-		case twice:
-			r.add(p, endpoint, fmt.Sprintf("must differ from %s", at(path, j)))
-		default:
-			seen[address] = i
+	all, err := ssp.ParseEndpoints()
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // ParseEndpoints joins them
+		for _, err := range several.Unwrap() {
+			e := err.(*upstream.EndpointError) //nolint:errorlint,forcetypeassert // as above
+			rule := e.Rule
+			if e.SameAs >= 0 {
+				rule = "must differ from " + at(path, e.SameAs)
+			}
+			r.add(at(path, e.At), ssp.Endpoints[e.At].URL, rule)
 		}
 	}
-	if first == nil {
-		return ""
-	}
-	return first.Scheme
-}
-
-// parseEndpoint returns the URL, or the rule that the endpoint breaks.
-func parseEndpoint(endpoint string) (u *url.URL, rule string) {
-	const example = `must be an http or https URL, for example "https://ssp.example/bid"`
-	for i := range len(endpoint) {
-		if c := endpoint[i]; c <= ' ' || c >= 0x7f {
-			return nil, "must hold neither spaces nor bytes beyond ASCII; percent-encode them"
-		}
-	}
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Opaque != "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, example
-	}
-	switch port := u.Port(); {
-	case u.User != nil:
-		return nil, "must not hold a user or password"
-	case strings.Contains(endpoint, "#"):
-		return nil, "must not hold a fragment (#)"
-	case !validHost(u.Hostname()):
-		return nil, example
-	case port != "" && (!validPort(port) || strings.Trim(port, "0") == "") || strings.HasSuffix(u.Host, ":"):
-		return nil, "must have a port from 1 to 65535, or none"
-	}
-	switch ip, err := netip.ParseAddr(u.Hostname()); {
-	case err != nil:
-	case ip.IsLinkLocalUnicast() || ip.IsMulticast():
-		return nil, "must not be a link-local or multicast address; they are never dialled"
-	case ip.IsUnspecified():
-		return nil, "must name where to connect to; this is the address to listen at all addresses"
-	}
-	return u, ""
-}
-
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return strings.TrimLeft(u.Port(), "0")
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
+	return all.Scheme
 }
 
 func checkProtocol(protocol Protocol, scheme, path string, r *report) {
@@ -171,32 +117,6 @@ func checkPool(pool *Pool, path string, r *report) {
 	}
 }
 
-// validHost reports whether host is an IP address without a zone, or a DNS name
-// in ASCII (underscores too, as container networks use them).
-func validHost(host string) bool {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Zone() == ""
-	}
-	if host == "" || len(host) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for i := range len(label) {
-			if c := label[i]; !isAlphanumeric(c) && c != '-' && c != '_' {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func isAlphanumeric(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
 // validHostOnly is validAuthority without a port.
 func validHostOnly(s string) bool {
 	return validAuthority(s) && strings.LastIndexByte(s, ':') <= strings.LastIndexByte(s, ']')
@@ -206,6 +126,6 @@ func validHostOnly(s string) bool {
 // brackets.
 func validAuthority(s string) bool {
 	u, err := url.Parse("http://" + s)
-	return err == nil && u.Host == s && validHost(u.Hostname()) &&
+	return err == nil && u.Host == s && httpsyntax.IsHost(u.Hostname()) &&
 		(u.Port() == "" || validPort(u.Port())) && !strings.HasSuffix(s, ":")
 }

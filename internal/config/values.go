@@ -1,9 +1,9 @@
 package config
 
 import (
+	"adbuffer/internal/upstream"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -40,16 +40,11 @@ func (m FileMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil
 // String is four octal digits.
 func (m FileMode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
 
-// URLs returns the endpoints, parsed; all of them share scheme, path and query.
-// Validation has shown that they parse.
-func (s *SSP) URLs() []*url.URL {
-	list := make([]*url.URL, len(s.Endpoints))
-	for i, endpoint := range s.Endpoints {
-		u, err := url.Parse(endpoint.URL)
-		if err != nil {
-			panic(fmt.Sprintf("BUG: endpoint %q passed validation: %v", endpoint.URL, err))
-		}
-		list[i] = u
+// ParseEndpoints parses the URLs of the endpoints. Validation has shown that they are right.
+func (s *SSP) ParseEndpoints() (upstream.Endpoints, error) {
+	urls := make([]string, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		urls[i] = e.URL
 	}
-	return list
+	return upstream.ParseEndpoints(urls)
 }

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"adbuffer/internal/upstream"
 	"fmt"
 	"hash/maphash"
 	"net/netip"
@@ -31,12 +32,12 @@ func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {
 		"2001:db8::169.254.169.254": "",
 		"2606:4700:4700::1111":      "",
 	} {
-		if got := refused(netip.MustParseAddr(ip)); got != want {
+		if got := upstream.Undialable(netip.MustParseAddr(ip)); got != want {
 			t.Errorf("%s: %q, want %q", ip, got, want)
 		}
 	}
-	if refused(netip.Addr{}) == "" {
-		t.Error("the zero Addr, which dials this machine, is not refused")
+	if upstream.Undialable(netip.Addr{}) == "" {
+		t.Error("the zero upstream.Address, which dials this machine, is not refused")
 	}
 }
 
@@ -75,12 +76,12 @@ func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
 }
 
 func TestEndpointsAndTheirAddressesTakeTurns(t *testing.T) {
-	a, b, c := Endpoint{Host: "a", Port: 80}, Endpoint{Host: "b", Port: 80}, Endpoint{Host: "c", Port: 80}
+	a, b, c := upstream.Endpoint{Host: "a", Port: 80}, upstream.Endpoint{Host: "b", Port: 80}, upstream.Endpoint{Host: "c", Port: 80}
 	ips := map[string][]netip.Addr{
 		"a": {netip.MustParseAddr("192.0.2.1")},
 		"b": {netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("198.51.100.3")},
 	}
-	got := takeTurns([]Endpoint{a, b, c}, func(e Endpoint) []netip.Addr { return ips[e.Host] })
+	got := takeTurns([]upstream.Endpoint{a, b, c}, func(e upstream.Endpoint) []netip.Addr { return ips[e.Host] })
 	want := "[a (192.0.2.1:80) b (198.51.100.1:80) a (192.0.2.1:80) b (198.51.100.2:80) a (192.0.2.1:80) b (198.51.100.3:80)]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)

@@ -3,12 +3,13 @@
 package dial
 
 import (
+	"adbuffer/internal/upstream"
 	"context"
 	"testing"
 )
 
 func TestAddressesThatAreKnownCostNoAllocation(t *testing.T) {
-	ends, err := ParseEndpoints([]string{"http://localhost:1234", "http://127.0.0.2"})
+	ends, err := upstream.ParseEndpoints([]string{"http://localhost:1234", "http://127.0.0.2"})
 	must(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout})
 	ctx := context.Background()

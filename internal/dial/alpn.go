@@ -68,7 +68,7 @@ func (m Mode) offer(allowHTTP2 bool) []string {
 
 // negotiated is what to speak after a handshake. A peer that ignores ALPN
 // speaks HTTP/1.1.
-func (d *Dialer) negotiated(state tls.ConnectionState, addr Addr, offer []string) (upstream.Protocol, error) {
+func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, offer []string) (upstream.Protocol, error) {
 	chosen := state.NegotiatedProtocol
 	switch {
 	case chosen == alpnHTTP2:
@@ -106,7 +106,7 @@ func adequate(state tls.ConnectionState) bool {
 // errInadequate: HTTP/2 on this connection would end with INADEQUATE_SECURITY.
 var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", upstream.ErrALPN)
 
-func inadequate(state tls.ConnectionState, addr Addr) error {
+func inadequate(state tls.ConnectionState, addr upstream.Address) error {
 	return tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
 		addr, tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)), errInadequate)
 }

@@ -81,7 +81,7 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 	modern := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"h2", "http/1.1"}})
 	old := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"http/1.1"}})
 	o := modern.https(t, ca, "ssp.test")
-	o.Endpoints.All = append(o.Endpoints.All, Endpoint{Host: "ssp.test", Port: old.port})
+	o.Endpoints.All = append(o.Endpoints.All, upstream.Endpoint{Host: "ssp.test", Port: old.port})
 	d := newDialer(t, o)
 	addrs, err := d.Addresses(t.Context())
 	must(t, err)
@@ -147,7 +147,7 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 		{tls.VersionTLS11, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, false},
 	} {
 		p, err := d.negotiated(tls.ConnectionState{Version: tt.version, CipherSuite: tt.suite, NegotiatedProtocol: "h2"},
-			Addr{"ssp.test", netip.MustParseAddrPort("192.0.2.1:443")}, Auto.offer(true))
+			upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("192.0.2.1:443")}, Auto.offer(true))
 		switch {
 		case tt.ok && (err != nil || p != upstream.HTTP2):
 			t.Errorf("%x %x: %v, %v", tt.version, tt.suite, p, err)

@@ -20,8 +20,8 @@ import (
 // Options are the settings of one SSP's dialer; the names in the comments are
 // those of config/adbuffer.yaml.
 type Options struct {
-	Endpoints Endpoints // endpoints
-	Mode      Mode      // protocol
+	Endpoints upstream.Endpoints // endpoints
+	Mode      Mode               // protocol
 	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait
 	// for a look-up. TLSTimeout (timeouts.tls_handshake) bounds the handshake;
 	// unused on cleartext. Both must be positive.
@@ -122,7 +122,9 @@ func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tl
 // DNS results are new for 20 s. Then the first caller starts a look-up in the background, and all
 // callers take the last good result. They wait only if there is none from the last five minutes:
 // until the look-up ends, ctx ends, or timeouts.connect is over. Errors are *upstream.Error.
-func (d *Dialer) Addresses(ctx context.Context) ([]Addr, error) { return d.resolver.addresses(ctx) }
+func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
+	return d.resolver.addresses(ctx)
+}
 
 // Close ends the look-ups under way; Addresses fails from then on. Connections
 // and dials go on.
@@ -140,9 +142,9 @@ func (d *Dialer) Close() { d.resolver.close() }
 // ended for us: its refusal is then found by the first read.
 //
 // Errors are *upstream.Error with Progress NotSent.
-func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...Addr) (Result, error) {
+func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Address) (Result, error) {
 	for _, addr := range addrs {
-		if kind := refused(addr.AddrPort.Addr()); kind != "" {
+		if kind := upstream.Undialable(addr.AddrPort.Addr()); kind != "" {
 			return Result{}, connectFailed(addr.String()+": "+kind+" address is never dialled", nil)
 		}
 	}
@@ -164,7 +166,7 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...Addr) (Resu
 }
 
 // connect is one TCP connection and, on TLS, one handshake.
-func (d *Dialer) connect(ctx context.Context, addrs []Addr, offer []string) (Result, error) {
+func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
 	var r Result
 	began := time.Now()
 	sock, raced, err := d.openSocket(ctx, addrs)

@@ -20,7 +20,7 @@ func tlsFailed(detail string, cause error) error {
 }
 
 // tcpError says why addr could not be connected to. ctx is the caller's.
-func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
+func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, err error) error {
 	// The text around the cause would only say the address once more.
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
@@ -37,7 +37,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr Addr, err error) error {
 
 // tlsError says why the handshake with addr failed. ctx is the caller's; asked
 // says that the peer asked for a client certificate.
-func (d *Dialer) tlsError(ctx context.Context, addr Addr, offer []string, asked bool, err error) error {
+func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, asked bool, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
@@ -71,7 +71,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr Addr, offer []string, asked 
 // alertNoApplicationProtocol: RFC 7301, section 3.2.
 const alertNoApplicationProtocol = 120
 
-func (d *Dialer) alpnError(addr Addr, offer []string, chosen string, cause error) error {
+func (d *Dialer) alpnError(addr upstream.Address, offer []string, chosen string, cause error) error {
 	return tlsFailed(fmt.Sprintf("%s: we offered %s, and the peer chose %s; see protocol (%s)",
 		addr, list(offer), chosen, d.opts.Mode), cause)
 }

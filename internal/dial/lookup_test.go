@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"adbuffer/internal/upstream"
 	"context"
 	"net"
 	"net/netip"
@@ -74,7 +75,7 @@ const connectTimeout = 250 * time.Millisecond
 func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...string) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &names{answers: map[string]string{}, takes: map[string]time.Duration{}, asked: map[string]int{}}
-		ends, err := ParseEndpoints(urls)
+		ends, err := upstream.ParseEndpoints(urls)
 		must(t, err)
 		d, err := New(Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout, Lookup: n.lookup, Warn: n.warn})
 		must(t, err)
@@ -83,7 +84,7 @@ func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...st
 	})
 }
 
-func wantAddrs(t *testing.T, d *Dialer, want ...string) []Addr {
+func wantAddrs(t *testing.T, d *Dialer, want ...string) []upstream.Address {
 	t.Helper()
 	got, err := d.Addresses(t.Context())
 	must(t, err)

@@ -121,8 +121,8 @@ type peer struct {
 	state chan tls.ConnectionState  // of each handshake that went well
 }
 
-func (p *peer) addr(host string) Addr {
-	return Addr{Host: host, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)}
+func (p *peer) addr(host string) upstream.Address {
+	return upstream.Address{Endpoint: upstream.Endpoint{Host: host}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)}
 }
 
 // listen serves each connection to it in a goroutine of its own, and closes it
@@ -199,9 +199,9 @@ func (p *peer) https(t *testing.T, ca *authority, host string) Options {
 func (p *peer) options(t *testing.T, scheme, host string) Options {
 	t.Helper()
 	a := p.addr(host).AddrPort
-	ends, err := ParseEndpoints([]string{scheme + "://" + netip.AddrPortFrom(a.Addr(), a.Port()).String() + "/bid"})
+	ends, err := upstream.ParseEndpoints([]string{scheme + "://" + netip.AddrPortFrom(a.Addr(), a.Port()).String() + "/bid"})
 	must(t, err)
-	ends.All[0] = Endpoint{Host: host, Port: a.Port()}
+	ends.All[0] = upstream.Endpoint{Host: host, Port: a.Port()}
 	return Options{
 		Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute, TLSTimeout: time.Minute,
 		Lookup: func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{a.Addr()}, nil },
@@ -237,7 +237,7 @@ func readOne(t *testing.T, r Result) {
 
 // dialError returns the error of a dial that must fail, after checking what is
 // the same for all of them.
-func dialError(t *testing.T, d *Dialer, a Addr, want upstream.Outcome, detail ...string) *upstream.Error {
+func dialError(t *testing.T, d *Dialer, a upstream.Address, want upstream.Outcome, detail ...string) *upstream.Error {
 	t.Helper()
 	r, err := d.Dial(t.Context(), true, a)
 	if err == nil {
@@ -274,7 +274,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func sorted(addrs []Addr) []string {
+func sorted(addrs []upstream.Address) []string {
 	var all []string
 	for _, a := range addrs {
 		all = append(all, a.String())

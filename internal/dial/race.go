@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
 )
 
 // connectDelay is how long a connection attempt is alone before the next address is tried beside it
@@ -20,7 +21,7 @@ const connectDelay = 250 * time.Millisecond
 // race is one dial's TCP connection attempts, each to another address. The first connection wins.
 type race struct {
 	dialer   *Dialer
-	addrs    []Addr
+	addrs    []upstream.Address
 	deadline time.Time
 	ended    chan connected
 	began    []time.Time // of the attempts so far
@@ -37,7 +38,7 @@ type connected struct {
 
 // openSocket connects to the first of addrs that accepts. Go sets TCP_NODELAY on every TCP
 // connection.
-func (d *Dialer) openSocket(ctx context.Context, addrs []Addr) (*socket.Conn, Raced, error) {
+func (d *Dialer) openSocket(ctx context.Context, addrs []upstream.Address) (*socket.Conn, Raced, error) {
 	var won connected
 	var raced Raced
 	deadline := time.Now().Add(d.timeouts.connect())
@@ -124,7 +125,7 @@ func (r *race) blameSlow(won int, delay time.Duration) {
 }
 
 // tcpTo is one connection attempt.
-func (d *Dialer) tcpTo(ctx context.Context, addr Addr, deadline time.Time) (*net.TCPConn, error) {
+func (d *Dialer) tcpTo(ctx context.Context, addr upstream.Address, deadline time.Time) (*net.TCPConn, error) {
 	from, err := d.sources.next(addr.AddrPort.Addr())
 	if err != nil {
 		return nil, connectFailed(addr.String(), err)

@@ -18,7 +18,7 @@ import (
 )
 
 // counted returns an SSP at an IP address, and how many connections came.
-func counted(t *testing.T, ip string) (Addr, *atomic.Int64) {
+func counted(t *testing.T, ip string) (upstream.Address, *atomic.Int64) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 	must(t, err)
@@ -36,11 +36,11 @@ func counted(t *testing.T, ip string) (Addr, *atomic.Int64) {
 		}
 	}()
 	t.Cleanup(func() { ln.Close(); <-ended })
-	return Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}, n
+	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}, n
 }
 
 // raceTo dials the addresses and closes the connection.
-func raceTo(t *testing.T, d *Dialer, addrs ...Addr) Result {
+func raceTo(t *testing.T, d *Dialer, addrs ...upstream.Address) Result {
 	t.Helper()
 	r, err := d.Dial(t.Context(), true, addrs...)
 	must(t, err)
@@ -134,7 +134,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 		served <- err
 	})
 	a := p.addr("ssp.test")
-	r := &race{dialer: patientDialer(t), addrs: []Addr{a, a, a}, ended: make(chan connected), lost: make([]error, 3), deadline: time.Now().Add(time.Minute)}
+	r := &race{dialer: patientDialer(t), addrs: []upstream.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3), deadline: time.Now().Add(time.Minute)}
 	r.start(context.Background())
 	r.start(context.Background()) // with that of run, three connect
 	won := r.run(context.Background())

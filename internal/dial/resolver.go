@@ -51,21 +51,21 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 type resolver struct {
 	lookup   Lookup
 	from     *sources
-	timeouts *timeouts       // of the Dialer: a caller waits no longer for a look-up than for a connection
-	warn     func(error)     // receives errors that fail no caller; never nil
-	stats    *counters       // of the Dialer
-	seed     maphash.Seed    // see arrange
-	perName  int             // addresses of one name that are used
-	ends     []Endpoint      // in the order in which they take turns
-	hosts    string          // what is looked up, for messages
-	ctx      context.Context // of look-ups; ends with close
+	timeouts *timeouts           // of the Dialer: a caller waits no longer for a look-up than for a connection
+	warn     func(error)         // receives errors that fail no caller; never nil
+	stats    *counters           // of the Dialer
+	seed     maphash.Seed        // see arrange
+	perName  int                 // addresses of one name that are used
+	ends     []upstream.Endpoint // in the order in which they take turns
+	hosts    string              // what is looked up, for messages
+	ctx      context.Context     // of look-ups; ends with close
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // look-ups
 
 	mu     sync.Mutex // guards all below; never held across a look-up
 	names  map[string]*name
-	addrs  []Addr        // never changed in place: callers keep it
-	landed chan struct{} // closed, and replaced, when a look-up has ended
+	addrs  []upstream.Address // never changed in place: callers keep it
+	landed chan struct{}      // closed, and replaced, when a look-up has ended
 	closed bool
 }
 
@@ -81,7 +81,7 @@ type name struct {
 	err      error        // of the last look-up
 }
 
-func newResolver(from *sources, endpoints []Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
+func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
 	if lookup == nil {
 		lookup = systemLookup
 	}
@@ -103,8 +103,8 @@ func newResolver(from *sources, endpoints []Endpoint, lookup Lookup, t *timeouts
 			continue // on another port
 		}
 		n := &name{host: e.Host}
-		if e.ip.IsValid() {
-			n.literal, n.ips = true, []netip.Addr{e.ip}
+		if ip, err := netip.ParseAddr(e.Host); err == nil {
+			n.literal, n.ips = true, []netip.Addr{ip.Unmap()}
 		} else {
 			looked = append(looked, e.Host)
 		}
@@ -119,7 +119,7 @@ func newResolver(from *sources, endpoints []Endpoint, lookup Lookup, t *timeouts
 }
 
 // addresses returns the known addresses. It waits only if it knows none, or old results alone.
-func (r *resolver) addresses(ctx context.Context) ([]Addr, error) {
+func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -252,7 +252,7 @@ var errNoAddress = errors.New("the look-up returned no address")
 func (r *resolver) usable(found []netip.Addr) (ips []netip.Addr, bad error) {
 	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")
-		if kind := refused(ip); kind != "" {
+		if kind := upstream.Undialable(ip); kind != "" {
 			r.stats.addrsRefused.Add(1)
 			bad = fmt.Errorf("the look-up returned %s, %s address, which is never dialled", ip, kind)
 			continue
@@ -278,8 +278,8 @@ func pauseAfter(failures int) time.Duration {
 	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
 }
 
-func (r *resolver) mergedLocked() []Addr {
-	return takeTurns(r.ends, func(e Endpoint) []netip.Addr { return r.names[e.Host].ips })
+func (r *resolver) mergedLocked() []upstream.Address {
+	return takeTurns(r.ends, func(e upstream.Endpoint) []netip.Addr { return r.names[e.Host].ips })
 }
 
 // errLocked returns the error of a name that failed.

@@ -352,7 +352,7 @@ func TestCloseEndsLookupsUnderWay(t *testing.T) {
 }
 
 func TestTheSystemsResolverIsTheDefault(t *testing.T) {
-	ends, err := ParseEndpoints([]string{"http://localhost:1234"})
+	ends, err := upstream.ParseEndpoints([]string{"http://localhost:1234"})
 	must(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute})
 	addrs, err := d.Addresses(t.Context())

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"adbuffer/internal/upstream"
 	"context"
 	"io"
 	"net"
@@ -57,7 +58,7 @@ func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	if len(addrs) != 1 || !addrs[0].AddrPort.Addr().Is4() {
 		t.Errorf("addresses %v, want the IPv4 one", addrs)
 	}
-	_, err = d.Dial(context.Background(), true, Addr{Host: "ssp.test", AddrPort: netip.MustParseAddrPort("[::1]:80")})
+	_, err = d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("[::1]:80")})
 	if err == nil || !strings.Contains(err.Error(), "source_addresses") {
 		t.Errorf("a dial to IPv6: %v", err)
 	}
@@ -69,7 +70,7 @@ func TestForeignSourceAddressIsNamed(t *testing.T) {
 	o := p.options(t, "http", "ssp.test")
 	o.Sources = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
 	d := newDialer(t, o)
-	_, err := d.Dial(context.Background(), true, Addr{Host: "ssp.test", AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)})
+	_, err := d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)})
 	if err == nil || !strings.Contains(err.Error(), "source_addresses") || !strings.Contains(err.Error(), "192.0.2.1") {
 		t.Errorf("the error is %v", err)
 	}

@@ -42,7 +42,7 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 
 // tcpBlackHole returns an address whose SYNs get no response: its accept queue is full, and no
 // process accepts.
-func tcpBlackHole(t *testing.T) Addr {
+func tcpBlackHole(t *testing.T) upstream.Address {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -55,7 +55,7 @@ func tcpBlackHole(t *testing.T) Addr {
 	plug, err := net.Dial("tcp", ln.Addr().String())
 	must(t, err)
 	t.Cleanup(func() { plug.Close() })
-	return Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
+	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 }
 
 func TestAnUnansweredSYNEndsAtTheConnectTimeout(t *testing.T) {

@@ -44,7 +44,7 @@ func TestModesThatTheSchemeExcludesAreRefused(t *testing.T) {
 		{"http://a.example", "h3", false}, {"https://a.example", "", false},
 		{"https://a.example", HTTP2, true}, {"http://a.example", H2C, true},
 	} {
-		ends, err := ParseEndpoints([]string{tt.url})
+		ends, err := upstream.ParseEndpoints([]string{tt.url})
 		must(t, err)
 		d, err := New(Options{Endpoints: ends, Mode: tt.mode, ConnectTimeout: 1, TLSTimeout: 1})
 		if (err == nil) != tt.ok {
@@ -57,7 +57,7 @@ func TestModesThatTheSchemeExcludesAreRefused(t *testing.T) {
 }
 
 func TestOptionsWithoutLimitsAreRefused(t *testing.T) {
-	ends, err := ParseEndpoints([]string{"https://a.example"})
+	ends, err := upstream.ParseEndpoints([]string{"https://a.example"})
 	must(t, err)
 	for _, o := range []Options{
 		{Mode: Auto, ConnectTimeout: 1, TLSTimeout: 1},
@@ -72,11 +72,11 @@ func TestOptionsWithoutLimitsAreRefused(t *testing.T) {
 }
 
 // closedPort returns an address that refuses.
-func closedPort(t *testing.T) Addr {
+func closedPort(t *testing.T) upstream.Address {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	a := Addr{Host: "ssp.test", AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
+	a := upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 	must(t, ln.Close())
 	return a
 }
@@ -92,7 +92,7 @@ func TestARefusedConnectionNamesTheAddress(t *testing.T) {
 
 func TestAddressesThatNoSSPHasAreNotDialled(t *testing.T) {
 	d := newDialer(t, (&peer{port: 1}).options(t, "http", "ssp.test"))
-	for _, a := range []Addr{{}, {"ssp.test", netip.MustParseAddrPort("169.254.169.254:80")}} {
+	for _, a := range []upstream.Address{{}, {Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("169.254.169.254:80")}} {
 		dialError(t, d, a, upstream.ConnectFailed, "never dialled")
 	}
 }

@@ -23,7 +23,7 @@ func TestAShorterConnectTimeoutHoldsForTheNextLookup(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	ends, err := ParseEndpoints([]string{"http://ssp.test/bid"})
+	ends, err := upstream.ParseEndpoints([]string{"http://ssp.test/bid"})
 	if err != nil {
 		t.Fatal(err)
 	}

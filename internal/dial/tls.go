@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/configfile"
 	"adbuffer/internal/socket"
+	"adbuffer/internal/upstream"
 )
 
 // TLS is how adbuffer proves itself to an SSP, and what proof it asks for. The
@@ -59,7 +60,7 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 
 // handshake makes a TLS connection of sock, which the caller closes if that
 // fails.
-func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr Addr, offer []string) (*tls.Conn, error) {
+func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string) (*tls.Conn, error) {
 	asked := false
 	conn := tls.Client(sock, d.tls.config(addr, offer, &asked))
 	limited, cancel := context.WithTimeout(ctx, d.timeouts.handshake())
@@ -72,7 +73,7 @@ func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr Addr, of
 
 // config is that of one handshake; asked is set where the peer asks for a client
 // certificate.
-func (c *clientTLS) config(addr Addr, offer []string, asked *bool) *tls.Config {
+func (c *clientTLS) config(addr upstream.Address, offer []string, asked *bool) *tls.Config {
 	cfg := c.base.Clone()
 	cfg.NextProtos = offer
 	cfg.ServerName = c.serverName

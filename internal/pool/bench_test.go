@@ -35,15 +35,15 @@ func (c *nullConn) Idle() bool                        { return true }
 func (c *nullConn) Close(upstream.CloseReason)        {}
 func (c *nullConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
 
-func (c *nullConn) Addresses(context.Context) ([]Address, error) {
+func (c *nullConn) Addresses(context.Context) ([]upstream.Address, error) {
 	all := addresses(max(c.endpoints, 1))
 	for i := range all {
-		all[i].Endpoint = all[i].Host
+		all[i].Name = all[i].Host
 	}
 	return all, nil
 }
 
-func (c *nullConn) Dial(_ context.Context, _ Address, _ []Address, _ bool, owner upstream.Owner) (Dialed, error) {
+func (c *nullConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (Dialed, error) {
 	made := *c
 	made.owner = owner
 	return Dialed{Conn: &made}, nil

@@ -3,23 +3,10 @@ package pool
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"time"
 
 	"adbuffer/internal/upstream"
 )
-
-// Address is an IP address and port of an endpoint.
-type Address struct {
-	// Host is the endpoint as the Host field of requests names it: host[:port].
-	Host     string
-	AddrPort netip.AddrPort
-	// Endpoint is the name of the endpoint, as in EndpointOptions.
-	Endpoint string
-}
-
-// String returns "host (ip:port)".
-func (a Address) String() string { return a.Host + " (" + a.AddrPort.String() + ")" }
 
 // Dialed is a new connection, and how long its parts took.
 type Dialed struct {
@@ -38,12 +25,12 @@ type Dialer interface {
 	// Addresses returns the addresses of all endpoints, in an order in which taking turns
 	// spreads the load. It is fast if it was called a short time ago, and otherwise bounds its
 	// own time. The slice must not be changed.
-	Addresses(ctx context.Context) ([]Address, error)
+	Addresses(ctx context.Context) ([]upstream.Address, error)
 	// Dial connects to addr or, if that fails or is slow, to one of others, which are of the same
 	// endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol is what was negotiated.
 	// owner is told about the connection's places, perhaps before Dial returns. ctx ends when the
 	// time for a dial is over. All of Dialed but Conn is set even if Dial fails.
-	Dial(ctx context.Context, addr Address, others []Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
+	Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
 }
 
 // dialDurations is how long the parts of a dial took.

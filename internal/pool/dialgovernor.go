@@ -26,9 +26,9 @@ type governor struct {
 	onTrial   int // those to an address on trial
 	undecided int // those that have not picked their address yet
 
-	endpoints *endpoints // the pool's
-	known     []Address  // of the last look-up; may hold an address several times
-	states    map[Address]*addressState
+	endpoints *endpoints         // the pool's
+	known     []upstream.Address // of the last look-up; may hold an address several times
+	states    map[upstream.Address]*addressState
 	lookup    addressState
 
 	lastError *upstream.Error // of the last dial that failed; never nil
@@ -36,7 +36,7 @@ type governor struct {
 }
 
 func newGovernor(o *Options, s *endpoints) governor {
-	return governor{opts: o, endpoints: s, states: make(map[Address]*addressState), lastError: errNotNow, paused: errNotNow}
+	return governor{opts: o, endpoints: s, states: make(map[upstream.Address]*addressState), lastError: errNotNow, paused: errNotNow}
 }
 
 // pause says when the next dial may start if it may not start now.
@@ -134,7 +134,7 @@ func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
 
 // lookedUp notes the addresses of a look-up, none if it failed. failures is what lookup.failures
 // was when it began. It forgets the states of other addresses.
-func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
+func (g *governor) lookedUp(addrs []upstream.Address, failures int, now time.Time) {
 	g.undecided--
 	if len(addrs) == 0 {
 		g.lookup.failed(failures, now, g.opts)
@@ -153,7 +153,7 @@ func (g *governor) lookedUp(addrs []Address, failures int, now time.Time) {
 }
 
 // share gives each endpoint its addresses.
-func (g *governor) share(addrs []Address, now time.Time) {
+func (g *governor) share(addrs []upstream.Address, now time.Time) {
 	if len(addrs) != len(g.known) || &addrs[0] != &g.known[0] { // else nothing changed
 		g.known = addrs
 		for _, e := range g.endpoints.all {
@@ -223,7 +223,7 @@ func (g *governor) takeTurn(e *endpoint, at int, want *endpoint) target {
 }
 
 // stateOf returns the state of an address, a new one if it was never dialled.
-func (g *governor) stateOf(a Address) *addressState {
+func (g *governor) stateOf(a upstream.Address) *addressState {
 	s := g.states[a]
 	if s == nil {
 		s = new(addressState)
@@ -276,7 +276,7 @@ func (g *governor) failedWith(err error) {
 // useless notes that a connection to a ended before the SSP processed a request on it. After
 // several in a row dials to a are spaced, more widely each time, until the SSP processes a request.
 // Such an SSP is alive, so requests may wait for the next dial.
-func (g *governor) useless(a Address, now time.Time) {
+func (g *governor) useless(a upstream.Address, now time.Time) {
 	if s := g.states[a]; s != nil {
 		s.useless++
 		s.space(now, g.opts)
@@ -284,7 +284,7 @@ func (g *governor) useless(a Address, now time.Time) {
 }
 
 // useful notes that the SSP processed a request on a connection to a.
-func (g *governor) useful(a Address) {
+func (g *governor) useful(a upstream.Address) {
 	if s := g.states[a]; s != nil {
 		s.useless, s.spaced = 0, time.Time{}
 	}

@@ -245,7 +245,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 			all = append(all, ask(t, p, sec))
 		}
 		pass(20 * msec)
-		count := map[Address]int{}
+		count := map[upstream.Address]int{}
 		for _, r := range all {
 			count[r.conn().addr]++
 			r.do()

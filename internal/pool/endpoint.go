@@ -29,8 +29,8 @@ type endpoint struct {
 	open    int       // connections that do not drain
 	dialing int       // dials under way to one of its addresses
 
-	addrs []Address // of the last look-up; may hold an address several times
-	turn  int       // index in addrs of the next address
+	addrs []upstream.Address // of the last look-up; may hold an address several times
+	turn  int                // index in addrs of the next address
 	// lookup is whether look-ups that found addresses of other endpoints found none of this one.
 	lookup addressState
 

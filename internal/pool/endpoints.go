@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"adbuffer/internal/upstream"
 	"slices"
 	"time"
 )
@@ -35,8 +36,8 @@ func newEndpoints(o *Options, kept *int) endpoints {
 }
 
 // of returns the endpoint of an address.
-func (s *endpoints) of(a Address) *endpoint {
-	if e := s.byName[a.Endpoint]; e != nil {
+func (s *endpoints) of(a upstream.Address) *endpoint {
+	if e := s.byName[a.Name]; e != nil {
 		return e
 	}
 	return s.all[0]

@@ -20,7 +20,7 @@ func endpointsSSP(t testing.TB, n int) *fakeSSP {
 	s := newFakeSSP(t)
 	s.addrs = addresses(n)
 	for i := range s.addrs {
-		s.addrs[i].Endpoint = names[i]
+		s.addrs[i].Name = names[i]
 	}
 	return s
 }
@@ -221,7 +221,7 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 					t.Errorf("events %+v, want one ejection of b for 5 s", events)
 				}
 				for i, c := range s.conns {
-					if c.addr.Endpoint == "b:80" && c.CloseReason() == upstream.NotClosed {
+					if c.addr.Name == "b:80" && c.CloseReason() == upstream.NotClosed {
 						t.Errorf("connection %d to b is still open", i)
 					}
 				}
@@ -395,7 +395,7 @@ func TestPriorities(t *testing.T) {
 					var broken atomic.Bool
 					s.set(func(c dialCall) dialResult {
 						switch {
-						case !broken.Load() || c.addr.Endpoint == "c:80" || how == "fails":
+						case !broken.Load() || c.addr.Name == "c:80" || how == "fails":
 							return dialResult{after: 5 * msec, protocol: protocol}
 						case how == "refuses":
 							return dialResult{after: msec, err: errRefused}

@@ -17,7 +17,7 @@ var (
 	errNotNow = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "every address backs off after failures; see pool.dial_backoff"}
 )
 
-func errClosedAtOnce(a Address) error {
+func errClosedAtOnce(a upstream.Address) error {
 	return &upstream.Error{
 		Outcome: upstream.ConnectFailed, Progress: upstream.NotSent,
 		Detail: a.String() + ": the SSP closed the new connection at once",

@@ -19,7 +19,7 @@ type fakeSSP struct {
 	t testing.TB
 
 	mu     sync.Mutex
-	addrs  []Address
+	addrs  []upstream.Address
 	lookup error // of Addresses
 	// lookupFails is how many look-ups end with lookup; 0 = all.
 	lookupFails int
@@ -38,10 +38,10 @@ type fakeSSP struct {
 // dialCall is one call of Dial.
 type dialCall struct {
 	n      int // how many dials began before
-	addr   Address
+	addr   upstream.Address
 	offer  bool
 	at     time.Time
-	others []Address
+	others []upstream.Address
 }
 
 // dialResult is how a dial ends. The zero dialResult is an HTTP/1 connection at once.
@@ -59,10 +59,10 @@ func newFakeSSP(t testing.TB) *fakeSSP {
 	return &fakeSSP{t: t, addrs: addresses(1)}
 }
 
-func addresses(n int) []Address {
-	var all []Address
+func addresses(n int) []upstream.Address {
+	var all []upstream.Address
 	for i := range n {
-		all = append(all, Address{Host: fmt.Sprintf("ssp%d.test", i), AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)})
+		all = append(all, upstream.Address{Endpoint: upstream.Endpoint{Host: fmt.Sprintf("ssp%d.test", i), Authority: fmt.Sprintf("ssp%d.test", i)}, AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)})
 	}
 	return all
 }
@@ -73,7 +73,7 @@ func (s *fakeSSP) set(script func(dialCall) dialResult) {
 	s.script = script
 }
 
-func (s *fakeSSP) Addresses(ctx context.Context) ([]Address, error) {
+func (s *fakeSSP) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	s.lookups.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *fakeSSP) Addresses(ctx context.Context) ([]Address, error) {
 	return s.addrs, nil
 }
 
-func (s *fakeSSP) Dial(ctx context.Context, addr Address, others []Address, offer bool, owner upstream.Owner) (Dialed, error) {
+func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offer bool, owner upstream.Owner) (Dialed, error) {
 	s.mu.Lock()
 	call := dialCall{len(s.dials), addr, offer, time.Now(), others}
 	s.dials = append(s.dials, call)
@@ -157,7 +157,7 @@ type fakeConn struct {
 	ssp      *fakeSSP
 	owner    upstream.Owner
 	n        int // how many connections were opened before
-	addr     Address
+	addr     upstream.Address
 	protocol upstream.Protocol
 
 	places      int

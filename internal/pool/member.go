@@ -18,7 +18,7 @@ type member struct {
 
 	// Set by dial before the pool knows the member; they never change.
 
-	addr     Address
+	addr     upstream.Address
 	ep       *endpoint
 	version  int // Options.ConnVersion when the dial began
 	conn     upstream.Conn
@@ -94,4 +94,4 @@ func (pl Place) Release() {
 func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
 
 // Host returns the value of the Host field of requests to the place's endpoint: host[:port].
-func (pl Place) Host() string { return pl.m.addr.Host }
+func (pl Place) Host() string { return pl.m.addr.Authority }

@@ -131,7 +131,7 @@ func TestPlaceKnowsTheHostOfItsEndpoint(t *testing.T) {
 			t.Errorf("the host is %q", h)
 		}
 		s.mu.Lock()
-		s.addrs = []Address{{Host: "ssp0.test:8443", AddrPort: s.addrs[0].AddrPort}}
+		s.addrs = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp0.test:8443"}, AddrPort: s.addrs[0].AddrPort}}
 		s.mu.Unlock()
 		other := acquire(t, p)
 		if h := other.place.Host(); h != "ssp0.test:8443" {

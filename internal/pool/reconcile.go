@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"adbuffer/internal/upstream"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ func (p *Pool) followAddresses(now time.Time) {
 	if p.closed || len(g.known) == 0 || len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
 		return
 	}
-	before := make(map[*endpoint][]Address)
+	before := make(map[*endpoint][]upstream.Address)
 	for _, e := range p.conns.endpoints.all {
 		before[e] = e.addrs
 	}
@@ -43,7 +44,7 @@ func (p *Pool) followAddresses(now time.Time) {
 }
 
 // reconcileLocked makes the connections of e follow a change of its addresses.
-func (p *Pool) reconcileLocked(e *endpoint, before []Address, now time.Time) {
+func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
 		return // the last good result stays in use
 	}

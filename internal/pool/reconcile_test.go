@@ -16,7 +16,7 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			s := endpointsSSP(t, 1)
 			all := addresses(3)
 			for i := range all {
-				all[i].Endpoint = names[0]
+				all[i].Name = names[0]
 			}
 			s.addrs = all[:2]
 			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
@@ -24,10 +24,10 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			stop := loaded(t, p)
 			pass(sec)
 			s.mu.Lock()
-			s.addrs = []Address{all[1], all[2]} // the first goes, the third is new
+			s.addrs = []upstream.Address{all[1], all[2]} // the first goes, the third is new
 			s.mu.Unlock()
 			pass(lookPeriod + renewal + 2*sec)
-			seen := map[Address]int{}
+			seen := map[upstream.Address]int{}
 			s.mu.Lock()
 			for _, c := range s.conns {
 				if c.reason == upstream.NotClosed {

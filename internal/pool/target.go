@@ -1,14 +1,17 @@
 package pool
 
-import "slices"
+import (
+	"adbuffer/internal/upstream"
+	"slices"
+)
 
 // target is the address of a dial, and its state when the dial began.
 type target struct {
-	addr     Address
+	addr     upstream.Address
 	endpoint *endpoint
 	failures int
 	onTrial  bool
-	others   []Address // that the dial tries if addr fails or is slow
+	others   []upstream.Address // that the dial tries if addr fails or is slow
 }
 
 // nth returns the n-th address of the dial; 0 is the first.
@@ -25,7 +28,7 @@ const maxOthers = 3
 // othersOf returns the addresses that a dial may try if e.addrs[at] fails or is slow. They
 // alternate between the other family and the same one, and their last dial did not fail. So an
 // address that fails gets no more dials than the governor allows.
-func (g *governor) othersOf(e *endpoint, at int) (others []Address) {
+func (g *governor) othersOf(e *endpoint, at int) (others []upstream.Address) {
 	last := e.addrs[at]
 	for len(others) < maxOthers {
 		other, same := -1, -1 // the next ones of the other family, and of the same

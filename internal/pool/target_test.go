@@ -12,42 +12,42 @@ import (
 var errSilent = &upstream.Error{Outcome: upstream.ConnectFailed, Err: timeoutError{}}
 
 // dualStack returns the addresses of one endpoint with both families, by turns.
-func dualStack(each int) []Address {
-	var all []Address
+func dualStack(each int) []upstream.Address {
+	var all []upstream.Address
 	for i := range each {
 		all = append(all, address4(i), address6(i))
 	}
 	return all
 }
 
-func address4(i int) Address {
-	return Address{Host: "ssp.test", AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)}
+func address4(i int) upstream.Address {
+	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)}
 }
 
-func address6(i int) Address {
-	return Address{Host: "ssp.test", AddrPort: netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 80)}
+func address6(i int) upstream.Address {
+	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 80)}
 }
 
 // A dial tries both families by turns, at most four addresses, and none whose last dial failed.
 func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		addrs  []Address
+		addrs  []upstream.Address
 		at     int
-		failed []Address
-		want   []Address
+		failed []upstream.Address
+		want   []upstream.Address
 	}{
-		{"one address", []Address{address4(0)}, 0, nil, nil},
-		{"one of each", dualStack(1), 1, nil, []Address{address4(0)}},
-		{"three of each", dualStack(3), 0, nil, []Address{address6(0), address4(1), address6(1)}},
-		{"from the middle", dualStack(2), 3, nil, []Address{address4(0), address6(0), address4(1)}},
-		{"repeated", append(dualStack(1), dualStack(1)...), 0, nil, []Address{address6(0)}},
-		{"one family", []Address{address4(0), address4(1), address4(2)}, 1, nil, []Address{address4(2), address4(0)}},
-		{"more of one family", []Address{address6(0), address6(1), address6(2), address4(0)}, 0, nil, []Address{address4(0), address6(1), address6(2)}},
-		{"one failed", dualStack(2), 0, []Address{address6(0)}, []Address{address6(1), address4(1)}},
-		{"all other ones failed", dualStack(1), 0, []Address{address6(0)}, nil},
+		{"one address", []upstream.Address{address4(0)}, 0, nil, nil},
+		{"one of each", dualStack(1), 1, nil, []upstream.Address{address4(0)}},
+		{"three of each", dualStack(3), 0, nil, []upstream.Address{address6(0), address4(1), address6(1)}},
+		{"from the middle", dualStack(2), 3, nil, []upstream.Address{address4(0), address6(0), address4(1)}},
+		{"repeated", append(dualStack(1), dualStack(1)...), 0, nil, []upstream.Address{address6(0)}},
+		{"one family", []upstream.Address{address4(0), address4(1), address4(2)}, 1, nil, []upstream.Address{address4(2), address4(0)}},
+		{"more of one family", []upstream.Address{address6(0), address6(1), address6(2), address4(0)}, 0, nil, []upstream.Address{address4(0), address6(1), address6(2)}},
+		{"one failed", dualStack(2), 0, []upstream.Address{address6(0)}, []upstream.Address{address6(1), address4(1)}},
+		{"all other ones failed", dualStack(1), 0, []upstream.Address{address6(0)}, nil},
 	} {
-		g := governor{states: make(map[Address]*addressState)}
+		g := governor{states: make(map[upstream.Address]*addressState)}
 		for _, a := range c.failed {
 			g.stateOf(a).failures = 1
 		}
@@ -63,7 +63,7 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = dualStack(2)
-		dead := func(a Address) bool { return a.AddrPort.Addr().Is6() }
+		dead := func(a upstream.Address) bool { return a.AddrPort.Addr().Is6() }
 		s.set(func(c dialCall) dialResult { // IPv6 is a black hole
 			if !dead(c.addr) {
 				return dialResult{after: 5 * msec}

@@ -86,11 +86,11 @@ type brokenConn struct{ upstream.Conn }
 
 func (brokenConn) Do(*upstream.Exchange) error { panic("broken") }
 
-func (c connector) Addresses(context.Context) ([]pool.Address, error) {
-	return []pool.Address{{Host: "127.0.0.1", AddrPort: c.addr}}, nil
+func (c connector) Addresses(context.Context) ([]upstream.Address, error) {
+	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "127.0.0.1"}, AddrPort: c.addr}}, nil
 }
 
-func (c connector) Dial(ctx context.Context, a pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (c connector) Dial(ctx context.Context, a upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", a.AddrPort.String())
 	if err != nil {
 		return pool.Dialed{}, &upstream.Error{Outcome: upstream.ConnectFailed, Err: err}

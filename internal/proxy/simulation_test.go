@@ -51,11 +51,11 @@ type simSSP struct {
 	terse bool                    // its responses have no body
 }
 
-func (*simSSP) Addresses(context.Context) ([]pool.Address, error) {
-	return []pool.Address{{Host: "ssp.example", AddrPort: netip.MustParseAddrPort("192.0.2.1:80")}}, nil
+func (*simSSP) Addresses(context.Context) ([]upstream.Address, error) {
+	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp.example"}, AddrPort: netip.MustParseAddrPort("192.0.2.1:80")}}, nil
 }
 
-func (s *simSSP) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (s *simSSP) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	return pool.Dialed{Conn: &simSSPConn{ssp: s, owner: owner}}, nil
 }
 

@@ -2,8 +2,6 @@ package reload
 
 import (
 	"context"
-	"net"
-	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -23,15 +21,11 @@ type dialer struct {
 	dial  *dial.Dialer
 	conns atomic.Pointer[connOptions] // of the connections that are opened from now on
 
-	endpoints dial.Endpoints
+	endpoints upstream.Endpoints
 	headWait  *histogram.Histogram // of all its pipelined connections
-
-	mu    sync.Mutex // guards the fields below
-	found []dial.Addr
-	addrs []pool.Address // found, as the pool knows them
 }
 
-func newDialer(c *config.SSP, endpoints dial.Endpoints, log *zap.Logger) (*dialer, error) {
+func newDialer(c *config.SSP, endpoints upstream.Endpoints, log *zap.Logger) (*dialer, error) {
 	d, err := dial.New(dial.Options{
 		Endpoints: endpoints, Mode: dial.Mode(c.Protocol), // the same words
 		ConnectTimeout: c.Timeouts.Connect, TLSTimeout: c.Timeouts.TLSHandshake,
@@ -72,32 +66,13 @@ func (d *dialer) set(c *config.SSP) {
 }
 
 // Addresses implements pool.Dialer.
-func (d *dialer) Addresses(ctx context.Context) ([]pool.Address, error) {
-	found, err := d.dial.Addresses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(found) == len(d.found) && &found[0] == &d.found[0] { // as long as nothing changes, it is the same slice
-		return d.addrs, nil
-	}
-	d.found, d.addrs = found, make([]pool.Address, len(found))
-	for i, a := range found {
-		e := dial.Endpoint{Host: a.Host, Port: a.AddrPort.Port()}
-		d.addrs[i] = pool.Address{Host: d.endpoints.Authority(a), AddrPort: a.AddrPort, Endpoint: e.Name()}
-	}
-	return d.addrs, nil
+func (d *dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
+	return d.dial.Addresses(ctx)
 }
 
 // Dial implements pool.Dialer.
-func (d *dialer) Dial(ctx context.Context, addr pool.Address, others []pool.Address, offerHTTP2 bool, owner upstream.Owner) (pool.Dialed, error) {
-	host := hostOf(addr.Host)
-	addrs := []dial.Addr{{Host: host, AddrPort: addr.AddrPort}}
-	for _, o := range others {
-		addrs = append(addrs, dial.Addr{Host: host, AddrPort: o.AddrPort})
-	}
-	r, err := d.dial.Dial(ctx, offerHTTP2, addrs...)
+func (d *dialer) Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offerHTTP2 bool, owner upstream.Owner) (pool.Dialed, error) {
+	r, err := d.dial.Dial(ctx, offerHTTP2, append([]upstream.Address{addr}, others...)...)
 	took := pool.Dialed{TCP: r.TCP, TLS: r.TLS, At: r.At, Lost: r.Lost}
 	if err != nil {
 		return took, err
@@ -117,15 +92,4 @@ func (d *dialer) Dial(ctx context.Context, addr pool.Address, others []pool.Addr
 		took.Conn = http1.New(r.Conn, r.Socket, owner, o.http1)
 	}
 	return took, nil
-}
-
-// hostOf takes the port and IPv6's brackets off an authority.
-func hostOf(authority string) string {
-	if h, _, err := net.SplitHostPort(authority); err == nil {
-		return h
-	}
-	if n := len(authority); n > 1 && authority[0] == '[' {
-		return authority[1 : n-1]
-	}
-	return authority
 }

@@ -20,7 +20,7 @@ import (
 // holds for the next ones.
 func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	port := halfBroken(t)
-	endpoints, err := dial.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
+	endpoints, err := upstream.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	p := pool.New(pool.Options{
 		SSP: "ssp", MaxConns: 4, MaxHTTP2Conns: 1, MaxDials: 4, MaxPending: 10, PendingTimeout: time.Minute,
 		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Second, Protocol: upstream.HTTP1,
-		Endpoints: []pool.EndpointOptions{{Name: endpoints.All[0].Name(), Weight: 1}},
+		Endpoints: []pool.EndpointOptions{{Name: endpoints.All[0].Name, Weight: 1}},
 	}, d) // MaxIdle is 0: each request takes a new connection
 	defer p.Close(t.Context())
 	for i := range 50 {

@@ -1,9 +1,8 @@
 package reload
 
 import (
+	"adbuffer/internal/upstream"
 	"strings"
-
-	"adbuffer/internal/dial"
 )
 
 // Effect is what a reload does about a setting that changed.
@@ -158,12 +157,12 @@ func removedEffect(path string) Effect {
 // sameHosts reports whether connections to the endpoints a serve b too: scheme,
 // hosts and ports are equal, in any order.
 func sameHosts(a, b []string) bool {
-	x, errX := dial.ParseEndpoints(a)
-	y, errY := dial.ParseEndpoints(b)
+	x, errX := upstream.ParseEndpoints(a)
+	y, errY := upstream.ParseEndpoints(b)
 	if errX != nil || errY != nil || x.Scheme != y.Scheme || len(x.All) != len(y.All) {
 		return false
 	}
-	inA := make(map[dial.Endpoint]bool, len(x.All))
+	inA := make(map[upstream.Endpoint]bool, len(x.All))
 	for _, e := range x.All {
 		inA[e] = true
 	}

@@ -16,7 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/dial"
 	"adbuffer/internal/sspsim"
 )
 
@@ -215,7 +214,7 @@ func TestAReloadDoesWhatTheTableSays(t *testing.T) {
 // settingsOf are the settings of an SSP and its pool, in a form to compare.
 func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
 	t.Helper()
-	endpoints, err := dial.ParseEndpoints(urlsOf(c))
+	endpoints, err := c.ParseEndpoints()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,18 +3,8 @@ package reload
 import (
 	"go.uber.org/zap"
 
-	"adbuffer/internal/config"
 	"adbuffer/internal/pool"
 )
-
-// urlsOf returns the URLs of an SSP's endpoints.
-func urlsOf(c *config.SSP) []string {
-	urls := make([]string, len(c.Endpoints))
-	for i, e := range c.Endpoints {
-		urls[i] = e.URL
-	}
-	return urls
-}
 
 // endpointEvents returns what logs the events of an SSP's endpoints.
 func (v *Versions) endpointEvents(ssp string) func(pool.Event) {

@@ -7,11 +7,11 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
-	"adbuffer/internal/dial"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
+	"adbuffer/internal/upstream"
 )
 
 // prepared is the next version before the swap. All steps that can fail are done, and no
@@ -29,7 +29,7 @@ type prepared struct {
 // preparedSSP is an SSP of the next version.
 type preparedSSP struct {
 	cfg       *config.SSP
-	endpoints dial.Endpoints
+	endpoints upstream.Endpoints
 	files     configfile.Content // of the TLS files
 	was       *Part              // the part in force; nil for a new SSP
 	effect    Effect             // the strongest of its changes; "" = nothing changes
@@ -72,7 +72,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 }
 
 func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
-	if s.endpoints, err = dial.ParseEndpoints(urlsOf(s.cfg)); err != nil {
+	if s.endpoints, err = s.cfg.ParseEndpoints(); err != nil {
 		return err
 	}
 	// Before they are read for use: the next reload sees a change in between.

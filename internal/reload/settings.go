@@ -47,7 +47,7 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events,
 	}
 	for i, e := range s.endpoints.All {
-		o.Endpoints = append(o.Endpoints, pool.EndpointOptions{Name: e.Name(), Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
+		o.Endpoints = append(o.Endpoints, pool.EndpointOptions{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
 	}
 	if s.encrypted() {
 		o.TLSTimeout = c.Timeouts.TLSHandshake

@@ -1,12 +1,10 @@
 package reload
 
 import (
-	"net/netip"
 	"time"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
-	"adbuffer/internal/dial"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -86,7 +84,4 @@ func commonOf(cfg *config.Config, via string) common {
 }
 
 // Host returns the Host field of requests to the SSP's first endpoint.
-func (p *Part) Host() string {
-	first := p.dialer.endpoints.All[0]
-	return p.dialer.endpoints.Authority(dial.Addr{Host: first.Host, AddrPort: netip.AddrPortFrom(netip.Addr{}, first.Port)})
-}
+func (p *Part) Host() string { return p.dialer.endpoints.All[0].Authority }

@@ -91,11 +91,11 @@ func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *
 	return f
 }
 
-func (f *fakeSSP) Addresses(context.Context) ([]pool.Address, error) {
-	return []pool.Address{{Host: "ssp.test", AddrPort: netip.MustParseAddrPort("127.0.0.1:80")}}, nil
+func (f *fakeSSP) Addresses(context.Context) ([]upstream.Address, error) {
+	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp.test"}, AddrPort: netip.MustParseAddrPort("127.0.0.1:80")}}, nil
 }
 
-func (f *fakeSSP) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (f *fakeSSP) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	time.Sleep(f.dialTakes)
 	return pool.Dialed{Conn: &fakeConn{ssp: f, owner: owner}}, nil
 }

@@ -28,11 +28,11 @@ type simDialer struct {
 	http1    *http1.Options
 }
 
-func (d *simDialer) Addresses(context.Context) ([]pool.Address, error) {
-	return []pool.Address{{Host: d.addr.String(), AddrPort: d.addr}}, nil
+func (d *simDialer) Addresses(context.Context) ([]upstream.Address, error) {
+	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: d.addr.String()}, AddrPort: d.addr}}, nil
 }
 
-func (d *simDialer) Dial(ctx context.Context, addr pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (d *simDialer) Dial(ctx context.Context, addr upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr.AddrPort.String())
 	if err != nil {
 		return pool.Dialed{}, &upstream.Error{Outcome: upstream.ConnectFailed, Err: err}

@@ -51,11 +51,11 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 // oneConn is a connection that responds at once, and its dialer.
 type oneConn struct{ owner upstream.Owner }
 
-func (c *oneConn) Addresses(context.Context) ([]pool.Address, error) {
-	return []pool.Address{{Host: "rtb.openx.example"}}, nil
+func (c *oneConn) Addresses(context.Context) ([]upstream.Address, error) {
+	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "rtb.openx.example"}}}, nil
 }
 
-func (c *oneConn) Dial(_ context.Context, _ pool.Address, _ []pool.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (c *oneConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
 	c.owner = owner
 	return pool.Dialed{Conn: c}, nil
 }

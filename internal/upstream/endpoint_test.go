@@ -1,12 +1,10 @@
-package dial
+package upstream
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestEndpointsHaveTheirSchemesPort(t *testing.T) {
@@ -14,18 +12,20 @@ func TestEndpointsHaveTheirSchemesPort(t *testing.T) {
 		urls []string
 		want Endpoints
 	}{
-		{[]string{"http://ssp.example"}, Endpoints{Scheme: "http", Path: "/", All: []Endpoint{{Host: "ssp.example", Port: 80}}}},
+		{[]string{"http://ssp.example"}, Endpoints{Scheme: "http", Path: "/", All: []Endpoint{{"ssp.example", 80, "ssp.example:80", "ssp.example"}}}},
 		{[]string{"https://A.example/b%2Fid?v=2&x", "https://b.example:8443/b%2Fid?v=2&x"}, Endpoints{
 			Scheme: "https", Path: "/b%2Fid", Query: "v=2&x",
-			All: []Endpoint{{Host: "a.example", Port: 443}, {Host: "b.example", Port: 8443}},
+			All: []Endpoint{{"a.example", 443, "a.example:443", "a.example"}, {"b.example", 8443, "b.example:8443", "b.example:8443"}},
 		}},
 		{[]string{"http://[2001:db8::1]:81/", "http://127.0.0.1:081/"}, Endpoints{
-			Scheme: "http", Path: "/", All: []Endpoint{{Host: "2001:db8::1", Port: 81}, {Host: "127.0.0.1", Port: 81}},
+			Scheme: "http", Path: "/", All: []Endpoint{{"2001:db8::1", 81, "[2001:db8::1]:81", "[2001:db8::1]:81"}, {"127.0.0.1", 81, "127.0.0.1:81", "127.0.0.1:81"}},
 		}},
 	} {
 		got, err := ParseEndpoints(tt.urls)
-		must(t, err)
-		if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Endpoint{})); diff != "" {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%q: %s", tt.urls, diff)
 		}
 	}
@@ -34,24 +34,30 @@ func TestEndpointsHaveTheirSchemesPort(t *testing.T) {
 func TestBadEndpointsAreRefusedByName(t *testing.T) {
 	for _, tt := range []struct{ urls, want string }{
 		{"", "at least one"},
-		{"ftp://a.example", "not an http or https URL"},
-		{"https://", "not an http or https URL"},
-		{"https:a.example", "not an http or https URL"},
-		{"https://a.example a.example:443?s3cret", "endpoint 2: not an http or https URL"},
+		{"ftp://a.example", "an http or https URL"},
+		{"https://", "an http or https URL"},
+		{"https:a.example", "an http or https URL"},
+		{"https://a.example a.example:443?s3cret", "endpoint 2 must be an http or https URL"},
 		{"https://u:p@a.example/", "user"},
 		{"https://a.example/#x", "fragment"},
-		{"https://a.example/ x", "printable"},
-		{"https://bücher.example/", "printable"},
-		{"https://a.example:0/", "port 0"},
-		{"https://a.example:65536/", "port 65536"},
+		{"https://a.example/ x", "beyond ASCII"},
+		{"https://bücher.example/", "beyond ASCII"},
+		{"https://a.example:0/", "a port from 1 to 65535"},
+		{"https://a.example:65536/", "a port from 1 to 65535"},
 		{"https://169.254.169.254/latest", "a link-local address"},
 		{"https://[fe80::1]/", "a link-local address"},
-		{"https://[2001:db8::1%25eth0]/", "zone"},
-		{"https://0.0.0.0/", "an unspecified address"},
-		{"https://a.example/x https://b.example/y", "endpoint 2: scheme, path and query must be those of the first"},
+		{"https://[2001:db8::1%25eth0]/", "an http or https URL"},
+		{"https://0.0.0.0/", "where to connect to"},
+		{"https://255.255.255.255/", "a broadcast address"},
+		{"https://[64:ff9b::a9fe:a9fe]/", "a link-local address"},
+		{"https://a.example/x https://b.example/y", "endpoint 2 must have the scheme, path and query"},
+		{"https://255.255.255.255/", "a broadcast address"},
+		{"https://[64:ff9b::a9fe:a9fe]/", "a link-local address"},
 		{"https://a.example/x https://b.example/x?s3cret", "scheme, path and query"},
+		{"https://255.255.255.255/", "a broadcast address"},
+		{"https://[64:ff9b::a9fe:a9fe]/", "a link-local address"},
 		{"https://a.example/x http://b.example/x", "scheme, path and query"},
-		{"https://a.example https://A.example:443/", "the same host and port"},
+		{"https://a.example https://A.example:443/", "endpoint 2 must differ from endpoint 1"},
 	} {
 		urls := strings.Split(tt.urls, " ")
 		switch {
@@ -71,17 +77,16 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 }
 
 func TestAuthorityIsWhatTheHostFieldHolds(t *testing.T) {
-	for _, tt := range []struct {
-		scheme, host, addr, want string
-	}{
-		{"https", "a.example", "192.0.2.1:443", "a.example"},
-		{"https", "a.example", "192.0.2.1:80", "a.example:80"},
-		{"http", "a.example", "192.0.2.1:80", "a.example"},
-		{"http", "2001:db8::1", "[2001:db8::1]:8080", "[2001:db8::1]:8080"},
+	for url, want := range map[string]string{
+		"https://a.example:443": "a.example", "https://a.example:80": "a.example:80", "http://a.example:80": "a.example", "http://[2001:db8::1]:8080": "[2001:db8::1]:8080",
+		"https://[2001:db8::1]": "[2001:db8::1]",
 	} {
-		ends := Endpoints{Scheme: tt.scheme}
-		if got := ends.Authority(Addr{tt.host, netip.MustParseAddrPort(tt.addr)}); got != tt.want {
-			t.Errorf("%s %s %s: %q, want %q", tt.scheme, tt.host, tt.addr, got, tt.want)
+		all, err := ParseEndpoints([]string{url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := all.All[0].Authority; got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
 		}
 	}
 }
@@ -100,7 +105,7 @@ func FuzzEndpoints(f *testing.F) {
 		if e.Host == "" || e.Port == 0 || !strings.HasPrefix(ends.Path, "/") {
 			t.Fatalf("%q is accepted as %+v", s, ends)
 		}
-		again := ends.Scheme + "://" + ends.Authority(Addr{e.Host, netip.AddrPortFrom(netip.IPv4Unspecified(), e.Port)}) + ends.Path
+		again := ends.Scheme + "://" + e.Authority + ends.Path
 		if ends.Query != "" {
 			again += "?" + ends.Query
 		}
