@@ -97,11 +97,14 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 // and the next request finds the SSP as if nothing had been.
 func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	const clients, conns = 1000, 4
-	var asked atomic.Int32
+	var mu sync.Mutex
+	var asked []string
 	sent := make(chan int, clients) // the clients whose requests reach the SSP
 	slow := stays("a").handler
 	m := newModeProxy(t, route.Single, aborts(true), bidder{name: "a", conns: conns, handler: func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		mu.Lock()
+		asked = append(asked, fmt.Sprintf("%s from %s", r.URL.RawQuery, r.RemoteAddr))
+		mu.Unlock()
 		if i, err := strconv.Atoi(r.URL.Query().Get("slow")); err == nil {
 			sent <- i
 			slow(w, r)
@@ -136,7 +139,9 @@ func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	next.wants(200)
 	m.await(clients, "adbuffer_requests_total", "client_gone")
 	m.await(0, "adbuffer_in_flight_requests", "")
-	if n := asked.Load(); n != conns+1 {
-		t.Errorf("%d requests were sent, of which %d have been read", n, conns+1)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != conns+1 {
+		t.Errorf("%d requests were sent, want %d: %q", len(asked), conns+1, asked)
 	}
 }

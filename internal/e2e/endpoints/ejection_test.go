@@ -59,7 +59,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	}
 	name := hostPort(t, bad)
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=ejected")
-	ab.WantMetric(0, "adbuffer_endpoint_connections", "endpoint="+name)
+	ab.AwaitMetric(0, "adbuffer_endpoint_connections", "endpoint="+name) // that of a failed probe closes too
 	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)
 	if n := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error"); n < 5 || n > 10 {
 		t.Errorf("%v requests of the failing endpoint are counted", n)

@@ -27,15 +27,16 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 		// refused says that adbuffer ends the connections with 408.
 		refused bool
 	}{
-		{"slow headers", "-H -x 24", true},
-		{"slow body", "-B -s 8192 -x 24 -t POST", true},
-		{"slow read", "-X -w 512 -y 1024 -n 5 -z 32", false},
+		// With -l slowhttptest ends after so many seconds, or when all its connections are closed.
+		{"slow headers", "-H -x 24 -l 60", true},
+		{"slow body", "-B -s 8192 -x 24 -t POST -l 60", true},
+		{"slow read", "-X -w 512 -y 1024 -n 5 -z 32 -l 12", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
 			ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=2s", "ADBUFFER_SERVER_WRITE_TIMEOUT=2s")
-			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -l 12 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
+			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
 			type result struct {
 				out []byte
 				err error
