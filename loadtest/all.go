@@ -11,7 +11,7 @@ import (
 	"adbuffer/loadtest/internal/chaos"
 	"adbuffer/loadtest/internal/reports"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 func newAll(stdout, stderr *os.File) *cobra.Command {
@@ -30,7 +30,7 @@ was broken.`,
 			if f.out == "" {
 				return errors.New("--out: the report needs a folder")
 			}
-			return f.with(cmd.Context(), stderr, func(e *scenario.Env) error {
+			return f.with(cmd.Context(), stderr, func(e *engine.Env) error {
 				return f.everything(cmd.Context(), e, o, stdout)
 			})
 		}}
@@ -43,9 +43,9 @@ was broken.`,
 	return cmd
 }
 
-func (f *suiteFlags) everything(ctx context.Context, e *scenario.Env, o reports.PeersOptions, stdout *os.File) error {
+func (f *suiteFlags) everything(ctx context.Context, e *engine.Env, o reports.PeersOptions, stdout *os.File) error {
 	run := append([]test(nil), tests...)
-	run = append(run, soakTest(&reports.SoakOptions{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *scenario.Env) (*results.Report, error) { return reports.Peers(ctx, e, o) }})
+	run = append(run, soakTest(&reports.SoakOptions{}), chaosTest(&chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}), test{name: "peers", run: func(ctx context.Context, e *engine.Env) (*results.Report, error) { return reports.Peers(ctx, e, o) }})
 	var errs []error
 	for _, t := range run {
 		r, err := t.run(ctx, e)

@@ -10,7 +10,7 @@ import (
 
 	"adbuffer/loadtest/internal/chaos"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // chaosTest is the test with the given options.
@@ -21,7 +21,7 @@ func chaosTest(o *chaos.Options) test {
 			"carries a number that its response must echo, and SSPs count the POSTs that they process.\n" +
 			"Now and then all clients pause, and what adbuffer still holds is measured. The exit status\n" +
 			"is 1 if a promise was broken.",
-		func(ctx context.Context, e *scenario.Env) (*results.Report, error) { return chaos.Run(ctx, e, *o) }}
+		func(ctx context.Context, e *engine.Env) (*results.Report, error) { return chaos.Run(ctx, e, *o) }}
 }
 
 func newChaos(stdout, stderr *os.File) *cobra.Command {

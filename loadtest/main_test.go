@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // patience bounds what a test waits for.
@@ -71,7 +71,7 @@ expect: {echo: true}
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	var o scenario.Outcome
+	var o engine.Outcome
 	if err := json.Unmarshal([]byte(out), &o); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 }
 
 func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
-	code, _, errs := command(t, t.Context(), "run", "internal/scenario/testdata/everything-wrong.yaml")
+	code, _, errs := command(t, t.Context(), "run", "internal/engine/testdata/everything-wrong.yaml")
 	if code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}

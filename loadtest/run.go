@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
 	var (
-		options scenario.Options
+		options engine.Options
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
@@ -33,14 +33,14 @@ The exit status is 1 if the scenario has faults, or the target refuses.`,
   go run ./loadtest run loadtest/scenarios/running-server.yaml --json > out.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := scenario.ReadFile(args[0])
+			s, err := engine.ReadFile(args[0])
 			if err != nil {
 				return failure{err}
 			}
 			bar := newBar(stderr, s.Plan())
 			options.Say = func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
 			options.Progress = bar.show
-			out, err := scenario.Run(cmd.Context(), s, options)
+			out, err := engine.Run(cmd.Context(), s, options)
 			bar.end()
 			if out != nil {
 				if perr := printOutcome(stdout, out, asJSON); perr != nil {
@@ -59,7 +59,7 @@ The exit status is 1 if the scenario has faults, or the target refuses.`,
 	return cmd
 }
 
-func printOutcome(w io.Writer, out *scenario.Outcome, asJSON bool) error {
+func printOutcome(w io.Writer, out *engine.Outcome, asJSON bool) error {
 	if !asJSON {
 		out.Print(w)
 		return nil

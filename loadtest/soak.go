@@ -9,7 +9,7 @@ import (
 
 	"adbuffer/loadtest/internal/reports"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // soakTest is the test with the given options.
@@ -19,7 +19,7 @@ func soakTest(o *reports.SoakOptions) test {
 			"and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.\n" +
 			"Each answer must carry its request's number, and nginx's log each number exactly once;\n" +
 			"the exit status is 1 if one does not. It needs nginx.",
-		func(ctx context.Context, e *scenario.Env) (*results.Report, error) { return reports.Soak(ctx, e, *o) }}
+		func(ctx context.Context, e *engine.Env) (*results.Report, error) { return reports.Soak(ctx, e, *o) }}
 }
 
 func newSoak(stdout, stderr *os.File) *cobra.Command {

@@ -13,13 +13,13 @@ import (
 	"adbuffer/loadtest/internal/reports"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // test is a load test that makes a report.
 type test struct {
 	name, short, long string
-	run               func(context.Context, *scenario.Env) (*results.Report, error)
+	run               func(context.Context, *engine.Env) (*results.Report, error)
 }
 
 // tests in the order in which all runs them, without soak and peers, which have
@@ -57,7 +57,7 @@ func (f *suiteFlags) add(cmd *cobra.Command, scale float64) {
 }
 
 // with runs fn with an environment.
-func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*scenario.Env) error) error {
+func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*engine.Env) error) error {
 	if f.scale <= 0 || f.scale > 100 {
 		return fmt.Errorf("--scale %v: must be above 0 and at most 100", f.scale)
 	}
@@ -66,8 +66,8 @@ func (f *suiteFlags) with(ctx context.Context, stderr *os.File, fn func(*scenari
 		return failure{err}
 	}
 	defer r.Close()
-	e := &scenario.Env{Rig: r, Adbuffer: f.adbuffer, Scale: f.scale}
-	e.ProxyCores, e.LoadCores = scenario.Cores()
+	e := &engine.Env{Rig: r, Adbuffer: f.adbuffer, Scale: f.scale}
+	e.ProxyCores, e.LoadCores = engine.Cores()
 	e.Say = func(format string, args ...any) {
 		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 	}
@@ -106,7 +106,7 @@ func newTest(t test, stdout, stderr *os.File) *cobra.Command {
 	var f suiteFlags
 	cmd := &cobra.Command{Use: t.name, Short: t.short, Long: t.long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd.Context(), stderr, func(e *scenario.Env) error {
+			return f.with(cmd.Context(), stderr, func(e *engine.Env) error {
 				r, err := t.run(cmd.Context(), e)
 				if err != nil {
 					return err
@@ -162,7 +162,7 @@ upstream's answer, and a row with errors is void. Envoy is taken from $ENVOY or 
 			if err := checkPeers(o); err != nil {
 				return err
 			}
-			return f.with(cmd.Context(), stderr, func(e *scenario.Env) error {
+			return f.with(cmd.Context(), stderr, func(e *engine.Env) error {
 				r, err := reports.Peers(cmd.Context(), e, o)
 				if err != nil {
 					return err

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // Options of a run.
@@ -48,7 +48,7 @@ const LeastLength = 20 * time.Second
 
 // run is one run of chaos.
 type run struct {
-	env       *scenario.Env
+	env       *engine.Env
 	options   Options
 	began     time.Time
 	log       *requestLog
@@ -79,7 +79,7 @@ type run struct {
 }
 
 // Run carries a run out.
-func Run(ctx context.Context, e *scenario.Env, o Options) (*results.Report, error) {
+func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error) {
 	if o.For == 0 {
 		o.For = e.Time(fullLength, time.Minute)
 	}

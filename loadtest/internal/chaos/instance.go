@@ -16,7 +16,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // instance is an address at which an adbuffer serves clients. Its configuration
@@ -102,7 +102,7 @@ func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, er
 
 // config writes an instance's configuration; rnd chooses what reloads change.
 func (r *run) config(st *instance, rnd *rand.Rand) string {
-	c := scenario.Config{Deadline: r.defaultDeadline().String()}
+	c := engine.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
 		c.Server = append(c.Server, fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", r.certFile, r.keyFile))
 	}

@@ -8,12 +8,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // AdProxy repeats the prototypes' test: ab without keep-alive on /fillbuffer,
 // for answers that the server makes itself and for forwarded ones.
-func AdProxy(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func AdProxy(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("adproxy", "The ad proxy itself",
 		"How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a connection per request?")
 	if !e.Has(r, "ab") {
@@ -93,9 +93,9 @@ type adServer struct {
 
 func (s adServer) usage() (time.Duration, error) { return cpuOf(s.process.PID) }
 
-func adProxyServers(ctx context.Context, e *scenario.Env, r *results.Report, upstream string) ([]adServer, error) {
-	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Server: []string{"health_path: /health"},
-		SSPs: []scenario.SSPConfig{{Name: "ssp", URL: "http://" + upstream + "/bid", Protocol: "http1"}}}.YAML(), e.ProxyCores, "GOMAXPROCS=1")
+func adProxyServers(ctx context.Context, e *engine.Env, r *results.Report, upstream string) ([]adServer, error) {
+	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Server: []string{"health_path: /health"},
+		SSPs: []engine.SSPConfig{{Name: "ssp", URL: "http://" + upstream + "/bid", Protocol: "http1"}}}.YAML(), e.ProxyCores, "GOMAXPROCS=1")
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // Burst goes from nothing to the peak within two seconds, as a live ad break
 // does, on a cold adbuffer and on a warmed one.
-func Burst(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Burst(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("burst", "From nothing to the peak in two seconds",
 		"Do the first requests of an ad break suffer, cold and warmed?")
 	peak := float64(e.Count(4000, 1000))
@@ -36,7 +36,7 @@ func Burst(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		doubts := scenario.GeneratorDoubts(m.Result)
+		doubts := engine.GeneratorDoubts(m.Result)
 		r.Doubt(name, doubts)
 		for _, p := range m.Phases {
 			t.Add(doubts, c.start, c.protocol, p.Name, p.Offered, p.Answered, p.Failed, p.Latency.P50, p.Latency.P99, p.Latency.P999, connections)
@@ -56,18 +56,18 @@ type burst struct {
 	pool            string
 }
 
-func (c burst) run(ctx context.Context, e *scenario.Env, peak float64, hold time.Duration) (scenario.Measured, uint64, error) {
+func (c burst) run(ctx context.Context, e *engine.Env, peak float64, hold time.Duration) (engine.Measured, uint64, error) {
 	s, err := e.Rig.StartSSP(rig.SSPOptions{Name: "ssp", Protocol: c.ssp, Behaviour: realistic(30*time.Millisecond, 120*time.Millisecond), Cores: e.LoadCores})
 	if err != nil {
-		return scenario.Measured{}, 0, err
+		return engine.Measured{}, 0, err
 	}
 	defer s.Stop()
-	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "1s", SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: c.protocol, CAFile: s.CAFile, Pool: c.pool}}}.YAML(), e.ProxyCores)
+	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "1s", SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: c.protocol, CAFile: s.CAFile, Pool: c.pool}}}.YAML(), e.ProxyCores)
 	if err != nil {
-		return scenario.Measured{}, 0, err
+		return engine.Measured{}, 0, err
 	}
 	defer proxy.Stop()
-	plan := scenario.OpenLoop(proxy.Addr, 1024, 0, 0, hold, page("page", "/fillbuffer"))
+	plan := engine.OpenLoop(proxy.Addr, 1024, 0, 0, hold, page("page", "/fillbuffer"))
 	plan.Phases = []load.Phase{{Name: "rise", Duration: 2 * time.Second, From: 0, To: peak}, {Name: "peak", Duration: hold, From: peak, To: peak}}
 	plan.Poisson, plan.Statuses, plan.Echo, plan.Tick = true, []int{200, 204}, true, 250*time.Millisecond
 	m, err := e.GenerateCalmly(ctx, plan, proxy.PID)

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // churning is a way for an SSP to close connections that adbuffer keeps.
@@ -20,7 +20,7 @@ type churning struct {
 
 // Churn loads SSPs that close their connections early, without a word, and
 // counts what is lost.
-func Churn(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Churn(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("churn", "SSPs that close connections",
 		"Are requests lost when the SSP closes the connections that are kept to it?")
 	length := e.Time(20*time.Second, 4*time.Second)
@@ -50,7 +50,7 @@ func Churn(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	return e.Done(r), nil
 }
 
-func churn(ctx context.Context, e *scenario.Env, r *results.Report, t *results.Table, chart *results.Chart, c churning, length time.Duration, lost, offered map[string]uint64) error {
+func churn(ctx context.Context, e *engine.Env, r *results.Report, t *results.Table, chart *results.Chart, c churning, length time.Duration, lost, offered map[string]uint64) error {
 	b := sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond), Response: sspsim.Response{Echo: true}, Connections: c.connections}
 	s, err := e.Rig.StartSSP(rig.SSPOptions{Name: c.name, Protocol: c.protocol, Behaviour: b, Cores: e.LoadCores})
 	if err != nil {
@@ -61,12 +61,12 @@ func churn(ctx context.Context, e *scenario.Env, r *results.Report, t *results.T
 	if c.protocol != sspsim.HTTP1 {
 		protocol = "http2"
 	}
-	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "1s", SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: protocol, CAFile: s.CAFile}}}.YAML(), e.ProxyCores)
+	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "1s", SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: protocol, CAFile: s.CAFile}}}.YAML(), e.ProxyCores)
 	if err != nil {
 		return err
 	}
 	defer proxy.Stop()
-	plan := scenario.OpenLoop(proxy.Addr, 128, 200, 0, length, page("GET", "/fillbuffer"), bid("POST", "/fillbuffer"))
+	plan := engine.OpenLoop(proxy.Addr, 128, 200, 0, length, page("GET", "/fillbuffer"), bid("POST", "/fillbuffer"))
 	plan.Poisson, plan.Echo = true, true
 	// Bursts leave connections idle between them.
 	plan.Phases[0].BurstEvery, plan.Phases[0].BurstSize = 1300*time.Millisecond, 60
@@ -86,7 +86,7 @@ func churn(ctx context.Context, e *scenario.Env, r *results.Report, t *results.T
 	if err != nil {
 		return err
 	}
-	doubts := scenario.GeneratorDoubts(m.Result)
+	doubts := engine.GeneratorDoubts(m.Result)
 	r.Doubt(c.name, doubts)
 	chart.Labels = append(chart.Labels, results.Mark(c.name, doubts))
 	for i, class := range m.Whole.Classes {

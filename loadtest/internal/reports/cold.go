@@ -8,12 +8,12 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // Cold sends 600 requests at once to an adbuffer that has just started, and
 // counts the connections that it opens for them.
-func Cold(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Cold(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("cold", "600 requests at once, cold",
 		"How many connections does a cold start cost the SSP, and how long do its first requests wait?")
 	n := e.Count(600, 600)
@@ -42,7 +42,7 @@ func Cold(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		m, err := e.Generate(ctx, scenario.ClosedLoop(addr, n, n, 0, page("page", "/fillbuffer")), 0)
+		m, err := e.Generate(ctx, engine.ClosedLoop(addr, n, n, 0, page("page", "/fillbuffer")), 0)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -77,9 +77,9 @@ type coldStart struct {
 	limit    uint64 // of connections
 }
 
-func (c coldStart) start(ctx context.Context, e *scenario.Env, s *rig.SSP, reverseProxy string) (string, *rig.Process, error) {
+func (c coldStart) start(ctx context.Context, e *engine.Env, s *rig.SSP, reverseProxy string) (string, *rig.Process, error) {
 	if c.protocol != "" {
-		a, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "2s", SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: c.protocol, CAFile: s.CAFile, Pool: join(c.pool, "max_pending: 1000, pending_timeout: 2s")}}}.YAML(), e.ProxyCores)
+		a, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "2s", SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: c.protocol, CAFile: s.CAFile, Pool: join(c.pool, "max_pending: 1000, pending_timeout: 2s")}}}.YAML(), e.ProxyCores)
 		if err != nil {
 			return "", nil, err
 		}

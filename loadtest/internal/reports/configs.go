@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // startTimeout bounds a program's start.
 const startTimeout = 20 * time.Second
 
 // file writes a configuration and returns its path.
-func file(e *scenario.Env, name, text string) (string, error) { return e.Rig.Write(name, text) }
+func file(e *engine.Env, name, text string) (string, error) { return e.Rig.Write(name, text) }
 
 // nginxDefaults belong into an http block. With them nginx keeps connections longer than any test.
 const nginxDefaults = `access_log off; keepalive_requests 1000000000; keepalive_timeout 600; default_type application/json; http2_max_concurrent_streams 256;
 `
 
-func startNginx(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startNginx(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	http := &strings.Builder{}
 	http.WriteString(nginxDefaults)
 	var rows []peerRow
@@ -50,7 +50,7 @@ func startNginx(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerR
 
 // tlsUpstreams starts nginx as an upstream with TLS, for HTTP/1.1 and HTTP/2,
 // and fills u in.
-func tlsUpstreams(ctx context.Context, e *scenario.Env, u *peersUpstream) error {
+func tlsUpstreams(ctx context.Context, e *engine.Env, u *peersUpstream) error {
 	cert, err := e.Rig.Certificate("up", "localhost", "127.0.0.1")
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func tlsUpstreams(ctx context.Context, e *scenario.Env, u *peersUpstream) error 
 	return nil
 }
 
-func startHAProxy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startHAProxy(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	if _, err := rig.Find("haproxy"); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func startHAProxy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]pee
 			return nil, err
 		}
 		fmt.Fprintf(conf, "frontend f%[1]s\n  bind 127.0.0.1:%[2]d backlog 4096\n  default_backend b%[1]s\nbackend b%[1]s\n  server s1 %[3]s %[4]s pool-max-conn 1024\n",
-			v.name, port, scenario.HostOf(v.url), v.options)
+			v.name, port, engine.HostOf(v.url), v.options)
 		rows = append(rows, peerRow{"haproxy " + v.name, "haproxy", v.name, fmt.Sprintf("127.0.0.1:%d", port), nil})
 	}
 	path, err := file(e, "haproxy.cfg", conf.String())
@@ -107,7 +107,7 @@ func startHAProxy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]pee
 	return rows, p.AwaitPort(ctx, rows[0].Addr, startTimeout)
 }
 
-func startCaddy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startCaddy(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	if _, err := rig.Find("caddy"); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func envoyPath() (string, error) {
 	return path, nil
 }
 
-func startEnvoy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startEnvoy(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	exe, err := envoyPath()
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func startEnvoy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerR
 		if err != nil {
 			return nil, err
 		}
-		host, upPort, _ := strings.Cut(scenario.HostOf(v.url), ":")
+		host, upPort, _ := strings.Cut(engine.HostOf(v.url), ":")
 		fmt.Fprintf(listeners, envoyListener, port, v.name)
 		fmt.Fprintf(clusters, envoyCluster, v.name, host, upPort)
 		if v.alpn != "" {

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // endpointsRate is how many requests a second come in; half of them fail if nothing is ejected.
@@ -18,7 +18,7 @@ const endpointsRate = 200
 
 // Endpoints makes one of an SSP's two endpoints respond 500, and later repairs it. It tells the story
 // for adbuffer with ejection and without, and for Envoy and HAProxy.
-func Endpoints(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Endpoints(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("endpoints", "One of two endpoints responds 500",
 		"How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?")
 	t := results.Table{Title: fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", endpointsRate),
@@ -26,7 +26,7 @@ func Endpoints(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	chart := results.Chart{Title: "Failed requests", Kind: "bar", Y: "%", Series: []results.Series{{Name: "first window"}, {Name: "next window"}}}
 	for _, p := range []struct {
 		name, program string
-		start         func(context.Context, *scenario.Env, [2]string) (string, *rig.Process, error)
+		start         func(context.Context, *engine.Env, [2]string) (string, *rig.Process, error)
 	}{
 		{"adbuffer", "", startEjecting("")},
 		{"adbuffer, ejection off", "", startEjecting("ejection: {enabled: false}")},
@@ -67,7 +67,7 @@ type endpointsStory struct {
 	back         time.Duration // until the repaired endpoint had its share again; 0 = it never had
 }
 
-func tellEndpoints(ctx context.Context, e *scenario.Env, name string, start func(context.Context, *scenario.Env, [2]string) (string, *rig.Process, error)) (s endpointsStory, err error) {
+func tellEndpoints(ctx context.Context, e *engine.Env, name string, start func(context.Context, *engine.Env, [2]string) (string, *rig.Process, error)) (s endpointsStory, err error) {
 	e.Say("endpoints: %s", name)
 	var ssps [2]*rig.SSP
 	var urls [2]string
@@ -86,7 +86,7 @@ func tellEndpoints(ctx context.Context, e *scenario.Env, name string, start func
 	defer process.Stop()
 	window := e.Time(10*time.Second, 3*time.Second)
 	run := func(length time.Duration) (failed, sent uint64, err error) {
-		plan := scenario.OpenLoop(addr, 64, endpointsRate, 0, length, page("page", "/fillbuffer"))
+		plan := engine.OpenLoop(addr, 64, endpointsRate, 0, length, page("page", "/fillbuffer"))
 		plan.Statuses = []int{200}
 		m, err := e.Generate(ctx, plan, 0)
 		if err != nil {
@@ -135,14 +135,14 @@ func tellEndpoints(ctx context.Context, e *scenario.Env, name string, start func
 	return s, nil
 }
 
-func startEjecting(more string) func(context.Context, *scenario.Env, [2]string) (string, *rig.Process, error) {
-	return func(ctx context.Context, e *scenario.Env, urls [2]string) (string, *rig.Process, error) {
+func startEjecting(more string) func(context.Context, *engine.Env, [2]string) (string, *rig.Process, error) {
+	return func(ctx context.Context, e *engine.Env, urls [2]string) (string, *rig.Process, error) {
 		// The breaker would shed what the comparison counts as failed.
-		ssp := scenario.SSPConfig{Name: "ssp", URL: urls[0], OtherURLs: urls[1:], More: []string{"breaker: {enabled: false}"}}
+		ssp := engine.SSPConfig{Name: "ssp", URL: urls[0], OtherURLs: urls[1:], More: []string{"breaker: {enabled: false}"}}
 		if more != "" {
 			ssp.More = append(ssp.More, more)
 		}
-		a, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "2s", SSPs: []scenario.SSPConfig{ssp}}.YAML(), e.ProxyCores)
+		a, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "2s", SSPs: []engine.SSPConfig{ssp}}.YAML(), e.ProxyCores)
 		if err != nil {
 			return "", nil, err
 		}
@@ -157,7 +157,7 @@ const outlierCluster = `
     outlier_detection: {consecutive_5xx: 5, interval: 1s, base_ejection_time: 5s, max_ejection_percent: 50}
     load_assignment: {cluster_name: c, endpoints: [{lb_endpoints: [%s]}]}`
 
-func startOutlierEnvoy(ctx context.Context, e *scenario.Env, urls [2]string) (string, *rig.Process, error) {
+func startOutlierEnvoy(ctx context.Context, e *engine.Env, urls [2]string) (string, *rig.Process, error) {
 	exe, err := envoyPath()
 	if err != nil {
 		return "", nil, err
@@ -168,7 +168,7 @@ func startOutlierEnvoy(ctx context.Context, e *scenario.Env, urls [2]string) (st
 	}
 	var list []string
 	for _, u := range urls {
-		host, upPort, _ := strings.Cut(scenario.HostOf(u), ":")
+		host, upPort, _ := strings.Cut(engine.HostOf(u), ":")
 		list = append(list, fmt.Sprintf("{endpoint: {address: {socket_address: {address: %s, port_value: %s}}}}", host, upPort))
 	}
 	path, err := file(e, "envoy-endpoints.yaml", "static_resources:\n  listeners:"+fmt.Sprintf(envoyListener, port, "pair")+"\n  clusters:"+fmt.Sprintf(outlierCluster, strings.Join(list, ", "))+"\n")
@@ -183,7 +183,7 @@ func startOutlierEnvoy(ctx context.Context, e *scenario.Env, urls [2]string) (st
 	return addr, p, p.AwaitPort(ctx, addr, startTimeout)
 }
 
-func startObservingHAProxy(ctx context.Context, e *scenario.Env, urls [2]string) (string, *rig.Process, error) {
+func startObservingHAProxy(ctx context.Context, e *engine.Env, urls [2]string) (string, *rig.Process, error) {
 	if _, err := rig.Find("haproxy"); err != nil {
 		return "", nil, err
 	}
@@ -209,7 +209,7 @@ backend b
   default-server check inter 5s fall 1 rise 1 observe layer7 error-limit 5 on-error mark-down
 `, port)
 	for i, u := range urls {
-		fmt.Fprintf(conf, "  server s%d %s\n", i, scenario.HostOf(u))
+		fmt.Fprintf(conf, "  server s%d %s\n", i, engine.HostOf(u))
 	}
 	path, err := file(e, "haproxy-endpoints.cfg", conf.String())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // How fairness is measured: without and with an attack in turn, so often that
@@ -28,7 +28,7 @@ const (
 
 // Fairness attacks adbuffer with what one client or one SSP can do, and measures what all other
 // clients get.
-func Fairness(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Fairness(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("fairness", "One client or one SSP attacks",
 		"Does anything that one client or one SSP sends hurt the others?")
 	f := &fairness{Env: e, report: r, rounds: fullRounds}
@@ -49,7 +49,7 @@ func Fairness(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 }
 
 type fairness struct {
-	*scenario.Env
+	*engine.Env
 	report *results.Report
 	rounds int
 	table  results.Table
@@ -65,7 +65,7 @@ type target struct {
 func (f *fairness) startTarget(ctx context.Context, a *attack) (*target, error) {
 	t := new(target)
 	// As in the report of a client that filled it alone.
-	config := scenario.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}}
+	config := engine.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}}
 	if a.encrypted {
 		file := func(name string) string { return filepath.Join(f.Rig.Dir, "fairness-"+name+".pem") }
 		var err error
@@ -86,10 +86,10 @@ func (f *fairness) startTarget(ctx context.Context, a *attack) (*target, error) 
 		if err != nil {
 			return nil, err
 		}
-		config.SSPs = append(config.SSPs, scenario.SSPConfig{Name: s.Name, URL: s.URL, CAFile: s.CAFile})
+		config.SSPs = append(config.SSPs, engine.SSPConfig{Name: s.Name, URL: s.URL, CAFile: s.CAFile})
 	}
 	if a.sspURL != "" {
-		config.SSPs = append(config.SSPs, scenario.SSPConfig{Name: attackersSSP, URL: a.sspURL, Protocol: "http1"})
+		config.SSPs = append(config.SSPs, engine.SSPConfig{Name: attackersSSP, URL: a.sspURL, Protocol: "http1"})
 	}
 	var err error
 	t.proxy, err = f.Rig.StartAdbuffer(ctx, f.Adbuffer, config.YAML(), f.ProxyCores)
@@ -131,12 +131,12 @@ func (f *fairness) suffer(ctx context.Context, a *attack) error {
 	if a.othersAsk {
 		templates = append(templates, page(attackersSSP, "/fillbuffer/"+attackersSSP))
 	}
-	plan := scenario.OpenLoop(t.proxy.Addr, 128, fairRate, warmUp+inForce, f.Time(10*time.Second, 2*time.Second), templates...)
+	plan := engine.OpenLoop(t.proxy.Addr, 128, fairRate, warmUp+inForce, f.Time(10*time.Second, 2*time.Second), templates...)
 	plan.Poisson, plan.Statuses, plan.Echo = true, []int{200, 204}, true
 	if t.ca != nil {
 		plan.Authority = t.ca.PEM()
 	}
-	var calm, attacked []scenario.Measured
+	var calm, attacked []engine.Measured
 	for range f.rounds {
 		if err := t.rest(ctx); err != nil {
 			return err
@@ -171,7 +171,7 @@ type felt struct {
 	rss      int64   // the most
 }
 
-func feltOver(all []scenario.Measured) (f felt) {
+func feltOver(all []engine.Measured) (f felt) {
 	var p99s, cpus []float64
 	var answered, offered uint64
 	for _, m := range all {
@@ -187,11 +187,11 @@ func feltOver(all []scenario.Measured) (f felt) {
 	return f
 }
 
-func (f *fairness) judge(a *attack, calm, attacked []scenario.Measured) {
+func (f *fairness) judge(a *attack, calm, attacked []engine.Measured) {
 	before, during := feltOver(calm), feltOver(attacked)
 	var doubts []string
 	for _, m := range slices.Concat(calm, attacked) {
-		doubts = append(doubts, scenario.GeneratorDoubts(m.Result)...)
+		doubts = append(doubts, engine.GeneratorDoubts(m.Result)...)
 	}
 	slices.Sort(doubts)
 	doubts = slices.Compact(doubts)

@@ -8,12 +8,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // KeepAlive counts what a connection per request costs, and which side pays for it with
 // adbuffer in between: 500 requests one after the other.
-func KeepAlive(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func KeepAlive(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("keepalive", "Keep-alive against a connection per request",
 		"What does an application pay that opens a connection for every request, and what is left of it behind adbuffer?")
 	n := e.Count(500, 500)
@@ -21,7 +21,7 @@ func KeepAlive(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: "http1"}}}.YAML(), "")
+	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: "http1"}}}.YAML(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ type client struct {
 }
 
 type keepAlive struct {
-	*scenario.Env
+	*engine.Env
 	report              *results.Report
 	n                   int
 	ssp                 *rig.SSP
@@ -128,7 +128,7 @@ func (k *keepAlive) measure(ctx context.Context, c client) error {
 
 // generator sends the requests with our own client, on one connection at a time.
 func (k *keepAlive) generator(ctx context.Context, addr string, close bool) (rig.Sequence, error) {
-	plan := scenario.ClosedLoop(addr, 1, k.n, 0, scenario.Get("/fillbuffer?pub=1"))
+	plan := engine.ClosedLoop(addr, 1, k.n, 0, engine.Get("/fillbuffer?pub=1"))
 	if close {
 		plan.Protocol = load.Close
 	}

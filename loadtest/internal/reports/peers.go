@@ -11,7 +11,7 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // peersUpstream is what all proxies forward to.
@@ -38,7 +38,7 @@ func (r peerRow) usage() (load.Usage, error) { return load.ReadTree(r.Process.PI
 // peer starts one program in all protocols that it is compared in.
 type peer struct {
 	name  string
-	start func(context.Context, *scenario.Env, *peersUpstream) ([]peerRow, error)
+	start func(context.Context, *engine.Env, *peersUpstream) ([]peerRow, error)
 }
 
 // all is every program, adbuffer first.
@@ -64,7 +64,7 @@ func PeerNames() []string {
 // oneCore keeps Go programs from using more threads than the core they have.
 const oneCore = "GOMAXPROCS=1"
 
-func startAdbuffer(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startAdbuffer(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	var rows []peerRow
 	for _, v := range []struct{ name, protocol, url, pool string }{
 		{"h1", "http1", u.HTTP, "max_conns: 1024"},
@@ -75,11 +75,11 @@ func startAdbuffer(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]pe
 		if v.url == "" {
 			continue
 		}
-		ssp := scenario.SSPConfig{Name: "ssp", URL: v.url + "/bid", Protocol: v.protocol, Pool: v.pool + ", max_pending: 4096, pending_timeout: 1s"}
+		ssp := engine.SSPConfig{Name: "ssp", URL: v.url + "/bid", Protocol: v.protocol, Pool: v.pool + ", max_pending: 4096, pending_timeout: 1s"}
 		if v.url != u.HTTP {
 			ssp.CAFile = u.CAFile
 		}
-		a, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "2s", SSPs: []scenario.SSPConfig{ssp}}.YAML(), e.ProxyCores, oneCore)
+		a, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "2s", SSPs: []engine.SSPConfig{ssp}}.YAML(), e.ProxyCores, oneCore)
 		if err != nil {
 			return rows, err
 		}
@@ -88,7 +88,7 @@ func startAdbuffer(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]pe
 	return rows, nil
 }
 
-func startReverseProxy(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startReverseProxy(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	bin, err := e.Rig.BuildPackage(ctx, "./loadtest/peers/prototypes")
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func fastifyDir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-func startFastify(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]peerRow, error) {
+func startFastify(ctx context.Context, e *engine.Env, u *peersUpstream) ([]peerRow, error) {
 	dir, err := fastifyDir(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func startFastify(ctx context.Context, e *scenario.Env, u *peersUpstream) ([]pee
 }
 
 // startOnPort starts a program that listens where it is told.
-func startOnPort(ctx context.Context, e *scenario.Env, program, name, protocol string, env []string, argv func(addr string) []string) (peerRow, error) {
+func startOnPort(ctx context.Context, e *engine.Env, program, name, protocol string, env []string, argv func(addr string) []string) (peerRow, error) {
 	port, err := rig.FreePort()
 	if err != nil {
 		return peerRow{}, err

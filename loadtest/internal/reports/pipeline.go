@@ -8,12 +8,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // Pipeline sends 10 000 GETs in three ways: pipelined on 100 connections, by 100
 // workers on keep-alive connections, and all at once.
-func Pipeline(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Pipeline(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("pipeline", "Pipelining",
 		"What does it save to send requests without waiting for answers, and can applications that do not pipeline have it from adbuffer?")
 	conns := e.Count(100, 100)
@@ -58,7 +58,7 @@ func Pipeline(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 		series := results.Series{Name: path.name}
 		for _, way := range ways {
 			m, connections, err := pipelineRun(ctx, e, s, path.protocol, path.pool, func(addr string) load.Plan {
-				p := scenario.ClosedLoop(addr, conns, n, 0, scenario.Get("/fillbuffer?pub=1"))
+				p := engine.ClosedLoop(addr, conns, n, 0, engine.Get("/fillbuffer?pub=1"))
 				way.set(&p)
 				return p
 			})
@@ -84,21 +84,21 @@ func Pipeline(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 
 // pipelineRun loads the SSP, or an adbuffer in front of it if protocol is not "",
 // and returns how many connections the SSP saw.
-func pipelineRun(ctx context.Context, e *scenario.Env, s *rig.SSP, protocol, pool string, plan func(addr string) load.Plan) (scenario.Measured, uint64, error) {
+func pipelineRun(ctx context.Context, e *engine.Env, s *rig.SSP, protocol, pool string, plan func(addr string) load.Plan) (engine.Measured, uint64, error) {
 	addr := s.Addr
 	if protocol != "" {
-		proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "30s", SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: protocol, Pool: pool}}}.YAML(), "")
+		proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "30s", SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: protocol, Pool: pool}}}.YAML(), "")
 		if err != nil {
-			return scenario.Measured{}, 0, err
+			return engine.Measured{}, 0, err
 		}
 		defer proxy.Stop()
 		addr = proxy.Addr
 	}
 	if err := s.CloseConnections(); err != nil {
-		return scenario.Measured{}, 0, err
+		return engine.Measured{}, 0, err
 	}
 	if err := s.Reset(); err != nil {
-		return scenario.Measured{}, 0, err
+		return engine.Measured{}, 0, err
 	}
 	p := plan(addr)
 	p.Timeout = time.Minute

@@ -9,12 +9,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // Pools holds Little's law against adbuffer: with N places and an SSP that takes
 // X, throughput is N / X, until a core is full.
-func Pools(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Pools(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("pools", "Pools, their size, and the SSP's latency",
 		"How many places must a pool have, and what happens without one?")
 	p := &pools{Env: e, report: r, sizes: []int{100, 200, 500, 1000, 2000},
@@ -66,7 +66,7 @@ var poolWays = []poolWay{
 }
 
 type pools struct {
-	*scenario.Env
+	*engine.Env
 	report                *results.Report
 	sizes                 []int
 	latencies             []time.Duration
@@ -108,7 +108,7 @@ func (p *pools) way(ctx context.Context, way poolWay) error {
 		default:
 			pool += fmt.Sprintf(", min_idle: %d", n) // what is measured is a warm pool
 		}
-		proxy, err := p.Rig.StartAdbuffer(ctx, p.Adbuffer, scenario.Config{Deadline: "30s", SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: way.protocol, CAFile: s.CAFile, Pool: pool, More: more}}}.YAML(), "")
+		proxy, err := p.Rig.StartAdbuffer(ctx, p.Adbuffer, engine.Config{Deadline: "30s", SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: way.protocol, CAFile: s.CAFile, Pool: pool, More: more}}}.YAML(), "")
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (p *pools) cell(ctx context.Context, way poolWay, s *rig.SSP, proxy *rig.Ad
 	}
 	// Long enough for some rounds, of which the first, with its handshakes, is
 	// not measured.
-	plan := scenario.ClosedLoop(proxy.Addr, n, 0, 0, scenario.Get("/fillbuffer?pub=1"))
+	plan := engine.ClosedLoop(proxy.Addr, n, 0, 0, engine.Get("/fillbuffer?pub=1"))
 	warm := max(2*x, 300*time.Millisecond)
 	length := max(p.Time(10*time.Second, time.Second), 3*x)
 	plan.Phases = phases(warm, length)
@@ -217,17 +217,17 @@ func (p *pools) overflow(ctx context.Context) error {
 	}
 	defer s.Stop()
 	pool := fmt.Sprintf("max_conns: %d, max_pending: %d, pending_timeout: 30s, max_dials: 100", places, queue)
-	proxy, err := p.Rig.StartAdbuffer(ctx, p.Adbuffer, scenario.Config{SSPs: []scenario.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: "http1", Pool: pool}}}.YAML(), "")
+	proxy, err := p.Rig.StartAdbuffer(ctx, p.Adbuffer, engine.Config{SSPs: []engine.SSPConfig{{Name: "ssp", URL: s.URL, Protocol: "http1", Pool: pool}}}.YAML(), "")
 	if err != nil {
 		return err
 	}
 	defer proxy.Stop()
 	// Places are all open first, so that no request waits for a dial.
-	warm := scenario.ClosedLoop(proxy.Addr, places, places, 0, scenario.Get("/fillbuffer?pub=1"))
+	warm := engine.ClosedLoop(proxy.Addr, places, places, 0, engine.Get("/fillbuffer?pub=1"))
 	if _, err := p.Generate(ctx, warm, 0); err != nil {
 		return err
 	}
-	m, err := p.Generate(ctx, scenario.ClosedLoop(proxy.Addr, clients, clients, 0, scenario.Get("/fillbuffer?pub=1")), 0)
+	m, err := p.Generate(ctx, engine.ClosedLoop(proxy.Addr, clients, clients, 0, engine.Get("/fillbuffer?pub=1")), 0)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // realistic is an SSP as they usually are: most answers are no-bids, and the
@@ -21,7 +21,7 @@ func realistic(p50, p99 time.Duration) sspsim.Behaviour {
 
 // bid returns bid requests to path, named name.
 func bid(name, path string) load.Template {
-	r := scenario.Presets()["rtb"]
+	r := engine.Presets()["rtb"]
 	t := r.Template()
 	t.Name, t.Path = name, path+"?cb="+load.Number
 	return t
@@ -29,7 +29,7 @@ func bid(name, path string) load.Template {
 
 // page returns GETs to path, named name.
 func page(name, path string) load.Template {
-	r := scenario.Presets()["ad"]
+	r := engine.Presets()["ad"]
 	t := r.Template()
 	t.Name, t.Path = name, path+"?cb="+load.Number+"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250"
 	return t

@@ -8,12 +8,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // Rules checks the rules of thumb of load testing on adbuffer: keep-alive on and
 // off with ab and wrk, and what becomes of the client's ports.
-func Rules(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Rules(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("rules", "Load-testing rules of thumb",
 		"What do the usual tools say with keep-alive and without, and do ports run out?")
 	if !e.Has(r, "ab") {
@@ -23,8 +23,8 @@ func Rules(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Server: []string{"health_path: /health"},
-		SSPs: []scenario.SSPConfig{{Name: "ssp", URL: up.URL, Protocol: "http1"}}}.YAML(), e.ProxyCores, "GOMAXPROCS=1")
+	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Server: []string{"health_path: /health"},
+		SSPs: []engine.SSPConfig{{Name: "ssp", URL: up.URL, Protocol: "http1"}}}.YAML(), e.ProxyCores, "GOMAXPROCS=1")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func Rules(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 		}
 		for _, keepAlive := range []bool{true, false} {
 			e.Say("rules: wrk, %s answers, keep-alive %v", answers.name, keepAlive)
-			t := scenario.Get(answers.path)
+			t := engine.Get(answers.path)
 			if !keepAlive {
 				t.Headers = append(t.Headers, closeField)
 			}

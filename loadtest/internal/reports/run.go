@@ -13,7 +13,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // PeersOptions of a comparison.
@@ -46,7 +46,7 @@ type sample struct {
 }
 
 // Peers compares the programs.
-func Peers(ctx context.Context, e *scenario.Env, o PeersOptions) (*results.Report, error) {
+func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*results.Report, error) {
 	r := e.Report("peers", "adbuffer beside other proxies",
 		"How much does one core carry, and what does a request cost, in adbuffer and in what one might use instead?")
 	if !e.Has(r, "wrk") {
@@ -110,7 +110,7 @@ func noteVersion(r *results.Report, name string) {
 	}
 }
 
-func upstream(ctx context.Context, e *scenario.Env, r *results.Report) (*peersUpstream, error) {
+func upstream(ctx context.Context, e *engine.Env, r *results.Report) (*peersUpstream, error) {
 	body := load.ConstantBody(1000)
 	c, err := e.Rig.StartConstant(len(body), e.LoadCores)
 	if err != nil {
@@ -128,7 +128,7 @@ func upstream(ctx context.Context, e *scenario.Env, r *results.Report) (*peersUp
 
 // adRequest is the request that all rows carry.
 func adRequest() load.Template {
-	r := scenario.Presets()["ad"]
+	r := engine.Presets()["ad"]
 	return r.Template()
 }
 
@@ -163,7 +163,7 @@ func forwards(ctx context.Context, addr string, want []byte) error {
 }
 
 // measure goes round the rows, so that each meets the machine in all its moods.
-func measure(ctx context.Context, e *scenario.Env, o PeersOptions, rows []*figures) error {
+func measure(ctx context.Context, e *engine.Env, o PeersOptions, rows []*figures) error {
 	for round := range o.Rounds {
 		for _, f := range rows {
 			if f.void != "" {
@@ -193,7 +193,7 @@ func measure(ctx context.Context, e *scenario.Env, o PeersOptions, rows []*figur
 // minShare of its core makes a proxy saturated.
 const minShare = 0.85
 
-func (f *figures) saturate(ctx context.Context, e *scenario.Env, o PeersOptions) error {
+func (f *figures) saturate(ctx context.Context, e *engine.Env, o PeersOptions) error {
 	before, err := f.usage()
 	if err != nil {
 		return err
@@ -221,11 +221,11 @@ func (f *figures) saturate(ctx context.Context, e *scenario.Env, o PeersOptions)
 	return nil
 }
 
-func (f *figures) atRate(ctx context.Context, e *scenario.Env, o PeersOptions) error {
+func (f *figures) atRate(ctx context.Context, e *engine.Env, o PeersOptions) error {
 	if o.Rate <= 0 || f.void != "" {
 		return nil
 	}
-	plan := scenario.OpenLoop(f.Addr, o.Conns, o.Rate, 500*time.Millisecond, e.Time(10*time.Second, 2*time.Second), adRequest())
+	plan := engine.OpenLoop(f.Addr, o.Conns, o.Rate, 500*time.Millisecond, e.Time(10*time.Second, 2*time.Second), adRequest())
 	m, err := e.GenerateCalmly(ctx, plan, f.Process.PID)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (f *figures) atRate(ctx context.Context, e *scenario.Env, o PeersOptions) e
 	return nil
 }
 
-func (f *figures) idle(ctx context.Context, e *scenario.Env, o PeersOptions) error {
+func (f *figures) idle(ctx context.Context, e *engine.Env, o PeersOptions) error {
 	before, err := f.usage()
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // illness is a way for an SSP to be sick.
@@ -43,7 +43,7 @@ const (
 )
 
 // Sick makes one of eight SSPs ill, in every way, and looks at the other seven.
-func Sick(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Sick(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("sick", "One of eight SSPs is sick",
 		"Does an SSP that hangs, refuses, resets, drips or is slow cost the others anything?")
 	k := &sick{Env: e, report: r}
@@ -64,7 +64,7 @@ func Sick(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 }
 
 type sick struct {
-	*scenario.Env
+	*engine.Env
 	report  *results.Report
 	perSSP  int // requests a second
 	ssps    []*rig.SSP
@@ -86,12 +86,12 @@ const (
 func (k *sick) start(ctx context.Context) error {
 	k.perSSP = 100
 	behaviour := healthyBehaviour()
-	var config scenario.Config
+	var config engine.Config
 	config.Deadline = "150ms"
 	add := func(name string, protocol sspsim.Protocol, upstream string) (*rig.SSP, error) {
 		s, err := k.Rig.StartSSP(rig.SSPOptions{Name: name, Protocol: protocol, Behaviour: behaviour, Seed: uint64(len(k.ssps)), Cores: k.LoadCores})
 		if err == nil {
-			config.SSPs = append(config.SSPs, scenario.SSPConfig{Name: name, URL: s.URL, Protocol: upstream, CAFile: s.CAFile})
+			config.SSPs = append(config.SSPs, engine.SSPConfig{Name: name, URL: s.URL, Protocol: upstream, CAFile: s.CAFile})
 		}
 		return s, err
 	}
@@ -132,14 +132,14 @@ func (k *sick) suffer(ctx context.Context, ill illness) error {
 	length := k.Time(4*time.Second, time.Second)
 	rate := float64(k.perSSP * sspCount)
 	// Clients have connections enough: what waits must wait inside adbuffer.
-	plan := scenario.OpenLoop(k.proxy.Addr, 512, rate, 500*time.Millisecond, length, templates...)
+	plan := engine.OpenLoop(k.proxy.Addr, 512, rate, 500*time.Millisecond, length, templates...)
 	plan.Poisson, plan.Statuses, plan.Echo = true, []int{200, 204}, true
 	illBehaviour := healthyBehaviour()
 	illBehaviour.Faults = ill.patch.Faults
 	if ill.patch.Latency != (sspsim.Latency{}) {
 		illBehaviour.Latency = ill.patch.Latency
 	}
-	var healthy, sick []scenario.Measured
+	var healthy, sick []engine.Measured
 	for range sickRounds {
 		m, err := k.GenerateCalmly(ctx, plan, k.proxy.PID)
 		if err != nil {
@@ -180,7 +180,7 @@ func others(m *load.Result) group {
 }
 
 // overRounds is the median of the percentiles, and the sum of the counts.
-func overRounds(all []scenario.Measured) group {
+func overRounds(all []engine.Measured) group {
 	var p50s, p99s []float64
 	var g group
 	for _, m := range all {
@@ -195,7 +195,7 @@ func overRounds(all []scenario.Measured) group {
 	return g
 }
 
-func (k *sick) judge(ill illness, healthy, sick []scenario.Measured) {
+func (k *sick) judge(ill illness, healthy, sick []engine.Measured) {
 	before, during := overRounds(healthy), overRounds(sick)
 	last := sick[len(sick)-1]
 	patient := last.Whole.Classes[sspCount-1]
@@ -203,7 +203,7 @@ func (k *sick) judge(ill illness, healthy, sick []scenario.Measured) {
 	// share of failures does not count here, the rest does.
 	var doubts []string
 	for _, m := range slices.Concat(healthy, sick) {
-		doubts = append(doubts, scenario.GeneratorDoubts(m.Result)...)
+		doubts = append(doubts, engine.GeneratorDoubts(m.Result)...)
 	}
 	slices.Sort(doubts)
 	doubts = slices.Compact(doubts)

@@ -10,7 +10,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // SoakOptions of a soak.
@@ -57,7 +57,7 @@ type outcome struct {
 }
 
 // Soak sends the requests each way.
-func Soak(ctx context.Context, e *scenario.Env, o SoakOptions) (*results.Report, error) {
+func Soak(ctx context.Context, e *engine.Env, o SoakOptions) (*results.Report, error) {
 	n := o.Requests
 	if n == 0 {
 		n = e.Count(fullSize, 2*perConnection)
@@ -90,20 +90,20 @@ func Soak(ctx context.Context, e *scenario.Env, o SoakOptions) (*results.Report,
 }
 
 // run starts both sides, sends the requests, and compares their books.
-func (w way) run(ctx context.Context, e *scenario.Env, n int) (*outcome, error) {
+func (w way) run(ctx context.Context, e *engine.Env, n int) (*outcome, error) {
 	up, err := startUpstream(ctx, e.Rig, w)
 	if err != nil {
 		return nil, err
 	}
 	defer up.process.Stop()
 	conns := min(w.conns, max(1, n/(4*perConnection)))
-	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, scenario.Config{Deadline: "30s", SSPs: []scenario.SSPConfig{{Name: "nginx", URL: up.url, Protocol: w.protocol, CAFile: up.caFile,
+	proxy, err := e.Rig.StartAdbuffer(ctx, e.Adbuffer, engine.Config{Deadline: "30s", SSPs: []engine.SSPConfig{{Name: "nginx", URL: up.url, Protocol: w.protocol, CAFile: up.caFile,
 		Pool: w.pool + fmt.Sprintf("max_conns: %[1]d, max_http2_conns: %[1]d, max_pending: 4096, pending_timeout: 20s", conns)}}}.YAML(), "")
 	if err != nil {
 		return nil, err
 	}
 	defer proxy.Stop()
-	plan := scenario.ClosedLoop(proxy.Addr, w.clients, n, 12*time.Hour,
+	plan := engine.ClosedLoop(proxy.Addr, w.clients, n, 12*time.Hour,
 		load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
 		load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: load.Size{P50: 1300, P95: 3000}})
 	plan.Echo, plan.EchoBody = true, true
@@ -150,7 +150,7 @@ func (out *outcome) readMetrics(proxy *rig.Adbuffer, w way) error {
 }
 
 // progress says at every tenth of the requests how far it got.
-func (w way) progress(e *scenario.Env, n int) func(load.Progress) {
+func (w way) progress(e *engine.Env, n int) func(load.Progress) {
 	answered, said := 0, 0
 	return func(p load.Progress) {
 		answered += int(p.Answered)

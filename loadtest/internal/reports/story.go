@@ -17,7 +17,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/scenario"
+	"adbuffer/loadtest/internal/engine"
 )
 
 // The story needs 8 places at first and 20 at last, and has a pool of 17.
@@ -36,7 +36,7 @@ const (
 // Story slows an SSP down until the pool is too small. A real Prometheus scrapes
 // adbuffer, with the rules of deploy/prometheus as they are. It must alert before the
 // first request is refused, and the advised size must end the waiting.
-func Story(ctx context.Context, e *scenario.Env) (*results.Report, error) {
+func Story(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	r := e.Report("story", "A pool that gets too small, and what says so",
 		"Does an alert fire before the first request is refused, and does the advised size end the waiting?")
 	if !e.Has(r, "prometheus") {
@@ -81,7 +81,7 @@ func Story(ctx context.Context, e *scenario.Env) (*results.Report, error) {
 }
 
 type story struct {
-	*scenario.Env
+	*engine.Env
 	report *results.Report
 	began  time.Time
 	ssp    *rig.SSP
@@ -115,7 +115,7 @@ func (p poolState) String() string {
 }
 
 func (s *story) config(conns int) string {
-	return scenario.Config{Deadline: "1s", SSPs: []scenario.SSPConfig{{Name: "slowing", URL: s.ssp.URL,
+	return engine.Config{Deadline: "1s", SSPs: []engine.SSPConfig{{Name: "slowing", URL: s.ssp.URL,
 		Pool: fmt.Sprintf("max_conns: %d, max_pending: 100, pending_timeout: 250ms", conns)}}}.YAML()
 }
 
@@ -153,7 +153,7 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
 }
 
 // tooSmall loads the pool while the SSP slows down.
-func (s *story) tooSmall(ctx context.Context) (m scenario.Measured, err error) {
+func (s *story) tooSmall(ctx context.Context) (m engine.Measured, err error) {
 	ramp := func(since time.Duration) error {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
 		return s.ssp.Set(sspsim.Behaviour{Latency: sspsim.Constant(storyFast + time.Duration(share*float64(storySlow-storyFast)))})
@@ -164,7 +164,7 @@ func (s *story) tooSmall(ctx context.Context) (m scenario.Measured, err error) {
 
 // largeEnough loads the pool of the advised size, and returns the share of the requests
 // that waited.
-func (s *story) largeEnough(ctx context.Context) (m scenario.Measured, share float64, err error) {
+func (s *story) largeEnough(ctx context.Context) (m engine.Measured, share float64, err error) {
 	var waited, lent float64
 	count := func() (w, l float64) {
 		w, err = s.proxy.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`)
@@ -181,8 +181,8 @@ func (s *story) largeEnough(ctx context.Context) (m scenario.Measured, share flo
 }
 
 // load sends requests, and looks once a second, after do.
-func (s *story) load(ctx context.Context, warm, length time.Duration, do func(since time.Duration) error) (m scenario.Measured, err error) {
-	plan := scenario.OpenLoop(s.proxy.Addr, 256, storyRate, warm, length, scenario.Get("/fillbuffer"))
+func (s *story) load(ctx context.Context, warm, length time.Duration, do func(since time.Duration) error) (m engine.Measured, err error) {
+	plan := engine.OpenLoop(s.proxy.Addr, 256, storyRate, warm, length, engine.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
 	m, loadErr := s.GenerateWatched(ctx, plan, 0, func(p load.Progress) {

@@ -1,7 +1,7 @@
-// Package scenario reads load scenarios and carries them out: what to load, how, and
+// Package engine reads load scenarios and carries them out: what to load, how, and
 // what fails meanwhile. It holds what all load tests share: the processes they use, how
 // large they are, and how their figures become a report.
-package scenario
+package engine
 
 import (
 	"bytes"
