@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"adbuffer/loadtest/internal/rig"
 )
 
@@ -52,4 +54,31 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	}
 	fmt.Fprintf(stderr, "%v\nRun \"go run ./loadtest --help\" for usage.\n", err)
 	return exitUsage
+}
+
+func newRoot(stdout, stderr *os.File) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "loadtest",
+		Short: "Measure adbuffer, compare it, and show it",
+		Long: `loadtest answers three questions with one command each: how much one core carries
+(peers), how big pools must be (pools), and whether adbuffer is better than what
+there is (peers, and the field reports keepalive, pipeline, pools, rules, adproxy).
+sick, cold, churn, burst, endpoints, fairness, soak and chaos say in words whether adbuffer's promises hold.`,
+		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
+  go run ./loadtest keepalive                            one field report
+  go run ./loadtest all --scale 0.1 --out loadtest/results
+  go run ./loadtest report --results loadtest/results    an HTML page and a Markdown table`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	newSuite := func() *suite { return &suite{stdout: stdout, stderr: stderr} }
+	root.AddCommand(newRun(stdout, stderr), newAll(newSuite()), newReport(stdout))
+	for i := range newSuite().commands() {
+		s := newSuite()
+		root.AddCommand(s.commands()[i].cobra(s))
+	}
+	return root
 }

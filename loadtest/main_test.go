@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/engine"
 )
 
 // patience bounds what a test waits for.

@@ -8,14 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
 )
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
 	var (
-		options engine.Options
-		asJSON  bool
+		adbuffer            string
+		asJSON, allowRemote bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
@@ -38,9 +39,13 @@ The exit status is 1 if the scenario has faults, or the target refuses.`,
 				return failure{err}
 			}
 			bar := newBar(stderr, s.Plan())
-			options.Say = func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
-			options.Progress = bar.show
-			out, err := engine.Run(cmd.Context(), s, options)
+			r, err := rig.New()
+			if err != nil {
+				return failure{err}
+			}
+			defer r.Close()
+			e := &engine.Env{Rig: r, Adbuffer: adbuffer, Scale: 1, Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
+			out, err := engine.RunScenario(cmd.Context(), e, s, allowRemote, bar.show)
 			bar.end()
 			if out != nil {
 				if perr := printOutcome(stdout, out, asJSON); perr != nil {
@@ -54,8 +59,8 @@ The exit status is 1 if the scenario has faults, or the target refuses.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
-	cmd.Flags().BoolVar(&options.AllowRemote, "allow-remote", false, "load a server that is not on this machine; only with its owner's leave")
-	cmd.Flags().StringVar(&options.Adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
+	cmd.Flags().BoolVar(&allowRemote, "allow-remote", false, "load a server that is not on this machine; only with its owner's leave")
+	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
 	return cmd
 }
 

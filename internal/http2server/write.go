@@ -4,10 +4,11 @@ import (
 	"runtime"
 )
 
-// writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
+// writer is the buffer into which frames are put, and what is known of its way to the
+// client. Conn.mu guards it.
 type writer struct {
 	buf    []byte
-	spare  []byte // replaces buf while buf's bytes are being written
+	spare  []byte // what buf will be while its bytes are being written
 	busy   bool   // a goroutine writes, or is about to
 	handed uint64 // bytes that were handed to the socket, or are being written
 	sent   uint64 // bytes that were written
@@ -23,18 +24,18 @@ type sent struct {
 }
 
 const (
-	// maxBuffered is how many bytes are in the buffer when bodies stop adding to it. A body's own
-	// memory counts until the body is written.
+	// maxBuffered is how many bytes are in the buffer when bodies stop to add to it.
+	// Their own memory is counted until it is written.
 	maxBuffered = 64 << 10
-	// maxUnread is how many bytes are in the buffer when the reader stops taking frames, because
-	// the client does not read what adbuffer sends in response.
+	// maxUnread is how many bytes are in the buffer when the reader takes no more frames:
+	// the client does not read what they lead to.
 	maxUnread = 256 << 10
 	// maxKeptBuffer is the largest buffer that is used again.
 	maxKeptBuffer = 64 << 10
 )
 
-// sendLocked makes another goroutine write the buffer, unless one already does. The caller must not
-// wait for the client.
+// sendLocked has the buffer written by another goroutine, unless one does already: the
+// caller must not wait for the client.
 func (c *Conn) sendLocked() {
 	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
 		return
@@ -47,9 +48,9 @@ func (c *Conn) sendLocked() {
 	}()
 }
 
-// flushLocked writes the buffer, unless another goroutine does. It first lets ready goroutines add
-// their frames. So responses that end together leave in one write, and a single response loses no
-// time. mu is unlocked meanwhile.
+// flushLocked writes the buffer, unless another goroutine does. All that are ready put
+// their frames beside the caller's first: responses of requests that end together leave
+// in one write, and one that is alone loses nothing. mu is unlocked meanwhile.
 func (c *Conn) flushLocked() {
 	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
 		return
@@ -99,7 +100,7 @@ func (c *Conn) writtenLocked() {
 	c.out.release = append(c.out.release[:0], c.out.release[n:]...)
 }
 
-// writeFailedLocked closes the connection: its client has gone, or does not read.
+// writeFailedLocked ends the connection: its client has gone, or takes nothing.
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	c.closeLocked(err)
@@ -115,7 +116,7 @@ func (c *Conn) releaseSentLocked() {
 	c.out.release = nil
 }
 
-// free releases the memory of an empty buffer.
+// free gives the memory of an empty buffer up.
 func (w *writer) free() {
 	w.buf, w.spare, w.release = nil, nil, nil
 }

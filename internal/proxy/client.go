@@ -44,7 +44,7 @@ type clientConn struct {
 	uploading *upload // of the body; nil if there is none
 	unread    bool    // the last request was not read to its end
 
-	// upgraded: the server gets the connection back as an HTTP/2 connection.
+	// upgraded: the server is to get the connection back as one of HTTP/2.
 	upgraded bool
 
 	stopped  atomic.Bool      // no Read waits any more; see stop
@@ -52,7 +52,7 @@ type clientConn struct {
 	goneFunc func() bool      // gone, made once, so that it costs no allocation
 }
 
-// newClient never waits for the client: it runs within Accept.
+// newClient does nothing that may wait for the client: it runs within Accept.
 func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	cc := &clientConn{proxy: p, left: upstream.NewCancel(), lifecycle: lifecycle{opened: time.Now()}}
 	if header, ok := c.(proxied); ok {
@@ -87,10 +87,10 @@ func peerOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// clientOf returns the client connection of a request.
+// clientOf returns the connection of a request.
 func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*clientConn) }
 
-// Read implements net.Conn, for fasthttp's server, which reads only heads.
+// Read implements net.Conn, for fasthttp's server, which reads nothing but heads.
 //
 // Neither Read nor Write yields to other goroutines. At saturation a yield lets the next
 // request arrive, so that no connection ever waits in the poller. The scheduler asks the
@@ -118,8 +118,8 @@ func (c *clientConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// endRequest is called when a request has been handled. It reports whether another one may follow:
-// not if a part of its body is unread.
+// endRequest is called when a request has been handled, and reports whether another
+// may follow: not where a part of its body has not been read.
 func (c *clientConn) endRequest() (next bool) {
 	read := c.head.refusal == nil && (c.uploading == nil || c.body.ended())
 	c.unread = !read
@@ -129,7 +129,7 @@ func (c *clientConn) endRequest() (next bool) {
 }
 
 // hungUp is called when the client has closed the connection, or its sending half. With
-// abort_on_close both cancel the current request.
+// abort_on_close both cancel the request in hand.
 func (c *clientConn) hungUp() {
 	if c.proxy.current().opts.AbortOnClose || c.Failed() {
 		c.left.End()

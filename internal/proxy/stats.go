@@ -15,7 +15,7 @@ type origin uint8
 
 const (
 	byProxy origin = iota // we failed, or replaced an error
-	bySSP                 // the SSP had no bid
+	bySSP                 // the SSP said no
 	origins
 )
 
@@ -29,7 +29,7 @@ type routeStats struct {
 	noAds    [origins]atomic.Uint64
 }
 
-// noRoute is the value of the label `route` if no route matched.
+// noRoute is the value of the label `route` where nothing matched.
 const noRoute = "none"
 
 func newRouteStats(name string) *routeStats {

@@ -13,8 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // Options of a run.
@@ -56,14 +57,12 @@ type run struct {
 	ssps      []*ssp
 	instances []*instance
 
-	certFile, keyFile string // of the encrypted instances
+	cert *rig.Certificate // of the encrypted instances
 
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
-	stalls                             stalls // of this process
-	freezes                            freezes
-	lookback                           lookback     // at the sums of all stalls; by watchStalls
-	lately                             atomic.Int64 // nanoseconds of stalls in the last 3 s
+	frozen                             time.Duration // for which the whole machine stood still; by watchStalls
+	excused                            excuses
 	healthy                            healthyCount
 	logBytes                           atomic.Uint64
 
@@ -129,7 +128,9 @@ func (r *run) all(ctx context.Context) error {
 		rnd := rand.New(rand.NewPCG(source.Uint64(), source.Uint64()))
 		tasks.Go(func() { task(rnd) })
 	}
-	r.freezes.last.Store(time.Now().UnixNano())
+	for _, st := range r.instances {
+		st.stalls.tick.Store(time.Now().UnixNano())
+	}
 	tasks.Go(func() { r.watchStalls(ctx) })
 	tasks.Go(func() { r.watch(ctx) })
 	r.began = time.Now()

@@ -92,7 +92,7 @@ var attacks = []attack{
 				r.ended(asks[i:], i, &cutError{err})
 				return
 			}
-			if r.judge(a, p, 0); p.closes {
+			if r.judge(a, p, 0, 0); p.closes {
 				for _, rest := range asks[i+1:] {
 					r.noResponse(rest, i+1, errors.New("behind Connection: close"))
 				}
@@ -155,7 +155,7 @@ func (r *run) wantRefusedOn(c net.Conn, in *bufio.Reader, a *request) {
 		r.noResponse(a, 1, err)
 		return
 	}
-	r.judge(a, p, 0)
+	r.judge(a, p, 0, 0)
 }
 
 // end closes a connection, by FIN or by RST.
@@ -180,7 +180,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) {
 			n.do(r, conn, rnd)
 			conn.Close()
 		} else if ctx.Err() == nil {
-			r.newConnectionEnded("%s, hostile: connecting: %v", st.name, err)
+			r.newConnectionEnded(st, nil, "hostile: connecting: %v", err)
 		}
 		r.gate.RUnlock()
 		r.think(ctx, rnd)

@@ -65,7 +65,7 @@ func (r *run) http1Client(ctx context.Context, st *instance, m clientKind, rnd *
 		err := r.useHTTP1(ctx, st, m, rnd)
 		r.gate.RUnlock()
 		if err != nil && ctx.Err() == nil {
-			r.newConnectionEnded("%s, %s: %v", st.name, m.name, err)
+			r.newConnectionEnded(st, nil, "%s: %v", m.name, err)
 			r.sleep(ctx, time.Second)
 		}
 		r.think(ctx, rnd)
@@ -92,6 +92,7 @@ func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *ran
 		}
 		for i := range asks {
 			asks[i] = r.draw(c.client, rnd)
+			asks[i].st = st
 		}
 		n += len(asks)
 		if !r.exchange(c, m, rnd, asks) {
@@ -123,7 +124,7 @@ func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*reque
 		if from := later(w.wholeAt(i), last); first.After(from) {
 			p.took = first.Sub(from)
 		}
-		r.judge(a, p, r.stalled(c.st)-stalled)
+		r.judge(a, p, r.stalled(c.st)-stalled, 0)
 		last = time.Now()
 		if closes {
 			for _, rest := range asks[i+1:] {

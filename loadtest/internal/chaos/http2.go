@@ -30,7 +30,7 @@ func (r *run) http2Client(ctx context.Context, st *instance, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		r.gate.RLock()
 		if err := r.useHTTP2(ctx, st, rnd); err != nil && ctx.Err() == nil {
-			r.newConnectionEnded("%s, HTTP/2: %v", st.name, err)
+			r.newConnectionEnded(st, nil, "HTTP/2: %v", err)
 			r.sleep(ctx, time.Second)
 		}
 		r.gate.RUnlock()
@@ -71,6 +71,7 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 // gives it up.
 func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rnd *rand.Rand, n int) {
 	a := r.draw(st.name+", HTTP/2", rnd)
+	a.st = st
 	wait := a.deadline + r.options.Allowance + patience
 	leaves := rnd.IntN(20) == 0
 	if leaves {
@@ -113,7 +114,7 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 		r.streamEnded(a, n, err)
 	default:
 		// The whole upload comes before the clock; what it took is not adbuffer's.
-		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled+uploadTime(req))
+		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled, uploadTime(req))
 	}
 }
 

@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // instance is an address at which an adbuffer serves clients. Its configuration
@@ -50,31 +49,24 @@ const (
 
 // startInstances starts an adbuffer at each instance.
 func (r *run) startInstances(ctx context.Context) error {
-	ca, err := sspsim.NewCA()
+	cert, err := r.env.Rig.Certificate("chaos", "127.0.0.1")
 	if err != nil {
 		return err
 	}
-	cert, err := ca.ServerCert("127.0.0.1")
-	if err != nil {
-		return err
-	}
-	r.certFile, r.keyFile = filepath.Join(r.env.Rig.Dir, "chaos-cert.pem"), filepath.Join(r.env.Rig.Dir, "chaos-key.pem")
-	if err := sspsim.WriteKeyPair(cert, r.certFile, r.keyFile); err != nil {
-		return err
-	}
+	r.cert = &cert
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert.Authority)
 	for _, st := range []*instance{
 		{name: "cleartext", addr: ""},
 		{name: "TLS", encrypted: true},
 		{name: "cleartext, handed over", handsOver: true},
 		{name: "TLS, handed over", encrypted: true, handsOver: true},
 	} {
-		st.tls = &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"}
+		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 		for _, addr := range []*string{&st.addr, &st.admin} {
-			port, err := rig.FreePort()
-			if err != nil {
+			if *addr, err = rig.FreeAddr(); err != nil {
 				return err
 			}
-			*addr = fmt.Sprintf("127.0.0.1:%d", port)
 		}
 		if st.file, err = r.env.Rig.Write(fmt.Sprintf("chaos-%d.yaml", len(r.instances)), r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
 			return err
@@ -104,7 +96,7 @@ func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, er
 func (r *run) config(st *instance, rnd *rand.Rand) string {
 	c := engine.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
-		c.Server = append(c.Server, fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", r.certFile, r.keyFile))
+		c.Cert = r.cert
 	}
 	c.Server = append(c.Server, "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
 	var names, tiers []string
@@ -116,7 +108,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 			ssp.More = append(ssp.More, fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
 				fmt.Sprintf("timeouts: {connect: %dms}", 150+100*rnd.IntN(2)))
 		}
-		c.SSPs = append(c.SSPs, ssp)
+		c.SSPs = append(c.SSPs, &ssp)
 		names = append(names, s.name)
 		tiers = append(tiers, fmt.Sprintf("{name: %s, timeout: %dms}", s.name, 100+50*rnd.IntN(3)))
 	}
@@ -129,7 +121,11 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 		"{name: first, match: {path: /first}, mode: parallel-first, ssps: [" + all + "]}",
 		"{name: all, match: {path: /all}, mode: parallel-all, ssps: [" + all + "]}",
 	}
-	return c.YAML()
+	text, err := c.YAML()
+	if err != nil {
+		panic(fmt.Sprintf("BUG: %v", err))
+	}
+	return text
 }
 
 // change reloads an instance's configuration, and hands it over, until the

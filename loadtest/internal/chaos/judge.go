@@ -43,9 +43,12 @@ var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: tru
 // healthyCount counts what became of requests to healthy SSPs.
 type healthyCount struct{ asked, answered atomic.Uint64 }
 
-// judge compares a response with what must become of its request. slack is the
-// time that the machine or the client itself took.
-func (r *run) judge(a *request, p *response, slack time.Duration) {
+// mostPaused is by how much clients pause in a request at most.
+const mostPaused = time.Second
+
+// judge compares a response with what must become of its request. stalled is the time that
+// the machine took from it, as measured, and paused what the client itself took.
+func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	source := p.header.Get("X-Adbuffer-Source")
 	ssp, bySSP := strings.CutPrefix(source, "ssp/")
 	r.tally.add(p.status, source)
@@ -55,9 +58,12 @@ func (r *run) judge(a *request, p *response, slack time.Duration) {
 		}
 		return
 	}
-	if over := p.took - slack - a.deadline; over > r.options.Allowance {
-		r.broken.add(late, "%v was answered after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), slack.Round(time.Millisecond), p)
-	} else {
+	switch over := p.took - paused - a.deadline; {
+	case over-stalled > r.options.Allowance:
+		r.broken.add(late, "%v was answered after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), stalled.Round(time.Millisecond), p)
+	case over > r.options.Allowance:
+		r.excuse(late, a, stalled)
+	default:
 		r.overrun.observe(over)
 	}
 	switch {
@@ -69,8 +75,8 @@ func (r *run) judge(a *request, p *response, slack time.Duration) {
 		if err := r.merged(a, p); err != nil {
 			r.broken.add(mixed, "%v: %v: %v", a, err, p)
 		}
-	case p.status == 408 && slack > readTimeout/4:
-		// The client's own process stood still while it sent the request.
+	case p.status == 408 && stalled > readTimeout-mostPaused:
+		r.excuse(refused, a, stalled) // it stood still while the client sent the request
 	default:
 		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
 			r.broken.add(refused, "%v: %v", a, p)
@@ -78,9 +84,12 @@ func (r *run) judge(a *request, p *response, slack time.Duration) {
 	}
 	if a.healthy != "" {
 		r.healthy.asked.Add(1)
-		if ssp == a.healthy && (p.status == 200 || p.status == 204) {
+		switch {
+		case ssp == a.healthy && (p.status == 200 || p.status == 204):
 			r.healthy.answered.Add(1)
-		} else {
+		case stalled > a.deadline/2:
+			r.excuse(spared, a, stalled) // the machine took half of the time that it had
+		default:
 			r.say("the healthy SSP did not answer: %v: %v", a, p)
 		}
 	}
@@ -187,7 +196,7 @@ func (r *run) noResponse(a *request, before int, err error) {
 	}
 	r.tally.add(0, "closed, unread: "+reason(err))
 	if before == 0 {
-		r.newConnectionEnded("%v: the new connection ended: %v", a, err)
+		r.newConnectionEnded(a.st, a, "%v: the new connection ended: %v", a, err)
 	}
 	r.unansweredMu.Lock()
 	r.unanswered = append(r.unanswered, a)

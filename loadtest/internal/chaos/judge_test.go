@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
 )
 
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
-	r := &run{broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
+	r := &run{env: &engine.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
 	r.tally.count = map[string]uint64{}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{name: name})
@@ -154,10 +156,93 @@ func TestResponsesAreJudged(t *testing.T) {
 			a := &request{token: 7, method: "GET", deadline: calm * time.Millisecond}
 			p := &response{status: 200, body: []byte(bid), header: http.Header{"X-Adbuffer-Source": {"ssp/a"}, "X-Echo-Cb": {"7"}, "Content-Type": {"application/json"}}}
 			row.change(a, p)
-			r.judge(a, p, 0)
+			r.judge(a, p, 0, 0)
 			wantBroken(t, r, row.want)
 		})
 	}
+}
+
+// An excuse needs a stall of the machine that was measured in the request's own window.
+func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
+	const second = time.Second
+	own := func(status int, reason string) *response {
+		return &response{status: status, header: http.Header{"X-Adbuffer-Source": {"proxy/" + reason}}}
+	}
+	for _, row := range []struct {
+		name    string
+		healthy string
+		p       *response
+		took    time.Duration
+		stalled time.Duration
+		want    promise
+		excused promise
+	}{
+		{"late without a stall", "", own(504, "deadline"), 3 * second, 0, late, promises},
+		{"late by more than the stall", "", own(504, "deadline"), 5 * second, 2 * second, late, promises},
+		{"late by the stall", "", own(504, "deadline"), 3 * second, 2 * second, promises, late},
+		{"408 after a short stall", "", own(408, "timeout"), 0, 2 * second, refused, promises},
+		{"408 after a stall as long as the timeout", "", own(408, "timeout"), 0, readTimeout, promises, refused},
+		{"a healthy SSP that failed without a stall", "a", own(504, "deadline"), second, 0, spared, promises},
+		{"a healthy SSP that failed in a stall", "a", own(504, "deadline"), second, second, promises, spared},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := quiet("a")
+			r.healthy.asked.Store(100)
+			r.healthy.answered.Store(100)
+			row.p.took = row.took
+			r.judge(&request{token: 7, method: "GET", deadline: second, healthy: row.healthy}, row.p, row.stalled, 0)
+			r.judgeHealthy()
+			wantBroken(t, r, row.want)
+			for p := range promises {
+				if n := r.excused[p].Load(); (n == 1) != (p == row.excused) {
+					t.Errorf("%s: %d excuses", promiseText[p], n)
+				}
+			}
+		})
+	}
+}
+
+func TestMoreExcusesThanOneInAHundredBreakThePromise(t *testing.T) {
+	r := quiet("a")
+	for range 10 {
+		r.excuse(late, nil, time.Second)
+	}
+	r.checkExcuses(1000)
+	wantBroken(t, r, promises)
+	r.excuse(late, nil, time.Second)
+	r.checkExcuses(1000)
+	wantBroken(t, r, late)
+}
+
+func TestAStallIsNoLongerThanTheTimeInWhichItWasMeasured(t *testing.T) {
+	const ms = time.Millisecond
+	if got := taken(50*ms, 0, 40*ms, 45*ms); got != 50*ms {
+		t.Errorf("%v of 50 ms", got)
+	}
+	if got := taken(50*ms, 0, 10*ms, 5*ms); got != 15*ms {
+		t.Errorf("%v, want 15 ms", got)
+	}
+	// One request waits for one thread, however many wait beside it.
+	before := load.Waits{"a": 0, "b": 0, "gone": 0}
+	if got := (load.Waits{"a": 20 * ms, "b": 30 * ms, "new": 500 * ms}).Longest(before); got != 30*ms {
+		t.Errorf("longest %v, want 30 ms", got)
+	}
+}
+
+// Where the machine took half of a second lately, a new connection that ended is excused, for
+// the instance that it happened to alone.
+func TestANewConnectionIsExcusedByAStallOfItsOwnInstance(t *testing.T) {
+	r := quiet("a")
+	stalled, calm := &instance{name: "stalled"}, &instance{name: "calm"}
+	stalled.stalls.lately.Store(int64(600 * time.Millisecond))
+	r.instances = []*instance{stalled, calm}
+	r.newConnectionEnded(stalled, nil, "EOF")
+	wantBroken(t, r, promises)
+	if n := r.excused[unread].Load(); n != 1 {
+		t.Errorf("%d excuses", n)
+	}
+	r.newConnectionEnded(calm, nil, "EOF")
+	wantBroken(t, r, unread)
 }
 
 func TestARequestThatAnSSPWasGivenIsAnswered(t *testing.T) {

@@ -25,12 +25,8 @@ func (r *run) report(rep *results.Report) {
 			r.broken.add(altered, "SSP %s refused %d requests of adbuffer, such as: %s", s.name, c.BadRequests, c.LastBadRequest)
 		}
 	}
-	asked, answered := r.healthy.asked.Load(), r.healthy.answered.Load()
-	// So many of a short run's may fail for what the machine does meanwhile.
-	const share, few = 0.001, 5
-	if float64(asked-answered) > max(few, share*float64(asked)) || asked == 0 {
-		r.broken.add(spared, "%d of %d succeeded", answered, asked)
-	}
+	r.judgeHealthy()
+	r.checkExcuses(sum)
 	for p := range promises {
 		v := results.Verdict{Promise: promiseText[p], Held: true, Words: r.wordsFor(p)}
 		if n, examples := r.broken.of(p); n > 0 {
@@ -41,8 +37,8 @@ func (r *run) report(rep *results.Report) {
 	}
 	rep.Tables = []results.Table{responses, r.changes(), grown}
 	rep.Notes = []string{
-		fmt.Sprintf("The machine stood still for %v, and threads of this process waited for a core for %v, which does not count. Responses: %v.",
-			time.Duration(r.freezes.sum.Load()).Round(time.Millisecond), time.Duration(r.stalls.sum.Load()).Round(time.Millisecond), &r.overrun),
+		fmt.Sprintf("The machine stood still for %v; with waits for a core it took %v from requests. Responses: %v.", r.frozen.Round(time.Millisecond), r.taken(), &r.overrun),
+		fmt.Sprintf("%s. A promise is broken where more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
 		fmt.Sprintf("adbuffer's processes wrote %s of log.", results.MiB(int64(r.logBytes.Load()))),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}
@@ -78,4 +74,37 @@ func (r *run) changes() results.Table {
 		}
 	}
 	return t
+}
+
+// judgeHealthy breaks the promise of the healthy SSPs where too few of their requests succeeded.
+func (r *run) judgeHealthy() {
+	asked, answered := r.healthy.asked.Load(), r.healthy.answered.Load()
+	const least = 0.999
+	excused := uint64(r.excused[spared].Load())
+	if float64(answered+excused) < least*float64(asked) || asked == 0 {
+		r.broken.add(spared, "%d of %d succeeded, and %d were excused", answered, asked, excused)
+	}
+}
+
+// taken says what the machine took from the requests to each instance.
+func (r *run) taken() string {
+	var out []string
+	for _, st := range r.instances {
+		out = append(out, fmt.Sprintf("%v (%s)", st.stalls.total().Round(time.Millisecond), st.name))
+	}
+	return strings.Join(out, ", ")
+}
+
+// excusesInWords counts what was excused.
+func (r *run) excusesInWords() string {
+	var out []string
+	for p := range r.excused {
+		if n := r.excused[p].Load(); n > 0 {
+			out = append(out, fmt.Sprintf("%d: %s", n, promiseText[p]))
+		}
+	}
+	if len(out) == 0 {
+		return "No stall of the machine excused anything"
+	}
+	return "Excused, since the machine stood still meanwhile: " + strings.Join(out, "; ")
 }

@@ -10,7 +10,8 @@ import (
 // request is one request and what must become of it.
 type request struct {
 	token    uint64
-	client   string // the client that sends it
+	st       *instance // that it is sent to; nil for hostile clients
+	client   string    // the client that sends it
 	method   string
 	path     string // the route's, with the client's choice
 	body     []byte

@@ -17,7 +17,7 @@ type ssp struct {
 	*sspsim.SSP
 	name       string
 	healthy    bool // it stays healthy
-	config     engine.SSPConfig
+	config     engine.SSP
 	behaviours []namedBehaviour // that it may have
 	current    atomic.Value     // the name of the one that it has
 }
@@ -60,7 +60,7 @@ func (r *run) startSSPs() error {
 			return err
 		}
 		r.ssps = append(r.ssps, s)
-		s.config = engine.SSPConfig{Name: k.name, URL: s.URL(), Protocol: k.protocol, Pool: poolLimits + k.pool}
+		s.config = engine.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + k.pool}
 		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.Patience))
 		}

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -62,7 +61,7 @@ func (c *checker) scenario(s *Scenario) {
 func (c *checker) ssps(s *Scenario) {
 	names := map[string]bool{}
 	for i := range s.SSPs {
-		ssp := &s.SSPs[i]
+		ssp := s.SSPs[i]
 		path := fmt.Sprintf("ssps[%d]", i)
 		switch {
 		case ssp.Name == "":
@@ -71,8 +70,8 @@ func (c *checker) ssps(s *Scenario) {
 			c.fault(path+".name", "%q is there twice", ssp.Name)
 		}
 		names[ssp.Name] = true
-		c.oneOf(path+".protocol", ssp.Protocol, string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto), string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
-		c.behaviour(path+".behaviour", &ssp.Behaviour, &ssp.Parsed)
+		c.oneOf(path+".protocol", string(ssp.Speaks), string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto), string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
+		c.behaviour(path+".behaviour", &ssp.Node, &ssp.Behaviour)
 	}
 }
 
@@ -134,22 +133,16 @@ func (c *checker) target(s *Scenario) {
 		c.fault("target.ssp", "%q: no SSP of this name", s.Target.SSP)
 	}
 	if s.Adbuffer.Config != "" {
-		if _, err := configTemplate(s.Adbuffer.Config); err != nil {
+		if _, err := (Config{}).parse(s.Adbuffer.Config); err != nil {
 			c.fault("adbuffer.config", "%v", err)
 		}
 	}
 }
 
-// configTemplate parses an adbuffer configuration with its functions.
-func configTemplate(text string) (*template.Template, error) {
-	nothing := func(string) (string, error) { return "", nil }
-	return template.New("adbuffer.config").Option("missingkey=error").Funcs(template.FuncMap{"url": nothing, "ca": nothing}).Parse(text)
-}
-
 func (s *Scenario) ssp(name string) *SSP {
 	for i := range s.SSPs {
 		if s.SSPs[i].Name == name {
-			return &s.SSPs[i]
+			return s.SSPs[i]
 		}
 	}
 	return nil
@@ -194,7 +187,7 @@ func (c *checker) load(s *Scenario) {
 	}
 	https := strings.HasPrefix(s.Target.URL, "https:")
 	if ssp := s.ssp(s.Target.SSP); ssp != nil {
-		https = strings.HasPrefix(ssp.Protocol, "tls")
+		https = strings.HasPrefix(string(ssp.Speaks), "tls")
 	}
 	if l.Protocol == "http2" && !https {
 		c.fault("load.protocol", "http2 needs a target with TLS")

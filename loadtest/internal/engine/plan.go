@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"adbuffer/loadtest/internal/load"
 )
 
@@ -11,7 +9,7 @@ func (s *Scenario) Plan() load.Plan {
 	l := s.Load
 	p := load.Plan{Protocol: load.Protocol(l.Protocol), Depth: l.Depth, Open: l.Mode == "open", Poisson: l.Arrivals == "poisson",
 		Connections: l.Connections, Threads: l.Threads, Timeout: l.Timeout, Requests: l.Requests, Statuses: s.Expect.Status, Echo: s.Expect.Echo,
-		Seed: l.Seed, Tick: time.Second}
+		Seed: l.Seed, Tick: tick, Insecure: s.Target.Insecure}
 	for _, phase := range l.Phases {
 		out := load.Phase{Name: phase.Name, Duration: phase.For, BurstEvery: phase.Burst.Every, BurstSize: phase.Burst.Requests,
 			Unrecorded: phase.Record != nil && !*phase.Record}

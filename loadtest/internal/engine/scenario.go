@@ -21,7 +21,7 @@ type Scenario struct {
 	Name     string    `yaml:"name"`
 	Target   Target    `yaml:"target"`
 	Adbuffer Adbuffer  `yaml:"adbuffer"`
-	SSPs     []SSP     `yaml:"ssps"`
+	SSPs     []*SSP    `yaml:"ssps"`
 	Load     Load      `yaml:"load"`
 	Requests []Request `yaml:"requests"`
 	Expect   Expect    `yaml:"expect"`
@@ -46,18 +46,6 @@ type Adbuffer struct {
 	// admin.listen should have port 0.
 	Config string `yaml:"config"`
 	Cores  string `yaml:"cores"` // as of taskset; "" is all
-}
-
-// SSP is a simulated SSP, in a process of its own.
-type SSP struct {
-	Name      string    `yaml:"name"`
-	Protocol  string    `yaml:"protocol"` // as of sspsim; "" is http1
-	Seed      uint64    `yaml:"seed"`
-	Cores     string    `yaml:"cores"`
-	Behaviour yaml.Node `yaml:"behaviour"`
-
-	// Parsed is Behaviour.
-	Parsed sspsim.Behaviour `yaml:"-"`
 }
 
 // Load is how requests are sent.
@@ -192,7 +180,10 @@ func (s *Scenario) fill() {
 		s.Load.Timeout = 5 * time.Second
 	}
 	for i := range s.SSPs {
-		orString(&s.SSPs[i].Protocol, string(sspsim.HTTP1))
+		if s.SSPs[i] == nil {
+			s.SSPs[i] = new(SSP)
+		}
+		orString((*string)(&s.SSPs[i].Speaks), string(sspsim.HTTP1))
 	}
 	if len(s.Requests) == 0 {
 		s.Requests = []Request{{Preset: "ad"}}

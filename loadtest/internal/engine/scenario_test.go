@@ -45,7 +45,7 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 || p.Templates[1].Name != "video" || p.Templates[1].Method != "GET" {
 		t.Errorf("requests %+v", p.Templates)
 	}
-	if b := s.SSPs[0].Parsed; b.Latency.P99 != 250*time.Millisecond || b.Response.NoBid.Share != 0.85 {
+	if b := s.SSPs[0].Behaviour; b.Latency.P99 != 250*time.Millisecond || b.Response.NoBid.Share != 0.85 {
 		t.Errorf("behaviour %+v", b)
 	}
 	if got := string(s.Changes[0].JSON); got != `{"faults":{"stall":{"share":0.5}}}` {
@@ -56,7 +56,7 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "is empty",
-		"- a":                                "is no scenario.Scenario",
+		"- a":                                "is no engine.Scenario",
 		"a: [":                               "did not find expected node content",
 		"name: x\nname: y":                   "already defined",
 		"name: x\n---\nname: y":              "more than one document",

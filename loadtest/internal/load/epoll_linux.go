@@ -34,12 +34,6 @@ func (p *poller) Add(fd int, key int32) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e)
 }
 
-// AddListener watches a listening socket, level-triggered.
-func (p *poller) AddListener(fd int, key int32) error {
-	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: key}
-	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e)
-}
-
 // Wait returns the sockets that are ready, after timeout at the latest; a
 // timeout below 0 never ends. The slice is valid until the next call.
 func (p *poller) Wait(timeout time.Duration) ([]event, error) {
@@ -73,16 +67,4 @@ func (p *poller) Wait(timeout time.Duration) ([]event, error) {
 // openSocket returns a TCP socket that does not block.
 func openSocket(family int) (int, error) {
 	return unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-}
-
-// acceptSocket returns the next connection of a listening socket, which does not
-// block, or an error if there is none.
-func acceptSocket(listener int) (int, error) {
-	fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-	return fd, err
-}
-
-// socketPair returns two connected sockets: closing one wakes a wait for the other.
-func socketPair() ([2]int, error) {
-	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 }

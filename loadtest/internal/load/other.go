@@ -14,12 +14,9 @@ type poller struct{}
 func newPoller(int) (*poller, error)                  { return nil, errors.New("load can be made on Linux only") }
 func (p *poller) Close() error                        { return nil }
 func (p *poller) Add(int, int32) error                { return errors.ErrUnsupported }
-func (p *poller) AddListener(int, int32) error        { return errors.ErrUnsupported }
 func (p *poller) Wait(time.Duration) ([]event, error) { return nil, errors.ErrUnsupported }
 
-func openSocket(int) (int, error)   { return -1, errors.ErrUnsupported }
-func acceptSocket(int) (int, error) { return -1, errors.ErrUnsupported }
-func socketPair() ([2]int, error)   { return [2]int{-1, -1}, errors.ErrUnsupported }
+func openSocket(int) (int, error) { return -1, errors.ErrUnsupported }
 
 func preciseTimers() (unlock func()) { return func() {} }
 func sleep(d time.Duration)          { time.Sleep(d) }

@@ -34,11 +34,12 @@ type Plan struct {
 	Addr string      // host:port to connect to
 	Host string      // of the requests
 	TLS  *tls.Config `json:"-"` // nil is cleartext; HTTP2 needs it
-	// Authority, in PEM, makes TLS if that is nil: unlike TLS it can be
-	// handed to another process.
-	Authority []byte
-	Protocol  Protocol
-	Depth     int // Pipelined, HTTP2
+	// Encrypted makes TLS where that is nil: unlike TLS it can be handed to another process.
+	// Authority is in PEM; none is what the machine trusts. Insecure takes any certificate.
+	Encrypted, Insecure bool
+	Authority           []byte
+	Protocol            Protocol
+	Depth               int // Pipelined, HTTP2
 
 	// Open sends when a request is due, whatever is unanswered, and counts
 	// latency from then. Otherwise each connection sends when it has room.
@@ -129,22 +130,24 @@ func (p *Plan) check() error {
 	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
 }
 
-// makeTLS makes TLS of Authority, if there is one.
+// makeTLS makes TLS of what can be handed to another process.
 func (p *Plan) makeTLS() error {
-	if p.TLS != nil || len(p.Authority) == 0 {
+	if p.TLS != nil || !p.Encrypted {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(p.Addr)
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(p.Authority) {
-		return errors.New("the authority is no certificate in PEM")
-	}
-	p.TLS = &tls.Config{RootCAs: roots, ServerName: host}
+	p.TLS = &tls.Config{ServerName: host, InsecureSkipVerify: p.Insecure, NextProtos: []string{"http/1.1"}}
 	if p.Protocol == HTTP2 {
 		p.TLS.NextProtos = []string{"h2"}
+	}
+	if len(p.Authority) > 0 {
+		p.TLS.RootCAs = x509.NewCertPool()
+		if !p.TLS.RootCAs.AppendCertsFromPEM(p.Authority) {
+			return errors.New("target.ca_file: it holds no certificate in PEM")
+		}
 	}
 	return nil
 }

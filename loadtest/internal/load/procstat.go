@@ -186,10 +186,13 @@ func Sysctl(name string) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
-// Waited returns for how long the threads of a process have been ready to run and
-// have waited for a core, added up. Threads that have ended do not count.
-func Waited(pid int) time.Duration {
-	var sum time.Duration
+// Waits is for how long each thread of a process has been ready to run and has waited for a
+// core.
+type Waits map[string]time.Duration
+
+// ReadWaits returns the waits of a process so far. Threads that have ended do not count.
+func ReadWaits(pid int) Waits {
+	out := Waits{}
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, t := range threads {
 		b, err := os.ReadFile(t)
@@ -198,8 +201,19 @@ func Waited(pid int) time.Duration {
 		}
 		if f := strings.Fields(string(b)); len(f) > 1 {
 			n, _ := strconv.ParseInt(f[1], 10, 64)
-			sum += time.Duration(n)
+			out[t] = time.Duration(n)
 		}
 	}
-	return sum
+	return out
+}
+
+// Longest returns the longest wait of one thread since before. A request waits for no more
+// than one thread of a process at a time.
+func (w Waits) Longest(before Waits) (most time.Duration) {
+	for thread, waited := range w {
+		if was, known := before[thread]; known {
+			most = max(most, waited-was)
+		}
+	}
+	return most
 }

@@ -15,11 +15,13 @@ const (
 	longest  = 2 * time.Minute
 )
 
-func newHistogram() *hdrhistogram.Histogram {
+// NewHistogram returns one for latencies.
+func NewHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(int64(shortest), int64(longest), 3)
 }
 
-func recordIn(h *hdrhistogram.Histogram, d time.Duration) {
+// Record adds a latency.
+func Record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(int64(max(0, min(d, longest)))) // in range
 }
 
@@ -64,13 +66,13 @@ type Tick struct {
 // newRecorder returns a Recorder for so many phases and classes of requests.
 func newRecorder(phases, classes int) *recorder {
 	return &recorder{phases: phases, classes: classes, cells: make([]cell, phases*classes),
-		tick: newHistogram(), Lag: newHistogram(), names: map[errorName]string{}}
+		tick: NewHistogram(), Lag: NewHistogram(), names: map[errorName]string{}}
 }
 
 func (r *recorder) cell(phase, class int) *cell {
 	c := &r.cells[phase*r.classes+class]
 	if c.latency == nil {
-		c.latency, c.errors = newHistogram(), map[string]uint64{}
+		c.latency, c.errors = NewHistogram(), map[string]uint64{}
 	}
 	return c
 }
@@ -86,8 +88,8 @@ func (r *recorder) Response(phase, class, status int, body int64, latency time.D
 	if status < len(c.statuses) {
 		c.statuses[status]++
 	}
-	recordIn(c.latency, latency)
-	recordIn(r.tick, latency)
+	Record(c.latency, latency)
+	Record(r.tick, latency)
 }
 
 // BadStatus counts a response with a status that is not expected. source is
@@ -119,8 +121,8 @@ func (r *recorder) Error(phase, class int, kind string, latency time.Duration) {
 	}
 	c.errors[kind]++
 	r.errors++
-	recordIn(c.latency, latency)
-	recordIn(r.tick, latency)
+	Record(c.latency, latency)
+	Record(r.tick, latency)
 }
 
 // Roll ends an interval of the timeline at now since the start.

@@ -88,10 +88,10 @@ type summed struct {
 }
 
 func newSummed(name string, classes []string) *summed {
-	s := &summed{all: emptySummary(name), hist: newHistogram(), hasClass: len(classes) > 1}
+	s := &summed{all: emptySummary(name), hist: NewHistogram(), hasClass: len(classes) > 1}
 	for _, c := range classes {
 		s.classes = append(s.classes, emptySummary(c))
-		s.byClass = append(s.byClass, newHistogram())
+		s.byClass = append(s.byClass, NewHistogram())
 	}
 	return s
 }
@@ -124,12 +124,12 @@ func (s *summed) add(class int, c *cell) {
 
 func (s *summed) summary() Summary {
 	out := s.all
-	out.Latency = latencyOf(s.hist, true)
+	out.Latency = LatencyOf(s.hist, true)
 	out.Rate = rate(out)
 	if s.hasClass {
 		for i, c := range s.classes {
 			c.Seconds = out.Seconds
-			c.Latency = latencyOf(s.byClass[i], false)
+			c.Latency = LatencyOf(s.byClass[i], false)
 			c.Rate = rate(c)
 			out.Classes = append(out.Classes, c)
 		}
@@ -144,7 +144,8 @@ func rate(s Summary) float64 {
 	return round(float64(s.Answered)/s.Seconds, 2)
 }
 
-func latencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
+// LatencyOf returns the percentiles of a histogram, and their curve if asked to.
+func LatencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
 	if h.TotalCount() == 0 {
 		return Latency{}
 	}

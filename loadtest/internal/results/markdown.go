@@ -20,10 +20,10 @@ func Number(v float64) string {
 		return thousands(int64(math.Round(v)))
 	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 10:
+	case a >= 10 && v != math.Trunc(v):
 		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v == 0:
-		return "0"
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }

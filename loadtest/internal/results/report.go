@@ -9,6 +9,8 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Chart.js 4.6.1, MIT licence (assets/chart.LICENSE.md), without the line that
@@ -108,4 +110,50 @@ func HTML(reports []*Report) ([]byte, error) {
 	var out bytes.Buffer
 	err = page.Execute(&out, data)
 	return out.Bytes(), err
+}
+
+// The lines of a README between which the measurements stand.
+const (
+	measuredBegin = "<!-- measured by: go run ./loadtest peers -->"
+	measuredEnd   = "<!-- end of what was measured -->"
+)
+
+// WriteMeasured puts the summaries of the results in a folder between the markers of a
+// Markdown file.
+func WriteMeasured(from, file string) error {
+	reports, err := LoadAll(from)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), measuredBegin+"\n")
+	_, after, ended := strings.Cut(rest, measuredEnd)
+	if !found || !ended {
+		return fmt.Errorf("%s: needs the lines %q and %q", file, measuredBegin, measuredEnd)
+	}
+	if !slices.ContainsFunc(reports, (*Report).summarized) {
+		return fmt.Errorf("%s holds no results of peers: run it with --out %s first", from, from)
+	}
+	b := &strings.Builder{}
+	b.WriteString(before + measuredBegin + "\n\n")
+	for _, r := range reports {
+		if !r.summarized() {
+			continue
+		}
+		for _, t := range r.Tables {
+			if t.Summary {
+				t.markdown(b)
+			}
+		}
+		fmt.Fprintf(b, "%s, scale %s, %s; %s.\n\n", r.Started.UTC().Format("2006-01-02"), Number(r.Scale), r.Machine, r.versions())
+	}
+	b.WriteString(measuredEnd + after)
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
+
+func (r *Report) summarized() bool {
+	return slices.ContainsFunc(r.Tables, func(t Table) bool { return t.Summary })
 }

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -129,5 +130,46 @@ func TestFolderWithoutResultsSaysWhatToDo(t *testing.T) {
 	_, _, err := Write(t.TempDir(), t.TempDir())
 	if err == nil || !strings.Contains(fmt.Sprint(err), "run a load test with --out") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
+	dir := t.TempDir()
+	r := &Report{Kind: "peers", Versions: map[string]string{"haproxy": "haproxy 2.6"}, Tables: []Table{{Title: "ratios", Summary: true, Columns: []string{"proxy"}}, {Title: "all", Columns: []string{"proxy"}}}}
+	r.Tables[0].Add(nil, "adbuffer")
+	if _, err := r.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "README.md")
+	before, after := "# A\n\n"+measuredBegin+"\n", measuredEnd+"\nmore\n"
+	for range 2 { // the second time over the first
+		text := before + "old\n" + after
+		if read, err := os.ReadFile(file); err == nil {
+			text = string(read)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteMeasured(dir, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{before, after, "**ratios**", "adbuffer", "haproxy 2.6"} {
+		if strings.Count(string(got), want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, got)
+		}
+	}
+	if strings.Contains(string(got), "old") || strings.Contains(string(got), "**all**") {
+		t.Errorf("more than the summary:\n%s", got)
+	}
+	if err := os.WriteFile(file, []byte("# none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteMeasured(dir, file); err == nil || !strings.Contains(err.Error(), measuredBegin) {
+		t.Errorf("without markers: %v", err)
 	}
 }

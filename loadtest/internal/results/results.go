@@ -44,6 +44,7 @@ type Verdict struct {
 // Table has a row for each thing measured.
 type Table struct {
 	Title   string   `json:"title"`
+	Summary bool     `json:"summary,omitempty"` // it is shown in a README
 	Columns []string `json:"columns"`
 	Rows    []Row    `json:"rows"`
 }

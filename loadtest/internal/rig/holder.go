@@ -2,22 +2,27 @@ package rig
 
 import (
 	"bufio"
-	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"adbuffer/loadtest/internal/load"
 )
 
-// holdOrder tells a holder which connections to keep idle.
-type holdOrder struct {
-	Addr        string `json:"addr"`
-	Connections int    `json:"connections"`
-	Request     []byte `json:"request"` // sent once on each, as clients do before they idle
+// HoldOrder says which connections to keep idle, each of which first carries a request.
+type HoldOrder struct {
+	Addr        string
+	Connections int
+	TLS, HTTP2  bool
+	Path        string // of the request over HTTP/2
+	Request     []byte // over HTTP/1
 }
 
 // holdReply says how many connections are held.
@@ -28,12 +33,12 @@ type holdReply struct {
 
 // hold opens connections, gets one answer on each, and keeps them until in ends.
 func hold(line string, answer *json.Encoder, in *bufio.Reader) error {
-	var o holdOrder
+	var o HoldOrder
 	if err := json.Unmarshal([]byte(line), &o); err != nil {
 		return err
 	}
 	var mu sync.Mutex
-	var conns []net.Conn
+	var conns []io.Closer
 	var result holdReply
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, 64) // below what listeners queue
@@ -63,12 +68,14 @@ func hold(line string, answer *json.Encoder, in *bufio.Reader) error {
 	return nil
 }
 
-func holdOne(o holdOrder) (net.Conn, error) {
-	c, err := net.DialTimeout("tcp", o.Addr, 5*time.Second)
+func holdOne(o HoldOrder) (io.Closer, error) {
+	c, err := dialHold(o)
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if o.HTTP2 {
+		return holdHTTP2(c, o)
+	}
 	if _, err := c.Write(o.Request); err != nil {
 		c.Close()
 		return nil, err
@@ -94,31 +101,60 @@ func holdOne(o holdOrder) (net.Conn, error) {
 	}
 }
 
-// Held is idle connections in a process of their own.
-type Held struct {
-	Open  int
-	child *childProcess
+func dialHold(o HoldOrder) (net.Conn, error) {
+	d := &net.Dialer{Timeout: 5 * time.Second}
+	c, err := d.Dial("tcp", o.Addr)
+	if err != nil {
+		return nil, err
+	}
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if !o.TLS {
+		return c, nil
+	}
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
+	if o.HTTP2 {
+		config.NextProtos = []string{"h2"}
+	}
+	return tls.Client(c, config), nil
 }
 
-// Hold opens idle connections to addr, each of which has carried request once.
-func (r *Rig) Hold(_ context.Context, addr string, connections int, request []byte, cores string) (*Held, error) {
-	c, err := r.spawn("holder", "holder", cores, holdOrder{Addr: addr, Connections: connections, Request: request})
+func holdHTTP2(c net.Conn, o HoldOrder) (io.Closer, error) {
+	conn, err := (&http2.Transport{}).NewClientConn(c)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	req, err := http.NewRequest(http.MethodGet, "https://"+o.Addr+o.Path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := conn.RoundTrip(req)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	_ = c.SetDeadline(time.Time{})
+	return conn, err
+}
+
+// Hold opens idle connections in a process of their own, which closes them when it stops.
+func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
+	c, err := r.spawn("holder", "holder", cores, o)
 	if err != nil {
 		return nil, err
 	}
 	var a holdReply
-	if err := c.read(&a); err != nil {
+	if err := c.readWithin(&a, childTimeout+time.Duration(o.Connections)*5*time.Millisecond); err != nil {
 		return nil, err
 	}
-	if a.Open < connections {
+	if a.Open < o.Connections {
 		c.Stop()
-		return nil, &HoldError{Open: a.Open, Want: connections, Reason: a.Error}
+		return nil, &HoldError{Open: a.Open, Want: o.Connections, Reason: a.Error}
 	}
-	return &Held{Open: a.Open, child: c}, nil
+	return c.Process, nil
 }
-
-// Release closes the connections.
-func (h *Held) Release() { h.child.Stop() }
 
 // HoldError says that not all idle connections could be had.
 type HoldError struct {

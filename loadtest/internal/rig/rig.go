@@ -8,7 +8,6 @@ package rig
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -207,27 +206,4 @@ func (p *Process) await(ctx context.Context, timeout time.Duration, what string,
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// FreePort returns a port of 127.0.0.1 that was free a moment ago, for programs
-// that cannot choose one themselves.
-func FreePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
-}
-
-// ErrMissing says that a program is not installed.
-var ErrMissing = errors.New("not installed")
-
-// Find returns the path of a program.
-func Find(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, ErrMissing)
-	}
-	return path, nil
 }

@@ -101,14 +101,14 @@ func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := r.Hold(t.Context(), s.Addr, 50, []byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "")
+	held, err := r.Hold(HoldOrder{Addr: s.Addr, Connections: 50, Request: []byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n")}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := s.Counters(); err != nil || c.OpenConnections != 50 || c.Requests != 50 {
 		t.Errorf("%d open, %d requests, %v", c.OpenConnections, c.Requests, err)
 	}
-	held.Release()
+	held.Stop()
 	end := time.Now().Add(30 * time.Second)
 	for time.Now().Before(end) {
 		if c, err := s.Counters(); err == nil && c.OpenConnections == 0 {

@@ -1,11 +1,13 @@
 package rig
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +31,8 @@ type Load struct {
 	P999     float64 // wrk only
 	Max      float64
 	CPU      time.Duration // of the tool
+	// Handshakes are the tool's TCP handshakes, where it counts them.
+	Handshakes int
 }
 
 // Doubts returns the reasons not to trust l.
@@ -65,14 +69,14 @@ func output(ctx context.Context, cores string, argv ...string) (string, time.Dur
 	return out.String(), cpu, err
 }
 
+// toolTimeout is by how much a tool may take longer than it was asked to.
+const toolTimeout = time.Minute
+
 // AB runs ApacheBench: n requests, c at once, on the cores.
-func AB(ctx context.Context, url string, n, c int, keepAlive bool, cores string) (Load, error) {
-	// -l takes answers of changing length, -r goes on after a socket error, which
+func AB(ctx context.Context, url string, n, c int, cores string, flags ...string) (Load, error) {
+	// -l takes responses of changing length, -r goes on after a socket error, which
 	// it counts; -q prints no progress.
-	argv := []string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(c)}
-	if keepAlive {
-		argv = append(argv, "-k")
-	}
+	argv := append([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(c)}, flags...)
 	out, cpu, err := output(ctx, cores, append(argv, url)...)
 	if err != nil {
 		return Load{}, err
@@ -135,6 +139,8 @@ func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, l
 		return Load{}, err
 	}
 	seconds := max(1, int(length.Seconds()+0.5))
+	ctx, cancel := context.WithTimeout(ctx, length+toolTimeout)
+	defer cancel()
 	out, cpu, err := output(ctx, cores, "wrk", "-t1", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "5s", "-s", file, baseURL+"/")
 	if err != nil {
 		return Load{}, err
@@ -165,35 +171,75 @@ func luaQuote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`).Replace(s) + `"`
 }
 
-// Sequence is what a client took for requests one after the other.
-type Sequence struct {
-	Answered   int
-	Handshakes int // TCP, that the client counted
-	Seconds    float64
-	CPU        time.Duration
+// H2Load runs h2load over HTTP/2 with one thread for about a time. dir is for its log of
+// requests, which has the latencies.
+func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, streams int, length time.Duration, cores string) (Load, error) {
+	ctx, cancel := context.WithTimeout(ctx, length+toolTimeout)
+	defer cancel()
+	file := filepath.Join(dir, "h2load.log")
+	_ = os.Remove(file) // h2load appends to it
+	seconds := max(1, int(length.Seconds()+0.5))
+	argv := []string{"h2load", "-t1", "-c" + strconv.Itoa(conns), "-m" + strconv.Itoa(streams), "-D" + strconv.Itoa(seconds), "--log-file=" + file}
+	for _, f := range t.Headers {
+		argv = append(argv, "-H", f.Name+": "+f.Value)
+	}
+	_, cpu, err := output(ctx, cores, append(argv, baseURL+load.Fill(t.Path, 1))...)
+	if err != nil {
+		return Load{}, err
+	}
+	log, err := os.Open(file)
+	if err != nil {
+		return Load{}, err
+	}
+	defer log.Close()
+	l, err := parseH2Load(log)
+	l.CPU, l.Seconds, l.Rate = cpu, float64(seconds), float64(l.Requests)/float64(seconds)
+	return l, err
+}
+
+// parseH2Load reads lines of start, status and microseconds.
+func parseH2Load(log io.Reader) (l Load, err error) {
+	all := load.NewHistogram()
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var start, microseconds int64
+		var status int
+		if _, err := fmt.Sscan(lines.Text(), &start, &status, &microseconds); err != nil {
+			return l, fmt.Errorf("h2load has logged %.100q: %w", lines.Text(), err)
+		}
+		if l.Requests++; status/100 != 2 {
+			l.Requests--
+			l.Failed++
+		}
+		load.Record(all, time.Duration(microseconds)*time.Microsecond)
+	}
+	lat := load.LatencyOf(all, false)
+	l.P50, l.P95, l.P99, l.P999, l.Max = lat.P50, lat.P95, lat.P99, lat.P999, lat.Max
+	return l, lines.Err()
 }
 
 // Curl sends n GETs one after the other from one curl process. url may not hold
 // brackets.
-func Curl(ctx context.Context, url string, n int, close bool) (Sequence, error) {
+func Curl(ctx context.Context, url string, n int, close bool) (Load, error) {
 	argv := []string{"curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %{num_connects}\n"}
 	if close {
 		argv = append(argv, "-H", "Connection: close")
 	}
 	start := time.Now()
 	out, cpu, err := output(ctx, "", append(argv, fmt.Sprintf("%s&n=[1-%d]", url, n))...)
-	s := Sequence{Seconds: time.Since(start).Seconds(), CPU: cpu}
+	s := Load{Seconds: time.Since(start).Seconds(), CPU: cpu}
 	if err != nil {
 		return s, err
 	}
 	for line := range strings.Lines(out) {
 		status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if strings.HasPrefix(status, "2") {
-			s.Answered++
+			s.Requests++
 		}
 		c, _ := strconv.Atoi(connects)
 		s.Handshakes += c
 	}
+	s.Failed = n - s.Requests
 	return s, nil
 }
 
@@ -202,21 +248,21 @@ var nodeScript string
 
 // Node sends n GETs one after the other from one Node process, with or without
 // a keep-alive agent. dir is for its script.
-func Node(ctx context.Context, dir, url string, n int, close bool) (Sequence, error) {
+func Node(ctx context.Context, dir, url string, n int, close bool) (Load, error) {
 	file := filepath.Join(dir, "sequence.js")
 	if err := os.WriteFile(file, []byte(nodeScript), 0o600); err != nil {
-		return Sequence{}, err
+		return Load{}, err
 	}
 	out, cpu, err := output(ctx, "", "node", file, url, strconv.Itoa(n), strconv.FormatBool(!close))
 	if err != nil {
-		return Sequence{}, err
+		return Load{}, err
 	}
 	var r struct {
 		Answered, Handshakes int
 		Seconds              float64
 	}
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		return Sequence{}, fmt.Errorf("node printed %.200q: %w", out, err)
+		return Load{}, fmt.Errorf("node printed %.200q: %w", out, err)
 	}
-	return Sequence{Answered: r.Answered, Handshakes: r.Handshakes, Seconds: r.Seconds, CPU: cpu}, nil
+	return Load{Requests: r.Answered, Failed: n - r.Answered, Handshakes: r.Handshakes, Seconds: r.Seconds, CPU: cpu}, nil
 }

@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,5 +52,28 @@ func TestWRKOutputIsRead(t *testing.T) {
 func TestLuaTextsCannotEndEarly(t *testing.T) {
 	if got := luaQuote("a\"\\\n"); got != `"a\"\\\n"` {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestH2LoadsLogBecomesPercentiles(t *testing.T) {
+	log := &strings.Builder{}
+	for i := range 1000 {
+		status := 200
+		if i == 500 {
+			status = 502
+		}
+		fmt.Fprintf(log, "%d\t%d\t%d\n", 1700000000000000+i, status, 1000*(i+1))
+	}
+	l, err := parseH2Load(strings.NewReader(log.String()))
+	if err != nil || l.Requests != 999 || l.Failed != 1 || len(l.Doubts()) == 0 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	for name, v := range map[string][2]float64{"p50": {l.P50, 500}, "p99": {l.P99, 990}, "p99.9": {l.P999, 999}, "max": {l.Max, 1000}} {
+		if v[0] < 0.99*v[1] || v[0] > 1.01*v[1] {
+			t.Errorf("%s is %v ms, want %v", name, v[0], v[1])
+		}
+	}
+	if _, err := parseH2Load(strings.NewReader("no such line\n")); err == nil {
+		t.Error("a line without figures passed")
 	}
 }

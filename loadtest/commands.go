@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"adbuffer/loadtest/internal/chaos"
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/tests"
+)
+
+// suite is the load tests with their flags.
+type suite struct {
+	stdout, stderr *os.File
+
+	scale    float64
+	adbuffer string
+	out      string
+	json     bool
+
+	soak  int // requests
+	chaos chaos.Options
+	peers tests.PeersOptions
+}
+
+// loadTest is a load test that makes a report.
+type loadTest struct {
+	name, short, long, example string
+	flags                      func(*cobra.Command)
+	check                      func(*cobra.Command) error // may be nil
+	run                        func(context.Context, *engine.Env) (*results.Report, error)
+}
+
+// commands in the order in which all runs them; all leaves out story, which takes seven
+// minutes at any scale.
+func (s *suite) commands() (out []loadTest) {
+	simple := func(t tests.Command) loadTest {
+		return loadTest{name: t.Name, short: t.Short, long: t.Long, run: tested(t.Make)}
+	}
+	for _, t := range tests.Commands {
+		out = append(out, simple(t))
+	}
+	return append(out,
+		loadTest{name: "soak", short: "A million requests each way to a real nginx, every one accounted for",
+			long: "Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,\n" +
+				"and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.\n" +
+				"Each answer must carry its request's number, and nginx's log each number exactly once;\n" +
+				"the exit status is 1 if one does not. It needs nginx.",
+			example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
+			flags: func(c *cobra.Command) {
+				c.Flags().IntVar(&s.soak, "requests", 0, "requests each way; default: a million times --scale")
+			},
+			check: func(c *cobra.Command) error {
+				if s.soak < 0 || c.Flags().Changed("requests") && s.soak == 0 {
+					return errors.New("--requests: must be at least 1")
+				}
+				return nil
+			},
+			run: tested(func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Soak(ctx, e, s.soak) })},
+		loadTest{name: "chaos", short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
+			long: "Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose\n" +
+				"behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request\n" +
+				"carries a number that its response must echo, and SSPs count the POSTs that they process.\n" +
+				"Now and then all clients pause, and what adbuffer still holds is measured. The exit status\n" +
+				"is 1 if a promise was broken.",
+			example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
+			flags:   s.chaosFlags, check: s.checkChaos,
+			run: func(ctx context.Context, e *engine.Env) (*results.Report, error) { return chaos.Run(ctx, e, s.chaos) }},
+		loadTest{name: "peers", short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
+			long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
+request, requests/s, latencies and memory, at saturation (driven by wrk, h2load and ab) and at
+fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
+of all proxies take turns. A proxy must first return exactly the upstream's answer, and a row
+with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
+broken.`,
+			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
+			flags:   s.peersFlags, check: s.checkPeers,
+			run: tested(func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Peers(ctx, e, s.peers) })},
+		simple(tests.Story))
+}
+
+// tested carries a test out.
+func tested(test func(context.Context, *engine.Env) (*engine.Test, error)) func(context.Context, *engine.Env) (*results.Report, error) {
+	return func(ctx context.Context, e *engine.Env) (*results.Report, error) {
+		t, err := test(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		return engine.Run(ctx, e, t)
+	}
+}
+
+func (s *suite) chaosFlags(c *cobra.Command) {
+	s.chaos = chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}
+	c.Flags().DurationVar(&s.chaos.For, "for", 0, "how long; default: 20 minutes times --scale")
+	c.Flags().Uint64Var(&s.chaos.Seed, "seed", 0, "of all that is drawn; default: drawn and printed")
+	c.Flags().DurationVar(&s.chaos.Allowance, "allowance", s.chaos.Allowance, "how much later than its deadline a response may come")
+	c.Flags().DurationVar(&s.chaos.Patience, "patience", s.chaos.Patience, "how long a healthy SSP may take to respond; a slow machine needs more")
+	c.Flags().DurationVar(&s.chaos.Think, "think", s.chaos.Think, "a client's mean pause between two requests")
+}
+
+func (s *suite) checkChaos(c *cobra.Command) error {
+	if c.Flags().Changed("for") && s.chaos.For < chaos.LeastLength {
+		return fmt.Errorf("--for %v: must be at least %v", s.chaos.For, chaos.LeastLength)
+	}
+	if s.chaos.Allowance < 0 || s.chaos.Patience < time.Millisecond || s.chaos.Think < time.Millisecond {
+		return errors.New("--allowance must be at least 0, --patience and --think at least 1ms")
+	}
+	return nil
+}
+
+func (s *suite) peersFlags(c *cobra.Command) {
+	o := &s.peers
+	c.Flags().StringSliceVar(&o.Only, "only", nil, "programs to measure; default: all of "+strings.Join(tests.PeerNames(), ","))
+	c.Flags().StringSliceVar(&o.Require, "require", nil, "programs that must be installed; others are listed as missing")
+	c.Flags().IntVar(&o.Conns, "conns", 64, "connections to each proxy")
+	c.Flags().Float64Var(&o.Rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
+	c.Flags().IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
+	c.Flags().IntVar(&o.Idle, "idle", 10000, "idle clients; 0 leaves them out")
+}
+
+func (s *suite) checkPeers(*cobra.Command) error {
+	o, known := s.peers, tests.PeerNames()
+	for _, name := range slices.Concat(o.Only, o.Require) {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
+		}
+	}
+	if o.Conns < 1 || o.Rounds < 1 || o.Idle < 0 || o.Rate < 0 {
+		return errors.New("--conns and --rounds must be at least 1, --idle and --rate at least 0")
+	}
+	return nil
+}
+
+// add adds the flags of every load test.
+func (s *suite) add(cmd *cobra.Command, scale float64) {
+	cmd.Flags().Float64Var(&s.scale, "scale", scale, "size of the test; 1 is that of the original measurement")
+	cmd.Flags().StringVar(&s.adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
+	cmd.Flags().StringVar(&s.out, "out", "", "`folder` for the results as JSON; default: printed only")
+	cmd.Flags().BoolVar(&s.json, "json", false, "print the results as JSON")
+}
+
+// cobra makes the command of a test.
+func (t loadTest) cobra(s *suite) *cobra.Command {
+	cmd := &cobra.Command{Use: t.name, Short: t.short, Long: t.long, Example: t.example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if t.check != nil {
+				if err := t.check(cmd); err != nil {
+					return err
+				}
+			}
+			return s.with(cmd.Context(), func(e *engine.Env) error { return s.one(cmd.Context(), e, t) })
+		}}
+	s.add(cmd, 1)
+	if t.flags != nil {
+		t.flags(cmd)
+	}
+	return cmd
+}
+
+// with runs fn with an environment.
+func (s *suite) with(ctx context.Context, fn func(*engine.Env) error) error {
+	if s.scale <= 0 || s.scale > 100 {
+		return fmt.Errorf("--scale %v: must be above 0 and at most 100", s.scale)
+	}
+	r, err := rig.New()
+	if err != nil {
+		return failure{err}
+	}
+	defer r.Close()
+	e := &engine.Env{Rig: r, Adbuffer: s.adbuffer, Scale: s.scale, Say: func(format string, args ...any) {
+		fmt.Fprintf(s.stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	}}
+	e.ProxyCores, e.LoadCores = engine.Cores()
+	if err := e.Build(ctx); err != nil {
+		return failure{err}
+	}
+	if err := fn(e); err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// errBroken says that a promise did not hold; the report has said which.
+var errBroken = errors.New("a promise was broken; see BROKEN above")
+
+// one runs a test, prints its report and saves it.
+func (s *suite) one(ctx context.Context, e *engine.Env, t loadTest) error {
+	r, err := t.run(ctx, e)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		err = r.JSON(s.stdout)
+	} else {
+		err = r.Markdown(s.stdout, 2)
+	}
+	if err == nil && s.out != "" {
+		_, err = r.Save(s.out)
+	}
+	if err == nil && !r.Held() {
+		err = errBroken
+	}
+	return err
+}
+
+func newAll(s *suite) *cobra.Command {
+	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
+		Long: `Runs the five field reports, sick, cold, churn, burst, endpoints, fairness, soak, chaos and
+peers, and writes report.html and report.md beside the results. A test that fails is named at
+the end and does not keep the others from running. The exit status is 1 if one failed or a
+promise was broken.`,
+		Example: `  go run ./loadtest all --scale 0.1 --require nginx,haproxy,caddy,fastify`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.checkPeers(cmd); err != nil {
+				return err
+			}
+			if s.out == "" {
+				return errors.New("--out: the report needs a folder")
+			}
+			return s.with(cmd.Context(), func(e *engine.Env) error { return s.everything(cmd.Context(), e) })
+		}}
+	s.add(cmd, 0.1)
+	s.peersFlags(cmd)
+	s.chaosFlags(&cobra.Command{}) // their defaults
+	if err := errors.Join(cmd.Flags().Set("out", "loadtest/results"), cmd.Flags().Set("rounds", "1")); err != nil {
+		panic(fmt.Sprintf("BUG: %v", err))
+	}
+	cmd.Flags().Lookup("out").DefValue, cmd.Flags().Lookup("rounds").DefValue = "loadtest/results", "1"
+	return cmd
+}
+
+func (s *suite) everything(ctx context.Context, e *engine.Env) error {
+	var errs []error
+	for _, t := range s.commands() {
+		if t.name == tests.Story.Name {
+			continue
+		}
+		if err := s.one(ctx, e, t); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", t.name, err))
+		}
+		// What a test has started and not stopped must not disturb the next.
+		e.Rig.StopAll()
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	html, md, err := results.Write(s.out, s.out)
+	if err == nil {
+		e.Say("wrote %s and %s", html, md)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func newReport(stdout *os.File) *cobra.Command {
+	var in, out string
+	var readmes []string
+	cmd := &cobra.Command{Use: "report", Short: "An HTML page with charts and a Markdown table", Args: cobra.NoArgs,
+		Long: `Turns the results of a folder into report.html, one file that needs no network, and
+report.md. With --readme it also writes the tables of peers between the markers of Markdown
+files.`,
+		RunE: func(*cobra.Command, []string) error {
+			if out == "" {
+				out = in
+			}
+			html, md, err := results.Write(in, out)
+			if err != nil {
+				return failure{err}
+			}
+			fmt.Fprintf(stdout, "%s\n%s\n", html, md)
+			for _, file := range readmes {
+				if err := results.WriteMeasured(in, file); err != nil {
+					return failure{err}
+				}
+				fmt.Fprintln(stdout, file)
+			}
+			return nil
+		}}
+	cmd.Flags().StringVar(&in, "results", "loadtest/results", "`folder` with the results")
+	cmd.Flags().StringVar(&out, "out", "", "`folder` for the report; default: that of the results")
+	cmd.Flags().StringSliceVar(&readmes, "readme", nil, "Markdown `files` whose marked part becomes the tables of peers")
+	return cmd
+}

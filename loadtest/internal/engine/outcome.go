@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// Outcome is what a scenario came to.
+type Outcome struct {
+	Scenario string                     `json:"scenario"`
+	Load     *load.Result               `json:"load"`
+	Proxy    *Usage                     `json:"proxy,omitempty"` // of the process under test, where there is one
+	SSPs     map[string]sspsim.Counters `json:"ssps,omitempty"`
+}
+
+// Usage is what the process under test cost, warm-up included.
+type Usage struct {
+	PID           int     `json:"pid"`
+	CPUSeconds    float64 `json:"cpu_seconds"`
+	CPUPerRequest float64 `json:"cpu_us_per_request"`
+	RSS           int64   `json:"rss_bytes"`
+	PeakRSS       int64   `json:"peak_rss_bytes"`
+	Files         int     `json:"open_files"`
+}
+
+// errRemote says that a target is not on this machine.
+var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
+
+// RunScenario carries s out. The outcome holds what there is also where the error is not nil,
+// if it is not nil itself.
+func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, progress func(load.Progress)) (*Outcome, error) {
+	u, err := url.Parse(s.Target.URL)
+	if err != nil {
+		return nil, err
+	}
+	if s.Target.URL != "" && !allowRemote && !httpsyntax.IsLoopbackHost(u.Hostname()) {
+		return nil, fmt.Errorf("target.url: %s %w", u.Hostname(), errRemote)
+	}
+	if s.Adbuffer.Config != "" {
+		if err := e.Build(ctx); err != nil {
+			return nil, err
+		}
+	}
+	st, err := e.Start(ctx, s.trial())
+	if err != nil {
+		return nil, err
+	}
+	defer st.Stop()
+	if s.Target.PID != 0 {
+		st.PID = s.Target.PID
+	}
+	if s.Target.CAFile != "" {
+		if st.Authority, err = os.ReadFile(s.Target.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	before, err := st.books()
+	if err != nil {
+		return nil, fmt.Errorf("target.pid: %w", err)
+	}
+	stop := s.change(ctx, st)
+	result, err := st.Generate(ctx, s.Plan(), progress)
+	if err = errors.Join(err, stop()); result == nil {
+		return nil, err
+	}
+	out := &Outcome{Scenario: s.Name, Load: result}
+	// A process that has ended meanwhile shows in the errors.
+	if after, readErr := load.ReadTree(st.PID); st.PID != 0 && readErr == nil {
+		out.Proxy = usage(st.PID, before.usage, after, result)
+	}
+	for _, ssp := range st.Trial.SSPs {
+		c, countErr := ssp.sims[0].Counters()
+		if out.SSPs == nil {
+			out.SSPs = map[string]sspsim.Counters{}
+		}
+		out.SSPs[ssp.Name], err = c, errors.Join(err, countErr)
+	}
+	return out, err
+}
+
+func (s *Scenario) trial() *Trial {
+	t := &Trial{Name: s.Name, SSPs: s.SSPs, Server: Server{URL: s.Target.URL, Anywhere: true, Config: Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}}
+	if s.Target.SSP != "" {
+		t.Server.Program, t.Server.SSP = "direct", s.Target.SSP
+	}
+	return t
+}
+
+func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
+	var answered uint64
+	for _, p := range r.Phases {
+		answered += p.Answered
+	}
+	cpu := after.CPU() - before.CPU()
+	return &Usage{PID: pid, CPUSeconds: cpu.Seconds(), CPUPerRequest: cpu.Seconds() * 1e6 / float64(max(answered, 1)),
+		RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
+}
+
+// change puts behaviours in force at their times. The returned function ends that and
+// returns the errors.
+func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	errs := make([]error, len(s.Changes))
+	for i, c := range s.Changes {
+		running.Go(func() {
+			if Sleep(ctx, c.At); ctx.Err() == nil {
+				errs[i] = st.ssp(c.SSP).Patch(c.JSON)
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		running.Wait()
+		return errors.Join(errs...)
+	}
+}
+
+// ssp returns the first simulated SSP of a name.
+func (s *Stage) ssp(name string) *rig.SSP {
+	for _, ssp := range s.Trial.SSPs {
+		if ssp.Name == name || name == "" {
+			return ssp.sims[0]
+		}
+	}
+	return nil
+}
+
+// Build builds adbuffer, where no executable was named.
+func (e *Env) Build(ctx context.Context) (err error) {
+	if e.Adbuffer == "" {
+		e.Say("building adbuffer")
+		e.Adbuffer, err = e.Rig.Build(ctx)
+	}
+	return err
+}
+
+// tick is how often a scenario says how it goes on.
+const tick = time.Second

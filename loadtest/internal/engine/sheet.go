@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"adbuffer/loadtest/internal/results"
+)
+
+// Table shows the rows of a group.
+type Table struct {
+	Title   string
+	Group   string
+	Heads   []string // of a trial's cells
+	Each    []string // a row for each of these names, which stand before values that begin with a dot
+	Columns []Column
+	Theirs  [][]any        // figures of a field report
+	SortBy  string         // an expression; what has no value comes last
+	Summary bool           // for a README
+	Live    *results.Table // rows that a trial adds while it goes on
+	// Of are rows of no trial: in the columns' values, @ stands for the name.
+	Of []string
+}
+
+// Column shows an expression, or a text of the row.
+type Column struct {
+	Head, Value string
+	As          string // %, MiB or x: a ratio; "" is a number
+}
+
+func tables(t *Test, rows Rows) (out []results.Table) {
+	for _, table := range t.Tables {
+		if shown := table.show(rows); len(shown.Rows) > len(table.Theirs) || len(table.Columns) == 0 {
+			out = append(out, shown)
+		}
+	}
+	return out
+}
+
+func (t Table) show(rows Rows) results.Table {
+	out := results.Table{Title: t.Title, Columns: slices.Clone(t.Heads), Summary: t.Summary}
+	for _, c := range t.Columns {
+		out.Columns = append(out.Columns, c.Head)
+	}
+	for _, cells := range t.Theirs {
+		out.AddTheirs(cells...)
+	}
+	if t.Live != nil {
+		out.Rows = append(out.Rows, t.Live.Rows...)
+	}
+	for _, name := range t.Of {
+		cells, known := []any{name}, false
+		for _, c := range t.Columns {
+			v, _ := rows.Eval(strings.ReplaceAll(c.Value, "@", name), nil)
+			cells, known = append(cells, format(v, c.As)), known || !math.IsNaN(v)
+		}
+		if known {
+			out.Add(nil, cells...)
+		}
+	}
+	if len(t.Of) > 0 {
+		return out
+	}
+	of := slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool { return r.Group != t.Group || len(t.Columns) == 0 })
+	if t.SortBy != "" {
+		rank := func(r *Row) float64 {
+			if v, _ := rows.Eval(t.SortBy, r); r.Void == "" && !math.IsNaN(v) {
+				return v
+			}
+			return math.Inf(1)
+		}
+		slices.SortStableFunc(of, func(a, b *Row) int {
+			if x, y := rank(a), rank(b); x != y && x < y {
+				return -1
+			} else if x != y {
+				return 1
+			}
+			return 0
+		})
+	}
+	each := t.Each
+	if len(each) == 0 {
+		each = []string{""}
+	}
+	for _, r := range of {
+		for _, name := range each {
+			cells := slices.Clone(r.Cells)
+			if len(cells) == 0 {
+				cells = []any{r.Name}
+			}
+			if name != "" {
+				cells = append(cells, name)
+			}
+			if r.Void != "" {
+				out.Add([]string{r.Void}, append(cells, "void")...)
+				continue
+			}
+			for _, c := range t.Columns {
+				cells = append(cells, rows.cell(c, name, r))
+			}
+			out.Add(r.AllDoubts(), cells...)
+		}
+	}
+	return out
+}
+
+// cell writes a column's value for a row.
+func (rs Rows) cell(c Column, each string, r *Row) string {
+	value := c.Value
+	if strings.HasPrefix(value, ".") {
+		value = each + value
+	}
+	if text, ok := r.Rounds[len(r.Rounds)-1].Texts[value]; ok {
+		return text
+	}
+	v, _ := rs.Eval(value, r)
+	return format(v, c.As)
+}
+
+// Chart draws expressions of the rows of a group.
+type Chart struct {
+	Title  string
+	Group  string
+	Only   string // trials with this tag
+	X, Y   string
+	LogX   bool
+	LogY   bool
+	Line   bool // points at the trials' X
+	Ticks  bool // a chart for each trial, second by second
+	Series []Series
+}
+
+// Series is an expression. Trials with a series of their own share the chart's only one.
+type Series struct {
+	Name, Value string
+	Dashed      bool
+}
+
+func charts(t *Test, rows Rows) (out []results.Chart) {
+	for _, c := range t.Charts {
+		of := slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
+			return r.Group != c.Group || r.Void != "" || c.Only != "" && !slices.Contains(r.Tags, c.Only)
+		})
+		switch {
+		case len(of) == 0:
+		case c.Ticks:
+			for _, r := range of {
+				out = append(out, timeline(results.Mark(c.Title+r.Name, r.AllDoubts()), r))
+			}
+		case c.Line:
+			out = append(out, c.line(rows, of))
+		default:
+			out = append(out, c.bars(rows, of))
+		}
+	}
+	return out
+}
+
+func (c Chart) bars(all, of Rows) results.Chart {
+	out := results.Chart{Title: c.Title, Kind: "bar", Y: c.Y, LogY: c.LogY}
+	doubts := map[string][]string{}
+	for _, r := range of {
+		label := r.Label
+		if label == "" {
+			label = r.Name
+		}
+		if !slices.Contains(out.Labels, label) {
+			out.Labels = append(out.Labels, label)
+		}
+		doubts[label] = append(doubts[label], r.AllDoubts()...)
+		for _, s := range c.Series {
+			name := s.Name
+			if r.Series != "" {
+				name = r.Series
+			}
+			v, _ := all.Eval(s.Value, r)
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				v = 0
+			}
+			series(&out, name, false).Values = append(series(&out, name, false).Values, v)
+		}
+	}
+	for i, label := range out.Labels {
+		out.Labels[i] = results.Mark(label, doubts[label])
+	}
+	return out
+}
+
+func (c Chart) line(all, of Rows) results.Chart {
+	out := results.Chart{Title: c.Title, Kind: "line", X: c.X, Y: c.Y, LogX: c.LogX, LogY: c.LogY}
+	for _, r := range of {
+		for _, s := range c.Series {
+			v, _ := all.Eval(s.Value, r)
+			to := series(&out, r.Line+s.Name, s.Dashed)
+			to.Points = append(to.Points, results.Point{X: r.X, Y: v})
+		}
+		out.Title = results.Mark(c.Title, r.AllDoubts())
+	}
+	return out
+}
+
+// series returns the chart's series of a name.
+func series(c *results.Chart, name string, dashed bool) *results.Series {
+	i := slices.IndexFunc(c.Series, func(s results.Series) bool { return s.Name == name })
+	if i < 0 {
+		i, c.Series = len(c.Series), append(c.Series, results.Series{Name: name, Dashed: dashed})
+	}
+	return &c.Series[i]
+}
+
+// timeline draws the last round of a row second by second.
+func timeline(title string, r *Row) results.Chart {
+	c := results.Chart{Title: title, Kind: "line", X: "seconds", Y: "answers/s, ms", LogY: true}
+	last := 0.0
+	for _, t := range r.Rounds[len(r.Rounds)-1].Ticks {
+		if t.Answered == 0 || t.Second <= last {
+			continue
+		}
+		for name, y := range map[string]float64{"answers/s": float64(t.Answered) / (t.Second - last), "p50 ms": t.P50, "p99 ms": t.P99} {
+			s := series(&c, name, false)
+			s.Points = append(s.Points, results.Point{X: t.Second, Y: y})
+		}
+		last = t.Second
+	}
+	return c
+}

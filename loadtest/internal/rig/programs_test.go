@@ -1,0 +1,72 @@
+package rig
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A real nginx forwards on every route that its template makes.
+func TestProgramsForwardOnEachRoute(t *testing.T) {
+	r := newRig(t)
+	cert, err := r.Certificate("test", "localhost", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := &Route{Name: "up", TLS: &cert, Serve: `location / { return 200 'as it is'; }`}
+	if err := r.StartProgram(t.Context(), "nginx", "", "", up); err != nil {
+		t.Fatal(err)
+	}
+	plain := &Route{Name: "plain", Upstreams: []string{"https://" + up.Addr}, CAFile: cert.CA}
+	encrypted := &Route{Name: "encrypted", Upstreams: []string{"https://" + up.Addr}, CAFile: cert.CA, TLS: &cert}
+	if err := r.StartProgram(t.Context(), "nginx", "", "", plain, encrypted); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	for url, proto := range map[string]string{"http://" + plain.Addr: "HTTP/1.1", "https://" + encrypted.Addr: "HTTP/2.0"} {
+		resp, err := client.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != "as it is" || resp.Proto != proto {
+			t.Errorf("%s: %q over %s, %v", url, body, resp.Proto, err)
+		}
+	}
+}
+
+// What every template says of a route with everything.
+func TestEachTemplateHasEveryRoute(t *testing.T) {
+	cert := &Certificate{CA: "/ca.pem", Cert: "/cert.pem", Key: "/key.pem", Both: "/both.pem"}
+	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Eject: true, Addr: "127.0.0.1:7003"},
+		{Name: "two", Upstreams: []string{"http://127.0.0.1:7004"}, Addr: "127.0.0.1:7005"}}
+	for name, p := range programs {
+		if !p.config {
+			continue
+		}
+		text, err := configurations.ReadFile("programs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := fill(string(text), map[string]any{"Name": name, "Dir": "/dir", "HTTP": "", "Routes": routes})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, want := range []string{"7001", "7002", "7003", "7004", "7005"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %s in:\n%s", name, want, got)
+			}
+		}
+		if !strings.Contains(got, "/both.pem") && (!strings.Contains(got, "/cert.pem") || !strings.Contains(got, "/key.pem")) {
+			t.Errorf("%s: no certificate in:\n%s", name, got)
+		}
+		if name != "nginx" && !strings.Contains(got, "/upstream.pem") {
+			t.Errorf("%s trusts any upstream:\n%s", name, got)
+		}
+	}
+}

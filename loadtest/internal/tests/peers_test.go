@@ -1,0 +1,56 @@
+package tests
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
+)
+
+func TestOnlyExactlyTheUpstreamsAnswerPasses(t *testing.T) {
+	body := load.ConstantBody(1000)
+	ad := engine.Presets()["ad"]
+	check := func(addr string, encrypted bool) error {
+		return forwards(t.Context(), &engine.Stage{Addr: addr, TLS: encrypted}, ad.Template(), body)
+	}
+	up, err := load.StartConstant("127.0.0.1:0", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	if err := check(up.Addr(), false); err != nil {
+		t.Errorf("the upstream itself: %v", err)
+	}
+	json := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(body)
+	}
+	s := httptest.NewTLSServer(http.HandlerFunc(json))
+	if err := check(strings.TrimPrefix(s.URL, "https://"), true); err != nil {
+		t.Errorf("over TLS: %v", err)
+	}
+	s.Close()
+	for name, h := range map[string]http.HandlerFunc{
+		"another body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Write([]byte(strings.Replace(string(body), "x", "y", 1)))
+		},
+		"another status": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(502)
+			w.Write(body)
+		},
+		"another type": func(w http.ResponseWriter, _ *http.Request) { w.Write(body) },
+		"too much":     func(w http.ResponseWriter, _ *http.Request) { w.Write(append(slices.Clone(body), ' ')) },
+	} {
+		s := httptest.NewServer(h)
+		if err := check(strings.TrimPrefix(s.URL, "http://"), false); err == nil {
+			t.Errorf("%s passed", name)
+		}
+		s.Close()
+	}
+}

@@ -1,0 +1,217 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// sick makes one of eight SSPs ill, in every way, and looks at the other seven. Healthy and
+// sick rounds take turns.
+func sick(e *engine.Env) *engine.Test {
+	const (
+		ssps   = 8
+		rounds = 3
+		perSSP = 100 // requests a second
+	)
+	t := &engine.Test{Kind: "sick", Title: "One of eight SSPs is sick", Question: "Does an SSP that hangs, refuses, resets, drips or is slow cost the others anything?", Rounds: rounds,
+		Tables: []engine.Table{{Title: fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", perSSP, healthyLatency, rounds), Heads: []string{"the eighth SSP"},
+			Columns: []engine.Column{{Head: "the seven: p50 ms", Value: "sick.others.p50"}, {Head: "p99 ms", Value: "sick.others.p99"}, {Head: "p99 healthy", Value: "healthy.others.p99"}, {Head: "ratio", Value: "sick.others.p99 / healthy.others.p99", As: "x"},
+				{Head: "failed", Value: "sick.others.failed"}, {Head: "of", Value: "sick.others.offered"}, {Head: "the sick one: answered", Value: "sick.s8.answered"}, {Head: "of", Value: "sick.s8.offered"}, {Head: "its errors", Value: "sick.s8.errors"},
+				{Head: "adbuffer CPU µs/request", Value: "sick.cpu_us"}, {Head: "open files", Value: "sick.files"}}}},
+		Charts: []engine.Chart{{Title: "p99 of the seven healthy SSPs", Y: "ms", Series: []engine.Series{{Name: "all healthy", Value: "healthy.others.p99"}, {Name: "while the eighth is sick", Value: "sick.others.p99"}}}},
+		Promises: []engine.Promise{{Text: "a sick SSP costs only its own requests", If: "sick.others.p99 / healthy.others.p99 <= 1.10 and sick.others.failed <= healthy.others.failed",
+			Words: "Nearest to the limit was the eighth that {row}: p99 of the seven went from {healthy.others.p99} to {sick.others.p99} ms, and {sick.others.failed} of their {sick.others.offered} requests failed, against {healthy.others.failed}."}},
+	}
+	for _, ill := range []struct {
+		name    string
+		faults  sspsim.Faults
+		latency time.Duration
+		speaks  sspsim.Protocol
+	}{
+		{name: "accepts and hangs", faults: sspsim.Faults{Hang: sspsim.Always, Stall: sspsim.Always}},
+		{name: "refuses connections", faults: sspsim.Faults{Refuse: true, Reset: sspsim.Always}},
+		{name: "drops SYNs", faults: sspsim.Faults{BlackHole: true, Stall: sspsim.Always}},
+		{name: "resets connections", faults: sspsim.Faults{Reset: sspsim.Always}},
+		{name: "answers 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
+		{name: "drips its bodies", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always, Pause: 20 * time.Millisecond}}},
+		{name: "takes two seconds", latency: 2 * time.Second},
+		{name: "says GOAWAY every 100 requests", faults: sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Every(100)}}, speaks: sspsim.TLSHTTP2},
+	} {
+		var of []*engine.SSP
+		var templates []load.Template
+		for i := range ssps {
+			name := fmt.Sprintf("s%d", i+1)
+			of = append(of, &engine.SSP{Name: name, Protocol: "http1", Behaviour: healthyBehaviour(), Seed: uint64(i)})
+			templates = append(templates, engine.Bid(name, "/fillbuffer/"+name))
+		}
+		patient := of[ssps-1]
+		if patient.Speaks = ill.speaks; ill.speaks != "" {
+			patient.Protocol = "http2"
+		}
+		sickness, well := healthyBehaviour(), healthyBehaviour()
+		if sickness.Faults = ill.faults; ill.latency > 0 {
+			sickness.Latency = sspsim.Constant(ill.latency)
+		}
+		// Clients have connections enough: what waits must wait inside adbuffer.
+		drive := engine.Calmly(poisson(engine.OpenLoop(512, perSSP*ssps, 500*time.Millisecond, e.Time(4*time.Second, time.Second), templates...), 200, 204), true)
+		t.Trials = append(t.Trials, engine.Trial{Name: ill.name, SSPs: of, Server: engine.Server{Config: engine.Config{Deadline: "150ms"}},
+			Steps:  []engine.Step{{Name: "healthy", Load: drive}, {Name: "sick", Load: drive, Before: set(ssps-1, sickness, &well)}},
+			Derive: func(s *engine.Sample) { others(s, "healthy.", ssps-1); others(s, "sick.", ssps-1) }})
+	}
+	return t
+}
+
+// others adds what the first n SSPs gave: means of percentiles, sums of counts.
+func others(s *engine.Sample, step string, n int) {
+	for _, name := range []string{"p50", "p99", "failed", "offered"} {
+		sum := 0.0
+		for i := range n {
+			sum += s.Values[fmt.Sprintf("%ss%d.%s", step, i+1, name)]
+		}
+		if name[0] == 'p' {
+			sum /= float64(n)
+		}
+		s.Values[step+"others."+name] = sum
+	}
+}
+
+// endpoints makes one of an SSP's two endpoints respond 500, and later repairs it.
+func endpoints(e *engine.Env) *engine.Test {
+	const rate = 200 // requests a second; half of them fail where nothing is ejected
+	window := e.Time(10*time.Second, 3*time.Second)
+	t := &engine.Test{Kind: "endpoints", Title: "One of two endpoints responds 500", Question: "How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?",
+		Tables: []engine.Table{{Title: fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", rate), Heads: []string{"proxy"},
+			Columns: []engine.Column{{Head: "failed, first window", Value: "first.failed"}, {Head: "of", Value: "first.offered"}, {Head: "failed, next window", Value: "next.failed"}, {Head: "of", Value: "next.offered"}, {Head: "share", Value: "next.failed / next.offered", As: "%"}, {Head: "back after, s", Value: "repaired.back"}}}},
+		Charts: []engine.Chart{{Title: "Failed requests", Y: "share", Series: []engine.Series{{Name: "first window", Value: "first.failed / first.offered"}, {Name: "next window", Value: "next.failed / next.offered"}}}},
+		Promises: []engine.Promise{{Text: "an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s", If: "adbuffer:next.failed / adbuffer:next.offered < 0.01 and adbuffer:repaired.back <= 10",
+			Words: "{adbuffer:next.failed} of {adbuffer:next.offered} requests failed in the window after the first; the endpoint was back {adbuffer:repaired.back} s after it was repaired."}},
+	}
+	healthy := steady(5 * time.Millisecond)
+	broken := healthy
+	broken.Faults.Status = sspsim.Status{Chance: sspsim.Always, Code: 500}
+	plan := func(length time.Duration) load.Plan {
+		p := engine.OpenLoop(64, rate, 0, length, engine.Page("page", "/fillbuffer"))
+		p.Statuses = []int{200}
+		return p
+	}
+	for _, p := range []struct {
+		name, program, more string
+	}{
+		{name: "adbuffer"}, {name: "adbuffer, ejection off", more: "ejection: {enabled: false}"},
+		{name: "Envoy, outlier detection", program: "envoy"}, {name: "HAProxy, observe layer7", program: "haproxy"},
+	} {
+		// The breaker would shed what the comparison counts as failed.
+		ssp := &engine.SSP{Name: "ssp", Endpoints: 2, Behaviour: healthy, More: []string{"breaker: {enabled: false}"}}
+		if p.more != "" {
+			ssp.More = append(ssp.More, p.more)
+		}
+		t.Trials = append(t.Trials, engine.Trial{Name: p.name, SSPs: []*engine.SSP{ssp}, Server: engine.Server{Program: p.program, Route: &rig.Route{Name: "pair", Eject: true}, Config: engine.Config{Deadline: "2s"}},
+			Steps: []engine.Step{{Name: "calm", Load: engine.Generate(plan(time.Second), false)},
+				{Name: "first", Before: set(1, broken, nil), Load: engine.Generate(plan(window), true)}, {Name: "next", Load: engine.Generate(plan(window), true)},
+				{Name: "repaired", Before: set(1, healthy, nil), Load: untilBack(plan(time.Second))}}})
+	}
+	return t
+}
+
+// untilBack loads until the second endpoint has its share again, at most 30 s.
+func untilBack(plan load.Plan) engine.Driver {
+	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		began := time.Now()
+		values := engine.Values{"back": 1e9} // never
+		for time.Since(began) < 30*time.Second {
+			before, err := s.SSPs[1].Counters()
+			if err != nil {
+				return nil, err
+			}
+			r, err := s.Generate(ctx, plan, nil)
+			if err != nil {
+				return nil, err
+			}
+			after, err := s.SSPs[1].Counters()
+			if err != nil {
+				return nil, err
+			}
+			if float64(after.Requests-before.Requests) > 0.4*float64(r.Whole.Offered) {
+				values["back"] = time.Since(began).Seconds()
+				break
+			}
+		}
+		return &engine.Sample{Values: values}, nil
+	}
+}
+
+// fairness attacks adbuffer with what one client or one SSP can do, and looks at what the
+// other clients get. Calm and attacked rounds take turns, so often that the medians stand for
+// something, and no round is repeated for its result: that would choose the good ones.
+func fairness(e *engine.Env) *engine.Test {
+	const (
+		rate    = 400.0                  // requests a second of the other clients
+		inForce = time.Second            // from an attack's start to the measurement
+		warmUp  = 300 * time.Millisecond // of the other clients, before it starts
+	)
+	rounds := 5
+	if e.Scale < 0.5 {
+		rounds = 3
+	}
+	t := &engine.Test{Kind: "fairness", Title: "One client or one SSP attacks", Question: "Does anything that one client or one SSP sends hurt the others?", Rounds: rounds,
+		Notes: []string{"Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A verdict whose p99 rose by less than that is doubted."},
+		Tables: []engine.Table{{Title: fmt.Sprintf("%.0f requests/s of other clients to other SSPs of %v; medians of %d rounds, calm and attacked in turn", rate, healthyLatency, rounds), Heads: []string{"attack", "what the attacker spends"},
+			Columns: []engine.Column{{Head: "answered, calm", Value: "calm.answered / calm.offered", As: "%"}, {Head: "answered, attacked", Value: "attacked.answered / attacked.offered", As: "%"}, {Head: "p99 ms calm", Value: "calm.p99"}, {Head: "attacked", Value: "attacked.p99"},
+				{Head: "ratio", Value: "attacked.p99 / calm.p99", As: "x"}, {Head: "noise of calm p99", Value: "calm.noise", As: "%"}, {Head: "adbuffer CPU µs/request calm", Value: "calm.cpu_us"}, {Head: "attacked", Value: "attacked.cpu_us"}, {Head: "adbuffer memory", Value: "attacked.rss", As: "MiB"}}}},
+		Promises: []engine.Promise{
+			{Each: true, Text: "at least 99.9 % of the others' requests succeed", If: "attacked.answered / attacked.offered >= 0.999", Words: "{attacked.answered / attacked.offered|%} of the other requests succeeded, {calm.answered / calm.offered|%} when calm ({attacked.failures} in the last round)."},
+			{Each: true, Text: "the others' p99 stays within 10 %", If: "attacked.p99 / calm.p99 <= 1.10", Noise: "calm.noise", Words: "p99 went from {calm.p99} to {attacked.p99} ms, with {calm.noise|%} of noise."}},
+	}
+	for _, a := range attacks {
+		templates := []load.Template{engine.Bid("fair1", "/fillbuffer/fair1"), engine.Bid("fair2", "/fillbuffer/fair2"), engine.Page("page", "/fillbuffer/fair1")}
+		ssps := []*engine.SSP{{Name: "fair1", Behaviour: healthyBehaviour()}, {Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
+		if a.ssp != nil {
+			url, err := a.serve()
+			if err != nil {
+				panic(fmt.Sprintf("no socket of 127.0.0.1: %v", err))
+			}
+			ssps = append(ssps, &engine.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
+		}
+		if a.othersAsk {
+			templates = append(templates, engine.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
+		}
+		drive := engine.Generate(poisson(engine.OpenLoop(128, rate, warmUp+inForce, e.Time(10*time.Second, 2*time.Second), templates...), 200, 204), true)
+		t.Trials = append(t.Trials, engine.Trial{Name: a.name, Cells: []any{a.name, a.cost}, SSPs: ssps,
+			// As in the report of a client that filled it alone.
+			Server: engine.Server{Config: engine.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}},
+			Steps: []engine.Step{{Name: "calm", Before: rest, Load: drive}, {Name: "attacked", Load: drive, Before: func(ctx context.Context, s *engine.Stage) (func() error, error) {
+				attacking, stop := context.WithCancel(ctx)
+				attackers := make(chan func(), 1)
+				time.AfterFunc(warmUp, func() { attackers <- a.start(attacking, s) })
+				return func() error { stop(); (<-attackers)(); return nil }, nil
+			}}},
+			Derive: func(s *engine.Sample) { s.Values["calm.noise"] = s.Values["calm.p99"] }})
+	}
+	return t
+}
+
+// rest waits until the last attack's requests have ended, for a bounded time. Else they would
+// add up with those of the next round, and fill max_in_flight.
+func rest(ctx context.Context, s *engine.Stage) (func() error, error) {
+	busy := []string{"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_pool_places_in_use"}
+	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end) && ctx.Err() == nil; engine.Sleep(ctx, 50*time.Millisecond) {
+		var failed error
+		if !slices.ContainsFunc(busy, func(name string) bool {
+			v, err := s.Adbuffer.Metric(name)
+			if err != nil {
+				failed = err
+			}
+			return v > 0
+		}) {
+			return nil, failed
+		}
+	}
+	return nil, ctx.Err()
+}

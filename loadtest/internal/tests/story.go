@@ -1,0 +1,245 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// The story needs 8 places at first and 20 at last, and has a pool of 17.
+const (
+	storyRate            = 100 // requests per second
+	storyFast, storySlow = 80 * time.Millisecond, 200 * time.Millisecond
+	storyPool            = 17
+	storyCalm            = 20 * time.Second // before the SSP slows down
+	storyRamp            = 4 * time.Minute  // while it slows down
+	storyMinute          = 65 * time.Second // the advice is of the last minute
+	storyWarmUp          = 10 * time.Second // to open the connections of the larger pool
+	storyAfter           = 75 * time.Second
+	storyMayWait         = 0.03 // of the requests, with the advised size
+)
+
+// story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer,
+// with the rules of deploy/prometheus as they are. It must alert before the first request is
+// refused, and the advised size must end the waiting.
+func story(e *engine.Env) *engine.Test {
+	s := &telling{events: &results.Table{}}
+	t := &engine.Test{Kind: "story", Title: "A pool that gets too small, and what says so", Needs: []string{"prometheus"},
+		Question: "Does an alert fire before the first request is refused, and does the advised size end the waiting?",
+		Notes: []string{fmt.Sprintf("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places busy at first and %.0f at last. "+
+			"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())},
+		Tables: []engine.Table{{Title: "What happened: hold and load of the last minute, saturation and waiting requests of the moment", Heads: []string{"time", "event", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections"}, Live: s.events}},
+		Promises: []engine.Promise{
+			{Text: "an alert fires before the first request is refused", If: "large.lead > 0", Words: "{large.alert}"},
+			{Text: "with the advised size no request is refused", If: "large.failed = 0", Words: fmt.Sprintf("With %d connections {small.failures}; with {large.advised} {large.failures}.", storyPool)},
+			{Text: "with the advised size at most 3 % of the requests wait", If: fmt.Sprintf("large.waited <= %v", storyMayWait), Words: "{large.waited|%} waited."}},
+		Trials: []engine.Trial{{Name: "story", SSPs: []*engine.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}}, Server: engine.Server{Anywhere: true, Config: engine.Config{Deadline: "1s"}},
+			Steps: []engine.Step{{Name: "small", Before: s.startPrometheus, Load: s.tooSmall}, {Name: "large", Before: s.resize, Load: s.largeEnough}}}},
+	}
+	return t
+}
+
+func storyLimits(conns int) string {
+	return fmt.Sprintf("max_conns: %d, max_pending: 100, pending_timeout: 250ms", conns)
+}
+
+// telling is a story while it is told.
+type telling struct {
+	began  time.Time
+	prom   string // host:port
+	last   poolState
+	events *results.Table
+	looked int // quarters of a minute
+
+	alerts           []string // in the order in which they fired
+	alerted, refused time.Time
+}
+
+// poolState is what /pools says of the pool.
+type poolState struct {
+	Saturation float64
+	Pending    int
+	Lent       uint64
+	Advice     string
+	Limit      int `json:"connections_limit"`
+	Need       struct {
+		HoldSeconds float64 `json:"hold_seconds"`
+		Load        float64
+		Advised     int `json:"advised_connections"`
+	}
+}
+
+func (s *telling) startPrometheus(ctx context.Context, st *engine.Stage) (func() error, error) {
+	root, err := rig.ModuleRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	file, err := st.Rig.Write("prometheus.yml", fmt.Sprintf(`
+global: {scrape_interval: 5s, evaluation_interval: 5s}
+rule_files: ["%s/*.rules.yml"]
+scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
+`, filepath.Join(root, "deploy/prometheus"), st.Adbuffer.Admin))
+	if err != nil {
+		return nil, err
+	}
+	if s.prom, err = rig.FreeAddr(); err != nil {
+		return nil, err
+	}
+	p, err := st.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
+		"--storage.tsdb.path", filepath.Join(st.Rig.Dir, "prometheus"), "--web.listen-address", s.prom, "--log.level=error"}})
+	if err != nil {
+		return nil, err
+	}
+	s.began = time.Now()
+	return nil, p.AwaitPort(ctx, s.prom, 30*time.Second)
+}
+
+// tooSmall loads the pool while the SSP slows down.
+func (s *telling) tooSmall(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
+	s.note(st, fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
+	return s.load(ctx, st, 0, storyCalm+storyRamp+storyMinute, func(since time.Duration) error {
+		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
+		return st.SSPs[0].Set(steady(storyFast + time.Duration(share*float64(storySlow-storyFast))))
+	})
+}
+
+// resize sets the pool's max_conns to what is advised, in the running process.
+func (s *telling) resize(ctx context.Context, st *engine.Stage) (func() error, error) {
+	advised := s.last.Need.Advised
+	if advised <= storyPool || s.refused.IsZero() {
+		return nil, errors.New("no larger pool was advised, or no request was refused: the story shows nothing")
+	}
+	s.note(st, fmt.Sprintf("the pool is set to the advised %d connections, in the running process", advised))
+	text, err := os.ReadFile(st.Adbuffer.File)
+	if err != nil {
+		return nil, err
+	}
+	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(advised), 1)
+	if err := errors.Join(os.WriteFile(st.Adbuffer.File, []byte(changed), 0o600), st.Adbuffer.Signal(syscall.SIGHUP)); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); engine.Sleep(ctx, 50*time.Millisecond) {
+		var pools struct{ Pools []poolState }
+		if err := get(ctx, "http://"+st.Adbuffer.Admin+"/pools", &pools); err != nil {
+			return nil, err
+		}
+		if pools.Pools[0].Limit == advised {
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("the pool was not set to %d connections: %s", advised, st.Adbuffer.Log())
+}
+
+// largeEnough loads the pool of the advised size, and measures the share of the requests that
+// waited.
+func (s *telling) largeEnough(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
+	advised := s.last.Need.Advised
+	var waited, lent float64
+	count := func() (float64, float64, error) {
+		w, err := st.Adbuffer.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`)
+		return w, float64(s.last.Lent), err
+	}
+	sample, err := s.load(ctx, st, storyWarmUp, storyAfter, func(since time.Duration) (err error) {
+		if lent == 0 && since >= storyWarmUp {
+			waited, lent, err = count()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, l, err := count()
+	sample.Values["waited"], sample.Values["advised"] = (w-waited)/max(1, l-lent), float64(advised)
+	sample.Values["lead"], sample.Texts["alert"] = 0, "No alert fired."
+	if len(s.alerts) > 0 {
+		lead := s.refused.Sub(s.alerted)
+		sample.Values["lead"], sample.Texts["alert"] = lead.Seconds(), fmt.Sprintf("%s fired %v before.", s.alerts[0], lead.Round(time.Second))
+	}
+	s.note(st, "the end")
+	return sample, err
+}
+
+// load sends requests, and looks once a second, after do.
+func (s *telling) load(ctx context.Context, st *engine.Stage, warm, length time.Duration, do func(since time.Duration) error) (*engine.Sample, error) {
+	plan := engine.OpenLoop(256, storyRate, warm, length, engine.Get("/fillbuffer"))
+	plan.Poisson, plan.Tick = true, time.Second
+	began := time.Now()
+	var err error
+	sample, loadErr := engine.Watched(plan, func(p load.Progress) {
+		if err == nil {
+			err = errors.Join(do(time.Since(began)), s.look(ctx, st, p))
+		}
+	})(ctx, st)
+	return sample, errors.Join(loadErr, err)
+}
+
+// look notes the state of the pool, new alerts, and the first request that is refused.
+func (s *telling) look(ctx context.Context, st *engine.Stage, p load.Progress) error {
+	var pools struct{ Pools []poolState }
+	var alerts struct {
+		Data struct {
+			Alerts []struct {
+				State  string
+				Labels map[string]string
+			}
+		}
+	}
+	if err := errors.Join(get(ctx, "http://"+st.Adbuffer.Admin+"/pools", &pools), get(ctx, "http://"+s.prom+"/api/v1/alerts", &alerts)); err != nil {
+		return err
+	}
+	s.last = pools.Pools[0]
+	for _, a := range alerts.Data.Alerts {
+		name := a.Labels["alertname"]
+		if a.State != "firing" || slices.Contains(s.alerts, name) {
+			continue
+		}
+		if s.alerts = append(s.alerts, name); s.alerted.IsZero() {
+			s.alerted = time.Now()
+		}
+		s.note(st, fmt.Sprintf("**%s fires**; the page says: %s", name, s.last.Advice))
+	}
+	if s.refused.IsZero() && p.Errors > 0 {
+		s.refused = time.Now()
+		s.note(st, "**the first request is refused**")
+	}
+	if quarters := int(time.Since(s.began) / (15 * time.Second)); quarters > s.looked {
+		s.looked = quarters
+		s.note(st, "")
+	}
+	return nil
+}
+
+// note adds a row to the story.
+func (s *telling) note(st *engine.Stage, event string) {
+	d, p := time.Since(s.began).Round(time.Second), s.last
+	at := fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+	s.events.Add(nil, at, event, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
+	st.Say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
+}
+
+// get decodes the JSON at a URL.
+func get(ctx context.Context, url string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return json.NewDecoder(res.Body).Decode(v)
+}
