@@ -163,7 +163,9 @@ type Promise struct {
 	// this, the machine is too noisy to judge.
 	Noise string
 	Each  bool // a verdict for each row; Text then follows the row's name
-	When  string
+	// Doubtful promises are not taken as broken where there are doubts about the figures, since
+	// a busy machine moves them. The others hold on any machine.
+	Doubtful bool
 }
 
 var operators = regexp.MustCompile(` (<=|>=|<|>|=) `)
@@ -229,7 +231,7 @@ func (p Promise) verdict(rs Rows, own *Row) (v results.Verdict, margin float64, 
 		v.Held = false
 		doubted := false
 		for _, row := range append(usedLeft, usedRight...) {
-			doubted = doubted || row != nil && len(row.doubtsOf(check)) > 0
+			doubted = doubted || p.Doubtful && row != nil && len(row.doubtsOf(check)) > 0
 		}
 		if p.Noise != "" && strings.Contains(check, " / ") {
 			noise, _ := rs.Eval(p.Noise, own)

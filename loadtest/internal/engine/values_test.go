@@ -81,12 +81,16 @@ func TestPromisesAreComparisons(t *testing.T) {
 func TestBrokenPromiseIsDoubtedOnlyByItsOwnSteps(t *testing.T) {
 	a, b := row("a", Values{"p99": 30, "fixed.p99": 9}), row("b", Values{"p99": 10, "fixed.p99": 10})
 	a.Doubts["fixed"] = []string{"the rate was not kept"}
-	saturated, fixed := Promise{If: "a:p99 / b:p99 <= 1.5"}, Promise{If: "a:fixed.p99 / b:fixed.p99 <= 0.5"}
+	saturated, fixed := Promise{If: "a:p99 / b:p99 <= 1.5", Doubtful: true}, Promise{If: "a:fixed.p99 / b:fixed.p99 <= 0.5", Doubtful: true}
 	if v := saturated.verdicts(Rows{a, b})[0]; v.Held || v.Doubted {
 		t.Errorf("saturated: %+v", v)
 	}
 	if v := fixed.verdicts(Rows{a, b})[0]; v.Held || !v.Doubted {
 		t.Errorf("fixed: %+v", v)
+	}
+	fixed.Doubtful = false
+	if v := fixed.verdicts(Rows{a, b})[0]; v.Held || v.Doubted {
+		t.Errorf("without leave to doubt: %+v", v)
 	}
 	noisy := Promise{If: "p99 / fixed.p99 <= 1.1", Noise: "noise"}
 	c := row("c", Values{"p99": 12, "fixed.p99": 10, "noise": 0}, Values{"p99": 12, "fixed.p99": 10, "noise": 0})

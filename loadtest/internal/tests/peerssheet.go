@@ -18,7 +18,7 @@ func peerPromises(conns int) (out []engine.Promise) {
 		{"p99.9 at 15 000 requests/s, over exclusive HTTP/1, is at most 1.3 of HAProxy's", "h1:fast.p999", "h1:fast.p999", "ms", 1.3},
 	} {
 		ours, theirs := "adbuffer "+p.ours, "haproxy "+p.theirs
-		out = append(out, engine.Promise{Text: p.text, If: fmt.Sprintf("%s / %s <= %v", ours, theirs, p.limit),
+		out = append(out, engine.Promise{Doubtful: true, Text: p.text, If: fmt.Sprintf("%s / %s <= %v", ours, theirs, p.limit),
 			Words: fmt.Sprintf("adbuffer: {%s} %s, HAProxy: {%s} %s, ratio {%s / %s}.", ours, p.unit, theirs, p.unit, ours, theirs)})
 	}
 	return out
