@@ -86,7 +86,7 @@ func TestNegativeDurationsCountAsZero(t *testing.T) {
 }
 
 func TestQuantileIsTheBoundOfItsBucket(t *testing.T) {
-	h := Durations(ms, 10*ms, 100*ms)
+	h := New(1e-9, int64(ms), int64(10*ms), int64(100*ms))
 	if q := h.Quantile(0.5); q != 0 {
 		t.Errorf("the median of nothing is %v", q)
 	}
@@ -237,7 +237,7 @@ func BenchmarkCores(b *testing.B) {
 }
 
 func TestPartsAreFinerForQuantilesAndExportedAsWholeBuckets(t *testing.T) {
-	h := DurationsInParts(4, 20*ms, 100*ms)
+	h := newHistogram(layoutOf(layoutKey{scale: 1e-9, parts: 4}, []int64{int64(20 * ms), int64(100 * ms)}))
 	for _, d := range []time.Duration{ms, 6 * ms, 20 * ms, 21 * ms, 40 * ms, 100 * ms, time.Second} {
 		h.ObserveDuration(d)
 	}

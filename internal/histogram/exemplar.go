@@ -1,0 +1,64 @@
+package histogram
+
+import (
+	"encoding/hex"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Exemplar is a value and the trace of the request that it was observed for.
+type Exemplar struct {
+	TraceID [16]byte
+	Value   int64 // as observed
+	At      time.Time
+}
+
+// exemplars are the last exemplar of each bucket. Most histograms have none, and no memory for them.
+type exemplars struct {
+	any atomic.Bool
+	mu  sync.Mutex // guards last
+	// last has an entry for each bucket, which is never changed once it is there.
+	last []*Exemplar
+}
+
+// ObserveTraced counts d, and keeps it as its bucket's exemplar. It allocates: it is for requests
+// that are traced.
+func (h *Histogram) ObserveTraced(d time.Duration, traceID [16]byte, at time.Time) {
+	h.ObserveDuration(d)
+	e := &Exemplar{TraceID: traceID, Value: max(int64(d), 0), At: at}
+	bucket, _ := slices.BinarySearch(h.bounds, e.Value)
+	h.exemplars.mu.Lock()
+	defer h.exemplars.mu.Unlock()
+	if h.exemplars.last == nil {
+		h.exemplars.last = make([]*Exemplar, len(h.bounds)+1)
+		h.exemplars.any.Store(true)
+	}
+	h.exemplars.last[bucket] = e
+}
+
+// Exemplars returns the exemplar of each bucket, nil for one without; the last is above all bounds.
+// It is nil if no bucket has one.
+func (h *Histogram) Exemplars() []*Exemplar {
+	if !h.exemplars.any.Load() {
+		return nil
+	}
+	h.exemplars.mu.Lock()
+	defer h.exemplars.mu.Unlock()
+	return slices.Clone(h.exemplars.last)
+}
+
+// Exported returns the exemplar's value in the exported unit.
+func (l *layout) Exported(e *Exemplar) float64 { return l.export(float64(e.Value)) }
+
+func (e *Exemplar) proto(l *layout) *dto.Exemplar {
+	return &dto.Exemplar{
+		Label: []*dto.LabelPair{{Name: proto.String("trace_id"), Value: proto.String(hex.EncodeToString(e.TraceID[:]))}},
+		Value: proto.Float64(l.Exported(e)), Timestamp: timestamppb.New(e.At),
+	}
+}

@@ -1,0 +1,161 @@
+package histogram
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// layout is where a histogram's buckets begin and end. It never changes, and histograms with the
+// same bounds share it.
+//
+// Values are counted in fine buckets. Each of them lies within one bucket that is exported, and
+// within one bucket of the native histogram, so that one addition counts for both.
+type layout struct {
+	bounds   []int64    // upper bounds, inclusive, ascending
+	exported []float64  // the same in the exported unit
+	scale    float64    // one unit in the exported unit
+	fine     []int64    // upper bounds of the fine buckets
+	starts   [65]uint16 // the first fine bucket that a value of so many bits may be in
+	whole    []int      // the last fine bucket of each bucket that is exported
+	native   *native    // nil where there is no native histogram
+	les      [2][]string
+}
+
+type layoutKey struct {
+	scale  float64
+	parts  int // fine buckets that each bucket is divided into, beside the native histogram's
+	native bool
+	bounds string
+}
+
+var layouts sync.Map // layoutKey to *layout; its keys are in the code
+
+// layoutOf returns the layout of bounds.
+func layoutOf(key layoutKey, bounds []int64) *layout {
+	key.bounds = fmt.Sprint(bounds)
+	if l, ok := layouts.Load(key); ok {
+		return l.(*layout) //nolint:forcetypeassert // nothing else is stored
+	}
+	l, _ := layouts.LoadOrStore(key, newLayout(key, bounds))
+	return l.(*layout) //nolint:forcetypeassert // as above
+}
+
+func newLayout(key layoutKey, bounds []int64) *layout {
+	if len(bounds) == 0 {
+		panic("BUG: no bounds")
+	}
+	l := &layout{bounds: slices.Clone(bounds), scale: key.scale}
+	low := int64(0)
+	for i, b := range bounds {
+		if i > 0 && b <= low {
+			panic(fmt.Sprintf("BUG: bounds %v do not ascend", bounds))
+		}
+		for part := range int64(key.parts) {
+			l.fine = append(l.fine, low+(b-low)*(part+1)/int64(key.parts))
+		}
+		low = b
+		l.exported = append(l.exported, l.export(float64(b)))
+	}
+	if key.native {
+		l.native = newNative(bounds[0], bounds[len(bounds)-1])
+		l.fine = append(l.fine, l.native.bounds...)
+	}
+	slices.Sort(l.fine)
+	l.fine = slices.Compact(l.fine)
+	for n := range l.starts {
+		least := int64(0)
+		if n > 0 {
+			least = int64(uint64(1) << (n - 1))
+		}
+		if n == 64 {
+			least = math.MaxInt64 // no value has so many bits
+		}
+		at, _ := slices.BinarySearch(l.fine, least)
+		l.starts[n] = uint16(at)
+	}
+	l.whole = l.indexes(l.bounds)
+	if l.native != nil {
+		l.native.whole = l.indexes(l.native.bounds)
+	}
+	for _, b := range l.exported {
+		text := strconv.FormatFloat(b, 'g', -1, 64)
+		open := text
+		if !slices.ContainsFunc([]byte(text), func(c byte) bool { return c == '.' || c == 'e' }) {
+			open += ".0"
+		}
+		l.les[0], l.les[1] = append(l.les[0], text), append(l.les[1], open)
+	}
+	return l
+}
+
+// indexes returns the index of each bound in fine.
+func (l *layout) indexes(bounds []int64) []int {
+	all := make([]int, len(bounds))
+	for i, b := range bounds {
+		all[i], _ = slices.BinarySearch(l.fine, b)
+	}
+	return all
+}
+
+// export returns v in the exported unit. It divides if scale is the inverse of an integer, since
+// 35e6 * 1e-9 is not 0.035.
+func (l *layout) export(v float64) float64 {
+	if per := math.Round(1 / l.scale); l.scale < 1 && math.Abs(per*l.scale-1) < 1e-12 {
+		return v / per
+	}
+	return v * l.scale
+}
+
+// Bounds returns the exported upper bounds as the values of the label le: of Prometheus' text
+// format, or of OpenMetrics. The caller must not change them.
+func (l *layout) Bounds(openMetrics bool) []string {
+	if openMetrics {
+		return l.les[1]
+	}
+	return l.les[0]
+}
+
+// AppendCumulative appends how many values are up to each of the exported bounds, and in all.
+func (l *layout) AppendCumulative(all []uint64, c Counts) []uint64 {
+	n, next := uint64(0), 0
+	for i, count := range c {
+		n += count
+		if next < len(l.whole) && i == l.whole[next] {
+			all = append(all, n)
+			next++
+		}
+	}
+	return append(all, n)
+}
+
+// A native histogram's bucket i ends at 2^(i/4) seconds: each is 19 % wider than the one before.
+const (
+	nativeSchema = 2
+	perDoubling  = 1 << nativeSchema
+	// beside is how many buckets there are below the lowest bound, and above the highest: two
+	// doublings each.
+	beside = 2 * perDoubling
+)
+
+// native is the buckets of a native histogram of durations. Values up to its lowest bound count as
+// zero. The last bucket has all values above the one before it.
+type native struct {
+	first  int     // number of the bucket that ends at bounds[0]
+	bounds []int64 // in nanoseconds, rounded down: values are whole nanoseconds
+	whole  []int   // the last fine bucket of each
+}
+
+func newNative(lowest, highest int64) *native {
+	number := func(ns int64) float64 { return math.Log2(float64(ns)*1e-9) * perDoubling }
+	n := &native{first: int(math.Floor(number(lowest))) - beside}
+	for i := n.first; i <= int(math.Ceil(number(highest)))+beside; i++ {
+		n.bounds = append(n.bounds, int64(math.Floor(1e9*math.Exp2(float64(i)/perDoubling))))
+	}
+	return n
+}
+
+// threshold is up to where values count as zero, in seconds.
+func (n *native) threshold() float64 { return math.Exp2(float64(n.first) / perDoubling) }

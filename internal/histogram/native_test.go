@@ -1,0 +1,121 @@
+package histogram
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+func written(t *testing.T, m prometheus.Metric) *dto.Histogram {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Histogram
+}
+
+// client_golang's own native histogram, with the same schema and threshold, is the measure.
+func TestTheNativeHistogramIsThatOfClientGolang(t *testing.T) {
+	for name, bounds := range map[string][]time.Duration{"requests": bounds, "waits": {ms / 10, ms / 4, ms, 20 * ms, time.Second}} {
+		h := DurationsInParts(4, bounds...)
+		peer := prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "wait_seconds", NativeHistogramBucketFactor: 1.2, NativeHistogramZeroThreshold: h.native.threshold(),
+		})
+		observe := func(d time.Duration) {
+			h.ObserveDuration(d)
+			peer.Observe(float64(d) / 1e9)
+		}
+		for _, d := range []time.Duration{0, 1, ms, ms + 1, ms - 1, bounds[0], bounds[len(bounds)-1], bounds[len(bounds)-1] + 1} {
+			observe(d)
+		}
+		highest := float64(2 * bounds[len(bounds)-1])
+		for range 20000 {
+			observe(time.Duration(math.Exp(rand.Float64() * math.Log(highest))))
+		}
+		got, want := written(t, h.Metric(testDesc, "openx")), written(t, peer)
+		if got.GetSchema() != want.GetSchema() || got.GetZeroThreshold() != want.GetZeroThreshold() || got.GetZeroCount() != want.GetZeroCount() || got.GetSampleCount() != want.GetSampleCount() {
+			t.Errorf("%s: schema %v, threshold %v, %v below it of %v; want %v, %v, %v, %v", name, got.GetSchema(), got.GetZeroThreshold(), got.GetZeroCount(), got.GetSampleCount(),
+				want.GetSchema(), want.GetZeroThreshold(), want.GetZeroCount(), want.GetSampleCount())
+		}
+		if g, w := populations(got), populations(want); !slices.Equal(g, w) {
+			t.Errorf("%s: buckets %v, want %v", name, g, w)
+		}
+	}
+}
+
+// populations returns number and population of each bucket that is not empty.
+func populations(h *dto.Histogram) (all [][2]int64) {
+	number, count, at := int64(0), int64(0), 0
+	for _, s := range h.PositiveSpan {
+		number += int64(s.GetOffset())
+		for range s.GetLength() {
+			count += h.PositiveDelta[at]
+			if count != 0 {
+				all = append(all, [2]int64{number, count})
+			}
+			number++
+			at++
+		}
+	}
+	return all
+}
+
+func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
+	h := Durations(ms, time.Second)
+	h.ObserveDuration(time.Hour)
+	if got := populations(written(t, h.Metric(testDesc, "openx"))); !slices.Equal(got, [][2]int64{{beside, 1}}) { // 2^(8/4) s
+		t.Errorf("buckets %v, want one observation in bucket %d", got, beside)
+	}
+}
+
+// Only durations have a native histogram, and all fine buckets lie within one bucket of each kind.
+func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
+	if h := written(t, New(1, 1, 2).Metric(testDesc, "openx")); h.Schema != nil {
+		t.Error("sizes have a native histogram")
+	}
+	h := DurationsInParts(4, bounds...)
+	for i := range h.fine {
+		if at := h.at(h.fine[i]); at != i {
+			t.Errorf("%d ns are in fine bucket %d, want %d", h.fine[i], at, i)
+		}
+		if at := h.at(h.fine[i] + 1); at != i+1 {
+			t.Errorf("%d ns are in fine bucket %d, want %d", h.fine[i]+1, at, i+1)
+		}
+	}
+	if h.at(0) != 0 || h.at(math.MaxInt64) != len(h.fine) {
+		t.Errorf("0 is in bucket %d, and the longest duration in %d of %d", h.at(0), h.at(math.MaxInt64), len(h.fine))
+	}
+}
+
+func TestExemplarsAreOneForEachBucketAndTheLast(t *testing.T) {
+	h := Durations(ms, 10*ms)
+	if h.ObserveDuration(ms); h.Exemplars() != nil {
+		t.Error("a histogram has exemplars without traced requests")
+	}
+	at := time.Unix(1_700_000_000, 5e8)
+	for i, d := range []time.Duration{ms / 2, ms, 5 * ms, time.Second, -time.Second, 2 * time.Second} {
+		h.ObserveTraced(d, [16]byte{0: 0xab, 15: byte(i)}, at)
+	}
+	b := written(t, h.Metric(testDesc, "openx"))
+	if got := b.GetSampleCount(); got != 7 {
+		t.Errorf("%d observations, want 7", got)
+	}
+	for i, want := range []struct {
+		trace string
+		value float64
+	}{{"ab000000000000000000000000000004", 0}, {"ab000000000000000000000000000002", 0.005}} {
+		e := b.Bucket[i].Exemplar
+		if e.Label[0].GetName() != "trace_id" || e.Label[0].GetValue() != want.trace || e.GetValue() != want.value || !e.Timestamp.AsTime().Equal(at) {
+			t.Errorf("bucket %d has the exemplar %v, want %+v", i, e, want)
+		}
+	}
+	if all := h.Exemplars(); len(all) != 3 || all[2].TraceID[15] != 5 {
+		t.Errorf("exemplars %v, want one for each of 3 buckets, the last of 2s", all)
+	}
+}
