@@ -12,8 +12,6 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/requestlog"
@@ -29,8 +27,8 @@ type Options struct {
 	// access that the token gives. TLS must accept clients without a certificate
 	// (tls.VerifyClientCertIfGiven), because some paths need none.
 	TLS *tls.Config
-	// Metrics gathers the metrics for /metrics.
-	Metrics prometheus.Gatherer
+	// Metrics serves /metrics.
+	Metrics http.Handler
 	// Ready returns nil if the service is ready, or else the reason for /readyz.
 	Ready func() error
 	// Pools and History return the JSON of /pools and /history, from which the page
@@ -106,9 +104,7 @@ func (s *Server) Close(ctx context.Context) {
 
 func (s *Server) handler() http.Handler {
 	open := http.NewServeMux() // needs no token anywhere
-	open.Handle("GET /metrics", promhttp.HandlerFor(s.opts.Metrics, promhttp.HandlerOpts{
-		ErrorLog: zap.NewStdLog(s.opts.Log), ErrorHandling: promhttp.ContinueOnError,
-	}))
+	open.Handle("GET /metrics", s.opts.Metrics)
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.opts.Ready(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -50,7 +51,7 @@ func newConsole(t *testing.T, l net.Listener, change func(*Options)) *console {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "adbuffer_in_flight_requests"}))
 	o := Options{
-		Token: func() string { return token }, Metrics: reg, Ready: func() error { return nil }, Level: &c.level, Log: zap.New(core),
+		Token: func() string { return token }, Metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), Ready: func() error { return nil }, Level: &c.level, Log: zap.New(core),
 		Pools:   func() any { return map[string]any{"pools": []string{"openx"}} },
 		History: func() any { return map[string]any{"step_seconds": 2} },
 		Config:  func() []byte { return []byte("admin: {}\n") },

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
+	"adbuffer/internal/exposition"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/loglimit"
@@ -28,7 +28,7 @@ import (
 type App struct {
 	log      *zap.Logger       // of events that operators cause
 	peers    *loglimit.Limiter // of events that clients, SSPs and local processes cause
-	registry *prometheus.Registry
+	registry *exposition.Registry
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions

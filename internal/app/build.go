@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
+	"adbuffer/internal/exposition"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/pool"
@@ -50,7 +51,7 @@ func (a *App) build(cfg *config.Config) error {
 
 // register makes the registry of all metrics.
 func (a *App) register() error {
-	a.registry = prometheus.NewRegistry()
+	a.registry = exposition.NewRegistry()
 	all := []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

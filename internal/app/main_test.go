@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -231,7 +232,9 @@ func (v *service) drained() {
 // draining is how many pools drain after a reload.
 func (v *service) draining() int {
 	v.t.Helper()
-	families, err := v.app.gather()
+	var families []*dto.MetricFamily
+	var err error
+	v.app.versions.Look(func(*reload.Version) { families, err = v.app.registry.Gather() })
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -1,12 +1,11 @@
 package app
 
 import (
+	"net/http"
 	"net/netip"
 	"runtime"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
@@ -39,16 +38,15 @@ func WithReload(f admin.Reload) Extra {
 func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
-		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: prometheus.GathererFunc(a.gather),
+		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: a.metrics(),
 		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Explain: func(m []byte, peer netip.Addr) any { return a.explain(m, peer) }, Reload: a.reload,
 		Trace: a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 
-// gather returns the metrics of one config version.
-func (a *App) gather() (families []*dto.MetricFamily, err error) {
-	a.versions.Look(func(*reload.Version) { families, err = a.registry.Gather() })
-	return families, err
+// metrics returns the handler of /metrics. A scrape sees one config version.
+func (a *App) metrics() http.Handler {
+	return a.registry.Handler(func(f func()) { a.versions.Look(func(*reload.Version) { f() }) }, zap.NewStdLog(a.log))
 }
 
 func (a *App) pools() any {

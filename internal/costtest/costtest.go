@@ -3,6 +3,7 @@
 package costtest
 
 import (
+	"syscall"
 	"testing"
 	"time"
 )
@@ -17,6 +18,16 @@ func Best(f func()) time.Duration {
 		shortest = min(shortest, time.Since(start))
 	}
 	return shortest
+}
+
+// CPU is the CPU time that the process has used, in the kernel too.
+func CPU(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // limit is how many times a common input a hostile one may cost, for each time that

@@ -1,6 +1,8 @@
 package histogram
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
@@ -31,12 +33,22 @@ func (m *metric) Desc() *prometheus.Desc { return m.desc }
 
 // Write implements prometheus.Metric.
 func (m *metric) Write(out *dto.Metric) error {
-	cumulative := m.layout.AppendCumulative(nil, m.counts)
-	h := &dto.Histogram{SampleCount: proto.Uint64(cumulative[len(cumulative)-1]), SampleSum: proto.Float64(m.sum)}
-	for i, bound := range m.layout.exported {
-		b := &dto.Bucket{CumulativeCount: proto.Uint64(cumulative[i]), UpperBound: proto.Float64(bound)}
+	cumulative := m.layout.AppendCumulative(make([]uint64, 0, len(m.layout.bounds)+1), m.counts)
+	h := &dto.Histogram{SampleCount: &cumulative[len(cumulative)-1], SampleSum: &m.sum}
+	buckets := make([]dto.Bucket, len(cumulative))
+	for i := range buckets {
+		b := &buckets[i]
+		b.CumulativeCount = &cumulative[i]
 		if m.exemplars != nil && m.exemplars[i] != nil {
 			b.Exemplar = m.exemplars[i].proto(m.layout)
+		}
+		switch {
+		case i < len(m.layout.exported):
+			b.UpperBound = &m.layout.exported[i] // read only
+		case b.Exemplar == nil:
+			continue // client_golang adds this bucket
+		default:
+			b.UpperBound = proto.Float64(math.Inf(1))
 		}
 		h.Bucket = append(h.Bucket, b)
 	}

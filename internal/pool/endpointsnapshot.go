@@ -3,7 +3,7 @@ package pool
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"adbuffer/internal/exposition"
 
 	"adbuffer/internal/upstream"
 )
@@ -91,24 +91,19 @@ var (
 
 var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", Enabled.String()}
 
-func (e *EndpointSnapshot) collect(ch chan<- prometheus.Metric, ssp string) {
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{ssp, e.Endpoint}, labels...)...)
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{ssp, e.Endpoint}, labels...)...)
-	}
+func (e *EndpointSnapshot) collect(to exposition.Sink) {
+	to = to.With(e.Endpoint)
 	for _, o := range attemptOutcomes {
-		counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
+		to.Counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
 	}
-	gauge(descEndpointConnections, float64(e.Connections))
+	to.Gauge(descEndpointConnections, float64(e.Connections))
 	for _, s := range endpointStates {
-		gauge(descEndpointState, boolValue(e.State == s), s)
+		to.Gauge(descEndpointState, boolValue(e.State == s), s)
 	}
-	counter(descEndpointEjections, e.Ejections)
-	ch <- e.stats.duration.Metric(descEndpointDuration, ssp, e.Endpoint)
+	to.Counter(descEndpointEjections, e.Ejections)
+	to.Histogram(descEndpointDuration, e.stats.duration)
 	for k, kind := range dialErrorNames {
-		counter(descDialErrors, e.stats.failed[k].Load(), kind)
+		to.Counter(descDialErrors, e.stats.failed[k].Load(), kind)
 	}
 }
 

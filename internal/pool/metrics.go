@@ -3,6 +3,7 @@ package pool
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"adbuffer/internal/exposition"
 	"adbuffer/internal/upstream"
 )
 
@@ -14,14 +15,14 @@ type collector struct {
 // NewCollector returns a collector of what pools returns at each scrape.
 func NewCollector(pools func() []*Pool) prometheus.Collector { return &collector{pools: pools} }
 
-var allDescs []*prometheus.Desc
+var allDescs []*exposition.Desc
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
+func desc(name, help string, labels ...string) *exposition.Desc {
 	return newDesc("pool_"+name, help, labels...)
 }
 
-func newDesc(name, help string, labels ...string) *prometheus.Desc {
-	d := prometheus.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...), nil)
+func newDesc(name, help string, labels ...string) *exposition.Desc {
+	d := exposition.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 	allDescs = append(allDescs, d)
 	return d
 }
@@ -55,69 +56,65 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range allDescs {
-		ch <- d
-	}
+	exposition.Describe(ch, allDescs...)
 }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
+func (c *collector) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
+
+// Series implements exposition.Source.
+func (c *collector) Series(to exposition.Sink) {
 	for _, p := range c.pools() {
-		p.collect(ch)
+		p.collect(to)
 	}
 }
 
-func (p *Pool) collect(ch chan<- prometheus.Metric) {
+func (p *Pool) collect(to exposition.Sink) {
 	s := p.Snapshot()
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{s.SSP}, labels...)...)
-	}
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{s.SSP}, labels...)...)
-	}
+	to = to.With(s.SSP)
 	for pr := upstream.HTTP1; pr < upstream.Protocols; pr++ {
-		gauge(descConnections, float64(s.Idle[pr]), pr.String(), "idle")
-		gauge(descConnections, float64(s.Active[pr]), pr.String(), "active")
-		gauge(descConnections, float64(s.Draining[pr]), pr.String(), "draining")
-		counter(descOpened, p.stats.openedBy[pr].Load(), pr.String())
+		to.Gauge(descConnections, float64(s.Idle[pr]), pr.String(), "idle")
+		to.Gauge(descConnections, float64(s.Active[pr]), pr.String(), "active")
+		to.Gauge(descConnections, float64(s.Draining[pr]), pr.String(), "draining")
+		to.Counter(descOpened, p.stats.openedBy[pr].Load(), pr.String())
 	}
 	// The protocol of a dial is unknown before it is over.
-	gauge(descConnections, float64(s.Dialing), upstream.Unknown.String(), "dialing")
-	gauge(descConnectionsLimit, float64(s.ConnectionsLimit))
-	gauge(descPlacesInUse, float64(s.PlacesInUse))
-	gauge(descPlacesLimit, float64(s.PlacesLimit))
-	gauge(descSaturation, s.Saturation)
-	gauge(descSaturationMax, s.SaturationMax)
-	gauge(descPending, float64(s.Pending))
-	gauge(descPendingLimit, float64(s.PendingLimit))
-	gauge(descDialsLimit, float64(s.DialsLimit))
+	to.Gauge(descConnections, float64(s.Dialing), upstream.Unknown.String(), "dialing")
+	to.Gauge(descConnectionsLimit, float64(s.ConnectionsLimit))
+	to.Gauge(descPlacesInUse, float64(s.PlacesInUse))
+	to.Gauge(descPlacesLimit, float64(s.PlacesLimit))
+	to.Gauge(descSaturation, s.Saturation)
+	to.Gauge(descSaturationMax, s.SaturationMax)
+	to.Gauge(descPending, float64(s.Pending))
+	to.Gauge(descPendingLimit, float64(s.PendingLimit))
+	to.Gauge(descDialsLimit, float64(s.DialsLimit))
 	warm := 0.0
 	if s.Warm {
 		warm = 1
 	}
-	gauge(descWarm, warm)
-	gauge(descAdvised, float64(s.Need.AdvisedConnections))
-	gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
-	gauge(descHeadroom, s.Need.HeadroomRatio)
-	gauge(descLearnedIdle, s.LearnedIdleSeconds)
+	to.Gauge(descWarm, warm)
+	to.Gauge(descAdvised, float64(s.Need.AdvisedConnections))
+	to.Gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
+	to.Gauge(descHeadroom, s.Need.HeadroomRatio)
+	to.Gauge(descLearnedIdle, s.LearnedIdleSeconds)
 	for r := upstream.NotClosed + 1; r < upstream.CloseReasons; r++ {
-		counter(descClosed, p.stats.closedBy[r].Load(), r.String())
+		to.Counter(descClosed, p.stats.closedBy[r].Load(), r.String())
 	}
 	for _, e := range s.Endpoints {
-		e.collect(ch, s.SSP)
+		e.collect(to)
 	}
 	for state := range State(len(stateNames)) {
-		gauge(descSSPState, boolValue(s.State == state.String()), state.String())
+		to.Gauge(descSSPState, boolValue(s.State == state.String()), state.String())
 	}
-	counter(descStale, p.stats.stale.Load())
+	to.Counter(descStale, p.stats.stale.Load())
 	for o, name := range acquireOutcomeNames {
-		ch <- p.stats.acquire[o].Metric(descAcquire, s.SSP, name)
+		to.Histogram(descAcquire, p.stats.acquire[o], name)
 	}
-	ch <- p.stats.atArrival.Metric(descAtArrival, s.SSP)
-	ch <- p.stats.hold.Metric(descHold, s.SSP)
-	ch <- p.stats.requestsPerConn.Metric(descPerConnection, s.SSP)
-	ch <- p.stats.idleAge.Metric(descIdleAge, s.SSP)
-	ch <- p.stats.dns.Metric(descDial, s.SSP, "dns")
-	ch <- p.stats.tcp.Metric(descDial, s.SSP, "tcp")
-	ch <- p.stats.tls.Metric(descDial, s.SSP, "tls")
+	to.Histogram(descAtArrival, p.stats.atArrival)
+	to.Histogram(descHold, p.stats.hold)
+	to.Histogram(descPerConnection, p.stats.requestsPerConn)
+	to.Histogram(descIdleAge, p.stats.idleAge)
+	to.Histogram(descDial, p.stats.dns, "dns")
+	to.Histogram(descDial, p.stats.tcp, "tcp")
+	to.Histogram(descDial, p.stats.tls, "tls")
 }

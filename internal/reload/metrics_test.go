@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"adbuffer/internal/dial"
+	"adbuffer/internal/exposition"
 )
 
 // dialCounts is a collector of one dialer's counts.
@@ -16,7 +17,9 @@ type dialCounts dial.Stats
 
 func (dialCounts) Describe(chan<- *prometheus.Desc) {}
 
-func (c dialCounts) Collect(ch chan<- prometheus.Metric) { collectDials(ch, "openx", dial.Stats(c)) }
+func (c dialCounts) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
+
+func (c dialCounts) Series(to exposition.Sink) { collectDials(to.With("openx"), dial.Stats(c)) }
 
 func TestEveryCountOfADialerIsExported(t *testing.T) {
 	counts := dialCounts{

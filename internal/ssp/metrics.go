@@ -3,13 +3,14 @@ package ssp
 import (
 	"time"
 
+	"adbuffer/internal/exposition"
 	"adbuffer/internal/upstream"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...), nil)
+func desc(name, help string, labels ...string) *exposition.Desc {
+	return exposition.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 }
 
 var (
@@ -43,55 +44,51 @@ func NewCollector(ssps func() []*SSP) *Collector { return &Collector{ssps: ssps}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
+	exposition.Describe(ch,
 		descResponses, descNoBids, descRequestBytes, descResponseBytes, descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
 		descInFlight, descConcurrencyLimit, descBuffered, descBufferedLimit, descRetryAfter, descBackoff,
-	} {
-		ch <- d
-	}
+	)
 }
 
 // Collect implements prometheus.Collector.
-func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+func (c *Collector) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
+
+// Series implements exposition.Source.
+func (c *Collector) Series(to exposition.Sink) {
 	for _, s := range c.ssps() {
-		s.collect(ch)
+		s.collect(to)
 	}
 }
 
-func (s *SSP) collect(ch chan<- prometheus.Metric) {
-	name, now := s.Name(), s.since(time.Now())
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{name}, labels...)...)
-	}
-	gauge := func(d *prometheus.Desc, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name)
-	}
+func (s *SSP) collect(to exposition.Sink) {
+	to = to.With(s.Name())
+	now := s.since(time.Now())
 	for o := range upstream.Outcomes {
-		counter(descRequests, s.stats.outcomes[o].Load(), o.String())
+		to.Counter(descRequests, s.stats.outcomes[o].Load(), o.String())
 	}
 	for k, kind := range retryKindNames {
-		counter(descRetries, s.stats.retries[k].Load(), kind)
+		to.Counter(descRetries, s.stats.retries[k].Load(), kind)
 	}
-	s.stats.codes.each(func(code string, n uint64) { counter(descResponses, n, code) })
+	s.stats.codes.each(func(code string, n uint64) { to.Counter(descResponses, n, code) })
 	if s.opts.NoBidBody == NoBidOpenRTB {
 		for i, nbr := range noBidReasonNames {
-			counter(descNoBids, s.stats.noBids[i].Load(), nbr)
+			to.Counter(descNoBids, s.stats.noBids[i].Load(), nbr)
 		}
 	}
-	ch <- s.stats.requestBytes.Metric(descRequestBytes, name)
-	ch <- s.stats.responseBytes.Metric(descResponseBytes, name)
-	ch <- s.stats.duration.Metric(descDuration, name)
-	ch <- s.stats.firstByte.Metric(descFirstByte, name)
-	gauge(descShedRatio, s.breaker.shedRatio(now))
-	counter(descShed, s.breaker.shed.Load(), "false")
-	counter(descShed, s.breaker.wouldShed.Load(), "true")
-	counter(descQPSLimited, s.qps.limited.Load())
-	gauge(descQPSLimit, s.opts.QPS.Limit)
-	gauge(descInFlight, float64(s.inFlight.Now()))
-	gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
-	counter(descRetryAfter, s.retryAfters.paused.Load(), "paused")
-	counter(descRetryAfter, s.retryAfters.ignored.Load(), "ignored")
-	gauge(descBuffered, float64(s.buffered.Used()))
-	gauge(descBufferedLimit, float64(s.buffered.Limit()))
-	gauge(descBackoff, s.backoff.left(now).Seconds())
+	to.Histogram(descRequestBytes, s.stats.requestBytes)
+	to.Histogram(descResponseBytes, s.stats.responseBytes)
+	to.Histogram(descDuration, s.stats.duration)
+	to.Histogram(descFirstByte, s.stats.firstByte)
+	to.Gauge(descShedRatio, s.breaker.shedRatio(now))
+	to.Counter(descShed, s.breaker.shed.Load(), "false")
+	to.Counter(descShed, s.breaker.wouldShed.Load(), "true")
+	to.Counter(descQPSLimited, s.qps.limited.Load())
+	to.Gauge(descQPSLimit, s.opts.QPS.Limit)
+	to.Gauge(descInFlight, float64(s.inFlight.Now()))
+	to.Gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
+	to.Counter(descRetryAfter, s.retryAfters.paused.Load(), "paused")
+	to.Counter(descRetryAfter, s.retryAfters.ignored.Load(), "ignored")
+	to.Gauge(descBuffered, float64(s.buffered.Used()))
+	to.Gauge(descBufferedLimit, float64(s.buffered.Limit()))
+	to.Gauge(descBackoff, s.backoff.left(now).Seconds())
 }

@@ -108,7 +108,7 @@ func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
 		want := Snapshot{
 			Outcomes: map[string]uint64{"fill": 1, "no_bid": 1, "server_error": 1, "ssp_backoff": 1},
 			Sent:     4, Retries: map[string]uint64{"not_sent": 1, "not_processed": 0, "stale": 0, "hedge": 0},
-			P50Seconds: 0.00025, P99Seconds: 0.03125, ConcurrencyLimit: 9, BufferedBytesLimit: 1 << 20,
+			P50Seconds: 0.00024414, P99Seconds: 0.03125, ConcurrencyLimit: 9, BufferedBytesLimit: 1 << 20,
 			BreakerFailures: 2, BreakerRequests: 4, BackoffSeconds: 2, RetryAfterPaused: 1,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"adbuffer/internal/exposition"
 )
 
 // counting is an exporter that counts exported and failed spans. The SDK drops spans silently if
@@ -30,10 +31,10 @@ func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 // Shutdown implements sdk.SpanExporter.
 func (c *counting) Shutdown(ctx context.Context) error { return c.to.Shutdown(ctx) }
 
-var descSpans = prometheus.NewDesc("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", []string{"state"}, nil)
+var descSpans = exposition.NewDesc("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", "state")
 
-func (c *counting) collect(ch chan<- prometheus.Metric) {
+func (c *counting) collect(to exposition.Sink) {
 	for state, n := range map[string]*atomic.Uint64{"made": &c.made, "sent": &c.sent, "failed": &c.failed} {
-		ch <- prometheus.MustNewConstMetric(descSpans, prometheus.CounterValue, float64(n.Load()), state)
+		to.Counter(descSpans, n.Load(), state)
 	}
 }

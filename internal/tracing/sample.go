@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"adbuffer/internal/exposition"
 	"adbuffer/internal/tokenbucket"
 )
 
@@ -61,11 +61,11 @@ func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) 
 	return by != overLimit
 }
 
-var descRequests = prometheus.NewDesc("adbuffer_trace_requests_total", "Requests that are traced, by what decided so: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: requests that one of them chose and that are not traced because of tracing.max_per_second.", []string{"decision"}, nil)
+var descRequests = exposition.NewDesc("adbuffer_trace_requests_total", "Requests that are traced, by what decided so: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: requests that one of them chose and that are not traced because of tracing.max_per_second.", "decision")
 
-func (s *sampler) collect(ch chan<- prometheus.Metric) {
+func (s *sampler) collect(to exposition.Sink) {
 	for d, name := range decisionNames {
-		ch <- prometheus.MustNewConstMetric(descRequests, prometheus.CounterValue, float64(s.decisions[d].Load()), name)
+		to.Counter(descRequests, s.decisions[d].Load(), name)
 	}
 }
 

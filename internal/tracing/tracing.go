@@ -24,6 +24,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"adbuffer/internal/exposition"
 )
 
 // Options are the settings `tracing`.
@@ -80,13 +82,15 @@ func New(o Options) (*Tracer, error) {
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // Collect implements prometheus.Collector.
-func (t *Tracer) Collect(ch chan<- prometheus.Metric) {
-	t.exporter.collect(ch)
-	t.sampler.collect(ch)
+func (t *Tracer) Collect(ch chan<- prometheus.Metric) { exposition.Collect(t, ch) }
+
+// Series implements exposition.Source.
+func (t *Tracer) Series(to exposition.Sink) {
+	t.exporter.collect(to)
+	t.sampler.collect(to)
 }
 
 // Describe implements prometheus.Collector.
 func (t *Tracer) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descSpans
-	ch <- descRequests
+	exposition.Describe(ch, descSpans, descRequests)
 }

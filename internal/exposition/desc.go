@@ -1,0 +1,83 @@
+// Package exposition writes the metrics that adbuffer has for each SSP, and so by the thousand.
+//
+// Collectors of client_golang make, check and sort an object for each series: 15 ms of CPU and
+// 156 000 allocations for 50 SSPs. A Source writes its series straight into the text of the scrape.
+// Through client_golang the same Source is a Collector: for protobuf, and for tests, which check
+// that both ways give the same text.
+package exposition
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Desc describes a metric.
+type Desc struct {
+	*prometheus.Desc
+	id     int // counts up from 0
+	name   string
+	help   string
+	labels []label // sorted by name
+}
+
+// label is a variable label.
+type label struct {
+	before string // what is before the value: `{ssp="`, `",outcome="`
+	value  int    // which value of a series is its
+}
+
+var descs atomic.Int64
+
+// NewDesc returns the description of a metric with these labels. Descriptions are made once, for
+// package variables.
+func NewDesc(name, help string, labels ...string) *Desc {
+	d := &Desc{Desc: prometheus.NewDesc(name, help, labels, nil), id: int(descs.Add(1)) - 1, name: name, help: help}
+	sorted := slices.Sorted(slices.Values(labels))
+	for i, l := range sorted {
+		before := `",` + l + `="`
+		if i == 0 {
+			before = `{` + l + `="`
+		}
+		d.labels = append(d.labels, label{before, slices.Index(labels, l)})
+	}
+	return d
+}
+
+// Describe sends descriptions, for a Source's Describe.
+func Describe(ch chan<- *prometheus.Desc, all ...*Desc) {
+	for _, d := range all {
+		ch <- d.Desc
+	}
+}
+
+// kind is the type of a metric.
+type kind uint8
+
+const (
+	gauge kind = iota
+	counter
+	histograms
+)
+
+var kindNames = [...]string{"gauge", "counter", "histogram"}
+
+// appendHead appends the lines before a metric's series.
+func (d *Desc) appendHead(b []byte, k kind, openMetrics bool) []byte {
+	name, help := d.name, helpEscaper
+	if openMetrics {
+		help = valueEscaper
+		if k == counter {
+			name = strings.TrimSuffix(name, "_total")
+		}
+	}
+	b = append(b, "# HELP "+name+" "+help.Replace(d.help)+"\n"...)
+	return append(b, "# TYPE "+name+" "+kindNames[k]+"\n"...)
+}
+
+var (
+	helpEscaper  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	valueEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)

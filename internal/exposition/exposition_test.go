@@ -1,0 +1,202 @@
+package exposition
+
+import (
+	"compress/gzip"
+	"io"
+	"log"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"adbuffer/internal/histogram"
+)
+
+var (
+	descBytes  = NewDesc("test_bytes_total", "Bytes, \"quoted\", with a \\ and\na second line.", "ssp", "kind")
+	descLoad   = NewDesc("test_load_ratio", "Load.", "ssp")
+	descWait   = NewDesc("test_wait_seconds", "Time.", "ssp")
+	descSizes  = NewDesc("test_size_bytes", "Sizes.")
+	descNow    = NewDesc("test_now", "Now.")
+	descUnused = NewDesc("test_unused", "No series.", "ssp")
+)
+
+// source has series with everything that a text format writes in a way of its own.
+type source struct{ wait, sizes *histogram.Histogram }
+
+func newSource() *source {
+	s := &source{histogram.Durations(time.Millisecond, 35*time.Millisecond, time.Second), histogram.New(1, 0, 1<<10, 1<<20)}
+	for _, d := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 123456789 * time.Nanosecond, time.Hour} {
+		s.wait.ObserveDuration(d)
+		s.sizes.Observe(int64(d))
+	}
+	s.wait.ObserveTraced(2*time.Millisecond, [16]byte{0xab, 15: 1}, time.Unix(1_700_000_000, 5e8))
+	s.wait.ObserveTraced(time.Minute, [16]byte{0xcd, 15: 2}, time.Unix(1_700_000_001, 0))
+	return s
+}
+
+func (s *source) Describe(ch chan<- *prometheus.Desc) {
+	Describe(ch, descBytes, descLoad, descWait, descSizes, descNow, descUnused)
+}
+
+func (s *source) Collect(ch chan<- prometheus.Metric) { Collect(s, ch) }
+
+func (s *source) Series(to Sink) {
+	to.Gauge(descNow, 1.7e9)
+	for i, ssp := range []string{"openx", `a"b\c` + "\nd", ""} {
+		to := to.With(ssp)
+		for k, n := range []uint64{0, 1, 10, 999999, 1000000, 123456789, math.MaxUint64} {
+			to.Counter(descBytes, n+uint64(i), string(rune('a'+k)))
+		}
+		to.Gauge(descLoad, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[i])
+		to.Histogram(descWait, s.wait)
+	}
+	for i, v := range []float64{0, -1, 0.1, 1e-9, 1e21, 1.5, 999999.5, -2e6} {
+		to.Gauge(descLoad, v, string(rune('A'+i)))
+	}
+	to.Histogram(descSizes, s.sizes)
+}
+
+func newRegistry(t *testing.T) *Registry {
+	t.Helper()
+	r := NewRegistry()
+	few := prometheus.NewCounter(prometheus.CounterOpts{Name: "test_few_total", Help: "Few."})
+	few.Add(7)
+	for _, c := range []prometheus.Collector{newSource(), few} {
+		if err := r.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func get(h http.Handler, fields ...string) *httptest.ResponseRecorder {
+	q := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	for i := 0; i < len(fields); i += 2 {
+		q.Header.Set(fields[i], fields[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	return w
+}
+
+func (r *Registry) handler(t *testing.T) http.Handler {
+	return r.Handler(func(f func()) { f() }, log.New(testWriter{t}, "", 0))
+}
+
+// testWriter fails the test for each line that is logged.
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) { w.t.Errorf("logged: %s", b); return len(b), nil }
+
+const (
+	text        = "text/plain;version=0.0.4"
+	openMetrics = "application/openmetrics-text;version=1.0.0"
+	protobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+)
+
+// client_golang and expfmt are the measure: line by line, each metric's lines together.
+func TestTextIsThatOfClientGolang(t *testing.T) {
+	r := newRegistry(t)
+	theirs := promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	for range 2 { // the second scrape reuses memory
+		for _, accept := range []string{text, openMetrics, ""} {
+			ours, want := get(r.handler(t), "Accept", accept), get(theirs, "Accept", accept)
+			if got, want := ours.Header().Get("Content-Type"), want.Header().Get("Content-Type"); got != want {
+				t.Errorf("%q: Content-Type %q, want %q", accept, got, want)
+			}
+			g, w := families(ours.Body.String()), families(want.Body.String())
+			for name, lines := range w {
+				if !slices.Equal(g[name], lines) {
+					t.Errorf("%q: %s is\n%s\nwant\n%s", accept, name, strings.Join(g[name], "\n"), strings.Join(lines, "\n"))
+				}
+			}
+			if len(g) != len(w) {
+				t.Errorf("%q: %d metrics, want %d", accept, len(g), len(w))
+			}
+			if end := strings.HasSuffix(ours.Body.String(), "\n# EOF\n"); end != (accept == openMetrics) {
+				t.Errorf("%q: ends with # EOF: %v", accept, end)
+			}
+		}
+	}
+}
+
+// families returns the sorted lines of each metric. A metric whose lines are not together is two.
+func families(body string) map[string][]string {
+	all := make(map[string][]string)
+	name := ""
+	for line := range strings.Lines(strings.TrimSuffix(body, "# EOF\n")) {
+		if rest, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, _, _ = strings.Cut(rest, " ")
+			for all[name] != nil {
+				name += " again"
+			}
+		}
+		all[name] = append(all[name], strings.TrimSpace(line))
+	}
+	for _, lines := range all {
+		slices.Sort(lines)
+	}
+	return all
+}
+
+func TestExemplarsAreForOpenMetricsAlone(t *testing.T) {
+	r := newRegistry(t)
+	const exemplar = ` # {trace_id="ab000000000000000000000000000001"} 0.002 1.7000000005e+09`
+	if b := get(r.handler(t), "Accept", openMetrics).Body.String(); !strings.Contains(b, `le="0.035"} 4`+exemplar+"\n") || strings.Count(b, "trace_id") != 6 {
+		t.Errorf("want two exemplars for each of three SSPs:\n%s", b)
+	}
+	if b := get(r.handler(t), "Accept", text).Body.String(); strings.Contains(b, "trace_id") {
+		t.Errorf("exemplars in the text format:\n%s", b)
+	}
+}
+
+func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
+	r := newRegistry(t)
+	plain := get(r.handler(t)).Body.String()
+	for accept, want := range map[string]bool{"gzip": true, "deflate, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "br": false, "": false} {
+		w := get(r.handler(t), "Accept-Encoding", accept)
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != want {
+			t.Errorf("%q: gzip %v, want %v", accept, got, want)
+		}
+		var body io.Reader = w.Body
+		if want {
+			z, err := gzip.NewReader(w.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = z
+		}
+		b, err := io.ReadAll(body)
+		if err != nil || string(b) != plain {
+			t.Errorf("%q: %v, %d bytes, want %d", accept, err, len(b), len(plain))
+		}
+	}
+}
+
+func TestProtobufIsClientGolangs(t *testing.T) {
+	r := newRegistry(t)
+	w := get(r.handler(t), "Accept", protobuf)
+	if got := w.Header().Get("Content-Type"); !strings.HasPrefix(got, "application/vnd.google.protobuf") {
+		t.Fatalf("Content-Type %q", got)
+	}
+	want := get(promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{}), "Accept", protobuf)
+	if got := w.Body.Len(); got != want.Body.Len() {
+		t.Errorf("%d bytes, want %d", got, want.Body.Len())
+	}
+}
+
+func TestASourceKeepsToItsLabels(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a series with too few labels was written")
+		}
+	}()
+	Sink{page: new(page)}.Counter(descBytes, 1, "openx")
+}

@@ -1,0 +1,162 @@
+package exposition
+
+import (
+	"cmp"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strconv"
+
+	"adbuffer/internal/histogram"
+)
+
+// page is the text of one scrape, in Prometheus' text format or in OpenMetrics; reused. Series come
+// SSP by SSP, and each metric's series must stand together: so each metric has a text of its own.
+type page struct {
+	openMetrics bool
+	families    []family // by Desc.id
+
+	// scratch
+	name       []byte
+	counts     histogram.Counts
+	cumulative []uint64
+}
+
+type family struct {
+	desc *Desc // nil where no series came
+	kind kind
+	text []byte
+}
+
+func (p *page) reset(openMetrics bool) {
+	p.openMetrics = openMetrics
+	for i := range p.families {
+		p.families[i].desc, p.families[i].text = nil, p.families[i].text[:0]
+	}
+}
+
+func (p *page) family(d *Desc, k kind) *family {
+	if d.id >= len(p.families) {
+		p.families = append(p.families, make([]family, d.id+1-len(p.families))...)
+	}
+	f := &p.families[d.id]
+	f.desc, f.kind = d, k
+	return f
+}
+
+// appendTo appends the metrics to b, sorted by name.
+func (p *page) appendTo(b []byte) []byte {
+	var all []*family
+	for i := range p.families {
+		if p.families[i].desc != nil {
+			all = append(all, &p.families[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b *family) int { return cmp.Compare(a.desc.name, b.desc.name) })
+	for _, f := range all {
+		b = f.desc.appendHead(b, f.kind, p.openMetrics)
+		b = append(b, f.text...)
+	}
+	return b
+}
+
+// appendName appends a series' name and labels: `name{ssp="openx",outcome="fill"}`.
+func (d *Desc) appendName(b []byte, suffix string, first, more []string) []byte {
+	b = d.appendLabels(append(append(b, d.name...), suffix...), first, more)
+	if len(d.labels) > 0 {
+		b = append(b, '}')
+	}
+	return b
+}
+
+// appendLabels appends the labels without the last brace.
+func (d *Desc) appendLabels(b []byte, first, more []string) []byte {
+	if len(first)+len(more) != len(d.labels) {
+		panic("BUG: " + d.name + " was given the wrong number of labels")
+	}
+	for _, l := range d.labels {
+		b = append(b, l.before...)
+		if l.value < len(first) {
+			b = appendValue(b, first[l.value])
+		} else {
+			b = appendValue(b, more[l.value-len(first)])
+		}
+	}
+	if len(d.labels) > 0 {
+		b = append(b, '"')
+	}
+	return b
+}
+
+func appendValue(b []byte, v string) []byte {
+	for i := range len(v) {
+		if c := v[i]; c == '\\' || c == '"' || c == '\n' {
+			return append(b, valueEscaper.Replace(v)...)
+		}
+	}
+	return append(b, v...)
+}
+
+func (p *page) histogram(d *Desc, h *histogram.Histogram, first, more []string) {
+	f := p.family(d, histograms)
+	p.counts = h.AppendCounts(p.counts[:0])
+	p.cumulative = h.AppendCumulative(p.cumulative[:0], p.counts)
+	p.name = d.appendLabels(append(append(p.name[:0], d.name...), "_bucket"...), first, more)
+	if len(d.labels) > 0 {
+		p.name = append(p.name, `,le="`...)
+	} else {
+		p.name = append(p.name, `{le="`...)
+	}
+	var exemplars []*histogram.Exemplar
+	if p.openMetrics {
+		exemplars = h.Exemplars()
+	}
+	b, bounds := f.text, h.Bounds(p.openMetrics)
+	for i, n := range p.cumulative {
+		le := "+Inf"
+		if i < len(bounds) {
+			le = bounds[i]
+		}
+		b = append(append(append(b, p.name...), le...), `"} `...)
+		b = strconv.AppendUint(b, n, 10)
+		if exemplars != nil && exemplars[i] != nil {
+			b = p.appendExemplar(b, h, exemplars[i])
+		}
+		b = append(b, '\n')
+	}
+	b = d.appendName(b, "_sum", first, more)
+	b = append(p.appendNumber(append(b, ' '), h.Sum()), '\n')
+	b = d.appendName(b, "_count", first, more)
+	b = strconv.AppendUint(append(b, ' '), p.cumulative[len(p.cumulative)-1], 10)
+	f.text = append(b, '\n')
+}
+
+func (p *page) appendExemplar(b []byte, h *histogram.Histogram, e *histogram.Exemplar) []byte {
+	b = append(b, ` # {trace_id="`...)
+	b = append(hex.AppendEncode(b, e.TraceID[:]), `"} `...)
+	b = append(p.appendNumber(b, h.Exported(e)), ' ')
+	return p.appendNumber(b, float64(e.At.UnixNano())/1e9)
+}
+
+// appendNumber appends v. OpenMetrics wants numbers to look like floats.
+func (p *page) appendNumber(b []byte, v float64) []byte {
+	if whole := int64(v); float64(whole) == v && whole > -1e6 && whole < 1e6 { // the usual case, and the fastest
+		b = strconv.AppendInt(b, whole, 10)
+		if p.openMetrics {
+			b = append(b, ".0"...)
+		}
+		return b
+	}
+	switch {
+	case math.IsInf(v, 1):
+		return append(b, "+Inf"...)
+	case math.IsInf(v, -1):
+		return append(b, "-Inf"...)
+	}
+	at := len(b)
+	b = strconv.AppendFloat(b, v, 'g', -1, 64)
+	if p.openMetrics && !math.IsNaN(v) && !slices.ContainsFunc(b[at:], func(c byte) bool { return c == '.' || c == 'e' }) {
+		b = append(b, ".0"...)
+	}
+	return b
+}

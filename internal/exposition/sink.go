@@ -1,0 +1,66 @@
+package exposition
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/histogram"
+)
+
+// Source is a collector with many series. Its Collect calls the function Collect.
+type Source interface {
+	prometheus.Collector
+	// Series writes all series to s.
+	Series(s Sink)
+}
+
+// Collect implements a Source's Collect by its Series.
+func Collect(s Source, ch chan<- prometheus.Metric) { s.Series(Sink{ch: ch}) }
+
+// Sink takes the series of one scrape. Exactly one of its destinations is set.
+type Sink struct {
+	ch    chan<- prometheus.Metric
+	page  *page
+	first []string // values of the first labels
+}
+
+// With returns a sink whose series have these values of their first labels, behind those that s has.
+func (s Sink) With(values ...string) Sink {
+	s.first = slices.Concat(s.first, values)
+	return s
+}
+
+// Counter writes a counter with the values of its other labels.
+func (s Sink) Counter(d *Desc, v uint64, labels ...string) {
+	if s.page == nil {
+		s.ch <- prometheus.MustNewConstMetric(d.Desc, prometheus.CounterValue, float64(v), s.values(labels)...)
+		return
+	}
+	f := s.page.family(d, counter)
+	f.text = d.appendName(f.text, "", s.first, labels)
+	f.text = append(s.page.appendNumber(append(f.text, ' '), float64(v)), '\n')
+}
+
+// Gauge writes a gauge with the values of its other labels.
+func (s Sink) Gauge(d *Desc, v float64, labels ...string) {
+	if s.page == nil {
+		s.ch <- prometheus.MustNewConstMetric(d.Desc, prometheus.GaugeValue, v, s.values(labels)...)
+		return
+	}
+	f := s.page.family(d, gauge)
+	f.text = d.appendName(f.text, "", s.first, labels)
+	f.text = append(s.page.appendNumber(append(f.text, ' '), v), '\n')
+}
+
+// Histogram writes a histogram with the values of its other labels.
+func (s Sink) Histogram(d *Desc, h *histogram.Histogram, labels ...string) {
+	if s.page == nil {
+		s.ch <- h.Metric(d.Desc, s.values(labels)...)
+		return
+	}
+	s.page.histogram(d, h, s.first, labels)
+}
+
+// values returns a copy, so that the callers' labels need no memory of their own.
+func (s Sink) values(labels []string) []string { return slices.Concat(s.first, labels) }
