@@ -89,7 +89,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(ab.Log.String(), "will answer 403") {
+	if strings.Contains(ab.Log.String(), "will respond 403") {
 		t.Error("the log warns that every request gets 403")
 	}
 	// Without TLS there is nothing to be had.
