@@ -89,7 +89,7 @@ var errDone = errors.New("the HTTP/2 connection is done")
 
 // Conn is a client's connection.
 type Conn struct {
-	rw    io.ReadWriter
+	rw    io.ReadWriter // nil between Leave and Use, as owner is
 	owner Owner
 	opts  Options
 
@@ -136,6 +136,26 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 	c.appendPrefaceLocked() // nothing else has c yet
 	c.in.init(opts)
 	return c
+}
+
+// Leave takes the connection from its owner while Serve does not run. The connection then does
+// nothing until Use is called. Leave returns false, and does nothing, if the connection is no
+// longer idle.
+func (c *Conn) Leave() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.drain.announced || !c.isIdleLocked() {
+		return false
+	}
+	c.rw, c.owner = nil, nil
+	return true
+}
+
+// Use gives the connection a socket and an owner in place of those before Leave.
+func (c *Conn) Use(rw io.ReadWriter, owner Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rw, c.owner = rw, owner
 }
 
 // Idle reports since when the connection has been idle, zero if it is not.

@@ -196,7 +196,7 @@ func (c *Conn) silentLocked() error {
 	case !by.IsZero() && !time.Now().Before(by):
 		c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "a frame did not come in time")
 		return errDone
-	case by.IsZero() && !c.idleAt.IsZero() && c.isIdleLocked():
+	case by.IsZero() && !c.idleAt.IsZero() && c.isIdleLocked() && !c.drain.announced: // a drain ends soon
 		return ErrIdle
 	}
 	return nil
@@ -213,6 +213,8 @@ func (c *Conn) freeLocked() {
 	c.out.free()
 	c.streams = table{}
 	c.ready, c.fresh = nil, nil
+	c.timer.stop()
+	c.timer = timer{}
 }
 
 // handleLocked handles all frames that have come whole.

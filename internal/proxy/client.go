@@ -14,12 +14,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// clientConn is a client's connection. fasthttp's server reads and writes it on one goroutine at a
-// time. While it is parked, only the goroutine that waits for a request uses it.
+// clientConn is a client's connection from when it is accepted or resumed until it is parked
+// or closed. fasthttp's server reads and writes it on one goroutine at a time.
 //
 // Its parts own their state: greeting.go what precedes the first request, parking.go the
-// phases of its life, deadlines.go its timeouts, head.go and body.go the request that is
-// being read.
+// phases of its life, parked.go what is kept while it is parked, deadlines.go its timeouts,
+// head.go and body.go the request that is being read.
 type clientConn struct {
 	*socket.Conn
 	lifecycle
@@ -54,24 +54,33 @@ type clientConn struct {
 
 // newClient does nothing that may wait for the client: it runs within Accept.
 func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
-	cc := &clientConn{proxy: p, left: upstream.NewCancel(), lifecycle: lifecycle{opened: time.Now()}}
-	if header, ok := c.(proxied); ok {
-		cc.greeting.header, c = header, header.NetConn()
-	} else {
+	header, _ := c.(proxied)
+	if header != nil {
+		c = header.NetConn()
+	}
+	cc := newClientConn(p, c)
+	cc.opened, cc.greeting.header = time.Now(), header
+	if header == nil {
 		cc.peer = peerOf(c)
 	}
-	cc.Conn = socket.New(c)
-	cc.Count(&p.traffic)
 	if overTLS {
 		cc.Records()
-		cc.tls = tls.Server(tlsSocket{cc.Conn, cc}, p.tls)
+		cc.tls = tls.Server(&tlsSocket{cc.Conn, cc}, p.tls)
 	}
-	cc.greeting.needed = cc.greeting.header != nil || cc.tls != nil
+	cc.greeting.needed = header != nil || cc.tls != nil
+	p.clients.add(cc)
+	p.watch.add(cc)
+	return cc
+}
+
+// newClientConn returns what a new connection and one that was parked have in common.
+func newClientConn(p *Proxy, c net.Conn) *clientConn {
+	cc := &clientConn{proxy: p, left: upstream.NewCancel()}
+	cc.Conn = socket.New(c)
+	cc.Count(&p.traffic)
 	cc.goneFunc = cc.gone
 	cc.body.conn = cc
 	cc.OnWait(cc.waitRead, cc.waitWrite)
-	p.clients.add(cc)
-	p.hangUps.add(cc)
 	return cc
 }
 
@@ -128,10 +137,10 @@ func (c *clientConn) endRequest() (next bool) {
 	return read && !c.stopped.Load() && c.left.Err() == nil
 }
 
-// hungUp is called when the client has closed the connection, or its sending half. With
-// abort_on_close both cancel the request in hand.
-func (c *clientConn) hungUp() {
-	if c.proxy.current().opts.AbortOnClose || c.Failed() {
+// Told implements socket.Watcher. The client has closed the connection, or its sending half.
+// With abort_on_close both cancel the current request.
+func (c *clientConn) Told(hungUp bool) {
+	if hungUp && (c.proxy.current().opts.AbortOnClose || c.Failed()) {
 		c.left.End()
 	}
 }

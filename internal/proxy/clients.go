@@ -2,59 +2,164 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// clients are the open connections of clients, for a drain.
+// clients are the open connections of clients. A connection is in one of the two.
 type clients struct {
-	mu  sync.Mutex
-	all map[*clientConn]struct{}
+	mu     sync.Mutex
+	served map[*clientConn]struct{}
+	parked parkedHeap
+	// idle fires no later than the first of parked must be closed, at idleAt; see expire.
+	idle   *time.Timer
+	idleAt time.Time // zero while it is not set
+
+	cut bool // see cutAll
 }
 
 func (c *clients) add(cc *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = make(map[*clientConn]struct{})
+	c.addLocked(cc)
+}
+
+func (c *clients) addLocked(cc *clientConn) {
+	if c.served == nil {
+		c.served = make(map[*clientConn]struct{})
 	}
-	c.all[cc] = struct{}{}
+	c.served[cc] = struct{}{}
+	if c.cut {
+		cc.Conn.Close() //nolint:errcheck // as in cutAll
+	}
 }
 
 func (c *clients) remove(cc *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.all, cc)
+	delete(c.served, cc)
 }
 
-// list returns the connections that are open now.
+// park puts pc in the place of cc. It returns false where the watch cannot tell when a
+// request arrives. mu is held across both, since pc may be resumed at once.
+func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.served, cc)
+	c.parked.add(pc)
+	c.armLocked()
+	if c.cut {
+		pc.conn.Close() //nolint:errcheck // as in cutAll
+	}
+	return pc.proxy.watch.set.AwaitArrival(cc.Conn, pc)
+}
+
+// resume returns a connection in the place of pc, nil where pc is not parked any more.
+func (c *clients) resume(pc *parkedConn) *clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pc.place == notParked {
+		return nil
+	}
+	return c.resumeLocked(pc)
+}
+
+func (c *clients) resumeLocked(pc *parkedConn) *clientConn {
+	c.parked.remove(pc)
+	cc := pc.newClient()
+	c.addLocked(cc)
+	pc.proxy.watch.set.AwaitHangUp(cc.Conn, cc)
+	return cc
+}
+
+// resumeFirst resumes the connection that is to be closed first. It returns nil where none
+// is parked.
+func (c *clients) resumeFirst() *clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.parked) == 0 {
+		return nil
+	}
+	return c.resumeLocked(c.parked[0])
+}
+
+// resumeDue resumes a connection that has been parked for idle_timeout. It returns nil where
+// there is none, and sets idle.
+func (c *clients) resumeDue() *clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.parked) > 0 && !time.Now().Before(c.parked[0].until) {
+		return c.resumeLocked(c.parked[0])
+	}
+	c.idleAt = time.Time{}
+	c.armLocked()
+	return nil
+}
+
+// armLocked sets idle, unless it fires early enough.
+func (c *clients) armLocked() {
+	if len(c.parked) == 0 {
+		return
+	}
+	at := c.parked[0].until
+	if !c.idleAt.IsZero() && !at.Before(c.idleAt) {
+		return
+	}
+	c.idleAt = at
+	if wait := time.Until(at); c.idle == nil {
+		c.idle = time.AfterFunc(wait, c.expire)
+	} else {
+		c.idle.Reset(wait)
+	}
+}
+
+// expire closes connections that have been parked for idle_timeout.
+func (c *clients) expire() {
+	for cc := c.resumeDue(); cc != nil; cc = c.resumeDue() {
+		cc.serveOrClose()
+	}
+}
+
+// list returns the connections that are served now.
 func (c *clients) list() []*clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*clientConn, 0, len(c.all))
-	for cc := range c.all {
-		all = append(all, cc)
-	}
-	return all
+	return slices.AppendSeq(make([]*clientConn, 0, len(c.served)), maps.Keys(c.served))
+}
+
+func (c *clients) countParked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.parked)
 }
 
 func (c *clients) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.all) == 0
+	return len(c.served)+len(c.parked) == 0
 }
 
 // closeIdle closes parked connections and unfinished greetings, and drains connections
-// of HTTP/2. A parked connection on which a request has arrived stays: its goroutine is
-// about to find the request. The server's idle connections are parked within 200 ms.
+// of HTTP/2. A parked connection on which a request has arrived is served. The server's
+// idle connections are parked within 200 ms.
 func (c *clients) closeIdle() {
+	for range c.countParked() { // no more, since they may be parked again meanwhile
+		switch cc := c.resumeFirst(); {
+		case cc == nil:
+		case cc.http2 != nil:
+			go cc.serveArrived() // and drained below
+		default:
+			cc.serveOrClose()
+		}
+	}
 	for _, cc := range c.list() {
 		cc.mu.Lock()
 		switch {
 		case cc.http2 != nil:
 			cc.http2.Drain()
-		case cc.phase == parked && !cc.HasCome(), cc.phase == connecting && cc.greeting.needed:
+		case cc.phase == connecting && cc.greeting.needed:
 			cc.closeLocked() //nolint:errcheck // the connection is over
 		}
 		cc.mu.Unlock()
@@ -63,6 +168,14 @@ func (c *clients) closeIdle() {
 
 // cutAll closes all sockets. The server then closes the connections.
 func (c *clients) cutAll() {
+	c.mu.Lock()
+	c.cut = true
+	c.mu.Unlock()
+	for range c.countParked() {
+		if cc := c.resumeFirst(); cc != nil {
+			cc.closeNow()
+		}
+	}
 	for _, cc := range c.list() {
 		cc.Conn.Close() //nolint:errcheck // the connection is over
 	}
@@ -92,5 +205,12 @@ const (
 // unheard reports whether a client that connected after since has not sent a byte of a
 // request yet.
 func (c *clients) unheard(since time.Time) bool {
-	return slices.ContainsFunc(c.list(), func(cc *clientConn) bool { return !cc.heard.Load() && cc.opened.After(since) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for cc := range c.served {
+		if !cc.heard.Load() && cc.opened.After(since) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.parked, func(pc *parkedConn) bool { return !pc.heard && pc.opened.After(since) })
 }

@@ -27,8 +27,9 @@
 //
 // Parking (parking.go). fasthttp holds 20 KB for each connection that it serves. If a
 // Read has waited 200 ms for a request, it returns io.EOF, as if the client had closed.
-// fasthttp frees its buffers and calls Close, which parks the connection instead. When
-// bytes arrive, ServeConn serves the connection again. fasthttp.Server.ReduceMemoryUsage
+// fasthttp frees its buffers and calls Close, which parks the connection instead: all that
+// is kept is a parkedConn (parked.go), for which an epoll set waits. When bytes arrive,
+// ServeConn serves the connection again. fasthttp.Server.ReduceMemoryUsage
 // frees the buffers too, but allocates for each request. A hook that asks for buffers only
 // when a byte has arrived would remove the false end.
 //

@@ -90,15 +90,19 @@ func (c *clientConn) respondPlaintext(err error) {
 	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
 }
 
-// tlsSocket is what TLS reads and writes.
+// tlsSocket is what TLS reads and writes. Both fields are nil while the connection is
+// parked, when TLS is not used.
 type tlsSocket struct {
 	*socket.Conn
 	client *clientConn
 }
 
+func (s *tlsSocket) use(c *clientConn) { s.Conn, s.client = c.Conn, c }
+func (s *tlsSocket) leave()            { s.Conn, s.client = nil, nil }
+
 // Read implements net.Conn. In a handshake, the place of the limiter is free while the
 // client is awaited.
-func (s tlsSocket) Read(b []byte) (int, error) {
+func (s *tlsSocket) Read(b []byte) (int, error) {
 	c := s.client
 	if !c.greeting.handshaking {
 		return s.Conn.Read(b)
@@ -113,7 +117,7 @@ func (s tlsSocket) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (s tlsSocket) Write(b []byte) (int, error) {
+func (s *tlsSocket) Write(b []byte) (int, error) {
 	s.client.endComputing()
 	return s.Conn.Write(b)
 }

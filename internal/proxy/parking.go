@@ -1,31 +1,26 @@
 package proxy
 
 import (
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"adbuffer/internal/socket"
 )
 
 // lifecycle is the phase that a client's connection is in.
 //
-// An idle client must cost little: a connection and a goroutine that waits. fasthttp's
-// server holds 20 KB for each connection that it serves. So a connection on which no
-// request arrives for a while is detached from the server (parked), and given back when
-// bytes arrive (resumed):
+// An idle client must cost little. fasthttp's server holds 20 KB and a goroutine for each
+// connection that it serves. So a connection on which no request arrives for a while is
+// detached from the server (parked), and served again when bytes arrive (resumed):
 //
 //	connecting ──PROXY header, TLS handshake──▶ serving
 //	serving ──no request arrives──▶ parking ──the server calls Close──▶ parked
-//	   ▲                                                                  │
-//	   └───────────────────────────bytes arrive───────────────────────────┘
 //
 // To park, Read tells the server that the stream has ended. The server frees its buffers
-// and calls Close, which parks the connection instead of closing it. Only a request on a
-// parked connection pays for this: 4 µs.
+// and calls Close, which leaves a parkedConn in place of the clientConn. When bytes arrive,
+// the parkedConn becomes a clientConn in the phase serving; see parked.go.
 //
-// Each phase may end in closed. serving may end in lingering before; see linger.go.
+// Each phase but parked may end in closed. serving may end in lingering before; see
+// linger.go.
 type lifecycle struct {
 	mu    sync.Mutex
 	phase phase // guarded by mu
@@ -40,7 +35,7 @@ const (
 	connecting phase = iota
 	serving
 	parking
-	parked
+	parked // the connection is another object's
 	lingering
 	closed
 )
@@ -86,13 +81,12 @@ func (c *clientConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.phase == parking && c.upgraded:
+	case c.phase == parking && (c.upgraded || c.http2 != nil && !c.http2.Leave()):
 		c.phase, c.upgraded = serving, false
 		go c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
 		return nil
 	case c.phase == parking:
-		c.phase = parked
-		go c.awaitRequest()
+		c.parkLocked()
 		return nil
 	case c.phase == lingering:
 		return nil
@@ -110,7 +104,7 @@ func (c *clientConn) closeLocked() error {
 		c.phase = closed
 		c.proxy.open.Add(-1)
 		c.proxy.clients.remove(c)
-		c.proxy.hangUps.remove(c)
+		c.proxy.watch.set.Remove(c.Conn, c)
 	}
 	if c.http2 != nil && was != closed {
 		c.deadlines.closing.Store(true)
@@ -126,29 +120,4 @@ func (c *clientConn) closeLocked() error {
 func (c *clientConn) closeTLS() error {
 	c.deadlines.closing.Store(true)
 	return c.tls.Close()
-}
-
-// awaitRequest is the goroutine of a parked connection. It serves the connection when
-// bytes arrive, and ends when the connection is parked again or closed.
-func (c *clientConn) awaitRequest() {
-	err := c.Await(c.deadlines.idleUntil)
-	if err == nil && c.Peek() == socket.Ended {
-		err = io.EOF
-	}
-	if c.resume(err) {
-		c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
-	}
-}
-
-// resume gives the connection back to the server. It closes it instead if err says that
-// no request will arrive.
-func (c *clientConn) resume(err error) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase != parked || err != nil {
-		c.closeLocked() //nolint:errcheck // the connection is over
-		return false
-	}
-	c.phase = serving
-	return true
 }

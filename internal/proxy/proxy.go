@@ -82,7 +82,7 @@ type Proxy struct {
 	refused   atomic.Int64 // connections that are being refused right now
 	streams   atomic.Int64 // handlers of HTTP/2 that run
 	clients   clients
-	hangUps   hangUps
+	watch     watch
 	listeners listeners
 }
 

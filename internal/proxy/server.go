@@ -18,6 +18,8 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 		Concurrency:     math.MaxInt32, // Accept enforces max_connections, with a response
 		ReadBufferSize:  feignedRoom + maxHeaderBytes,
 		WriteBufferSize: writeBuffer,
+		// Goroutines that served connections which are parked now end soon.
+		MaxIdleWorkerDuration: time.Second,
 		// No timeouts: see deadlines.go.
 
 		// Nothing is added to responses.
@@ -75,7 +77,7 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
 	p.listeners.close()
-	defer p.hangUps.close()
+	defer p.watch.close()
 	p.awaitFirstRequests(ctx)
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()

@@ -45,14 +45,20 @@ func overTLSAnd(more func(o *proxy.Options)) func(*proxy.Options, *route.Route) 
 
 func (m *modeProxy) addr() string { return strings.TrimPrefix(m.url, "http://") }
 
-// dialTLS connects, offering protocols by ALPN.
+// dialTLS connects, offering protocols by ALPN. The end of the test closes the connection.
 func (m *modeProxy) dialTLS(protocols ...string) *tls.Conn {
+	m.t.Helper()
+	c := m.connectTLS(protocols...)
+	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	return c
+}
+
+func (m *modeProxy) connectTLS(protocols ...string) *tls.Conn {
 	m.t.Helper()
 	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: protocols})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
 	return c
 }
 

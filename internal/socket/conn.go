@@ -24,7 +24,8 @@ type Conn struct {
 	// sending is out's part in a burst.
 	sending sending
 
-	traffic *Traffic // nil: bytes are not counted
+	traffic   *Traffic // nil: bytes are not counted
+	watchedAs int32    // the descriptor that a Watch knows it by
 
 	// records, where not nil, keeps reads within TLS records; see Records.
 	records *records

@@ -1,0 +1,140 @@
+package proxy
+
+import (
+	"container/heap"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"time"
+
+	"adbuffer/internal/http2server"
+	"adbuffer/internal/socket"
+)
+
+// parkedConn is all that is kept of a client's connection while it is parked. The watch
+// waits for its next request. It is closed at until.
+//
+// It is parked until clients.resume has made a clientConn of it again. The caller of resume
+// serves or closes that clientConn.
+type parkedConn struct {
+	proxy *Proxy
+	conn  net.Conn
+	tls   *tls.Conn         // over conn; nil for cleartext
+	http2 *http2server.Conn // nil over HTTP/1
+	peer  netip.Addr
+
+	opened time.Time
+	heard  bool
+	until  time.Time
+	place  int // in clients.parked; notParked once it has been resumed. clients.mu guards it.
+}
+
+const notParked = -1
+
+// parkLocked leaves c, which is not used any more, and parks its connection. HTTP/2 has been
+// taken from it.
+func (c *clientConn) parkLocked() {
+	c.phase = parked
+	pc := &parkedConn{
+		proxy: c.proxy, conn: c.Conn.Conn, tls: c.tls, http2: c.http2, peer: c.peer,
+		opened: c.opened, heard: c.heard.Load(), until: c.deadlines.idleUntil,
+	}
+	c.http2 = nil // a drain may still look at c
+	if pc.tls != nil {
+		pc.tls.NetConn().(*tlsSocket).leave()
+		socket.FreeTLS(pc.tls)
+	}
+	pc.conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails all else
+	if !c.proxy.clients.park(c, pc) {
+		go pc.await(socket.New(pc.conn))
+	}
+}
+
+// await is the goroutine of a parked connection that the watch cannot wait for.
+func (pc *parkedConn) await(c *socket.Conn) {
+	c.Await(time.Time{}) //nolint:errcheck // a closed socket is not parked any more
+	pc.Told(false)
+}
+
+// Told implements socket.Watcher.
+func (pc *parkedConn) Told(bool) {
+	if c := pc.proxy.clients.resume(pc); c != nil {
+		go c.serveArrived()
+	}
+}
+
+// newClient returns the connection as clients.park found it.
+func (pc *parkedConn) newClient() *clientConn {
+	c := newClientConn(pc.proxy, pc.conn)
+	c.peer, c.opened, c.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
+	c.heard.Store(pc.heard)
+	if c.tls = pc.tls; c.tls != nil {
+		c.Records()
+		c.tls.NetConn().(*tlsSocket).use(c)
+	}
+	if c.http2 = pc.http2; c.http2 != nil {
+		c.http2.Use(http2Socket{c}, c)
+		c.spoken.Store(true)
+	}
+	return c
+}
+
+// serveArrived serves a connection that was resumed, unless its client has closed it.
+func (c *clientConn) serveArrived() {
+	if c.PeekSocket() == socket.Ended {
+		c.closeNow()
+		return
+	}
+	c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
+}
+
+// serveOrClose serves a connection that was resumed if a request has arrived on it, and
+// closes it otherwise.
+func (c *clientConn) serveOrClose() {
+	if c.HasCome() {
+		go c.serveArrived()
+		return
+	}
+	c.closeNow()
+}
+
+func (c *clientConn) closeNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeLocked() //nolint:errcheck // the connection is over
+}
+
+// parkedHeap orders parked connections by when they are to be closed.
+type parkedHeap []*parkedConn
+
+// Len implements heap.Interface.
+func (h parkedHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h parkedHeap) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+
+// Swap implements heap.Interface.
+func (h parkedHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *parkedHeap) Push(x any) {
+	pc := x.(*parkedConn)
+	pc.place = len(*h)
+	*h = append(*h, pc)
+}
+
+// Pop implements heap.Interface.
+func (h *parkedHeap) Pop() any {
+	last := len(*h) - 1
+	pc := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	pc.place = notParked
+	return pc
+}
+
+func (h *parkedHeap) add(pc *parkedConn)    { heap.Push(h, pc) }
+func (h *parkedHeap) remove(pc *parkedConn) { heap.Remove(h, pc.place) }

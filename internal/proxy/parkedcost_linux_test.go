@@ -1,0 +1,81 @@
+//go:build !race
+
+package proxy_test
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// mostParked is how many bytes of heap and stacks a parked client may hold, by its kind.
+// The kernel's socket and the runtime's record of it (0.3 KB) come on top.
+var mostParked = map[string]int{"cleartext": 1536, "TLS": 4608, "HTTP/2": 6144}
+
+func TestParkedClientsHoldLittleMemory(t *testing.T) {
+	const n = 400
+	for name, kind := range parkedKinds {
+		t.Run(name, func(t *testing.T) {
+			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute, unlogged), fewConns(bids("a", "{}")))
+
+			var all [n]int
+			hold := func(i int) { all[i] = detach(t, kind.connect(m)) }
+			hold(0)
+			m.awaitParked()
+			before := heldMemory()
+			for i := range n - 1 {
+				hold(i + 1)
+			}
+			m.awaitParked()
+			m.await(n, openClients, "")
+			each := (heldMemory() - before) / (n - 1)
+			t.Logf("%s: %d bytes", name, each)
+			if each > mostParked[name] {
+				t.Errorf("a parked client holds %d bytes, %d may be", each, mostParked[name])
+			}
+			for _, fd := range all {
+				syscall.Close(fd) //nolint:errcheck // the test is over
+			}
+			m.await(0, openClients, "")
+		})
+	}
+}
+
+// unlogged logs no requests: the tests' log would hold them.
+func unlogged(o *proxy.Options, _ *route.Route) { o.Access.Enabled = false }
+
+// detach keeps nothing of a client's connection but its descriptor.
+func detach(t *testing.T, c net.Conn) (fd int) {
+	t.Helper()
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }) //nolint:errcheck // err says it
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close() //nolint:errcheck // the other descriptor stays open
+	return fd
+}
+
+// heldMemory returns the bytes of heap and stacks in use, without garbage and pools.
+func heldMemory() int {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}

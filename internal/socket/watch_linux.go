@@ -1,0 +1,151 @@
+package socket
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watch tells what peers do while no goroutine reads: that they close, and that something
+// arrives. It is an epoll set with one goroutine for all connections. A connection costs a
+// system call when it is added, and when it begins to await another event.
+type Watch struct {
+	set *os.File // which the runtime's poller waits for
+
+	mu      sync.Mutex // guards the fields below
+	watched []watched  // by file descriptor
+	token   int32      // of the connection that was added last
+}
+
+// watched is a connection in the set. Its token is in each of its events. So an event of
+// an earlier connection with the same descriptor is known.
+type watched struct {
+	owner Watcher // nil where the connection was removed
+	token int32
+}
+
+const (
+	hangUps  = unix.EPOLLRDHUP | unix.EPOLLET
+	arrivals = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT
+)
+
+// NewWatch starts its goroutine, which ends with Close.
+func NewWatch() (*Watch, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd) //nolint:errcheck // err says more
+		return nil, err
+	}
+	w := &Watch{set: os.NewFile(uintptr(fd), "epoll")}
+	raw, err := w.set.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	go w.run(raw)
+	return w, nil
+}
+
+// Add begins to watch c. owner is told when c's peer closes its connection or the sending
+// half of it, and again when the connection fails.
+func (w *Watch) Add(c *Conn, owner Watcher) {
+	w.control(c, func(set, fd uintptr) {
+		w.mu.Lock()
+		for len(w.watched) <= int(fd) {
+			w.watched = append(w.watched, watched{})
+		}
+		w.token++
+		w.watched[fd] = watched{owner, w.token}
+		event := unix.EpollEvent{Events: hangUps, Fd: int32(fd), Pad: w.token}
+		w.mu.Unlock()
+		unix.EpollCtl(int(set), unix.EPOLL_CTL_ADD, int(fd), &event) //nolint:errcheck // without a watch, requests end at their deadlines
+	})
+}
+
+// AwaitHangUp is Add for a connection that was added before, with another Conn perhaps.
+func (w *Watch) AwaitHangUp(c *Conn, owner Watcher) { w.modify(c, owner, hangUps) }
+
+// AwaitArrival has owner told once, when a Read of c would not wait, and of nothing else.
+// What arrived before counts. It returns false where the watch cannot do that.
+func (w *Watch) AwaitArrival(c *Conn, owner Watcher) bool {
+	return !c.MidRecord() && w.modify(c, owner, arrivals)
+}
+
+func (w *Watch) modify(c *Conn, owner Watcher, events uint32) (ok bool) {
+	w.control(c, func(set, fd uintptr) {
+		w.mu.Lock()
+		if int(fd) >= len(w.watched) || w.watched[fd].owner == nil {
+			w.mu.Unlock()
+			return
+		}
+		at := &w.watched[fd]
+		at.owner = owner
+		event := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: at.token}
+		w.mu.Unlock()
+		ok = unix.EpollCtl(int(set), unix.EPOLL_CTL_MOD, int(fd), &event) == nil
+	})
+	return ok
+}
+
+// Remove ends the watch of c, whose last owner is owner. owner may still be told of one
+// event. c may be closed already.
+func (w *Watch) Remove(c *Conn, owner Watcher) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if int(c.watchedAs) < len(w.watched) && w.watched[c.watchedAs].owner == owner {
+		w.watched[c.watchedAs] = watched{}
+	}
+}
+
+// Close ends the goroutine.
+func (w *Watch) Close() error {
+	if w == nil {
+		return nil
+	}
+	return w.set.Close()
+}
+
+// control calls f with both descriptors, unless one of them is closed.
+func (w *Watch) control(c *Conn, f func(set, fd uintptr)) {
+	if w == nil || !c.IsKernels() {
+		return
+	}
+	raw, err := w.set.SyscallConn()
+	if err != nil {
+		return
+	}
+	c.raw.Control(func(fd uintptr) { //nolint:errcheck // a closed socket needs no watch
+		c.watchedAs = int32(fd)
+		raw.Control(func(set uintptr) { f(set, fd) }) //nolint:errcheck // as above
+	})
+}
+
+func (w *Watch) run(raw syscall.RawConn) {
+	var events [128]unix.EpollEvent
+	for {
+		n := 0
+		err := raw.Read(func(set uintptr) bool {
+			n, _ = unix.EpollWait(int(set), events[:], 0) //nolint:errcheck // EINTR: it is called again
+			return n > 0
+		})
+		if err != nil {
+			return
+		}
+		for _, e := range events[:max(n, 0)] {
+			w.mu.Lock()
+			at := w.watched[e.Fd]
+			w.mu.Unlock()
+			if at.owner != nil && at.token == e.Pad {
+				at.owner.Told(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package socket
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// told counts what a Watch says.
+type told struct{ all, hangUps atomic.Int32 }
+
+func (o *told) Told(hungUp bool) {
+	o.all.Add(1)
+	if hungUp {
+		o.hangUps.Add(1)
+	}
+}
+
+// await waits until n is at least most.
+func await(t *testing.T, what string, n *atomic.Int32, least int32) {
+	t.Helper()
+	for limit := time.Now().Add(patience); n.Load() < least; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("%s: told %d times, want %d", what, n.Load(), least)
+		}
+	}
+}
+
+func newWatch(t *testing.T) *Watch {
+	t.Helper()
+	w, err := NewWatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func TestWatchTellsOfEachPeerThatClosesAndOfNoOther(t *testing.T) {
+	w := newWatch(t)
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			const n = 20
+			var owners [n]told
+			var peers [n]net.Conn
+			for i := range n {
+				c, peer := connect(t, network)
+				peers[i] = peer
+				w.Add(c, &owners[i])
+				defer w.Remove(c, &owners[i])
+				peer.Write([]byte("bytes that are not read"))
+			}
+			for i, peer := range peers {
+				switch i % 4 {
+				case 0:
+					peer.Close()
+				case 1:
+					peer.(interface{ CloseWrite() error }).CloseWrite()
+				}
+			}
+			for i := range n {
+				if i%4 < 2 {
+					await(t, "a peer that closes", &owners[i].hangUps, 1)
+				} else if owners[i].all.Load() > 0 {
+					t.Errorf("connection %d: told, though its peer is there", i)
+				}
+			}
+		})
+	}
+}
+
+// A connection that gets the descriptor of an earlier one is told of its own peer alone.
+func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
+	w := newWatch(t)
+	for i := range 200 {
+		old, peer := connect(t, "tcp")
+		var before, owner told
+		w.Add(old, &before)
+		if i%2 == 0 {
+			w.AwaitArrival(old, &before)
+		}
+		peer.Close()
+		if i%4 < 2 {
+			w.Remove(old, &before)
+		}
+		old.Close()
+		c, stays := connect(t, "tcp")
+		w.Add(c, &owner)
+		if i%4 >= 2 {
+			w.Remove(old, &before) // too late: the descriptor is another connection's
+		}
+		time.Sleep(100 * time.Microsecond)
+		if owner.all.Load() > 0 {
+			t.Fatal("told of a peer of an earlier connection")
+		}
+		stays.Close()
+		await(t, "the peer that has the descriptor", &owner.hangUps, 1)
+		w.Remove(c, &owner)
+		c.Close()
+	}
+}
+
+// An arrival is told once, whether it comes before the wait for it or after, and to the
+// owner that waits. Then hang-ups are told again.
+func TestWatchTellsOfAnArrivalOnce(t *testing.T) {
+	w := newWatch(t)
+	for _, network := range networks {
+		for _, early := range []bool{false, true} {
+			c, peer := connect(t, network)
+			var serving, parked told
+			w.Add(c, &serving)
+			if early {
+				peer.Write([]byte("a"))
+			}
+			if !w.AwaitArrival(c, &parked) {
+				t.Fatal("it cannot wait")
+			}
+			if !early {
+				if parked.all.Load() > 0 {
+					t.Error("told of nothing")
+				}
+				peer.Write([]byte("a"))
+			}
+			await(t, "an arrival", &parked.all, 1)
+			peer.Write([]byte("b"))
+			var got [2]byte
+			if _, err := io.ReadFull(c, got[:]); err != nil {
+				t.Fatal(err)
+			}
+			w.AwaitHangUp(c, &serving)
+			peer.Write([]byte("c"))
+			peer.Close()
+			await(t, "a hang-up", &serving.hangUps, 1)
+			if n, s := parked.all.Load(), serving.all.Load()-serving.hangUps.Load(); n != 1 || s != 0 {
+				t.Errorf("%s, early %v: told %d times of an arrival, want 1; and the owner that awaits none %d times", network, early, n, s)
+			}
+			w.Remove(c, &serving)
+		}
+	}
+}
+
+// A peer that has closed, or closes, is an arrival. A connection that is closed or was
+// not added cannot be waited for.
+func TestWatchTellsOfAPeerThatClosesAsOfAnArrival(t *testing.T) {
+	w := newWatch(t)
+	for _, early := range []bool{false, true} {
+		c, peer := connect(t, "tcp")
+		var o told
+		if w.AwaitArrival(c, &o) {
+			t.Error("it waits for a connection that was not added")
+		}
+		w.Add(c, &o)
+		if early {
+			peer.Close()
+		}
+		if !w.AwaitArrival(c, &o) {
+			t.Error("it does not wait")
+		}
+		peer.Close()
+		await(t, "the end of the stream", &o.hangUps, 1)
+		c.Close()
+		if w.AwaitArrival(c, &o) {
+			t.Error("it waits for a closed connection")
+		}
+		w.Remove(c, &o)
+	}
+}
