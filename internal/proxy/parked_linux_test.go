@@ -183,7 +183,7 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 // Clients that ask, wait about as long as it takes to be parked, close and connect again:
 // each request is asked once and answered with its own response, and nothing is left.
 func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
-	const clients, rounds = 100, 30
+	const clients, rounds = 60, 20
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
