@@ -20,8 +20,8 @@ type Watch struct {
 	token   int32      // of the connection that was added last
 }
 
-// watched is a connection in the set. Its token is in each of its events. So an event of
-// an earlier connection with the same descriptor is known.
+// watched is a connection in the set. Each of its events carries its token, since an event
+// may be that of an earlier connection with the same descriptor.
 type watched struct {
 	owner Watcher // nil where the connection was removed
 	token int32
