@@ -30,10 +30,16 @@ type prometheusServer struct {
 // scrape's.
 func startPrometheus(t testing.TB, ab *e2e.Process, settings ...string) *prometheusServer {
 	t.Helper()
-	rules, err := filepath.Abs("../../../deploy/prometheus")
+	rules, err := filepath.Abs(rulesDir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startPrometheusWith(t, ab, rules, settings...)
+}
+
+// startPrometheusWith is startPrometheus with the rules of another folder.
+func startPrometheusWith(t testing.TB, ab *e2e.Process, rules string, settings ...string) *prometheusServer {
+	t.Helper()
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	config := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `

@@ -1,0 +1,86 @@
+package admin
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+// quickRules is a copy of the rules in which alerts fire, and end, within seconds.
+func quickRules(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range []string{"recording.rules.yml", "alerts.rules.yml"} {
+		b, err := os.ReadFile(filepath.Join(rulesDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = regexp.MustCompile(`(?m)^(\s+for:).*$`).ReplaceAll(b, []byte("$1 1s"))
+		b = regexp.MustCompile(`avg_over_time\((\w+)\[5m\]\)`).ReplaceAll(b, []byte("avg_over_time($1[10s])"))
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// With README.md and the runbook alone, the script testdata/newcomer finds its way from the alert
+// "saturation over 0.95" to the changed setting.
+func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(100 * time.Millisecond)})
+	ab := e2e.StartReloadable(t, e2e.Single(s.URL(), "pool:", "  max_conns: 4"))
+	p := startPrometheusWith(t, ab.Process, quickRules(t))
+
+	// 80 requests a second, of which 4 connections carry 40.
+	stop, ended := make(chan struct{}), make(chan struct{})
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: 10 * time.Second}
+	go func() {
+		defer close(ended)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		tick := time.NewTicker(time.Second / 80)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				wg.Go(func() {
+					if res, err := client.Get("http://" + ab.TrafficAddr + "/fillbuffer"); err == nil {
+						res.Body.Close()
+					}
+				})
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-ended
+		client.CloseIdleConnections()
+	}()
+
+	script, err := filepath.Abs("testdata/newcomer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(script, "../../..", p.url, "http://"+ab.AdminAddr, ab.File)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(e2e.Binary(t))+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	if b, err := os.ReadFile(ab.File); err != nil || strings.Contains(string(b), "max_conns: 4\n") {
+		t.Errorf("the setting is as before: %v\n%s", err, b)
+	}
+}
