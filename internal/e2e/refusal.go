@@ -34,6 +34,9 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 			ab.T.Errorf("%s: detail %q does not name %q", what, e.Detail, name)
 		}
 	}
+	if !strings.HasSuffix(e.Detail, "see the runbook, entry "+want.Reason) || strings.ContainsAny(e.Detail, "\r\n") || strings.Contains(e.Detail, ". ") {
+		ab.T.Errorf("%s: detail %q is not one sentence that names the runbook's entry", what, e.Detail)
+	}
 	if a.Header("Date") == "" {
 		ab.T.Errorf("%s: no Date", what)
 	}

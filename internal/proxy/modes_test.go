@@ -42,6 +42,7 @@ type bidder struct {
 	broken  bool   // its connections panic
 	addr    string // where it listens, "" = a server of its own
 	conns   int    // of its pool at most; 0 = 64
+	removed bool   // its pool is closed
 }
 
 func bids(name, body string) bidder {
@@ -128,6 +129,9 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			SSP: b.name, MaxConns: cmp.Or(b.conns, 64), MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
 			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []pool.EndpointOptions{{Name: b.addr, Weight: 1}},
 		}, connector{netip.MustParseAddrPort(b.addr), b.broken})
+		if b.removed {
+			pl.Close(context.Background())
+		}
 		t.Cleanup(func() {
 			ctx, cancel := context.WithCancel(context.Background())
 			if b.broken {

@@ -48,7 +48,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(res.Body)
-		if want := `{"error":"internal","detail":"adbuffer failed; see its log"}` + "\n"; res.StatusCode != 500 || string(body) != want ||
+		if want := `{"error":"internal","detail":"adbuffer failed; see its log; see the runbook, entry internal"}` + "\n"; res.StatusCode != 500 || string(body) != want ||
 			res.Header.Get(sourceField) != "proxy/internal" || !res.Close {
 			t.Errorf("%s %v %s, want a 500 that closes, with %s", res.Status, res.Header, body, want)
 		}

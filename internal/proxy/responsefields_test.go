@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +62,22 @@ func TestNeitherFieldIsAddedByDefault(t *testing.T) {
 				t.Errorf("%s: %s %q", target, name, got)
 			}
 		}
+	}
+}
+
+// qps_limit and ssp_backoff have Retry-After too; package e2e tests their values.
+func TestDrainingSaysWhenAnotherRequestMaySucceed(t *testing.T) {
+	gone := bids("a", "{}")
+	gone.removed = true
+	for _, mode := range []route.Mode{route.Single, route.Waterfall, route.ParallelFirst} {
+		m := newModeProxy(t, mode, nil, gone)
+		res, body := m.do("GET", "/fill")
+		if res.StatusCode != 503 || !strings.Contains(body, `"error":"draining"`) || res.Header.Get("Retry-After") != "1" {
+			t.Errorf("mode %v: %d %s, Retry-After %q", mode, res.StatusCode, body, res.Header.Get("Retry-After"))
+		}
+	}
+	refuses := newModeProxy(t, route.Single, nil, bidder{name: "a", addr: "127.0.0.1:1"})
+	if res, body := refuses.do("GET", "/fill"); res.StatusCode != 502 || res.Header.Get("Retry-After") != "" {
+		t.Errorf("%d %s, Retry-After %q", res.StatusCode, body, res.Header.Get("Retry-After"))
 	}
 }

@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"adbuffer/internal/upstream"
+)
+
+// Each error body has a detail, which is one sentence and names an entry that the runbook has.
+func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
+	runbook, err := os.ReadFile("../../deploy/prometheus/RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &configVersion{opts: Options{ErrorDetail: true}}
+	n := 0
+	for o := range upstream.Outcomes {
+		if statuses[o] == 0 { // an SSP's own response
+			continue
+		}
+		n++
+		for _, detail := range []string{"", "4 of 4 places in use; see pool.max_conns"} {
+			var ctx fasthttp.RequestCtx
+			g.writeOwn(&ctx, o, statuses[o], nil, "", detail)
+			var body ownBody
+			if err := json.Unmarshal(ctx.Response.Body(), &body); err != nil {
+				t.Fatal(err)
+			}
+			before, entry, named := strings.Cut(body.Detail, "see the runbook, entry ")
+			if !named || entry != o.String() || !strings.Contains(string(runbook), "\n## "+entry+"\n") || detail != "" && before != detail+"; " {
+				t.Errorf("%v: detail %q", o, body.Detail)
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("%d outcomes have a response of ours", n)
+	}
+}
