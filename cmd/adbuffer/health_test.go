@@ -74,8 +74,8 @@ func TestHealthVerifiesCertificatesOfOtherMachinesOnly(t *testing.T) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that fails is the point
 	s.StartTLS()
 	defer s.Close()
-	if answer, err := askHealth(t.Context(), health{s.URL, true}); err != nil || answer != "ready" {
-		t.Errorf("on this machine: %q, %v", answer, err)
+	if got, err := askHealth(t.Context(), health{s.URL, true}); err != nil || got != "ready" {
+		t.Errorf("on this machine: %q, %v", got, err)
 	}
 	if _, err := askHealth(t.Context(), health{s.URL, false}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("elsewhere: %v, want an error about the certificate", err)

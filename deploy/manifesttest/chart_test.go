@@ -151,7 +151,7 @@ func TestSchemaAndValuesNameTheSame(t *testing.T) {
 
 func TestNotesSayHowToGoOn(t *testing.T) {
 	for file, want := range map[string][]string{
-		"testdata/values-default.yaml":  {"http://ads-adbuffer.edge.svc/fillbuffer", "answer 403", "up to 12 replicas", `WARNING: the SSP "openx"`},
+		"testdata/values-default.yaml":  {"http://ads-adbuffer.edge.svc/fillbuffer", "respond 403", "up to 12 replicas", `WARNING: the SSP "openx"`},
 		"testdata/values-full.yaml":     {"http://ads-ads-proxy.edge.svc:8080/fillbuffer", "secret ads-admin"},
 		"testdata/values-cpu-only.yaml": {"none, as it is empty"},
 		"testdata/values-sidecar.yaml":  {"ConfigMap ads-adbuffer"},

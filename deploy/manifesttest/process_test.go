@@ -163,15 +163,15 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// answer is a URL's response; status 0 if there was none.
-type answer struct {
+// response is a URL's response; status 0 if there was none.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // get asks on a connection of its own; socket is a unix socket's path, or "" for TCP.
-func get(t *testing.T, socket, url string, header ...string) answer {
+func get(t *testing.T, socket, url string, header ...string) response {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	if socket != "" {
@@ -186,12 +186,12 @@ func get(t *testing.T, socket, url string, header ...string) answer {
 	}
 	res, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
 	if err != nil {
-		return answer{body: err.Error()}
+		return response{body: err.Error()}
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	must(t, err)
-	return answer{res.StatusCode, res.Header, string(b)}
+	return response{res.StatusCode, res.Header, string(b)}
 }
 
 // secret is what every Secret of the test's pods holds: a token and a

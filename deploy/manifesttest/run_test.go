@@ -60,7 +60,7 @@ func the(t *testing.T, o *objects, name string) *adbufferPod {
 	return a
 }
 
-func isAd(a answer) bool {
+func isAd(a response) bool {
 	return a.status == http.StatusOK && a.header.Get("X-Adbuffer-Source") == "ssp/openx" && strings.Contains(a.body, "seatbid")
 }
 
@@ -68,10 +68,10 @@ func isAd(a answer) bool {
 // miss the manifest's deadline.
 func wantAd(t *testing.T, socket, url string) {
 	t.Helper()
-	var last answer
+	var last response
 	defer func() {
 		if t.Failed() {
-			t.Logf("the last answer: %d %v\n%s", last.status, last.header, last.body)
+			t.Logf("the last response: %d %v\n%s", last.status, last.header, last.body)
 		}
 	}()
 	eventually(t, "an ad of openx", func() bool {
