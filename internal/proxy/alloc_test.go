@@ -11,9 +11,9 @@ import (
 	"adbuffer/internal/route"
 )
 
-// What the whole process allocates for a forwarded request, with its client and
-// its SSP, which allocate next to nothing: cleartext nothing, TLS what crypto/tls does
-// in both ends, one at each.
+// Allocations of the whole process for a forwarded request, including a client and an SSP that
+// allocate almost nothing. Over cleartext there are none; over TLS crypto/tls allocates once at
+// each end.
 func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	for _, row := range []struct {
 		name    string

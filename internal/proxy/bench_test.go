@@ -21,8 +21,8 @@ func responding(tb testing.TB, body string) net.Listener {
 	return respondingRaw(tb, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
 }
 
-// respondingRaw is an SSP that responds to each GET with these bytes, and allocates nothing for that,
-// so that benchmarks show what the proxy does.
+// respondingRaw is an SSP that responds to each GET with these bytes. It allocates nothing, so that
+// benchmarks show only the proxy.
 func respondingRaw(tb testing.TB, text string) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func exchangeOn(tb testing.TB, c net.Conn, r *bufio.Reader) {
 	}
 }
 
-// What a forwarded request costs, with the client's and the SSP's share of it.
+// The cost of a forwarded request, including the client's and the SSP's work.
 func BenchmarkForward(b *testing.B) {
 	benchmarkHTTP1(b, forwarder(b, nil), func(m *modeProxy) (net.Conn, error) { return net.Dial("tcp", m.addr()) })
 }
@@ -148,8 +148,8 @@ func BenchmarkForwardH2(b *testing.B) {
 	}
 }
 
-// streamClient is a client of HTTP/2 that costs little: it sends the same head
-// each time, and does not look at what it gets but for the ends of streams.
+// streamClient is an HTTP/2 client that costs little: it sends the same header block each time, and
+// looks only for the ends of streams.
 type streamClient struct {
 	conn  net.Conn
 	r     *bufio.Reader
@@ -191,7 +191,7 @@ func (c *streamClient) request() {
 	c.id += 2
 }
 
-// readResponses sends what was requested and reads until n streams have ended.
+// readResponses sends the queued requests, and reads until n streams have ended.
 func (c *streamClient) readResponses(tb testing.TB, n int) {
 	if c.taken > 30_000 {
 		c.frame(http2.FrameWindowUpdate, 0, 0, binary.BigEndian.AppendUint32(nil, c.taken))

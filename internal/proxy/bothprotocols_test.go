@@ -109,9 +109,8 @@ func (f *frames) send(id uint32, r bothRequest) response {
 	return f.responseTo(id)
 }
 
-// The same request leads to the same status, source, body and counters over HTTP/1 and
-// HTTP/2, and to the same bytes at the SSP, but for what Via says of the protocol and
-// where Cookie stands.
+// The same request leads to the same status, source, body and counters over HTTP/1 and HTTP/2. The
+// SSP gets the same bytes, except for the protocol in Via and the position of Cookie.
 func TestBothProtocolsLeadToTheSame(t *testing.T) {
 	ssp := newRawSSP(t, func(request string) string {
 		body := fmt.Sprintf(`{"bytes":%d}`, len(request))

@@ -33,8 +33,8 @@ func (c *rawClient) reset() error {
 	return c.Close()
 }
 
-// A client that closes its connection cancels its request, in each mode: its SSPs, which
-// respond only when adbuffer has left them, are left.
+// A client that closes its connection cancels its request, in each mode. The SSPs here respond only
+// after adbuffer has closed their connections.
 func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
 		for name, leave := range closings {

@@ -17,9 +17,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// A write's deadline belongs to that write: a response that has to wait for the
-// client is not cut because an earlier one had to wait longer ago than
-// write_timeout.
+// A write's deadline belongs to that write. A response that waits for the client is not cut because
+// an earlier one waited longer ago than write_timeout.
 func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing.T) {
 	t.Parallel()
 	const timeout = 1500 * time.Millisecond
@@ -55,8 +54,8 @@ func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing
 	}
 }
 
-// unixClient is a client on a unix socket, whose buffers do not grow, so that
-// long responses have to wait for it. It takes bytes while it can lock gate.
+// unixClient is a client on a unix socket, whose buffers do not grow, so that long responses have
+// to wait for it. It reads while it can lock gate.
 func (m *modeProxy) unixClient(http2 bool, gate *sync.Mutex) *http.Client {
 	m.t.Helper()
 	l, err := net.Listen("unix", filepath.Join(m.t.TempDir(), "s"))

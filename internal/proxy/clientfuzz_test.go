@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// memConn is a client that has sent all it sends, and closed. It comes in segments.
+// memConn is a client that has sent all its bytes, and closed. The bytes arrive in segments.
 type memConn struct {
 	in       []byte
 	segments []int // how long they are; the last again and again, all at once if there is none
@@ -49,8 +49,7 @@ func (c *memConn) SetDeadline(time.Time) error      { return nil }
 func (c *memConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 
-// newFuzzProxy returns a proxy with the limits of the reference, whose SSP notes what
-// it is sent.
+// newFuzzProxy returns a proxy with the limits of the reference. Its SSP records its requests.
 func newFuzzProxy(t testing.TB) (s *simProxy, sent *[]refRequest) {
 	s = newSimProxy(t, func(o *proxy.Options) { o.MaxHeaderBytes, o.MaxBodyBytes = refMaxHead, refMaxBody })
 	sent = new([]refRequest)
@@ -111,8 +110,8 @@ func (s *simProxy) compare(sent *[]refRequest, in []byte, segments []int) error 
 	return nil
 }
 
-// byNetHTTP holds what was forwarded to net/http's reader: if it can read the
-// requests too, it reads the same.
+// byNetHTTP compares the forwarded requests with net/http's reader: if it can read the client's
+// bytes, it reads the same requests.
 func byNetHTTP(in []byte, forwarded []refRequest) error {
 	r := bufio.NewReader(bytes.NewReader(in))
 	for len(forwarded) > 0 {
@@ -162,8 +161,7 @@ var clientPieces = []string{
 	"transfer-encoding:chunked\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n", "HTTP/1.0", "HTTP/1.1", "0\r\n\r\n", "\xff", "\x7f", "#", "?", "*", "http://", "X: y\r\n z\r\n",
 }
 
-// mutate makes an input of seeds: some of them, one behind the other, a little
-// changed.
+// mutate makes an input from several seeds, one behind the other, with small changes.
 func mutate(r *rand.Rand) []byte {
 	var in []byte
 	for range 1 + r.IntN(4) {

@@ -23,7 +23,7 @@ const (
 	chunkedHead = postHead + "Transfer-Encoding: chunked\r\n\r\n"
 )
 
-// hostileRequests are forms that make the reader of requests work much for few bytes.
+// hostileRequests are requests that cost their reader much work for few bytes.
 var hostileRequests = map[string]string{
 	"tiny fields":               "GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", 126) + "\r\n",
 	"too many tiny fields":      "GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", 4000) + "\r\n",
@@ -57,8 +57,8 @@ var hostileRequests = map[string]string{
 	"many keys before a tmax":   postHead + "Content-Length: 200001\r\n\r\n{" + strings.Repeat("\"a\":1,", 33_333) + "\"",
 }
 
-// hostilePipelines are small requests, of which many come at once. Each of them counts
-// as a common one: what is small has a price too.
+// hostilePipelines are small requests that come in large numbers. Each counts as a common request,
+// since a small request has a cost too.
 var hostilePipelines = map[string]string{
 	"smallest":       "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
 	"no method":      "X / HTTP/1.1\r\nHost:a\r\n\r\n",
@@ -68,8 +68,8 @@ var hostilePipelines = map[string]string{
 	"bodies skipped": "PUT / HTTP/1.1\r\nHost:a\r\nContent-Length:3\r\n\r\nabc",
 }
 
-// No form of request costs more CPU or memory for each of its bytes than a common
-// one does, times a constant, whether it comes at once or byte by byte.
+// For each of its bytes, no request costs more CPU or memory than a constant times a common
+// request, whether it comes at once or byte by byte.
 func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 	s := newSimProxy(t, func(o *proxy.Options) {
 		o.MaxHeaderBytes, o.Deadline.OpenRTBTmax, o.Via = 16<<10, true, "adbuffer-0123456789abcdef"
@@ -121,8 +121,8 @@ func allocatedBy(f func()) int {
 	return int(least)
 }
 
-// What a connection holds for heads is one buffer, whatever heads it has sent: a large
-// field in another place each time once left a large buffer in each place.
+// A connection holds one buffer for message heads, whatever heads came on it. Once, a large field
+// in a new position each time left a large buffer for each position.
 func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 	const clients, places, most = 8, 120, 128 << 10
 	simBubble(t, func(t *testing.T) {

@@ -52,8 +52,8 @@ func TestDrainDoesNotWaitForWhoNeverAsks(t *testing.T) {
 	m.await(0, openClients, "")
 }
 
-// Of parked connections those on which a request has come before they are closed
-// are served, however late their goroutines hear of it.
+// A parked connection on which a request arrived before the close is served, however late its
+// goroutine runs.
 func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
 	var clients []net.Conn

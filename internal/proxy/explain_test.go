@@ -48,7 +48,7 @@ func generated(r *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// What Explain says is what happens: 1 000 generated requests are explained, and then sent.
+// Explain predicts what happens: 1 000 generated requests are explained, and then sent.
 func TestExplainSaysWhatHappens(t *testing.T) {
 	noBid := func(string) string { return "HTTP/1.1 204 No Content\r\n\r\n" }
 	ssps := map[string]*rawSSP{"a": newRawSSP(t, noBid), "b": newRawSSP(t, noBid)}
@@ -96,7 +96,7 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 // contentLength is the field that a connection writes, and not the policy that Explain asks.
 var contentLength = regexp.MustCompile("Content-Length: [0-9]+\r\n")
 
-// wantExplained fails unless the SSP of this name got what e says.
+// wantExplained fails unless the SSP of this name got the request in e.
 func (m *modeProxy) wantExplained(t *testing.T, message []byte, e *proxy.Explanation, name, got string) {
 	t.Helper()
 	if e.Refusal != nil || len(e.Requests) != 1 || e.Requests[0].Target.SSP.Name() != name {

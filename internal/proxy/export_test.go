@@ -1,5 +1,5 @@
 package proxy
 
-// Serving returns how many connections fasthttp's server holds buffers for:
-// those that are neither parked nor closed.
+// Serving returns for how many connections fasthttp's server holds buffers: those that are neither
+// parked nor closed.
 func (p *Proxy) Serving() int { return int(p.server.GetOpenConnectionsCount()) }

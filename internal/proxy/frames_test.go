@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frames is a client of HTTP/2 that says what the test wants, allowed or not.
+// frames is an HTTP/2 client that sends any frames, also forbidden ones.
 type frames struct {
 	t      *testing.T
 	conn   *tls.Conn

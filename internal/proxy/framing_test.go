@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// rawClient is a client of HTTP/1 that writes what it is told.
+// rawClient is an HTTP/1 client that sends any bytes.
 type rawClient struct {
 	*net.TCPConn
 	t  testing.TB
@@ -93,8 +93,8 @@ func echoes(name string) bidder {
 	}}
 }
 
-// The first request of a connection and those behind it, whatever the segments
-// they come in, are held to the same rules.
+// The same rules hold for the first request of a connection and for pipelined ones, in any
+// segments.
 func TestPipelinedHeadsAreHeldToTheSameRulesHoweverTheyAreSplit(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	split := func(head string, at int, statuses ...int) {
@@ -136,7 +136,7 @@ func TestHeadOfBareLFsIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// Whether the head is well-formed is judged before its method.
+// The head's syntax is checked before its method.
 func TestMalformedHeadIs400AndEndsTheConnectionWhateverItsMethod(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	for _, method := range []string{"PUT", "DELETE", "GET", "POST", "OPTIONS", "X"} {
@@ -188,8 +188,8 @@ func TestGETAndHEADWithABodyAreRefused(t *testing.T) {
 	}
 }
 
-// A client that waits for a 100 is sent one, however it spells the field's name, and
-// none if it has sent its body or is refused.
+// A client that waits for a 100 gets one, however it spells the field's name. It gets none if it
+// has sent its body or is refused.
 func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
 	for _, name := range []string{"Expect", "expect", "EXPECT"} {
@@ -239,8 +239,8 @@ func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	}
 }
 
-// A client that waits for a 100 is refused without one, and its connection ends:
-// whether the body follows, only the client knows.
+// A client that waits for a 100 is refused without one, and its connection closes, since only the
+// client knows whether the body follows.
 func TestClientThatExpectsA100IsRefusedWithoutOne(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
 	for line, status := range map[string]int{"POST /nowhere": 404, "PUT /fill": 405, "POST /fill#": 400} {

@@ -22,7 +22,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// countingKey tells how many signatures are made at once.
+// countingKey counts how many signatures are made at once.
 type countingKey struct {
 	crypto.Signer
 	now, most atomic.Int64
@@ -129,8 +129,8 @@ func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// What a request on a kept connection takes while 300 clients shake hands as fast
-// as they can, with a key of RSA: with the limiter, and without.
+// The duration of a request on a kept connection while 300 clients do RSA handshakes as fast as
+// they can, with the limiter and without.
 func BenchmarkRequestDuringHandshakes(b *testing.B) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -93,15 +93,14 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// What a response says about a body that it does not have, and fields that stand
-// in it more than once, cross as over HTTP/1.
+// The length of an absent body, and fields that occur more than once, cross as over HTTP/1.
 func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 	head := "ETag: \"a\"\r\nset-cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nServer: s\r\nX-Empty:\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Adbuffer-Source: forged\r\nContent-Length: 17\r\n\r\n"
 	for _, row := range []struct {
 		method, status, body string
 		length               []string
 	}{
-		{"GET", "304 Not Modified", "", nil}, // which may say it, but the server of HTTP/2 does not
+		{"GET", "304 Not Modified", "", nil}, // which may have a Content-Length, but the HTTP/2 server sends none
 		{"HEAD", "200 OK", "", []string{"17"}},
 		{"GET", "200 OK", "0123456789abcdefg", []string{"17"}},
 		{"GET", "404 Not Found", "0123456789abcdefg", []string{"17"}},
@@ -213,8 +212,8 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 	wg.Wait()
 }
 
-// A body over the limit is refused though its length is not stated, and however
-// much of it is still to come.
+// A body over the limit is refused even if its length is not stated, however much of it is still to
+// come.
 func TestBodiesWithoutLengthAreBoundedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10_000 }), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
@@ -373,7 +372,7 @@ func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 		m.want(res, 200, "ssp/a")
 		wantProto2(t, res)
 	}
-	// More where the client begins a request before it has seen the GOAWAY.
+	// More if the client begins a request before it has read the GOAWAY.
 	if n := m.series(handshakes, "false"); n < 3 {
 		t.Errorf("%v connections for three requests", n)
 	}
@@ -465,7 +464,7 @@ func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 	}
 }
 
-// The preface counts at the start of a connection alone, in whatever pieces it comes.
+// The preface counts only at the start of a connection, in any pieces.
 func TestPrefaceStandsInFront(t *testing.T) {
 	m := newModeProxy(t, route.Single, h2c, bids("a", "{}"))
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -497,8 +496,8 @@ func TestPrefaceStandsInFront(t *testing.T) {
 	}
 }
 
-// One stream more than server.max_streams_per_conn is refused, whatever became of those
-// before: a request whose stream was reset counts until its SSP has responded.
+// A stream beyond server.max_streams_per_conn is refused. A request whose stream was reset still
+// counts until its SSP has responded.
 func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 	asked, release := make(chan struct{}, 10), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxStreams = 3 }),

@@ -29,7 +29,8 @@ func (f *frames) batch(write func()) {
 	f.conn.Write(b.Bytes()) //nolint:errcheck // reads tell
 }
 
-// goAway reads until the connection ends, and returns why; ok is false where nothing says so.
+// goAway reads until the connection closes, and returns the reason; ok is false if there was no
+// GOAWAY.
 func (f *frames) goAway() (code http2.ErrCode, ok bool) { return readGoAway(f.conn, f.framer) }
 
 func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bool) {
@@ -54,8 +55,8 @@ func counted(t *testing.T) (m *modeProxy, asked *atomic.Int64) {
 	}}), asked
 }
 
-// Frames that bring no request forward end the connection, and nothing of it reaches the
-// SSP. The names are those under which the attacks are known.
+// Too many frames that bring no request forward close the connection, and nothing of it reaches the
+// SSP. The cases have the attacks' usual names.
 func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 	m, asked := counted(t)
 	open := func(f *frames, id uint32) { f.request(id, false, ":method", "POST") }
@@ -158,8 +159,8 @@ func TestHPACKBombIsRefused(t *testing.T) {
 	}
 }
 
-// A request whose end breaks a rule reaches no SSP: RFC 9113, section 8.1.1. It costs its
-// own stream, and the others go on.
+// A request whose end is malformed reaches no SSP: RFC 9113, section 8.1.1. Only its own stream is
+// reset.
 func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 	m, asked := counted(t)
 	trailers := func(f *frames, end bool, fields ...string) {
@@ -224,7 +225,7 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 	m.await(50, "adbuffer_requests_total", "client_gone")
 }
 
-// What is wrong with one stream ends that one.
+// An error of one stream resets only that stream.
 func TestViolationOfOneStreamLeavesTheOthers(t *testing.T) {
 	m, _ := counted(t)
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 17})
@@ -285,7 +286,7 @@ func TestPaddingBeyondThePayloadEndsTheConnection(t *testing.T) {
 	}
 }
 
-// A client may send no more than its windows, and both count.
+// A client may not exceed the stream's window or the connection's.
 func TestMoreDataThanTheWindowIsAnError(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes, o.MaxUploads = 1<<20, 10 }), bids("a", "{}"))
 	f := m.frames(t)

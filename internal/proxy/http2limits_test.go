@@ -34,7 +34,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	for m.series("adbuffer_requests_total", "overloaded") != n-3 {
 		time.Sleep(time.Millisecond)
 	}
-	m.await(3*100_000, "adbuffer_buffered_bytes", "") // and what the last one that was refused had begun to hold is given back
+	m.await(3*100_000, "adbuffer_buffered_bytes", "") // and the bytes of the last refused one are released
 	f.conn.Close()                                    //nolint:errcheck // that ends it, too
 	m.await(0, "adbuffer_buffered_bytes", "")
 
@@ -68,8 +68,8 @@ func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // it is full the sooner
 	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge tells
-	// Streams are reset, too, and a slow machine may reset those that would have
-	// filled the socket: more come until it is full.
+	// Streams are reset too. A slow machine may reset streams that would have filled the socket, so
+	// the client opens more until it is full.
 	f.conn.SetWriteDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the gauge tells
 	for i := uint32(1); m.series(openClients, "") > 0 && i < 10_000; i += 2 {
 		f.request(i, true)
@@ -79,7 +79,7 @@ func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// A body that stops coming is given up after read_timeout.
+// A body that stops arriving is refused after read_timeout.
 func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	f := m.frames(t)

@@ -15,8 +15,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// Nothing that HTTP/2 can carry and HTTP/1 cannot becomes something else on its
-// way: it is refused before any SSP hears of it.
+// A request that HTTP/2 can carry and HTTP/1 cannot is refused before any SSP gets it. It never
+// changes its meaning on the way.
 func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 	var asked atomic.Int64
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { asked.Add(1) }})
@@ -81,8 +81,8 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			if row.body != "" {
 				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
 			}
-			// If the mismatch of a body shows only once it is read, either may
-			// come first: the refusal of the stream, or ours of the request.
+			// A body's wrong length may show only when the body is read. Then either the stream's
+			// reset or the request's refusal comes first.
 			if a := f.responseTo(1); a.reset != (row.status == "") && a.status != "400" || a.status != "" && row.status != "" && a.status != row.status {
 				t.Errorf("%+v, want status %q", a, row.status)
 			}
@@ -151,8 +151,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	m.await(1, openClients, "") // the connection goes on
 }
 
-// A client sends on what it has begun to send, when the response comes early. That
-// is no fault of its.
+// A client goes on sending its body when the response comes early. That is no violation.
 func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10 }), bids("a", "{}"))
 	f := m.frames(t)

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain looks for what the tests have left running. fasthttp's servers leave a
-// goroutine each that sleeps for ten seconds, and one for the date for good.
+// TestMain looks for goroutines that the tests have left. Each fasthttp server leaves one that
+// sleeps for ten seconds, and all leave one for the date.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	err := goleak.Find(goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))

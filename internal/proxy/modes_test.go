@@ -32,15 +32,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// What a client sees of the modes. How each of them behaves in itself, and when
-// it does what, is tested in package route.
+// What a client sees of the modes. Package route tests the modes themselves.
 
 // bidder is an SSP that responds as handler says.
 type bidder struct {
 	name    string
 	handler http.HandlerFunc
 	broken  bool   // its connections panic
-	addr    string // where it listens, "" = a server of its own
+	addr    string // the SSP's address, "" = a server of its own
 	conns   int    // of its pool at most; 0 = 64
 	removed bool   // its pool is closed
 }
@@ -208,9 +207,8 @@ func (m *modeProxy) want(res *http.Response, status int, source string) {
 	}
 }
 
-// series returns the value of a counter or gauge, by its name and a label's
-// value, "" if it has no labels. Of those that have the route as well it is
-// the one of the route r.
+// series returns the value of a counter or gauge, by its name and a label's value, "" if it has no
+// labels. If the series have a route too, it returns the one of route r.
 func (m *modeProxy) series(name, label string) float64 {
 	m.t.Helper()
 	return m.seriesOf(name, label, "r")

@@ -19,8 +19,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A handler that panics, here since its route leads to no SSP at all, costs its
-// request and nothing else: fasthttp by itself would end the process.
+// A handler that panics costs only its request; fasthttp alone would end the process. Here it
+// panics because its route has no SSP.
 func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})
 	core, logged := observer.New(zap.ErrorLevel)

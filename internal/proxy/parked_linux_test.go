@@ -180,8 +180,8 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 	}
 }
 
-// Clients that ask, wait about as long as it takes to be parked, close and connect again:
-// each request is asked once and answered with its own response, and nothing is left.
+// Clients send a request, wait about as long as parking takes, close and connect again. Each
+// request reaches the SSP once and gets its own response, and nothing is left.
 func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	const clients, rounds = 60, 20
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
@@ -224,8 +224,8 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	}
 }
 
-// asker makes a request in one of four ways and returns its response; for id "" it closes
-// its connection.
+// asker sends a request in one of four ways and returns its response; for id "" it closes its
+// connection.
 type asker func(way int, id string) string
 
 // askRaw asks over HTTP/1. Its ways differ in what comes after the request and within it.

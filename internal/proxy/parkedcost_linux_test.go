@@ -49,7 +49,7 @@ func TestParkedClientsHoldLittleMemory(t *testing.T) {
 	}
 }
 
-// unlogged logs no requests: the tests' log would hold them.
+// unlogged logs no requests, since the tests' log would keep them in memory.
 func unlogged(o *proxy.Options, _ *route.Route) { o.Access.Enabled = false }
 
 // detach keeps nothing of a client's connection but its descriptor.

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// handedOn is a connection as a PROXY-protocol listener hands it on.
+// handedOn is a connection as a PROXY-protocol listener returns it.
 type handedOn struct {
 	net.Conn
 	client netip.Addr

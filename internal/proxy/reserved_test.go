@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// sender is a client that sends a body bit by bit, and claims as much as it may.
+// sender is a client that sends a body in small pieces, and claims the largest allowed length.
 type sender struct {
 	*simClient
 	rest string // of the body, on the wire
@@ -35,8 +35,8 @@ func (s *simProxy) newSender(r *rand.Rand) *sender {
 	return v
 }
 
-// At every step of every body, what is held for all of them is at most twice what
-// has come, and 4 KB for each. When a request has ended, nothing is held for it.
+// At every step, the memory for all bodies is at most twice the bytes that have come, and 4 KB for
+// each body. When a request has ended, it holds none.
 func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
 	cases := 60
 	if *full {

@@ -71,8 +71,8 @@ func bytesOf(s string) string {
 	return string(b)
 }
 
-// refLines takes the lines of a head off s, with their CRLF. whole is false where
-// it does not end, good where a line has a bare LF.
+// refLines takes the lines of a head off s, with their CRLF. whole is false if the head does not
+// end, good is false if a line has a bare LF.
 func refLines(s string) (lines []string, rest string, whole, good bool) {
 	for {
 		line, after, ok := strings.Cut(s, "\n")

@@ -243,15 +243,15 @@ func (c *simClient) exchange(request string, want simResponse) {
 	}
 }
 
-// simBubble runs test in a synctest bubble. Channels and timers must not leave the
-// bubble that they were made in, as those in a sync.Pool would: two rounds of the
-// garbage collector empty it, before and after.
+// simBubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
+// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
+// before and after.
 func simBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	outside := time.Now()
 	simTLSTime = func() time.Time { return outside }
 	newIdentity()
-	// fasthttp starts a goroutine for good with its first connection.
+	// fasthttp starts a goroutine that never ends with its first connection.
 	newModeProxy(t, route.Single, nil, bids("a", "{}")).do("GET", "/fill")
 	empty := func() {
 		runtime.GC()
@@ -265,8 +265,7 @@ func simBubble(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// simMessages are the requests under test: where the head ends, and what is
-// answered.
+// simMessages are the requests under test: where the head ends, and the expected response.
 var simMessages = []struct {
 	name, head, body string
 	want             string
@@ -281,7 +280,7 @@ var simMessages = []struct {
 
 const simGet = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// simHistories are what a connection has been through before the request under test.
+// simHistories are what happens on a connection before the request under test.
 var simHistories = map[string]func(c *simClient){
 	"fresh": func(*simClient) {},
 	"kept":  func(c *simClient) { c.exchange(simGet, simResponse{status: 200}) },
@@ -320,15 +319,15 @@ type arrival struct {
 
 func (a arrival) String() string { return fmt.Sprintf("%d bytes after %v", a.n, a.pause) }
 
-// verdict is what must become of a request, by the moments at which it arrives.
+// verdict is how a request must end, by the moments at which it arrives.
 type verdict struct {
 	status int           // 0: the connection is closed without a word
 	at     time.Duration // since the last history, -1 for when it is whole
 	free   bool          // a 200 is right too: a part comes at the moment of its deadline
 }
 
-// judge says what must become of a request of head and body that comes in parts, on
-// a connection that is idle from the start. It is read_timeout's definition.
+// judge says how a request must end whose head and body come in parts, on a connection that is idle
+// from the start. It is the definition of read_timeout.
 func judge(head, body int, parts []arrival) verdict {
 	var now, by time.Duration
 	free, came := false, 0
@@ -362,10 +361,10 @@ type simCase struct {
 	history          string
 	head, body, want string
 	parts            []arrival
-	held             bool // the connection's goroutine hears of nothing that comes before the deadline
+	held             bool // the connection's goroutine does not run before the deadline
 }
 
-// run holds what becomes of a request to what judge says.
+// run compares how a request ends with judge.
 func (s *simProxy) run(sc simCase) {
 	s.t.Helper()
 	c := s.dial()
@@ -437,9 +436,9 @@ func (s *simProxy) run(sc simCase) {
 	}
 }
 
-// Whatever the history of a connection, and wherever a request is cut: bytes that
-// come before the deadline of what is awaited are never refused for time, and what
-// does not come by then is refused at that moment.
+// For any history of a connection, and wherever a request is cut, bytes that come before their
+// deadline are never refused for their time. If they have not come by then, the request is refused
+// at that moment.
 func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	for _, reduce := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reduce_idle_memory %v", reduce), func(t *testing.T) {

@@ -55,7 +55,7 @@ func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
 	})
 }
 
-// A client has write_timeout to take each response, whatever the history.
+// A client has write_timeout to read each response, for any history.
 func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		for _, change := range []func(*proxy.Options){nil, func(o *proxy.Options) { overTLS(o, nil) }} {
@@ -92,7 +92,7 @@ func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	})
 }
 
-// visitor is a connection on which a request comes about when its proxy drains.
+// visitor is a connection on which a request comes at about the time of a drain.
 type visitor struct {
 	*simClient
 	kept     bool
@@ -101,8 +101,8 @@ type visitor struct {
 	came     int       // bytes of the request that came while it was open
 }
 
-// A request that comes about when adbuffer drains, hands over or parks its connection
-// gets a response, or not a byte of it is read. One that has begun to come before idle
+// A request may come at about the time when adbuffer drains, hands over or parks its connection. It
+// gets a response, or no byte of it is read. A request that has begun to arrive before idle
 // connections are closed gets a response.
 func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 	cases := 200
@@ -163,8 +163,8 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 			}
 			cut := make(chan int, 1)
 			go func() {
-				// Between two ticks, so that what comes at a tick comes before or behind
-				// each look at a connection, not beside it.
+				// Between two ticks, so that bytes that come at a tick come before or after each
+				// look at a connection, never at the same time.
 				time.Sleep(time.Until(begin.Add(delay + tick/2)))
 				cut <- s.p.Drain(t.Context())
 			}()
@@ -186,8 +186,8 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 	})
 }
 
-// check holds what became of the request to the promise. early: it began to come
-// before idle connections were closed.
+// check compares how the request ended with the promise. early: it began to arrive before idle
+// connections were closed.
 func (v *visitor) check(name string, early bool) {
 	v.t.Helper()
 	got, read := v.responses(), v.Received()-v.received

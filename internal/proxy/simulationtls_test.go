@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// recordOverhead is what a record of TLS 1.3 has besides its text: its header, the
-// type of its content and a tag.
+// recordOverhead is the size of a TLS 1.3 record without its text: header, content type and tag.
 const recordOverhead = 5 + 1 + 16
 
 // simTLSTime is a moment at which the server's certificate is valid, unlike those of
 // the bubble.
 var simTLSTime func() time.Time
 
-// simTLS is a client's end of TLS. What it writes is kept back once hands are shaken,
-// and a read of nothing fails.
+// simTLS is a client's end of TLS. After the handshake it keeps back what it writes, and a read
+// without bytes fails.
 type simTLS struct {
 	*simClient
 	conn   *tls.Conn

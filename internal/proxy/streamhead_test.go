@@ -32,7 +32,7 @@ func newStreamHeader(method, target, host, fields string, bodyOpen bool) *stream
 	return h
 }
 
-// check has the codec and r check the header. taken is false where the stream is reset.
+// check lets the codec and r check the header. taken is false if the stream is reset.
 func (h *streamHeader) check(t *testing.T, r *request) (taken bool, f *refusal) {
 	var wire bytes.Buffer
 	enc := hpack.NewEncoder(&wire)
@@ -63,9 +63,9 @@ func (h *streamHeader) check(t *testing.T, r *request) (taken bool, f *refusal) 
 	return true, s.check(b, h.last)
 }
 
-// What is taken reads exactly as the stream said it: the same fields in their order with
-// the same values, but for Host in front and Cookie at the end, the same target and
-// authority, and no framing of HTTP/1.
+// An accepted header keeps the stream's fields, in their order and with their values, except Host
+// in front and Cookie at the end. Target and authority are the same, and there is no framing of
+// HTTP/1.
 func checkSame(t *testing.T, r *request, h *streamHeader) {
 	t.Helper()
 	if r.ssp.Method.String() != h.method {
@@ -138,7 +138,7 @@ func FuzzStreamHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, target, host, fields string, bodyOpen bool) {
 		h := newStreamHeader(method, target, host, fields, bodyOpen)
 		r := newStreamRequest()
-		for range 2 { // what the first leaves behind is not the second's
+		for range 2 { // the second must not see the state of the first
 			switch taken, f := h.check(t, r); {
 			case !taken:
 			case f == nil:

@@ -78,8 +78,8 @@ func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
 	return string(body)
 }
 
-// Bytes that come in any pieces, each a record of its own or a part of one, make
-// the same requests; pipelined ones too.
+// Bytes make the same requests in any pieces, each a record of its own or a part of one. Pipelined
+// requests do too.
 func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory = true }), bids("a", "{}"))
 	raw := "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789"
@@ -178,8 +178,7 @@ func TestClientCertificateIsAskedForWhereItIsConfigured(t *testing.T) {
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 }
 
-// A stalled handshake holds neither Accept nor others, but counts as a
-// connection.
+// A stalled handshake delays neither Accept nor other clients, but counts as a connection.
 func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 11 }), bids("a", "{}"))
 	for range 10 {
@@ -206,7 +205,7 @@ func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 	}
 }
 
-// The server's buffers are given up, the TLS session is kept.
+// The server's buffers are released, the TLS session is kept.
 func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory = true }), bids("a", "{}"))
 	c := m.dialTLS("http/1.1")
@@ -224,7 +223,7 @@ func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
 	m.await(0, openClients, "")
 }
 
-// Half a TLS record is no idle client, whatever time it takes to come.
+// A client that has sent half a TLS record is not idle, however long the rest takes.
 func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
 		o.IdleTimeout, o.ReduceIdleMemory = time.Hour, true
@@ -243,15 +242,14 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	cut.after = 20
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read tells
-	// It is told so (408) only where the server had begun to wait anew for it.
+	// It gets a 408 only if the server had begun to wait for it again.
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != 408 {
 		t.Errorf("status %d, want 408", res.StatusCode)
 	}
 	m.await(0, openClients, "")
 }
 
-// cutWriter writes no more than the first bytes of each Write, where after is
-// not 0.
+// cutWriter writes only the first bytes of each Write, if after is not 0.
 type cutWriter struct {
 	net.Conn
 	after int
@@ -316,7 +314,7 @@ func TestReloadTurnsTLSOnForTheNextConnection(t *testing.T) {
 	exchange(t, m.dialTLS(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 }
 
-// What came of TLS and was not read, a Drain does not wait for.
+// A Drain does not wait for TLS bytes that came and were not read.
 func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory, o.ReadTimeout = true, time.Hour }), bids("a", "{}"))
 	stalled, err := net.Dial("tcp", m.addr())

@@ -29,8 +29,8 @@ var newIdentity = sync.OnceValue(func() identity {
 	}
 })
 
-// overTLS makes a proxy speak TLS, with its certificate given by handshake, as
-// where certificates are reloaded.
+// overTLS makes a proxy speak TLS. Each handshake gets its certificate anew, as when certificates
+// are reloaded.
 func overTLS(o *proxy.Options, _ *route.Route) {
 	server := newIdentity().server
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return server, nil }}

@@ -105,7 +105,7 @@ func TestTmaxOfACompressedBodyIsNotLookedFor(t *testing.T) {
 	}
 }
 
-// What one request had must not stay for the next that uses its memory.
+// The state of one request must not stay for the next that uses its memory.
 func TestTheNextRequestHasNoTmaxOfTheLast(t *testing.T) {
 	var r request
 	if err := r.fields.Scan([]byte("Host: a\r\n\r\n")); err != nil {
@@ -120,9 +120,8 @@ func TestTheNextRequestHasNoTmaxOfTheLast(t *testing.T) {
 	}
 }
 
-// FuzzTmax compares with encoding/json: in JSON the scan finds exactly what a
-// parser finds that takes the first key. In anything else it finds at most a
-// number that stands there, behind such a key.
+// FuzzTmax compares the scan with encoding/json. In JSON both find the same value, if the parser
+// takes the first key. In any other input the scan finds at most a number behind such a key.
 func FuzzTmax(f *testing.F) {
 	for _, seed := range []string{
 		`{"tmax":300}`, `{"id":"1","imp":[{"tmax":1}],"tmax":300,"at":1}`, `{"tmax":0}`, `{"tmax":300.0}`, `{"tmax":3e2}`, `{"tmax":600001}`,
@@ -152,7 +151,7 @@ func FuzzTmax(f *testing.F) {
 	})
 }
 
-// parsedTmax is what a parser finds; ok is false where body is no JSON object.
+// parsedTmax is what a parser finds; ok is false if body is no JSON object.
 func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
 	if b := bytes.TrimLeft(body, " \t\r\n"); !json.Valid(body) || b[0] != '{' {
 		return 0, false

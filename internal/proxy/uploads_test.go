@@ -20,9 +20,9 @@ func post(length int) string {
 	return fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
 }
 
-// What a client claims to send takes nothing from others: neither memory nor a
-// place among the requests in flight. Twenty bodies of the largest size are more than
-// the budget, and more than may be in flight.
+// A claimed length takes nothing from other clients: neither memory nor a place among the requests
+// in flight. Twenty bodies of the largest size are more than the budget, and more than may be in
+// flight.
 func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 	small := func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 4 }
 	t.Run("HTTP/1", func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 	})
 }
 
-// wantOthersServed checks that requests get a response, and that no more than most
-// bytes are held besides.
+// wantOthersServed checks that other clients' requests get a response, and that at most so many
+// bytes are held beside them.
 func (m *modeProxy) wantOthersServed(most float64) {
 	m.t.Helper()
 	if held := m.series("adbuffer_buffered_bytes", ""); held > most {
@@ -83,9 +83,8 @@ func (m *modeProxy) wantOthersServed(most float64) {
 	}
 }
 
-// If max_uploads is reached, the upload that has been arriving for longest is
-// answered 408, and its connection closed. It is that one whatever the order in which
-// the bytes of the others come.
+// If max_uploads is reached, the upload that has been arriving for the longest time gets 408, and
+// its connection is closed. The order in which other uploads' bytes come makes no difference.
 func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 3 }, echoes("a"))
 	var uploads []*rawClient
@@ -105,8 +104,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		m.await(float64(i-2), uploadsDropped, "")
 		uploads[i-1].send(0, "c") // that makes it no younger
 	}
-	// Requests without a body, and those whose body comes with the head, need no
-	// room and take none.
+	// Requests without a body, or whose body comes with the head, never count as uploads.
 	for range 5 {
 		m.dialRaw().send(0, post(3)+"abc"+getFill)
 	}
@@ -132,8 +130,8 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	}
 }
 
-// The client sends on after the response, and its connection is not reset: its kernel
-// might throw the response away.
+// The client goes on sending after the response. Its connection is not reset, since its kernel
+// might then discard the response.
 func TestUploadThatMakesRoomIsToldThoughItSendsOn(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 1 }, echoes("a"))
 	c := m.dialRaw()
@@ -170,7 +168,7 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	m.await(0, uploadsNow, "")
 }
 
-// A body has read_timeout from its first byte on, not from its head's.
+// A body has read_timeout from its own first byte on, not from the head's.
 func TestBodyHasReadTimeoutFromItsFirstByteOn(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
