@@ -128,11 +128,7 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 	}
 }
 
-// clients send at once. They are fewer than the ten tokens that the retry budget keeps: if
-// a machine stalls, nginx may close the connections of all of them just as they send.
-const clients = 8
-
-// exchangeAll sends nginxRequests over some connections, each with a number of its
+// exchangeAll sends nginxRequests over 16 connections, each with a number of its
 // own that its response must have. It returns how many came to nothing, and how many
 // connections nginx had closed meanwhile.
 func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (lost, closed int) {
@@ -141,13 +137,13 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (los
 	before := ab.Scrape().Sum(opened)
 	var all e2e.Tally
 	began := time.Now()
-	ab.Concurrently(clients, func(w *e2e.Worker) error {
+	ab.Concurrently(16, func(w *e2e.Worker) error {
 		body := ""
 		if method == "POST" {
 			body = `{"id":"1","imp":[{"id":"1"}]}`
 		}
-		for i := w.Id; i < nginxRequests; i += clients {
-			if i%1600 < clients {
+		for i := w.Id; i < nginxRequests; i += 16 {
+			if i%1600 < 16 {
 				time.Sleep(300 * time.Millisecond) // nginx closes what is idle meanwhile
 			}
 			id := fmt.Sprintf("%s%d-%d", method, attempt, i)
