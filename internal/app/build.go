@@ -96,6 +96,7 @@ func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 func (a *App) apply(next *reload.Version) {
 	a.proxy.Reload(a.proxyOptions(next), next.Table)
 	a.trustPeers(next.Config)
+	a.certificates.setPolicies(next.Config)
 	a.views.Follow(next)
 }
 

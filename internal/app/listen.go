@@ -16,14 +16,14 @@ import (
 // listen opens the listeners.
 func (a *App) listen() error {
 	cfg := a.versions.Current().Config
-	options := func(name, key string, at config.Address) listen.Options {
+	options := func(name, key string, at config.Address, c *listen.Certificates) listen.Options {
 		network, address := at.Split()
 		return listen.Options{
 			Name: name, Key: key, Network: network, Address: address,
-			Mode: os.FileMode(cfg.Server.SocketMode), ReusePort: cfg.Server.ReusePort,
+			Mode: os.FileMode(cfg.Server.SocketMode), ReusePort: cfg.Server.ReusePort, Certificates: c,
 		}
 	}
-	sockets, err := listen.Open(options("traffic", "server.listen", cfg.Server.Listen), options("admin", "admin.listen", cfg.Admin.Listen), a.peers.Logger())
+	sockets, err := listen.Open(options("traffic", "server.listen", cfg.Server.Listen, a.certificates.server), options("admin", "admin.listen", cfg.Admin.Listen, a.certificates.admin), a.peers.Logger())
 	if err != nil {
 		return err
 	}
@@ -59,19 +59,29 @@ func (c *certificates) reload() {
 func (a *App) loadCertificates(cfg *config.Config) (err error) {
 	if t := &cfg.Server.TLS; t.CertFile != "" {
 		if a.certificates.server, err = listen.LoadCertificates(listen.Files{
-			Name: "server", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.ClientCAFile}, ClientAuth: tls.RequireAndVerifyClientCert,
+			Name: "server", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.ClientCAFile}, ClientAuth: tls.RequireAndVerifyClientCert, Policy: t.TLSPolicy.Policy(),
 		}, a.log); err != nil {
 			return err
 		}
 	}
 	if t := &cfg.Admin.TLS; t.CertFile != "" {
 		if a.certificates.admin, err = listen.LoadCertificates(listen.Files{
-			Name: "admin", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, ClientAuth: tls.VerifyClientCertIfGiven,
+			Name: "admin", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, ClientAuth: tls.VerifyClientCertIfGiven, Policy: t.TLSPolicy.Policy(),
 		}, a.log); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setPolicies applies the policies of a reload.
+func (c *certificates) setPolicies(cfg *config.Config) {
+	if c.server != nil {
+		c.server.SetPolicy(cfg.Server.TLS.TLSPolicy.Policy())
+	}
+	if c.admin != nil {
+		c.admin.SetPolicy(cfg.Admin.TLS.TLSPolicy.Policy())
+	}
 }
 
 // each calls f for the certificates that are not nil.

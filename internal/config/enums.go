@@ -1,5 +1,7 @@
 package config
 
+import "adbuffer/internal/handshake"
+
 // The types below take one of a few words. Each type's words method lists them in
 // the order in which messages and the JSON Schema print them.
 
@@ -53,6 +55,25 @@ const (
 )
 
 func (PipelineMethods) words() []string { return words(PipelineIdempotent, PipelineAll) }
+
+// TLSVersion is a version of TLS.
+type TLSVersion string
+
+// TLS12 is the oldest version that adbuffer speaks.
+const (
+	TLS12 TLSVersion = "1.2"
+	TLS13 TLSVersion = "1.3"
+)
+
+func (TLSVersion) words() []string { return handshake.VersionNames() }
+
+// TLSGroup is a group of a TLS key exchange, in IANA's name.
+type TLSGroup string
+
+func (TLSGroup) words() []string { return handshake.GroupNames() }
+
+// Policy returns the policy for handshakes.
+func (p TLSPolicy) Policy() handshake.Policy { return handshake.NewPolicy(p.MinVersion, p.Groups) }
 
 // Identity is how an SSP learns the client's address.
 type Identity string

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/handshake"
 )
 
 const maxTokenBytes = 4096
@@ -65,16 +66,41 @@ func (t *ClientTLS) check(path string, r *report) {
 	checkTLSFiles(configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}, path, join(path, "ca_file"), r)
 }
 
+func (t *SSPTLS) check(path string, r *report) {
+	t.ClientTLS.check(path, r)
+	t.TLSPolicy.check(path, r)
+}
+
+// check reports groups with which no handshake could succeed, or not as the file says.
+func (p *TLSPolicy) check(path string, r *report) {
+	versionPath, path := join(path, "min_version"), join(path, "groups")
+	onlyHybrid := true
+	for i, g := range p.Groups {
+		if first := slices.Index(p.Groups, g); first < i {
+			r.add(at(path, i), g, "is named twice; first as "+at(path, first))
+		}
+		onlyHybrid = onlyHybrid && handshake.IsHybrid(string(g))
+	}
+	switch {
+	case len(p.Groups) == 0:
+		r.add(path, "[]", "must name at least one group")
+	case onlyHybrid && p.MinVersion == TLS12:
+		r.add(path, p.Groups, `must name a group that TLS 1.2 has, such as x25519, or min_version must be "1.3"`, versionPath)
+	}
+}
+
 // checkServerTLS reads the files of both listeners.
 func checkServerTLS(cfg *Config, r *report) {
 	server, admin := &cfg.Server.TLS, &cfg.Admin
 	for _, l := range []struct {
 		files        configfile.TLSFiles
 		path, caPath string
+		policy       TLSPolicy
 	}{
-		{configfile.TLSFiles{Cert: server.CertFile, Key: server.KeyFile, CA: server.ClientCAFile}, "server.tls", "server.tls.client_ca_file"},
-		{configfile.TLSFiles{Cert: admin.TLS.CertFile, Key: admin.TLS.KeyFile, CA: admin.ClientCAFile}, "admin.tls", "admin.client_ca_file"},
+		{configfile.TLSFiles{Cert: server.CertFile, Key: server.KeyFile, CA: server.ClientCAFile}, "server.tls", "server.tls.client_ca_file", server.TLSPolicy},
+		{configfile.TLSFiles{Cert: admin.TLS.CertFile, Key: admin.TLS.KeyFile, CA: admin.ClientCAFile}, "admin.tls", "admin.client_ca_file", admin.TLS.TLSPolicy},
 	} {
+		l.policy.check(l.path, r)
 		certPath := join(l.path, "cert_file")
 		if l.files.CA != "" && l.files.Cert == "" {
 			r.add(l.caPath, l.files.CA, "needs "+certPath+": without TLS no client shows a certificate", certPath)

@@ -41,7 +41,7 @@ func TestTLSFilesAreRead(t *testing.T) {
 		"ADBUFFER_SSPS_0_TLS_KEY_FILE":  key,
 	}
 	cfg := mustParseEnv(t, twoSSPs, vars)
-	if got, want := cfg.SSPs[0].TLS, (ClientTLS{CAFile: cert, CertFile: cert, KeyFile: key}); got != want {
+	if got, want := cfg.SSPs[0].TLS.ClientTLS, (ClientTLS{CAFile: cert, CertFile: cert, KeyFile: key}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 

@@ -75,6 +75,9 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 		}
 		if isList(below) {
 			p, below = p+"[]", below.Elem()
+			for _, word := range wordsOf(below) {
+				property.Items.Enum = append(property.Items.Enum, word)
+			}
 		}
 		if shortKey(below) != "" {
 			property.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, property.Items}}

@@ -76,13 +76,21 @@ type ServerTLS struct {
 	CertFile     string `yaml:"cert_file"`      // PEM; "" = no TLS
 	KeyFile      string `yaml:"key_file"`       // PEM; set if and only if CertFile is
 	ClientCAFile string `yaml:"client_ca_file"` // PEM; "" = clients need no certificate
+	TLSPolicy    `yaml:",inline"`
 }
 
 // AdminTLS is the certificate of the admin listener. For client certificates see
 // Admin.ClientCAFile.
 type AdminTLS struct {
-	CertFile string `yaml:"cert_file"` // PEM; "" = no TLS
-	KeyFile  string `yaml:"key_file"`  // PEM; set if and only if CertFile is
+	CertFile  string `yaml:"cert_file"` // PEM; "" = no TLS
+	KeyFile   string `yaml:"key_file"`  // PEM; set if and only if CertFile is
+	TLSPolicy `yaml:",inline"`
+}
+
+// TLSPolicy says which TLS handshakes are allowed.
+type TLSPolicy struct {
+	MinVersion TLSVersion `yaml:"min_version" default:"1.2"`
+	Groups     []TLSGroup `yaml:"groups" default:"X25519MLKEM768 SecP256r1MLKEM768 SecP384r1MLKEM1024 x25519 secp256r1 secp384r1 secp521r1"` // never empty, each once
 }
 
 // Drain is how the service stops.
@@ -190,7 +198,7 @@ type Settings struct {
 	MaxInFlight            int           `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
 	Pool                   Pool          `yaml:"pool"`
 	Timeouts               Timeouts      `yaml:"timeouts"`
-	TLS                    ClientTLS     `yaml:"tls"`
+	TLS                    SSPTLS        `yaml:"tls"`
 	Headers                Headers       `yaml:"headers"`
 	Host                   string        `yaml:"host"` // "" = the endpoint's
 	Identity               Identity      `yaml:"identity" default:"x_forwarded_for"`
@@ -246,10 +254,15 @@ type Timeouts struct {
 	Request      time.Duration `yaml:"request" min:"0s" max:"10m"` // 0 = the deadline alone
 }
 
-// ClientTLS is adbuffer's certificate for an SSP, and how it verifies the SSP. It is not
-// used for http endpoints.
+// SSPTLS is how adbuffer speaks TLS to an SSP. It is not used for http endpoints.
+type SSPTLS struct {
+	ClientTLS `yaml:",inline"`
+	TLSPolicy `yaml:",inline"`
+}
+
+// ClientTLS is adbuffer's certificate for a server, and how it verifies the server.
 type ClientTLS struct {
-	ServerName         string `yaml:"server_name"` // "" = the endpoint's host
+	ServerName         string `yaml:"server_name"` // "" = the address's host
 	CAFile             string `yaml:"ca_file"`     // PEM; "" = the system's authorities
 	CertFile           string `yaml:"cert_file"`   // PEM; "" = no client certificate
 	KeyFile            string `yaml:"key_file"`    // PEM; set if and only if CertFile is

@@ -20,8 +20,8 @@ type TLSFiles struct {
 type Material struct {
 	Certificate *tls.Certificate // nil = none
 	Authorities *x509.CertPool   // nil = none
-	// Digest identifies the content of the files.
-	Digest [sha256.Size]byte
+	// Digest identifies the content of the files, AuthoritiesDigest that of CA alone.
+	Digest, AuthoritiesDigest [sha256.Size]byte
 }
 
 // Load reads the files. The error joins an *Error for each file that is not valid.
@@ -54,6 +54,7 @@ func (f TLSFiles) Load() (*Material, error) {
 		m.Certificate = &pair
 	}
 	if len(ca) > 0 {
+		m.AuthoritiesDigest = sha256.Sum256(ca)
 		var rule string
 		if m.Authorities, rule = authorities(ca); rule != "" {
 			fail("ca_file", f.CA, rule)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -13,11 +14,12 @@ import (
 // TLS is how adbuffer proves itself to an SSP, and what proof it asks for. The
 // names in the comments are those of config/adbuffer.yaml.
 type TLS struct {
-	ServerName         string // tls.server_name; "" = the endpoint's host
-	CAFile             string // tls.ca_file, PEM; "" = the system's authorities
-	CertFile           string // tls.cert_file, PEM; "" = no client certificate
-	KeyFile            string // tls.key_file, PEM; set if and only if CertFile is
-	InsecureSkipVerify bool   // tls.insecure_skip_verify
+	ServerName         string           // tls.server_name; "" = the endpoint's host
+	CAFile             string           // tls.ca_file, PEM; "" = the system's authorities
+	CertFile           string           // tls.cert_file, PEM; "" = no client certificate
+	KeyFile            string           // tls.key_file, PEM; set if and only if CertFile is
+	InsecureSkipVerify bool             // tls.insecure_skip_verify
+	Policy             handshake.Policy // tls.min_version, tls.groups
 }
 
 // clientTLS makes the configuration of each handshake.
@@ -30,10 +32,11 @@ type clientTLS struct {
 
 func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*clientTLS, error) {
 	c := &clientTLS{
-		base:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify},
+		base:       &tls.Config{InsecureSkipVerify: o.InsecureSkipVerify},
 		serverName: o.ServerName,
 		sessions:   tls.NewLRUClientSessionCache(maxAddrs),
 	}
+	o.Policy.Apply(c.base)
 	if mode == HTTP2 {
 		c.base.CipherSuites = http2Suites
 	}

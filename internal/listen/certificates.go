@@ -3,12 +3,14 @@ package listen
 import (
 	"context"
 	"crypto/tls"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/handshake"
 )
 
 // Files are a listener's TLS files.
@@ -19,23 +21,34 @@ type Files struct {
 	configfile.TLSFiles
 	// ClientAuth says how clients' certificates are asked for if CA is set.
 	ClientAuth tls.ClientAuthType
+	// Policy is the policy of handshakes until SetPolicy.
+	Policy handshake.Policy
 }
 
 // Certificates holds a listener's certificates, as the files had them when they were
-// last valid. Watch reloads them when the files change.
+// last valid, and the keys of its session tickets. Watch reloads certificates when the
+// files change.
 type Certificates struct {
 	log     *zap.Logger
 	files   Files
 	keeper  *configfile.Keeper
+	tickets TicketKeys
 	current atomic.Pointer[loaded]
+
+	mu     sync.Mutex // guards policy, held while current is replaced
+	policy handshake.Policy
 }
 
-// loaded is one version of the certificates. It never changes.
+// loaded is one version of the certificates, the policy and the ticket keys. It never
+// changes.
 type loaded struct {
-	config *tls.Config // of handshakes
-	expiry time.Time   // of the certificate
-	at     time.Time
+	material  *configfile.Material
+	config    *tls.Config // of handshakes
+	at        time.Time   // when material was loaded
+	keysUntil time.Time   // then there is a new ticket key
 }
+
+func (l *loaded) expiry() time.Time { return l.material.Certificate.Leaf.NotAfter }
 
 // LoadCertificates reads the files, all of which must be valid.
 func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
@@ -43,32 +56,41 @@ func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Certificates{log: log, files: files, keeper: keeper}
-	c.use(keeper.Current())
+	c := &Certificates{log: log, files: files, keeper: keeper, policy: files.Policy}
+	c.renew()
 	return c, nil
 }
 
 // Config returns a server's configuration that offers these protocols by ALPN. Each
-// handshake uses the certificates in use at that moment. The oldest TLS version is 1.2.
+// handshake uses the certificates, the policy and the ticket keys in use at that moment.
 func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 	type offered struct{ from, config *tls.Config }
 	var last atomic.Pointer[offered]
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: nextProtos,
-		// The keys of session tickets belong to this config, so clients resume across
-		// reloads. crypto/tls checks ClientCAs again when they do.
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := c.current.Load().config
+			l := c.current.Load()
+			if !time.Now().Before(l.keysUntil) {
+				l = c.renew()
+			}
 			o := last.Load()
-			if o == nil || o.from != now {
-				o = &offered{now, now.Clone()}
+			if o == nil || o.from != l.config {
+				o = &offered{l.config, l.config.Clone()}
 				o.config.NextProtos = nextProtos
 				last.Store(o)
 			}
 			return o.config, nil
 		},
 	}
+}
+
+// SetPolicy sets the policy of handshakes that begin from now on.
+func (c *Certificates) SetPolicy(p handshake.Policy) {
+	c.mu.Lock()
+	c.policy = p
+	c.mu.Unlock()
+	c.renew()
 }
 
 // Reload reads the files now. If they are not valid, the certificates in use stay.
@@ -88,22 +110,46 @@ func (c *Certificates) noted(changed bool, err error) {
 	case err != nil:
 		c.log.Error("the certificates stay as they are: their files are not valid", zap.String("listener", c.files.Name), zap.Error(err))
 	case changed:
-		c.use(c.keeper.Current())
-		c.log.Info("certificates reloaded", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expires", c.current.Load().expiry))
+		c.renew()
+		c.log.Info("certificates reloaded", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expires", c.current.Load().expiry()))
 	}
 }
 
-func (c *Certificates) use(m *configfile.Material) {
-	l := &loaded{
-		config: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*m.Certificate}},
-		expiry: m.Certificate.Leaf.NotAfter,
-		at:     time.Now(),
-	}
+// renew replaces current by what the files, the policy and the ticket keys are now.
+func (c *Certificates) renew() *loaded {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.current.Load()
+	m := c.keeper.Current()
+	keys, until := c.tickets.current()
+	l := &loaded{material: m, config: &tls.Config{Certificates: []tls.Certificate{*m.Certificate}}, keysUntil: until}
+	c.policy.Apply(l.config)
+	l.config.SetSessionTicketKeys(forTLS(keys, m, c.policy))
 	if m.Authorities != nil {
 		l.config.ClientCAs, l.config.ClientAuth = m.Authorities, c.files.ClientAuth
 	}
+	if before != nil && before.material == m {
+		l.at = before.at
+	} else if l.at = time.Now(); l.at.After(l.expiry()) {
+		c.log.Warn("the certificate has expired", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expired", l.expiry()))
+	}
 	c.current.Store(l)
-	if l.at.After(l.expiry) {
-		c.log.Warn("the certificate has expired", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expired", l.expiry))
+	return l
+}
+
+// handedKeys returns the ticket keys for the next process; nil for a listener without TLS.
+func (c *Certificates) handedKeys() []ticketKey {
+	if c == nil {
+		return nil
+	}
+	keys, _ := c.tickets.current()
+	return keys
+}
+
+// adoptKeys uses the ticket keys of the process before.
+func (c *Certificates) adoptKeys(keys []ticketKey) {
+	if c != nil {
+		c.tickets.adopt(keys)
+		c.renew()
 	}
 }

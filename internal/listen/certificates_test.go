@@ -314,7 +314,7 @@ func TestCertificatesShowWhenTheyExpire(t *testing.T) {
 	must(t, err)
 	for _, f := range all {
 		if f.GetName() == "adbuffer_tls_certificate_expiry_timestamp_seconds" {
-			if at := f.Metric[0].Gauge.GetValue(); at != float64(c.current.Load().expiry.Unix()) || time.Until(time.Unix(int64(at), 0)) < time.Hour {
+			if at := f.Metric[0].Gauge.GetValue(); at != float64(c.current.Load().expiry().Unix()) || time.Until(time.Unix(int64(at), 0)) < time.Hour {
 				t.Errorf("expires at %v", at)
 			}
 			return

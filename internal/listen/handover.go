@@ -53,7 +53,14 @@ const (
 )
 
 // handedSocket names one socket of the message. The descriptors come in the same order.
-type handedSocket struct{ Name, Network, Address string }
+type handedSocket struct {
+	Name, Network, Address string
+	TicketKeys             []ticketKey `json:",omitempty"` // earlier releases send none, and ignore them
+}
+
+func (o *Options) handed() handedSocket {
+	return handedSocket{o.Name, o.Network, o.Address, o.Certificates.handedKeys()}
+}
 
 // start lets the next process connect.
 func (h *handover) start(s *Sockets) {
@@ -106,9 +113,9 @@ func (h *handover) send(c *net.UnixConn) error {
 	}
 	s := h.sockets
 	sockets := []handedSocket{
-		{meetingSocket, "unix", h.name},
-		{s.Traffic.options.Name, s.Traffic.options.Network, s.Traffic.options.Address},
-		{s.Admin.options.Name, s.Admin.options.Network, s.Admin.options.Address},
+		{Name: meetingSocket, Network: "unix", Address: h.name},
+		s.Traffic.options.handed(),
+		s.Admin.options.handed(),
 	}
 	text, err := json.Marshal(sockets)
 	if err != nil {

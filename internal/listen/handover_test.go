@@ -30,8 +30,15 @@ type process struct {
 // startProcess opens both sockets with server.reuse_port.
 func startProcess(t *testing.T, network, address, admin string) *process {
 	t.Helper()
+	return startTLSProcess(t, network, address, admin, nil)
+}
+
+// startTLSProcess is startProcess with TLS on the traffic socket, unless c is nil.
+func startTLSProcess(t *testing.T, network, address, admin string, c *Certificates) *process {
+	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	traffic, operators := trafficAt(network, address), adminAt(admin)
+	traffic.Certificates = c
 	traffic.ReusePort, operators.ReusePort = true, true
 	s, err := Open(traffic, operators, zap.New(core))
 	must(t, err)
@@ -276,10 +283,10 @@ func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
 		"no sockets": func(c *net.UnixConn) { c.Write([]byte(`[{"Name":"traffic"}]`)) },       //nolint:errcheck // as above
 		"too much":   func(c *net.UnixConn) { c.Write([]byte(strings.Repeat("[", 100_000))) }, //nolint:errcheck // as above
 		"another port": func(c *net.UnixConn) {
-			handed(c, []syscall.Conn{other.(socket)}, handedSocket{"traffic", "tcp", "127.0.0.1:1"})
+			handed(c, []syscall.Conn{other.(socket)}, handedSocket{Name: "traffic", Network: "tcp", Address: "127.0.0.1:1"})
 		},
 		"a connection": func(c *net.UnixConn) {
-			handed(c, []syscall.Conn{connected.(syscall.Conn)}, handedSocket{"traffic", "tcp", "127.0.0.1:1"})
+			handed(c, []syscall.Conn{connected.(syscall.Conn)}, handedSocket{Name: "traffic", Network: "tcp", Address: "127.0.0.1:1"})
 		},
 		"more names": func(c *net.UnixConn) { handed(c, []syscall.Conn{other.(socket)}, handedSocket{}, handedSocket{}) },
 	} {

@@ -37,6 +37,9 @@ type Options struct {
 	// ReusePort shares the socket with the next process, and takes it over from the
 	// process before.
 	ReusePort bool
+	// Certificates has the ticket keys that are shared with the next process; nil = the
+	// listener has no TLS, or does not share them.
+	Certificates *Certificates
 }
 
 // Sockets are what the process listens on.

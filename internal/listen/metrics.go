@@ -34,7 +34,7 @@ func (c *Certificates) Collect(ch chan<- prometheus.Metric) {
 		good = 1
 	}
 	ch <- prometheus.MustNewConstMetric(descGood(c.files.Name), prometheus.GaugeValue, good)
-	ch <- prometheus.MustNewConstMetric(descExpiry(c.files.Name), prometheus.GaugeValue, float64(now.expiry.Unix()))
+	ch <- prometheus.MustNewConstMetric(descExpiry(c.files.Name), prometheus.GaugeValue, float64(now.expiry().Unix()))
 	ch <- prometheus.MustNewConstMetric(descLoaded(c.files.Name), prometheus.GaugeValue, float64(now.at.Unix()))
 }
 

@@ -178,11 +178,13 @@ func keep(given map[string]*Listener, s handedSocket, l socket, wanted []Options
 		}
 		if o.Network == "unix" { // it has this path: another path has another meeting socket
 			given[o.Name] = newUnix(o, l)
+			o.Certificates.adoptKeys(s.TicketKeys)
 			return nil
 		}
 		want, err := net.ResolveTCPAddr("tcp", o.Address)
 		if is, ok := l.Addr().(*net.TCPAddr); ok && err == nil && canonical(is) == canonical(want) {
 			given[o.Name] = &Listener{options: o, socket: l, addr: l.Addr()}
+			o.Certificates.adoptKeys(s.TicketKeys)
 			return nil
 		}
 	}

@@ -31,7 +31,7 @@ func newDialer(c *config.SSP, endpoints upstream.Endpoints, log *zap.Logger) (*d
 		ConnectTimeout: c.Timeouts.Connect, TLSTimeout: c.Timeouts.TLSHandshake,
 		TLS: dial.TLS{
 			ServerName: c.TLS.ServerName, CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile,
-			InsecureSkipVerify: c.TLS.InsecureSkipVerify,
+			InsecureSkipVerify: c.TLS.InsecureSkipVerify, Policy: c.TLS.Policy(),
 		},
 		Sources: c.SourceAddresses,
 		Warn:    func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) },

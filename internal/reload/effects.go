@@ -34,13 +34,17 @@ var effects = map[string]Effect{
 	"server.socket_mode":      Restart,
 	"server.reuse_port":       Restart,
 	"server.tls":              Restart, // the names; changed files are reloaded at any time
+	"server.tls.min_version":  InPlace,
+	"server.tls.groups":       InPlace,
 	"server.proxy_protocol":   Restart,
 	"server.max_header_bytes": Restart, // the size of the server's buffers
 
-	"admin":                InPlace,
-	"admin.listen":         Restart,
-	"admin.tls":            Restart, // as server.tls
-	"admin.client_ca_file": Restart,
+	"admin":                 InPlace,
+	"admin.listen":          Restart,
+	"admin.tls":             Restart, // as server.tls
+	"admin.tls.min_version": InPlace,
+	"admin.tls.groups":      InPlace,
+	"admin.client_ca_file":  Restart,
 
 	"log.level":  InPlace,
 	"log.format": Restart, // the log is opened once

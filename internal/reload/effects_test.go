@@ -131,6 +131,8 @@ func nodeAt(node *yaml.Node, path string) *yaml.Node {
 
 // another is a valid value for a setting, where others cannot guess one.
 var another = map[string]string{
+	"server.tls.min_version": `"1.3"`, "admin.tls.min_version": `"1.3"`, "ssps[].tls.min_version": `"1.3"`,
+	"server.tls.groups": "[x25519]", "admin.tls.groups": "[x25519]", "ssps[].tls.groups": "[x25519]",
 	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.health_path": "/other",
 	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces",
 	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].protocol": "http1",

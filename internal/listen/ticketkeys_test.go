@@ -1,0 +1,209 @@
+package listen
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/handshake"
+)
+
+// firstSession is a client's cache that keeps the first session it gets.
+type firstSession struct{ state *tls.ClientSessionState }
+
+func (f *firstSession) Get(string) (*tls.ClientSessionState, bool) { return f.state, f.state != nil }
+
+func (f *firstSession) Put(_ string, state *tls.ClientSessionState) {
+	if f.state == nil {
+		f.state = state
+	}
+}
+
+// resumes does a handshake over a pipe, and reports whether it resumed the client's session.
+func resumes(t *testing.T, server, client *tls.Config) bool {
+	t.Helper()
+	x, y := net.Pipe()
+	served := make(chan error, 1)
+	s, k := tls.Server(x, server), tls.Client(y, client)
+	go func() {
+		_, err := s.Write([]byte("hello"))
+		served <- err
+	}()
+	var b [5]byte
+	_, err := k.Read(b[:])
+	must(t, err)
+	must(t, <-served)
+	return s.ConnectionState().DidResume
+}
+
+func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
+	c := loadCerts(t, newAuthority(t), nil)
+	now := time.Now()
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := LoadCertificates(c.files, c.log)
+			must(t, err)
+			config := c.Config()
+			client := &tls.Config{InsecureSkipVerify: true, MaxVersion: version, Time: func() time.Time { return now }, ClientSessionCache: new(firstSession)}
+			time.Sleep(ticketKeyFor - time.Minute)
+			if resumes(t, config, client) {
+				t.Error("resumed without a session")
+			}
+			time.Sleep((maxTicketKeys - 1) * ticketKeyFor)
+			if !resumes(t, config, client) {
+				t.Errorf("%s: the ticket is refused before its key is too old", tls.VersionName(version))
+			}
+			time.Sleep(2 * time.Minute)
+			if resumes(t, config, client) {
+				t.Errorf("%s: the ticket of a dropped key is good", tls.VersionName(version))
+			}
+			for range 10 {
+				time.Sleep(ticketKeyFor)
+				resumes(t, config, client)
+			}
+			if keys := c.handedKeys(); len(keys) != maxTicketKeys {
+				t.Errorf("%d keys, want %d", len(keys), maxTicketKeys)
+			}
+			time.Sleep(1000 * time.Hour) // no client comes
+			if keys := c.handedKeys(); len(keys) != 1 || time.Since(keys[0].Made) > 0 {
+				t.Errorf("keys that are too old are handed over: %d", len(keys))
+			}
+		})
+	}
+}
+
+func TestOnlyValidTicketKeysAreTakenOver(t *testing.T) {
+	key := func(n int) ticketKey { return ticketKey{time.Now(), bytes.Repeat([]byte{7}, n)} }
+	good := key(ticketKeyBytes)
+	future := good
+	future.Made = future.Made.Add(1000 * time.Hour)
+	old := good
+	old.Made = old.Made.Add(-maxTicketKeys * ticketKeyFor)
+	for _, row := range []struct {
+		name   string
+		handed []ticketKey
+		used   bool
+	}{
+		{"one", []ticketKey{good}, true},
+		{"of the future", []ticketKey{future}, true},
+		{"none", nil, false},
+		{"too many", []ticketKey{good, good, good, good, good}, false},
+		{"short", []ticketKey{good, key(31)}, false},
+		{"long", []ticketKey{key(33)}, false},
+		{"too old", []ticketKey{old}, false},
+	} {
+		var keys TicketKeys
+		keys.adopt(row.handed)
+		now, until := keys.current()
+		if used := bytes.Equal(now[0].Key, good.Key); used != row.used || len(now) != 1 {
+			t.Errorf("%s: used: %v, %d keys", row.name, used, len(now))
+		}
+		if left := time.Until(until); left <= 0 || left > ticketKeyFor {
+			t.Errorf("%s: used for %v", row.name, left)
+		}
+	}
+}
+
+func TestClientsResumeOnTheNextProcess(t *testing.T) {
+	a := newAuthority(t)
+	first, second := loadCerts(t, a, nil), loadCerts(t, a, nil) // with another certificate
+	client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession)}
+	address, admin := reserve(t), reserve(t)
+	startTLSProcess(t, "tcp", address, admin, first.Certificates)
+	if resumes(t, first.Config(), client) {
+		t.Error("resumed without a session")
+	}
+	config := second.Config()
+	if resumes(t, config, client) {
+		t.Error("another listener's session is good")
+	}
+	startTLSProcess(t, "tcp", address, admin, second.Certificates)
+	if !resumes(t, config, client) {
+		t.Error("not resumed on the process that took over")
+	}
+	if !resumes(t, first.Config(), client) {
+		t.Error("not resumed on the process before, which serves too")
+	}
+	third := loadCerts(t, a, nil)
+	startTLSProcess(t, "unix", filepath.Join(t.TempDir(), "ad.sock"), admin, third.Certificates)
+	if resumes(t, third.Config(), client) {
+		t.Error("the session of a process at another address is good")
+	}
+}
+
+// The process that took over asks for more than the process before: tickets from before do not
+// help a client around it.
+func TestATicketOfTheProcessBeforeDoesNotReplaceTheClientsCertificate(t *testing.T) {
+	a, b := newAuthority(t), newAuthority(t)
+	asks := func(by *authority) func(*Files) {
+		return func(f *Files) {
+			f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "clients.pem"), tls.RequireAndVerifyClientCert
+			replace(t, f.CA, string(by.PEM()))
+		}
+	}
+	mine, err := a.ClientCert("app")
+	must(t, err)
+	for _, row := range []struct {
+		name          string
+		before, after func(*Files)
+		certificate   bool
+		ok, resumes   bool
+	}{
+		{"from none to a", nil, asks(a), false, false, false},
+		{"from none to a, with a's certificate", nil, asks(a), true, true, false},
+		{"from a to a", asks(a), asks(a), true, true, true},
+		{"from a to b", asks(a), asks(b), true, false, false},
+		{"from a to none", asks(a), nil, true, true, false},
+	} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			before, after := loadCerts(t, a, row.before), loadCerts(t, a, row.after)
+			client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession), MaxVersion: version}
+			if row.certificate {
+				client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &mine, nil }
+			}
+			_, _, err := before.handshake(before.Config(), client)
+			must(t, err)
+			after.adoptKeys(before.handedKeys())
+			s, _, err := after.handshake(after.Config(), client)
+			if (err == nil) != row.ok || s.DidResume != row.resumes {
+				t.Errorf("%s, %s: %v, resumed: %v", row.name, tls.VersionName(version), err, s.DidResume)
+			}
+		}
+	}
+}
+
+// A ticket proves what its client proved in a full handshake. When that changes, it is worth
+// nothing, also if the client would still be let in.
+func TestTicketsEndWithThePolicyAndTheAuthorities(t *testing.T) {
+	a := newAuthority(t)
+	c := loadCerts(t, a, func(f *Files) {
+		f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), tls.VerifyClientCertIfGiven
+	})
+	config := c.Config()
+	client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession)}
+	resumes(t, config, client)
+	if !resumes(t, config, client) {
+		t.Error("not resumed")
+	}
+	c.SetPolicy(handshake.NewPolicy("1.3", handshake.GroupNames()))
+	if resumes(t, config, client) {
+		t.Error("resumed after another min_version")
+	}
+	c.SetPolicy(handshake.NewPolicy("1.2", []string{"x25519"}))
+	if resumes(t, config, client) {
+		t.Error("resumed after other groups")
+	}
+	c.SetPolicy(handshake.Policy{})
+	if !resumes(t, config, client) {
+		t.Error("not resumed although all is as it was")
+	}
+	replace(t, c.files.CA, string(a.PEM())+string(newAuthority(t).PEM()))
+	must(t, c.Reload())
+	if resumes(t, config, client) {
+		t.Error("resumed after another authority was added")
+	}
+}
