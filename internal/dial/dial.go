@@ -47,6 +47,7 @@ type Dialer struct {
 	resolver *resolver
 	sources  *sources
 	tls      *clientTLS // nil on cleartext
+	hellos   hellos
 	tcp      net.Dialer
 	delay    time.Duration // connectDelay
 	stats    counters
@@ -66,6 +67,9 @@ type Result struct {
 	Resumed bool
 	// Raced is set where Dial fails, too.
 	Raced
+
+	small bool // the ClientHello was small
+	heard bool // a byte came from the SSP
 }
 
 // Raced is how the connection attempts of one dial went.
@@ -150,7 +154,7 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 	}
 	offer := d.opts.Mode.offer(offerHTTP2)
 	began := time.Now()
-	r, err := d.connect(ctx, addrs, offer)
+	r, err := d.connectAnyHello(ctx, addrs, offer)
 	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
 		return r, err
 	}
@@ -160,13 +164,14 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
 	defer cancel()
 	raced := r.Raced
-	r, err = d.connect(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
+	r, err = d.connectAnyHello(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
 	r.Raced = raced
 	return r, err
 }
 
-// connect is one TCP connection and, on TLS, one handshake.
-func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
+// connect is one TCP connection and, on TLS, one handshake. small asks for a small
+// ClientHello, also at an address that is not known to need it.
+func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string, small bool) (Result, error) {
 	var r Result
 	began := time.Now()
 	sock, raced, err := d.openSocket(ctx, addrs)
@@ -181,18 +186,19 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 	addr := addrs[raced.At]
 	began = time.Now()
 	sock.Records()
-	conn, err := d.handshake(ctx, sock, addr, offer)
+	r.small = small || d.hellos.needsSmall(addr.AddrPort)
+	conn, state, err := d.handshake(ctx, sock, addr, offer, r.small)
 	r.TLS = time.Since(began)
+	r.heard = sock.HasReceived()
 	if err == nil {
-		r.Resumed = conn.ConnectionState().DidResume
-		r.Protocol, err = d.negotiated(conn.ConnectionState(), addr, offer)
+		r.Protocol, err = d.negotiated(state, addr, offer)
 	}
 	if err != nil {
-		d.stats.handshakesFailed.Add(1)
+		d.stats.handshakeFailed(err)
 		_ = sock.Close()
 		return r, err
 	}
-	d.stats.handshaken(r.Resumed)
-	r.Conn, r.Socket = conn, sock
+	d.stats.handshaken(&state)
+	r.Conn, r.Socket, r.Resumed = conn, sock, state.DidResume
 	return r, nil
 }

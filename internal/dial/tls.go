@@ -25,6 +25,7 @@ type TLS struct {
 // clientTLS makes the configuration of each handshake.
 type clientTLS struct {
 	base       *tls.Config // never changed
+	small      *tls.Config // base without hybrid groups, nil if that is no change; never changed
 	serverName string      // "" = the address's host
 	sessions   tls.ClientSessionCache
 	cert       *clientCert // nil = none
@@ -58,26 +59,34 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 	case o.KeyFile != "":
 		return nil, fmt.Errorf("tls.cert_file: missing, and tls.key_file is %q", o.KeyFile)
 	}
+	if classical, ok := o.Policy.Classical(); ok {
+		c.small = c.base.Clone()
+		classical.Apply(c.small)
+	}
 	return c, nil
 }
 
 // handshake makes a TLS connection of sock, which the caller closes if that
 // fails.
-func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string) (*tls.Conn, error) {
+func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string, small bool) (*tls.Conn, tls.ConnectionState, error) {
 	asked := false
-	conn := tls.Client(sock, d.tls.config(addr, offer, &asked))
+	conn := tls.Client(sock, d.tls.config(addr, offer, small, &asked))
 	limited, cancel := context.WithTimeout(ctx, d.timeouts.handshake())
 	defer cancel()
 	if err := conn.HandshakeContext(limited); err != nil {
-		return nil, d.tlsError(ctx, addr, offer, asked, err)
+		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, asked, err)
 	}
-	return conn, nil
+	return conn, conn.ConnectionState(), nil
 }
 
 // config is that of one handshake; asked is set where the peer asks for a client
 // certificate.
-func (c *clientTLS) config(addr upstream.Address, offer []string, asked *bool) *tls.Config {
-	cfg := c.base.Clone()
+func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, asked *bool) *tls.Config {
+	base := c.base
+	if small {
+		base = c.small
+	}
+	cfg := base.Clone()
 	cfg.NextProtos = offer
 	cfg.ServerName = c.serverName
 	if cfg.ServerName == "" {
@@ -97,7 +106,9 @@ func (c *clientTLS) config(addr upstream.Address, offer []string, asked *bool) *
 		*asked = true
 		return own, nil
 	}
-	cfg.ClientSessionCache = session{c.sessions, key}
+	if !small { // a ticket makes the ClientHello longer
+		cfg.ClientSessionCache = session{c.sessions, key}
+	}
 	return cfg
 }
 

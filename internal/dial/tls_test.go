@@ -132,7 +132,7 @@ func TestTLSBelow12IsRefused(t *testing.T) {
 // that has begun, closed for each connection that the dialer has closed.
 func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
 	t.Helper()
-	began, closed = make(chan struct{}, 1), make(chan struct{}, 1)
+	began, closed = make(chan struct{}, 2), make(chan struct{}, 2) // for both attempts of a dial
 	p = listen(t, func(c *net.TCPConn) {
 		_, _ = c.Read(make([]byte, 1))
 		began <- struct{}{}
@@ -152,6 +152,7 @@ func TestAStalledHandshakeEndsAtItsTimeout(t *testing.T) {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 	<-closed
+	<-closed // the second attempt, with a small ClientHello
 }
 
 func TestCancellingTheContextClosesAHalfOpenConnection(t *testing.T) {

@@ -2,20 +2,25 @@ package handshake
 
 import (
 	"crypto/tls"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/exposition"
 )
 
-// Counts counts handshakes that succeeded, by version and group.
+// Counts counts handshakes: those that succeeded by version and group, and those that
+// failed by their reason.
 type Counts struct {
 	versions [len(versions)]atomic.Uint64
 	groups   [len(groups) + 1]atomic.Uint64 // the last is of other key exchanges
+	failed   [reasons]atomic.Uint64
 }
 
-// Count counts a handshake. A resumed session of TLS 1.2 has the group of its first
+// Succeeded counts a handshake. A resumed session of TLS 1.2 has the group of its first
 // handshake.
-func (c *Counts) Count(state *tls.ConnectionState) {
+func (c *Counts) Succeeded(state *tls.ConnectionState) {
 	if i := int(state.Version) - tls.VersionTLS12; i >= 0 && i < len(c.versions) {
 		c.versions[i].Add(1)
 	}
@@ -26,53 +31,62 @@ func (c *Counts) Count(state *tls.ConnectionState) {
 	c.groups[i].Add(1)
 }
 
-// Totals are Counts at one moment, by the values of the labels.
-type Totals struct{ versions, groups []uint64 }
+// Failed counts a handshake that failed.
+func (c *Counts) Failed(r Reason) { c.failed[r].Add(1) }
+
+// Totals are Counts at one moment.
+type Totals struct {
+	versions [len(versions)]uint64
+	groups   [len(groups) + 1]uint64
+	failed   [reasons]uint64
+}
 
 // Load returns the counts as of now.
-func (c *Counts) Load() Totals {
-	t := Totals{make([]uint64, len(c.versions)), make([]uint64, len(c.groups))}
-	for i := range c.versions {
-		t.versions[i] = c.versions[i].Load()
-	}
-	for i := range c.groups {
-		t.groups[i] = c.groups[i].Load()
-	}
+func (c *Counts) Load() (t Totals) {
+	load(t.versions[:], c.versions[:])
+	load(t.groups[:], c.groups[:])
+	load(t.failed[:], c.failed[:])
 	return t
 }
 
-// Descs describe the counters of one side: labels `version` and `group`, behind the
-// labels of the caller.
-type Descs struct{ versions, groups *prometheus.Desc }
+func load(to []uint64, from []atomic.Uint64) {
+	for i := range from {
+		to[i] = from[i].Load()
+	}
+}
 
-// NewDescs returns the counters prefix_by_version_total and prefix_by_group_total. with
-// names the other side in their help: "clients".
+// Descs describe the metrics of Counts.
+type Descs struct{ versions, groups, failed *exposition.Desc }
+
+// NewDescs returns the metrics prefix_handshakes_by_version_total,
+// prefix_handshakes_by_group_total and prefix_handshake_errors_total. with is the peer in
+// their help, such as "clients". Each has its own label behind labels.
 func NewDescs(prefix, with string, labels ...string) Descs {
-	desc := func(by, help string) *prometheus.Desc {
-		return prometheus.NewDesc(prefix+"_by_"+by+"_total", "TLS handshakes with "+with+" that succeeded, by "+help, append(labels[:len(labels):len(labels)], by), nil)
+	desc := func(name, label, help string) *exposition.Desc {
+		return exposition.NewDesc(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)
 	}
 	return Descs{
-		desc("version", "TLS version."),
-		desc("group", "the group of the key exchange, in IANA's names; those with MLKEM withstand quantum computers. other: a key exchange without one of these groups."),
+		desc("_handshakes_by_version_total", "version", "succeeded, by TLS version."),
+		desc("_handshakes_by_group_total", "group", "succeeded, by the group of the key exchange, in IANA's names; those with MLKEM withstand quantum computers, and other is a key exchange without any of these groups."),
+		desc("_handshake_errors_total", "reason", "failed: "+reasonsHelp),
 	}
 }
 
-// Describe sends both descriptions.
+// Describe sends all descriptions.
 func (d Descs) Describe(ch chan<- *prometheus.Desc) {
-	ch <- d.versions
-	ch <- d.groups
+	exposition.Describe(ch, d.versions, d.groups, d.failed)
 }
 
-// Collect sends a counter for each version and each group.
-func (d Descs) Collect(ch chan<- prometheus.Metric, t Totals, labels ...string) {
-	send := func(desc *prometheus.Desc, n uint64, name string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), append(labels[:len(labels):len(labels)], name)...)
-	}
+// Series sends a counter for each version, group and reason.
+func (d Descs) Series(to exposition.Sink, t Totals) {
 	for i, v := range versions {
-		send(d.versions, t.versions[i], v.name)
+		to.Counter(d.versions, t.versions[i], v.name)
 	}
 	for i, g := range groups {
-		send(d.groups, t.groups[i], g.name)
+		to.Counter(d.groups, t.groups[i], g.name)
 	}
-	send(d.groups, t.groups[len(groups)], "other")
+	to.Counter(d.groups, t.groups[len(groups)], "other")
+	for r, name := range reasonNames {
+		to.Counter(d.failed, t.failed[r], name)
+	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
@@ -120,7 +121,7 @@ func (c stallsAfter) Read(b []byte) (int, error) {
 func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
 	l := make(handshakeLimiter, 1)
 	l <- struct{}{}
-	if err := l.acquire(time.Now().Add(10 * time.Millisecond)); handshakeFaultOf(err) != handshakeTimeout {
+	if err := l.acquire(time.Now().Add(10 * time.Millisecond)); handshake.ReasonOf(err) != handshake.Timeout {
 		t.Errorf("a place of a full limiter: %v", err)
 	}
 	l.release()

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/exposition"
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/upstream"
 )
 
@@ -25,7 +26,7 @@ var (
 	descPanics       = exposition.NewDesc("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
 	descHandshakes   = exposition.NewDesc("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", "resumed")
 	descShaking      = exposition.NewDesc("adbuffer_client_tls_handshakes_in_progress", "Clients whose TLS handshake has begun and not ended. Many: they wait for CPU, or do not respond.")
-	descNoHandshakes = exposition.NewDesc("adbuffer_client_tls_handshake_errors_total", "TLS handshakes with clients that failed: not done within server.read_timeout (timeout), closed by the client (closed), refused by the client (refused), or not acceptable to adbuffer (invalid).", "reason")
+	descsOfTLS       = handshake.NewDescs("adbuffer_client_tls", "clients")
 	descHTTP2Errors  = exposition.NewDesc("adbuffer_client_http2_errors_total", "Streams and connections that were reset or closed because the client violated HTTP/2.")
 	requestsOutcomes = func() (all []upstream.Outcome) {
 		for o := upstream.Fill; o < upstream.Outcomes; o++ {
@@ -39,8 +40,9 @@ var (
 func (p *Proxy) Describe(ch chan<- *prometheus.Desc) {
 	exposition.Describe(ch,
 		descRequests, descDuration, descNoAd, descInFlight, descInFlightMax, descUploads, descUploadsMax, descDropped, descClients, descClientsMax, descBuffered, descBufferedMax, descPanics,
-		descSent, descReceived, descHandshakes, descNoHandshakes, descShaking, descHTTP2Errors,
+		descSent, descReceived, descHandshakes, descShaking, descHTTP2Errors,
 	)
+	descsOfTLS.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -73,9 +75,7 @@ func (p *Proxy) Series(to exposition.Sink) {
 	to.Counter(descReceived, p.traffic.Received())
 	to.Counter(descHandshakes, p.handshakes.full.Load(), "false")
 	to.Counter(descHandshakes, p.handshakes.resumed.Load(), "true")
-	for f, name := range handshakeFaultNames {
-		to.Counter(descNoHandshakes, p.handshakes.failed[f].Load(), name)
-	}
+	descsOfTLS.Series(to, p.handshakes.counts.Load())
 	to.Gauge(descShaking, float64(p.handshakes.now.Load()))
 	to.Counter(descHTTP2Errors, p.http2Errors.Load())
 }

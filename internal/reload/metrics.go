@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/dial"
 	"adbuffer/internal/exposition"
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/histogram"
 	"adbuffer/internal/tracing"
 )
@@ -25,6 +26,8 @@ var (
 	descDraining   = exposition.NewDesc("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
 	descHeadWait   = exposition.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
 	descHandshakes = exposition.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
+	descsOfTLS     = handshake.NewDescs("adbuffer_tls", "an SSP", "ssp")
+	descHellos     = exposition.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the SSP then responded (good) or not (failed).", "ssp", "result")
 	descLookups    = exposition.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by how they ended; while one fails, the last good response is used.", "ssp", "result")
 	descAddrs      = exposition.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
 	descSent       = exposition.NewDesc("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
@@ -35,7 +38,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (v *Versions) Describe(ch chan<- *prometheus.Desc) {
-	exposition.Describe(ch, descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descLookups, descAddrs, descCipher, descCerts, descSent, descReceived)
+	exposition.Describe(ch, descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descHellos, descLookups, descAddrs, descCipher, descCerts, descSent, descReceived)
+	descsOfTLS.Describe(ch)
 	(*tracing.Tracer)(nil).Describe(ch)
 }
 
@@ -74,6 +78,9 @@ func collectDials(to exposition.Sink, s dial.Stats) {
 	to.Counter(descHandshakes, s.HandshakesFull, "full")
 	to.Counter(descHandshakes, s.HandshakesResumed, "resumed")
 	to.Counter(descHandshakes, s.HandshakesFailed, "failed")
+	to.Counter(descHellos, s.SmallHellosGood, "good")
+	to.Counter(descHellos, s.SmallHellosFailed, "failed")
+	descsOfTLS.Series(to, s.Handshakes)
 	to.Counter(descLookups, s.Lookups-min(s.LookupsFailed, s.Lookups), "good")
 	to.Counter(descLookups, s.LookupsFailed, "failed")
 	to.Counter(descAddrs, s.AddrsRefused, "forbidden")

@@ -16,7 +16,8 @@ type records struct {
 	r, w  int     // buf[r:w] has been read from the socket and not been handed over
 	left  int     // bytes of the record in hand that have not been handed over
 	head  [recordHeader]byte
-	nhead int // bytes of the next record's header that have been handed over
+	nhead int  // bytes of the next record's header that have been handed over
+	begun bool // a byte has been read from the socket
 }
 
 const (
@@ -37,7 +38,7 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 			recordBuffers.Put(b)
 			return 0, err
 		}
-		r.buf, r.r, r.w = b, 0, n
+		r.buf, r.r, r.w, r.begun = b, 0, n, true
 	}
 	buf, n := *r.buf, 0
 	for n < len(p) && r.r < r.w {
@@ -85,6 +86,10 @@ func (c *Conn) Records() { c.records = new(records) }
 // ReadAhead reports whether bytes have been read from the socket that TLS has
 // not been given yet. It must not run at the same time as a Read.
 func (c *Conn) ReadAhead() bool { return c.records != nil && c.records.r < c.records.w }
+
+// HasReceived reports whether any byte was read from the socket. It must not run at the
+// same time as a Read.
+func (c *Conn) HasReceived() bool { return c.records != nil && c.records.begun }
 
 // MidRecord reports whether a part of a TLS record was read whose end has not
 // been handed over. It must not run at the same time as a Read.

@@ -11,6 +11,11 @@ import (
 	"adbuffer/internal/e2e"
 )
 
+var (
+	tlsReasons = []string{"timeout", "closed", "refused", "certificate", "version", "mismatch", "alpn", "invalid"}
+	tlsGroups  = []string{"X25519MLKEM768", "SecP256r1MLKEM768", "SecP384r1MLKEM1024", "x25519", "secp256r1", "secp384r1", "secp521r1", "other"}
+)
+
 // promisedMetrics is every metric that dashboards may rely on: its type, and the
 // values of its labels. Each series exists from the start.
 var promisedMetrics = []struct {
@@ -71,7 +76,13 @@ var promisedMetrics = []struct {
 	{"pool_warm", "gauge", bySSP},
 	{"pools_draining", "gauge", nil},
 	{"client_tls_handshakes_total", "counter", map[string][]string{"resumed": {"false", "true"}}},
-	{"client_tls_handshake_errors_total", "counter", map[string][]string{"reason": {"closed", "invalid", "refused", "timeout"}}},
+	{"client_tls_handshake_errors_total", "counter", map[string][]string{"reason": tlsReasons}},
+	{"client_tls_handshakes_by_version_total", "counter", map[string][]string{"version": {"1.2", "1.3"}}},
+	{"client_tls_handshakes_by_group_total", "counter", map[string][]string{"group": tlsGroups}},
+	{"tls_handshake_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "reason": tlsReasons}},
+	{"tls_handshakes_by_version_total", "counter", map[string][]string{"ssp": {"a", "b"}, "version": {"1.2", "1.3"}}},
+	{"tls_handshakes_by_group_total", "counter", map[string][]string{"ssp": {"a", "b"}, "group": tlsGroups}},
+	{"tls_small_hello_retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "result": {"good", "failed"}}},
 	{"client_tls_handshakes_in_progress", "gauge", nil},
 	{"client_http2_errors_total", "counter", nil},
 	{"pipeline_head_wait_seconds", "histogram", bySSP},

@@ -62,7 +62,7 @@ func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 	if _, err := without.Reader.ReadByte(); err == nil {
 		t.Error("served without a certificate")
 	}
-	ab.AwaitMetric(1, "adbuffer_client_tls_handshake_errors_total", "reason=invalid")
+	ab.AwaitMetric(1, "adbuffer_client_tls_handshake_errors_total", "reason=certificate")
 	cert, err := e.ClientCert("application")
 	if err != nil {
 		t.Fatal(err)

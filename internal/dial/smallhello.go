@@ -1,0 +1,99 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// A ClientHello with the key share of a hybrid group takes more than one packet. Some
+// middleboxes expect one packet, and reset or drop such a connection. So a handshake that
+// fails in this way, before any byte of the server, is tried once more without hybrid
+// groups. Only the groups differ: versions, cipher suites and certificates are checked as
+// always, so an attacker who cuts connections gains a classical key exchange, no more.
+const (
+	smallHelloFor = 10 * time.Minute // how long an address gets small hellos that were needed
+	largeHelloFor = time.Minute      // how long an address gets no second attempt that was of no use
+)
+
+// hellos remembers which addresses need a small ClientHello.
+type hellos struct {
+	mu sync.Mutex
+	at map[netip.AddrPort]helloSize // at most maxAddrs
+}
+
+// helloSize is what the last second attempt at an address has shown.
+type helloSize struct {
+	small bool // small hellos are needed; else they are of no use
+	until time.Time
+}
+
+func (h *hellos) sizeFor(addr netip.AddrPort) (s helloSize, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s = h.at[addr]
+	return s, time.Now().Before(s.until)
+}
+
+func (h *hellos) needsSmall(addr netip.AddrPort) bool {
+	s, known := h.sizeFor(addr)
+	return known && s.small
+}
+
+func (h *hellos) learn(addr netip.AddrPort, small bool) {
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.at == nil {
+		h.at = make(map[netip.AddrPort]helloSize)
+	}
+	for a, s := range h.at {
+		if !now.Before(s.until) || len(h.at) >= maxAddrs {
+			delete(h.at, a)
+		}
+	}
+	s := helloSize{small, now.Add(largeHelloFor)}
+	if small {
+		s.until = now.Add(smallHelloFor)
+	}
+	h.at[addr] = s
+}
+
+// lostHello reports whether a handshake failed as if a middlebox had not let its
+// ClientHello through.
+func lostHello(r *Result, err error) bool {
+	return err != nil && r.TLS > 0 && !r.heard && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// connectAnyHello connects with a large ClientHello, and once more with a small one if a
+// middlebox may have lost the first. Both attempts together take no longer than one dial
+// may.
+func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
+	began := time.Now()
+	r, err := d.connect(ctx, addrs, offer, false)
+	if !lostHello(&r, err) || r.small || d.tls.small == nil || ctx.Err() != nil {
+		return r, err
+	}
+	addr := addrs[r.At]
+	if size, known := d.hellos.sizeFor(addr.AddrPort); known && !size.small {
+		return r, err
+	}
+	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
+	defer cancel()
+	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
+	again.Raced = r.Raced
+	d.hellos.learn(addr.AddrPort, again.heard)
+	if !again.heard {
+		d.stats.smallHellosFailed.Add(1)
+		return r, err
+	}
+	d.stats.smallHellosGood.Add(1)
+	d.opts.Warn(fmt.Errorf("%s: the TLS handshake works only without groups with MLKEM: a firewall may lose a long ClientHello. adbuffer does not offer these groups there for %v; see tls.groups", addr, smallHelloFor))
+	return again, errAgain
+}

@@ -1,0 +1,192 @@
+package dial
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/handshake"
+	"adbuffer/internal/upstream"
+)
+
+// maxHello is the longest ClientHello that the middlebox lets through.
+const maxHello = 1400
+
+// middlebox stands between the dialer and the SSP behind it.
+type middlebox struct {
+	*peer
+	large, small atomic.Int32 // connections, by their ClientHello
+}
+
+// startMiddlebox forwards connections with a short ClientHello to behind, and does lose to
+// all others. If behind is nil, lose is for all.
+func startMiddlebox(t *testing.T, behind *peer, lose func(*net.TCPConn)) *middlebox {
+	t.Helper()
+	m := new(middlebox)
+	ready := make(chan struct{})
+	p := listen(t, func(c *net.TCPConn) {
+		<-ready
+		record := make([]byte, 5)
+		if _, err := io.ReadFull(c, record); err != nil {
+			return
+		}
+		hello := make([]byte, binary.BigEndian.Uint16(record[3:]))
+		if _, err := io.ReadFull(c, hello); err != nil {
+			return
+		}
+		if len(record)+len(hello) > maxHello {
+			m.large.Add(1)
+			lose(c)
+			return
+		}
+		m.small.Add(1)
+		if behind == nil {
+			lose(c)
+			return
+		}
+		there, err := net.Dial("tcp", behind.addr("").AddrPort.String())
+		if err != nil {
+			return
+		}
+		defer there.Close()
+		there.Write(append(record, hello...))
+		go func() {
+			io.Copy(there, c)
+			there.Close()
+		}()
+		io.Copy(c, there)
+	})
+	m.peer = p
+	close(ready)
+	return m
+}
+
+func (m *middlebox) want(t *testing.T, large, small int32) {
+	t.Helper()
+	if l, s := m.large.Load(), m.small.Load(); l != large || s != small {
+		t.Errorf("%d large and %d small hellos came, want %d and %d", l, s, large, small)
+	}
+}
+
+func reset(c *net.TCPConn) { c.SetLinger(0) } // closing sends a reset
+
+func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.T) {
+	ca := newAuthority(t)
+	for name, lose := range map[string]func(*net.TCPConn){"reset": reset, "dropped": func(c *net.TCPConn) { waitForEnd(c) }} {
+		ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
+		m := startMiddlebox(t, ssp, lose)
+		o := m.https(t, ca, "ssp.test")
+		var warned atomic.Int32
+		o.Warn = func(error) { warned.Add(1) }
+		if name == "dropped" {
+			o.TLSTimeout = 2 * time.Second
+		}
+		d := newDialer(t, o)
+		for range 3 {
+			r := m.dial(t, d, false)
+			if state := <-ssp.state; state.CurveID != tls.X25519 || state.Version != tls.VersionTLS13 {
+				t.Errorf("%s: %s over %s", name, state.CurveID, tls.VersionName(state.Version))
+			}
+			readOne(t, r)
+		}
+		m.want(t, 1, 3)
+		if s := d.Stats(); s.SmallHellosGood != 1 || s.SmallHellosFailed != 0 || s.HandshakesFailed != 1 || s.HandshakesFull != 3 || warned.Load() != 1 {
+			t.Errorf("%s: %+v, %d warnings", name, s, warned.Load())
+		}
+		// When the time is over, the middlebox may have been replaced.
+		d.hellos.forget()
+		m.dial(t, d, false)
+		m.want(t, 2, 4)
+	}
+}
+
+// forget lets the time of all entries end.
+func (h *hellos) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for a, s := range h.at {
+		s.until = time.Now()
+		h.at[a] = s
+	}
+}
+
+// An SSP that resets all connections gets one second attempt a minute, and no more.
+func TestASmallHelloThatIsOfNoUseIsNotRepeated(t *testing.T) {
+	m := startMiddlebox(t, nil, reset)
+	d := newDialer(t, m.https(t, nil, "ssp.test"))
+	for range 3 {
+		dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
+	}
+	m.want(t, 3, 1)
+	if s := d.Stats(); s.SmallHellosGood != 0 || s.SmallHellosFailed != 1 || s.HandshakesFailed != 4 {
+		t.Errorf("%+v", s)
+	}
+	d.hellos.forget()
+	dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
+	m.want(t, 4, 2)
+}
+
+// No other error leads to a second attempt.
+func TestOtherFailedHandshakesAreNotTriedAgain(t *testing.T) {
+	ca := newAuthority(t)
+	for name, row := range map[string]struct {
+		lose   func(*net.TCPConn)
+		policy handshake.Policy
+	}{
+		"closed":              {lose: func(*net.TCPConn) {}},
+		"an alert":            {lose: func(c *net.TCPConn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }},
+		"silent after a byte": {lose: func(c *net.TCPConn) { c.Write([]byte{22}); waitForEnd(c) }},
+		"no TLS":              {lose: func(c *net.TCPConn) { c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); waitForEnd(c) }},
+		"hybrid groups alone": {lose: reset, policy: handshake.NewPolicy("1.3", []string{"X25519MLKEM768"})},
+	} {
+		m := startMiddlebox(t, nil, row.lose)
+		o := m.https(t, ca, "ssp.test")
+		o.TLS.Policy = row.policy
+		if name == "silent after a byte" {
+			o.TLSTimeout = time.Second
+		}
+		d := newDialer(t, o)
+		dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
+		if l, s := m.large.Load(), m.small.Load(); l != 1 || s != 0 {
+			t.Errorf("%s: %d large and %d small hellos came", name, l, s)
+		}
+		if s := d.Stats(); s.SmallHellosGood+s.SmallHellosFailed != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	// Without hybrid groups, a second attempt would be the same again.
+	m := startMiddlebox(t, nil, reset)
+	o := m.https(t, ca, "ssp.test")
+	o.TLS.Policy = handshake.NewPolicy("1.2", []string{"x25519"})
+	dialError(t, newDialer(t, o), m.addr("ssp.test"), upstream.TLSFailed)
+	m.want(t, 0, 1)
+}
+
+// A certificate that is not trusted is not trusted either after a small hello.
+func TestASmallHelloChecksTheCertificate(t *testing.T) {
+	ca := newAuthority(t)
+	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "other.test")}})
+	m := startMiddlebox(t, ssp, reset)
+	d := newDialer(t, m.https(t, ca, "ssp.test"))
+	dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed, "its certificate is for another name")
+	m.want(t, 1, 1)
+}
+
+func TestRememberedHelloSizesAreBounded(t *testing.T) {
+	var h hellos
+	p := &peer{}
+	for i := range 3 * maxAddrs {
+		p.port = uint16(i + 1)
+		h.learn(p.addr("").AddrPort, true)
+		if _, known := h.sizeFor(p.addr("").AddrPort); !known {
+			t.Fatal("what was learnt last is forgotten")
+		}
+	}
+	if len(h.at) > maxAddrs {
+		t.Errorf("%d addresses are remembered, at most %d are wanted", len(h.at), maxAddrs)
+	}
+}

@@ -1,0 +1,193 @@
+package handshake
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"adbuffer/internal/exposition"
+	"adbuffer/internal/sspsim"
+)
+
+// shake does a handshake over loopback, and returns the errors of both ends.
+func shake(t *testing.T, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	y, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close()
+	x, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for _, c := range []net.Conn{x, y} {
+		c.SetDeadline(time.Now().Add(time.Minute))
+	}
+	s, k := tls.Server(x, server), tls.Client(y, client)
+	served := make(chan error, 1)
+	go func() {
+		_, err := s.Write([]byte("x"))
+		served <- err
+	}()
+	_, clientErr = k.Read(make([]byte, 1))
+	return k.ConnectionState(), <-served, clientErr
+}
+
+type sides struct{ server, client *tls.Config }
+
+func newSides(t *testing.T, change func(sides)) sides {
+	t.Helper()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.ServerCert("localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sides{&tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: ca.Pool()}, &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost"}}
+	change(s)
+	return s
+}
+
+// Both ends of a handshake that fails, and why it failed for each.
+func TestWhyAHandshakeFailed(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		change         func(sides)
+		server, client Reason
+	}{
+		{"the client is too old", func(s sides) { s.server.MinVersion, s.client.MaxVersion = tls.VersionTLS13, tls.VersionTLS12 }, Version, Version},
+		{"the server is too old", func(s sides) { s.server.MaxVersion, s.client.MinVersion = tls.VersionTLS12, tls.VersionTLS13 }, Version, Version},
+		{"no group", func(s sides) {
+			s.server.CurvePreferences, s.client.CurvePreferences = []tls.CurveID{tls.CurveP384}, []tls.CurveID{tls.X25519}
+		}, Mismatch, Mismatch},
+		{"no cipher suite", func(s sides) {
+			s.client.MaxVersion = tls.VersionTLS12
+			s.client.CipherSuites = []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256} // the server's key is not RSA
+		}, Mismatch, Mismatch},
+		{"no certificate of the client", func(s sides) { s.server.ClientAuth = tls.RequireAndVerifyClientCert }, Certificate, Refused},
+		{"a certificate of the client that is not trusted", func(s sides) {
+			s.server.ClientAuth, s.client.Certificates = tls.RequireAndVerifyClientCert, newSides(t, func(sides) {}).server.Certificates
+			s.client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &s.client.Certificates[0], nil }
+		}, Certificate, Refused},
+		{"a certificate of the server that is not trusted", func(s sides) { s.client.ServerName = "other" }, Refused, Certificate},
+		{"no protocol", func(s sides) { s.server.NextProtos, s.client.NextProtos = []string{"a"}, []string{"b"} }, ALPN, ALPN},
+	} {
+		s := newSides(t, row.change)
+		_, server, client := shake(t, s.server, s.client)
+		if server == nil || client == nil {
+			t.Errorf("%s: the handshake succeeded: %v, %v", row.name, server, client)
+			continue
+		}
+		if got := ReasonOf(server); got != row.server {
+			t.Errorf("%s: the server says %s (%v), want %s", row.name, reasonNames[got], server, reasonNames[row.server])
+		}
+		if got := ReasonOf(client); got != row.client {
+			t.Errorf("%s: the client says %s (%v), want %s", row.name, reasonNames[got], client, reasonNames[row.client])
+		}
+	}
+	if got := ReasonOf(errors.New("something else")); got != Invalid {
+		t.Errorf("something else is %s", reasonNames[got])
+	}
+}
+
+// Each group can be the only one. The counters know all of them.
+func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
+	for _, v := range VersionNames() {
+		for _, name := range GroupNames() {
+			if v == "1.2" && IsHybrid(name) {
+				continue
+			}
+			s := newSides(t, func(s sides) {
+				NewPolicy("1.2", []string{name}).Apply(s.client)
+				if v == "1.2" {
+					s.client.MaxVersion = tls.VersionTLS12
+				}
+				NewPolicy(v, GroupNames()).Apply(s.server)
+			})
+			state, server, client := shake(t, s.server, s.client)
+			if server != nil || client != nil {
+				t.Fatalf("%s over %s: %v, %v", name, v, server, client)
+			}
+			var c Counts
+			c.Succeeded(&state)
+			text := gather(t, &c)
+			for _, want := range []string{`group="` + name + `",ssp="openx"} 1`, `version="` + v + `"} 1`, `group="other",ssp="openx"} 0`, `reason="timeout",ssp="openx"} 0`} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s over %s: no %s in\n%s", name, v, want, text)
+				}
+			}
+			if n := strings.Count(text, "} 1"); n != 2 {
+				t.Errorf("%s over %s: counted %d times:\n%s", name, v, n, text)
+			}
+		}
+	}
+}
+
+func TestAConnectionWithoutAGroupIsOther(t *testing.T) {
+	var c Counts
+	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS12})
+	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS11, CurveID: 1000}) // never happens
+	c.Failed(Version)
+	if text := gather(t, &c); !strings.Contains(text, `group="other",ssp="openx"} 2`) || !strings.Contains(text, `version="1.2"} 1`) || !strings.Contains(text, `reason="version",ssp="openx"} 1`) {
+		t.Error(text)
+	}
+}
+
+func TestClassicalGroupsAreTheRestWithoutHybridOnes(t *testing.T) {
+	for _, row := range []struct {
+		groups, want []string
+		ok           bool
+	}{
+		{nil, []string{"x25519", "secp256r1", "secp384r1", "secp521r1"}, true},
+		{[]string{"secp256r1", "X25519MLKEM768"}, []string{"secp256r1"}, true},
+		{[]string{"x25519"}, []string{"x25519"}, false},
+		{[]string{"X25519MLKEM768"}, nil, false},
+	} {
+		p, ok := NewPolicy("1.3", row.groups).Classical()
+		if want := NewPolicy("1.3", row.want); ok != row.ok || p.MinVersion != tls.VersionTLS13 || !slices.Equal(p.Groups, want.Groups) {
+			t.Errorf("%v: %+v, %v", row.groups, p, ok)
+		}
+	}
+}
+
+// collector is Counts as a package exports them.
+type collector struct{ *Counts }
+
+var descs = NewDescs("adbuffer_x_tls", "tests", "ssp")
+
+func (collector) Describe(ch chan<- *prometheus.Desc) { descs.Describe(ch) }
+
+func (c collector) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
+
+func (c collector) Series(to exposition.Sink) { descs.Series(to.With("openx"), c.Load()) }
+
+func gather(t *testing.T, c *Counts) string {
+	t.Helper()
+	problems, err := testutil.CollectAndLint(collector{c})
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	text, err := testutil.CollectAndFormat(collector{c}, expfmt.TypeTextPlain,
+		"adbuffer_x_tls_handshakes_by_version_total", "adbuffer_x_tls_handshakes_by_group_total", "adbuffer_x_tls_handshake_errors_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
