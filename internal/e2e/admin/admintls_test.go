@@ -15,8 +15,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// secureAdmin starts adbuffer with TLS on an admin listener beyond loopback, or on
-// it. Its end is for the test to see to: the harness asks without TLS.
+// secureAdmin starts adbuffer with TLS on an admin listener beyond loopback, or on it. The test
+// must check its end, since the harness asks without TLS.
 func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...string) *e2e.Process {
 	t.Helper()
 	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}%s}\n", a.File("cert.pem"), a.File("key.pem"), settings) + e2e.Single(e2e.Healthy(t).URL())
@@ -59,7 +59,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 	return res.StatusCode, string(b)
 }
 
-// Who may see what on a listener that other machines reach.
+// Access to each path on a listener that other machines reach.
 func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	t.Parallel()
 	a, other := e2e.NewAuthority(t), e2e.NewAuthority(t)
@@ -100,7 +100,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 			t.Errorf("without TLS /metrics responds with %d", res.StatusCode)
 		}
 	}
-	// The authority, too, is read again when it changes.
+	// The CA file is read again too when it changes.
 	a.Replace("ca.pem", other.PEM())
 	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
 	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {

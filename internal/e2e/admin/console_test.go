@@ -40,7 +40,7 @@ func TestTheAccessLogSaysWhereTheTimeWent(t *testing.T) {
 	}
 }
 
-// startConsole starts one whose log is for eyes; its ports are found there.
+// startConsole starts adbuffer with log.format console, and reads its ports from the log.
 func startConsole(t *testing.T, config string) *e2e.Process {
 	t.Helper()
 	env := append(e2e.Patient(), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=console")

@@ -59,16 +59,16 @@ func dashboardQueries(t *testing.T) map[string]string {
 
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
-	// Metrics that only a change of configuration, binary or machines moves.
+	// Metrics that change only with the configuration, the binary or the machines.
 	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$`)
-	// What an alert compares with: all from the first comparison on.
+	// The right side of an alert's comparison: all text from the first comparison on.
 	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
 	inSelector = regexp.MustCompile(`\{[^}]*\}`)
 	offset     = regexp.MustCompile(`offset \d+[hd]`)
 )
 
-// queriesOf returns every expression of dashboard and rules. An alert's is what
-// it compares, not whether it fires, with yesterday as five seconds ago.
+// queriesOf returns every expression of dashboard and rules. For an alert it returns the compared
+// value, with five seconds ago in place of yesterday.
 func queriesOf(t *testing.T, p promQL) map[string]string {
 	t.Helper()
 	all := dashboardQueries(t)
@@ -98,7 +98,7 @@ func queriesOf(t *testing.T, p promQL) map[string]string {
 	return all
 }
 
-// startBusy starts adbuffer with SSPs that show everything there is to see.
+// startBusy starts adbuffer with SSPs that together move every metric.
 func startBusy(t *testing.T) *e2e.Process {
 	t.Helper()
 	latency := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}
@@ -136,7 +136,7 @@ routes:
 `, redistest.Start(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
 }
 
-// beside has Prometheus scrape another adbuffer too, for what the first has not.
+// beside makes Prometheus scrape a second adbuffer, for metrics that the first does not move.
 func beside(t *testing.T, other *e2e.Process) (setting string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "targets.json")
@@ -146,8 +146,8 @@ func beside(t *testing.T, other *e2e.Process) (setting string) {
 	return fmt.Sprintf("file_sd_configs: [{files: [%q]}]", file)
 }
 
-// Every query of the dashboard and the rules answers something that moves under
-// load, with the label ssp or route where its metric has one.
+// The result of every query of dashboard and rules moves under load, and has the label ssp or route
+// if its metric has one.
 func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
@@ -218,7 +218,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	}
 }
 
-// wrongWith says what is wrong with a query's result, compared with the result at rest.
+// wrongWith returns the error in a query's result, compared with the result at rest.
 func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[string]bool) string {
 	if len(busy) == 0 {
 		return "returns nothing"

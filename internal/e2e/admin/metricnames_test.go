@@ -114,7 +114,7 @@ var (
 	byEndpoint = map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}}
 )
 
-// anEndpoint stands for the host:port of the simulated SSP.
+// anEndpoint replaces the host:port of the simulated SSP.
 const anEndpoint = "(endpoint)"
 
 func TestEveryMetricExistsFromTheStartWithItsLabels(t *testing.T) {

@@ -62,14 +62,14 @@ func (b *browser) run(actions ...chromedp.Action) {
 	}
 }
 
-// eval runs a script and decodes what it comes to.
+// eval runs a script and decodes its result.
 func (b *browser) eval(script string, v any) {
 	b.t.Helper()
 	b.run(chromedp.Evaluate(script, v))
 }
 
-// shown is what stands on the page: totals and SSPs by the names of their
-// fields, with the small text behind a bar.
+// shown is the content of the page: totals and SSPs by the names of their fields, with the small
+// text behind a bar.
 type shown struct {
 	Totals map[string]string
 	SSPs   map[string]map[string]string
@@ -206,8 +206,8 @@ func TestThePageShowsWhatTheMetricsSay(t *testing.T) {
 		if reuse := 100 * (1 - m.Sum("adbuffer_pool_connections_opened_total", l)/lent); number(t, f["reuse"]) < reuse-0.06 || number(t, f["reuse"]) > reuse+0.06 {
 			t.Errorf("%s's reuse is %q on the page, and %v %% by the metrics", ssp, f["reuse"], reuse)
 		}
-		// The page's percentiles are finer than the metric's buckets, none of which is
-		// three times the one before.
+		// The page's percentiles are finer than the metric's buckets, whose bounds grow by less
+		// than a factor of three.
 		bound := 1000 * quantileOf(m, 0.99, "adbuffer_ssp_request_duration_seconds", l)
 		_, sinceStart, _ := strings.Cut(f["p99"], "|")
 		for _, text := range []string{f["p99"], sinceStart} {
@@ -263,9 +263,9 @@ func (b *browser) wantDrawnCharts() {
 	})
 }
 
-// wantAccessible checks what a machine can: names for what is no text, a
-// heading per SSP, nothing that only colour tells, contrast of the text, and no
-// sideways scrolling on a phone, in both colour schemes.
+// wantAccessible checks what a machine can check, in both colour schemes. Elements without text
+// have names, each SSP has a heading, and no fact is shown by colour alone. The text has enough
+// contrast, and a phone needs no sideways scrolling.
 func (b *browser) wantAccessible() {
 	b.t.Helper()
 	const audit = `(() => {
@@ -299,8 +299,7 @@ func (b *browser) wantAccessible() {
 	}
 }
 
-// keepScreenshot leaves pictures for people where ADBUFFER_SCREENSHOTS names a
-// folder.
+// keepScreenshot writes a picture into the folder that ADBUFFER_SCREENSHOTS names, if it is set.
 func (b *browser) keepScreenshot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("ADBUFFER_SCREENSHOTS")

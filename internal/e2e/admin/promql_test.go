@@ -12,8 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// promQL asks the Prometheus at a URL for all series of a response, and for what
-// it knows of its rules.
+// promQL queries the Prometheus at a URL: all series of an expression, and the state of its rules.
 type promQL struct {
 	t   testing.TB
 	url string
@@ -42,8 +41,7 @@ func (p promQL) get(path string, v any) {
 	}
 }
 
-// all returns what an expression comes to now, without what is no number:
-// quantiles of nothing.
+// all returns the current values of an expression, without NaN, the quantiles of no observations.
 func (p promQL) all(expr string) (samples []sample) {
 	p.t.Helper()
 	var v struct {

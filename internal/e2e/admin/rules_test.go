@@ -22,7 +22,7 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// files are the names, in the rules' folder, that fit.
+// files returns the names in the rules' folder that match.
 func files(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(rulesDir, pattern))

@@ -36,7 +36,7 @@ func TestPrometheusScrapesSaturation(t *testing.T) {
 	p.await(`adbuffer_pool_saturation_max_ratio{ssp="openx"}`, 1) // the spike is not lost between scrapes
 	p.await(`max_over_time(adbuffer_pool_saturation_ratio{ssp="openx"}[1m])`, 1)
 	p.await(`sum(adbuffer_requests_total{route="default",outcome="fill"})`, 6)
-	// Two of six arrivals found it full: those above the 0.999 bucket.
+	// Two of six arrivals found the pool full: those above the 0.999 bucket.
 	p.await(`adbuffer_pool_saturation_at_arrival_ratio_count - ignoring(le) adbuffer_pool_saturation_at_arrival_ratio_bucket{le="0.999"}`, 2)
 	p.await(`sum(adbuffer_pool_acquire_seconds_count{outcome="waited"})`, 2)
 	// The rules of deploy/prometheus read what is there.

@@ -14,8 +14,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A configuration can hold a secret in many places. None of them may come out
-// anywhere, but for check --show-secrets.
+// A configuration can hold a secret in many places. Only check --show-secrets may print one.
 func TestNoSecretIsShownAnywhere(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Record: 100})

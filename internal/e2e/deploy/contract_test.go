@@ -19,9 +19,9 @@ var update = flag.Bool("update", false, "write the list of what operators rely o
 
 const contractFile = "testdata/contract.txt"
 
-// The list holds every config key, command, flag and metric with its labels, and
-// every outcome. What is missing breaks an operator's configuration, script or
-// dashboard. What is new must be there on purpose.
+// The list holds every config key, command, flag, outcome and metric with its labels. A missing one
+// breaks an operator's configuration, script or dashboard. A new one must be added to the list on
+// purpose.
 func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	t.Parallel()
 	got := slices.Concat(configKeys(t), commands(t), metrics(t))
@@ -50,8 +50,8 @@ func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	}
 }
 
-// configKeys lists the keys of the JSON Schema, which a test of package config
-// holds to the types.
+// configKeys lists the keys of the JSON Schema, which a test of package config compares with the
+// types.
 func configKeys(t *testing.T) (keys []string) {
 	t.Helper()
 	type schema struct {
@@ -119,7 +119,7 @@ func commands(t *testing.T) (lines []string) {
 
 var labelName = regexp.MustCompile(`([a-z_]+)="`)
 
-// metrics lists what a process exports at its start, with all that is optional on.
+// metrics lists the metrics that a process exports at its start, with every option on.
 func metrics(t *testing.T) (lines []string) {
 	t.Helper()
 	redis, listener := redistest.Start(t), e2e.NewListener(t)

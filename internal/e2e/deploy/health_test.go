@@ -30,8 +30,8 @@ func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	ab.WantExit(0)
 }
 
-// min_idle connections are there before /readyz says so; an SSP that is down
-// delays it by warmup_timeout, and no more.
+// min_idle connections are open before /readyz is 200. An SSP that is down delays it by at most
+// warmup_timeout.
 func TestReadinessWaitsForWarmPoolsUpToWarmupTimeout(t *testing.T) {
 	t.Parallel()
 	warm, down := e2e.Healthy(t), e2e.Healthy(t)

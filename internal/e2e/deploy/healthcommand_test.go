@@ -28,7 +28,7 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 		"ADBUFFER_ADMIN_LISTEN": func() (string, string, int) {
 			return e2e.Run(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr}, "health")
 		},
-		// A file that the running service would not take over does not make it look dead.
+		// A configuration file that the running service refuses does not make it look dead.
 		"a file with faults": func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", broken) },
 		"every interface":    func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", everywhere) },
 	}

@@ -13,9 +13,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// TestTheQuickstartsOfTheREADMEWork runs their commands word by word, but for
-// ports and the socket's path, which others may use on this machine, and for
-// make build, whose binary is there already.
+// TestTheQuickstartsOfTheREADMEWork runs their commands word by word. It replaces the ports and the
+// socket's path, which may be in use on this machine, and make build, whose binary exists already.
 func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"## As a sidecar": {

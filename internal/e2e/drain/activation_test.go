@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// manager holds listening sockets as systemd does, and passes them to what it
-// starts, whose environment is env.
+// manager holds listening sockets as systemd does, and passes them to the processes that it starts
+// with the environment env.
 type manager struct {
 	t      *testing.T
 	files  []*os.File
@@ -55,8 +55,8 @@ func newManagerAt(t *testing.T, host, config, names string, env ...string) *mana
 	return m
 }
 
-// command is the binary as it is started; a shell writes its own process id into
-// the environment before it becomes the binary.
+// command starts the binary. A shell writes its own process id into the environment before it
+// becomes the binary.
 func (m *manager) command() *exec.Cmd {
 	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, e2e.Binary(m.t), "serve", "--config", m.config)
 	cmd.Env = slices.Concat(os.Environ(), e2e.Patient(), []string{

@@ -21,7 +21,7 @@ func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 	e2e.AwaitInFlight(t, s.SSP, 1)
 
 	ab.Signal(syscall.SIGTERM)
-	// Not ready at once, yet alive and accepting for the delay.
+	// It is not ready at once, but alive, and accepts during the delay.
 	testsupport.Eventually(t, "/readyz responds with 503", func() bool { status, body := ab.AskAdmin("/readyz"); return status == 503 && body == "draining\n" })
 	if status, _ := ab.AskAdmin("/healthz"); status != 200 {
 		t.Errorf("/healthz responds with %d, want 200", status)
@@ -167,7 +167,7 @@ func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.77"}) {
 		t.Errorf("the SSP was told %q", got)
 	}
-	// A second one finds it served, and leaves it alone.
+	// A second process finds the socket in use, and does not touch it.
 	file := filepath.Join(t.TempDir(), "second.yaml")
 	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
 		t.Fatal(err)

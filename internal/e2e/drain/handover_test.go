@@ -57,8 +57,8 @@ func shared(t *testing.T, listen string) []string {
 	}
 }
 
-// load sends requests until stopped: half of its clients keep their connections
-// as long as they may, the others open one for each request.
+// load sends requests until stopped. Half of its clients keep their connections as long as they
+// may; the other half opens one for each request.
 type load struct {
 	stopped atomic.Bool
 	answers e2e.Tally
@@ -135,8 +135,8 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 	}
 }
 
-// The same at the edge: over TLS, with HTTP/2, and with POSTs, which no client
-// sends twice of its own accord.
+// The same at the edge: over TLS, with HTTP/2, and with POSTs, which no client sends again by
+// itself.
 func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)}), e2e.NewAuthority(t)
@@ -191,8 +191,8 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the new process, and whenever: what the old one has
-// accepted it serves, and it goes on.
+// The new process may die at any moment. The old one serves what it has accepted, and goes on
+// accepting.
 func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})

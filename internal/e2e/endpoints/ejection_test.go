@@ -86,7 +86,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	}
 }
 
-// Two SSPs that share a host are accounted apart.
+// Two SSPs that share a host have counters of their own.
 func TestSSPsWithOneEndpointAreAccountedApart(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

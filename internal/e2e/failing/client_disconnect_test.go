@@ -29,7 +29,7 @@ func TestARequestWhoseClientDisconnectsInTheQueueIsNotSent(t *testing.T) {
 	e2e.WantRequests(t, s.SSP, 2)
 }
 
-// One that leaves after its request was sent leaves the SSP's connection usable.
+// If it leaves after its request was sent, the SSP's connection stays usable.
 func TestAClientThatDisconnectsFailsNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true}}})

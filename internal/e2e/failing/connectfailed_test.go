@@ -72,9 +72,9 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 	}
 }
 
-// What failed the dials is how a request ends, whether it waited for the dials or
-// came while all addresses back off. The first request to an SSP with an unknown
-// authority ended as connect_failed.
+// A request ends with the dials' error, whether it waited for the dials or came while all addresses
+// are in back-off. Once, the first request to an SSP with an unknown authority ended as
+// connect_failed.
 func TestFailedDialsAreToldByTheirKind(t *testing.T) {
 	t.Parallel()
 	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})

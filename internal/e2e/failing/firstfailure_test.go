@@ -51,8 +51,8 @@ func copyAndClose(to, from net.Conn) {
 	from.Close()      //nolint:errcheck // nothing is left to be done about it
 }
 
-// A handshake that fails once failed the requests that waited for it, although
-// the next one would work.
+// Once, a failed handshake failed the requests that waited for it, although the next handshake
+// would have worked.
 func TestHandshakeThatFailsOnceFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})

@@ -11,9 +11,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// The SSP closes each HTTP/2 connection after one request (GOAWAY). Eight clients
-// lost a quarter of their requests to it, each after ten refusals within
-// milliseconds.
+// The SSP closes each HTTP/2 connection after one request (GOAWAY). Once, eight clients lost a
+// quarter of their requests, each after ten refusals within milliseconds.
 func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	const clients, each = 8, 50
@@ -25,7 +24,7 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	}{
 		{"cleartext", sspsim.H2C, func(*sspsim.SSP) string { return "protocol: h2c" }, sspsim.GoAway{Chance: sspsim.Always}},
 		{"TLS", sspsim.TLSAuto, func(s *sspsim.SSP) string { return "tls: {ca_file: " + e2e.CAFile(t, s) + "}" }, sspsim.GoAway{Chance: sspsim.Always}},
-		// Every other request is left out by the GOAWAY that it provokes.
+		// The GOAWAY that a request causes excludes every other request.
 		{"left out", sspsim.H2C, func(*sspsim.SSP) string { return "protocol: h2c" }, sspsim.GoAway{Chance: sspsim.Every(2), Exclude: true}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -54,9 +53,9 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	}
 }
 
-// An SSP that refuses every stream costs a bounded number of attempts. Then the request is told
-// why, unless its deadline passes during an attempt: such a request ends as deadline, and another
-// one is sent.
+// An SSP that refuses every stream costs a bounded number of attempts. Then the request ends with
+// the SSP's error. If its deadline passes during an attempt, it ends as deadline, and the test
+// sends another one.
 func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
@@ -81,7 +80,7 @@ func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	})
 }
 
-// Only what the protocol says proves that a request was not processed: a POST was
+// Only the protocol's own statements prove that a request was not processed. Once, a POST was
 // processed eleven times.
 func TestResetStreamsSendNoPostTwice(t *testing.T) {
 	t.Parallel()
@@ -105,7 +104,7 @@ func TestResetStreamsSendNoPostTwice(t *testing.T) {
 	}
 }
 
-// HTTP_1_1_REQUIRED asks for the request over HTTP/1, and gets it.
+// After HTTP_1_1_REQUIRED the SSP gets the request over HTTP/1.
 func TestRequestThatTheSSPWantsOverHTTP1IsSentOverHTTP1(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 2, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{

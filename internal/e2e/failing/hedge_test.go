@@ -16,7 +16,7 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, e2e.Single(s.URL(), "hedge: {enabled: true}"), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
 	ab.Concurrently(4, func(w *e2e.Worker) error {
-		// It must know how late is late: 200 responses, and a quarter of a second.
+		// adbuffer must first learn the usual latency: 200 responses, and a quarter of a second.
 		for began := time.Now(); time.Since(began) < 600*time.Millisecond || s.Counters().Requests < 1000; {
 			if _, err := w.Exchange("GET", "/fillbuffer", ""); err != nil {
 				return err
@@ -45,7 +45,7 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 		}
 		kinds[e2e.Attribute(span, "adbuffer.retry")] = e2e.Attribute(span, "adbuffer.outcome")
 	}
-	// The attempt that is not the first to end is cancelled, or has ended meanwhile.
+	// The slower attempt is cancelled, or has ended meanwhile.
 	if outcomes := kinds[""] + " " + kinds["hedge"]; len(kinds) != 2 || !slices.Contains([]string{"fill cancelled", "cancelled fill", "fill fill"}, outcomes) {
 		t.Errorf("attempts %v, want a first one and a hedge", kinds)
 	}

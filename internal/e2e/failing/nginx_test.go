@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// nginx is a real one, that closes connections after 1000 requests and after
-// 150 ms without any, without a word.
+// nginx is a real nginx that closes connections after 1000 requests, and after 150 ms without a
+// request, without announcing it.
 type nginx struct {
 	cleartext, encrypted string // URLs
 	ca                   string // file with its authority
@@ -83,8 +83,8 @@ func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 // nginxRequests are how many GETs and how many POSTs each protocol must carry.
 const nginxRequests = 20000
 
-// An SSP whose keepalive_requests is 1000 and whose idle timeout is shorter
-// than ours causes no error that a client sees, and no response goes astray.
+// An SSP has keepalive_requests 1000, and an idle timeout shorter than ours. No client sees an
+// error, and no response reaches another request.
 func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 	for _, row := range []struct {
 		name     string

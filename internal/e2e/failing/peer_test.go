@@ -97,8 +97,8 @@ func pattern(n int) string {
 	return string(b[:n])
 }
 
-// backend is what a peer asks: it responds with as many bytes as the query
-// says, and with the sum of what was uploaded. It counts each POST's number.
+// backend serves a peer: it responds with as many bytes as the query says, and with the checksum of
+// the upload. It counts each POST's number.
 type backend struct {
 	addr string
 	mu   sync.Mutex
@@ -133,7 +133,7 @@ func startBackend(t *testing.T) *backend {
 	return b
 }
 
-// twice returns the POSTs that the backend was sent more than once.
+// twice returns the POSTs that the backend received more than once.
 func (b *backend) twice() (cbs []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,6 +150,6 @@ func sumOf(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// peerSizes are those of bodies, both ways: around a frame, around the first
-// window, and many of both.
+// peerSizes are sizes of bodies in both directions: around one frame, around the first window, and
+// several frames and windows.
 var peerSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}

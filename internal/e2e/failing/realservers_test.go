@@ -68,8 +68,8 @@ func TestRealServersAsSSPs(t *testing.T) {
 	}
 }
 
-// A peer that is told to end finishes what it was sent. adbuffer takes the other
-// endpoint for the rest, and no request fails.
+// A peer that gets SIGTERM completes the requests that it has received. adbuffer sends the rest to
+// the other endpoint, and no request fails.
 func TestRealServersThatCloseGracefully(t *testing.T) {
 	t.Parallel()
 	for _, p := range peerServers {
@@ -114,8 +114,8 @@ routes:
 				if n := all.Of("GET 200"); n != clients*each*3/4 {
 					t.Errorf("%d of %d GETs got a response", n, clients*each*3/4)
 				}
-				// A POST that has been sent on a connection which HTTP/1 closes
-				// may have been processed, and is not sent again.
+				// A POST that was sent on an HTTP/1 connection that closes may have been processed,
+				// so it is not sent again.
 				least := clients * each / 4
 				if strings.HasPrefix(way.protocol, "http1") {
 					least -= clients

@@ -60,7 +60,7 @@ routes:
 		s.ResetCounters()
 		want := e2e.Refusal{Status: 502, Reason: broken.reason, SSP: name, Names: broken.names}
 		ab.WantRefusal(broken.name+", POST", want, func() *e2e.Response { return c.Post("/fillbuffer/"+name, `{"id":"1"}`) })
-		e2e.WantRequests(t, s, 1) // what may have been processed is not sent again
+		e2e.WantRequests(t, s, 1) // the request may have been processed, so it is not sent again
 		ab.WantRefusal(broken.name+", GET", want, func() *e2e.Response { return c.Get("/fillbuffer/" + name) })
 		if !broken.http2 && !s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.OpenConnections == 0 }) {
 			t.Errorf("%s: the connection to the SSP was kept", broken.name)
@@ -72,8 +72,8 @@ routes:
 	}
 }
 
-// What can be read, though it should not have been written so, is passed on in
-// good form; but its connection is not trusted with another request.
+// A response with a violation that leaves it readable is forwarded in correct form, but its
+// connection carries no other request.
 func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -129,8 +129,7 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 	}
 }
 
-// An SSP that goes on talking behind its response, or before it is asked, must
-// not be believed.
+// Bytes that an SSP sends behind its response, or before a request, must reach no request.
 func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

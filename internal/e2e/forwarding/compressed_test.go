@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// A compressed no-bid was taken for an ad, and ended a waterfall before the SSP
-// that had one.
+// Once, a compressed no-bid was taken for an ad, and ended a waterfall before the SSP that had an
+// ad.
 func TestACompressedNoBidLetsTheNextSSPFill(t *testing.T) {
 	t.Parallel()
 	for coding, writer := range map[string]func(io.Writer) io.WriteCloser{
@@ -51,7 +51,7 @@ routes:
 					t.Errorf("%s: the ad has changed on the way: %q", path, res.Body)
 				}
 			}
-			// Alone it crosses as it is, and counts as what it is.
+			// On a single route the compressed no-bid crosses unchanged, and counts as no_bid.
 			ab.Post("/alone", "{}", "Accept-Encoding: "+coding).WantStatus("a no-bid", 200).WantSource("ssp/none")
 			ab.WantMetric(1, "adbuffer_requests_total", "route=alone", "outcome=no_bid")
 			ab.WantMetric(0, "adbuffer_ssp_requests_total", "ssp=none", "outcome=fill")

@@ -24,9 +24,8 @@ func unencryptedHTTP2() *http.Protocols {
 	return p
 }
 
-// A unary call of gRPC crosses: te: trailers to the SSP, grpc-status in the trailer or in
-// the header of a response without a body. Fields that must not stand in a trailer stay
-// behind.
+// A unary gRPC call crosses: te: trailers to the SSP, grpc-status in the trailer or in the header
+// of a response without a body. Fields that are forbidden in a trailer do not cross.
 func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	t.Parallel()
 	ssp := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

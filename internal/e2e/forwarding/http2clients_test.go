@@ -36,8 +36,8 @@ func startForHTTP2Clients(t *testing.T) *e2e.Reloadable {
 		e2e.Single(echoSSP(t).URL+"/", "max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824\n    pool: {max_pending: 4000, pending_timeout: 5s}"))
 }
 
-// net/http sends bodies of 0 bytes to 1 MiB on 1 to 250 streams at once, with a stated
-// length and without, and each gets its own response.
+// net/http sends bodies of 0 bytes to 1 MiB on 1 to 250 streams at once, with a stated length and
+// without. Each request gets its own response.
 func TestNetHTTPOverHTTP2(t *testing.T) {
 	t.Parallel()
 	ab := startForHTTP2Clients(t)

@@ -60,7 +60,8 @@ routes:
 		{"truncate_ip, x_device", trusting, "/private/device", shortDevice},
 		{"truncate_ip, both", trusting, "/private/both", slices.Concat(short, []string{shortList}, shortDevice)},
 		{"truncate_ip, none", trusting, "/private/none", nil},
-		// Nothing that an untrusted peer says is believed; and loopback, our peer here, says nothing.
+		// Identity fields of an untrusted peer are not believed. Loopback, the peer here, sends
+		// none.
 		{"untrusted, x_forwarded_for", believing, "/fillbuffer/list", nil},
 		{"untrusted, x_device", believing, "/fillbuffer/device", []string{"X-Device-User-Agent: Player/2"}},
 		{"untrusted, none", believing, "/fillbuffer/none", nil},
@@ -72,7 +73,7 @@ routes:
 			t.Errorf("%s: the SSP was told\n%s\nwant\n%s", row.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	// Without X-Device-IP the device is the client: past trusted hops, the first that is not.
+	// Without X-Device-IP the device is the client: the first address behind the trusted hops.
 	trusting.Get("/fillbuffer/device", "X-Forwarded-For: 192.0.2.1, 198.51.100.9, 10.1.2.3").WantFill("device")
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Device-IP: 198.51.100.9"}) {
 		t.Errorf("the SSP was told %q, want the first hop that is not trusted", got)

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// An endpoint that leads back to adbuffer turned one request into as many as the
-// deadline and max_in_flight allow.
+// Once, an endpoint that leads back to adbuffer turned one request into as many as the deadline and
+// max_in_flight allow.
 func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	t.Parallel()
 	e := e2e.NewListener(t)
@@ -37,7 +37,7 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=server_error")
 			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=loop")
 			ab.WantMetric(2, "adbuffer_ssp_requests_total", "outcome=server_error")
-			ab.Take(nowhere) // its own connections are no clients that are still there
+			ab.Take(nowhere) // adbuffer's own connections must not count as clients that are still there
 		})
 	}
 }
@@ -84,7 +84,7 @@ func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	if again := ask(); again[2] != first[2] {
 		t.Errorf("after a reload the process is %s, before it was %s", again[2], first[2])
 	}
-	// As a chain of nine: eight adbuffers before this one may be, nine may not.
+	// A chain of adbuffers: eight before this one are allowed, nine are not.
 	chain := func(n int) string {
 		names := make([]string, n)
 		for i := range names {

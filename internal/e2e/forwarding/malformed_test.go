@@ -7,9 +7,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// badHeads are requests that break RFC 9112 or our stricter rules. Each must be
-// answered 400 and end its connection, since framing is in doubt: what follows
-// it must not be read as a request.
+// badHeads are requests that violate RFC 9112 or our stricter rules. Each must get 400 and close
+// its connection. Its framing is in doubt, so the bytes behind it must not be read as a request.
 var badHeads = []struct{ name, raw string }{
 	{"blank in a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo Bar: 1\r\n\r\n"},
 	{"blank after a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo : 1\r\n\r\n"},

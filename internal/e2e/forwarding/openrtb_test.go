@@ -109,8 +109,8 @@ func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_requests_total", "route=video", "outcome=fill")
 }
 
-// Without a query of the client's there is no question mark that the endpoint
-// does not have.
+// Without a query from the client, the request target has a question mark only if the endpoint has
+// one.
 func TestTheTargetIsTheEndpointsWithTheClientsQueryBehindIt(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ endpoint, target, want string }{

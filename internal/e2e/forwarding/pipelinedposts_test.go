@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// POSTs that share a pipelined connection were sent twice: what was written behind
-// a response of HTTP/1.0, or behind one without a length, counted as not processed.
+// Once, POSTs that shared a pipelined connection were sent twice. Requests behind a response of
+// HTTP/1.0, or behind one without a length, counted as not processed.
 func TestPipelinedPostBehindTheLastResponseIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

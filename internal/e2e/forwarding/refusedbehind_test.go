@@ -11,9 +11,9 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A request that adbuffer refuses, and after which it closes the connection, must
-// not destroy the responses before it, nor its own: closing a socket with unread
-// bytes sends RST, which makes a client's kernel throw away what it has not read.
+// adbuffer refuses a request and closes the connection. The responses before it, and its own, must
+// still arrive. Closing a socket with unread bytes would send RST, and the client's kernel would
+// discard the unread responses.
 func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 	t.Parallel()
 	const size = 700_000
@@ -55,8 +55,7 @@ func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 	})
 }
 
-// In a drain too, requests that are pipelined behind the last response do not
-// destroy it.
+// In a drain too, requests that are pipelined behind the last one do not destroy its response.
 func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
 	t.Parallel()
 	const size = 700_000

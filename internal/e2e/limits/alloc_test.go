@@ -51,7 +51,7 @@ func allocsPer(ab *e2e.Process, clients, n int, method, target, body string) flo
 		})
 	}
 	send(n / 4) // fills caches and pools
-	mallocs(ab) // the first asks more of the process than others
+	mallocs(ab) // the first requests allocate more
 	first := mallocs(ab)
 	before := mallocs(ab)
 	send(n)

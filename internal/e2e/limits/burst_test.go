@@ -108,9 +108,9 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			all.Log(t, row.name)
 			t.Logf("%s: at most %d connections and %d requests at the SSP, %v waiting, %v saturated", row.name, most.Load(), s.Counters().MaxInFlight,
 				highest["adbuffer_pool_pending_requests"], highest["adbuffer_pool_saturation_ratio"])
-			// A connection that adbuffer has closed is the SSP's until it has seen
-			// that; no more than max_dials can have come in their place. That
-			// max_conns itself holds to the last one internal/pool proves.
+			// The SSP counts a connection until it sees adbuffer's close; at most max_dials
+			// connections can have replaced such ones. internal/pool proves that max_conns holds
+			// exactly.
 			if most.Load() > 8+3 {
 				t.Errorf("%d connections at the SSP, want at most max_conns, 8, and those it has not seen closed", most.Load())
 			}
@@ -130,7 +130,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 					t.Errorf("nothing ended as %s: this was no burst", reason)
 				}
 			}
-			// What the SSP did not process is sent again, if the queue has room.
+			// Requests that the SSP did not process are sent again, if the queue has room.
 			lost := all.Of("proxy/conn_lost 502")
 			if got := all.Of("ssp/openx 200") + all.Of("proxy/pending_full 503") + all.Of("proxy/pending_timeout 503") + lost; got != all.Total() || lost > all.Total()/20 {
 				t.Error("some ended otherwise")

@@ -79,7 +79,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 		}
 	}
 
-	traffics[all[2]].Stop() // its clients' errors are not what this is about
+	traffics[all[2]].Stop() // its clients' errors do not matter here
 	all[2].ExitIsTested = true
 	all[2].Signal(syscall.SIGKILL)
 	all[2].WantExit(-1)
@@ -93,7 +93,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 		}
 		return share > 0.9*limit
 	})
-	// One that ends in peace is missed at once.
+	// The other replicas get the share of a drained replica at once.
 	traffics[all[1]].Stop()
 	all[1].Signal(syscall.SIGTERM)
 	all[1].WantExit(0)

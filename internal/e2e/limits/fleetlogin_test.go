@@ -17,8 +17,7 @@ import (
 	"adbuffer/internal/testsupport/redistest"
 )
 
-// A password that is wrong shows, and one that was replaced holds from the next
-// reload on.
+// A wrong password shows in the log, and a new one applies from the next reload on.
 func TestRedisPasswordIsReadAgainWithAReload(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

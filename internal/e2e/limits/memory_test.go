@@ -72,7 +72,7 @@ func TestMemoryOfIdleClients(t *testing.T) {
 			ab.WantMetric(idleClients, "adbuffer_client_connections")
 			each := func() float64 { return (resident(ab) - before) / idleClients }
 			soon := each()
-			// What they gave up goes back to the system bit by bit.
+			// The released memory returns to the system step by step.
 			var late float64
 			began := time.Now()
 			for late = each(); late > row.ceiling && time.Since(began) < testsupport.Patience; late = each() {

@@ -117,7 +117,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 	}
 }
 
-// A client that sends the start of a request and no more is given up.
+// A client that sends only the start of a request gets 408.
 func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
@@ -136,7 +136,7 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 		})
 		c.WantClosed()
 	}
-	// One byte at a time is no way to make it last.
+	// Sending one byte at a time does not prolong the timeout.
 	c := ab.Dial()
 	want.Route = "none"
 	ab.WantRefusal("a byte at a time", want, func() *e2e.Response {
@@ -148,11 +148,11 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 		}
 		return c.Read("GET")
 	})
-	// And one that is idle is closed without a word.
+	// An idle client's connection is closed without a response.
 	c = ab.Dial()
 	c.Get("/fillbuffer").WantFill("openx")
 	c.WantClosed()
-	// So is one that never sent anything: it made no request.
+	// So is a connection on which no byte came: it has no request.
 	before := ab.Scrape().Sum("adbuffer_requests_total")
 	ab.Dial().WantClosed()
 	ab.Dial().Close()

@@ -37,7 +37,7 @@ func TestADryQPSLimitCountsAndRefusesNothing(t *testing.T) {
 	ab.WantMetric(3, "adbuffer_qps_limited_total", "ssp=openx")
 }
 
-// What is sent counts: retries and the legs of fan-outs too.
+// Every attempt counts: retries and the legs of fan-outs too.
 func TestTheRateSentKeepsToQPS(t *testing.T) {
 	t.Parallel()
 	// Every fourth request on a used connection is lost with it, and is sent again.

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// An SSP that claims bodies which never come took the whole budget: four claims
-// of 1 MB, and another SSP's responses were refused as overloaded.
+// Once, an SSP that claimed bodies and sent none took the whole budget. After four claims of 1 MB,
+// another SSP's responses were refused as overloaded.
 func TestLengthsThatAnSSPClaimsTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	for name, claim := range map[string]string{
@@ -43,7 +43,7 @@ routes:
 	}
 }
 
-// What an SSP really sends is bounded by its share, and the error names it.
+// The bytes that an SSP really sends are bounded by its share, and the error names it.
 func TestAnSSPsResponsesHoldAtMostItsShare(t *testing.T) {
 	t.Parallel()
 	part := "HTTP/1.1 200 OK\r\nContent-Length: 8000\r\n\r\n" + strings.Repeat("x", 6000)

@@ -17,8 +17,8 @@ import (
 // slowConnections are those of each attack.
 const slowConnections = 200
 
-// slowhttptest opens connections, and sends or reads as slowly as it can. A
-// normal client is served all the while, and the connections end as configured.
+// slowhttptest opens connections, and sends or reads as slowly as it can. A normal client is served
+// during that time, and the slow connections close as configured.
 func TestSlowClientsOfSlowhttptest(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// checkAgainst holds a configuration against ab, with ab's environment.
+// checkAgainst compares a configuration with the running ab, in ab's environment.
 func checkAgainst(ab *e2e.Process, config string, args ...string) (stdout, stderr string, code int) {
 	ab.T.Helper()
 	return e2e.Run(ab.T, ab.Cmd.Env, append([]string{"check", "--config", e2e.WriteConfig(ab.T, config), "--against", "http://" + ab.AdminAddr}, args...)...)

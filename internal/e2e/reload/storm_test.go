@@ -70,8 +70,8 @@ type footprint struct {
 	series            []string
 }
 
-// goroutines is how many there are, and where they are. Workers of the server
-// that wait for a client do not count: they are kept for ten seconds.
+// goroutines returns how many goroutines there are, and in which functions. Idle workers of the
+// server do not count: they are kept for ten seconds.
 func goroutines(ab *e2e.Process) (n int, where string) {
 	ab.T.Helper()
 	_, stacks := ab.AskAdmin("/debug/pprof/goroutine?debug=1")
@@ -108,7 +108,7 @@ func footprintOf(ab *e2e.Process) (f footprint) {
 	return f
 }
 
-// drains reports whether a pool is still on its way out after a reload.
+// drains reports whether a pool still drains after a reload.
 func (f *footprint) drains() bool { return strings.Contains(f.where, "drainRetired") }
 
 // settle waits until no connection to an SSP is open.
@@ -135,7 +135,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 			}
 		}
 	}
-	ab.Take(s.config(1)) // what is made once, at the first reload, belongs to before
+	ab.Take(s.config(1)) // the first reload allocates some things once
 	ab.Take(s.config(0))
 	warm.Close()
 	s.settle(t)
@@ -165,7 +165,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 				}
 				next = next.Add(stormClients * time.Second / stormRate)
 				if now := time.Now(); next.Before(now) {
-					next = now // what the machine was too slow for is not made up for
+					next = now // requests that a slow machine missed are not sent later
 				}
 				time.Sleep(time.Until(next))
 			}

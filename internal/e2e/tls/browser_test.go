@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/testsupport/chromiumtest"
 )
 
-// A page that asks for fifty ads at once gets each its own, over HTTP/2 and one
+// A page requests fifty ads at once. Each request gets its own response, over one HTTP/2
 // connection.
 func TestABrowserUsesHTTP2(t *testing.T) {
 	t.Parallel()

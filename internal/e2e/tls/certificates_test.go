@@ -85,7 +85,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 		t.Errorf("the certificate expires at %v", at)
 	}
 
-	// Broken, then of another key: nothing changes but what says so.
+	// A broken certificate, then one for another key: only the metric and the log change.
 	for _, content := range []string{"-----BEGIN CERTIFICATE-----\nbroken", e2e.ReadFile(t, e2e.NewAuthority(t).File("cert.pem"))} {
 		good := e2e.ReadFile(t, a.File("cert.pem"))
 		a.Replace("cert.pem", []byte(content))
@@ -129,7 +129,7 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	}
 }
 
-// A balancer in front of us that does not terminate TLS.
+// A load balancer before adbuffer that does not terminate TLS.
 func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
@@ -152,7 +152,7 @@ func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 	ab.AwaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=missing")
 }
 
-// What cannot be read or made for want of permission says which it is.
+// The error for a file or socket without permission names it.
 func TestPermissionErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)

@@ -170,8 +170,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 	ab.WantExit(0)
 }
 
-// Requests that a draining service does not take over an old connection come to
-// their response over a new one: no request fails while there is a delay.
+// During drain.delay, a client whose connection gets GOAWAY opens a new one, and no request fails.
 func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)

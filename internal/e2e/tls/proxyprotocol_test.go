@@ -148,7 +148,7 @@ func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	c.Close()
 }
 
-// A unix socket in a folder that is missing, or not ours, says so.
+// The error of a unix socket in a missing or foreign folder names the folder.
 func TestErrorsOfUnixSocketsNameThePath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

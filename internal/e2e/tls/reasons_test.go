@@ -20,14 +20,14 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// said is what a client reads in a response.
+// said is the content of a response.
 type said struct {
 	status        int
 	source, allow string
 	body          string
 }
 
-// digits differ from request to request: milliseconds that are left, and the id.
+// digits differ from request to request: the milliseconds left, and the id.
 var digits = regexp.MustCompile(`[0-9.]+(µs|ms|s)\b|"id":"[0-9a-f-]{36}"`)
 
 func ask(t *testing.T, client *http.Client, method, url, body string, fields []string) said {
@@ -81,14 +81,15 @@ routes:
 		failed(e2e.Malformed(sspsim.BadChunk)), failed(sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always}}),
 		full.URL(), late.URL(), ok.URL(), failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: time.Hour}}), full.URL(),
 		failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}})),
-		// Those that wait at full, late and busy must not come to their deadline meanwhile.
+		// Requests that wait at the SSPs full, late and busy must not reach their deadline
+		// meanwhile.
 		"ADBUFFER_DEADLINE_DEFAULT=5m", "ADBUFFER_DEADLINE_MAX=10m")
 
 	http1 := &http.Client{Transport: &http.Transport{TLSClientConfig: e.TLSConfig("http/1.1")}, Timeout: testsupport.Patience}
 	t.Cleanup(http1.CloseIdleConnections)
 	http2 := e.HTTP2Client(t)
 	url := "https://" + ab.TrafficAddr
-	// What some of the reasons take to come about.
+	// The preparations that some of the reasons need.
 	for i, name := range []string{"full", "late", "busy"} {
 		c := ab.DialTLS(e.TLSConfig())
 		c.Send(e2e.Request("GET", "/fillbuffer/"+name, ""))
@@ -155,14 +156,14 @@ routes:
 	late.Open()
 }
 
-// errorOf is the reason in a body of ours.
+// errorOf returns the reason in adbuffer's own error body.
 func errorOf(body string) string {
 	var own struct{ Error string }
 	json.Unmarshal([]byte(body), &own) //nolint:errcheck // it stays empty then
 	return own.Error
 }
 
-// outcome is how many requests have ended so, on all routes.
+// outcome returns how many requests on all routes ended with an outcome.
 func outcome(ab *e2e.Process, outcome string) (n float64) {
 	ab.T.Helper()
 	m := ab.Scrape()
@@ -172,7 +173,7 @@ func outcome(ab *e2e.Process, outcome string) (n float64) {
 	return n
 }
 
-// A balancer in front that passes TLS through and says whose it is.
+// A load balancer in front passes TLS through, and sends the client's address in a PROXY header.
 func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)

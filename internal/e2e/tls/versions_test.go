@@ -28,7 +28,7 @@ func TestTLSVersionsAndRenegotiation(t *testing.T) {
 			if taken := strings.Contains(out, "Cipher is ") && !strings.Contains(out, "Cipher is (NONE)"); taken != row.taken {
 				t.Errorf("%s, %s: taken %v, want %v:\n%s", listener.name, row.version, taken, row.taken, testsupport.Tail(out, 1500))
 			}
-			// An alert of the server's, and not that OpenSSL itself was unwilling.
+			// It must be an alert from the server, not OpenSSL's own refusal.
 			if !row.taken && !strings.Contains(out, "alert protocol version") {
 				t.Errorf("%s, %s: no alert:\n%s", listener.name, row.version, testsupport.Tail(out, 1500))
 			}
@@ -44,10 +44,10 @@ func TestTLSVersionsAndRenegotiation(t *testing.T) {
 			}
 		}
 	}
-	ab.ExitIsTested = true // its admin listener is not asked whether something is held
+	ab.ExitIsTested = true // the harness cannot ask its admin listener for leaks
 }
 
-// sClient connects with openssl s_client, sends input, and returns what it says.
+// sClient connects with openssl s_client, sends input, and returns the output.
 func sClient(t *testing.T, addr string, a *e2e.Authority, input string, args ...string) string {
 	t.Helper()
 	if len(args) == 1 {
