@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,74 +14,152 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A request that failed is found by its id in the response's header, the error body, the access log, the capture, the
-// span, and on the page.
-func TestAFailedRequestOfEachModeIsFoundByItsIDEverywhere(t *testing.T) {
-	t.Parallel()
-	var (
-		mu    sync.Mutex
-		spans strings.Builder
-	)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body) // protobuf, in which texts stand as they are
-		mu.Lock()
-		defer mu.Unlock()
-		spans.Write(b)
-	}))
-	t.Cleanup(receiver.Close)
+// finder is an adbuffer with a route for each mode, whose SSPs receive requests and never respond.
+type finder struct {
+	*e2e.Process
+	t     *testing.T
+	spans *e2e.OTLPReceiver
 
-	modes := []string{"single", "split", "waterfall", "parallel-first", "parallel-all"}
-	config := "admin: {capture: true}\nlog: {access: {enabled: true, sample: 0}}\nserver: {request_id: {header: X-Trace}}\ntracing: {sample: 1, endpoint: \"" + receiver.URL + "\"}\nssps:\n"
+	mu  sync.Mutex // guards ids
+	ids map[string]bool
+}
+
+// reached notes the id that an SSP was sent, and waits until adbuffer leaves.
+func (f *finder) reached(_ http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.ids[r.URL.Path+" "+r.Header.Get("X-Trace")] = true
+	f.mu.Unlock()
+	<-r.Context().Done()
+}
+
+func startFinder(t *testing.T, modes []string) *finder {
+	f := &finder{t: t, spans: e2e.StartOTLPReceiver(t), ids: make(map[string]bool)}
+	ssp := httptest.NewServer(http.HandlerFunc(f.reached))
+	t.Cleanup(ssp.Close)
+	config := fmt.Sprintf(`
+admin: {capture: true}
+log: {access: {enabled: true, sample: 0, slow: 100ms}}
+server: {request_id: {header: X-Trace, to_ssp: true}}
+tracing: {sample: 1, endpoint: %q}
+ssps:
+`, f.spans.URL)
 	routes := "routes:\n"
 	for _, m := range modes {
-		config += fmt.Sprintf("  - {name: of-%[1]s, endpoints: [\"http://127.0.0.1:1/bid\"]}\n  - {name: second-%[1]s, endpoints: [\"http://127.0.0.1:1/bid\"]}\n", m)
-		routes += fmt.Sprintf("  - {name: %[1]s, mode: %[1]s, match: {path: /%[1]s}, ssps: [of-%[1]s, second-%[1]s]}\n", m)
+		for _, name := range []string{"of-" + m, "second-" + m} {
+			config += fmt.Sprintf("  - {name: %[1]s, endpoints: [\"%[2]s/%[1]s\"]}\n", name, ssp.URL)
+		}
+		ssps := fmt.Sprintf("of-%[1]s, second-%[1]s", m)
+		if m == "split" {
+			ssps = "{name: of-split, weight: 1}, {name: second-split, weight: 0}"
+		}
+		routes += fmt.Sprintf("  - {name: %[1]s, mode: %[1]s, match: {path: /%[1]s}, ssps: [%[2]s]}\n", m, ssps)
 	}
-	routes = strings.Replace(routes, "ssps: [of-split, second-split]", "ssps: [{name: of-split, weight: 1}, {name: second-split, weight: 0}]", 1)
-	ab := e2e.Start(t, config+routes)
+	f.Process = e2e.Start(t, config+routes)
+	return f
+}
+
+// sent reports whether the SSP was sent the id.
+func (f *finder) sent(ssp, id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ids["/"+ssp+" "+id]
+}
+
+// request sends requests with the id until a capture has one, and returns what it shows.
+func (f *finder) request(mode, id string) (shown string) {
+	f.t.Helper()
+	captured := make(chan string, 1)
+	go func() {
+		_, body, err := f.TryAskAdmin("/capture?n=1&wait=30s&ssp=of-" + mode)
+		captured <- fmt.Sprint(body, err)
+	}()
+	testsupport.Eventually(f.t, "the capture of "+mode+" has the request", func() bool {
+		a := f.Get("/"+mode, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 400")
+		if a.Header("X-Trace") != id {
+			f.t.Errorf("%s: the header has the id %q", mode, a.Header("X-Trace"))
+		}
+		if mode == "parallel-all" { // its envelope has the failures
+			if a.WantStatus("merged", 200); strings.Count(a.Body, `"error":"deadline"`) != 2 {
+				f.t.Errorf("%s: the body is %s", mode, a.Body)
+			}
+		} else if a.WantStatus("no SSP responds", 504); !strings.Contains(a.Body, `"id":"`+id+`"`) {
+			f.t.Errorf("%s: the body is %s", mode, a.Body)
+		}
+		select {
+		case shown = <-captured:
+			return true
+		default:
+			return false
+		}
+	})
+	return shown
+}
+
+// hasSpans reports whether the request and its first leg have spans with the id.
+func (f *finder) hasSpans(mode, id string) bool {
+	for _, name := range []string{"GET " + mode, "ssp of-" + mode} {
+		found := false
+		for _, s := range f.spans.Named(name) {
+			found = found || e2e.Attribute(s, "adbuffer.request_id") == id
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// hasLine reports whether the access log has the request as a failure, or for parallel-all, whose envelope is none,
+// as a slow request with two legs that failed.
+func (f *finder) hasLine(mode, id string) bool {
+	for _, line := range f.Log.Lines("request") {
+		if line["id"] != id {
+			continue
+		}
+		legs, _ := line["legs"].([]any)
+		if mode != "parallel-all" {
+			return line["logged_for"] == "failure" && line["outcome"] == "deadline"
+		}
+		return line["logged_for"] == "slow" && len(legs) == 2 && legs[0].(map[string]any)["outcome"] == "deadline"
+	}
+	return false
+}
+
+// A request that failed is found by its id in the response's header, the error body, the access log, the capture, the
+// span, the request to the SSP, live with adbuffer tail, and on the page.
+func TestAFailedRequestOfEachModeIsFoundByItsIDEverywhere(t *testing.T) {
+	t.Parallel()
+	modes := []string{"single", "split", "waterfall", "parallel-first", "parallel-all"}
+	f := startFinder(t, modes)
 	for _, m := range modes {
 		id := "find-" + m
-		captured := make(chan string, 1)
-		go func() {
-			_, body, err := ab.TryAskAdmin("/capture?n=1&wait=30s&ssp=of-" + m)
-			captured <- fmt.Sprint(body, err)
-		}()
-		var in string
-		testsupport.Eventually(t, "the capture of "+m+" has the request", func() bool {
-			a := ab.Get("/"+m, "X-Trace: "+id)
-			if a.Header("X-Trace") != id {
-				t.Errorf("%s: the header has the id %q", m, a.Header("X-Trace"))
-			}
-			if m == "parallel-all" { // its envelope is no error
-				a.WantStatus("merged", 200)
-			} else if a.WantStatus("no SSP can be reached", 502); !strings.Contains(a.Body, `"id":"`+id+`"`) {
-				t.Errorf("%s: the body is %s", m, a.Body)
-			}
-			select {
-			case in = <-captured:
-				return true
-			default:
-				return false
-			}
-		})
-		if !strings.Contains(in, `"id": "`+id+`"`) {
-			t.Errorf("%s: captured %s", m, in)
+		live := follow(t, f.Process, "--id", id)
+		if shown := f.request(m, id); !strings.Contains(shown, `"id": "`+id+`"`) {
+			t.Errorf("%s: captured %s", m, shown)
 		}
-		testsupport.Eventually(t, "the span of "+m+" comes", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return strings.Contains(spans.String(), id)
+		testsupport.Eventually(t, "the SSP of "+m+" is sent the id", func() bool {
+			if f.sent("of-"+m, id) {
+				return true
+			}
+			f.Get("/"+m, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 5000") // time was short on a slow machine
+			return false
 		})
-		if m != "parallel-all" { // which did not fail
-			testsupport.Eventually(t, "the access log has "+m, func() bool { return strings.Contains(ab.Log.String(), `"id":"`+id+`"`) })
+		testsupport.Eventually(t, "the spans of "+m+" come", func() bool { return f.hasSpans(m, id) })
+		testsupport.Eventually(t, "the access log has "+m, func() bool { return f.hasLine(m, id) })
+		testsupport.Eventually(t, "tail shows "+m, func() bool {
+			f.Get("/"+m, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 50") // tail may have begun late
+			return len(live) > 0
+		})
+		if line := <-live; !strings.Contains(line, `"id":"`+id+`"`) || !strings.Contains(line, `"outcome":"deadline"`) {
+			t.Errorf("%s: tail shows %s", m, line)
 		}
 	}
-	b := openPage(t, "http://"+ab.AdminAddr+"/")
+	b := openPage(t, "http://"+f.AdminAddr+"/")
 	b.run(chromedp.Click("#failures summary"), chromedp.WaitVisible("#failures tbody tr"))
 	var rows string
 	b.eval(`document.querySelector("#failures tbody").textContent`, &rows)
-	for _, m := range modes[:4] {
-		if !strings.Contains(rows, "find-"+m) || !strings.Contains(rows, "connect_failed") {
+	for _, m := range modes[:4] { // parallel-all did not fail
+		if !strings.Contains(rows, "find-"+m) || !strings.Contains(rows, "deadline") {
 			t.Errorf("the page has no failure of %s: %s", m, rows)
 		}
 	}

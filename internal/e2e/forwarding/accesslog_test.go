@@ -2,6 +2,7 @@ package forwarding
 
 import (
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -57,5 +58,43 @@ func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
 	want := []string{"configuration", "starting", "ssp", "ready", "draining", "stopped"}
 	if messages = slices.DeleteFunc(messages, func(m string) bool { return slices.Contains(want, m) }); len(messages) > 0 {
 		t.Errorf("the log has %q beside start and end", messages)
+	}
+}
+
+// Whatever a client sends, the log has one line for each request, and each line is JSON.
+func TestNothingThatAClientSendsForgesALine(t *testing.T) {
+	t.Parallel()
+	const forged = `{"level":"error","msg":"forged"}`
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL()))
+	hostile := []string{
+		"GET /fillbuffer\"}\r\n" + forged + "\r\n HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /\x1b[2J\x9b2J\n" + forged + " HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /%0a" + forged + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"\"}\n" + forged + " / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-Request-Id: \"}\t" + forged + "\r\nX-Forwarded-For: " + forged + "\r\nConnection: close\r\n\r\n",
+		"GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-Request-Id: a\n" + forged + "\r\n\r\n",
+		"GET /fillbuffer?ssp=%22%7D" + forged + "&ssp=\u2028 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+	}
+	for _, request := range hostile {
+		c := ab.Dial()
+		c.Send(request)
+		io.Copy(io.Discard, c.Conn) //nolint:errcheck // the log tells
+		c.Close()
+	}
+	testsupport.Eventually(t, "the log has all requests", func() bool { return len(ab.Log.Lines("request")) >= len(hostile) })
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
+	if n := len(ab.Log.Lines("request")); n != len(hostile) {
+		t.Errorf("%d lines about %d requests", n, len(hostile))
+	}
+	for text := range strings.Lines(ab.Log.String()) {
+		var line struct{ Msg, ID string }
+		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Msg == "forged" || strings.Contains(line.ID, "forged") {
+			t.Errorf("%v: %s", err, text)
+		}
+		if strings.ContainsAny(strings.TrimSuffix(text, "\n"), "\x1b\r\n") {
+			t.Errorf("a control character is in %q", text)
+		}
 	}
 }
