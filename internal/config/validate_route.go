@@ -47,7 +47,7 @@ func checkMirror(route *Route, known map[string]bool, path string, r *report) {
 	case !known[name] && len(known) > 0:
 		r.add(path, name, unknownSSP(name, known))
 	case slices.ContainsFunc(route.SSPs, func(leg RouteSSP) bool { return leg.Name == name }):
-		r.add(path, name, "must not be one of the route's ssps, which it would hurt; make it an SSP of its own")
+		r.add(path, name, "must not be one of the route's ssps, because the copies would add to its load; define another SSP for them")
 	}
 }
 

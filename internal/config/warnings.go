@@ -75,7 +75,7 @@ func (w *warner) server(cfg *Config, openFiles int) {
 		}
 	}
 	if n := len(cfg.Admin.Token.Reveal()); n > 0 && n < goodTokenBytes {
-		w.add("admin.token_file", "the token has %d bytes and can be guessed; %d random ones cannot", n, goodTokenBytes)
+		w.add("admin.token_file", "the token has %d bytes and can be guessed; %d random bytes cannot", n, goodTokenBytes)
 	}
 	if cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" && !isLoopback(cfg.Admin.Listen) {
 		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", cfg.Admin.Listen)
@@ -87,7 +87,7 @@ func (w *warner) server(cfg *Config, openFiles int) {
 		w.add("server.h2c", "is not used with server.tls, over which clients choose HTTP/2 by ALPN")
 	}
 	if d := &cfg.Deadline; d.Default < d.Reserve+d.MinBudget {
-		w.add("deadline.default", "%s is below reserve + min_budget, %s; requests that bring no deadline are never sent",
+		w.add("deadline.default", "%s is below reserve + min_budget, %s; requests without a deadline of their own are never sent",
 			formatDuration(d.Default), formatDuration(d.Reserve+d.MinBudget))
 	}
 }
@@ -103,15 +103,15 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	pool, deadline := &ssp.Pool, &cfg.Deadline
 	poolPath := join(path, "pool")
 	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
-		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and say nothing about the pool",
+		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and not as pending_timeout",
 			formatDuration(pool.PendingTimeout), formatDuration(deadline.Default))
 	}
 	if pool.IdleTimeout >= commonServerIdle {
-		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; stale ones will cost retries",
+		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; requests on stale connections will cost retries",
 			formatDuration(pool.IdleTimeout), formatDuration(commonServerIdle))
 	}
 	if pool.MaxAge < pool.IdleTimeout {
-		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then never comes",
+		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then has no effect",
 			formatDuration(pool.MaxAge), formatDuration(pool.IdleTimeout))
 	}
 	if ssp.speaksHTTP2() {
@@ -121,7 +121,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		}
 	}
 	if n := ssp.firstEndpoints(); ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns {
-		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the others get no requests",
+		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the other endpoints get no requests",
 			pool.MaxHTTP2Conns, n)
 	}
 	switch limit := ssp.BufferedBytesLimit(cfg.Server.MaxBufferedBytes); {
@@ -131,7 +131,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, cfg.Server.MaxBufferedBytes)
 	}
 	if limit := ssp.Timeouts.Request; limit > deadline.Max {
-		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and never comes", formatDuration(limit), formatDuration(deadline.Max))
+		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and has no effect", formatDuration(limit), formatDuration(deadline.Max))
 	}
 	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
 		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the response",

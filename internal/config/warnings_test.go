@@ -31,27 +31,27 @@ func TestWarnings(t *testing.T) {
 		"an SSP's largest response just fits":    {withSSP("max_buffered_bytes: 1048576"), nil},
 		"an SSP may hold more than all together": {withSSP("max_buffered_bytes: 268435457"), []string{"ssps[0].max_buffered_bytes: 268435457 is above server.max_buffered_bytes, 268435456, and never reached"}},
 		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{
-			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests that bring no deadline are never sent"}},
+			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests without a deadline of their own are never sent"}},
 		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},
 		"fewer HTTP/2 connections than endpoints": {
 			strings.Replace(withTLS("pool: {max_http2_conns: 1}"), `["https://127.0.0.1:9000/"]`, `["https://127.0.0.1:9000/", "https://127.0.0.1:9001/", {url: "https://127.0.0.1:9002/", priority: 1}]`, 1),
 			[]string{
 				"ssps[0].pool.max_http2_conns: 1 connections of 100 streams are 100 places over HTTP/2, fewer than max_conns, 256, over HTTP/1",
-				"ssps[0].pool.max_http2_conns: 1 connections do not reach the 2 endpoints of the lowest priority over HTTP/2; the others get no requests"}},
+				"ssps[0].pool.max_http2_conns: 1 connections do not reach the 2 endpoints of the lowest priority over HTTP/2; the other endpoints get no requests"}},
 		"every address is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
 			"server.trusted_proxies[1]: ::/0 lets every client claim any address"}},
 		"admin beyond loopback":    {"admin: {listen: \":9090\"}\n" + ssp + route, []string{adminWarning(":9090")}},
 		"admin on an address":      {"admin: {listen: \"192.0.2.1:9090\"}\n" + ssp + route, []string{adminWarning("192.0.2.1:9090")}},
 		"admin on localhost":       {"admin: {listen: \"localhost:9090\"}\n" + ssp + route, nil},
 		"admin on IPv6 loopback":   {"admin: {listen: \"[::1]:9090\"}\n" + ssp + route, nil},
-		"waits beyond the default": {withSSP("pool: {pending_timeout: 300ms}"), []string{"ssps[0].pool.pending_timeout: 300ms is not below deadline.default, 300ms; most waits will end as deadline and say nothing about the pool"}},
+		"waits beyond the default": {withSSP("pool: {pending_timeout: 300ms}"), []string{"ssps[0].pool.pending_timeout: 300ms is not below deadline.default, 300ms; most waits will end as deadline and not as pending_timeout"}},
 		"no queue, no such wait":   {withSSP("pool: {pending_timeout: 300ms, max_pending: 0}"), nil},
-		"idle longer than servers": {withSSP("pool: {idle_timeout: 60s}"), []string{"ssps[0].pool.idle_timeout: 1m is not below the 1m after which common servers close idle connections; stale ones will cost retries"}},
-		"too old to be idle":       {withSSP("pool: {max_age: 10s}"), []string{"ssps[0].pool.max_age: 10s is below idle_timeout, 55s, which then never comes"}},
+		"idle longer than servers": {withSSP("pool: {idle_timeout: 60s}"), []string{"ssps[0].pool.idle_timeout: 1m is not below the 1m after which common servers close idle connections; requests on stale connections will cost retries"}},
+		"too old to be idle":       {withSSP("pool: {max_age: 10s}"), []string{"ssps[0].pool.max_age: 10s is below idle_timeout, 55s, which then has no effect"}},
 		"few streams": {withTLS("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), []string{
 			"ssps[0].pool.max_http2_conns: 1 connections of 10 streams are 10 places over HTTP/2, fewer than max_conns, 256, over HTTP/1"}},
 		"few streams, never used": {withSSP("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), nil},
-		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and never comes"}},
+		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and has no effect"}},
 		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the response"}},
 		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
 		"hedge without retries":   {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
@@ -121,7 +121,7 @@ func TestShortTokenWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Admin.Token = NewSecret("hunter2")
 	got := warnings(cfg, machine{})
-	if len(got) != 1 || got[0].String() != "admin.token_file: the token has 7 bytes and can be guessed; 16 random ones cannot" {
+	if len(got) != 1 || got[0].String() != "admin.token_file: the token has 7 bytes and can be guessed; 16 random bytes cannot" {
 		t.Errorf("%v", got)
 	}
 	cfg.Admin.Token = NewSecret("0123456789abcdef")

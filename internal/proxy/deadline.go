@@ -52,7 +52,7 @@ func (r *request) setDeadline() *refusal {
 	budget -= o.Reserve
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget {
-		return &refusal{outcome: upstream.Deadline, detail: fmt.Sprintf("%v are left, which is less than is worth sending; see deadline.reserve and deadline.min_budget", max(budget, 0))}
+		return &refusal{outcome: upstream.Deadline, detail: fmt.Sprintf("only %v of the time is left, too little for a request to an SSP; see deadline.reserve and deadline.min_budget", max(budget, 0))}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (r *request) findRoute() *refusal {
 	}
 	r.target = target
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
-		return &refusal{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route asks several SSPs at once, and serves " + allow}
+		return &refusal{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route sends each request to several SSPs at once, and serves " + allow}
 	}
 	r.ssp.Query = query
 	return nil

@@ -85,6 +85,6 @@ func (p *Proxy) uploadDropped() *refusal {
 	_, limit, _ := p.uploads.now()
 	return &refusal{
 		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
-		detail: fmt.Sprintf("the bodies of %d requests were arriving, and this one for longest; see server.max_uploads", limit),
+		detail: fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads", limit),
 	}
 }
