@@ -94,21 +94,21 @@ func (s *Sample) add(prefix string, of load.Summary) {
 // AB loads path with ApacheBench.
 func AB(path string, n, conns int, flags ...string) Driver {
 	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		return rig.AB(ctx, s.url()+path, n, conns, s.LoadCores, flags...)
+		return rig.AB(ctx, s.URL()+path, n, conns, s.LoadCores, flags...)
 	})
 }
 
 // WRK loads with wrk.
 func WRK(t load.Template, conns int, length time.Duration) Driver {
 	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		return rig.WRK(ctx, s.Rig.Dir, s.url(), t, conns, length, s.LoadCores)
+		return rig.WRK(ctx, s.Rig.Dir, s.URL(), t, conns, length, s.LoadCores)
 	})
 }
 
 // H2Load loads over HTTP/2 with h2load.
 func H2Load(t load.Template, conns, streams int, length time.Duration) Driver {
 	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		return rig.H2Load(ctx, s.Rig.Dir, s.url(), t, conns, streams, length, s.LoadCores)
+		return rig.H2Load(ctx, s.Rig.Dir, s.URL(), t, conns, streams, length, s.LoadCores)
 	})
 }
 
@@ -117,13 +117,14 @@ func H2Load(t load.Template, conns, streams int, length time.Duration) Driver {
 func Sequence(program, path string, n int, close bool) Driver {
 	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
 		if program == "curl" {
-			return rig.Curl(ctx, s.url()+path, n, close)
+			return rig.Curl(ctx, s.URL()+path, n, close)
 		}
-		return rig.Node(ctx, s.Rig.Dir, s.url()+path, n, close)
+		return rig.Node(ctx, s.Rig.Dir, s.URL()+path, n, close)
 	})
 }
 
-func (s *Stage) url() string {
+// URL returns the scheme, host and port of what gets the load.
+func (s *Stage) URL() string {
 	if s.TLS {
 		return "https://" + s.Addr
 	}

@@ -2,7 +2,9 @@ package rig
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,95 +18,105 @@ import (
 // childEnv marks a process that this one started from its own executable.
 const childEnv = "ADBUFFER_LOADTEST_CHILD"
 
-// ChildMain runs a child's part and ends the process, if this process is one;
-// otherwise it returns at once. Every main, and every TestMain whose tests start
-// SSPs, calls it first.
+// Each role gets an order in one line of JSON, and replies in lines of JSON. The context ends
+// when the parent closes the pipe.
+var roles = map[string]func(ctx context.Context, order []byte, reply func(any) error) error{
+	"ssp": role(func(ctx context.Context, o SSPOptions, reply func(any) error) error {
+		s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
+		if err != nil {
+			return err
+		}
+		if err := reply(sspReply{Addr: s.Addr(), Control: s.ControlURL(), CA: string(s.CAPEM())}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return s.Close()
+	}),
+	"constant": role(func(ctx context.Context, body int, reply func(any) error) error {
+		s, err := load.StartConstant("127.0.0.1:0", load.ConstantBody(body))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := reply(sspReply{Addr: s.Addr()}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}),
+	"holder":    role(hold),
+	"generator": role(generate),
+}
+
+func role[T any](play func(ctx context.Context, order T, reply func(any) error) error) func(context.Context, []byte, func(any) error) error {
+	return func(ctx context.Context, text []byte, reply func(any) error) error {
+		var order T
+		if err := json.Unmarshal(text, &order); err != nil {
+			return err
+		}
+		return play(ctx, order, reply)
+	}
+}
+
+// childReply is a line from a child.
+type childReply struct {
+	Error string
+	Value json.RawMessage
+}
+
+// ChildMain plays a child's role and ends the process, if this process is one; otherwise it
+// returns at once. Every main, and every TestMain whose tests start SSPs, calls it first.
 func ChildMain() {
-	role := os.Getenv(childEnv)
-	if role == "" {
+	name := os.Getenv(childEnv)
+	if name == "" {
 		return
 	}
-	if err := child(role, os.Stdin, os.Stdout); err != nil {
-		_ = json.NewEncoder(os.Stdout).Encode(reply{Error: err.Error()})
+	out := json.NewEncoder(os.Stdout)
+	if err := play(name, os.Stdin, out); err != nil {
+		_ = out.Encode(childReply{Error: err.Error()})
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// order is what a child is told, in one line of JSON.
-type order struct {
-	Protocol  sspsim.Protocol  `json:"protocol"`
-	Behaviour sspsim.Behaviour `json:"behaviour"`
-	Seed      uint64           `json:"seed"`
-	Body      int              `json:"body"` // of the constant upstream, in bytes
-}
-
-// reply is what a child answers, in one line of JSON.
-type reply struct {
-	Addr    string `json:"addr"`
-	Control string `json:"control"`
-	CA      string `json:"ca"`
-	Error   string `json:"error"`
-}
-
-// stats is what the constant upstream answers to every further line.
-type stats struct {
-	Connections uint64 `json:"connections"`
-	Requests    uint64 `json:"requests"`
-}
-
-// child plays role until in ends.
-func child(role string, in io.Reader, out io.Writer) error {
+func play(name string, in io.Reader, out *json.Encoder) error {
 	lines := bufio.NewReader(in)
-	line, err := lines.ReadString('\n')
+	order, err := lines.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("no order: %w", err)
 	}
-	var o order
-	if err := json.Unmarshal([]byte(line), &o); err != nil {
-		return err
-	}
-	answer := json.NewEncoder(out)
-	switch role {
-	case "ssp":
-		s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
-		if err != nil {
-			return err
-		}
-		if err := answer.Encode(reply{Addr: s.Addr(), Control: s.ControlURL(), CA: string(s.CAPEM())}); err != nil {
-			return err
-		}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
 		_, _ = io.Copy(io.Discard, lines)
-		return s.Close()
-	case "constant":
-		s, err := load.StartConstant("127.0.0.1:0", load.ConstantBody(o.Body))
+		cancel()
+	}()
+	play, ok := roles[name]
+	if !ok {
+		return fmt.Errorf("no such role: %q", name)
+	}
+	return play(ctx, order, func(v any) error {
+		text, err := json.Marshal(v)
 		if err != nil {
 			return err
 		}
-		if err := answer.Encode(reply{Addr: s.Addr()}); err != nil {
-			return err
-		}
-		for {
-			if _, err := lines.ReadString('\n'); err != nil {
-				return nil // the parent has closed the pipe; the process ends
-			}
-			if err := answer.Encode(stats{s.Connections(), s.Requests()}); err != nil {
-				return err
-			}
-		}
-	case "holder":
-		return hold(line, answer, lines)
-	case "generator":
-		return generate(line, answer, lines)
-	}
-	return fmt.Errorf("no such part: %q", role)
+		return out.Encode(childReply{Value: text})
+	})
 }
 
 // childTimeout bounds a child's start.
 const childTimeout = 20 * time.Second
 
-// spawn starts a child with an order and returns its reply.
-func (r *Rig) spawn(role, name, cores string, o any) (*childProcess, error) {
+// childProcess is a child and the pipes to it.
+type childProcess struct {
+	*Process
+	in   *os.File
+	out  *bufio.Reader
+	pipe *os.File
+}
+
+// spawn starts a child with an order.
+func (r *Rig) spawn(role, name, cores string, order any) (*childProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -127,41 +139,88 @@ func (r *Rig) spawn(role, name, cores string, o any) (*childProcess, error) {
 		return nil, err
 	}
 	p.pipes = []*os.File{inWrite, outRead}
-	c := &childProcess{Process: p, in: inWrite, out: bufio.NewReader(outRead), pipe: outRead}
-	if err := json.NewEncoder(inWrite).Encode(o); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return &childProcess{Process: p, in: inWrite, out: bufio.NewReader(outRead), pipe: outRead}, json.NewEncoder(inWrite).Encode(order)
 }
 
-// childProcess is a child and the pipes to it.
-type childProcess struct {
-	*Process
-	in   *os.File
-	out  *bufio.Reader
-	pipe *os.File
-}
-
-// read reads one line of JSON from the child, within a usual answer's time.
-func (c *childProcess) read(v any) error { return c.readWithin(v, childTimeout) }
-
-func (c *childProcess) readWithin(v any, timeout time.Duration) error {
+// read reads a reply.
+func (c *childProcess) read(v any, timeout time.Duration) error {
 	_ = c.pipe.SetReadDeadline(time.Now().Add(timeout))
-	line, err := c.out.ReadString('\n')
+	line, err := c.out.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", c.Name, err, strings.TrimSpace(string(c.Log())))
 	}
-	return json.Unmarshal([]byte(line), v)
+	var reply childReply
+	if err := json.Unmarshal(line, &reply); err != nil {
+		return err
+	}
+	if reply.Error != "" {
+		return fmt.Errorf("%s: %s", c.Name, reply.Error)
+	}
+	return json.Unmarshal(reply.Value, v)
 }
 
-// awaitReply reads the first answer.
-func (c *childProcess) awaitReply() (reply, error) {
-	var a reply
-	if err := c.read(&a); err != nil {
-		return a, err
+// generatorOrder tells a generator what to do.
+type generatorOrder struct {
+	Plan  load.Plan
+	Watch bool // reply how it goes on, too
+}
+
+// generated is what a generator replies: how it goes on, and at last the result.
+type generated struct {
+	Progress *load.Progress
+	Result   *load.Result
+	Error    string // beside what was measured until then
+}
+
+func generate(ctx context.Context, o generatorOrder, reply func(any) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var report func(load.Progress)
+	if o.Watch {
+		report = func(p load.Progress) {
+			if reply(generated{Progress: &p}) != nil {
+				cancel() // the parent has gone
+			}
+		}
 	}
-	if a.Error != "" {
-		return a, fmt.Errorf("%s: %s", c.Name, a.Error)
+	r, err := load.Run(ctx, o.Plan, report)
+	out := generated{Result: r}
+	if err != nil {
+		out.Error = err.Error()
 	}
-	return a, nil
+	return reply(out)
+}
+
+// Generate carries out a plan in a process of its own. watch, which may be nil, is told once an
+// interval how it goes on. The end of the context ends the load, and what was measured is
+// returned.
+func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
+	if plan.TLS != nil {
+		return nil, errors.New("BUG: a TLS configuration cannot be handed to another process")
+	}
+	c, err := r.spawn("generator", "generator", cores, generatorOrder{plan, watch != nil})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Stop()
+	stop := context.AfterFunc(ctx, func() { c.in.Close() })
+	defer stop()
+	length := plan.Timeout + time.Minute
+	for _, p := range plan.Phases {
+		length += p.Duration
+	}
+	for end := time.Now().Add(length); ; {
+		var g generated
+		if err := c.read(&g, time.Until(end)); err != nil {
+			return nil, err
+		}
+		switch {
+		case g.Error != "":
+			return g.Result, errors.New(g.Error)
+		case g.Progress == nil:
+			return g.Result, nil
+		case watch != nil:
+			watch(*g.Progress)
+		}
+	}
 }

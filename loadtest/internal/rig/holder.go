@@ -1,142 +1,83 @@
 package rig
 
 import (
-	"bufio"
+	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"adbuffer/loadtest/internal/load"
 )
 
-// HoldOrder says which connections to keep idle, each of which first carries a request.
+// HoldOrder says which connections to keep idle, each of which first carries a GET.
 type HoldOrder struct {
-	Addr        string
+	URL         string
+	Headers     []load.Field
 	Connections int
-	TLS, HTTP2  bool
-	Path        string // of the request over HTTP/2
-	Request     []byte // over HTTP/1
+	HTTP2       bool
 }
 
 // holdReply says how many connections are held.
 type holdReply struct {
-	Open  int    `json:"open"`
-	Error string `json:"error"` // of the first that failed
+	Open  int
+	Error string // of the first that failed
 }
 
-// hold opens connections, gets one answer on each, and keeps them until in ends.
-func hold(line string, answer *json.Encoder, in *bufio.Reader) error {
-	var o HoldOrder
-	if err := json.Unmarshal([]byte(line), &o); err != nil {
-		return err
-	}
+// hold opens connections, gets one response on each, and keeps them until the context ends.
+func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
 	var mu sync.Mutex
-	var conns []io.Closer
+	var held []*http.Transport
 	var result holdReply
 	var wait sync.WaitGroup
-	slots := make(chan struct{}, 64) // below what listeners queue
+	atOnce := make(chan struct{}, 64) // below what listeners queue
 	for range o.Connections {
-		slots <- struct{}{}
+		atOnce <- struct{}{}
 		wait.Go(func() {
-			defer func() { <-slots }()
-			c, err := holdOne(o)
+			defer func() { <-atOnce }()
+			// A transport each, since one would use the idle connections again.
+			t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: o.HTTP2, DisableCompression: true}
+			err := holdOne(ctx, t, o)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil {
-				conns = append(conns, c)
+			if held = append(held, t); err == nil {
+				result.Open++
 			} else if result.Error == "" {
 				result.Error = err.Error()
 			}
 		})
 	}
 	wait.Wait()
-	result.Open = len(conns)
-	if err := answer.Encode(result); err != nil {
+	if err := reply(result); err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, in)
-	for _, c := range conns {
-		c.Close()
+	<-ctx.Done()
+	for _, t := range held {
+		t.CloseIdleConnections()
 	}
 	return nil
 }
 
-func holdOne(o HoldOrder) (io.Closer, error) {
-	c, err := dialHold(o)
+func holdOne(ctx context.Context, t *http.Transport, o HoldOrder) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.URL, http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if o.HTTP2 {
-		return holdHTTP2(c, o)
+	for _, f := range o.Headers {
+		req.Header.Set(f.Name, f.Value)
 	}
-	if _, err := c.Write(o.Request); err != nil {
-		c.Close()
-		return nil, err
-	}
-	var p load.Parser
-	var kept []byte
-	buf := make([]byte, 4096)
-	for {
-		n, err := c.Read(buf)
-		if err != nil {
-			c.Close()
-			return nil, err
-		}
-		kept = append(kept, buf[:n]...)
-		used, done, err := p.Next(kept)
-		if err != nil {
-			c.Close()
-			return nil, err
-		}
-		if kept = kept[used:]; done {
-			return c, nil
-		}
-	}
-}
-
-func dialHold(o HoldOrder) (net.Conn, error) {
-	d := &net.Dialer{Timeout: 5 * time.Second}
-	c, err := d.Dial("tcp", o.Addr)
+	resp, err := (&http.Client{Transport: t, Timeout: 10 * time.Second}).Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	if !o.TLS {
-		return c, nil
-	}
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
-	if o.HTTP2 {
-		config.NextProtos = []string{"h2"}
-	}
-	return tls.Client(c, config), nil
-}
-
-func holdHTTP2(c net.Conn, o HoldOrder) (io.Closer, error) {
-	conn, err := (&http2.Transport{}).NewClientConn(c)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	req, err := http.NewRequest(http.MethodGet, "https://"+o.Addr+o.Path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := conn.RoundTrip(req)
-	if err != nil {
-		conn.Close()
-		return nil, err
+	defer resp.Body.Close()
+	if o.HTTP2 != (resp.ProtoMajor == 2) {
+		return fmt.Errorf("the response came over %s", resp.Proto)
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
-	resp.Body.Close()
-	_ = c.SetDeadline(time.Time{})
-	return conn, err
+	return err
 }
 
 // Hold opens idle connections in a process of their own, which closes them when it stops.
@@ -146,7 +87,7 @@ func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
 		return nil, err
 	}
 	var a holdReply
-	if err := c.readWithin(&a, childTimeout+time.Duration(o.Connections)*5*time.Millisecond); err != nil {
+	if err := c.read(&a, childTimeout+time.Duration(o.Connections)*5*time.Millisecond); err != nil {
 		return nil, err
 	}
 	if a.Open < o.Connections {

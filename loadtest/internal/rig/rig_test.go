@@ -101,7 +101,7 @@ func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := r.Hold(HoldOrder{Addr: s.Addr, Connections: 50, Request: []byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n")}, "")
+	held, err := r.Hold(HoldOrder{URL: s.URL, Connections: 50}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,11 +133,8 @@ func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if conns, requests, err := up.Stats(); err != nil || conns != 1 || requests != 1 {
-		t.Errorf("%d connections, %d requests, %v", conns, requests, err)
-	}
 	r.Close()
-	if up.child.Running() {
+	if up.Running() {
 		t.Error("the process runs on")
 	}
 	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {

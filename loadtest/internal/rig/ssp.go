@@ -23,6 +23,9 @@ type SSP struct {
 	child   *childProcess
 }
 
+// sspReply says where a child serves.
+type sspReply struct{ Addr, Control, CA string }
+
 // SSPOptions are those of a simulated SSP that a process of its own can have.
 type SSPOptions struct {
 	Name      string
@@ -34,12 +37,12 @@ type SSPOptions struct {
 
 // StartSSP starts a simulated SSP.
 func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
-	c, err := r.spawn("ssp", "ssp-"+safeName(o.Name), o.Cores, order{Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
+	c, err := r.spawn("ssp", "ssp-"+safeName(o.Name), o.Cores, o)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.awaitReply()
-	if err != nil {
+	var a sspReply
+	if err := c.read(&a, childTimeout); err != nil {
 		return nil, err
 	}
 	s := &SSP{Name: o.Name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", PID: c.PID, control: a.Control, child: c}
@@ -82,12 +85,6 @@ func (s *SSP) Counters() (sspsim.Counters, error) {
 	return c, json.Unmarshal(b, &c)
 }
 
-// Reset sets the counters to 0.
-func (s *SSP) Reset() error {
-	_, err := s.do("POST", "/reset-counters", nil)
-	return err
-}
-
 // Patch changes the keys of the behaviour that are in the JSON.
 func (s *SSP) Patch(behaviour []byte) error {
 	_, err := s.do("PATCH", "/behaviour", behaviour)
@@ -115,33 +112,20 @@ func (s *SSP) Stop() { s.child.Stop() }
 
 // Constant is the cheapest upstream, in a process of its own.
 type Constant struct {
-	Addr  string
-	URL   string
-	PID   int
-	child *childProcess
+	*Process
+	Addr string
+	URL  string
 }
 
-// StartConstant starts an upstream whose answers carry body bytes.
+// StartConstant starts an upstream whose responses carry body bytes.
 func (r *Rig) StartConstant(body int, cores string) (*Constant, error) {
-	c, err := r.spawn("constant", "constant", cores, order{Body: body})
+	c, err := r.spawn("constant", "constant", cores, body)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.awaitReply()
-	if err != nil {
-		return nil, err
-	}
-	return &Constant{Addr: a.Addr, URL: "http://" + a.Addr + "/bid", PID: c.PID, child: c}, nil
-}
-
-// Stats returns how many connections and requests the upstream has had.
-func (c *Constant) Stats() (connections, requests uint64, err error) {
-	if _, err := c.child.in.WriteString("\n"); err != nil {
-		return 0, 0, err
-	}
-	var s stats
-	err = c.child.read(&s)
-	return s.Connections, s.Requests, err
+	var a sspReply
+	err = c.read(&a, childTimeout)
+	return &Constant{Process: c.Process, Addr: a.Addr, URL: "http://" + a.Addr + "/bid"}, err
 }
 
 func safeName(s string) string {

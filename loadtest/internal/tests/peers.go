@@ -273,8 +273,7 @@ func (c *comparison) idle(kind string) engine.Driver {
 			u, err := load.ReadTree(s.PID)
 			return float64(u.RSS), err
 		}
-		order := rig.HoldOrder{Addr: s.Addr, Connections: 50, TLS: kind != "cleartext", HTTP2: kind == "HTTP/2", Path: load.Fill(c.request.Path, 1),
-			Request: load.NewSet(s.Addr, []load.Template{c.request}, false, 1).Next().Append(nil, 1)}
+		order := rig.HoldOrder{URL: s.URL() + load.Fill(c.request.Path, 1), Headers: c.request.Headers, Connections: 50, HTTP2: kind == "HTTP/2"}
 		warm, err := s.Rig.Hold(order, s.LoadCores)
 		if err == nil {
 			warm.Stop()
@@ -302,11 +301,7 @@ func (c *comparison) idle(kind string) engine.Driver {
 
 // forwards says why what a stage serves is not exactly the upstream's response.
 func forwards(ctx context.Context, s *engine.Stage, t load.Template, want []byte) error {
-	scheme := "http"
-	if s.TLS {
-		scheme = "https"
-	}
-	req, err := http.NewRequestWithContext(ctx, "GET", scheme+"://"+s.Addr+load.Fill(t.Path, 1), nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", s.URL()+load.Fill(t.Path, 1), nil)
 	if err != nil {
 		return err
 	}
