@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // tick is the unit of CPU times in /proc: USER_HZ, which is 100 on every
@@ -29,28 +30,23 @@ func (u Usage) CPU() time.Duration { return u.User + u.System }
 
 // Read returns the usage of a process.
 func Read(pid int) (Usage, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	// The command may hold anything, so look behind its last parenthesis.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return Usage{}, fmt.Errorf("process %d: %d fields in its stat", pid, len(fields))
-	}
-	u := Usage{User: ticks(fields[11]), System: ticks(fields[12])}
-	u.Threads, _ = strconv.Atoi(fields[17])
 	// /proc/PID/schedstat has nanoseconds, of the main thread only; the sum over
 	// the threads misses those that have ended, so stat's ticks stand.
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	stat, err := p.Stat()
 	if err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	u.RSS, u.PeakRSS = kilobytes(status, "VmRSS:"), kilobytes(status, "VmHWM:")
-	if files, err := os.ReadDir(filepath.Join(dir, "fd")); err == nil {
-		u.Files = len(files)
+	status, err := p.NewStatus()
+	if err != nil {
+		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
+	u := Usage{User: time.Duration(stat.UTime) * tick, System: time.Duration(stat.STime) * tick, Threads: stat.NumThreads,
+		RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}
+	u.Files, _ = p.FileDescriptorsLen() // another user's are hidden
 	return u, nil
 }
 
@@ -93,52 +89,23 @@ func children(pid int) []int {
 	return out
 }
 
-func ticks(s string) time.Duration {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return time.Duration(n) * tick
-}
-
-func kilobytes(status []byte, key string) int64 {
-	i := bytes.Index(status, []byte(key))
-	if i < 0 {
-		return 0
-	}
-	fields := strings.Fields(string(status[i+len(key) : min(i+len(key)+64, len(status))]))
-	if len(fields) == 0 {
-		return 0
-	}
-	n, _ := strconv.ParseInt(fields[0], 10, 64)
-	return n << 10
-}
-
-// cores is the times of every core, in ticks.
-type cores map[int]struct{ busy, all int64 }
+// cores is for how many seconds each core was busy, and there.
+type cores map[int]struct{ busy, all float64 }
 
 // readCores returns the times of the cores since the machine started.
 func readCores() cores {
-	b, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil
+	}
+	stat, err := fs.Stat()
 	if err != nil {
 		return nil
 	}
 	out := cores{}
-	for line := range strings.Lines(string(b)) {
-		fields := strings.Fields(line)
-		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
-			continue
-		}
-		n, err := strconv.Atoi(fields[0][3:])
-		if err != nil {
-			continue
-		}
-		var all, idle int64
-		for i, f := range fields[1:9] { // user nice system idle iowait irq softirq steal
-			v, _ := strconv.ParseInt(f, 10, 64)
-			all += v
-			if i == 3 || i == 4 {
-				idle += v
-			}
-		}
-		out[n] = struct{ busy, all int64 }{all - idle, all}
+	for n, c := range stat.CPU {
+		busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+		out[int(n)] = struct{ busy, all float64 }{busy, busy + c.Idle + c.Iowait}
 	}
 	return out
 }
@@ -146,7 +113,7 @@ func readCores() cores {
 // BusySince returns the share of their time that these cores together were busy
 // since before. Nil cores are all.
 func (c cores) BusySince(before cores, cores []int) float64 {
-	var busy, all int64
+	var busy, all float64
 	for n, now := range c {
 		if cores != nil && !slices.Contains(cores, n) {
 			continue
@@ -157,20 +124,22 @@ func (c cores) BusySince(before cores, cores []int) float64 {
 	if all == 0 {
 		return 0
 	}
-	return float64(busy) / float64(all)
+	return busy / all
 }
 
 // TimeWait returns how many sockets of the machine are in TIME_WAIT.
 func TimeWait() int {
-	b, err := os.ReadFile("/proc/net/sockstat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(b))
-	for i, f := range fields {
-		if f == "tw" && i+1 < len(fields) {
-			n, _ := strconv.Atoi(fields[i+1])
-			return n
+	stat, err := fs.NetSockstat()
+	if err != nil {
+		return 0
+	}
+	for _, p := range stat.Protocols {
+		if p.TW != nil {
+			return *p.TW
 		}
 	}
 	return 0

@@ -66,7 +66,7 @@ func TestProcessThatIsNotThereIsAnError(t *testing.T) {
 }
 
 func TestBusyShareIsOfTheCoresAskedFor(t *testing.T) {
-	type core = struct{ busy, all int64 }
+	type core = struct{ busy, all float64 }
 	before := cores{0: core{100, 1000}, 1: core{100, 1000}}
 	after := cores{0: core{200, 1100}, 1: core{100, 1100}}
 	if got := after.BusySince(before, []int{0}); got != 1 {
