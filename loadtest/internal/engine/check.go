@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
 )
 
 // checker collects what is wrong with a scenario that could be read.
@@ -61,7 +63,11 @@ func (c *checker) scenario(s *Scenario) {
 func (c *checker) ssps(s *Scenario) {
 	names := map[string]bool{}
 	for i := range s.SSPs {
+		if s.SSPs[i] == nil {
+			s.SSPs[i] = new(SSP)
+		}
 		ssp := s.SSPs[i]
+		ssp.Speaks = cmp.Or(ssp.Speaks, sspsim.HTTP1)
 		path := fmt.Sprintf("ssps[%d]", i)
 		switch {
 		case ssp.Name == "":
@@ -223,7 +229,7 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 	}
 }
 
-func (c *checker) request(path string, r *Request) {
+func (c *checker) request(path string, r *load.Template) {
 	if _, known := Presets()[r.Preset]; r.Preset != "" && !known {
 		c.fault(path+".preset", "%q: must be one of ad, rtb, vast", r.Preset)
 		return

@@ -167,8 +167,7 @@ func Get(path string) load.Template { return load.Template{Name: path, Method: "
 
 // preset returns a preset as requests to path, named name.
 func preset(preset, name, path string) load.Template {
-	r := Presets()[preset]
-	t := r.Template()
+	t := Presets()[preset]
 	t.Name, t.Path = name, path
 	return t
 }

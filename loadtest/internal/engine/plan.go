@@ -9,7 +9,7 @@ func (s *Scenario) Plan() load.Plan {
 	l := s.Load
 	p := load.Plan{Protocol: load.Protocol(l.Protocol), Depth: l.Depth, Open: l.Mode == "open", Poisson: l.Arrivals == "poisson",
 		Connections: l.Connections, Threads: l.Threads, Timeout: l.Timeout, Requests: l.Requests, Statuses: s.Expect.Status, Echo: s.Expect.Echo,
-		Seed: l.Seed, Tick: tick, Insecure: s.Target.Insecure}
+		Seed: l.Seed, Tick: tick, Insecure: s.Target.Insecure, Templates: s.Requests}
 	for _, phase := range l.Phases {
 		out := load.Phase{Name: phase.Name, Duration: phase.For, BurstEvery: phase.Burst.Every, BurstSize: phase.Burst.Requests,
 			Unrecorded: phase.Record != nil && !*phase.Record}
@@ -20,9 +20,6 @@ func (s *Scenario) Plan() load.Plan {
 			out.From, out.To = float64(*phase.From), float64(*phase.To)
 		}
 		p.Phases = append(p.Phases, out)
-	}
-	for _, r := range s.Requests {
-		p.Templates = append(p.Templates, r.Template())
 	}
 	return p
 }

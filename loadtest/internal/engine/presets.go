@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"strings"
 
 	"adbuffer/loadtest/internal/load"
@@ -11,7 +12,7 @@ import (
 //	ad    a GET of about 800 bytes, as a page sends it
 //	rtb   a POST of an OpenRTB bid request, 1.3 KB (p95 3 KB, at most 20 KB)
 //	vast  a GET with a URL of 2 KB, as server-side ad insertion sends it
-func Presets() map[string]Request {
+func Presets() map[string]load.Template {
 	phone := []load.Field{
 		{Name: "User-Agent", Value: "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148"},
 		{Name: "Accept", Value: "*/*"},
@@ -20,7 +21,7 @@ func Presets() map[string]Request {
 		{Name: "Referer", Value: "https://publisher.example/news/article-12345"},
 		{Name: "X-Forwarded-For", Value: "203.0.113.77"},
 	}
-	return map[string]Request{
+	return map[string]load.Template{
 		"ad": {Name: "ad", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + load.Number +
 			"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250&imp=3&gdpr=1&gdpr_consent=CPXxRfAPXxRfAAfKABENB-CgAAAAAAAAAAYgAAAAAAAA" +
 			"&us_privacy=1YNN&ifa=6D92078A-8246-4BA4-AE5B-76104861E7DC&lat=40.71&lon=-74.00"},
@@ -31,35 +32,16 @@ func Presets() map[string]Request {
 	}
 }
 
-func (r *Request) fillPreset() {
+func fillPreset(r *load.Template) {
 	p, known := Presets()[r.Preset]
 	if !known {
-		if r.Method == "" {
-			r.Method = "GET"
-		}
-		if r.Name == "" {
-			r.Name = r.Path
-		}
-		return
+		p = load.Template{Name: r.Path, Method: "GET"}
 	}
-	if r.Name == "" {
-		r.Name = p.Name
-	}
-	if r.Method == "" {
-		r.Method = p.Method
-	}
-	if r.Path == "" {
-		r.Path = p.Path
-	}
+	r.Name, r.Method, r.Path = cmp.Or(r.Name, p.Name), cmp.Or(r.Method, p.Method), cmp.Or(r.Path, p.Path)
 	if r.Headers == nil {
 		r.Headers = p.Headers
 	}
 	if r.Body.Zero() && r.Literal == "" {
 		r.Body, r.JSON = p.Body, r.JSON || p.JSON
 	}
-}
-
-// Template returns the request as the generator takes it.
-func (r Request) Template() load.Template {
-	return load.Template{Name: r.Name, Weight: r.Weight, Method: r.Method, Path: r.Path, Headers: r.Headers, Body: r.Body, JSON: r.JSON, Literal: r.Literal}
 }

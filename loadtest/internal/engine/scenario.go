@@ -12,20 +12,19 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 )
 
 // Scenario is a whole file.
 type Scenario struct {
-	Name     string    `yaml:"name"`
-	Target   Target    `yaml:"target"`
-	Adbuffer Adbuffer  `yaml:"adbuffer"`
-	SSPs     []*SSP    `yaml:"ssps"`
-	Load     Load      `yaml:"load"`
-	Requests []Request `yaml:"requests"`
-	Expect   Expect    `yaml:"expect"`
-	Changes  []Change  `yaml:"changes"`
+	Name     string          `yaml:"name"`
+	Target   Target          `yaml:"target"`
+	Adbuffer Adbuffer        `yaml:"adbuffer"`
+	SSPs     []*SSP          `yaml:"ssps"`
+	Load     Load            `yaml:"load"`
+	Requests []load.Template `yaml:"requests"`
+	Expect   Expect          `yaml:"expect"`
+	Changes  []Change        `yaml:"changes"`
 }
 
 // Target is what gets the load: a running server, one of the scenario's SSPs,
@@ -79,19 +78,6 @@ type Burst struct {
 	Requests int           `yaml:"requests"`
 }
 
-// Request is one kind of request. A preset fills in what is not given.
-type Request struct {
-	Name    string       `yaml:"name"`
-	Preset  string       `yaml:"preset"` // ad | rtb | vast
-	Weight  float64      `yaml:"weight"`
-	Method  string       `yaml:"method"`
-	Path    string       `yaml:"path"` // {n} is the request's number
-	Headers []load.Field `yaml:"headers"`
-	Body    load.Size    `yaml:"body"`
-	JSON    bool         `yaml:"json"` // an OpenRTB bid request, padded to the size
-	Literal string       `yaml:"literal"`
-}
-
 // Expect is what a response must be.
 type Expect struct {
 	Status []int `yaml:"status"` // empty is 200 to 299
@@ -135,7 +121,7 @@ func ReadFile(name string) (*Scenario, error) {
 
 // parse reads a scenario. The error is Faults with all that is wrong.
 func parse(data []byte) (*Scenario, error) {
-	s := new(Scenario)
+	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: "http1", Depth: 16, Connections: 64, Threads: 1, Timeout: 5 * time.Second}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	err := dec.Decode(s)
@@ -149,46 +135,15 @@ func parse(data []byte) (*Scenario, error) {
 	if dec.Decode(new(yaml.Node)) == nil {
 		c.fault("scenario", "holds more than one document")
 	}
-	s.fill()
+	if len(s.Requests) == 0 {
+		s.Requests = []load.Template{{Preset: "ad"}}
+	}
+	for i := range s.Requests {
+		fillPreset(&s.Requests[i])
+	}
 	c.scenario(s)
 	if len(c.faults) > 0 {
 		return nil, c.faults
 	}
 	return s, nil
-}
-
-// fill sets defaults for absent values.
-func (s *Scenario) fill() {
-	orString := func(to *string, v string) {
-		if *to == "" {
-			*to = v
-		}
-	}
-	orInt := func(to *int, v int) {
-		if *to == 0 {
-			*to = v
-		}
-	}
-	orString(&s.Name, "unnamed")
-	orString(&s.Load.Mode, "open")
-	orString(&s.Load.Arrivals, "constant")
-	orString(&s.Load.Protocol, "http1")
-	orInt(&s.Load.Depth, 16)
-	orInt(&s.Load.Connections, 64)
-	orInt(&s.Load.Threads, 1)
-	if s.Load.Timeout == 0 {
-		s.Load.Timeout = 5 * time.Second
-	}
-	for i := range s.SSPs {
-		if s.SSPs[i] == nil {
-			s.SSPs[i] = new(SSP)
-		}
-		orString((*string)(&s.SSPs[i].Speaks), string(sspsim.HTTP1))
-	}
-	if len(s.Requests) == 0 {
-		s.Requests = []Request{{Preset: "ad"}}
-	}
-	for i := range s.Requests {
-		s.Requests[i].fillPreset()
-	}
 }

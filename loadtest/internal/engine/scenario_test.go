@@ -57,6 +57,7 @@ func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "is empty",
 		"- a":                                "is no engine.Scenario",
+		"ssps: [~]":                          "ssps[0].name: is missing",
 		"a: [":                               "did not find expected node content",
 		"name: x\nname: y":                   "already defined",
 		"name: x\n---\nname: y":              "more than one document",

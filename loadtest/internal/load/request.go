@@ -23,17 +23,18 @@ type Field struct {
 
 // Template is one kind of request.
 type Template struct {
-	Name    string
-	Weight  float64 // of the draw among templates; 0 is 1
-	Method  string  // GET or POST
-	Path    string  // origin-form, with the query; may hold Number
-	Headers []Field // values may hold Number
-	Body    Size    // POST only
+	Name    string  `yaml:"name"`
+	Preset  string  `yaml:"preset"`  // of a scenario's file: fills in what is not given
+	Weight  float64 `yaml:"weight"`  // of the draw among templates; 0 is 1
+	Method  string  `yaml:"method"`  // GET or POST
+	Path    string  `yaml:"path"`    // origin-form, with the query; may hold Number
+	Headers []Field `yaml:"headers"` // values may hold Number
+	Body    Size    `yaml:"body"`    // POST only
 	// JSON makes bodies OpenRTB bid requests, whose id is Number; otherwise they
 	// are filler. A bid request is padded to its size and never cut.
-	JSON bool
+	JSON bool `yaml:"json"`
 	// Literal is the body as it is; Body and JSON are unused then. May hold Number.
-	Literal string
+	Literal string `yaml:"literal"`
 }
 
 // Request is an encoded request that needs only its number.

@@ -74,8 +74,7 @@ type comparison struct {
 // Peers compares adbuffer with other programs, towards upstreams and towards clients.
 func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*engine.Test, error) {
 	c := &comparison{PeersOptions: o, e: e, body: load.ConstantBody(1000), length: e.Time(10*time.Second, 2*time.Second)}
-	ad := engine.Presets()["ad"]
-	c.request = ad.Template()
+	c.request = engine.Presets()["ad"]
 	c.test = &engine.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in what one might use instead?",
 		Needs: []string{"wrk"}, Rounds: o.Rounds, Interleave: true, Promises: peerPromises(o.Conns),
 		Notes: []string{"Each proxy has a core to itself, wrk, h2load, ab, generator and upstream share the other. The request is a GET of about 800 bytes, the response 1 KB of JSON.",

@@ -13,9 +13,8 @@ import (
 
 func TestOnlyExactlyTheUpstreamsAnswerPasses(t *testing.T) {
 	body := load.ConstantBody(1000)
-	ad := engine.Presets()["ad"]
 	check := func(addr string, encrypted bool) error {
-		return forwards(t.Context(), &engine.Stage{Addr: addr, TLS: encrypted}, ad.Template(), body)
+		return forwards(t.Context(), &engine.Stage{Addr: addr, TLS: encrypted}, engine.Presets()["ad"], body)
 	}
 	up, err := load.StartConstant("127.0.0.1:0", body)
 	if err != nil {
