@@ -3,11 +3,10 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 )
@@ -46,25 +45,12 @@ var zeroAtRest = []string{
 
 // scrape reads a process's metrics, and adds up the series of each name.
 func (st *instance) scrape() (sums map[string]float64, series int, err error) {
-	text, err := st.process().Ask("/metrics")
-	if err != nil {
-		return nil, 0, err
-	}
 	sums = map[string]float64{}
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
+	err = st.process().Series(func(name, _ string, v float64) {
 		series++
-		id, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		name, _, _ := strings.Cut(id, "{")
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, 0, fmt.Errorf("/metrics: %q: %w", line, err)
-		}
 		sums[name] += v
-	}
-	return sums, series, nil
+	})
+	return sums, series, err
 }
 
 // take samples the process that serves the instance.
@@ -128,12 +114,7 @@ func thirds(samples []sample, of func(sample) float64) (second, last float64) {
 		third := i * 3 / len(samples)
 		parts[third] = append(parts[third], of(s))
 	}
-	return median(parts[1]), median(parts[2])
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
+	return engine.Median(parts[1]), engine.Median(parts[2])
 }
 
 // compare judges the samples of an instance, and adds its rows to the table.

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"adbuffer/loadtest/internal/load"
 )
 
 // tally counts responses by status and source.
@@ -37,33 +41,30 @@ func (t *tally) all() (keys []string, counts map[string]uint64, sum uint64) {
 
 // overrun keeps by how much responses came after their deadlines.
 type overrun struct {
-	mu    sync.Mutex
-	count [len(overrunSteps) + 1]uint64
-	most  time.Duration
+	mu     sync.Mutex
+	inTime uint64
+	late   *hdrhistogram.Histogram
 }
 
-var overrunSteps = [...]time.Duration{0, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
-	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
-
 func (o *overrun) observe(d time.Duration) {
-	i := 0
-	for i < len(overrunSteps) && d > overrunSteps[i] {
-		i++
-	}
 	o.mu.Lock()
-	o.count[i]++
-	o.most = max(o.most, d)
-	o.mu.Unlock()
+	defer o.mu.Unlock()
+	if d <= 0 {
+		o.inTime++
+		return
+	}
+	if o.late == nil {
+		o.late = load.NewHistogram()
+	}
+	load.Record(o.late, d)
 }
 
 func (o *overrun) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text := fmt.Sprintf("%d in time", o.count[0])
-	for i, step := range overrunSteps[1:] {
-		if n := o.count[i+1]; n > 0 {
-			text += fmt.Sprintf(", %d up to %v late", n, step)
-		}
+	if o.late == nil {
+		return fmt.Sprintf("%d in time, none late", o.inTime)
 	}
-	return text + fmt.Sprintf(", at most %v late", max(0, o.most).Round(time.Millisecond))
+	l := load.LatencyOf(o.late, false)
+	return fmt.Sprintf("%d in time, %d late, half of them by at most %.1f ms, 99 %% by %.1f, all by %.1f", o.inTime, o.late.TotalCount(), l.P50, l.P99, l.Max)
 }

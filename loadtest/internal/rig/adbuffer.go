@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,7 +79,7 @@ func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env 
 		return nil, err
 	}
 	_, err = file.WriteString(config)
-	if err := firstError(err, file.Close()); err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
 	}
 	return r.StartAdbufferOn(ctx, bin, file.Name(), cores, env...)
@@ -107,15 +109,6 @@ func (r *Rig) StartAdbufferOn(ctx context.Context, bin, file, cores string, env 
 	return a, nil
 }
 
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Ask returns what the admin listener responds to a GET of path.
 func (a *Adbuffer) Ask(path string) (string, error) {
 	resp, err := controlClient.Get("http://" + a.Admin + path)
@@ -130,38 +123,38 @@ func (a *Adbuffer) Ask(path string) (string, error) {
 	return string(text), err
 }
 
+// Series reads the metrics, a series at a time; labels are as they are written.
+func (a *Adbuffer) Series(each func(name, labels string, value float64)) error {
+	text, err := a.Ask("/metrics")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, labels, _ := strings.Cut(series, "{")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fmt.Errorf("/metrics: %q: %w", line, err)
+		}
+		each(name, labels, v)
+	}
+	return nil
+}
+
 // Metric adds up the series of a metric whose labels contain all of want, each
 // written as name="value".
 func (a *Adbuffer) Metric(name string, want ...string) (float64, error) {
-	text, err := a.Ask("/metrics")
-	if err != nil {
-		return 0, err
-	}
 	sum, found := 0.0, false
-	for line := range strings.Lines(text) {
-		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		metric, labels, _ := strings.Cut(series, "{")
-		if !ok || metric != name || !containsAll(labels, want) {
-			continue
+	err := a.Series(func(metric, labels string, v float64) {
+		if metric == name && !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(labels, part) }) {
+			sum, found = sum+v, true
 		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return 0, fmt.Errorf("/metrics: %q: %w", line, err)
-		}
-		sum += v
-		found = true
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("/metrics has no %s with %s", name, strings.Join(want, ","))
 	}
-	if !found {
-		return 0, fmt.Errorf("/metrics has no %s with %s", name, strings.Join(want, ","))
-	}
-	return sum, nil
-}
-
-func containsAll(text string, parts []string) bool {
-	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			return false
-		}
-	}
-	return true
+	return sum, err
 }
