@@ -1,13 +1,9 @@
 package tests
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -130,59 +126,18 @@ func (c *comparison) startUpstreams(ctx context.Context) error {
 
 // add starts a program, and adds its trials.
 func (c *comparison) add(ctx context.Context, p peer) error {
-	servers := map[string]engine.Server{}
-	ssps := map[string][]*engine.SSP{}
-	var routes []*rig.Route
-	of := slices.Clone(p.upstreams)
-	if p.clients {
-		of = append(of, "clients")
-	}
-	for _, protocol := range of {
-		to := strings.NewReplacer("pipelined", "h1", "clients", "h1").Replace(protocol)
-		up := c.up[to]
-		if up == nil {
-			continue
-		}
-		scheme, caFile := "http://", ""
-		if up.TLS != nil {
-			scheme, caFile = "https://", up.TLS.CA
-		}
-		if p.name == "adbuffer" {
-			server := engine.Server{OneCore: true, Config: engine.Config{Deadline: "2s"}}
-			if protocol == "clients" {
-				server.Config.TLS, server.Config.Cert = true, &c.cert
-			}
-			servers[protocol] = server
-			pool := map[string]string{"pipelined": "max_conns: 2, pipeline_depth: 64", "h2tls": "max_conns: 2"}[protocol]
-			if pool == "" {
-				pool = "max_conns: 1024"
-			}
-			ssps[protocol] = []*engine.SSP{{Name: "ssp", URLs: []string{scheme + up.Addr + "/bid"}, CAFile: caFile, Pool: pool + ", max_pending: 4096, pending_timeout: 1s",
-				Protocol: map[string]string{"h1": "http1", "clients": "http1", "pipelined": "http1-pipelined", "h1tls": "http1", "h2tls": "http2"}[protocol]}}
-			continue
-		}
-		route := &rig.Route{Name: protocol, Upstreams: []string{scheme + up.Addr}, CAFile: caFile, HTTP2: protocol == "h2tls"}
-		if protocol == "clients" {
-			route.TLS = &c.cert
-		}
-		routes = append(routes, route)
-		servers[protocol] = engine.Server{Program: p.name, Route: route}
-	}
-	if len(routes) > 0 {
-		if err := c.e.Rig.StartProgram(ctx, p.name, c.e.ProxyCores, "", routes...); err != nil {
-			return err
-		}
+	servers, err := c.servers(ctx, p)
+	if err != nil {
+		return err
 	}
 	add := func(protocol, name, group, base string, steps ...engine.Step) {
-		server, ok := servers[protocol]
-		if !ok {
-			return
+		if t, ok := servers[protocol]; ok {
+			t.Name, t.Cells, t.Group, t.Base, t.Steps = p.name+" "+name, []any{p.name}, group, base, steps
+			if t.Last = group == "idle"; !t.Last {
+				t.Derive = saturated
+			}
+			c.test.Trials = append(c.test.Trials, t)
 		}
-		t := engine.Trial{Name: p.name + " " + name, Cells: []any{p.name}, Group: group, Base: base, Server: server, SSPs: ssps[protocol], Steps: steps}
-		if t.Last = group == "idle"; !t.Last {
-			t.Derive = saturated
-		}
-		c.test.Trials = append(c.test.Trials, t)
 	}
 	for _, protocol := range p.upstreams {
 		group := strings.Replace(protocol, "pipelined", "h1", 1)
@@ -215,114 +170,43 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 	return nil
 }
 
-// clientWay is a way in which clients use connections.
-type clientWay struct {
-	name, protocol, title string
-	load                  engine.Driver
-}
+// adbufferAs is adbuffer's protocol and pool for each of those that it is compared in.
+var adbufferAs = map[string][2]string{"h1": {"http1", "max_conns: 1024"}, "clients": {"http1", "max_conns: 1024"}, "pipelined": {"http1-pipelined", "max_conns: 2, pipeline_depth: 64"},
+	"h1tls": {"http1", "max_conns: 1024"}, "h2tls": {"http2", "max_conns: 2"}}
 
-func (c *comparison) clientWays() []clientWay {
-	fields := []string{"-f", "TLS1.3"}
-	for _, f := range c.request.Headers {
-		fields = append(fields, "-H", f.Name+": "+f.Value)
+// servers starts a program, and returns by protocol a trial that has nothing but its server;
+// "clients" has TLS towards clients.
+func (c *comparison) servers(ctx context.Context, p peer) (map[string]engine.Trial, error) {
+	out := map[string]engine.Trial{}
+	var routes []*rig.Route
+	protocols := slices.Clone(p.upstreams)
+	if p.clients {
+		protocols = append(protocols, "clients")
 	}
-	return []clientWay{
-		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", engine.WRK(c.request, 64, c.length)},
-		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", engine.H2Load(c.request, 64, 1, c.length)},
-		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", engine.H2Load(c.request, 8, 8, c.length)},
-		{"new tls", "clients", "a new TLS connection for each request, 16 at once", engine.AB(load.Fill(c.request.Path, 1), int(400*c.length.Seconds()), 16, fields...)},
-		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", engine.WRK(c.request, 1000, c.length)},
-	}
-}
-
-// minShare of its core makes a proxy saturated.
-const minShare = 0.85
-
-// saturated doubts a proxy that had less than its core: it was kept from it by other work, or
-// by a load that could not fill it.
-func saturated(s *engine.Sample) {
-	if share := s.Values["cpu_s"] / s.Values["seconds"]; share < minShare {
-		s.Doubts = append(s.Doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
-	}
-}
-
-// sound voids a row whose requests fail, and one whose proxy does not give exactly the
-// upstream's response.
-func (c *comparison) sound(drive engine.Driver) engine.Driver {
-	checked := false
-	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
-		if !checked {
-			if err := forwards(ctx, s, c.request, c.body); err != nil {
-				return &engine.Sample{Void: "does not return the upstream's answer: " + err.Error()}, nil
-			}
-			checked = true
+	for _, protocol := range protocols {
+		up := c.up[strings.NewReplacer("pipelined", "h1", "clients", "h1").Replace(protocol)]
+		if up == nil {
+			continue
 		}
-		sample, err := drive(ctx, s)
-		if err == nil && (sample.Values["failed"] > 0 || sample.Values["answered"] == 0) {
-			sample.Void = fmt.Sprintf("%.0f requests failed, %.0f did not: %s", sample.Values["failed"], sample.Values["answered"], sample.Texts["errors"])
+		url, caFile, clients := "http://"+up.Addr, "", (*rig.Certificate)(nil)
+		if up.TLS != nil {
+			url, caFile = "https://"+up.Addr, up.TLS.CA
 		}
-		return sample, err
-	}
-}
-
-// idle measures the memory of idle clients, which have made one request each.
-func (c *comparison) idle(kind string) engine.Driver {
-	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
-		rss := func() (float64, error) {
-			u, err := load.ReadTree(s.PID)
-			return float64(u.RSS), err
+		if protocol == "clients" {
+			clients = &c.cert
 		}
-		order := rig.HoldOrder{URL: s.URL() + load.Fill(c.request.Path, 1), Headers: c.request.Headers, Connections: 50, HTTP2: kind == "HTTP/2"}
-		warm, err := s.Rig.Hold(order, s.LoadCores)
-		if err == nil {
-			warm.Stop()
-			engine.Sleep(ctx, 1500*time.Millisecond)
+		if p.name == "adbuffer" {
+			as := adbufferAs[protocol]
+			out[protocol] = engine.Trial{Server: engine.Server{OneCore: true, Config: engine.Config{Deadline: "2s", Cert: clients}},
+				SSPs: []*engine.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
+			continue
 		}
-		before, err := rss()
-		if err != nil {
-			return nil, err
-		}
-		order.Connections = c.Idle
-		held, err := s.Rig.Hold(order, s.LoadCores)
-		if hold := (*rig.HoldError)(nil); errors.As(err, &hold) {
-			return &engine.Sample{Void: hold.Error()}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		defer held.Stop()
-		// What is freed lazily, after the requests that each client has sent.
-		engine.Sleep(ctx, 3*time.Second)
-		after, err := rss()
-		return &engine.Sample{Values: engine.Values{"before.rss": before, "with.rss": after, "kib": (after - before) / 1024 / float64(c.Idle)}}, err
+		route := &rig.Route{Name: protocol, Upstreams: []string{url}, CAFile: caFile, HTTP2: protocol == "h2tls", TLS: clients}
+		routes = append(routes, route)
+		out[protocol] = engine.Trial{Server: engine.Server{Program: p.name, Route: route}}
 	}
-}
-
-// forwards says why what a stage serves is not exactly the upstream's response.
-func forwards(ctx context.Context, s *engine.Stage, t load.Template, want []byte) error {
-	req, err := http.NewRequestWithContext(ctx, "GET", s.URL()+load.Fill(t.Path, 1), nil)
-	if err != nil {
-		return err
+	if len(routes) == 0 {
+		return out, nil
 	}
-	for _, f := range t.Headers {
-		req.Header.Set(f.Name, f.Value)
-	}
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode != 200:
-		return fmt.Errorf("status %d: %.100q", resp.StatusCode, body)
-	case !bytes.Equal(body, want):
-		return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
-	case resp.Header.Get("Content-Type") != "application/json":
-		return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
-	}
-	return nil
+	return out, c.e.Rig.StartProgram(ctx, p.name, c.e.ProxyCores, "", routes...)
 }

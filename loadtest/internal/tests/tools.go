@@ -42,13 +42,14 @@ func rules(_ context.Context, e *engine.Env) (*engine.Test, error) {
 		for _, tool := range []string{"ab", "wrk"} {
 			for _, onOff := range []string{"on", "off"} {
 				request := engine.Get(answers.path)
-				drive, flags := engine.Driver(nil), []string{"-k"}
+				flags := []string{"-k"}
 				if onOff == "off" {
 					request.Headers, flags = []load.Field{{Name: "Connection", Value: "close"}}, nil
 				}
 				// Without keep-alive a connection each, well beyond the port range where the size
 				// allows.
-				if drive = engine.AB(answers.path, n, conns, flags...); tool == "wrk" {
+				drive := engine.AB(answers.path, n, conns, flags...)
+				if tool == "wrk" {
 					drive = engine.WRK(request, conns, e.Time(10*time.Second, time.Second))
 				}
 				trial := engine.Trial{Name: tool + ", " + answers.name + ", " + onOff, Cells: []any{tool, answers.name, onOff}, Label: tool + ", " + answers.name, Series: onOff, Tool: tool,

@@ -1,0 +1,128 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// clientWay is a way in which clients use connections.
+type clientWay struct {
+	name, protocol, title string
+	load                  engine.Driver
+}
+
+func (c *comparison) clientWays() []clientWay {
+	fields := []string{"-f", "TLS1.3"}
+	for _, f := range c.request.Headers {
+		fields = append(fields, "-H", f.Name+": "+f.Value)
+	}
+	return []clientWay{
+		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", engine.WRK(c.request, 64, c.length)},
+		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", engine.H2Load(c.request, 64, 1, c.length)},
+		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", engine.H2Load(c.request, 8, 8, c.length)},
+		{"new tls", "clients", "a new TLS connection for each request, 16 at once", engine.AB(load.Fill(c.request.Path, 1), int(400*c.length.Seconds()), 16, fields...)},
+		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", engine.WRK(c.request, 1000, c.length)},
+	}
+}
+
+// minShare of its core makes a proxy saturated.
+const minShare = 0.85
+
+// saturated doubts a proxy that had less than its core: it was kept from it by other work, or
+// by a load that could not fill it.
+func saturated(s *engine.Sample) {
+	if share := s.Values["cpu_s"] / s.Values["seconds"]; share < minShare {
+		s.Doubts = append(s.Doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
+	}
+}
+
+// sound voids a row whose requests fail, and one whose proxy does not give exactly the
+// upstream's response.
+func (c *comparison) sound(drive engine.Driver) engine.Driver {
+	checked := false
+	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		if !checked {
+			if err := forwards(ctx, s, c.request, c.body); err != nil {
+				return &engine.Sample{Void: "does not return the upstream's answer: " + err.Error()}, nil
+			}
+			checked = true
+		}
+		sample, err := drive(ctx, s)
+		if err == nil && (sample.Values["failed"] > 0 || sample.Values["answered"] == 0) {
+			sample.Void = fmt.Sprintf("%.0f requests failed, %.0f did not: %s", sample.Values["failed"], sample.Values["answered"], sample.Texts["errors"])
+		}
+		return sample, err
+	}
+}
+
+// idle measures the memory of idle clients, which have made one request each.
+func (c *comparison) idle(kind string) engine.Driver {
+	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		rss := func() (float64, error) {
+			u, err := load.ReadTree(s.PID)
+			return float64(u.RSS), err
+		}
+		order := rig.HoldOrder{URL: s.URL() + load.Fill(c.request.Path, 1), Headers: c.request.Headers, Connections: 50, HTTP2: kind == "HTTP/2"}
+		warm, err := s.Rig.Hold(order, s.LoadCores)
+		if err == nil {
+			warm.Stop()
+			engine.Sleep(ctx, 1500*time.Millisecond)
+		}
+		before, err := rss()
+		if err != nil {
+			return nil, err
+		}
+		order.Connections = c.Idle
+		held, err := s.Rig.Hold(order, s.LoadCores)
+		if hold := (*rig.HoldError)(nil); errors.As(err, &hold) {
+			return &engine.Sample{Void: hold.Error()}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer held.Stop()
+		// What is freed lazily, after the requests that each client has sent.
+		engine.Sleep(ctx, 3*time.Second)
+		after, err := rss()
+		return &engine.Sample{Values: engine.Values{"before.rss": before, "with.rss": after, "kib": (after - before) / 1024 / float64(c.Idle)}}, err
+	}
+}
+
+// forwards says why what a stage serves is not exactly the upstream's response.
+func forwards(ctx context.Context, s *engine.Stage, t load.Template, want []byte) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", s.URL()+load.Fill(t.Path, 1), nil)
+	if err != nil {
+		return err
+	}
+	for _, f := range t.Headers {
+		req.Header.Set(f.Name, f.Value)
+	}
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode != 200:
+		return fmt.Errorf("status %d: %.100q", resp.StatusCode, body)
+	case !bytes.Equal(body, want):
+		return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
+	case resp.Header.Get("Content-Type") != "application/json":
+		return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
+	}
+	return nil
+}
