@@ -14,20 +14,18 @@ import (
 // Owner is the user of a connection. It is called with the connection's lock held,
 // and must neither wait nor call the connection.
 type Owner interface {
-	// Open takes the header of a request that is well-formed. b is valid during the call. last says
-	// that there is no body. If Open returns a response, it is sent at once and the request is not
+	// Open takes the header of a well-formed request. b is valid during the call. last says that
+	// there is no body. If Open returns a response, it is sent at once and the request is not
 	// served; a body is discarded.
 	Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response)
-	// Timeouts returns how long a client may take to send a body, and to take a
-	// response.
+	// Timeouts returns how long a client may take to send a body, and to read a response.
 	Timeouts() (read, write time.Duration)
-	// Violated is told what the client did against HTTP/2.
+	// Violated reports what the client did against HTTP/2.
 	Violated(rule string)
-	// Refused is told of a request that got no stream: violation says what is wrong with
-	// its header, and is empty if the client has too many streams open.
+	// Refused reports a request that got no stream. violation says what is wrong with its header,
+	// and is empty if the client has too many open streams.
 	Refused(violation string)
-	// Interrupt makes Reads of the connection fail that would wait. HangUp closes the
-	// socket.
+	// Interrupt makes Reads of the connection that would wait fail. HangUp closes the socket.
 	Interrupt()
 	HangUp()
 }
@@ -38,29 +36,28 @@ type Owner interface {
 type Request interface {
 	// Data takes a piece of the body. A response refuses the request.
 	Data(p []byte) *Response
-	// Await is called once where the rest of the body has to be awaited.
+	// Await is called once if the rest of the body has not arrived.
 	Await()
-	// TimedOut and Dropped refuse a request whose body did not come in time, or that
-	// Drop was called for.
+	// TimedOut refuses a request whose body did not come in time. Dropped refuses a request for
+	// which Drop was called.
 	TimedOut() *Response
 	Dropped() *Response
 	// Serve makes the response. The request is whole. It runs on a goroutine of its
 	// own, and is never called after a response was returned.
 	Serve() *Response
-	// Cancel is called where the client wants no response any more, while Serve runs.
+	// Cancel is called while Serve runs, when the client no longer wants the response.
 	Cancel()
-	// Release is called once, when nothing of the request or its response is needed
-	// any more.
+	// Release is called once, when the request and its response are no longer needed.
 	Release()
 }
 
-// Response is what is sent for a request.
+// Response is the response to a request.
 type Response struct {
 	Status   int
-	Fields   []byte // lines of HTTP/1, without an empty one; Content-Length is theirs to say
+	Fields   []byte // lines of HTTP/1 without the empty one; they include Content-Length
 	Body     []byte
 	Trailers []byte // lines of HTTP/1
-	Drain    bool   // the connection is to be drained
+	Drain    bool   // drain the connection
 }
 
 // Options are the limits of a connection.
@@ -68,13 +65,13 @@ type Options struct {
 	// MaxStreams is how many streams a client may have open. It also bounds the requests that are
 	// served at once, including those whose stream was reset.
 	MaxStreams int
-	// MaxHeaderList bounds a request's header list, as RFC 9113, section 6.5.2, counts.
-	// A longer one is refused; one that is much longer ends the connection.
+	// MaxHeaderList bounds a request's header list, counted as in RFC 9113, section 6.5.2. A longer
+	// list is refused; a much longer one closes the connection.
 	MaxHeaderList int
 	// StreamWindow is how much of a body a client may send ahead. At least 65535.
 	StreamWindow int
-	// ParkAfter is for how long a connection without streams must be silent before
-	// Serve returns ErrIdle.
+	// ParkAfter is how long a connection without streams must be silent before Serve returns
+	// ErrIdle.
 	ParkAfter time.Duration
 }
 
@@ -84,7 +81,7 @@ const connWindow = 1 << 20
 // ErrIdle is what Serve returns when a connection is idle. Serve may be called again.
 var ErrIdle = errors.New("the HTTP/2 connection is idle")
 
-// errDone ends a connection that was drained, or on which a request came too slowly.
+// errDone closes a connection that was drained, or whose request came too slowly.
 var errDone = errors.New("the HTTP/2 connection is done")
 
 // Conn is a client's connection.
@@ -98,17 +95,17 @@ type Conn struct {
 	mu      sync.Mutex // guards the fields below
 	written sync.Cond  // a write has ended
 	serving bool       // Serve was called, and has not returned
-	closed  bool       // no stream is there, and none begins
+	closed  bool       // no stream is open, and none begins
 	err     error      // why
 	streams table
 	lastID  uint32 // the highest stream that the client has opened
 	running int    // calls of Request.Serve
-	// ghosts is how many of them are for streams that are gone. They count as streams
-	// do: a client that resets streams, or makes us reset them, gets no more work done
-	// at once than one that does not (CVE-2023-44487, CVE-2025-8671).
+	// ghosts is how many of them serve streams that are gone. They count against MaxStreams. So a
+	// client that resets streams, or makes us reset them, gets no more work done at once than other
+	// clients (CVE-2023-44487, CVE-2025-8671).
 	ghosts   int
 	ready    []*Stream
-	fresh    []*Stream // opened by the frames in hand, body not complete
+	fresh    []*Stream // opened by the current frames, body not complete
 	workers  []*worker // that wait for a request
 	encoder  http2codec.Encoder
 	out      writer
@@ -119,7 +116,7 @@ type Conn struct {
 	flood    http2codec.Flood
 	drain    drain
 	timer    timer
-	idleAt   time.Time // when the connection was seen to be idle; zero while it is not
+	idleAt   time.Time // when the connection became idle; zero while it is not
 }
 
 // New returns a connection that reads and writes rw. Serve runs it.
@@ -180,7 +177,7 @@ func (c *Conn) closeLocked(err error) {
 	for len(c.streams.open) > 0 {
 		c.dropLocked(c.streams.open[len(c.streams.open)-1])
 	}
-	c.dispatchLocked() // releases what was ready, since all of it is gone
+	c.dispatchLocked() // releases the ready streams, since all are gone
 	for s := c.waiting.first(); s != nil; s = c.waiting.first() {
 		c.waiting.pop()
 		c.unholdLocked(s)
@@ -192,8 +189,8 @@ func (c *Conn) closeLocked(err error) {
 	c.stopWorkersLocked()
 }
 
-// violatedLocked ends the connection for a violation of the client, and tells it. RFC
-// 9113, section 5.4.1.
+// violatedLocked closes the connection for a violation, and tells the client. RFC 9113, section
+// 5.4.1.
 func (c *Conn) violatedLocked(v *http2codec.Error) {
 	if c.closed {
 		return

@@ -18,11 +18,11 @@ const (
 	smallUpdate   = 1 << 10
 )
 
-// rapid is how soon after its HEADERS a reset is one that no client sends because it
-// has waited for long enough.
+// A reset within rapid of its HEADERS counts as hostile: no client has waited long enough by then
+// to give up.
 const rapid = 10 * time.Millisecond
 
-// resetLocked ends a stream for a violation of the client. RFC 9113, section 5.4.2.
+// resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
 func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.Error {
 	c.owner.Violated(rule)
 	s.violation = rule
@@ -39,7 +39,7 @@ func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
 	c.dropLocked(s)
 }
 
-// onResetLocked: the client wants no response. RFC 9113, section 6.4.
+// onResetLocked takes a reset: the client no longer wants the response. RFC 9113, section 6.4.
 func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID == 0:
@@ -57,7 +57,7 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	if c.in.clock().Sub(s.opened) < rapid {
 		cost = rapidCost
 	}
-	s.ended = true // nothing can come on it
+	s.ended = true // the client can send nothing on it
 	c.dropLocked(s)
 	return c.flood.Spend(cost)
 }
@@ -106,14 +106,14 @@ func (c *Conn) countUpdateLocked(useless bool) *http2codec.Error {
 	return nil
 }
 
-// openedLocked is told that the window of s may have grown.
+// openedLocked is called when the window of s may have grown.
 func (c *Conn) openedLocked(s *Stream) {
 	if len(s.toSend) > 0 && c.windowLocked(s) > 0 {
 		c.waiting.push(s)
 	}
 }
 
-// peerSettings are what the client asks for. RFC 9113, section 6.5.2.
+// peerSettings are the client's settings. RFC 9113, section 6.5.2.
 type peerSettings struct{ initialWindow int64 }
 
 // appendPrefaceLocked appends the first frames of the connection: RFC 9113, section 3.4.
@@ -153,8 +153,8 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// setInitialWindowLocked changes the windows of all streams by as much as the initial
-// one changes: RFC 9113, section 6.9.2.
+// setInitialWindowLocked changes the windows of all streams by the same amount as the initial
+// window: RFC 9113, section 6.9.2.
 func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
 	c.peer.initialWindow = initial
 	for _, s := range c.streams.open {
@@ -183,7 +183,7 @@ func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// onPriorityLocked checks a frame that says nothing any more. RFC 9113, section 6.3.
+// onPriorityLocked checks a PRIORITY frame, which is obsolete. RFC 9113, section 6.3.
 func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID == 0:
@@ -204,7 +204,8 @@ func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// onGoAwayLocked: the client opens no more streams. It ends the connection itself.
+// onGoAwayLocked takes a GOAWAY: the client opens no more streams, and closes the connection
+// itself.
 func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:

@@ -66,8 +66,8 @@ func (c *Conn) onBodyLocked(s *Stream, p []byte) {
 	}
 }
 
-// onLateDataLocked judges DATA for a stream that is not open. The client may go on for a
-// while on one that we have reset. RFC 9113, section 5.1.
+// onLateDataLocked checks DATA for a stream that is not open. On a stream that we have reset, the
+// client may go on for a while. RFC 9113, section 5.1.
 func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
 	if f.ID > c.lastID || f.ID&1 == 0 {
 		return http2codec.ProtocolError("DATA on a stream that was never opened")
@@ -85,8 +85,7 @@ func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// awaitBodiesLocked sees to the requests that have come, and whose bodies have not come
-// with them.
+// awaitBodiesLocked awaits the bodies of new requests that have not come with their headers.
 func (c *Conn) awaitBodiesLocked() {
 	for i, s := range c.fresh {
 		c.fresh[i] = nil
@@ -109,7 +108,7 @@ func (c *Conn) awaitBodyLocked(s *Stream) {
 	c.watchLocked(s.readBy)
 }
 
-// Drop refuses the request of stream id where its body is still coming.
+// Drop refuses the request of stream id if its body is still arriving.
 func (c *Conn) Drop(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

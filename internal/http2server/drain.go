@@ -8,10 +8,9 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// drain is the end of a connection that loses no request: a first GOAWAY announces it,
-// and a second one says which streams are served. RFC 9113, section 6.8. Streams that the
-// client opens before it has seen the first are served; a PING between the two tells when
-// it has.
+// drain closes a connection without losing a request. A first GOAWAY announces it, and a second one
+// says which streams are served. RFC 9113, section 6.8. Streams that the client opens before it has
+// read the first GOAWAY are served. The ACK of a PING between the two says that it has.
 type drain struct {
 	announced bool
 	final     bool
@@ -21,7 +20,7 @@ type drain struct {
 // drainPing is the content of that PING.
 var drainPing = [8]byte{'d', 'r', 'a', 'i', 'n'}
 
-// announceFor is how long a client has to acknowledge the PING.
+// announceFor is how long a client may take to acknowledge the PING.
 const announceFor = time.Second
 
 // Drain ends the connection once the streams that the client has opened are served.
@@ -58,7 +57,7 @@ func (c *Conn) announcedLocked() {
 	c.drainedLocked()
 }
 
-// drainedLocked closes a draining connection on which nothing is left to do.
+// drainedLocked closes a draining connection that has no work left.
 func (c *Conn) drainedLocked() {
 	if c.closed || !c.drain.final || len(c.streams.open) > 0 || c.running > 0 {
 		return

@@ -30,7 +30,7 @@ func (c *Conn) onContinuationLocked(f http2codec.Frame) *http2codec.Error {
 	return c.onBlockLocked(f.ID, block, last, false)
 }
 
-// onBlockLocked takes a whole header block: that of a request, or trailers.
+// onBlockLocked takes a whole header block: a request's header or trailers.
 func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2codec.Error {
 	b := &c.in.block
 	b.Reset()
@@ -44,7 +44,7 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 		return c.onLateBlockLocked(id)
 	}
 	if c.drain.final {
-		return c.flood.Idle() // GOAWAY said that it is not processed
+		return c.flood.Idle() // our GOAWAY said that it is not processed
 	}
 	c.lastID = id
 	b.EndHeader(last)
@@ -90,8 +90,8 @@ func (c *Conn) openLocked(id uint32, b *http2codec.RequestBlock, last bool) {
 	}
 }
 
-// onTrailersLocked takes trailers of a request. They were checked, and are dropped. RFC
-// 9113, section 8.1.
+// onTrailersLocked takes a request's trailers, which are checked already, and drops them. RFC 9113,
+// section 8.1.
 func (c *Conn) onTrailersLocked(s *Stream, b *http2codec.RequestBlock, last bool) *http2codec.Error {
 	b.EndTrailers()
 	switch {
@@ -107,8 +107,8 @@ func (c *Conn) onTrailersLocked(s *Stream, b *http2codec.RequestBlock, last bool
 	return c.onEndLocked(s)
 }
 
-// onLateBlockLocked judges HEADERS on a stream that is not open any more. Trailers may
-// come for one that we have reset. RFC 9113, sections 5.1 and 5.1.1.
+// onLateBlockLocked checks HEADERS on a stream that is no longer open. Trailers may come for a
+// stream that we have reset. RFC 9113, sections 5.1 and 5.1.1.
 func (c *Conn) onLateBlockLocked(id uint32) *http2codec.Error {
 	switch known, ended := c.streams.wasOpen(id); {
 	case known && ended:

@@ -20,7 +20,7 @@ type reader struct {
 	now     time.Time // when the last read returned; zero until asked for
 	preface int       // bytes of the client's preface that have come
 	settled bool      // the client's first SETTINGS have come
-	partBy  time.Time // when the frame or header block of which a part has come must be whole
+	partBy  time.Time // when a frame or header block that has begun must be whole
 
 	decoder   http2codec.Decoder
 	block     http2codec.RequestBlock
@@ -33,8 +33,8 @@ func (in *reader) init(opts Options) {
 	in.fragments.Limit = http2codec.MaxBlock(opts.MaxHeaderList)
 }
 
-// Read buffers. A connection begins with a small one; one that sends much, or long
-// frames, gets one that holds a frame of any size.
+// Read buffers. A connection begins with a small one. If it sends much or long frames, it gets a
+// buffer that holds a frame of any size.
 const (
 	smallBuffer = 4 << 10
 	largeBuffer = 32 << 10
@@ -54,7 +54,7 @@ func (in *reader) room() []byte {
 		in.w = copy(*in.buf, (*in.buf)[in.r:in.w])
 		in.r = 0
 	}
-	if in.w == len(*in.buf) { // a frame is longer than all of it
+	if in.w == len(*in.buf) { // a frame is longer than the buffer
 		large := largeBuffers.Get().(*[]byte)
 		copy(*large, (*in.buf)[:in.w])
 		smallBuffers.Put(in.buf)
@@ -63,7 +63,7 @@ func (in *reader) room() []byte {
 	return (*in.buf)[in.w:]
 }
 
-// free gives the buffer up, in which there must be nothing.
+// free releases the buffer, which must be empty.
 func (in *reader) free() {
 	switch {
 	case in.buf == nil:
@@ -76,8 +76,7 @@ func (in *reader) free() {
 	in.buf, in.r, in.w = nil, 0, 0
 }
 
-// clock returns when the frame in hand was read: one look at the clock for all that
-// came in one read.
+// clock returns when the current frame was read. It asks the clock once for all frames of one read.
 func (in *reader) clock() time.Time {
 	if in.now.IsZero() {
 		in.now = time.Now()
@@ -91,8 +90,7 @@ func (in *reader) partial() bool {
 	return in.r < in.w || in.fragments.ID != 0 || in.preface > 0 && in.preface < len(h2.ClientPreface)
 }
 
-// Given are bytes that were read from the client before New. It must be called before
-// Serve.
+// Given takes bytes that were read from the client before New. It must be called before Serve.
 func (c *Conn) Given(b []byte) {
 	for len(b) > 0 {
 		n := copy(c.in.room(), b)
@@ -143,8 +141,7 @@ func (c *Conn) serveLocked() error {
 			return c.err
 		}
 		c.mu.Unlock()
-		// Workers go first: their responses join what others send, and more requests
-		// come meanwhile.
+		// Workers run first: their responses join the buffer, and more requests arrive meanwhile.
 		runtime.Gosched()
 		n, err := c.rw.Read(c.in.room())
 		c.mu.Lock()
@@ -188,8 +185,8 @@ func (c *Conn) WaitUntil(midRecord bool) time.Time {
 	return by
 }
 
-// silentLocked is called when a Read has waited in vain. It returns an error where the
-// connection is idle, or the client is too slow.
+// silentLocked is called when a Read has timed out. It returns an error if the connection is idle
+// or the client is too slow.
 func (c *Conn) silentLocked() error {
 	by := c.in.partBy
 	switch {
@@ -202,7 +199,7 @@ func (c *Conn) silentLocked() error {
 	return nil
 }
 
-// freeLocked gives up what an idle connection can do without.
+// freeLocked releases memory that an idle connection does not need.
 func (c *Conn) freeLocked() {
 	c.in.free()
 	c.in.block.Free()

@@ -8,7 +8,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// respondLocked sends a response. Its memory is r's until Request.Release.
+// respondLocked sends a response. Its memory belongs to the Request until Release.
 func (c *Conn) respondLocked(s *Stream, r *Response) {
 	s.responded, s.readBy, s.expects = true, time.Time{}, false
 	if r.Drain {
@@ -29,8 +29,8 @@ func (c *Conn) respondLocked(s *Stream, r *Response) {
 	c.bodyLocked(s)
 }
 
-// appendHeaderLocked appends a response's header. It returns false where the connection
-// ended over a malformed field, of which there should be none.
+// appendHeaderLocked appends a response's header. It returns false if it closed the connection
+// because of a malformed field, which should not occur.
 func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.Flags) bool {
 	start := len(c.out.buf)
 	c.out.buf = append(c.out.buf, frameHeader[:]...)
@@ -51,7 +51,7 @@ func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.
 
 var frameHeader [http2codec.FrameHeaderLen]byte
 
-// windowLocked is what the client takes of s. It may be negative: RFC 9113, section
+// windowLocked returns how much the client accepts on s. It may be negative: RFC 9113, section
 // 6.9.2.
 func (c *Conn) windowLocked(s *Stream) int64 { return c.peer.initialWindow + s.credit }
 
@@ -92,7 +92,7 @@ func (c *Conn) stalledLocked(s *Stream) {
 	}
 }
 
-// pumpLocked sends what waits for what all streams share.
+// pumpLocked sends bodies that wait for the connection's window or for room in the buffer.
 func (c *Conn) pumpLocked() {
 	for c.window > 0 && len(c.out.buf) < maxBuffered {
 		s := c.waiting.first()
@@ -107,12 +107,12 @@ func (c *Conn) pumpLocked() {
 	}
 }
 
-// sentLocked ends a stream whose response is in the buffer. It holds its memory until
-// that is written.
+// sentLocked ends a stream whose response is in the buffer. The stream keeps its memory until the
+// buffer is written.
 func (c *Conn) sentLocked(s *Stream) {
 	if !s.ended { // RFC 9113, section 8.1: the rest of the request is not wanted
-		// A body that fits the window ends by itself. curl takes a reset that comes before
-		// its body has left for an error, and loses the response.
+		// A body that fits the window ends by itself. A reset before the body is sent is an error
+		// to curl, which then loses the response.
 		if rest := s.length - s.body; s.length < 0 || rest > s.windows.left {
 			c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 		}

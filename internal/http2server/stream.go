@@ -22,13 +22,13 @@ type Stream struct {
 	conn *Conn
 	req  Request
 
-	// gone: what Serve returns is not wanted.
+	// gone: the response of Serve is not wanted.
 	gone      atomic.Bool
-	violation string // of the client, for which the stream was reset
+	violation string // the violation for which the stream was reset
 
 	opened    time.Time
 	ended     bool // END_STREAM has come
-	serving   bool // a worker has it
+	serving   bool // a worker serves it
 	responded bool
 
 	length  int // content-length, -1 for none
@@ -44,7 +44,7 @@ type Stream struct {
 	sendBy   time.Time // when the response must have been taken; zero while it does not wait
 	queued   bool      // in Conn.waiting
 
-	holds int // lists that s stands in beside the table, and its worker
+	holds int // lists that contain s beside the table, and its worker
 }
 
 var streams = sync.Pool{New: func() any { return new(Stream) }}
@@ -52,24 +52,24 @@ var streams = sync.Pool{New: func() any { return new(Stream) }}
 // ID returns the stream's number, for Drop.
 func (s *Stream) ID() uint32 { return s.id }
 
-// Gone reports whether the client wants no response any more: it has reset the stream
-// or closed the connection.
+// Gone reports whether the client no longer wants the response: it has reset the stream or closed
+// the connection.
 func (s *Stream) Gone() bool { return s.gone.Load() }
 
-// Violation says for what violation of the client the stream was reset, "" for none. Only
-// Request.Release may call it.
+// Violation returns the violation for which the stream was reset, "" for none. Only Request.Release
+// may call it.
 func (s *Stream) Violation() string { return s.violation }
 
-// table holds the open streams by number, and remembers the last ones that were.
+// table holds the open streams by number, and remembers the last closed ones.
 type table struct {
 	open []*Stream // in the order of their numbers
-	// past are streams that are gone: twice the number, and 1 where the client had
-	// ended the stream. Made by the first.
+	// past are closed streams: twice the number, plus 1 if the client had ended the stream.
+	// Allocated with the first.
 	past []uint32
 	next int
 }
 
-// remembered is how many streams that are gone are remembered.
+// remembered is how many closed streams are remembered.
 const remembered = 128
 
 // get returns the open stream id, or nil.
@@ -97,8 +97,7 @@ func (t *table) remove(s *Stream) {
 	t.remember(s.id, s.ended)
 }
 
-// remember notes that stream id is gone. ended says that the client can send nothing on
-// it any more.
+// remember notes that stream id is closed. ended says that the client can send nothing more on it.
 func (t *table) remember(id uint32, ended bool) {
 	if t.past == nil {
 		t.past = make([]uint32, remembered)
@@ -131,7 +130,7 @@ func (c *Conn) newStreamLocked(id uint32) *Stream {
 	return s
 }
 
-// dropLocked ends s without a response, or in the midst of one.
+// dropLocked ends s without a response, or in the middle of one.
 func (c *Conn) dropLocked(s *Stream) {
 	s.gone.Store(true)
 	if s.serving {
@@ -144,13 +143,13 @@ func (c *Conn) dropLocked(s *Stream) {
 	c.drainedLocked()
 }
 
-// unholdLocked is called when a list or a worker has given s up.
+// unholdLocked is called when a list or a worker has released s.
 func (c *Conn) unholdLocked(s *Stream) {
 	s.holds--
 	c.releaseLocked(s)
 }
 
-// releaseLocked gives s back once it is gone and nothing else has it.
+// releaseLocked frees s once it is gone and no list or worker holds it.
 func (c *Conn) releaseLocked(s *Stream) {
 	if !s.gone.Load() || s.holds > 0 {
 		return

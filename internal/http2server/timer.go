@@ -6,15 +6,15 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// timer ends what takes too long: bodies that do not come, and responses that are not
-// taken. One timer does it for all streams of a connection; it is set to the earliest of
-// their moments, and only for streams that have to wait.
+// timer ends streams that take too long: bodies that do not arrive, and responses that the client
+// does not read. One timer serves all streams of a connection. It is set to the earliest deadline,
+// and only for streams that have to wait.
 type timer struct {
 	timer *time.Timer
 	at    time.Time // when it fires; zero while it is not set
 }
 
-// watchLocked sees to it that expire looks at the streams at that moment.
+// watchLocked makes expire look at the streams at that moment.
 func (c *Conn) watchLocked(at time.Time) {
 	t := &c.timer
 	if !t.at.IsZero() && !at.Before(t.at) {
@@ -34,7 +34,7 @@ func (t *timer) stop() {
 	}
 }
 
-// expire is what the timer does.
+// expire ends the streams whose deadline has passed.
 func (c *Conn) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,15 +5,14 @@ type receiveWindow struct {
 	left, size int
 }
 
-// take notes that n bytes have come. ok is false where the client was not allowed to
-// send them.
+// take notes that n bytes have come. ok is false if the client was not allowed to send them.
 func (w *receiveWindow) take(n int) (ok bool) {
 	w.left -= n
 	return w.left >= 0
 }
 
-// refill returns by how much the window is to be opened, 0 for not yet. It is opened in
-// large pieces: what has come is in memory already, and bounded elsewhere.
+// refill returns by how much to open the window, 0 for not yet. It opens the window in large steps:
+// other limits bound the memory of received bytes.
 func (w *receiveWindow) refill() (n int) {
 	if n = w.size - w.left; n < w.size/2 {
 		return 0
@@ -22,8 +21,7 @@ func (w *receiveWindow) refill() (n int) {
 	return n
 }
 
-// queue holds streams that wait for what all streams share: the connection's window
-// and room in the buffer.
+// queue holds streams that wait for the connection's window or for room in the buffer.
 type queue struct {
 	all []*Stream
 }

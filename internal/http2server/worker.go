@@ -3,7 +3,7 @@ package http2server
 // worker is a goroutine that serves requests. It ends when its connection is idle or
 // closed.
 type worker struct {
-	wake chan *Stream // capacity 1; closed where the worker is to end
+	wake chan *Stream // capacity 1; closed to end the worker
 }
 
 // dispatchLocked starts workers for the requests that are whole. Requests that a frame of the same

@@ -4,11 +4,10 @@ import (
 	"runtime"
 )
 
-// writer is the buffer into which frames are put, and what is known of its way to the
-// client. Conn.mu guards it.
+// writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
 type writer struct {
 	buf    []byte
-	spare  []byte // what buf will be while its bytes are being written
+	spare  []byte // replaces buf while buf's bytes are being written
 	busy   bool   // a goroutine writes, or is about to
 	handed uint64 // bytes that were handed to the socket, or are being written
 	sent   uint64 // bytes that were written
@@ -24,18 +23,18 @@ type sent struct {
 }
 
 const (
-	// maxBuffered is how many bytes are in the buffer when bodies stop to add to it.
-	// Their own memory is counted until it is written.
+	// maxBuffered is how many bytes are in the buffer when bodies stop adding to it. A body's own
+	// memory counts until the body is written.
 	maxBuffered = 64 << 10
-	// maxUnread is how many bytes are in the buffer when the reader takes no more frames:
-	// the client does not read what they lead to.
+	// maxUnread is how many bytes are in the buffer when the reader stops taking frames, because
+	// the client does not read what adbuffer sends in response.
 	maxUnread = 256 << 10
 	// maxKeptBuffer is the largest buffer that is used again.
 	maxKeptBuffer = 64 << 10
 )
 
-// sendLocked has the buffer written by another goroutine, unless one does already: the
-// caller must not wait for the client.
+// sendLocked makes another goroutine write the buffer, unless one already does. The caller must not
+// wait for the client.
 func (c *Conn) sendLocked() {
 	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
 		return
@@ -48,9 +47,9 @@ func (c *Conn) sendLocked() {
 	}()
 }
 
-// flushLocked writes the buffer, unless another goroutine does. All that are ready put
-// their frames beside the caller's first: responses of requests that end together leave
-// in one write, and one that is alone loses nothing. mu is unlocked meanwhile.
+// flushLocked writes the buffer, unless another goroutine does. It first lets ready goroutines add
+// their frames. So responses that end together leave in one write, and a single response loses no
+// time. mu is unlocked meanwhile.
 func (c *Conn) flushLocked() {
 	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
 		return
@@ -100,7 +99,7 @@ func (c *Conn) writtenLocked() {
 	c.out.release = append(c.out.release[:0], c.out.release[n:]...)
 }
 
-// writeFailedLocked ends the connection: its client has gone, or takes nothing.
+// writeFailedLocked closes the connection: its client has gone, or does not read.
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	c.closeLocked(err)
@@ -116,7 +115,7 @@ func (c *Conn) releaseSentLocked() {
 	c.out.release = nil
 }
 
-// free gives the memory of an empty buffer up.
+// free releases the memory of an empty buffer.
 func (w *writer) free() {
 	w.buf, w.spare, w.release = nil, nil, nil
 }

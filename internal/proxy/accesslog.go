@@ -21,8 +21,8 @@ type end struct {
 	took    time.Duration
 }
 
-// isFailure reports whether a request that ended so ended in a 5xx, ours or an SSP's,
-// whatever on_error made of it.
+// isFailure reports whether a request ended in a 5xx, ours or an SSP's, also if on_error replaced
+// it.
 func isFailure(o upstream.Outcome) bool {
 	switch o {
 	case upstream.ServerError:
@@ -34,9 +34,8 @@ func isFailure(o upstream.Outcome) bool {
 	}
 }
 
-// report tells the request log about a request whose response is in ctx. res and ex are
-// those of a request that was forwarded, else nil. ex may be on its way to the client,
-// and is not in res any more then.
+// report gives the request log a request whose response is in ctx. res and ex are nil if the
+// request was not forwarded. While ex is on its way to the client, it is no longer in res.
 func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	w := p.requests.Wants(&r.opts.Access, isFailure(e.outcome), e.took, e.at)
 	if w.None() {
@@ -47,7 +46,7 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: requestlog.Cut(e.detail),
 	}
 	rec.Source, rec.BytesOut = string(ctx.Response.Header.Peek(sourceField)), len(ctx.Response.Body())
-	if e.outcome != upstream.ClientGone && rec.Source != "" { // else there is no response
+	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
 		rec.Status = ctx.Response.StatusCode()
 	}
 	if res != nil {
@@ -70,7 +69,7 @@ func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *re
 	p.requests.Write(rec, w)
 }
 
-// addResult adds what is known of the SSPs that were asked.
+// addResult adds what is known of the SSPs that got the request.
 func addResult(rec *requestlog.Record, res *route.Result, ex *upstream.Exchange) {
 	if res.SSP != nil {
 		rec.SSP = res.SSP.Name()

@@ -12,7 +12,7 @@ type body struct {
 	conn    *clientConn
 	chunked bool
 	length  int64 // if not chunked
-	left    int64 // bytes that are to come of the body, or of the chunk in hand
+	left    int64 // bytes of the body or of the current chunk that have yet to come
 
 	chunk   chunkState
 	limit   int64 // most bytes of data; a chunk that goes beyond is refused when its size has come
@@ -47,11 +47,11 @@ var (
 	errBodyLimit = errors.New("the body is over its limit")
 )
 
-// Bounds of what is not data.
+// Bounds of bytes that are not data.
 const (
 	maxChunkLine   = 256      // a size with its extensions
 	maxExcess      = 16 << 10 // see excess
-	fairLine       = 16       // as many bytes of a size line are no excess, and
+	fairLine       = 16       // so many bytes of a size line are no excess, and
 	fairShare      = 2        // as many for each byte of data
 	maxChunkDigits = 15       // of a size, so that it cannot overflow
 )
@@ -71,7 +71,7 @@ func (b *body) ended() bool {
 	return b.left == 0
 }
 
-// Read implements io.Reader. It returns io.EOF at the end of the body alone.
+// Read implements io.Reader. It returns io.EOF only at the end of the body.
 func (b *body) Read(p []byte) (int, error) {
 	if b.chunked {
 		return b.readChunked(p)
@@ -84,7 +84,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readRaw reads bytes of the body as they come. Something is to come.
+// readRaw reads bytes of the body as they come. The body must not have ended.
 func (b *body) readRaw(p []byte) (int, error) {
 	c := b.conn
 	n, err := c.early.take(c.proxy, p), error(nil)
@@ -140,7 +140,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 	return n, err
 }
 
-// frame takes a byte that is no data.
+// frame takes a byte that is not data.
 func (b *body) frame(c byte) error {
 	ok := true
 	switch b.chunk {
@@ -220,8 +220,8 @@ func (b *body) endSize(c byte) bool {
 	return true
 }
 
-// beginChunk is called when a size line has ended. A client may send extensions, or
-// tiny chunks, but not so many that they are most of what it sends.
+// beginChunk is called when a size line has ended. A client may send extensions and tiny chunks,
+// but they must not be most of its bytes.
 func (b *body) beginChunk() error {
 	b.excess = max(0, b.excess+b.line-fairLine-fairShare*int(min(b.left, maxExcess)))
 	switch b.data += b.left; {

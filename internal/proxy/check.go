@@ -25,9 +25,8 @@ func (f *refusal) statusCode() int {
 	return statuses[f.outcome]
 }
 
-// check checks the message head of a request of HTTP/1, before anything is done with
-// it. Whether the head is well-formed comes first: if it is not, it cannot be known
-// where the next request begins.
+// check checks the message head of a request of HTTP/1, before anything is done with it. It first
+// checks that the head is well-formed: otherwise nothing shows where the next request begins.
 func (r *request) check() *refusal {
 	h := &r.conn.head
 	if h.refusal != nil {
@@ -60,8 +59,7 @@ func bodyNotAllowed() *refusal {
 	return &refusal{outcome: upstream.BadRequest, detail: "a GET or HEAD must have no body", close: true}
 }
 
-// checkLine looks at method and target: is the target one, and then, is the method
-// served?
+// checkLine checks that the target is valid, and then that the method is served.
 func (r *request) checkLine(method, target []byte) *refusal {
 	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
@@ -108,7 +106,7 @@ func (r *request) splitTarget(target []byte) *refusal {
 		if end == 0 || !httpheader.IsHost(target[:end]) {
 			return &refusal{outcome: upstream.BadRequest, detail: "the request target is a URL without a host, or its host is none", close: true}
 		}
-		// The host is for matching, and nothing else.
+		// The host is used only for matching.
 		r.lookup.Host = target[:end]
 		if target = target[end:]; len(target) == 0 || target[0] == '?' {
 			r.lookup.Path = []byte("/")

@@ -44,7 +44,7 @@ type clientConn struct {
 	uploading *upload // of the body; nil if there is none
 	unread    bool    // the last request was not read to its end
 
-	// upgraded: the server is to get the connection back as one of HTTP/2.
+	// upgraded: the server gets the connection back as an HTTP/2 connection.
 	upgraded bool
 
 	stopped  atomic.Bool      // no Read waits any more; see stop
@@ -52,7 +52,7 @@ type clientConn struct {
 	goneFunc func() bool      // gone, made once, so that it costs no allocation
 }
 
-// newClient does nothing that may wait for the client: it runs within Accept.
+// newClient never waits for the client: it runs within Accept.
 func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	header, _ := c.(proxied)
 	if header != nil {
@@ -96,10 +96,10 @@ func peerOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// clientOf returns the connection of a request.
+// clientOf returns the client connection of a request.
 func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*clientConn) }
 
-// Read implements net.Conn, for fasthttp's server, which reads nothing but heads.
+// Read implements net.Conn, for fasthttp's server, which reads only heads.
 //
 // Neither Read nor Write yields to other goroutines. At saturation a yield lets the next
 // request arrive, so that no connection ever waits in the poller. The scheduler asks the
@@ -127,8 +127,8 @@ func (c *clientConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// endRequest is called when a request has been handled, and reports whether another
-// may follow: not where a part of its body has not been read.
+// endRequest is called when a request has been handled. It reports whether another one may follow:
+// not if a part of its body is unread.
 func (c *clientConn) endRequest() (next bool) {
 	read := c.head.refusal == nil && (c.uploading == nil || c.body.ended())
 	c.unread = !read

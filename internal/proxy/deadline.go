@@ -25,9 +25,9 @@ const (
 	maxStatedMs = 600000
 )
 
-// setDeadline sets the deadline of r: the smallest of the client's
-// field, the body's tmax and deadline.max, or deadline.default where the client
-// states nothing; less what we keep for the way back.
+// setDeadline sets the deadline of r: the smallest of the client's field, the body's tmax and
+// deadline.max. If the client states nothing, deadline.default counts. It then subtracts
+// deadline.reserve.
 func (r *request) setDeadline() *refusal {
 	o := &r.opts.Deadline
 	budget, stated := o.Max, false

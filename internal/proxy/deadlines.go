@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// deadlines are the timeouts of a client's connection. They are set here and not in
-// fasthttp, which sets three deadlines for each request and looks at the clock for each.
-// Nearly all requests arrive in one piece, and nearly all responses leave in one. So a
-// deadline is set only where a Read or a Write has to wait; see socket.Conn.OnWait.
+// deadlines are the timeouts of a client's connection. They are set here and not in fasthttp, which
+// sets three deadlines for each request and looks at the clock for each. Nearly all requests arrive
+// in one piece, and nearly all responses leave in one. So a deadline is set only if a Read or a
+// Write has to wait; see socket.Conn.OnWait.
 //
 // The goroutine that reads and writes the connection uses them.
 type deadlines struct {
 	stage stage
-	// by is when stage timed must be over. It is set when a Read first waits in a stage.
+	// by is when the timed stage must end. It is set when a Read first waits in a stage.
 	by    time.Time
 	timed stage
 	// idleUntil is when idle_timeout is over.
@@ -68,9 +68,9 @@ func (d *deadlines) read(o *Options) time.Time {
 
 func (d *deadlines) beginWrite() { d.writeBy = time.Time{} }
 
-// write returns the deadline of a Write that waits. TLS sends a long response in many
-// records, all of which together have write_timeout. HTTP/2 bounds its responses itself:
-// each of its writes is a frame or a few, and has write_timeout alone.
+// write returns the deadline of a Write that waits. TLS sends a long response in many records, all
+// of which together have write_timeout. HTTP/2 bounds its responses itself: each of its writes is a
+// few frames, and each has write_timeout.
 func (d *deadlines) write(o *Options, http2 bool) time.Time {
 	if d.closing.Load() {
 		return time.Unix(0, 0)

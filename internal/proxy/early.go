@@ -1,7 +1,7 @@
 package proxy
 
-// early holds bytes that a client sent behind the message head or the chunk in hand: the
-// beginning of a body, or further requests. It has a buffer only while it is not empty.
+// early holds bytes that a client sent behind the current message head or chunk: the beginning of a
+// body, or further requests. It has a buffer only while it is not empty.
 type early struct {
 	buf  *[]byte
 	r, w int // (*buf)[r:w] are the bytes

@@ -20,7 +20,7 @@ type Explanation struct {
 	// Route is nil if none matches. Chosen is the client's choice of an SSP, nil for none.
 	Route  *route.Route
 	Chosen *route.Target
-	// Budget is the time that SSPs would have, and BudgetFrom what it follows from.
+	// Budget is the time that SSPs would have, and BudgetFrom its source.
 	Budget     time.Duration
 	BudgetFrom string
 	// Refusal is why no SSP would be asked, nil if SSPs would be.
@@ -43,9 +43,9 @@ type ExplainedRequest struct {
 	Err     *upstream.Error // why there is none, else nil
 }
 
-// Explain says what would happen to message, one request of HTTP/1.1 as a client at peer would send it. The code of the
-// request path reads it, up to the point at which it would ask SSPs. hostOf returns the host of one of an SSP's
-// endpoints.
+// Explain says what would happen to message, one request of HTTP/1.1 as a client at peer would send
+// it. The code of the request path handles it, up to the point where it would send it to SSPs.
+// hostOf returns the host of one of an SSP's endpoints.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
 	c := &clientConn{proxy: p, peer: peer, Conn: socket.New(&messageConn{rest: message}), goneFunc: func() bool { return false }}
 	c.body.conn = c

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// messageHead is the message head of the request in hand. Its slices are parts of the
-// server's read buffer, which nothing changes before the next Read.
+// messageHead is the message head of the current request. Its slices are parts of the server's read
+// buffer, which stays unchanged until the next Read.
 type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
@@ -20,7 +20,7 @@ type messageHead struct {
 	refusal        *refusal // not nil if the head is refused before its fields are read
 }
 
-// parse takes a request line and the header behind it apart.
+// parse splits a request line and the header behind it.
 func (h *messageHead) parse(line, fields []byte) {
 	method, rest, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\r\n")), []byte{' '})
 	target, version, ok := bytes.Cut(rest, []byte{' '})
@@ -38,7 +38,7 @@ func (h *messageHead) parse(line, fields []byte) {
 // headScan finds the end of a head, and looks at each byte once.
 type headScan struct {
 	pos  int // bytes that were looked at
-	line int // where the line in hand begins
+	line int // where the current line begins
 	// The request line is from start to fields, which is 0 before it has ended. Empty
 	// lines are allowed before it: RFC 9112, section 2.2.
 	start, fields int
@@ -68,8 +68,8 @@ func (s *headScan) next(b []byte) (end int, ok bool) {
 	}
 }
 
-// feigned are the heads that fasthttp is given, by HTTP/1.0 and by HEAD: all that it
-// needs to know for its response.
+// feigned are the constant heads that fasthttp gets, by HTTP/1.0 and by HEAD: all that it must know
+// for its response.
 var feigned = [2][2]string{
 	{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"},
 	{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"},
@@ -78,7 +78,7 @@ var feigned = [2][2]string{
 // feignedRoom is how much of its read buffer the server's own head takes, at most.
 const feignedRoom = 64
 
-// feign gives fasthttp its head for the request in hand.
+// feign gives fasthttp its constant head for the current request.
 func (c *clientConn) feign(b []byte) (int, error) {
 	http10, head := 0, 0
 	if c.head.http10 {
@@ -91,7 +91,7 @@ func (c *clientConn) feign(b []byte) (int, error) {
 	return copy(b[:feignedRoom], feigned[http10][head]), nil
 }
 
-// refuseHead has the handler refuse the request in hand.
+// refuseHead makes the handler refuse the current request.
 func (c *clientConn) refuseHead(b []byte, f *refusal) (int, error) {
 	c.head.refusal = f
 	return c.feign(b)

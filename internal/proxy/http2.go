@@ -21,8 +21,8 @@ import (
 // against max_buffered_bytes.
 const maxStreamWindow = 1 << 20
 
-// maxHeaderList is how long a header list may be, in which each field counts 32 bytes
-// more than it has. It must be more than max_header_bytes, by which requests are refused.
+// maxHeaderList bounds a header list, in which each field counts 32 bytes more than its length. It
+// must exceed max_header_bytes, which is the bound that refuses requests.
 func maxHeaderList(maxHeaderBytes int) int { return 2*maxHeaderBytes + 8<<10 }
 
 // serveHTTP2 serves a connection on which the client chose HTTP/2, until it ends or is
@@ -66,9 +66,8 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 	return c.http2
 }
 
-// upgrade begins HTTP/2 on a cleartext connection whose first bytes are in: its preface
-// has been read as a message head. fasthttp's server gives the connection up, and gets
-// it back as one of HTTP/2.
+// upgrade begins HTTP/2 on a cleartext connection whose preface has been read as a message head.
+// fasthttp's server releases the connection, and gets it back as an HTTP/2 connection.
 func (c *clientConn) upgrade(in []byte) {
 	if h := c.beginHTTP2(); h != nil {
 		h.Given(in)

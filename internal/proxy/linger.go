@@ -12,8 +12,8 @@ import (
 // the client has not read. So adbuffer first closes its sending half, and discards bytes
 // until the client closes the other half: RFC 9112, section 9.6.
 //
-// Connections linger where the client may still be sending: after a refused request, and
-// in a drain, where requests may be pipelined behind the last one.
+// Connections linger if the client may still be sending: after a refused request, and in a drain,
+// when requests may be pipelined behind the last one.
 const (
 	lingerFor  = 2 * time.Second
 	lingerMost = 1 << 20 // bytes beside a body; a connection with more is reset

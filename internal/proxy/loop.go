@@ -10,8 +10,8 @@ import (
 // A sidecar and an edge service are two.
 const maxAdbuffers = 8
 
-// checkLoop refuses a request that has passed this process before, or so many
-// adbuffers that it most likely runs in a circle.
+// checkLoop refuses a request that has passed this process before. It also refuses one that has
+// passed so many adbuffers that a loop is likely.
 func (r *request) checkLoop() *refusal {
 	n, itself := r.fields.Adbuffers(r.opts.Via)
 	switch {

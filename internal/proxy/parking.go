@@ -71,7 +71,7 @@ func (o *Options) parkAfter() time.Duration {
 	return parkAfter
 }
 
-// park begins parking, where a Read has waited for a request for long enough.
+// park begins parking when a Read has waited long enough for a request.
 func (c *clientConn) park() { c.change(serving, parking) }
 
 // Close implements net.Conn. The server calls it when it no longer uses the connection.

@@ -36,8 +36,8 @@ func (r *request) findRoute() *refusal {
 	return nil
 }
 
-// prepare sets the deadline and what SSPs learn about the client: all that is to be
-// done once, whatever the number of legs. The body has been read.
+// prepare sets the deadline and what SSPs learn about the client. It does so once, for any number
+// of legs. The body has been read.
 func (p *Proxy) prepare(r *request) *refusal {
 	r.started = time.Now() // the request is read whole: its clock starts
 	trusted := r.peerTrusted()
@@ -78,8 +78,8 @@ func (r *request) gone() func() bool {
 // request that was refused can go on.
 const maxSkipped = 256 << 10
 
-// skipBody reads past what is left of the body, and reports whether the next
-// request starts there. Over HTTP/2 nothing depends on it.
+// skipBody reads past the rest of the body, and reports whether the next request starts there. Over
+// HTTP/2 nothing depends on the result.
 func (p *Proxy) skipBody(r *request) bool {
 	if r.source == nil || r.stream != nil {
 		return true

@@ -44,10 +44,10 @@ type Options struct {
 	ProxyStatus      bool   // add Proxy-Status to responses
 	ServerTiming     bool   // add Server-Timing to responses
 	RequestIDField   string // of requests and responses; "" = none
-	// TLS is what clients must speak; nil = cleartext. It, or what its
-	// GetConfigForClient returns, gives certificates and asks for clients'; the
-	// protocols that are offered by ALPN are the proxy's own. Session tickets stay
-	// good when it changes, unless it sets keys for them.
+	// TLS is the configuration towards clients; nil = cleartext. It, or the result of its
+	// GetConfigForClient, gives certificates and asks for clients' certificates. The proxy itself
+	// sets the protocols for ALPN. Session tickets stay valid when it changes, unless it sets keys
+	// for them.
 	TLS *tls.Config
 
 	Deadline DeadlineOptions
@@ -107,16 +107,16 @@ type request struct {
 	lookup         route.Lookup
 	ssp            ssp.Request
 	route          *route.Route
-	method         []byte        // as it came; nil where the request line could not be read
+	method         []byte        // as it came; nil if the request line could not be read
 	rawTarget      []byte        // the same
 	target         *route.Target // the client's choice, nil if it made none
 	upload         upload
 	body           []byte
 	buffer         *[]byte   // body's memory, nil for none
 	room           int       // bytes of buffer that are for body, which the budget counts
-	budgetFrom     string    // what the deadline follows from
+	budgetFrom     string    // the source of the deadline
 	scratch        []byte    // for fields of the response
-	query          []byte    // scratch for a query that something was cut from
+	query          []byte    // scratch for a query without the control parameter
 	started        time.Time // when it was read whole; zero before
 	traceDecided   bool      // whether it is traced
 	conn           *clientConn
@@ -161,12 +161,11 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	p.forward(ctx, r)
 }
 
-// admit reports whether a request is to be forwarded once its body has come. Otherwise
-// it has made the response. The message head has been checked: f is what is wrong with
-// it, nil for nothing.
+// admit reports whether a request is to be forwarded once its body has come. Otherwise it has made
+// the response. The message head has been checked: f is its error, or nil.
 func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
-		p.skipBody(r) // or endRequest ends the connection
+		p.skipBody(r) // otherwise endRequest closes the connection
 		p.writeHealth(ctx)
 		return false
 	}
@@ -179,7 +178,7 @@ func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 	return f == nil
 }
 
-// forward forwards a request that is there whole, and makes the response.
+// forward forwards a request that has arrived whole, and makes the response.
 func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
 	f := p.prepare(r)
 	r.beginTrace(r.started)

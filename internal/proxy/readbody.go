@@ -10,9 +10,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// readBody reads the whole body into r.body, under the limit and the budget. Memory
-// is taken, and counted, for twice of what has come at the most, and firstRoom. A
-// body that is whole stays among the uploads until its request is in flight.
+// readBody reads the whole body into r.body, under the limit and the budget. It takes memory, and
+// counts it, for at most twice the bytes that have come, plus firstRoom. A whole body stays among
+// the uploads until its request is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
 	if f != nil && p.uploads.end(&r.upload, false) && f.outcome == upstream.BadRequest {
@@ -60,8 +60,8 @@ func (p *Proxy) fillBody(r *request) *refusal {
 	}
 }
 
-// bodyRoom returns how long the body may be, and most that is to be read of it: one byte
-// more tells whether a body of no stated length is over the limit.
+// bodyRoom returns how long the body may be, and how much of it to read at most. For a body without
+// a stated length that is one byte more, which shows whether it is over the limit.
 func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
 	switch {
@@ -73,8 +73,8 @@ func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	return limit, limit + 1, nil
 }
 
-// addBody adds a piece to the body of a request over HTTP/2. As readBody it takes memory,
-// and counts it, for twice of what has come at the most.
+// addBody adds a piece to the body of a request over HTTP/2. Like readBody it takes memory, and
+// counts it, for at most twice the bytes that have come.
 func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	limit, room, f := r.bodyRoom()
 	switch {
@@ -97,7 +97,7 @@ func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	return nil
 }
 
-// firstRoom is what a body has before anything of it has come.
+// firstRoom is the room for a body before its first byte has come.
 const firstRoom = 4096
 
 // growBody makes room for as many bytes again as have come, and for most at the most.
@@ -113,7 +113,7 @@ func (p *Proxy) growBody(r *request, most int) *refusal {
 	return nil
 }
 
-// freeBody gives up r.body, its memory, and what it holds of the budget.
+// freeBody releases r.body, its memory, and its bytes of the budget.
 func (p *Proxy) freeBody(r *request) {
 	if r.room == 0 {
 		return
@@ -132,9 +132,9 @@ func (r *request) freeBuffer() {
 	}
 }
 
-// bodyBuffers are free buffers for bodies, of firstRoom bytes and twice as many
-// each time. They are no part of requests, so that one with a small body does not
-// hold the memory that another needed.
+// bodyBuffers are free buffers for bodies, of firstRoom bytes and twice as many each time. They do
+// not belong to requests, so that a request with a small body does not keep the memory of a large
+// one.
 var bodyBuffers [8]sync.Pool
 
 // bufferSize is the index in bodyBuffers of the smallest that holds n bytes.

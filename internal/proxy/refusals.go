@@ -22,7 +22,7 @@ func (g *configVersion) bodyTooLarge() *refusal {
 	return &refusal{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", g.opts.MaxBodyBytes), close: true}
 }
 
-// headFault is what Scan found wrong.
+// headFault is an error that Scan found.
 func headFault(err error) *refusal {
 	var e *httpheader.Error
 	if errors.As(err, &e) && e.TooLarge() {
@@ -61,7 +61,7 @@ func (g *configVersion) tooManyStreams() *refusal {
 	}
 }
 
-// wholeResponse is a response of ours as it leaves, to a connection that ends with it.
+// wholeResponse returns the bytes of adbuffer's own response to a connection that closes with it.
 func (g *configVersion) wholeResponse(f *refusal, id []byte) []byte {
 	var ctx fasthttp.RequestCtx
 	g.writeOwn(&ctx, f.outcome, f.statusCode(), id, "", f.detail)

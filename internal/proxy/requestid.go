@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/httpheader"
 )
 
-// requestID returns the id of r, empty where requests have none. A request that is
-// refused before prepare gets its id here.
+// requestID returns the id of r, empty if requests have none. A request that is refused before
+// prepare gets its id here.
 func (r *request) requestID() []byte {
 	if r.opts.RequestIDField == "" {
 		return nil
@@ -20,8 +20,7 @@ func (r *request) requestID() []byte {
 	return r.fields.RequestID()
 }
 
-// newRequestID returns the id of a request that could not be read, empty where
-// requests have none.
+// newRequestID returns the id of a request that could not be read, empty if requests have none.
 func (g *configVersion) newRequestID() []byte {
 	if g.opts.RequestIDField == "" {
 		return nil

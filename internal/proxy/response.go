@@ -17,8 +17,7 @@ import (
 // sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
 const sourceField = "X-Adbuffer-Source"
 
-// statuses are those of our own responses; one each, so that a status alone
-// tells as much as it can.
+// statuses are the statuses of adbuffer's own responses, by outcome.
 var statuses = [upstream.Outcomes]int{
 	upstream.BadRequest:       fasthttp.StatusBadRequest,
 	upstream.MethodNotAllowed: fasthttp.StatusMethodNotAllowed,

@@ -40,8 +40,8 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 // writeBuffer holds a whole response of the usual size, so that one write sends it.
 const writeBuffer = 4096
 
-// quiet logs the servers' messages about clients' connections at level debug. All that
-// matters of them is counted.
+// quiet logs the servers' messages about clients' connections at level debug. Counters cover the
+// important ones.
 type quiet struct{ log *zap.Logger }
 
 // Printf is called by fasthttp's server.
@@ -71,9 +71,9 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 // connections. It returns how many requests it cut. The caller has closed its listeners;
 // Drain closes the ones that Serve still uses.
 //
-// A client that has just connected has a second to send a request. Idle connections are
-// closed: HTTP/1.1 cannot announce that other than by the responses since BeginDrain. A
-// request that has arrived by then gets its response.
+// A client that has just connected has a second to send a request. Idle connections are closed:
+// HTTP/1.1 can announce that only in responses, since BeginDrain. A request that has arrived by
+// then gets its response.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
 	p.listeners.close()
@@ -101,8 +101,8 @@ const drainEvery = 10 * time.Millisecond
 // InFlight returns how many requests and fan-out legs are in flight.
 func (p *Proxy) InFlight() int { return p.inFlight.Now() }
 
-// InProgress returns how many requests and fan-out legs are in flight, and of how
-// many requests the body is still arriving. Between the two a request counts as both.
+// InProgress returns how many requests and fan-out legs are in flight, and how many requests'
+// bodies are still arriving. For a moment a request counts as both.
 func (p *Proxy) InProgress() int {
 	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
 	return uploads + p.inFlight.Now()

@@ -15,7 +15,7 @@ type origin uint8
 
 const (
 	byProxy origin = iota // we failed, or replaced an error
-	bySSP                 // the SSP said no
+	bySSP                 // the SSP had no bid
 	origins
 )
 
@@ -29,7 +29,7 @@ type routeStats struct {
 	noAds    [origins]atomic.Uint64
 }
 
-// noRoute is the value of the label `route` where nothing matched.
+// noRoute is the value of the label `route` if no route matched.
 const noRoute = "none"
 
 func newRouteStats(name string) *routeStats {

@@ -16,23 +16,22 @@ import (
 
 // stream is a request of HTTP/2; reused.
 type stream struct {
-	// ctx takes the response, as that of a request of HTTP/1 does. Of its request
-	// only the method is set.
+	// ctx takes the response, as for a request over HTTP/1. Only the method of its request is set.
 	ctx      fasthttp.RequestCtx
 	of       *http2server.Stream
 	conn     *clientConn
 	request  *request           // nil once there is a response
-	sending  *upstream.Exchange // what the response's body is of, nil for none
+	sending  *upstream.Exchange // the exchange that holds the response's body, nil for none
 	response http2server.Response
 	fields   []byte // of the response
 	trailers []byte // the same
 	id       uint32 // of the stream, since another goroutine may call stop
 
-	left      *upstream.Cancel // ends when the client wants no response any more
+	left      *upstream.Cancel // ends when the client no longer wants the response
 	cancelled bool             // left has ended, and is not used again
 
-	// undecided: it is a GET or HEAD whose stream goes on. A body, which it must not have,
-	// is refused first, as over HTTP/1.
+	// undecided: a GET or HEAD whose stream has not ended. If a body comes, which it must not have,
+	// the request is refused, as over HTTP/1.
 	undecided bool
 
 	goneFunc func() bool // made once
@@ -92,7 +91,7 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	return r.checkStream(header, method, target, b.Count, last)
 }
 
-// refuse makes the response to a request whose body does not come as it should.
+// refuse makes the response to a request whose body does not arrive as it should.
 func (s *stream) refuse(f *refusal) *http2server.Response {
 	p, r := s.conn.proxy, s.request
 	s.request = nil
@@ -190,7 +189,7 @@ func (s *stream) neverServed(r *request) {
 // maxKeptFields is how much memory for fields a stream keeps for its next use.
 const maxKeptFields = 16 << 10
 
-// respond returns what is in ctx.
+// respond returns the response in ctx.
 func (s *stream) respond() *http2server.Response {
 	res := &s.ctx.Response
 	status, body := res.StatusCode(), res.Body()

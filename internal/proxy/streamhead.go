@@ -2,9 +2,9 @@ package proxy
 
 import "adbuffer/internal/upstream"
 
-// checkStream is check for a request of HTTP/2. Its fields were written down in
-// HTTP/1.1's form, and are checked and classified as those of a request of HTTP/1
-// are. There must be count of them, and last says that no body follows.
+// checkStream is check for a request over HTTP/2. Its fields have HTTP/1.1's form, and are checked
+// and classified like the fields of a request over HTTP/1. Their number must be count. last says
+// that no body follows.
 func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
 	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	if err := r.fields.Scan(header); err != nil {
@@ -20,7 +20,7 @@ func (r *request) checkStream(header, method, target []byte, count int, last boo
 	if f := r.checkLine(method, target); f != nil {
 		return f
 	}
-	// Whether a body of no stated length has a byte is known when one has come.
+	// A body without a stated length may be empty, which shows only later.
 	if !last && r.ssp.Method != upstream.POST && r.fields.ContentLength() > 0 {
 		return bodyNotAllowed()
 	}

@@ -13,9 +13,9 @@ const (
 	protoHTTP1 = "http/1.1"
 )
 
-// serverTLS returns the TLS configuration of the listener. It is never replaced, so that
-// the keys of session tickets stay. A handshake uses Options.TLS as it is at that moment,
-// or the result of its GetConfigForClient.
+// serverTLS returns the TLS configuration of the listener. It is never replaced, so that the keys
+// of session tickets stay the same. A handshake uses Options.TLS as it is at that moment, or the
+// result of its GetConfigForClient.
 func (p *Proxy) serverTLS() *tls.Config {
 	var last atomic.Pointer[adaptedTLS] // it seldom changes
 	return &tls.Config{
@@ -57,8 +57,8 @@ func adaptTLS(from *tls.Config) *adaptedTLS {
 	return &adaptedTLS{from, to}
 }
 
-// ConnectionState returns the state of TLS. Over cleartext it holds nothing but the
-// protocol, in which fasthttp's server finds HTTP/2.
+// ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, from which
+// fasthttp's server learns of HTTP/2.
 func (c *clientConn) ConnectionState() tls.ConnectionState {
 	if c.tls == nil {
 		if c.spoken.Load() {
