@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"time"
-
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
@@ -50,11 +48,18 @@ func (g *configVersion) stats(rt *route.Route) *routeStats {
 	return g.routes[rt.Index]
 }
 
-// ended counts a request of route rt, which is nil for no route.
-func (g *configVersion) ended(rt *route.Route, o upstream.Outcome, took time.Duration) {
+// endedUnread counts a request of route rt, nil for no route, that was not read whole.
+func (g *configVersion) endedUnread(rt *route.Route, o upstream.Outcome) {
 	rs := g.stats(rt)
 	rs.outcomes[o].Add(1)
-	rs.duration.ObserveDuration(took)
+	rs.duration.ObserveDuration(0)
+}
+
+// ended counts r.
+func (r *request) ended(e *end) {
+	rs := r.stats(r.route)
+	rs.outcomes[e.outcome].Add(1)
+	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
 }
 
 func (g *configVersion) noAd(rt *route.Route, by origin) { g.stats(rt).noAds[by].Add(1) }

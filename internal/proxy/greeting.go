@@ -85,7 +85,7 @@ func (c *clientConn) respondPlaintext(err error) {
 	}
 	g := c.proxy.current()
 	f, id := malformed("TLS is spoken here; see server.tls"), g.newRequestID()
-	g.ended(nil, f.outcome, 0)
+	g.endedUnread(nil, f.outcome)
 	c.proxy.reportUnread(g, c.peer, id, f)
 	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
 }

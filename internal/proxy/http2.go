@@ -108,7 +108,7 @@ func (c *clientConn) Refused(violation string) {
 		f = g.tooManyStreams()
 	}
 	f.reset = true
-	g.ended(nil, f.outcome, 0)
+	g.endedUnread(nil, f.outcome)
 	c.proxy.reportUnread(g, c.peer, nil, f)
 }
 

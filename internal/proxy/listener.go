@@ -39,7 +39,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
 	f, id := g.tooManyConnections(), g.newRequestID()
-	g.ended(nil, f.outcome, 0)
+	g.endedUnread(nil, f.outcome)
 	p.reportUnread(g, peerOf(c), id, f)
 	if g.opts.TLS != nil {
 		c.Close() //nolint:errcheck // a response would cost a handshake

@@ -54,7 +54,7 @@ func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.R
 	if res.Err != nil {
 		e.detail = detailOf(res.Err)
 	}
-	r.ended(r.route, e.outcome, e.took)
+	r.ended(&e)
 	ex := res.Exchange
 	p.writeResult(ctx, r, res)
 	if r.opts.ProxyStatus {
@@ -148,7 +148,8 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	if !r.started.IsZero() {
 		e.took = e.at.Sub(r.started)
 	}
-	r.ended(r.route, e.outcome, e.took)
+	r.beginTrace(e.at)
+	r.ended(&e)
 	p.writeRefusal(ctx, r, f)
 	if r.opts.ProxyStatus {
 		r.addProxyStatus(ctx, f.outcome, "", nil, nil, f.detail)
@@ -157,7 +158,6 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 		r.addServerTiming(ctx, nil, e.took)
 	}
 	p.report(ctx, r, &e, nil, nil)
-	r.beginTrace(e.at)
 	r.endTrace(ctx, &e)
 }
 
@@ -254,7 +254,7 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
 		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
-		r.ended(r.route, e.outcome, 0)
+		r.ended(&e)
 		ctx.Response.Reset()
 		ctx.SetConnectionClose()
 		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", panicDetail)

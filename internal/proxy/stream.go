@@ -181,8 +181,10 @@ func (s *stream) neverServed(r *request) {
 	if v := s.of.Violation(); v != "" {
 		e.outcome, e.detail = upstream.BadRequest, v
 	}
-	r.ended(r.route, e.outcome, 0)
+	r.beginTrace(e.at)
+	r.ended(&e)
 	p.report(&s.ctx, r, &e, nil, nil)
+	r.endTrace(&s.ctx, &e)
 	p.release(r)
 }
 

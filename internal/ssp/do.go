@@ -59,7 +59,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		s.stats.responded(&ex.Response, len(r.Body))
 	}
 	s.learn(ex, &l, outcome, err)
-	s.stats.record(outcome, start, &ex.Times)
+	s.stats.record(outcome, start, &ex.Times, r.Trace)
 	if f := s.observer.Load(); f != nil {
 		(*f)(s, r, ex, outcome, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/histogram"
+	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
@@ -41,12 +42,12 @@ func sizes() *histogram.Histogram {
 	return histogram.New(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
 }
 
-// record counts a leg that began at start.
-func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times) {
+// record counts a leg that began at start. trace is nil for a request that is not traced.
+func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, trace *tracing.Request) {
 	s.outcomes[o].Add(1)
-	s.duration.ObserveDuration(t.Done.Sub(start))
+	trace.Observe(s.duration, t.Done.Sub(start), t.Done)
 	if !t.FirstByte.IsZero() {
-		s.firstByte.ObserveDuration(t.FirstByte.Sub(start))
+		trace.Observe(s.firstByte, t.FirstByte.Sub(start), t.FirstByte)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"adbuffer/internal/histogram"
 	"adbuffer/internal/upstream"
 )
 
@@ -37,8 +38,15 @@ func (t *Tracer) Begin(traceParent []byte, trusted bool, id []byte, now time.Tim
 	return &Request{tracer: t, parent: parent, span: newSpan(traceID), id: string(id)}
 }
 
-// TraceID returns the id of the trace. Only a request that is not nil has one.
-func (r *Request) TraceID() [16]byte { return r.span.TraceID() }
+// Observe counts a duration that ended at the time at. A request that is traced becomes the exemplar
+// of its bucket.
+func (r *Request) Observe(h *histogram.Histogram, d time.Duration, at time.Time) {
+	if r == nil {
+		h.ObserveDuration(d)
+		return
+	}
+	h.ObserveTraced(d, r.span.TraceID(), at)
+}
 
 // Leg is one SSP's part of a request that is traced.
 type Leg struct {

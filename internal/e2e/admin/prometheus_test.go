@@ -30,6 +30,12 @@ type prometheusServer struct {
 // scrape's.
 func startPrometheus(t testing.TB, ab *e2e.Process, settings ...string) *prometheusServer {
 	t.Helper()
+	return startPrometheusWith(t, "", ab, settings...)
+}
+
+// startPrometheusWith is startPrometheus with features that are off by default, "" for none.
+func startPrometheusWith(t testing.TB, features string, ab *e2e.Process, settings ...string) *prometheusServer {
+	t.Helper()
 	rules, err := filepath.Abs(rulesDir)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,7 @@ scrape_configs:
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn")
+	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+features)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; scripts/install prometheus", err)
