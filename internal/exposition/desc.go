@@ -1,9 +1,9 @@
-// Package exposition writes the metrics that adbuffer has for each SSP, and so by the thousand.
+// Package exposition writes the metrics that adbuffer has for each SSP, by the thousand.
 //
 // Collectors of client_golang make, check and sort an object for each series: 15 ms of CPU and
-// 156 000 allocations for 50 SSPs. A Source writes its series straight into the text of the scrape.
-// Through client_golang the same Source is a Collector: for protobuf, and for tests, which check
-// that both ways give the same text.
+// 156 000 allocations for 50 SSPs. A Source writes its series straight into what the scrape sends:
+// Prometheus' text format, OpenMetrics or protobuf. For client_golang the same Source is a Collector,
+// and tests check that both ways give the same series.
 package exposition
 
 import (
@@ -25,8 +25,24 @@ type Desc struct {
 
 // label is a variable label.
 type label struct {
-	before string // what is before the value: `{ssp="`, `",outcome="`
+	name   string
+	before string // what is before the value in a text: `{ssp="`, `",outcome="`
 	value  int    // which value of a series is its
+}
+
+// of returns the label's value in a series.
+func (l *label) of(first, more []string) string {
+	if l.value < len(first) {
+		return first[l.value]
+	}
+	return more[l.value-len(first)]
+}
+
+// check panics unless a series has a value for each label.
+func (d *Desc) check(first, more []string) {
+	if len(first)+len(more) != len(d.labels) {
+		panic("BUG: " + d.name + " was given the wrong number of labels")
+	}
 }
 
 var descs atomic.Int64
@@ -41,7 +57,7 @@ func NewDesc(name, help string, labels ...string) *Desc {
 		if i == 0 {
 			before = `{` + l + `="`
 		}
-		d.labels = append(d.labels, label{before, slices.Index(labels, l)})
+		d.labels = append(d.labels, label{l, before, slices.Index(labels, l)})
 	}
 	return d
 }

@@ -10,26 +10,30 @@ import (
 	"adbuffer/internal/histogram"
 )
 
-// page is the text of one scrape, in Prometheus' text format or in OpenMetrics; reused. Series come
-// SSP by SSP, and each metric's series must stand together: so each metric has a text of its own.
+// page is what one scrape sends; reused. Series come SSP by SSP, and each metric's series must stand
+// together: so each metric has a text of its own.
 type page struct {
-	openMetrics bool
-	families    []family // by Desc.id
+	format
+	families []family // by Desc.id
 
 	// scratch
 	name       []byte
 	counts     histogram.Counts
 	cumulative []uint64
+	message    message
 }
+
+// format is a format of Prometheus: its text format if nothing is set.
+type format struct{ openMetrics, protobuf bool }
 
 type family struct {
 	desc *Desc // nil where no series came
 	kind kind
-	text []byte
+	text []byte // in protobuf the encoded series
 }
 
-func (p *page) reset(openMetrics bool) {
-	p.openMetrics = openMetrics
+func (p *page) reset(f format) {
+	p.format = f
 	for i := range p.families {
 		p.families[i].desc, p.families[i].text = nil, p.families[i].text[:0]
 	}
@@ -54,10 +58,25 @@ func (p *page) appendTo(b []byte) []byte {
 	}
 	slices.SortFunc(all, func(a, b *family) int { return cmp.Compare(a.desc.name, b.desc.name) })
 	for _, f := range all {
+		if p.protobuf {
+			b = f.appendMessage(b)
+			continue
+		}
 		b = f.desc.appendHead(b, f.kind, p.openMetrics)
 		b = append(b, f.text...)
 	}
 	return b
+}
+
+// sample writes a counter or a gauge.
+func (p *page) sample(d *Desc, k kind, v float64, first, more []string) {
+	f := p.family(d, k)
+	if p.protobuf {
+		f.text = p.message.appendSample(f.text, d, k, v, first, more)
+		return
+	}
+	f.text = d.appendName(f.text, "", first, more)
+	f.text = append(p.appendNumber(append(f.text, ' '), v), '\n')
 }
 
 // appendName appends a series' name and labels: `name{ssp="openx",outcome="fill"}`.
@@ -71,16 +90,9 @@ func (d *Desc) appendName(b []byte, suffix string, first, more []string) []byte 
 
 // appendLabels appends the labels without the last brace.
 func (d *Desc) appendLabels(b []byte, first, more []string) []byte {
-	if len(first)+len(more) != len(d.labels) {
-		panic("BUG: " + d.name + " was given the wrong number of labels")
-	}
+	d.check(first, more)
 	for _, l := range d.labels {
-		b = append(b, l.before...)
-		if l.value < len(first) {
-			b = appendValue(b, first[l.value])
-		} else {
-			b = appendValue(b, more[l.value-len(first)])
-		}
+		b = appendValue(append(b, l.before...), l.of(first, more))
 	}
 	if len(d.labels) > 0 {
 		b = append(b, '"')
@@ -101,6 +113,10 @@ func (p *page) histogram(d *Desc, h *histogram.Histogram, first, more []string) 
 	f := p.family(d, histograms)
 	p.counts = h.AppendCounts(p.counts[:0])
 	p.cumulative = h.AppendCumulative(p.cumulative[:0], p.counts)
+	if p.protobuf {
+		f.text = p.message.appendHistogram(f.text, d, h, p.counts, p.cumulative, first, more)
+		return
+	}
 	p.name = d.appendLabels(append(append(p.name[:0], d.name...), "_bucket"...), first, more)
 	if len(d.labels) > 0 {
 		p.name = append(p.name, `,le="`...)

@@ -15,8 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Registry is a registry of client_golang that writes text formats without its help where a
-// collector is a Source.
+// Registry is a registry of client_golang that writes the series of a Source without its help.
 type Registry struct {
 	*prometheus.Registry
 	few *prometheus.Registry // the collectors that are not
@@ -54,7 +53,9 @@ func (r *Registry) Handler(during func(func()), errors *log.Logger) http.Handler
 	}), promhttp.HandlerOpts{ErrorLog: errors, ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		format := expfmt.NegotiateAccept(q.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
-		if t := format.FormatType(); t != expfmt.TypeTextPlain && t != expfmt.TypeOpenMetrics {
+		switch format.FormatType() {
+		case expfmt.TypeTextPlain, expfmt.TypeOpenMetrics, expfmt.TypeProtoDelim:
+		default: // protobuf as text, for people
 			slow.ServeHTTP(w, q)
 			return
 		}
@@ -86,9 +87,8 @@ var scrapes = sync.Pool{New: func() any {
 }}
 
 // write makes the text. After an error it has what there is.
-func (s *scrape) write(r *Registry, format expfmt.Format) error {
-	openMetrics := format.FormatType() == expfmt.TypeOpenMetrics
-	s.page.reset(openMetrics)
+func (s *scrape) write(r *Registry, f expfmt.Format) error {
+	s.page.reset(format{openMetrics: f.FormatType() == expfmt.TypeOpenMetrics, protobuf: f.FormatType() == expfmt.TypeProtoDelim})
 	r.mu.Lock()
 	sources := r.sources
 	r.mu.Unlock()
@@ -98,9 +98,9 @@ func (s *scrape) write(r *Registry, format expfmt.Format) error {
 	s.text = s.page.appendTo(s.text[:0])
 	families, err := r.few.Gather()
 	few := bytes.NewBuffer(s.text)
-	encoder := expfmt.NewEncoder(few, format)
-	for _, f := range families {
-		if failed := encoder.Encode(f); failed != nil {
+	encoder := expfmt.NewEncoder(few, f)
+	for _, family := range families {
+		if failed := encoder.Encode(family); failed != nil {
 			err = failed
 		}
 	}

@@ -37,9 +37,7 @@ func (s Sink) Counter(d *Desc, v uint64, labels ...string) {
 		s.ch <- prometheus.MustNewConstMetric(d.Desc, prometheus.CounterValue, float64(v), s.values(labels)...)
 		return
 	}
-	f := s.page.family(d, counter)
-	f.text = d.appendName(f.text, "", s.first, labels)
-	f.text = append(s.page.appendNumber(append(f.text, ' '), float64(v)), '\n')
+	s.page.sample(d, counter, float64(v), s.first, labels)
 }
 
 // Gauge writes a gauge with the values of its other labels.
@@ -48,9 +46,7 @@ func (s Sink) Gauge(d *Desc, v float64, labels ...string) {
 		s.ch <- prometheus.MustNewConstMetric(d.Desc, prometheus.GaugeValue, v, s.values(labels)...)
 		return
 	}
-	f := s.page.family(d, gauge)
-	f.text = d.appendName(f.text, "", s.first, labels)
-	f.text = append(s.page.appendNumber(append(f.text, ' '), v), '\n')
+	s.page.sample(d, gauge, v, s.first, labels)
 }
 
 // Histogram writes a histogram with the values of its other labels.

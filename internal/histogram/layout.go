@@ -118,6 +118,9 @@ func (l *layout) Bounds(openMetrics bool) []string {
 	return l.les[0]
 }
 
+// UpperBounds returns the exported upper bounds. The caller must not change them.
+func (l *layout) UpperBounds() []float64 { return l.exported }
+
 // AppendCumulative appends how many values are up to each of the exported bounds, and in all.
 func (l *layout) AppendCumulative(all []uint64, c Counts) []uint64 {
 	n, next := uint64(0), 0
@@ -130,32 +133,3 @@ func (l *layout) AppendCumulative(all []uint64, c Counts) []uint64 {
 	}
 	return append(all, n)
 }
-
-// A native histogram's bucket i ends at 2^(i/4) seconds: each is 19 % wider than the one before.
-const (
-	nativeSchema = 2
-	perDoubling  = 1 << nativeSchema
-	// beside is how many buckets there are below the lowest bound, and above the highest: two
-	// doublings each.
-	beside = 2 * perDoubling
-)
-
-// native is the buckets of a native histogram of durations. Values up to its lowest bound count as
-// zero. The last bucket has all values above the one before it.
-type native struct {
-	first  int     // number of the bucket that ends at bounds[0]
-	bounds []int64 // in nanoseconds, rounded down: values are whole nanoseconds
-	whole  []int   // the last fine bucket of each
-}
-
-func newNative(lowest, highest int64) *native {
-	number := func(ns int64) float64 { return math.Log2(float64(ns)*1e-9) * perDoubling }
-	n := &native{first: int(math.Floor(number(lowest))) - beside}
-	for i := n.first; i <= int(math.Ceil(number(highest)))+beside; i++ {
-		n.bounds = append(n.bounds, int64(math.Floor(1e9*math.Exp2(float64(i)/perDoubling))))
-	}
-	return n
-}
-
-// threshold is up to where values count as zero, in seconds.
-func (n *native) threshold() float64 { return math.Exp2(float64(n.first) / perDoubling) }

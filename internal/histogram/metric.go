@@ -52,40 +52,13 @@ func (m *metric) Write(out *dto.Metric) error {
 		}
 		h.Bucket = append(h.Bucket, b)
 	}
-	if n := m.layout.native; n != nil {
-		n.write(h, m.counts)
+	var n Native
+	if m.layout.FillNative(&n, m.counts) {
+		h.Schema, h.ZeroThreshold, h.ZeroCount, h.PositiveDelta = &n.Schema, &n.ZeroThreshold, &n.ZeroCount, n.Deltas
+		for i := range n.Spans {
+			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: &n.Spans[i].Offset, Length: &n.Spans[i].Length})
+		}
 	}
 	out.Label, out.Histogram = m.labels, h
 	return nil
-}
-
-// write adds the native histogram of counts to out.
-func (n *native) write(out *dto.Histogram, counts Counts) {
-	out.Schema, out.ZeroThreshold = proto.Int32(nativeSchema), proto.Float64(n.threshold())
-	at := 0
-	upTo := func(last int) (sum uint64) { // counts of the fine buckets up to last
-		for ; at <= last; at++ {
-			sum += counts[at]
-		}
-		return sum
-	}
-	out.ZeroCount = proto.Uint64(upTo(n.whole[0]))
-	before, next := int64(0), 0 // the count of the last bucket, and the number behind it
-	for i := 1; i < len(n.whole); i++ {
-		last := n.whole[i]
-		if i == len(n.whole)-1 {
-			last = len(counts) - 1
-		}
-		count := int64(upTo(last))
-		if count == 0 {
-			continue
-		}
-		number := n.first + i
-		if len(out.PositiveSpan) == 0 || number != next {
-			out.PositiveSpan = append(out.PositiveSpan, &dto.BucketSpan{Offset: proto.Int32(int32(number - next)), Length: proto.Uint32(0)})
-		}
-		*out.PositiveSpan[len(out.PositiveSpan)-1].Length++
-		out.PositiveDelta = append(out.PositiveDelta, count-before)
-		before, next = count, number+1
-	}
 }

@@ -19,7 +19,7 @@ func TestPrometheusKeepsExemplarsOfTracedRequests(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=1")
-	p := startPrometheusWith(t, "exemplar-storage", ab)
+	p := startPrometheusWith(t, ab, prometheusOptions{features: "exemplar-storage"})
 	ab.Get("/fillbuffer").WantFill("openx")
 	testsupport.Eventually(t, "the request's span comes", func() bool { return len(r.Named("GET default")) == 1 })
 	want := hex.EncodeToString(r.Named("GET default")[0].TraceId)
@@ -66,7 +66,7 @@ func TestPrometheusScrapesNativeHistograms(t *testing.T) {
 	const n = 20
 	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(40 * time.Millisecond)}})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
-	p := startPrometheusWith(t, "native-histograms", ab)
+	p := startPrometheusWith(t, ab, prometheusOptions{features: "native-histograms"})
 	c := ab.Dial()
 	for range n {
 		c.Get("/fillbuffer").WantFill("openx")

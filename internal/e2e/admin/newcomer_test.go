@@ -39,7 +39,7 @@ func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(100 * time.Millisecond)})
 	ab := e2e.StartReloadable(t, e2e.Single(s.URL(), "pool:", "  max_conns: 4"))
-	p := startPrometheusWith(t, ab.Process, quickRules(t))
+	p := startPrometheusWith(t, ab.Process, prometheusOptions{rules: quickRules(t)})
 
 	// 80 requests a second, of which 4 connections carry 40.
 	stop, ended := make(chan struct{}), make(chan struct{})

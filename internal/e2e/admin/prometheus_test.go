@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,22 +31,22 @@ type prometheusServer struct {
 // scrape's.
 func startPrometheus(t testing.TB, ab *e2e.Process, settings ...string) *prometheusServer {
 	t.Helper()
-	return startPrometheusWith(t, "", ab, settings...)
+	return startPrometheusWith(t, ab, prometheusOptions{settings: settings})
 }
 
-// startPrometheusWith is startPrometheus with features that are off by default, "" for none.
-func startPrometheusWith(t testing.TB, features string, ab *e2e.Process, settings ...string) *prometheusServer {
+type prometheusOptions struct {
+	rules    string   // the folder of the rules, "" for deploy/prometheus
+	features string   // that are off by default
+	settings []string // more of the scrape's
+}
+
+// startPrometheusWith is startPrometheus with other options.
+func startPrometheusWith(t testing.TB, ab *e2e.Process, o prometheusOptions) *prometheusServer {
 	t.Helper()
-	rules, err := filepath.Abs(rulesDir)
+	rules, err := filepath.Abs(cmp.Or(o.rules, rulesDir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startPrometheusWith(t, ab, rules, settings...)
-}
-
-// startPrometheusWith is startPrometheus with the rules of another folder.
-func startPrometheusWith(t testing.TB, ab *e2e.Process, rules string, settings ...string) *prometheusServer {
-	t.Helper()
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	config := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `
@@ -53,11 +54,11 @@ global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
   - {job_name: adbuffer, static_configs: [{targets: [%q]}]%s}
-`, rules+"/*.rules.yml", ab.AdminAddr, strings.Join(append([]string{""}, settings...), ", ")), 0o600); err != nil {
+`, rules+"/*.rules.yml", ab.AdminAddr, strings.Join(append([]string{""}, o.settings...), ", ")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+features)
+	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+o.features)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; scripts/install prometheus", err)
