@@ -27,12 +27,15 @@ func (r *request) endTrace(ctx *fasthttp.RequestCtx, e *end) {
 		return
 	}
 	t := tracing.RequestEnd{
-		Method: "_OTHER", Route: r.stats(r.route).name, Path: requestlog.Visible(r.path()), Protocol: "1.1",
+		Method: "_OTHER", Route: r.stats(r.route).name, Scheme: "http", Path: requestlog.Visible(r.path()), Protocol: "1.1",
 		Outcome: e.outcome, Failed: isFailure(e.outcome), From: e.at.Add(-e.took), To: e.at,
 	}
 	switch m := string(r.method); m {
 	case "GET", "HEAD", "POST":
 		t.Method = m
+	}
+	if r.conn.tls != nil {
+		t.Scheme = "https"
 	}
 	if r.stream != nil {
 		t.Protocol = "2"

@@ -17,6 +17,7 @@ import (
 type RequestEnd struct {
 	Method   string
 	Route    string
+	Scheme   string
 	Path     string // without the query
 	Protocol string // of the client: 1.1 or 2
 	Status   int    // of the response; 0 = the client got none
@@ -31,7 +32,7 @@ func (r *Request) Ended(e *RequestEnd) {
 		return
 	}
 	all := []attribute.KeyValue{
-		attribute.String("http.request.method", e.Method), attribute.String("url.path", e.Path),
+		attribute.String("http.request.method", e.Method), attribute.String("url.scheme", e.Scheme), attribute.String("url.path", e.Path),
 		attribute.String("network.protocol.name", "http"), attribute.String("network.protocol.version", e.Protocol),
 		attribute.String("adbuffer.route", e.Route), attribute.String("adbuffer.outcome", e.Outcome.String()), attribute.String("adbuffer.request_id", r.id),
 	}

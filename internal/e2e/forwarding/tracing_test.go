@@ -89,7 +89,7 @@ routes:
 
 	request := r.Named("GET default")[0]
 	for key, want := range map[string]string{
-		"adbuffer.request_id": "edge-1", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.path": "/fillbuffer",
+		"adbuffer.request_id": "edge-1", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.scheme": "http", "url.path": "/fillbuffer",
 	} {
 		if got := e2e.Attribute(request, key); got != want {
 			t.Errorf("the request's span has %s=%q, want %q", key, got, want)
