@@ -73,7 +73,7 @@ file with errors, which a running service refuses, must not make it look dead.`,
 // health is the URL to request.
 type health struct {
 	url string
-	// here is true for an address of this machine, where no other machine can respond. A
+	// here is true for an address of this machine, at which no other machine can respond. A
 	// certificate would prove nothing, and seldom names 127.0.0.1.
 	here bool
 }

@@ -50,7 +50,7 @@ func asRootOfOurOwn() {
 var storeDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-image-") })
 
 // buildah returns what it writes to standard output. vfs is the storage that
-// works everywhere, also where the machine itself is a container.
+// works everywhere, also if the machine itself is a container.
 func buildah(args ...string) (string, error) {
 	dir, err := storeDir()
 	if err != nil {

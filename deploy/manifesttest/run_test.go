@@ -21,8 +21,8 @@ var (
 	stopped    = regexp.MustCompile(`"msg":"(stopped)"`)
 )
 
-// running is a pod's adbuffer, run as the kubelet would with the container's own
-// arguments and variables, but that the SSPs are a simulated one and the ports any.
+// running is a pod's adbuffer, run as the kubelet would, with the container's own arguments and
+// variables. But it has a simulated SSP and free ports.
 type running struct {
 	*process
 	pod     *pod

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// The tests ask systemd's own tools about the unit files, run the binary under the
-// unit's seccomp rules made stricter, and boot a systemd in a container that
-// installs and runs the service.
+// The tests check the unit files with systemd's own tools, and run the binary under stricter
+// seccomp rules than the unit's. They also boot a systemd in a container that installs and runs the
+// service.
 
 func TestMain(m *testing.M) {
 	if policy := os.Getenv(policyVariable); policy != "" {

@@ -53,7 +53,7 @@ type Server struct {
 	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576"`
 	MaxBodyBytes     int            `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
 	ReduceIdleMemory bool           `yaml:"reduce_idle_memory"`
-	AbortOnClose     bool           `yaml:"abort_on_close" default:"true"`                 // also where a client closes its sending half alone
+	AbortOnClose     bool           `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
 	TrustedProxies   []netip.Prefix `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
 	HealthPath       string         `yaml:"health_path"`                                   // "" = no readiness on the traffic port
 	ErrorDetail      bool           `yaml:"error_detail" default:"true"`

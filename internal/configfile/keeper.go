@@ -75,8 +75,7 @@ const WatchEvery = time.Second
 
 // Watch calls loaded after each attempt to load files that changed, until ctx ends. It loads a
 // change when two looks in a row find the same content, since a certificate and its key are written
-// one after the other. Watch polls: network file systems and mounts of single files raise no
-// events.
+// separately. Watch polls: network file systems and mounts of single files raise no events.
 func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)) {
 	tick := time.NewTicker(WatchEvery)
 	defer tick.Stop()

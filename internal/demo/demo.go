@@ -45,8 +45,8 @@ var demoSSPs = []struct {
 
 func taking(l sspsim.Latency) sspsim.Behaviour { return sspsim.Behaviour{Latency: l} }
 
-// Start starts the SSPs and makes the App, which the caller runs. It prints their
-// addresses to out, and logs to stderr. anyPort takes free ports where the usual ones would do.
+// Start starts the SSPs and makes the App, which the caller runs. It prints their addresses to out,
+// and logs to stderr. anyPort takes free ports instead of the usual ones.
 func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 	d = &Demo{out: out}
 	defer func() {

@@ -16,7 +16,7 @@ const (
 	slowest, fastest = 5, 60
 	swing            = 30 * time.Second
 	burst            = 24
-	// maxInFlight bounds the load where responses take long.
+	// maxInFlight bounds the load if responses take long.
 	maxInFlight = 64
 )
 

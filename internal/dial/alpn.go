@@ -36,7 +36,7 @@ func (m Mode) check(scheme string) error {
 	return nil
 }
 
-// protocol is what connections will speak, Unknown where ALPN decides.
+// protocol is what connections will speak, Unknown if ALPN decides.
 func (m Mode) protocol(encrypted bool) upstream.Protocol {
 	switch {
 	case m == HTTP1Pipelined:

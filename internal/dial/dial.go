@@ -60,12 +60,12 @@ type Result struct {
 	Socket *socket.Conn
 	// Protocol is the protocol that TLS or the configuration chose.
 	Protocol upstream.Protocol
-	// TCP and TLS are how long these steps took, 0 if a step was not begun. They
-	// are set where Dial fails, too.
+	// TCP and TLS are how long these steps took, 0 if a step was not begun. They are also set if
+	// Dial fails.
 	TCP, TLS time.Duration
 	// Resumed: the TLS handshake took up an earlier session.
 	Resumed bool
-	// Raced is set where Dial fails, too.
+	// Raced is also set if Dial fails.
 	Raced
 
 	small bool // the ClientHello was small
@@ -116,7 +116,7 @@ func New(opts Options) (*Dialer, error) {
 	return d, nil
 }
 
-// Protocol is what all connections will speak, or Unknown where ALPN decides.
+// Protocol is what all connections will speak, or Unknown if ALPN decides.
 func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
 
 // Addresses returns the SSP's current addresses. Endpoints take turns, so an endpoint with

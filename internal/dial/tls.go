@@ -79,7 +79,7 @@ func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream
 	return conn, conn.ConnectionState(), nil
 }
 
-// config is that of one handshake; asked is set where the peer asks for a client
+// config is that of one handshake; asked is set if the peer asks for a client
 // certificate.
 func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, asked *bool) *tls.Config {
 	base := c.base

@@ -27,7 +27,7 @@ type page struct {
 type format struct{ openMetrics, protobuf bool }
 
 type family struct {
-	desc *Desc // nil where no series came
+	desc *Desc // nil if no series came
 	kind kind
 	text []byte // in protobuf the encoded series
 }

@@ -129,8 +129,8 @@ func TestEachTokenIsTakenOnce(t *testing.T) {
 	}
 }
 
-// A bucket that time, requests, responses and lost responses come upon in any order
-// lets through what was granted and what flowed at its share, and no more.
+// In any order of time, requests, responses and lost responses, a bucket passes only the granted
+// tokens and those of its share.
 func FuzzBucket(f *testing.F) {
 	f.Add([]byte{0, 3, 1, 2, 2, 9, 4, 1, 1, 1, 8, 200, 0, 5}, uint16(100), uint8(10))
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -43,7 +43,7 @@ func (h *head) framing(toHEAD bool) framing {
 	}
 }
 
-// statedLength is the Content-Length, or -1 if there is none. It is also -1 where Content-Length
+// statedLength is the Content-Length, or -1 if there is none. It is also -1 if Content-Length
 // has no meaning: beside a Transfer-Encoding, and in a 204. RFC 9110, section 8.6, RFC 9112,
 // section 6.3.
 func (h *head) statedLength() int {

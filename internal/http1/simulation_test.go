@@ -18,12 +18,11 @@ import (
 // Without it they take a sample that is the same each time.
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
-// The simulation: a response that comes in two parts, cut at any byte, with pauses
-// that end 1 ms before, at, and 1 ms after each timeout, on connections of any
-// history. Whatever the case: bytes that have come before the deadline are never
-// refused for time, the caller is freed at the deadline exactly, a connection is
-// used again if and only if the response ends within linger, and no response
-// reaches another request.
+// The simulation: a response comes in two parts, cut at any byte, on connections of any history.
+// The pause ends 1 ms before, at, and 1 ms after each timeout. In every case, bytes that came
+// before the deadline are never refused for time, and the caller returns exactly at the deadline. A
+// connection is used again if and only if the response ends within linger. No response reaches
+// another request.
 const (
 	simBudget = 100 * time.Millisecond // until the deadline of the exchange under test
 	simLinger = 50 * time.Millisecond

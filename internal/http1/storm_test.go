@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// storm is a peer that responds to each request with the request's own target, in all ways and at
-// all paces, and closes connections as peers do.
+// storm is a peer that responds to each request with the request's own target, in all ways and
+// paces. It closes connections as real peers do.
 type storm struct {
 	r *rand.Rand
 	// unsolicited: the peer sends unsolicited responses. On a pipelined connection with outstanding

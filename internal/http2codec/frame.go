@@ -31,7 +31,7 @@ type Frame struct {
 }
 
 // ParseFrame reads the frame at the start of b, and says how many bytes it
-// takes: 0 where b does not hold all of it. size is its payload's, as soon as
+// takes: 0 if b does not hold all of it. size is its payload's, as soon as
 // it is known.
 func ParseFrame(b []byte) (f Frame, n, size int) {
 	if len(b) < FrameHeaderLen {

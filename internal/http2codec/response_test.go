@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A peer reads each response as it was meant, over a long connection on which the encoder
-// forgets its table and the peer changes the size of its own.
+// A peer reads each response correctly over a long connection. The encoder forgets its table on the
+// way, and the peer changes the size of its own table.
 func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 	enc := NewResponseEncoder()
 	peer := hpack.NewDecoder(MaxTableSize, nil)

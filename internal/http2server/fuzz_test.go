@@ -184,9 +184,9 @@ func script(write func(f *http2.Framer, block func(fields ...string) []byte)) []
 var get = []string{":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"}
 var post = []string{":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/", "content-length", "4"}
 
-// Whatever a client sends: nothing panics or hangs, a request is served only when it is
-// whole and well-formed, and once, each stream gets its own response, and what a request
-// holds is released once.
+// Whatever a client sends: nothing panics or hangs. A request is served once, and only if it is
+// whole and well-formed. Each stream gets its own response, and a request's memory is released
+// once.
 func FuzzConnection(f *testing.F) {
 	headers := func(fr *http2.Framer, id uint32, end bool, block []byte) {
 		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: end}) //nolint:errcheck // a buffer

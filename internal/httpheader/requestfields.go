@@ -2,7 +2,7 @@ package httpheader
 
 import "adbuffer/internal/httpsyntax"
 
-// DefaultMaxFields is how many fields a request may have where RequestFields.MaxFields is 0.
+// DefaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
 const DefaultMaxFields = 128
 
 // RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and Reset need

@@ -255,7 +255,7 @@ func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
 			if len(row.client) == 0 {
 				return new(tls.Certificate), nil
 			}
-			return &row.client[0], nil // also where the server did not ask for this authority
+			return &row.client[0], nil // also if the server did not ask for this authority
 		}}
 		s, _, err := c.handshake(c.Config(), client)
 		if (err == nil) != row.ok || len(s.VerifiedChains) != row.chains {

@@ -15,7 +15,7 @@ import (
 // second.
 const PerSecond = 10
 
-// maxNamed is how many messages are named where lines were suppressed.
+// maxNamed is how many messages are named if lines were suppressed.
 const maxNamed = 10
 
 // Limiter gives loggers that write PerSecond lines of a message in a second, and

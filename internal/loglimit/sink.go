@@ -66,7 +66,7 @@ func (s *Sink) write() {
 	}
 }
 
-// syncWithin bounds Sync where the writer takes no more.
+// syncWithin bounds Sync if the writer takes no more.
 const syncWithin = time.Second
 
 // Sync waits until all lines are written, for a second at most.

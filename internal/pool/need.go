@@ -24,7 +24,7 @@ type Need struct {
 	// It is 0 if Load is.
 	AdvisedPlaces int `json:"advised_places"`
 	// AdvisedConnections offer AdvisedPlaces. It is what max_conns should be, or
-	// max_http2_conns over HTTP/2, where no connection is more than half full on average.
+	// max_http2_conns over HTTP/2, if no connection is more than half full on average.
 	AdvisedConnections int `json:"advised_connections"`
 	// HeadroomRatio is the share of the possible places that Load leaves free: 1 without load,
 	// negative if Load exceeds them.

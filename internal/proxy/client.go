@@ -17,9 +17,9 @@ import (
 // clientConn is a client's connection from when it is accepted or resumed until it is parked
 // or closed. fasthttp's server reads and writes it on one goroutine at a time.
 //
-// Its parts own their state: greeting.go what precedes the first request, parking.go the
-// phases of its life, parked.go what is kept while it is parked, deadlines.go its timeouts,
-// head.go and body.go the request that is being read.
+// Its parts own their state. greeting.go has what precedes the first request, parking.go the phases
+// of its life, parked.go what is kept while it is parked. deadlines.go has its timeouts, head.go
+// and body.go the request that is being read.
 type clientConn struct {
 	*socket.Conn
 	lifecycle

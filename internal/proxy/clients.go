@@ -42,7 +42,7 @@ func (c *clients) remove(cc *clientConn) {
 	delete(c.served, cc)
 }
 
-// park puts pc in the place of cc. It returns false where the watch cannot tell when a
+// park puts pc in the place of cc. It returns false if the watch cannot tell when a
 // request arrives. mu is held across both, since pc may be resumed at once.
 func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	c.mu.Lock()
@@ -56,7 +56,7 @@ func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	return pc.proxy.watch.set.AwaitArrival(cc.Conn, pc)
 }
 
-// resume returns a connection in the place of pc, nil where pc is not parked any more.
+// resume returns a connection in the place of pc, nil if pc is not parked any more.
 func (c *clients) resume(pc *parkedConn) *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *clients) resumeLocked(pc *parkedConn) *clientConn {
 	return cc
 }
 
-// resumeFirst resumes the connection that is to be closed first. It returns nil where none
+// resumeFirst resumes the connection that is to be closed first. It returns nil if none
 // is parked.
 func (c *clients) resumeFirst() *clientConn {
 	c.mu.Lock()

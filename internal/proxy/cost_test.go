@@ -69,7 +69,7 @@ var hostilePipelines = map[string]string{
 }
 
 // For each of its bytes, no request costs more CPU or memory than a constant times a common
-// request, whether it comes at once or byte by byte.
+// request, in any pieces.
 func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 	s := newSimProxy(t, func(o *proxy.Options) {
 		o.MaxHeaderBytes, o.Deadline.OpenRTBTmax, o.Via = 16<<10, true, "adbuffer-0123456789abcdef"

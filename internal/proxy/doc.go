@@ -35,7 +35,7 @@
 //
 // Deadlines (deadlines.go). fasthttp's timeouts are not set. They cost three deadlines and
 // three looks at the clock for each request, and have no notion of read_timeout from the
-// first byte on. socket.Conn calls waitRead or waitWrite only where a Read or a Write must
+// first byte on. socket.Conn calls waitRead or waitWrite only if a Read or a Write must
 // wait, and takes the deadline from there. A hook before a read that waits would do, but
 // only a connection knows that.
 //

@@ -19,7 +19,7 @@ type Record struct {
 	ID     string    // empty for none
 	Method string
 	Path   string // without the query
-	Route  string // "none" where no route matched
+	Route  string // "none" if no route matched
 	Client string // its address, after the route's privacy; empty for a unix socket
 	// Status is what the client was sent, and 0 without a response: the client has left, or its stream was reset.
 	Status   int

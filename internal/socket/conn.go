@@ -1,5 +1,6 @@
 // Package socket is what adbuffer does below HTTP and TLS. It arms a deadline only when a read or
-// write must wait, looks at sockets without blocking, and stops reads at the end of a TLS record.
+// write must wait. It looks at sockets without blocking, and stops reads at the end of a TLS
+// record.
 package socket
 
 import (
@@ -27,7 +28,7 @@ type Conn struct {
 	traffic   *Traffic // nil: bytes are not counted
 	watchedAs int32    // the descriptor that a Watch knows it by
 
-	// records, where not nil, keeps reads within TLS records; see Records.
+	// records, if not nil, keeps reads within TLS records; see Records.
 	records *records
 	// nonblocking makes Read return errWouldBlock instead of waiting.
 	nonblocking atomic.Bool

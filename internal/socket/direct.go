@@ -17,7 +17,7 @@ import (
 // costs no allocation.
 type direct struct {
 	conn  net.Conn
-	raw   syscall.RawConn // nil where conn has no file descriptor: a pipe in a test
+	raw   syscall.RawConn // nil if conn has no file descriptor: a pipe in a test
 	sys   System
 	arm   func(time.Time) error // sets the runtime's timer for this direction
 	call  func(fd uintptr) bool

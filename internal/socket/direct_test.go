@@ -245,9 +245,9 @@ func fdOf(t *testing.T, c *Conn) (fd uintptr) {
 	return fd
 }
 
-// The scheduler is not told of our system calls, so none may ever wait, not even
-// on a socket whose open file has been set to blocking: on one processor, nothing
-// else would run any more, and this test would hang.
+// The scheduler does not know of our system calls, so none may ever wait, not even on a socket that
+// has been set to blocking: on one processor, nothing else would run any more, and this test would
+// hang.
 func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, network := range networks {

@@ -10,7 +10,7 @@ func (c *Conn) HasCome() bool {
 	return events != 0 || !open
 }
 
-// poll asks poll(2) for events, without waiting; open is false where the socket is
+// poll asks poll(2) for events, without waiting; open is false if the socket is
 // closed on our side. A connection without a file descriptor has no events.
 func (c *Conn) poll(events int16) (found int16, open bool) {
 	if c.raw == nil {

@@ -3,7 +3,7 @@ package socket
 import "golang.org/x/sys/unix"
 
 // HungUp reports whether the peer has closed the connection, or its sending half
-// of it, or the socket has failed or is closed: also where bytes that came before
+// of it, or the socket has failed or is closed: also if bytes that came before
 // have not been read, which Peek cannot look past. It takes nothing away, and may
 // run beside a Read.
 func (c *Conn) HungUp() bool {

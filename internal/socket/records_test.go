@@ -124,8 +124,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// With TLS on top, what the peer has sent and TLS has not read stands where
-// Peek sees it, and not in a buffer of TLS.
+// With TLS on top, bytes that TLS has not read are where Peek sees them, not in a buffer of TLS.
 func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 	certificate := testsupport.Certificate()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

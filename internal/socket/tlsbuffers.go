@@ -9,7 +9,7 @@ import (
 
 // tlsBuffers are where crypto/tls keeps its buffers in a tls.Conn. It never gives them up:
 // after a handshake with a post-quantum key share they are 3.5 KB, half of what an idle
-// connection holds. usable is false where this version of Go has other fields.
+// connection holds. usable is false if this version of Go has other fields.
 type tlsBuffers struct {
 	rawInput, hand uintptr // bytes.Buffer: records, and messages of handshakes
 	input          uintptr // bytes.Reader: decrypted bytes, a part of rawInput

@@ -23,7 +23,7 @@ type Watch struct {
 // watched is a connection in the set. Each of its events carries its token, since an event
 // may be that of an earlier connection with the same descriptor.
 type watched struct {
-	owner Watcher // nil where the connection was removed
+	owner Watcher // nil if the connection was removed
 	token int32
 }
 
@@ -70,8 +70,8 @@ func (w *Watch) Add(c *Conn, owner Watcher) {
 // AwaitHangUp is Add for a connection that was added before, with another Conn perhaps.
 func (w *Watch) AwaitHangUp(c *Conn, owner Watcher) { w.modify(c, owner, hangUps) }
 
-// AwaitArrival has owner told once, when a Read of c would not wait, and of nothing else.
-// What arrived before counts. It returns false where the watch cannot do that.
+// AwaitArrival has owner told once, when a Read of c would not wait, and of nothing else. Bytes
+// that arrived before count. It returns false if the watch cannot do that.
 func (w *Watch) AwaitArrival(c *Conn, owner Watcher) bool {
 	return !c.MidRecord() && w.modify(c, owner, arrivals)
 }

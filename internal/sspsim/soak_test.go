@@ -36,8 +36,8 @@ func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP1, TLSAuto, H2C} {
 		b := everythingFails()
 		if protocol != H2C {
-			// net/http can take them for the response to a request that it has just
-			// sent, and then gives every caller the response of the one before.
+			// net/http can take them for the response to a request that it has just sent. Then
+			// every caller gets the response to the request before.
 			b.Faults.Leftover, b.Faults.Unsolicited = Chance{}, Unsolicited{}
 		}
 		s := start(t, Options{Protocol: protocol, Seed: 4, Behaviour: b})

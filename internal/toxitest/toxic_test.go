@@ -145,8 +145,8 @@ func check(r *response, within time.Duration, ssp, cb string) error {
 	return nil
 }
 
-// Whatever happens on the way to one SSP, each response is whole and its own, in
-// time, no POST is processed twice, and the other SSP's requests succeed.
+// Whatever happens on the way to one SSP, each request gets its own whole response in time, and no
+// POST is processed twice. The other SSP's requests succeed.
 func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {

@@ -43,7 +43,7 @@ func (s *sampler) init(o *Options) {
 	s.bucket.Start(0, float64(o.MaxPerSecond), float64(o.MaxPerSecond), 0)
 }
 
-// sample reports whether a request is traced. parent is not valid where the request has none.
+// sample reports whether a request is traced. parent is not valid if the request has none.
 func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) bool {
 	by := byShare
 	if parent.IsValid() && trusted {

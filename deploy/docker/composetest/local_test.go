@@ -14,10 +14,9 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// local stands in for containers: every port of every service is a port of
-// loopback, and what a service mounts is copied to a folder that stands for its
-// root file system. Names, ports and paths in commands and files are rewritten
-// to that; nothing else is.
+// local stands in for containers: every port of every service is on loopback. A service's mounts
+// are copied to a folder that stands for its root file system. Names, ports and paths in commands
+// and files are rewritten to that; nothing else is.
 type local struct {
 	t     *testing.T
 	dir   string

@@ -109,8 +109,8 @@ func (f *finder) hasSpans(mode, id string) bool {
 	return true
 }
 
-// hasLine reports whether the access log has the request as a failure, or for parallel-all, whose envelope is none,
-// as a slow request with two legs that failed.
+// hasLine reports whether the access log has the request as a failure. For parallel-all, whose
+// envelope is no failure, it must be a slow request with two failed legs.
 func (f *finder) hasLine(mode, id string) bool {
 	for _, line := range f.Log.Lines("request") {
 		if line["id"] != id {
@@ -125,8 +125,8 @@ func (f *finder) hasLine(mode, id string) bool {
 	return false
 }
 
-// A request that failed is found by its id in the response's header, the error body, the access log, the capture, the
-// span, the request to the SSP, live with adbuffer tail, and on the page.
+// A failed request is found by its id in the response's header, the error body, the access log and
+// the capture. It is also in the span, the request to the SSP, adbuffer tail, and on the page.
 func TestAFailedRequestOfEachModeIsFoundByItsIDEverywhere(t *testing.T) {
 	t.Parallel()
 	modes := []string{"single", "split", "waterfall", "parallel-first", "parallel-all"}

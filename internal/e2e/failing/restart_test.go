@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// meeting is an SSP that responds to a round of requests when all of them have arrived, so that each
-// has a connection of its own. It closes the connections of the last round without a response.
+// meeting is an SSP that responds to a round of requests when all have arrived, so that each has
+// its own connection. It closes the connections of the last round without a response.
 type meeting struct {
 	size, rounds int
 

@@ -36,7 +36,7 @@ type Usage struct {
 // errRemote says that a target is not on this machine.
 var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
 
-// RunScenario carries s out. The outcome holds what there is also where the error is not nil,
+// RunScenario carries s out. The outcome holds what there is also if the error is not nil,
 // if it is not nil itself.
 func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, progress func(load.Progress)) (*Outcome, error) {
 	u, err := url.Parse(s.Target.URL)
@@ -136,7 +136,7 @@ func (s *Stage) ssp(name string) *rig.SSP {
 	return nil
 }
 
-// Build builds adbuffer, where no executable was named.
+// Build builds adbuffer, if no executable was named.
 func (e *Env) Build(ctx context.Context) (err error) {
 	if e.Adbuffer == "" {
 		e.Say("building adbuffer")

@@ -92,9 +92,8 @@ func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 	})
 }
 
-// try measures up to four times, since what else the machine does may add to a
-// latency, and fails with what was wrong the last time. A generator that
-// measures wrongly does so each time.
+// try measures up to four times, since other work of the machine may add to a latency. It fails
+// with the last error. A generator that measures wrongly does so each time.
 func try(t *testing.T, measure func() (faults []string)) {
 	t.Helper()
 	var faults []string
