@@ -50,7 +50,7 @@ do it:
 
   in place                      from the next request on; pools, sockets, counters stay
   new connections               in place, and open connections are replaced soon
-  new pool, the old one drains  the SSP's endpoint, protocol or TLS is another
+  new pool, the old one drains  the SSP's protocol, TLS or all of its endpoints are others
   added, with a pool of its own / removed, its pool drains
   needs a restart               a reload would be refused, and change nothing
 

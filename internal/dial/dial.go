@@ -130,6 +130,14 @@ func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	return d.resolver.addresses(ctx)
 }
 
+// SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay.
+func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
+	if e.Scheme != d.opts.Endpoints.Scheme {
+		panic("BUG: the scheme of a dialer never changes")
+	}
+	d.resolver.set(e.All)
+}
+
 // Close ends the look-ups under way; Addresses fails from then on. Connections
 // and dials go on.
 func (d *Dialer) Close() { d.resolver.close() }

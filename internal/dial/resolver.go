@@ -51,22 +51,22 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 type resolver struct {
 	lookup   Lookup
 	from     *sources
-	timeouts *timeouts           // of the Dialer: a caller waits no longer for a look-up than for a connection
-	warn     func(error)         // receives errors that fail no caller; never nil
-	stats    *counters           // of the Dialer
-	seed     maphash.Seed        // see arrange
-	perName  int                 // addresses of one name that are used
-	ends     []upstream.Endpoint // in the order in which they take turns
-	hosts    string              // what is looked up, for messages
-	ctx      context.Context     // of look-ups; ends with close
+	timeouts *timeouts       // of the Dialer: a caller waits no longer for a look-up than for a connection
+	warn     func(error)     // receives errors that fail no caller; never nil
+	stats    *counters       // of the Dialer
+	seed     maphash.Seed    // see arrange
+	ctx      context.Context // of look-ups; ends with close
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // look-ups
 
-	mu     sync.Mutex // guards all below; never held across a look-up
-	names  map[string]*name
-	addrs  []upstream.Address // never changed in place: callers keep it
-	landed chan struct{}      // closed, and replaced, when a look-up has ended
-	closed bool
+	mu      sync.Mutex          // guards all below; never held across a look-up
+	ends    []upstream.Endpoint // in the order in which they take turns
+	perName int                 // addresses of one name that are used
+	hosts   string              // what is looked up, for messages
+	names   map[string]*name
+	addrs   []upstream.Address // never changed in place: callers keep it
+	landed  chan struct{}      // closed, and replaced, when a look-up has ended
+	closed  bool
 }
 
 // name is one host to look up.
@@ -87,22 +87,34 @@ func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t 
 	}
 	r := &resolver{
 		lookup: lookup, from: from, timeouts: t, warn: warn, stats: stats,
-		seed:    maphash.MakeSeed(),
-		perName: max(1, min(maxAddrsPerName, maxAddrs/len(endpoints))),
-		names:   make(map[string]*name),
-		landed:  make(chan struct{}),
+		seed:   maphash.MakeSeed(),
+		landed: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.set(endpoints)
+	return r
+}
+
+// set changes the endpoints. Names that stay keep their results.
+func (r *resolver) set(endpoints []upstream.Endpoint) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.names
+	r.names = make(map[string]*name)
+	r.perName = max(1, min(maxAddrsPerName, maxAddrs/len(endpoints)))
 	// Pools dial in this order from the start. Were it the same everywhere, all
 	// adbuffers would open their first connection to the same endpoint.
-	r.ends = append(r.ends, endpoints...)
+	r.ends = slices.Clone(endpoints)
 	rand.Shuffle(len(r.ends), func(i, j int) { r.ends[i], r.ends[j] = r.ends[j], r.ends[i] })
 	var looked []string
 	for _, e := range r.ends {
 		if r.names[e.Host] != nil {
 			continue // on another port
 		}
-		n := &name{host: e.Host}
+		n := before[e.Host]
+		if n == nil {
+			n = &name{host: e.Host}
+		}
 		if ip, err := netip.ParseAddr(e.Host); err == nil {
 			n.literal, n.ips = true, []netip.Addr{ip.Unmap()}
 		} else {
@@ -115,7 +127,6 @@ func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t 
 	}
 	r.hosts = strings.Join(looked, ", ")
 	r.addrs = r.mergedLocked()
-	return r
 }
 
 // addresses returns the known addresses. It waits only if it knows none, or old results alone.
@@ -199,10 +210,13 @@ func (r *resolver) fly(n *name) {
 	defer cancel()
 	r.stats.lookups.Add(1)
 	found, err := r.lookup(ctx, n.host)
+	r.mu.Lock()
+	perName := r.perName
+	r.mu.Unlock()
 	var ips []netip.Addr
 	var bad error
 	if err == nil {
-		ips, bad = r.usable(found)
+		ips, bad = r.usable(found, perName)
 		if len(ips) == 0 {
 			err = bad
 			if bad == nil {
@@ -249,7 +263,7 @@ var errNoAddress = errors.New("the look-up returned no address")
 
 // usable returns the addresses of a result that may be dialled. If there are others, bad says what
 // is wrong with one of them.
-func (r *resolver) usable(found []netip.Addr) (ips []netip.Addr, bad error) {
+func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, bad error) {
 	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")
 		if kind := upstream.Undialable(ip); kind != "" {
@@ -264,7 +278,7 @@ func (r *resolver) usable(found []netip.Addr) (ips []netip.Addr, bad error) {
 		ips = append(ips, ip)
 	}
 	all := arrange(ips, r.seed, len(ips))
-	ips = all[:min(len(all), r.perName)]
+	ips = all[:min(len(all), perName)]
 	r.stats.addrsBeyond.Add(uint64(len(all) - len(ips)))
 	return ips, bad
 }

@@ -59,7 +59,9 @@ func (p *Pool) SetState(s State) {
 
 // EndpointNames returns the names of all endpoints, in the order of the settings.
 func (p *Pool) EndpointNames() []string {
-	names := make([]string, len(p.conns.endpoints.all)) // the list never changes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := make([]string, len(p.conns.endpoints.all))
 	for i, e := range p.conns.endpoints.all {
 		names[i] = e.name
 	}

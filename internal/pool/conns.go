@@ -118,7 +118,7 @@ func (c *connections) pickProbe(alone bool, now time.Time) *member {
 
 // unwanted reports whether a new connection to e is of no use.
 func (c *connections) unwanted(e *endpoint) bool {
-	return e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled)
+	return e.gone || e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled)
 }
 
 // add counts m, a new connection. It takes no requests before serve.

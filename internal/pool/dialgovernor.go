@@ -160,8 +160,9 @@ func (g *governor) share(addrs []upstream.Address, now time.Time) {
 			e.addrs = nil
 		}
 		for _, a := range addrs {
-			e := g.endpoints.of(a)
-			e.addrs = append(e.addrs, a)
+			if e := g.endpoints.of(a); e != nil { // else the look-up began before a reload removed it
+				e.addrs = append(e.addrs, a)
+			}
 		}
 	}
 	for _, e := range g.endpoints.all {

@@ -39,6 +39,8 @@ type endpoint struct {
 	barred      bool // gets no new requests: by hand, or because it is ejected
 	active      bool // new requests go to it
 	unreachable bool // nothing is open, and the last dial to each address failed; set by reachLocked
+
+	gone bool // a reload removed it; its last connections drain
 }
 
 // weight returns the weight in force.

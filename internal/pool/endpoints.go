@@ -18,29 +18,49 @@ type endpoints struct {
 	active []*endpoint
 
 	byHand State // of the whole SSP
+	kept   *int  // of all idle lists
 }
 
 func newEndpoints(o *Options, kept *int) endpoints {
-	s := endpoints{byName: make(map[string]*endpoint)}
+	s := endpoints{kept: kept}
+	s.set(o, 0)
+	return s
+}
+
+// set brings the settings of o into force. Endpoints that stay keep what they have; new ones begin
+// without connections. It returns those that are new, and those that have gone. age is the pool's.
+func (s *endpoints) set(o *Options, age time.Duration) (added, gone []*endpoint) {
+	before := s.byName
 	list := o.Endpoints
 	if len(list) == 0 {
 		list = []EndpointOptions{{Weight: 1}}
 	}
+	s.all, s.byName = nil, make(map[string]*endpoint, len(list))
 	for _, eo := range list {
-		e := &endpoint{name: eo.Name, opts: eo, stats: newEndpointStats(), idle: idleList{kept: kept}}
-		e.health.window.Init(o.Ejection.Window, 0)
+		e := before[eo.Name]
+		if e == nil {
+			e = &endpoint{name: eo.Name, stats: newEndpointStats(), idle: idleList{kept: s.kept}}
+			e.health.window.Init(o.Ejection.Window, age)
+			added = append(added, e)
+		}
+		e.opts = eo
 		s.all = append(s.all, e)
 		s.byName[eo.Name] = e
 	}
-	return s
+	for name, e := range before {
+		if s.byName[name] == nil {
+			gone = append(gone, e)
+		}
+	}
+	return added, gone
 }
 
-// of returns the endpoint of an address.
+// of returns the endpoint of an address, or nil if a reload has removed it.
 func (s *endpoints) of(a upstream.Address) *endpoint {
-	if e := s.byName[a.Name]; e != nil {
-		return e
+	if a.Name == "" {
+		return s.all[0]
 	}
-	return s.all[0]
+	return s.byName[a.Name]
 }
 
 // count returns how many endpoints fulfil a condition.

@@ -74,8 +74,10 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 		at[e].Share += 1 / float64(len(c.turns.order))
 	}
 	for m := range c.members {
-		at[m.ep].Connections++
-		at[m.ep].InFlight += m.inUse
+		if e := at[m.ep]; e != nil { // else its endpoint has gone
+			e.Connections++
+			e.InFlight += m.inUse
+		}
 	}
 	return list
 }

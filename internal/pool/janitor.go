@@ -49,7 +49,10 @@ func (p *Pool) sweep(now time.Time) {
 // right, and no request finds the connection closed. It checks a batch at a time, outside the lock;
 // a request that finds no other place waits for the batch.
 func (p *Pool) sweepClosed(now time.Time) {
-	for _, e := range p.conns.endpoints.all { // the list never changes
+	p.mu.Lock()
+	all := p.conns.endpoints.all // a reload makes another list
+	p.mu.Unlock()
+	for _, e := range all {
 		p.sweepClosedOf(e, now)
 	}
 }

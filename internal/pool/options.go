@@ -35,8 +35,8 @@ type Options struct {
 	// has.
 	PipelineDepth, MaxStreams int
 
-	// Endpoints are the SSP's endpoints. SetOptions may change what it says about them, and not
-	// their names.
+	// Endpoints are the SSP's endpoints. SetOptions may add and remove some; the Dialer knows the
+	// new ones before.
 	Endpoints []EndpointOptions
 	Ejection  EjectionOptions
 	SlowStart time.Duration // an endpoint that comes back gets its full share after so long
@@ -108,14 +108,13 @@ func (p *Pool) SetOptions(o Options) {
 // setEndpointOptionsLocked brings the settings of endpoints into force.
 func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 	s, o := &p.conns.endpoints, p.opts.Ejection
-	for _, eo := range p.opts.Endpoints {
-		if e := s.byName[eo.Name]; e != nil {
-			e.opts = eo
-		}
+	added, gone := s.set(&p.opts, now.Sub(p.made))
+	for _, e := range gone {
+		p.removeLocked(e)
 	}
 	for _, e := range s.all {
 		e.health.window.SetLength(o.Window, now.Sub(p.made))
-		if e.ejected && !o.Enabled || o.DryRun {
+		if e.ejected && (!o.Enabled || len(s.all) == 1) || o.DryRun {
 			e.ejected, e.probe = false, noProbe
 		}
 	}
@@ -124,4 +123,5 @@ func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 		p.ejection.Store(&o)
 	}
 	p.rebuildLocked(now)
+	p.addedLocked(added, gone, now)
 }

@@ -1,8 +1,10 @@
 package reload
 
 import (
-	"adbuffer/internal/upstream"
+	"slices"
 	"strings"
+
+	"adbuffer/internal/upstream"
 )
 
 // Effect is what a reload does about a setting that changed.
@@ -144,8 +146,8 @@ func anyMember(path string) string {
 
 // changeEffect is effectOf for a setting that both configurations have.
 func changeEffect(path string, was, is leaf) Effect {
-	if anyMember(path) == "ssps[].endpoints" && sameHosts(was.values, is.values) {
-		return InPlace // only the target or the order changed
+	if anyMember(path) == "ssps[].endpoints" && keepsEndpoint(was.values, is.values) {
+		return InPlace
 	}
 	return effectOf(path)
 }
@@ -158,22 +160,12 @@ func removedEffect(path string) Effect {
 	return effectOf(path)
 }
 
-// sameHosts reports whether connections to the endpoints a serve b too: scheme,
-// hosts and ports are equal, in any order.
-func sameHosts(a, b []string) bool {
+// keepsEndpoint reports whether a host and port of a is one of b too, with the same scheme. Then the
+// pool stays, with that endpoint's connections. Else a new pool opens connections before the old
+// one drains.
+func keepsEndpoint(a, b []string) bool {
 	x, errX := upstream.ParseEndpoints(a)
 	y, errY := upstream.ParseEndpoints(b)
-	if errX != nil || errY != nil || x.Scheme != y.Scheme || len(x.All) != len(y.All) {
-		return false
-	}
-	inA := make(map[upstream.Endpoint]bool, len(x.All))
-	for _, e := range x.All {
-		inA[e] = true
-	}
-	for _, e := range y.All {
-		if !inA[e] {
-			return false
-		}
-	}
-	return true
+	return errX == nil && errY == nil && x.Scheme == y.Scheme &&
+		slices.ContainsFunc(y.All, func(e upstream.Endpoint) bool { return slices.Contains(x.All, e) })
 }

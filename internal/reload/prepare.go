@@ -136,6 +136,7 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 		// The dialer first: the pool counts connections that it dials from then on as new.
 		p := s.was.SSP.Pool()
 		s.dialer.set(s.cfg)
+		s.dialer.dial.SetEndpoints(s.endpoints)
 		po.ConnVersion = p.Options().ConnVersion
 		if s.effect == NewConnections {
 			po.ConnVersion++

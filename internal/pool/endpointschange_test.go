@@ -1,0 +1,221 @@
+package pool
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// change gives the SSP and the pool the named endpoints, as a reload does.
+func change(p *Pool, s *fakeSSP, to ...string) {
+	o := p.Options()
+	o.Endpoints = nil
+	var addrs []upstream.Address
+	for _, name := range to {
+		o.Endpoints = append(o.Endpoints, EndpointOptions{Name: name, Weight: 1})
+		a := addresses(len(names))[slices.Index(names[:], name)]
+		a.Name = name
+		addrs = append(addrs, a)
+	}
+	s.mu.Lock()
+	s.addrs = addrs
+	s.mu.Unlock()
+	p.SetOptions(o)
+}
+
+// openTo returns the connections to an endpoint that are open.
+func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		if c.addr.Name == name && c.reason == upstream.NotClosed {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// A changed list of endpoints costs no request. Connections to endpoints that stay are kept, and
+// those to removed ones close.
+func TestEndpointsChangeInPlace(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := endpointsSSP(t, 2)
+			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
+			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = protocol })
+			stop := loaded(t, p)
+			pass(sec)
+			a := s.openTo(names[0])
+			if len(a) == 0 || len(s.openTo(names[1])) == 0 {
+				t.Fatal("an endpoint has no connection")
+			}
+			change(p, s, names[0], names[2])
+			pass(sec)
+			for _, c := range a {
+				if c.reason != upstream.NotClosed {
+					t.Errorf("%v: a connection to an endpoint that stays closed: %v", protocol, c.reason)
+				}
+			}
+			if n := len(s.openTo(names[1])); n > 0 {
+				t.Errorf("%v: %d connections to the removed endpoint", protocol, n)
+			}
+			if len(s.openTo(names[2])) == 0 {
+				t.Errorf("%v: no connection to the new endpoint", protocol)
+			}
+			wantEqualShares(t, p, 2)
+			change(p, s, names[2]) // one is left
+			wantEqualShares(t, p, 1)
+			change(p, s, names[2], names[1], names[0]) // removed ones come back
+			pass(sec)
+			wantEqualShares(t, p, 3)
+			if n := stop(); n > 0 {
+				t.Errorf("%v: %d requests failed", protocol, n)
+			}
+		})
+	}
+}
+
+// wantEqualShares checks that n endpoints get equal shares of the load.
+func wantEqualShares(t *testing.T, p *Pool, n int) {
+	t.Helper()
+	before := p.Snapshot().Endpoints
+	pass(sec)
+	after := p.Snapshot().Endpoints
+	if len(after) != n {
+		t.Errorf("there are %d endpoints, want %d", len(after), n)
+	}
+	for i, e := range after {
+		got := e.Requests["fill"] - before[i].Requests["fill"]
+		if want := uint64(2000 / n); got < want*9/10 || got > want*11/10 {
+			t.Errorf("endpoint %s of %d got %d requests, want about %d", e.Endpoint, n, got, want)
+		}
+	}
+}
+
+// What an operator decided and what the pool learned stays with endpoints that stay. An endpoint that
+// goes while it is ejected or drained, and comes back, is a new one.
+func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 3)
+		p := start(t, s, withWeights(1, 1, 1))
+		p.SetEndpointState(names[1], Draining)
+		p.SetEndpointWeight(names[0], 5)
+		serve(t, p, 60, msec, func(e string) bool { return e == names[2] })
+		if stateOf(p, names[2]) != "ejected" {
+			t.Fatal("the endpoint that fails is not ejected")
+		}
+		left := p.Snapshot().Endpoints[2].EjectedSeconds
+		change(p, s, names[2], names[0], names[1], names[3])
+		at := p.Snapshot().Endpoints
+		if at[0].State != "ejected" || at[0].EjectedSeconds != left || at[0].Ejections != 1 {
+			t.Errorf("the ejected endpoint: %+v", at[0])
+		}
+		if at[1].Weight != 5 || at[2].State != "draining" || at[3].State != "enabled" {
+			t.Errorf("endpoints: %+v", at)
+		}
+		change(p, s, names[0], names[3])
+		change(p, s, names[0], names[3], names[1], names[2])
+		if stateOf(p, names[1]) != "enabled" || stateOf(p, names[2]) != "enabled" {
+			t.Errorf("endpoints that went and came back are %s and %s", stateOf(p, names[1]), stateOf(p, names[2]))
+		}
+		change(p, s, names[1])
+		p.SetEndpointState(names[1], Disabled)
+		if !p.Refusing() {
+			t.Error("the pool takes requests, and its only endpoint is disabled")
+		}
+		change(p, s, names[1], names[0])
+		if p.Refusing() || stateOf(p, names[1]) != "disabled" {
+			t.Errorf("the disabled endpoint is %s", stateOf(p, names[1]))
+		}
+		if served := serve(t, p, 10, msec, nil); served[names[0]] != 10 {
+			t.Errorf("shares %v, want all at the enabled endpoint", served)
+		}
+	})
+}
+
+// An ejected endpoint that is left alone gets the requests, and is ejected no longer.
+func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		serve(t, p, 20, msec, func(e string) bool { return e == names[1] })
+		change(p, s, names[1])
+		if got := stateOf(p, names[1]); got != "enabled" {
+			t.Errorf("its state is %s", got)
+		}
+		if served := serve(t, p, 10, msec, nil); served[names[1]] != 10 {
+			t.Errorf("shares %v", served)
+		}
+	})
+}
+
+// Requests on a removed endpoint end as they would have, and a dial to it that is under way brings a
+// connection that closes unused.
+func TestRemovedEndpointDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		s.set(func(c dialCall) dialResult {
+			if c.n >= 4 {
+				return dialResult{after: 200 * msec}
+			}
+			return dialResult{after: msec}
+		})
+		p := start(t, s, withWeights(1, 1))
+		var all []*request
+		for range 4 {
+			all = append(all, acquire(t, p))
+		}
+		late := []*request{ask(t, p, sec), ask(t, p, sec)} // a dial to each endpoint
+		pass(msec)
+		change(p, s, names[0])
+		pass(500 * msec) // the dial that was lost, and another one
+		for _, r := range late {
+			if !r.ended() || r.err != nil {
+				t.Fatalf("a request that waited: ended %v, %v", r.ended(), r.err)
+			}
+			if r.ex.Endpoint != names[0] {
+				t.Errorf("a request went to the removed endpoint")
+			}
+		}
+		for _, r := range all {
+			if c := r.conn(); c.reason != upstream.NotClosed {
+				t.Errorf("the connection of a request closed: %v", c.reason)
+			}
+			finish(r, true) // what it says about a removed endpoint changes nothing
+		}
+		useAll(late)
+		pass(sec)
+		if n := len(s.openTo(names[1])); n > 0 {
+			t.Errorf("%d connections to the removed endpoint", n)
+		}
+		for _, e := range p.Snapshot().Endpoints {
+			if e.Endpoint != names[0] || e.State != "enabled" {
+				t.Errorf("endpoint %s is %s", e.Endpoint, e.State)
+			}
+		}
+	})
+}
+
+// A look-up that began before an endpoint was removed does not bring it back.
+func TestLateLookupDoesNotBringAnEndpointBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		serve(t, p, 10, msec, nil)
+		old := s.addrs
+		change(p, s, names[0])
+		s.mu.Lock()
+		s.addrs = old
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second) // the janitor takes it over
+		for range 3 {
+			acquire(t, p)
+		}
+		if n := len(s.openTo(names[1])); n > 0 {
+			t.Errorf("%d connections to the removed endpoint", n)
+		}
+	})
+}
