@@ -11,8 +11,10 @@ import (
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/app"
+	"adbuffer/internal/capacity"
 	"adbuffer/internal/config"
 	"adbuffer/internal/reload"
+	"adbuffer/internal/sizing"
 )
 
 // checkResult is what check --json prints.
@@ -28,11 +30,12 @@ type checkResult struct {
 type checkFlags struct {
 	file                  string
 	against               admin.ClientOptions
+	load                  sizing.Input // what the endpoints of each priority must carry
 	asJSON, quiet, reveal bool
 }
 
 func newCheck(stdout *os.File) *cobra.Command {
-	var f checkFlags
+	f := checkFlags{load: sizing.Input{PlanInput: capacity.DefaultPlanInput()}}
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
 		Short: "Validate a configuration, and print the effective one or what it would change",
@@ -56,7 +59,11 @@ do it:
 
 The exit status is 0 if a reload would apply the file or there is no difference, 1 if
 there are errors, a restart is needed, or the running adbuffer does not respond. Files
-that the configuration names are compared by name, not by content.`,
+that the configuration names are compared by name, not by content.
+
+With --rps, --p50 and --p99, as of plan, or with --against and the load of its last
+minute, check warns of endpoints of a higher priority number that could not carry the
+load if all before them failed.`,
 		Example: `  adbuffer check --config config/adbuffer.yaml
   adbuffer check --config config/adbuffer.yaml --quiet
   adbuffer check --config config/adbuffer.yaml --json
@@ -70,6 +77,12 @@ that the configuration names are compared by name, not by content.`,
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print errors, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print warnings and the verdict only")
 	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "print possible secrets too, but no content of files")
+	f.load.Replicas = 1
+	cmd.Flags().Float64Var(&f.load.Rate, "rps", 0, "as of plan: requests per second to an SSP at peak, of all replicas together")
+	cmd.Flags().DurationVar(&f.load.P50, "p50", 0, "as of plan: median of the SSP's latency")
+	cmd.Flags().DurationVar(&f.load.P99, "p99", 0, "as of plan: 99th percentile of the SSP's latency")
+	cmd.Flags().IntVar(&f.load.Replicas, "replicas", 1, "as of plan: processes that share the rate")
+	cmd.Flags().StringVar(&f.load.SSP, "ssp", "", "the SSP that --rps is about; default: each")
 	addAdminFlags(cmd, &f.against, "against", "", "compare with a running adbuffer: URL of its admin listener")
 	return cmd
 }
@@ -89,6 +102,13 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 		if compared, err = reload.Against(ctx, client, cfg); err != nil {
 			return failed(fmt.Errorf("--against: %w", err))
 		}
+	}
+	if err == nil {
+		groups, err := f.groupWarnings(ctx, cfg, client)
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, groups...)
 	}
 	if f.asJSON {
 		return printCheckJSON(stdout, cfg, warnings, compared, err)
@@ -111,6 +131,21 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 		compared.Write(stdout, path, app.Version, f.quiet)
 	}
 	return refused(compared)
+}
+
+// groupWarnings warns of endpoints that could not carry the load alone. Without a load there are none.
+func (f *checkFlags) groupWarnings(ctx context.Context, cfg *config.Config, client *admin.Client) ([]config.Warning, error) {
+	if f.load.Rate != 0 || f.load.P50 != 0 || f.load.P99 != 0 {
+		return sizing.GroupWarningsFor(cfg, f.load)
+	}
+	if client == nil {
+		return nil, nil
+	}
+	all, err := sizing.Observe(ctx, client, 0)
+	if err != nil {
+		return nil, failed(fmt.Errorf("--against: %w", err))
+	}
+	return sizing.GroupWarnings(cfg, all), nil
 }
 
 // client returns the client for --against, nil without it. It refuses flags that do

@@ -19,6 +19,7 @@ import (
 	"adbuffer/internal/reload"
 	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
+	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
 )
 
@@ -86,7 +87,23 @@ func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
 		a.notifyReloading()
 		defer a.notifyReady()
 	}
-	return a.versions.Replace(cfg)
+	res, err := a.versions.Replace(cfg)
+	if err == nil {
+		res.Warnings = a.groupWarnings(cfg)
+	}
+	return res, err
+}
+
+// groupWarnings warns of endpoints that could not carry the load of the last minute alone.
+func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
+	var all []sizing.Observation
+	a.versions.Look(func(current *reload.Version) {
+		for _, p := range current.Parts {
+			s, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
+			all = append(all, sizing.ObservePool(&s, &o))
+		}
+	})
+	return sizing.GroupWarnings(cfg, all)
 }
 
 // ReloadFailed notes that the configuration could not be read again.

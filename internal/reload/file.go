@@ -171,6 +171,7 @@ func (f *File) readLocked(r *reading) {
 	case err != nil:
 		r.report.refused(err)
 	default:
+		warnings = append(warnings, res.Warnings...)
 		r.report.done(res, warnings)
 		f.follow(cfg)
 	}

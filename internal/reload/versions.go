@@ -80,6 +80,8 @@ func (v *Versions) Look(f func(current *Version)) {
 type Result struct {
 	Hash    string   // of the configuration in force
 	Changes []Change // none where nothing changed
+	// Warnings are about the load in force; those about the configuration alone are not here.
+	Warnings []config.Warning
 }
 
 // ErrStopping is what Replace returns once the drain has begun.

@@ -1,0 +1,53 @@
+package endpoints
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+)
+
+// check, with the numbers of plan or with a running adbuffer's load, and a reload warn of endpoints that
+// could not carry the load alone.
+func TestGroupsThatCannotCarryTheLoadAreNamed(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(50 * time.Millisecond)}), e2e.Healthy(t)
+	text := func(conns int) string {
+		return fmt.Sprintf(`
+ssps:
+  - name: openx
+    endpoints: [%q, {url: %q, priority: 1}]
+    pool: {max_conns: %d}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, a.URL(), b.URL(), conns)
+	}
+	file := filepath.Join(t.TempDir(), "small.yaml")
+	if err := os.WriteFile(file, []byte(text(1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(wantCode int, wantWarning bool, args ...string) {
+		t.Helper()
+		out, log, code := e2e.Run(t, nil, append([]string{"check", "--config", file, "--quiet"}, args...)...)
+		if warned := strings.Contains(out, "priority 1 (1 endpoint) can hold 1 connection, and plan expects"); code != wantCode || warned != wantWarning {
+			t.Errorf("check %v: exit status %d, warned %v, want %v\n%s%s", args, code, warned, wantWarning, out, log)
+		}
+	}
+	check(0, false)
+	check(0, true, "--rps", "1000", "--p50", "50ms", "--p99", "90ms")
+	check(0, false, "--rps", "0.1", "--p50", "1ms", "--p99", "2ms")
+
+	ab := e2e.StartReloadable(t, text(100))
+	// The harness gives its process listeners of its own, so a reload of the file needs a restart.
+	check(1, false, "--against", "http://"+ab.AdminAddr) // no load
+	y := ab.StartTraffic(8, 0, "/fillbuffer?n=")
+	y.AwaitSent(t, 300)
+	check(1, true, "--against", "http://"+ab.AdminAddr)
+	ab.Take(text(1))
+	ab.WantLogged("configuration", "path=ssps[0].endpoints", "warning=priority 1 (1 endpoint) can hold 1 connection")
+	y.Stop()
+}

@@ -1,0 +1,106 @@
+package sizing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"adbuffer/internal/capacity"
+	"adbuffer/internal/config"
+	"adbuffer/internal/pool"
+)
+
+// ObservePool returns the load of the last minute of a pool.
+func ObservePool(s *pool.Snapshot, o *pool.Options) Observation {
+	return Observation{
+		name: o.SSP, protocol: s.Protocol.String(), rate: s.Need.ArrivalsPerSecond, hold: seconds(s.Need.HoldSeconds), instances: 1,
+		streams: o.MaxStreams, depth: o.PipelineDepth,
+	}
+}
+
+// GroupWarnings warns of each priority group that could not carry an observed load alone, once the
+// groups of lower priority are gone. An SSP without load in the last minute has no warning.
+func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.Warning) {
+	in := Input{PlanInput: capacity.DefaultPlanInput()}
+	in.Replicas = 1
+	for i := range cfg.SSPs {
+		s := &cfg.SSPs[i]
+		at := slices.IndexFunc(all, func(o Observation) bool { return o.name == s.Name })
+		if at < 0 || all[at].rate <= 0 || all[at].hold <= 0 {
+			continue
+		}
+		p := all[at].planned(&in)
+		warnings = append(warnings, p.groupWarnings(s, i)...)
+	}
+	return warnings
+}
+
+// GroupWarningsFor is GroupWarnings for a load that the operator gives: of the SSP that in names, or
+// of each.
+func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, err error) {
+	for i := range cfg.SSPs {
+		s := &cfg.SSPs[i]
+		if in.SSP != "" && in.SSP != s.Name {
+			continue
+		}
+		p := planned{name: s.Name, protocol: string(s.Protocol), in: in.PlanInput}
+		switch {
+		case p.pipelined():
+			p.in.Streams = s.Pool.PipelineDepth
+		case p.http2():
+			p.in.Streams = s.Pool.MaxStreamsPerConn
+		}
+		if _, err := capacity.Plan(p.in); err != nil {
+			return nil, asFlags(err)
+		}
+		warnings = append(warnings, p.groupWarnings(s, i)...)
+	}
+	return warnings, nil
+}
+
+// groupWarnings compares what each group but the best can hold with the connections that the plan
+// expects. s is cfg.SSPs[i].
+func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning) {
+	groups := make(map[int]int) // endpoints by priority
+	for _, e := range s.Endpoints {
+		groups[e.Priority]++
+	}
+	var err error
+	if p.result, err = capacity.Plan(p.in); err != nil || len(groups) == 1 {
+		return nil // what was observed was nothing to plan with
+	}
+	setting, need := p.setting()
+	priorities := make([]int, 0, len(groups))
+	for priority := range groups {
+		priorities = append(priorities, priority)
+	}
+	slices.Sort(priorities)
+	for _, priority := range priorities[1:] {
+		holds, raise := p.groupHolds(s, groups[priority], setting)
+		if holds >= need {
+			continue
+		}
+		warnings = append(warnings, config.Warning{Path: fmt.Sprintf("ssps[%d].endpoints", i), Text: fmt.Sprintf(
+			"if the endpoints before it fail, priority %d (%s) can hold %s, and plan expects %d for %s requests/s × %s; raise %s",
+			priority, count(groups[priority], "endpoint"), count(holds, "connection"), need, number(p.result.Rate), millis(p.result.MeanHold.Seconds()), raise)})
+	}
+	return warnings
+}
+
+// groupHolds returns how many connections a group of n endpoints can hold, and the setting that bounds
+// them: that of the pool, or the ports towards its endpoints.
+func (p *planned) groupHolds(s *config.SSP, n int, setting string) (holds int, raise string) {
+	holds, raise = s.Pool.MaxConns, "pool.max_conns"
+	if setting == "max_http2_conns" && s.Pool.MaxHTTP2Conns < holds {
+		holds, raise = s.Pool.MaxHTTP2Conns, "pool.max_http2_conns"
+	}
+	// A connection that closes because of its age keeps its port for a minute.
+	ports := float64(p.in.PortsPerAddress * n * max(1, len(s.SourceAddresses)))
+	if age := s.Pool.MaxAge; age > 0 {
+		ports /= 1 + float64(time.Minute)/float64(age)
+	}
+	if int(ports) < holds {
+		holds, raise = int(ports), "the number of its endpoints, or of source_addresses: each adds its ports"
+	}
+	return holds, raise
+}
