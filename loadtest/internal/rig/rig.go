@@ -75,7 +75,6 @@ type Command struct {
 	Argv  []string
 	Env   []string // beside this process's own
 	Cores string   // as of taskset; "" is all
-	Dir   string
 	Stdin *os.File // nil is none
 }
 
@@ -99,7 +98,7 @@ func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	defer log.Close() // the process has its own
 	cmd := exec.Command(path, argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, log, log
+	cmd.Stdout, cmd.Stderr = log, log
 	if c.Stdin != nil {
 		cmd.Stdin = c.Stdin
 	}
