@@ -308,7 +308,7 @@ func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error)
 	v["ssp.handshakes"] = float64(after.ssp.Handshakes - before.ssp.Handshakes)
 	v["ssp.requests"] = float64(after.ssp.Requests - before.ssp.Requests)
 	v["ssp.answered"] = float64(after.ssp.Answered - before.ssp.Answered)
-	v["ssp.open"] = float64(after.ssp.OpenConnections)
+	v["ssp.open"], v["ssp.total"] = float64(after.ssp.OpenConnections), float64(after.ssp.Connections)
 	return sample, nil
 }
 

@@ -44,7 +44,7 @@ func cold(*engine.Env) *engine.Test {
 			trial.Server = engine.Server{Program: "reverseproxy", Route: &rig.Route{HTTP2: true}}
 		} else {
 			// Those of a warm pool were opened before.
-			trial.Derive = func(s *engine.Sample) { s.Values["opened"] = s.Values["ssp.open"] }
+			trial.Derive = func(s *engine.Sample) { s.Values["opened"] = s.Values["ssp.total"] }
 		}
 		t.Trials = append(t.Trials, trial)
 	}
@@ -92,7 +92,7 @@ func burst(e *engine.Env) *engine.Test {
 	hold := e.Time(10*time.Second, 3*time.Second)
 	t := &engine.Test{Kind: "burst", Title: "From nothing to the peak in two seconds", Question: "Do the first requests of an ad break suffer, cold and warmed?",
 		Tables: []engine.Table{{Title: fmt.Sprintf("0 to %.0f requests/s in 2 s, then %.0f s; the SSPs take 30 ms (p99 120 ms), deadline 1 s", peak, hold.Seconds()), Heads: []string{"start", "upstream", "phase"}, Each: []string{"rise", "peak"},
-			Columns: []engine.Column{{Head: "offered", Value: ".offered"}, {Head: "answered", Value: ".answered"}, {Head: "failed", Value: ".failed"}, {Head: "p50 ms", Value: ".p50"}, {Head: "p99 ms", Value: ".p99"}, {Head: "p99.9 ms", Value: ".p999"}, {Head: "SSP connections", Value: "ssp.open"}}}},
+			Columns: []engine.Column{{Head: "offered", Value: ".offered"}, {Head: "answered", Value: ".answered"}, {Head: "failed", Value: ".failed"}, {Head: "p50 ms", Value: ".p50"}, {Head: "p99 ms", Value: ".p99"}, {Head: "p99.9 ms", Value: ".p999"}, {Head: "SSP connections", Value: "ssp.total"}}}},
 		Charts: []engine.Chart{{Title: "Burst: ", Ticks: true}},
 		Promises: []engine.Promise{{Each: true, Doubtful: true, Text: "at most 1 in 1 000 requests fails while the load rises from nothing to the peak", If: "rise.failed / rise.offered <= 0.001",
 			Words: "{rise.failures}, p99 {rise.p99} ms, then at the peak {peak.failures}, p99 {peak.p99} ms."}},
