@@ -255,6 +255,25 @@ func (c *heldReads) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
+// usedAndHeld returns a connection that has had one response, and whose reader reads no more until
+// it is released.
+func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, held *heldReads) {
+	t.Helper()
+	conn, p, owner = dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
+		held = &heldReads{Conn: c, release: make(chan struct{})}
+		held.held.Store(true)
+		return held
+	})
+	first := start(conn, get(t, "first"))
+	p.wantRequests("first")
+	p.send(textResponse("first"))
+	held.release <- struct{}{}
+	if err := wait(t, first); err != nil {
+		t.Fatal(err)
+	}
+	return conn, p, owner, held
+}
+
 // The reader has not read yet. The check of the socket finds bytes that arrived before the request.
 func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	cases := map[string]struct {
@@ -266,19 +285,7 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			var held *heldReads
-			conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
-				held = &heldReads{Conn: c, release: make(chan struct{})}
-				held.held.Store(true)
-				return held
-			})
-			first := start(conn, get(t, "first"))
-			p.wantRequests("first")
-			p.send(textResponse("first"))
-			held.release <- struct{}{}
-			if err := wait(t, first); err != nil {
-				t.Fatal(err)
-			}
+			conn, p, owner, held := usedAndHeld(t)
 			c.send(p) // the reader cannot read it
 			for conn.sock.PeekSocket() == socket.Quiet {
 			}
@@ -294,19 +301,7 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 
 // What is in the socket while another request is outstanding is its response.
 func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
-	var held *heldReads
-	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
-		held = &heldReads{Conn: c, release: make(chan struct{})}
-		held.held.Store(true)
-		return held
-	})
-	first := start(conn, get(t, "first"))
-	p.wantRequests("first")
-	p.send(textResponse("first"))
-	held.release <- struct{}{}
-	if err := wait(t, first); err != nil {
-		t.Fatal(err)
-	}
+	conn, p, owner, held := usedAndHeld(t)
 	b := send(t, conn, p, "b")
 	p.send(textResponse("B")) // the reader cannot read it
 	c := send(t, conn, p, "c")
