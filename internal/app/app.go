@@ -119,8 +119,8 @@ func (a *App) Close() {
 	a.closePools(now)
 }
 
-// ErrCut is the error of Run if the end of the drain cut requests.
-var ErrCut = errors.New("requests were cut at the end of the drain")
+// errCut is the error of Run if the end of the drain cut requests.
+var errCut = errors.New("requests were cut at the end of the drain")
 
 // Run serves until ctx ends, and then drains: /readyz fails at once, requests are
 // accepted for server.drain.delay more, and requests in flight have
@@ -181,7 +181,7 @@ func (a *App) drain(hurry context.Context) error {
 	a.admin.Close(soon)
 	if cut > 0 {
 		a.log.Error("stopped, with requests cut; see server.drain.timeout", zap.Int("cut", cut))
-		return fmt.Errorf("%w: %d", ErrCut, cut)
+		return fmt.Errorf("%w: %d", errCut, cut)
 	}
 	a.log.Info("stopped")
 	return nil

@@ -57,7 +57,7 @@ func readToken(name, path string, r *report) Secret {
 			return Secret{}
 		}
 	}
-	return NewSecret(token)
+	return newSecret(token)
 }
 
 // check reads the files, so that an error shows at the start and not at the first

@@ -17,8 +17,8 @@ type Secret struct {
 	value *string
 }
 
-// NewSecret returns a Secret that hides value.
-func NewSecret(value string) Secret {
+// newSecret returns a Secret that hides value.
+func newSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
 	}

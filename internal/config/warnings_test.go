@@ -119,12 +119,12 @@ func TestH2CBesideTLSWarns(t *testing.T) {
 
 func TestShortTokenWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
-	cfg.Admin.Token = NewSecret("hunter2")
+	cfg.Admin.Token = newSecret("hunter2")
 	got := warnings(cfg, machine{})
 	if len(got) != 1 || got[0].String() != "admin.token_file: the token has 7 bytes and can be guessed; 16 random bytes cannot" {
 		t.Errorf("%v", got)
 	}
-	cfg.Admin.Token = NewSecret("0123456789abcdef")
+	cfg.Admin.Token = newSecret("0123456789abcdef")
 	if got := warnings(cfg, machine{}); len(got) != 0 {
 		t.Errorf("%v", got)
 	}

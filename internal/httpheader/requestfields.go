@@ -2,8 +2,8 @@ package httpheader
 
 import "adbuffer/internal/httpsyntax"
 
-// DefaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
-const DefaultMaxFields = 128
+// defaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
+const defaultMaxFields = 128
 
 // RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and Reset need
 // it alone; in between any number of goroutines may read it.

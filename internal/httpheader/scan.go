@@ -15,7 +15,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 	f.begin(raw)
 	maxFields := f.MaxFields
 	if maxFields <= 0 {
-		maxFields = DefaultMaxFields
+		maxFields = defaultMaxFields
 	}
 	for pos := 0; ; {
 		if pos >= len(raw) {

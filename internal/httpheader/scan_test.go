@@ -211,8 +211,8 @@ func TestScanLimitsFields(t *testing.T) {
 	}
 
 	f.MaxFields = 0
-	mustScan(t, &f, head(strings.Split(strings.Repeat("X-A: 1\n", DefaultMaxFields-2)+"X-A: 1", "\n")...))
-	wantRule(t, f.Scan([]byte(head(strings.Split(strings.Repeat("X-A: 1\n", DefaultMaxFields-1)+"X-A: 1", "\n")...))), RuleTooManyFields)
+	mustScan(t, &f, head(strings.Split(strings.Repeat("X-A: 1\n", defaultMaxFields-2)+"X-A: 1", "\n")...))
+	wantRule(t, f.Scan([]byte(head(strings.Split(strings.Repeat("X-A: 1\n", defaultMaxFields-1)+"X-A: 1", "\n")...))), RuleTooManyFields)
 }
 
 func TestScanLimitsWhatConnectionNames(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// MaxHeld is how many bytes of log lines wait for a sink's writer, before lines are dropped.
-const MaxHeld = 1 << 20
+// maxHeld is how many bytes of log lines wait for a sink's writer, before lines are dropped.
+const maxHeld = 1 << 20
 
 // Sink writes log lines to a writer in the background. A writer that takes no more, such as a full pipe, slows no
 // request down: lines beyond MaxHeld are dropped and counted.
@@ -29,7 +29,7 @@ func NewSink(w io.Writer) *Sink { return &Sink{to: w} }
 func (s *Sink) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.held)+len(line) > MaxHeld {
+	if len(s.held)+len(line) > maxHeld {
 		s.dropped++
 		return len(line), nil
 	}

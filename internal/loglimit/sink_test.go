@@ -44,7 +44,7 @@ func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
 			t.Errorf("the lines took %v", took)
 		}
 		held := lines - int(s.Dropped())
-		if held < MaxHeld/len(line) || held > 2*MaxHeld/len(line)+1 {
+		if held < maxHeld/len(line) || held > 2*maxHeld/len(line)+1 {
 			t.Errorf("%d lines are held", held)
 		}
 		if s.Sync(); time.Since(start) > 2*time.Second {

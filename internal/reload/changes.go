@@ -38,7 +38,7 @@ func orNone(s string) string {
 // order of the file. It compares settings, not the content of files; only the
 // content of admin.token_file is part of the configuration.
 func Compare(old, next *config.Config) []Change {
-	changes, err := CompareYAML(old.YAMLWithSecrets(), next.YAMLWithSecrets())
+	changes, err := compareYAML(old.YAMLWithSecrets(), next.YAMLWithSecrets())
 	if err != nil {
 		panic(fmt.Sprintf("BUG: an effective configuration cannot be read: %v", err))
 	}
@@ -53,10 +53,10 @@ func contentChange(path, file string) Change {
 	return Change{Path: path, Old: file, New: file + ", with another content", Effect: effectOf(path)}
 }
 
-// CompareYAML is Compare for effective configurations as YAML, as check prints them
+// compareYAML is Compare for effective configurations as YAML, as check prints them
 // and GET /config of the admin listener shows them. A secret that is hidden in the
 // old one counts as unchanged.
-func CompareYAML(old, next []byte) ([]Change, error) {
+func compareYAML(old, next []byte) ([]Change, error) {
 	before, err := flatten(old)
 	if err != nil {
 		return nil, err

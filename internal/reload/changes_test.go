@@ -84,15 +84,15 @@ func TestCompareHidesSecretsAndStillSeesThatTheyChanged(t *testing.T) {
 
 func TestHiddenSecretsCountAsUnchanged(t *testing.T) {
 	cfg := edited(t, "2.6", "2.6")
-	changes, err := CompareYAML(cfg.YAML(), cfg.YAMLWithSecrets())
+	changes, err := compareYAML(cfg.YAML(), cfg.YAMLWithSecrets())
 	if err != nil || len(changes) != 0 {
 		t.Errorf("%v, %v; want no change", changes, err)
 	}
-	changes, err = CompareYAML(cfg.YAML(), edited(t, "2.6", "2.5").YAMLWithSecrets())
+	changes, err = compareYAML(cfg.YAML(), edited(t, "2.6", "2.5").YAMLWithSecrets())
 	if err != nil || len(changes) != 1 || strings.Contains(fmt.Sprint(changes), "s3cret") {
 		t.Errorf("%v, %v; want one change, without secrets", changes, err)
 	}
-	if _, err := CompareYAML([]byte("a: [b"), cfg.YAML()); err == nil {
+	if _, err := compareYAML([]byte("a: [b"), cfg.YAML()); err == nil {
 		t.Error("half a document is no fault")
 	}
 }
@@ -122,10 +122,10 @@ func FuzzCompareYAML(f *testing.F) {
 	f.Add([]byte("a: 1\na: 2\nssps: [{name: a}, {name: a, host: b}, {}]"), []byte("[]"))
 	f.Add([]byte("ssps: [{name: \"a].b[\", endpoints: x, headers: {set: [{value: 1}]}}]"), []byte("? {a: b}\n: c"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		if same, err := CompareYAML(a, a); err == nil && len(same) != 0 {
+		if same, err := compareYAML(a, a); err == nil && len(same) != 0 {
 			t.Errorf("differs from itself: %v", same)
 		}
-		changes, err := CompareYAML(a, b)
+		changes, err := compareYAML(a, b)
 		if err != nil {
 			return
 		}

@@ -39,7 +39,7 @@ func Against(ctx context.Context, c *admin.Client, cfg *config.Config) (*Differe
 	if err != nil {
 		return nil, err
 	}
-	changes, err := CompareYAML(now.YAML, cfg.YAMLWithSecrets())
+	changes, err := compareYAML(now.YAML, cfg.YAMLWithSecrets())
 	if err != nil {
 		return nil, fmt.Errorf("%s/config: %w", c.URL(), err)
 	}

@@ -35,18 +35,18 @@ func New(to *zap.Logger, limiter *loglimit.Limiter) *Log { return &Log{to: to, l
 // message is what all lines of the access log say.
 const message = "request"
 
-// Wanted says what needs the record of a request. The zero Wanted needs none.
-type Wanted struct {
+// wanted says what needs the record of a request. The zero wanted needs none.
+type wanted struct {
 	reason            Reason
 	watched, remember bool
 }
 
 // None reports that no record is wanted.
-func (w Wanted) None() bool { return w == Wanted{} }
+func (w wanted) None() bool { return w == wanted{} }
 
 // Wants decides what needs the record of a request that ended now. failed says that it ended in a 5xx, ours or an
 // SSP's. Wants costs a request that is not wanted no lock and no clock.
-func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) (w Wanted) {
+func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) (w wanted) {
 	if l == nil {
 		return w
 	}
@@ -74,7 +74,7 @@ func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) 
 }
 
 // Write passes the record to the outputs that want it. It keeps r.
-func (l *Log) Write(r *Record, w Wanted) {
+func (l *Log) Write(r *Record, w wanted) {
 	r.Reason = w.reason
 	if w.reason != NoReason {
 		l.to.Info(message, r.Fields()...)

@@ -152,7 +152,7 @@ func TestAWatcherIsToldOfWhatItsFilterTakesAndNoMoreThanItsShare(t *testing.T) {
 		for range 1000 {
 			l.end(&Options{}, true, 0)
 		}
-		if n := len(w.Records()); n != WatchPerSecond || w.Skipped() != 1000-WatchPerSecond {
+		if n := len(w.Records()); n != watchPerSecond || w.Skipped() != 1000-watchPerSecond {
 			t.Errorf("told of %d requests, and %d skipped", n, w.Skipped())
 		}
 		if n := len(other.Records()); n != 0 || other.Skipped() != 0 {
@@ -175,7 +175,7 @@ func TestFiltersLookAtLegsToo(t *testing.T) {
 		{Filter{}, true}, {Filter{SSP: "b"}, true}, {Filter{SSP: "c"}, false}, {Filter{Outcome: "deadline", SSP: "b"}, true}, {Filter{Outcome: "deadline", SSP: "a"}, false},
 		{Filter{Outcome: "merged"}, true}, {Filter{ID: "x"}, true}, {Filter{ID: "y"}, false}, {Filter{Slow: time.Second}, false}, {Filter{Slow: time.Second - 1}, true},
 	} {
-		if got := c.f.Takes(r); got != c.want {
+		if got := c.f.takes(r); got != c.want {
 			t.Errorf("%+v: %v", c.f, got)
 		}
 	}

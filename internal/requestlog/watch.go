@@ -16,8 +16,8 @@ type Filter struct {
 	Slow    time.Duration // took longer
 }
 
-// Takes reports whether the filter takes r.
-func (f *Filter) Takes(r *Record) bool {
+// takes reports whether the filter takes r.
+func (f *Filter) takes(r *Record) bool {
 	if f.ID != "" && r.ID != f.ID || f.Slow > 0 && r.Total <= f.Slow {
 		return false
 	}
@@ -36,8 +36,8 @@ func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
 	return (f.SSP == "" || ssp == f.SSP) && (f.Outcome == "" || o.String() == f.Outcome)
 }
 
-// WatchPerSecond is how many requests a watcher receives in a second.
-const WatchPerSecond = 50
+// watchPerSecond is how many requests a watcher receives in a second.
+const watchPerSecond = 50
 
 // Watcher receives requests as they end. It never slows one down: what it does not take in time, and more than
 // WatchPerSecond, is skipped and counted.
@@ -51,7 +51,7 @@ type Watcher struct {
 
 // Watch returns a new watcher. Its caller calls Stop once.
 func (l *Log) Watch(f Filter) *Watcher {
-	w := &Watcher{filter: f, log: l, records: make(chan *Record, WatchPerSecond)}
+	w := &Watcher{filter: f, log: l, records: make(chan *Record, watchPerSecond)}
 	l.watchers.add(w)
 	return w
 }
@@ -66,10 +66,10 @@ func (w *Watcher) Skipped() uint64 { return w.skipped.Load() }
 func (w *Watcher) Stop() { w.log.watchers.remove(w) }
 
 func (w *Watcher) tell(r *Record) {
-	if !w.filter.Takes(r) {
+	if !w.filter.takes(r) {
 		return
 	}
-	if w.second.allow(r.At, WatchPerSecond) {
+	if w.second.allow(r.At, watchPerSecond) {
 		select {
 		case w.records <- r:
 			return

@@ -14,14 +14,14 @@ type Window struct {
 	sum   atomic.Uint64 // of all slots; ahead of them for an instant, never behind
 	slot  atomic.Int64  // slots[slot % Slots] counts what comes now
 	until atomic.Int64  // ns; when the next slot begins
-	slots [Slots]atomic.Uint64
+	slots [slots]atomic.Uint64
 
 	mu   sync.Mutex    // held while the window moves on, guards step
 	step time.Duration // its length / Slots
 }
 
-// Slots is in how many steps the window moves: it spans from 15/16 to all of its length.
-const Slots = 16
+// slots is in how many steps the window moves: it spans from 15/16 to all of its length.
+const slots = 16
 
 // A tally has the number of requests in its low bits, and the number of failed ones above. 32 bits
 // are enough for 7 million requests a second over the longest window.
@@ -36,7 +36,7 @@ func (w *Window) Init(length, now time.Duration) {
 	w.until.Store(int64(now + w.step))
 }
 
-func stepOf(length time.Duration) time.Duration { return max(length/Slots, 1) }
+func stepOf(length time.Duration) time.Duration { return max(length/slots, 1) }
 
 // SetLength changes how long the window is. Its counts stay, and expire within the new length.
 func (w *Window) SetLength(length, now time.Duration) {
@@ -61,7 +61,7 @@ func (w *Window) Record(now time.Duration, failed bool) {
 	// The sum first: a goroutine that clears the slot in between takes too little from the sum
 	// rather than too much.
 	w.sum.Add(t)
-	w.slots[w.slot.Load()%Slots].Add(t)
+	w.slots[w.slot.Load()%slots].Add(t)
 }
 
 // AnyFailed reports whether a request in the window failed. It is the fastest question.
@@ -90,8 +90,8 @@ func (w *Window) advanceLocked(now time.Duration) {
 		return
 	}
 	was, steps := w.slot.Load(), int64(late/w.step)+1
-	for i := was + 1; i <= was+min(steps, Slots); i++ {
-		w.sum.Add(-w.slots[i%Slots].Swap(0))
+	for i := was + 1; i <= was+min(steps, slots); i++ {
+		w.sum.Add(-w.slots[i%slots].Swap(0))
 	}
 	w.slot.Store(was + steps)
 	w.until.Add(steps * int64(w.step))

@@ -42,7 +42,7 @@ func TestWindowCountsItsLengthOnly(t *testing.T) {
 				return
 			}
 			requests, failures := w.Tally()
-			minRequests, minFailures := count(length * (Slots - 1) / Slots)
+			minRequests, minFailures := count(length * (slots - 1) / slots)
 			maxRequests, maxFailures := count(length)
 			if requests < minRequests || requests > maxRequests || failures < minFailures || failures > maxFailures {
 				t.Fatalf("seed %d at %v of %v: %d of %d failed, want %d to %d of %d to %d",
