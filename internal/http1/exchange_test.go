@@ -229,12 +229,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 		for _, pipelined := range []bool{false, true} {
 			c, sock, p := connect(t, tr)
 			owner := newRecorder()
-			var conn upstream.Conn
-			if pipelined {
-				conn = NewPipelined(c, sock, owner, testOptions())
-			} else {
-				conn = New(c, sock, owner, testOptions())
-			}
+			conn := newConn(pipelined, c, sock, owner)
 			var answered, cancelled atomic.Int32
 			for round := range 100 {
 				ctx, cancel := context.WithCancel(context.Background())

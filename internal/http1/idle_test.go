@@ -120,12 +120,7 @@ func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 	for _, pipelined := range []bool{false, true} {
 		c, sock, p := connect(t, overTLS)
 		owner := newRecorder()
-		var conn upstream.Conn
-		if pipelined {
-			conn = NewPipelined(c, sock, owner, testOptions())
-		} else {
-			conn = New(c, sock, owner, testOptions())
-		}
+		conn := newConn(pipelined, c, sock, owner)
 		exchangeOnce(t, conn, p, "first")
 		ex := get(t, "late")
 		ex.Deadline = time.Now().Add(50 * time.Millisecond)

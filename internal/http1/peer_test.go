@@ -270,6 +270,13 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 
 // start runs an exchange on conn in a goroutine, and returns where its error
 // will be.
+func newConn(pipelined bool, c net.Conn, sock *socket.Conn, owner upstream.Owner) upstream.Conn {
+	if pipelined {
+		return NewPipelined(c, sock, owner, testOptions())
+	}
+	return New(c, sock, owner, testOptions())
+}
+
 func start(conn upstream.Conn, ex *upstream.Exchange) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- conn.Do(ex) }()

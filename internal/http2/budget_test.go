@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -56,7 +57,7 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 // is at most twice that, and 4 KB for each response that has begun. In the end nothing is reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 	const scripts = 150
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		for seed := range uint64(scripts) {
 			r := rand.New(rand.NewPCG(seed, 11))
 			opts := testOptions()
@@ -130,7 +131,7 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 // A stuck stream holds only the bytes that it has sent. Other streams of the connection go on,
 // however many are stuck.
 func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		opts := testOptions()
 		opts.MaxResponseBytes = 1 << 20
 		c, w, _ := onWire(t, opts)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -84,7 +85,7 @@ func (g gated) Read(b []byte) (int, error) {
 // for a response beyond its deadline.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLateChecks*lateCheckPause - time.Microsecond, time.Second} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			w, gate := newWire(), make(chan struct{}, 100)
 			c, err := New(gated{w, gate}, newOwner(), testOptions())
 			if err != nil {

@@ -55,7 +55,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 	}
 }
 
-// quietPeer is a peer on a pipe, within a bubble, that has shaken hands.
+// quietPeer is a peer on a pipe, within a testsupport.Bubble, that has shaken hands.
 func quietPeer(t *testing.T, opts Options) *peer {
 	t.Helper()
 	client, server := net.Pipe()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -318,7 +319,7 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 			depth = 2
 		}
 		t.Run(wr.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				var explore func(history []event)
 				explore = func(history []event) {
 					m := newModel(wr)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -109,7 +110,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 	const deadline = 300 * time.Millisecond
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				whole := func(id uint32) []byte {
 					b := appendHeaders(nil, id, false, ":status", "103")
 					b = appendHeaders(b, id, false, ":status", "200", "content-length", "4")
@@ -156,7 +157,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				for _, rounds := range []int{1, 3} {
 					for _, at := range []time.Duration{testWriteTimeout - exactly, testWriteTimeout + exactly} {
 						c, w, _ := onWire(t, timingOptions())
@@ -196,7 +197,7 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 // not before. If a peer sends nothing for ping_timeout, the connection closes; any frame keeps it
 // open.
 func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			sends []byte
@@ -239,7 +240,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 // However frames are cut, and with any pauses, a draining connection completes its current
 // exchanges and closes.
 func TestDrainInTwoParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		whole := appendGoAwayOf(nil, 1, h2.ErrCodeNo)
 		whole = appendData(appendHeaders(whole, 1, false, ":status", "200"), 1, true, "last")
 		for cut := range whole {

@@ -3,30 +3,15 @@ package http2
 import (
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/http2codec"
 
 	h2 "golang.org/x/net/http2"
 )
-
-// bubble runs test in a synctest bubble. Channels and timers of exchanges must not leave the bubble
-// through a sync.Pool. So two runs of the garbage collector empty the pool before and after.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	empty := func() {
-		runtime.GC()
-		runtime.GC()
-	}
-	empty()
-	defer empty()
-	synctest.Test(t, test)
-}
 
 // wire is a socket whose other end is the test. The test decides which bytes arrive when, and what
 // happens to written bytes. It works in a synctest bubble.

@@ -79,15 +79,22 @@ func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// A body that stops arriving is refused after read_timeout.
-func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
+// framesWithReadTimeout returns an HTTP/2 connection whose next message has 20 ms to come.
+func framesWithReadTimeout(t *testing.T) (*modeProxy, *frames) {
+	t.Helper()
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	f := m.frames(t)
 	f.request(1, true)
-	f.responseTo(1) // shaken hands within read_timeout
+	f.responseTo(1) // the handshake is done within the default read_timeout
 	o := m.options
 	o.ReadTimeout = 20 * time.Millisecond
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	return m, f
+}
+
+// A body that stops arriving is refused after read_timeout.
+func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
+	_, f := framesWithReadTimeout(t)
 	f.request(3, false, ":method", "POST", "content-length", "10")
 	f.framer.WriteData(3, false, []byte("half")) //nolint:errcheck // the response shows a failure
 	if a := f.responseTo(3); a.status != "408" || a.source != "proxy/bad_request" {
@@ -254,13 +261,7 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 
 // A header whose end does not come has read_timeout, as over HTTP/1.
 func TestHeaderThatStopsComingOverHTTP2IsEnded(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
-	f := m.frames(t)
-	f.request(1, true)
-	f.responseTo(1) // shaken hands within read_timeout
-	o := m.options
-	o.ReadTimeout = 20 * time.Millisecond
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m, f := framesWithReadTimeout(t)
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge tells
 	m.await(0, openClients, "")
 }

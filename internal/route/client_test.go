@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,18 +23,6 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
-}
-
-// bubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
-// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
-// before and after.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	runtime.GC()
-	runtime.GC()
-	synctest.Test(t, test)
-	runtime.GC()
-	runtime.GC()
 }
 
 // client is a request in memory of its own, as in the proxy.
@@ -156,7 +143,7 @@ func want(t testing.TB, what, got, want string) {
 	}
 }
 
-// wantEmpty checks, in a bubble, that all bytes of the budget are released once every leg has
+// wantEmpty checks, in a testsupport.Bubble, that all bytes of the budget are released once every leg has
 // ended.
 func wantEmpty(t testing.TB, b *upstream.Budget) {
 	t.Helper()

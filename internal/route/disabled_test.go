@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/testsupport"
 )
 
 // A disabled SSP gets no request: split gives its part to the other SSPs, waterfall goes on, and
@@ -20,7 +21,7 @@ func TestDisabledSSPIsNotAsked(t *testing.T) {
 		{ParallelFirst, "fill of b: 200 ad", pool.Draining},
 		{ParallelAll, `merged: 200 {"results":[{"ssp":"a","error":"ssp_disabled"},{"ssp":"b","status":200,"ms":0,"body":"ad"}]}`, pool.Disabled},
 	} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			a, b := newFake(t, "a", fills(0, "other")), newFake(t, "b", fills(0, "ad"))
 			a.pool.SetState(tt.becomes)
 			rt := newRoute(tt.mode, a, b)
@@ -45,7 +46,7 @@ func TestDisabledSSPIsNotAsked(t *testing.T) {
 }
 
 func TestSplitWithAllSSPsDisabledEndsAsDisabled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
 		a.pool.SetState(pool.Disabled)
 		b.pool.SetState(pool.Disabled)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
 				rt := newRoute(ParallelFirst, loser, winner)
 				if mode == ParallelAll {
@@ -49,7 +50,7 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 // A leg may write its message head after the request has its response. Then the head comes from the
 // copy.
 func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		first := true
 		loser := newFake(t, "loser", silent, func(o *ssp.Options) { o.RetryMax = 1 })
 		loser.script = func(*upstream.Exchange) reply {
@@ -93,7 +94,7 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
 		{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				a, b := newFake(t, "a", silent), newFake(t, "b", silent)
 				r := newClient(t, upstream.POST, "", "body")
 				script := func(ex *upstream.Exchange) reply {
@@ -183,7 +184,7 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 
 // Only one goroutine may look at the client's connection, and only until the response.
 func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c", "d"} {
 			f := newFake(t, n, responses(0, 204))

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -22,7 +23,7 @@ func mirroring(main, copied *fakeSSP, share float64, budget int64) *Route {
 
 // The mirror's SSP gets the same requests. Requests do not wait for it, and never get its response.
 func TestMirrorGetsCopies(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(10*ms, "ad")), newFake(t, "b", fills(50*ms, "other"))
 		rt := mirroring(a, b, 1, 1<<20)
 		for range 5 {
@@ -50,7 +51,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 
 // A mirror that never responds costs its own limits only: copies beyond them are dropped.
 func TestBlackHoledMirrorIsDropped(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", silent)
 		rt := mirroring(a, b, 1, 1<<20)
 		p := newProcess(t)
@@ -76,7 +77,7 @@ func TestBlackHoledMirrorIsDropped(t *testing.T) {
 
 // If its budget has no room, no request is mirrored.
 func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
 		rt := mirroring(a, b, 1, 10)
 		r := get(t)
@@ -101,7 +102,7 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 }
 
 func TestMirrorsShareIsRandom(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
 		rt := mirroring(a, b, 0.25, 1<<20)
 		for range 1000 {

@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -25,7 +26,7 @@ func all(ssps []*fakeSSP, secondary ...bool) *Route {
 }
 
 func TestEnvelopeHoldsEveryResponseInTheRoutesOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		fakes := []*fakeSSP{
 			newFake(t, "a", reply{after: 12 * ms, status: 200, fields: jsonType, body: `{"id": 1, "seatbid":[]}`}),
 			newFake(t, "b", reply{after: 9 * ms, status: 204}),
@@ -53,7 +54,7 @@ func TestEnvelopeHoldsEveryResponseInTheRoutesOrder(t *testing.T) {
 }
 
 func TestSecondariesAreNotWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(20*ms, "x")), newFake(t, "b", fills(50*ms, "y"))
 		early, late := newFake(t, "early", fills(30*ms, "z")), newFake(t, "late", fills(60*ms, "!"))
 		r := get(t)
@@ -76,7 +77,7 @@ func TestSecondariesAreNotWaitedFor(t *testing.T) {
 // With one primary SSP the caller runs its leg. Responses of secondary SSPs that came meanwhile are
 // in the envelope.
 func TestSecondariesBesideOnePrimary(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(20*ms, "x"))
 		early, late := newFake(t, "early", responses(10*ms, 204)), newFake(t, "late", silent)
 		r := get(t)
@@ -94,7 +95,7 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 		o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Remove: []string{"Accept-Encoding"}})
 	}
 	for mode, plain := range map[Mode]bool{ParallelAll: true, ParallelFirst: false, Single: false, Waterfall: false, Split: false} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			a := newFake(t, "a", fills(0, "x"))
 			r := newClient(t, upstream.GET, "", "", "Accept-Encoding: gzip, zstd")
 			res := newRoute(mode, a).Do(&r.Request, nil, newProcess(t))
@@ -107,7 +108,7 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "x"), set), newFake(t, "b", fills(0, "x"), remove)
 		r := newClient(t, upstream.GET, "", "", "Accept-Encoding: gzip")
 		res := newRoute(ParallelAll, a, b).Do(&r.Request, nil, newProcess(t))
@@ -120,7 +121,7 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 // If the client chooses an SSP of a parallel route, the route works as in mode single.
 func TestChosenSSPIsAskedAlone(t *testing.T) {
 	for _, mode := range []Mode{Single, Split, Waterfall, ParallelFirst, ParallelAll} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			a, b := newFake(t, "a", fills(0, "a")), newFake(t, "b", responses(10*ms, 503))
 			rt := newRoute(mode, a, b)
 			r := newClient(t, upstream.HEAD, "", "", "Accept-Encoding: gzip")
@@ -160,7 +161,7 @@ func TestEntriesOfLegsOverTheLimit(t *testing.T) {
 		3: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"overloaded","ms":0}]}`,
 		4: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","status":200,"ms":1,"body":"x"}]}`,
 	} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			fakes := []*fakeSSP{newFake(t, "a", fills(ms, "x")), newFake(t, "b", fills(ms, "x")), newFake(t, "c", fills(ms, "x"))}
 			r := get(t)
 			p := newProcess(t)
@@ -175,7 +176,7 @@ func TestEntriesOfLegsOverTheLimit(t *testing.T) {
 }
 
 func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		body := strings.Repeat(`"`, 500) // takes twice as much in the envelope
 		rt := all([]*fakeSSP{newFake(t, "a", fills(ms, body)), newFake(t, "b", fills(2*ms, body))})
 		p := newProcess(t)
@@ -206,7 +207,7 @@ func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 
 // The result holds the envelope's bytes until it is written, and no other bytes.
 func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		fakes := []*fakeSSP{newFake(t, "a", fills(ms, strings.Repeat("x", 1000))), newFake(t, "b", fills(ms, strings.Repeat("y", 1000)))}
 		r := get(t)
 		res := all(fakes).Do(&r.Request, nil, newProcess(t))
@@ -221,7 +222,7 @@ func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 
 func TestNoEnvelopeForAClosedClientConnection(t *testing.T) {
 	for i := range 2 { // on the caller's goroutine, and on another
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			fakes := []*fakeSSP{newFake(t, "a", fills(ms, "x")), newFake(t, "b", fills(2*ms, "x"))}
 			fakes[i].reply = fails(ms, upstream.ClientGone)
 			r := get(t)
@@ -234,7 +235,7 @@ func TestNoEnvelopeForAClosedClientConnection(t *testing.T) {
 }
 
 func TestPrimariesThatPanicAreInternal(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		fakes := []*fakeSSP{newFake(t, "a", reply{panics: true}), newFake(t, "b", fills(ms, "x")), newFake(t, "c", reply{panics: true})}
 		var n atomic.Int64
 		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { n.Add(1) }}
@@ -250,7 +251,7 @@ func TestPrimariesThatPanicAreInternal(t *testing.T) {
 
 // An SSP that a reload removes fails alone.
 func TestDrainingSSPFailsAlone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "x")), newFake(t, "b", fills(0, "x"))
 		a.pool.Close(t.Context())
 		for mode, expect := range map[Mode]string{
@@ -279,7 +280,7 @@ func TestOnlyLegsThatAreNotWaitedForCanBeCancelled(t *testing.T) {
 		{func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true, true},
 		{func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false, false},
 	} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			a, b := newFake(t, "a", silent), newFake(t, "b", silent)
 			for f, cancellable := range map[*fakeSSP]bool{a: tt.a, b: tt.b} {
 				f.script = func(ex *upstream.Exchange) reply {

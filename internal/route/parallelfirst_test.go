@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", silent), newFake(t, "b", fills(120*ms, "slow"))
 		c, d := newFake(t, "c", fills(40*ms, "ad")), newFake(t, "d", responses(20*ms, 204))
 		r := get(t)
@@ -46,7 +47,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 
 // A connection that is slow to release an abandoned leg does not delay the response.
 func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", reply{stubborn: time.Second}), newFake(t, "b", fills(10*ms, "ad"))
 		r := get(t)
 		p := newProcess(t)
@@ -67,7 +68,7 @@ func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 }
 
 func TestParallelFirstEndsByTheDeadline(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		r := get(t)
 		res := newRoute(ParallelFirst, newFake(t, "a", silent), newFake(t, "b", silent)).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
@@ -80,7 +81,7 @@ func TestParallelFirstEndsByTheDeadline(t *testing.T) {
 
 // A leg that starts after the first fill sends no request.
 func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(0, "ad"))
 		r := get(t)
 		p := newProcess(t)
@@ -105,7 +106,7 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 }
 
 func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b, c := newFake(t, "a", responses(10*ms, 500)), newFake(t, "b", fills(20*ms, "ad")), newFake(t, "c", fills(0, "ad"))
 		r := get(t)
 		p := newProcess(t)
@@ -126,7 +127,7 @@ func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
 }
 
 func TestOverloadedNamesItsLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(0, "ad"))
 		r := get(t)
 		p := newProcess(t)
@@ -141,7 +142,7 @@ func TestOverloadedNamesItsLimit(t *testing.T) {
 }
 
 func TestCopyThatDoesNotFitIsOverloaded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(0, "ad"))
 		r := newClient(t, upstream.POST, "q", strings.Repeat("b", 100))
 		r.Budget = upstream.NewBudget(100)
@@ -157,7 +158,7 @@ func TestCopyThatDoesNotFitIsOverloaded(t *testing.T) {
 }
 
 func TestClosedClientConnectionEndsAllLegs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", silent), newFake(t, "b", fails(30*ms, upstream.ClientGone))
 		r := get(t)
 		res := newRoute(ParallelFirst, a, b).Do(&r.Request, nil, newProcess(t))
@@ -172,7 +173,7 @@ func TestClosedClientConnectionEndsAllLegs(t *testing.T) {
 }
 
 func TestLegThatPanicsIsInternal(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", reply{after: 10 * ms, panics: true}), newFake(t, "b", fills(20*ms, "ad"))
 		r := get(t)
 		var told []any
@@ -193,7 +194,7 @@ func TestLegThatPanicsIsInternal(t *testing.T) {
 
 // Each leg sends the same target, fields and body.
 func TestLegsSendTheSameRequest(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c"} {
 			fakes = append(fakes, newFake(t, n, responses(ms, 204)))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -20,7 +21,7 @@ func TestSingleAsksTheFirst(t *testing.T) {
 		"failure":  {fails(10*ms, upstream.ConnLost), "conn_lost of a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				var change []func(*ssp.Options)
 				if name == "document" {
 					change = append(change, func(o *ssp.Options) { o.NoBidBody = ssp.NoBidVAST })
@@ -46,7 +47,7 @@ func TestSingleAsksTheFirst(t *testing.T) {
 // One leg is no fan-out: only the request itself counts as in flight.
 func TestSequentialModesCountNoLegs(t *testing.T) {
 	for _, mode := range []Mode{Single, Split, Waterfall} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			a, p := newFake(t, "a", silent), newProcess(t)
 			a.script = func(*upstream.Exchange) reply {
 				if n := p.InFlight.Now(); n != 0 {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"adbuffer/internal/testsupport"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,7 +40,7 @@ func TestSplitDrawsByWeight(t *testing.T) {
 }
 
 func TestSplitAsksOneSSP(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", responses(0, 503)), newFake(t, "b", fills(0, "ad"))
 		rt := newRoute(Split, a, b)
 		rt.Targets[1].Weight = 9

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -46,7 +47,7 @@ func TestOutcomeWithoutAFill(t *testing.T) {
 	slices.Sort(all)
 	for _, mode := range []Mode{Waterfall, ParallelFirst} {
 		for order := range 3 {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				fakes := []*fakeSSP{newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", silent)}
 				rt, p := newRoute(mode, fakes...), newProcess(t)
 				for n := range len(all) * len(all) * len(all) {
@@ -83,7 +84,7 @@ func TestOutcomeWithoutAFill(t *testing.T) {
 // A document that says that there is no ad becomes a 204 without it.
 func TestNoBidWithADocumentBecomes204(t *testing.T) {
 	for _, mode := range []Mode{Waterfall, ParallelFirst} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			vast := func(o *ssp.Options) { o.NoBidBody = ssp.NoBidVAST }
 			a := newFake(t, "a", fails(0, upstream.ConnLost))
 			b := newFake(t, "b", reply{status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}, vast)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -31,7 +32,7 @@ func TestWaterfallContinuesUntilAFill(t *testing.T) {
 		"connect_failed": fails(20*ms, upstream.ConnectFailed),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				a, b, c := newFake(t, "a", first), newFake(t, "b", fills(30*ms, "ad")), newFake(t, "c", fills(0, "late"))
 				r := get(t)
 				res := newRoute(Waterfall, a, b, c).Do(&r.Request, nil, newProcess(t))
@@ -52,7 +53,7 @@ func TestWaterfallContinuesUntilAFill(t *testing.T) {
 }
 
 func TestWaterfallAbandonsATierAtItsTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b, c := newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", fills(10*ms, "ad"))
 		rt := newRoute(Waterfall, a, b, c)
 		rt.Targets[0].Timeout, rt.Targets[1].Timeout = 80*ms, 40*ms
@@ -74,7 +75,7 @@ func TestWaterfallAbandonsATierAtItsTimeout(t *testing.T) {
 
 // A retry stays within the time of its tier.
 func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", silent, func(o *ssp.Options) { o.RetryMax = 5 })
 		tries := 0
 		a.script = func(*upstream.Exchange) reply {
@@ -95,7 +96,7 @@ func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 }
 
 func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b, c := newFake(t, "a", responses(100*ms, 500)), newFake(t, "b", silent), newFake(t, "c", fills(0, "ad"))
 		r := get(t)
 		res := newRoute(Waterfall, a, b, c).Do(&r.Request, nil, newProcess(t))
@@ -110,7 +111,7 @@ func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
 }
 
 func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", responses(20*ms, 204)), newFake(t, "b", fills(0, "ad"))
 		r := get(t)
 		r.Gone = func() bool { return time.Since(r.Received) >= 10*ms }
@@ -125,7 +126,7 @@ func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 
 // A tier that finds the client gone ends the waterfall.
 func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fails(0, upstream.ClientGone)), newFake(t, "b", fills(0, "ad"))
 		r := get(t)
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))
@@ -136,7 +137,7 @@ func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
 }
 
 func TestWaterfallForwardsHEAD(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", responses(0, 204)), newFake(t, "b", reply{status: 200})
 		r := newClient(t, upstream.HEAD, "", "")
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -227,7 +228,7 @@ func TestAdaptiveLimitFallsFromTheUsedPart(t *testing.T) {
 }
 
 func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		slow := 20 * msec
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error { return after(slow, fill())(ex) }}}
 		c := newClient(t, p, func(o *Options) { o.Adaptive = AdaptiveOptions{Enabled: true, Floor: 5}; o.MaxInFlight = 100 })
@@ -272,7 +273,7 @@ func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 		{"impatient timeout", never(), 10 * msec, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				cl := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) { o.Adaptive.Enabled = true })
 				ex := upstream.AcquireExchange()
 				defer ex.Release()

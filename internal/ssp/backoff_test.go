@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -73,7 +74,7 @@ func FuzzRetryAfter(f *testing.F) {
 func TestRetryAfterPausesTheSSP(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{steps: []step{response(status, "busy", "retry-after: 2"), fill()}}
 				c := newClient(t, p, nil)
 				if res := c.get(); res.status != status || res.body != "busy" {
@@ -95,7 +96,7 @@ func TestRetryAfterPausesTheSSP(t *testing.T) {
 }
 
 func TestPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: "+date), fill()}}, nil)
 		c.get().want(upstream.ServerError)
@@ -107,7 +108,7 @@ func TestPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 }
 
 func TestShorterPauseDoesNotShortenALongerOne(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(msec, response(503, "", "Retry-After: 10")), after(2*msec, response(503, "", "Retry-After: 1")), fill()}}
 		c := newClient(t, p, nil)
 		results := make(chan result)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -50,7 +51,7 @@ func TestTmaxBecomesTheRemainingTimeAndNoOtherByteChanges(t *testing.T) {
 		{"fractions are cut", "300", "9", 10 * msec, msec / 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
 				cl := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
 				r := cl.withTmax(c.tmax)
@@ -97,7 +98,7 @@ func TestBodyIsUnchangedWithoutAnythingToRewrite(t *testing.T) {
 
 func TestRetryCarriesTheTimeThatRemainsThen(t *testing.T) {
 	for _, compress := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(100*msec, fail(notProcessed)), fill()}}
 			c := newClient(t, p, func(o *Options) { o.RewriteTmax = true; o.Gzip = GzipOptions{Enabled: compress} })
 			r := c.withTmax("300")

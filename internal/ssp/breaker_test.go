@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/tally"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -91,7 +92,7 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 }
 
 func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{response(500, "")}}, func(o *Options) { o.Breaker.DryRun = true })
 		for range 1000 {
 			c.get().want(upstream.ServerError)
@@ -109,7 +110,7 @@ func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 }
 
 func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{response(500, "")}}
 		c := newClient(t, p, nil)
 		for range 1000 {
@@ -175,7 +176,7 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		{"cancelled", later(upstream.ErrCancelled), nil, 0, neither},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
 				cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
 				ex := upstream.AcquireExchange()
@@ -198,7 +199,7 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 }
 
 func TestTimeoutCountsIfTheSSPHadItsRequestTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = 50 * msec })
 		c.get().want(upstream.Deadline)
 		if _, failures := c.ssp.breaker.Tally(); failures != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -90,7 +91,7 @@ func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
 		{"the client's, since it is smaller", 10 * msec, 60 * msec, 20 * msec, 10 * msec},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				cl := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = c.request })
 				r := cl.request(upstream.GET)
 				r.Deadline = r.Received.Add(c.client)
@@ -107,7 +108,7 @@ func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
 }
 
 func TestTimeoutCountsFromTheBeginOfTheLeg(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
 		r := c.request(upstream.GET)
 		time.Sleep(100 * msec) // an earlier tier
@@ -136,7 +137,7 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 		{"a wait too short to ask", msec, true, upstream.Fill, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
 				cl := newClient(t, p, nil)
 				r := cl.request(upstream.GET)
@@ -157,7 +158,7 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 
 // The first attempt takes time, so Do looks at the client's connection before it sends a retry.
 func TestClosedClientConnectionIsFoundBeforeARetry(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fail(stale)), fill()}}
 		c := newClient(t, p, nil)
 		r := c.request(upstream.GET)
@@ -168,7 +169,7 @@ func TestClosedClientConnectionIsFoundBeforeARetry(t *testing.T) {
 }
 
 func TestRequestsOverMaxInFlightAreRefusedWithTheLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{after(10*msec, fill())}}, func(o *Options) { o.MaxInFlight = 2 })
 		results := make(chan result, 3)
 		for range 3 {
@@ -197,7 +198,7 @@ func TestPanicReleasesItsInFlightCountAndBytes(t *testing.T) {
 }
 
 func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{after(7*msec, fill()), after(3*msec, fail(cutMidResponse))}}, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 2} })
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.ConnLost)
@@ -222,7 +223,7 @@ func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
 }
 
 func TestCancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*msec, cancel)

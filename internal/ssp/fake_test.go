@@ -2,12 +2,10 @@ package ssp
 
 import (
 	"errors"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -20,20 +18,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const msec = time.Millisecond
-
-// bubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
-// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
-// before and after.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	empty := func() {
-		runtime.GC()
-		runtime.GC()
-	}
-	empty()
-	defer empty()
-	synctest.Test(t, test)
-}
 
 // step is what happens to one exchange on a place.
 type step func(ex *upstream.Exchange) error

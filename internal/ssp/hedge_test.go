@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -36,7 +37,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 }
 
 func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never(), after(5*msec, response(200, "of the second", "X-Second: 1"))}}
 		c := learnt(t, p, nil)
 		late := c.ssp.lateAfter.get()
@@ -66,7 +67,7 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 }
 
 func TestFirstAttemptWinsIfItIsFaster(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(20*msec, response(200, "of the first")), never()}}
 		c := learnt(t, p, nil)
 		if res := c.get().want(upstream.Fill); res.body != "of the first" || res.took != 20*msec {
@@ -82,7 +83,7 @@ func TestFirstAttemptWinsIfItIsFaster(t *testing.T) {
 }
 
 func TestRequestInTimeIsNotHedged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(10*msec, fill())}}
 		c := learnt(t, p, nil)
 		for range 50 {
@@ -94,7 +95,7 @@ func TestRequestInTimeIsNotHedged(t *testing.T) {
 }
 
 func TestAtMostOneHedge(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never()}}
 		c := learnt(t, p, nil)
 		res := c.get().want(upstream.Deadline)
@@ -125,7 +126,7 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(int64(295 * msec)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{steps: []step{after(100*msec, fill())}}
 				cl := learnt(t, p, c.with)
 				if c.prepare != nil {
@@ -154,7 +155,7 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 		"token": func(p *fakePool, c *client) { c.ssp.qps.init(QPSOptions{Limit: 0.001, Burst: 1}, time.Now()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{steps: []step{after(100*msec, fill())}}
 				c := learnt(t, p, nil)
 				kept(p, c)
@@ -176,7 +177,7 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 // A failed hedge must not replace the first attempt's response.
 func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 	for _, status := range []int{400, 429, 503} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(50*msec, response(200, "of the first")), response(status, "of the second")}}
 			c := learnt(t, p, nil)
 			if res := c.get().want(upstream.Fill); res.body != "of the first" {
@@ -189,7 +190,7 @@ func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 
 func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
 	for _, status := range []int{200, 404} {
-		bubble(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, response(status, "of the second"))}}
 			c := learnt(t, p, nil)
 			if res := c.get(); res.err != nil || res.status != status || res.body != "of the second" {
@@ -202,7 +203,7 @@ func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
 }
 
 func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}}
 		c := learnt(t, p, nil)
 		c.get().want(upstream.ConnLost)
@@ -220,7 +221,7 @@ func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
 
 // A failure before the request is late is retried as without hedging. The retry may then be hedged.
 func TestRetryMayBeHedged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
 		c := learnt(t, p, nil)
 		c.get().want(upstream.Fill)
@@ -231,7 +232,7 @@ func TestRetryMayBeHedged(t *testing.T) {
 }
 
 func TestCancelledHedgedLegEndsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never()}}
 		c := learnt(t, p, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -249,7 +250,7 @@ func TestCancelledHedgedLegEndsAtOnce(t *testing.T) {
 
 // A panic in the hedge's goroutine must not end the process.
 func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fill()), func(*upstream.Exchange) error { panic("BUG: scripted") }}}
 		c := learnt(t, p, nil)
 		defer func() {
@@ -264,7 +265,7 @@ func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 
 // No goroutine reads the request once Do has returned, even by a panic.
 func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, func(*upstream.Exchange) error { panic("BUG: scripted") }), never()}}
 		c := learnt(t, p, nil)
 		defer func() {
@@ -283,7 +284,7 @@ func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 // Hedges cut slow attempts short. If only complete latencies counted, slow attempts would look
 // rare, and requests would be hedged ever earlier.
 func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		var first atomic.Int64 // how long the first takes; the second 1 ms
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
 			d := time.Duration(first.Swap(int64(msec)))
@@ -325,7 +326,7 @@ func TestBodyIsSentCompleteByBothAttempts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{}
 				c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
 				p.steps = steps(c)

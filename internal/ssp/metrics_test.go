@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,7 +86,7 @@ adbuffer_ssp_retry_after_responses_total{effect="paused",ssp="openx"} 0
 }
 
 func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{
 			fail(notSent), after(30*msec, fill()), // a retry
 			response(204, ""), response(503, "", "Retry-After: 3"),

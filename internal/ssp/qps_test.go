@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/fleet"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"go.uber.org/zap"
@@ -133,7 +134,7 @@ func TestQPSLimitHoldsForConcurrentRequests(t *testing.T) {
 }
 
 func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 2} })
 		c.get().want(upstream.Fill)
@@ -154,7 +155,7 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 // After a pause of the process, some requests began long before others that have taken tokens as of
 // now. The bucket still counts as full.
 func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 2} })
 		late := c.request(upstream.GET)
 		late.Deadline = late.Received.Add(10 * time.Second)
@@ -171,7 +172,7 @@ func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 // A request takes its token right before it is sent. So of requests that waited for places
 // together, only as many are sent as the limit allows.
 func TestQPSLimitCountsSentRequests(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(20 * msec); return nil }}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 3} })
 		results := make(chan result, 10)
@@ -229,7 +230,7 @@ func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 
 // An SSP counts time as its bucket does, whether it was made before or after the bucket.
 func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		b := fleetOf(t, 40, 8, 4) // alone: 10 a second, 2 at once, none at first
 		time.Sleep(time.Hour)
 		p := &fakePool{steps: []step{fail(notSent), fill(), fill()}}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -146,7 +147,7 @@ func TestUnprocessedRequestsAreRetriedUntilTheDeadlineAtABoundedRate(t *testing.
 	for name, refuses := range map[string]step{"refused": fail(notProcessed), "kept connections closed": keptAndClosed} {
 		for _, timeout := range []time.Duration{295 * msec, 5 * time.Second} {
 			t.Run(name+" for "+timeout.String(), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
 					p := &fakePool{steps: []step{refuses}}
 					c := newClient(t, p, nil)
 					r := c.request(upstream.POST)
@@ -173,7 +174,7 @@ func TestUnprocessedRequestsAreRetriedUntilTheDeadlineAtABoundedRate(t *testing.
 
 // A pause between attempts ends with the leg.
 func TestCancelledLegEndsThePauseBetweenAttempts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &fakePool{steps: []step{fail(notProcessed)}}
 		c := newClient(t, p, nil)
@@ -293,7 +294,7 @@ func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 
 // Retries do not prolong a request: it ends at its deadline, and nothing is sent after that.
 func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(40*msec, fail(notProcessed))}}
 		c := newClient(t, p, nil)
 		res := c.get().want(upstream.Deadline)
@@ -310,7 +311,7 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 }
 
 func TestNothingIsRetriedAfterItsDeadline(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
 			time.Sleep(time.Until(ex.Deadline))
 			e := stale
@@ -391,7 +392,7 @@ func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
 
 // The pool takes Queued for the current time, so an attempt must not acquire a place in the past.
 func TestEachAttemptIsQueuedWhenItBegins(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		var queued []time.Time
 		p := &fakePool{steps: []step{after(30*msec, fail(stale)), fill()}, acquire: func(_ int, ex *upstream.Exchange) error {
 			queued = append(queued, ex.Times.Queued)

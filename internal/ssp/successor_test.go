@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -24,7 +25,7 @@ func (c *client) on(s *SSP) *client {
 }
 
 func TestSuccessorKeepsTheCounters(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), response(204, ""), fill()}}
 		c := newClient(t, p, nil)
 		var seen atomic.Int32
@@ -49,7 +50,7 @@ func TestSuccessorKeepsTheCounters(t *testing.T) {
 }
 
 func TestCurrentRequestKeepsItsSettings(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(10*msec, fail(notSent)), fill()}}
 		c := newClient(t, p, func(o *Options) { o.Host = "old.example" })
 		results, before := make(chan result), c.on(c.ssp)
@@ -73,7 +74,7 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 }
 
 func TestRequestsInFlightCountForTheSuccessorsLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		for name, next := range map[string]func(c *client, p *fakePool) *SSP{
 			"other settings": func(c *client, _ *fakePool) *SSP { return c.ssp.With(options(func(o *Options) { o.MaxInFlight = 2 })) },
 			"another pool": func(c *client, p *fakePool) *SSP {
@@ -101,7 +102,7 @@ func TestRequestsInFlightCountForTheSuccessorsLimit(t *testing.T) {
 }
 
 func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, nil)
 		for range 100 {
 			c.ssp.breaker.record(c.ssp.now(), true)
@@ -129,7 +130,7 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 }
 
 func TestPauseContinuesWithinTheNewMaximum(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: 20"), fill()}}, nil)
 		c.get().want(upstream.ServerError)
 		was := c.becomes(func(o *Options) { o.RetryMax = 3 })
@@ -199,7 +200,7 @@ func TestChangedSettingsEndAProbe(t *testing.T) {
 }
 
 func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
 		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.5} })
 		if late := c.ssp.lateAfter.get(); late == 0 {
@@ -215,7 +216,7 @@ func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 }
 
 func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4} })
 		for range 4 {
 			c.get().want(upstream.Fill)
@@ -237,7 +238,7 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 
 // A request may have begun long before it takes its token.
 func TestFullBucketIsFullForRequestsThatBeganBeforeIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 1e6} })
 		c.get().want(upstream.Fill)
 		r := c.request(upstream.GET)
@@ -248,7 +249,7 @@ func TestFullBucketIsFullForRequestsThatBeganBeforeIt(t *testing.T) {
 }
 
 func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		with := func(o *Options) {
 			o.Adaptive, o.MaxInFlight, o.QPS = AdaptiveOptions{Enabled: true, Floor: 4}, 100, QPSOptions{Limit: 1, Burst: 3}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -36,7 +37,7 @@ func Test429PausesOnlyAboveTheShare(t *testing.T) {
 		{name: "the fills are older than a second", share: 0.5, fills: 100, waitBeforeLast: time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				var steps []step
 				for range c.fills {
 					steps = append(steps, fill())
@@ -70,7 +71,7 @@ func Test429PausesOnlyAboveTheShare(t *testing.T) {
 }
 
 func Test503PausesWithAnyShare(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		var steps []step
 		for range 100 {
 			steps = append(steps, fill())
@@ -99,7 +100,7 @@ func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
 }
 
 func TestRetryAfterShareChangesInPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{response(429, "", "Retry-After: 1")}}, func(o *Options) { o.RetryAfterShare = 1 })
 		c.get().want(upstream.ClientError)
 		c.becomes(func(o *Options) { o.RetryAfterShare = 0 })

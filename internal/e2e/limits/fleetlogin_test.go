@@ -2,8 +2,6 @@ package limits
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,17 +53,11 @@ func TestRedisOverTLSWithBothCertificates(t *testing.T) {
 	}
 	write := func(name string, cert tls.Certificate, err error) {
 		t.Helper()
+		if err == nil {
+			err = sspsim.WriteKeyPair(cert, file(name+"-cert.pem"), file(name+"-key.pem"))
+		}
 		if err != nil {
 			t.Fatal(err)
-		}
-		key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for suffix, block := range map[string]*pem.Block{"-cert.pem": {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, "-key.pem": {Type: "PRIVATE KEY", Bytes: key}} {
-			if err := os.WriteFile(file(name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	cert, err := ca.ServerCert("redis.test")

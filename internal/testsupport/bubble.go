@@ -1,0 +1,21 @@
+package testsupport
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+)
+
+// Bubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
+// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
+// before and after.
+func Bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	empty := func() {
+		runtime.GC()
+		runtime.GC()
+	}
+	empty()
+	defer empty()
+	synctest.Test(t, test)
+}
