@@ -22,7 +22,7 @@ type PlanInput struct {
 	PortsPerAddress int           // [ports] ephemeral ports of one source address
 	SourceAddresses int           // [source-addresses] addresses that all replicas leave from (NAT); 0 = each replica has its own
 	LocalAddresses  int           // [local-addresses] addresses that each replica connects from in turn, ssps[].source_addresses
-	SSPAddresses    int           // [ssp-addresses] addresses that the SSP answers on
+	SSPAddresses    int           // [ssp-addresses] addresses that the SSP listens on
 	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
 }
 

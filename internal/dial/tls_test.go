@@ -128,8 +128,8 @@ func TestTLSBelow12IsRefused(t *testing.T) {
 	}
 }
 
-// blackHole accepts and never answers. began gets a value for each handshake
-// that has begun, closed for each connection that the dialer has closed.
+// blackHole accepts and never responds. began gets a value for each handshake that has begun,
+// closed for each connection that the dialer has closed.
 func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
 	t.Helper()
 	began, closed = make(chan struct{}, 2), make(chan struct{}, 2) // for both attempts of a dial

@@ -22,7 +22,7 @@ func (canned) Write(b []byte) (int, error)     { return len(b), nil }
 func (canned) SetReadDeadline(time.Time) error { return nil }
 func (canned) Close() error                    { return nil }
 
-// answered is what a call makes of these bytes.
+// answered returns what a call makes of these bytes as a reply.
 func answered(text []byte) (leaseReply, leaseCall, error) {
 	s := &session{replies: &replies{Conn: canned{r: bytes.NewReader(text)}}}
 	s.Conn = redis.NewConn(s.replies, 0, 0)

@@ -11,8 +11,9 @@ const (
 	// maxUnwritten bounds the requests that wait to be written on one connection, unless it is a
 	// single request. More gather only if the peer does not read them.
 	maxUnwritten = 1 << 20
-	// maxDirect is how many bytes of unanswered requests a caller writes itself. The socket buffers
-	// of both sides hold that many, so the write does not block. A goroutine writes larger amounts.
+	// maxDirect is how many bytes of outstanding requests a caller writes itself. The socket
+	// buffers of both sides hold that many, so the write does not block. A goroutine writes larger
+	// amounts.
 	maxDirect = 64 << 10
 	// maxRounds is how often a caller writes before it leaves the rest to a goroutine: its own
 	// response may have arrived.

@@ -11,7 +11,7 @@ const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebK
 	"X-Openrtb-Version: 2.6\r\n" +
 	"X-Forwarded-For: 203.0.113.7\r\n"
 
-// answerFields is the head of a typical answer.
+// answerFields are the fields of a typical response.
 var answerFields = []hpack.HeaderField{
 	{Name: ":status", Value: "200"},
 	{Name: "server", Value: "nginx/1.22.1"},

@@ -55,8 +55,9 @@ func exchange(t *testing.T, addr, raw string) string {
 	return string(response)
 }
 
-// answered returns the head, line by line and without its last field (the server's Connection: close), and
-// the body that a client of our server sees when an SSP responds with the given status, lines and body.
+// answered returns the header, line by line and without its last field (the server's Connection:
+// close), and the body that a client of our server sees when an SSP responds with the given status,
+// lines and body.
 func answered(t *testing.T, p *Policy, status int, body string, lines ...string) (head []string, _ string) {
 	t.Helper()
 	addr := serve(t, &fasthttp.Server{

@@ -137,7 +137,7 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 	first.serve()
 	second.serve()
 	testsupport.Eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
-	for _, p := range []*process{first, second} { // each answers its own operators
+	for _, p := range []*process{first, second} { // each serves its own operators
 		dial(t, p.Admin.Addr())
 		wantAccepted(t, p.Admin, 1)
 		if len(p.away) > 0 {

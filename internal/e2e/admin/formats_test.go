@@ -60,7 +60,7 @@ func (p *prometheusServer) traces(name string) (all []string) {
 	return all
 }
 
-// Prometheus asks for protobuf where its native histograms are on, and answers quantiles from them.
+// Prometheus asks for protobuf if its native histograms are on, and computes quantiles from them.
 func TestPrometheusScrapesNativeHistograms(t *testing.T) {
 	t.Parallel()
 	const n = 20

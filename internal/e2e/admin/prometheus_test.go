@@ -102,8 +102,8 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// query answers PromQL with the value of the one series that the response has; ok
-// is false if it has none or several.
+// query returns the value of the one series that PromQL yields; ok is false if it has none or
+// several.
 func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()
 	_, body := p.get("/api/v1/query?query=" + url.QueryEscape(expr))

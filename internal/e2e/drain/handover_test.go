@@ -205,7 +205,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inFlight := old.Dial() // accepted by the old one, unanswered through it all
+	inFlight := old.Dial() // accepted by the old process; its request stays outstanding
 	inFlight.Send(e2e.Request("GET", "/fillbuffer?n=held", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
 	var kept []*e2e.Client

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// brokenAnswers are ways in which a response is not valid.
-var brokenAnswers = []struct {
+// brokenResponses are ways in which a response is not valid.
+var brokenResponses = []struct {
 	name   string
 	faults sspsim.Faults
 	reason string
@@ -49,7 +49,7 @@ routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [h1, h2], client_choice: true}
 `, h1.URL(), h2.URL(), e2e.CAFile(t, h2)))
 	c := ab.Dial()
-	for _, broken := range brokenAnswers {
+	for _, broken := range brokenResponses {
 		name, s := "h1", h1
 		if broken.http2 {
 			name, s = "h2", h2

@@ -52,7 +52,7 @@ func noBid(t testing.TB) *sspsim.SSP {
 	return e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}})
 }
 
-func answeringWith(t testing.TB, status int) *sspsim.SSP {
+func respondingWith(t testing.TB, status int) *sspsim.SSP {
 	t.Helper()
 	return e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: status}})
 }
@@ -100,9 +100,9 @@ func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
 		name string
 		a, b *sspsim.SSP
 	}{
-		{"no_bid and 500", noBid(t), answeringWith(t, 500)},
+		{"no_bid and 500", noBid(t), respondingWith(t, 500)},
 		{"refused and reset", e2e.Failing(t, sspsim.Faults{Refuse: true}), e2e.Failing(t, sspsim.Faults{Reset: sspsim.Always})},
-		{"400 and a tier that is too slow", answeringWith(t, 400), stalled},
+		{"400 and a tier that is too slow", respondingWith(t, 400), stalled},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -261,7 +261,7 @@ func headBody(a *e2e.Response) *e2e.Response {
 
 func TestParallelAllNamesTheReasonOfEachFailure(t *testing.T) {
 	t.Parallel()
-	a, b, c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always}), e2e.Failing(t, sspsim.Faults{Refuse: true}), answeringWith(t, 500)
+	a, b, c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always}), e2e.Failing(t, sspsim.Faults{Refuse: true}), respondingWith(t, 500)
 	ab := three(t, "mode: parallel-all, ssps: [a, b, c]", a, b, c)
 	e := e2e.EnvelopeOf(ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 300"))
 	for i, want := range []string{"deadline", "connect_failed", ""} {

@@ -23,7 +23,7 @@ routes:
 
 func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 	t.Parallel()
-	ab := e2e.Start(t, fmt.Sprintf(noAdConfig, e2e.Healthy(t).URL(), noBid(t).URL(), answeringWith(t, 404).URL(), e2e.Failing(t, sspsim.Faults{Refuse: true}).URL()))
+	ab := e2e.Start(t, fmt.Sprintf(noAdConfig, e2e.Healthy(t).URL(), noBid(t).URL(), respondingWith(t, 404).URL(), e2e.Failing(t, sspsim.Faults{Refuse: true}).URL()))
 	c := ab.Dial()
 	for _, row := range []struct {
 		target, field string

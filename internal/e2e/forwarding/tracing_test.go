@@ -71,7 +71,7 @@ func TestEveryTierAndEveryAttemptHasASpan(t *testing.T) {
 	refusing := sspsim.Options{Protocol: sspsim.H2C, Record: 10, Behaviour: sspsim.Behaviour{
 		Response: sspsim.Response{NoBid: sspsim.Always}, Faults: sspsim.Faults{RefuseStream: sspsim.Every(2)},
 	}}
-	a, b, c := e2e.StartSSP(t, refusing), answeringWith(t, 500), e2e.Healthy(t)
+	a, b, c := e2e.StartSSP(t, refusing), respondingWith(t, 500), e2e.Healthy(t)
 	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, fmt.Sprintf(`
 server: {trusted_proxies: [127.0.0.0/8]}

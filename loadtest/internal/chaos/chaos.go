@@ -200,7 +200,7 @@ func (r *run) watch(ctx context.Context) {
 			return
 		}
 		for _, st := range r.instances {
-			// A process that is being replaced may not answer; the pauses judge.
+			// A process that is being replaced may not respond; the pauses decide.
 			if s, _, err := st.take(r.began); err == nil {
 				st.busy = append(st.busy, s)
 			}

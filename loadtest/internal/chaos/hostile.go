@@ -79,7 +79,7 @@ var attacks = []attack{
 		text = append(text, brokenHeads[rnd.IntN(len(brokenHeads))](bad)...)
 		text = append(text, strings.Repeat("GET / HTTP/1.1\r\n\r\n", rnd.IntN(50))...)
 		_, _ = c.Write(text)
-		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond) // what is refused must not destroy what was answered
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond) // a refused request must not destroy earlier responses
 		in := bufio.NewReader(c)
 		for i, a := range asks {
 			_ = c.SetReadDeadline(time.Now().Add(patience))

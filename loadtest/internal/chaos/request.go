@@ -18,7 +18,7 @@ type request struct {
 	deadline time.Duration
 	inHeader bool   // the deadline is in the header, not the default
 	fansOut  bool   // several SSPs may be asked
-	healthy  string // the healthy SSP that must answer it; "" for none
+	healthy  string // the healthy SSP that must respond to it; "" for none
 	fields   []string
 	chunked  bool
 	broken   string // why adbuffer must refuse it; "" for a correct request

@@ -25,7 +25,7 @@ type Constant struct {
 // constantMaxRequest bounds a request, body included.
 const constantMaxRequest = 1 << 20
 
-// ConstantBody returns the JSON body of size bytes, at least 4, that answers carry.
+// ConstantBody returns the JSON body of size bytes, at least 4, that responses carry.
 func ConstantBody(size int) []byte {
 	b := bytes.Repeat([]byte("x"), max(size, 4))
 	copy(b, `{"`)
@@ -33,7 +33,7 @@ func ConstantBody(size int) []byte {
 	return b
 }
 
-// StartConstant listens on addr and answers with status 200 and a JSON body.
+// StartConstant listens on addr and responds with status 200 and a JSON body.
 func StartConstant(addr string, body []byte) (*Constant, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Constant) Addr() string { return s.listener.Addr().String() }
 // Connections returns how many connections were accepted.
 func (s *Constant) Connections() uint64 { return s.accepted.Load() }
 
-// Requests returns how many requests were answered.
+// Requests returns how many requests got a response.
 func (s *Constant) Requests() uint64 { return s.served.Load() }
 
 // Close cuts all connections and returns when all goroutines have ended.
@@ -77,7 +77,7 @@ func (s *Constant) Close() {
 	s.running.Wait()
 }
 
-// serve answers the requests of a connection.
+// serve responds to the requests of a connection.
 func (s *Constant) serve(c net.Conn) {
 	defer func() {
 		c.Close()

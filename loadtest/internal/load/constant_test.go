@@ -78,7 +78,7 @@ func TestUnreadResponsesAreKeptUntilTheyAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	const n = 20000 // 20 MB of answers, more than sockets hold
+	const n = 20000 // 20 MB of responses, more than sockets hold
 	sent := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\n\r\n", n))

@@ -115,7 +115,7 @@ func (l *loop) countOpen() (n int) {
 	return n
 }
 
-// run goes through the phases, then waits for what is unanswered.
+// run goes through the phases, then waits for outstanding responses.
 func (l *loop) run(ctx context.Context) error {
 	l.running, l.started = true, l.now()
 	l.nextTick = l.started + l.plan.Tick
@@ -131,7 +131,7 @@ func (l *loop) run(ctx context.Context) error {
 	for done := ctx.Done(); ; {
 		select {
 		case <-done:
-			return nil // what is unanswered is neither answered nor failed
+			return nil // outstanding requests count neither as answered nor as failed
 		default:
 		}
 		now := l.now()

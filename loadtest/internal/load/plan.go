@@ -41,8 +41,8 @@ type Plan struct {
 	Protocol            Protocol
 	Depth               int // Pipelined, HTTP2
 
-	// Open sends when a request is due, whatever is unanswered, and counts
-	// latency from then. Otherwise each connection sends when it has room.
+	// Open sends when a request is due, whatever is outstanding, and counts latency from then.
+	// Otherwise each connection sends when it has room.
 	Open    bool
 	Poisson bool // open: random arrivals
 
@@ -54,7 +54,7 @@ type Plan struct {
 	Requests int
 
 	Templates []Template
-	// Statuses that are answers; empty is 200 to 299.
+	// Statuses that count as answered; empty is 200 to 299.
 	Statuses []int
 	// Echo wants each response's X-Echo-Cb to be its request's number: a response
 	// of another request is an error.

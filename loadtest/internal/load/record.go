@@ -40,7 +40,7 @@ type recorder struct {
 }
 
 type cell struct {
-	latency  *hdrhistogram.Histogram // answered, and what ran into the timeout
+	latency  *hdrhistogram.Histogram // of responses, and of requests that timed out
 	offered  uint64
 	answered uint64 // as expected
 	errors   map[string]uint64

@@ -61,7 +61,7 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 				return n, false, err
 			}
 			n += used
-			if p.state == inHead { // an interim answer, or one without a body
+			if p.state == inHead { // an interim response, or one without a body
 				if p.Status < 200 {
 					continue
 				}

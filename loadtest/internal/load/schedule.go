@@ -16,7 +16,7 @@ type Phase struct {
 	// phase's start; 0 adds none.
 	BurstEvery time.Duration
 	BurstSize  int
-	// Unrecorded phases warm up: their answers are in no result.
+	// Unrecorded phases warm up: their responses are in no result.
 	Unrecorded bool
 }
 

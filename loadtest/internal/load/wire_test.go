@@ -60,7 +60,7 @@ func TestTemplatesAreDrawnByWeight(t *testing.T) {
 	}
 }
 
-// isResponse are whole answers; each is read in pieces of every size.
+// isResponse are whole responses; each is read in pieces of every size.
 var answers = []struct {
 	raw    string
 	status int

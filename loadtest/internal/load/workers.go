@@ -54,7 +54,7 @@ func newWorkers(plan *Plan, progress *progress) *workers {
 	return w
 }
 
-// run connects, goes through the phases, and waits for what is unanswered.
+// run connects, goes through the phases, and waits for outstanding responses.
 func (w *workers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -21,7 +21,7 @@ import (
 
 // Load is what a load tool measured. Times are in milliseconds.
 type Load struct {
-	Requests int     // answered
+	Requests int     // that got a response
 	Failed   int     // without a response, or with another status than 2xx
 	Rate     float64 // responses a second
 	Seconds  float64
