@@ -52,7 +52,8 @@ routes:
 		outputs[strings.Join(args, " ")] = stdout + stderr
 	}
 
-	// Traffic of each kind, with a capture.
+	// Traffic of each kind, with a capture and an operator who follows it.
+	live := follow(t, ab.Process)
 	captured := make(chan string)
 	go func() {
 		_, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=3&wait=30s", "")
@@ -76,7 +77,7 @@ routes:
 		outputs[path] = fmt.Sprint(res.Fields, res.Body)
 	}
 	ask := func() {
-		for _, path := range []string{"/", "/config", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2"} {
+		for _, path := range []string{"/", "/config", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/ssps", "/debug/trace?wait=10ms", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2"} {
 			_, outputs[path] = ab.AskAdmin(path)
 		}
 	}
@@ -102,6 +103,17 @@ routes:
 	run("check", "--config", faulty, "--show-secrets")
 	run("serve", "--config", faulty)
 	run("plan", "--from", admin, "--token-file", token)
+	run("explain", "--config", next, "/all")
+	run("explain", "--admin", admin, "--token-file", token, "--json", "/all")
+	if got := outputs["explain --config "+next+" /all"]; !strings.Contains(got, "(hidden)") || !strings.Contains(got, "untrusted") {
+		t.Errorf("explain hides nothing, or does not show all SSPs: %s", got)
+	}
+	for len(live) > 0 {
+		outputs["tail"] += <-live + "\n"
+	}
+	if got := outputs["tail"]; !strings.Contains(got, "/fillbuffer") {
+		t.Errorf("tail shows %s", got)
+	}
 	if got := outputs["check --config "+faulty]; strings.Count(got, "(hidden)") < 2 {
 		t.Errorf("the faults are %s", got)
 	}
