@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +70,17 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// writeRequestLine writes a line for eyes. Its texts are escaped by the admin listener.
+// printable replaces what a terminal would obey.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// writeRequestLine writes a line for eyes. Its texts may come from clients and SSPs.
 func writeRequestLine(w io.Writer, line []byte) error {
 	var r struct {
 		Time                                            time.Time
@@ -91,6 +103,7 @@ func writeRequestLine(w io.Writer, line []byte) error {
 	case r.Status >= 400 || r.Outcome != "fill":
 		colour = yellow
 	}
-	_, err := fmt.Fprintf(w, "%s %s%3d %s%s %v ms %s %s %s %s %s\n", r.Time.Local().Format("15:04:05.000"), colour, r.Status, r.Outcome, plain, r.TotalMs, r.Source, r.Method, r.Path, r.Error, r.ID)
+	texts := strings.Join([]string{r.Source, r.Method, r.Path, r.Error, r.ID}, " ")
+	_, err := fmt.Fprintf(w, "%s %s%3d %s%s %v ms %s\n", r.Time.Local().Format("15:04:05.000"), colour, r.Status, printable(r.Outcome), plain, r.TotalMs, printable(texts))
 	return err
 }
