@@ -9,27 +9,35 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/tracing"
 )
 
 // Allocations of the whole process for a forwarded request, including a client and an SSP that
 // allocate almost nothing. Over cleartext there are none; over TLS crypto/tls allocates once at
 // each end.
 func TestAllocationsOfForwardingByProtocol(t *testing.T) {
+	cleartext := func(m *modeProxy) func() {
+		c, err := net.Dial("tcp", m.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+		r := bufio.NewReader(c)
+		return func() { exchangeOn(t, c, r) }
+	}
+	tracer, err := tracing.New(tracing.Options{Endpoint: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close(t.Context()) //nolint:errcheck // there are no spans
 	for _, row := range []struct {
 		name    string
 		change  func(*proxy.Options, *route.Route)
 		client  func(m *modeProxy) func()
 		ceiling float64
 	}{
-		{"cleartext", nil, func(m *modeProxy) func() {
-			c, err := net.Dial("tcp", m.addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
-			r := bufio.NewReader(c)
-			return func() { exchangeOn(t, c, r) }
-		}, 0},
+		{"cleartext", nil, cleartext, 0},
+		{"tracing, not sampled", func(o *proxy.Options, _ *route.Route) { o.Tracer = tracer }, cleartext, 0},
 		{"TLS", overTLS, func(m *modeProxy) func() {
 			c := m.dialTLS("http/1.1")
 			r := bufio.NewReader(c)
