@@ -25,7 +25,8 @@ type Sink struct {
 	first []string // values of the first labels
 }
 
-// With returns a sink whose series have these values of their first labels, behind those that s has.
+// With returns a sink that gives these label values to each of its series, behind the values that s
+// gives.
 func (s Sink) With(values ...string) Sink {
 	s.first = slices.Concat(s.first, values)
 	return s

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Request is a client's request that is traced. Its methods, and those of Leg and Attempt, do
-// nothing on nil, which is a request that is not.
+// Request is a client's request that is traced. The methods of Request, Leg
+// and Attempt do nothing on nil: the request is not traced.
 type Request struct {
 	tracer *Tracer
 	parent trace.SpanContext // the client's span; not valid if there is none
@@ -56,7 +56,7 @@ type Leg struct {
 	method  upstream.Method
 
 	mu    sync.Mutex // guards the fields below: a hedge runs on a goroutine of its own
-	begun int        // attempts; those beyond maxAttempts have no spans
+	begun int        // attempts; attempts beyond maxAttempts have no spans
 	ended []attempt
 }
 

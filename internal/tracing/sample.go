@@ -14,9 +14,9 @@ import (
 
 // sampler decides which requests are traced, and counts its decisions.
 //
-// A trusted peer's decision holds, since a trace with holes helps little. Other clients could ask
-// for spans of all their requests, so tracing.sample decides about theirs. No more than
-// tracing.max_per_second requests are traced, whatever peers ask for.
+// A trusted client's decision holds, since a trace with gaps helps little. An untrusted client could
+// ask for spans of all its requests, so tracing.sample decides about them. At most
+// tracing.max_per_second requests are traced, whatever clients ask for.
 type sampler struct {
 	share     float64
 	bounded   bool

@@ -142,7 +142,8 @@ func (c *course) failure() string {
 
 var protocolVersions = [upstream.Protocols]string{upstream.HTTP1: "1.1", upstream.HTTP1Pipelined: "1.1", upstream.HTTP2: "2"}
 
-// attributes are those of OpenTelemetry's semantic conventions for HTTP clients, and our own.
+// attributes returns the attributes of OpenTelemetry's semantic conventions for HTTP clients, and our
+// own.
 func (c *course) attributes(m upstream.Method) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("http.request.method", m.String()), attribute.String("adbuffer.outcome", c.outcome.String()),
