@@ -147,11 +147,20 @@ func (s *Stage) startAdbuffer(ctx context.Context) error {
 	if server.OneCore {
 		env = []string{"GOMAXPROCS=1"}
 	}
-	a, err := s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, text, cores, env...)
-	if err != nil {
-		return err
+	a := (*rig.Adbuffer)(nil)
+	if server.Shared != nil {
+		a = server.Shared.process
 	}
-	s.stops = append(s.stops, a.Stop)
+	if a == nil {
+		if a, err = s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, text, cores, env...); err != nil {
+			return err
+		}
+		if server.Shared == nil {
+			s.stops = append(s.stops, a.Stop)
+		} else {
+			server.Shared.process = a
+		}
+	}
 	s.Adbuffer, s.Addr, s.Host, s.PID = a, a.Addr, a.Addr, a.PID
 	if c.Cert != nil {
 		s.TLS, s.Authority = true, c.Cert.Authority

@@ -63,11 +63,17 @@ type Server struct {
 	Route   *rig.Route // of Program; started where it does not run yet
 	Config  Config     // of adbuffer
 	OneCore bool       // adbuffer may use one thread at a time
+	// Shared is the process of trials with the same configuration: the first to start makes it,
+	// and it runs to the end of the test. Nil is a process of the trial's own.
+	Shared *Shared
 	// Anywhere does not keep the server on the proxies' cores.
 	Anywhere bool
 	URL      string // of a server that runs already
 	SSP      string // the name of a direct one; "" is the first
 }
+
+// Shared is an adbuffer that several trials load.
+type Shared struct{ process *rig.Adbuffer }
 
 // Step is one measurement of a round. Its values are named NAME.p99, and p99 where it has
 // no name.

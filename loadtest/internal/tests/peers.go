@@ -197,7 +197,7 @@ func (c *comparison) servers(ctx context.Context, p peer) (map[string]engine.Tri
 		}
 		if p.name == "adbuffer" {
 			as := adbufferAs[protocol]
-			out[protocol] = engine.Trial{Server: engine.Server{OneCore: true, Config: engine.Config{Deadline: "2s", Cert: clients}},
+			out[protocol] = engine.Trial{Server: engine.Server{OneCore: true, Shared: new(engine.Shared), Config: engine.Config{Deadline: "2s", Cert: clients}},
 				SSPs: []*engine.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
 			continue
 		}
