@@ -77,7 +77,7 @@ func (s *suite) commands() (out []loadTest) {
 			run: func(ctx context.Context, e *engine.Env) (*results.Report, error) { return chaos.Run(ctx, e, s.chaos) }},
 		loadTest{name: "peers", short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
 			long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
-request, requests/s, latencies and memory, at saturation (driven by wrk, h2load and ab) and at
+request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
 fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
 of all proxies take turns. A proxy must first return exactly the upstream's answer, and a row
 with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was

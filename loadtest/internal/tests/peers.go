@@ -73,7 +73,7 @@ func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*engine.Test, er
 	c.request = engine.Presets()["ad"]
 	c.test = &engine.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in what one might use instead?",
 		Needs: []string{"wrk"}, Rounds: o.Rounds, Interleave: true, Promises: peerPromises(o.Conns),
-		Notes: []string{"Each proxy has a core to itself, wrk, h2load, ab, generator and upstream share the other. The request is a GET of about 800 bytes, the response 1 KB of JSON.",
+		Notes: []string{"Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a GET of about 800 bytes, the response 1 KB of JSON.",
 			"CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. Ratios are medians of the rounds' ratios.",
 			fmt.Sprintf("Median of %d rounds. At saturation wrk sends over %d connections; at fixed rates latency counts from when each request was due.", o.Rounds, o.Conns),
 			"Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1."}}

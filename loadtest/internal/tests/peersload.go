@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"adbuffer/loadtest/internal/engine"
@@ -22,15 +23,14 @@ type clientWay struct {
 }
 
 func (c *comparison) clientWays() []clientWay {
-	fields := []string{"-f", "TLS1.3"}
-	for _, f := range c.request.Headers {
-		fields = append(fields, "-H", f.Name+": "+f.Value)
-	}
+	// ab speaks HTTP/1.0, which Envoy refuses.
+	closing := c.request
+	closing.Headers = append(slices.Clone(closing.Headers), load.Field{Name: "Connection", Value: "close"})
 	return []clientWay{
 		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", engine.WRK(c.request, 64, c.length)},
 		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", engine.H2Load(c.request, 64, 1, c.length)},
 		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", engine.H2Load(c.request, 8, 8, c.length)},
-		{"new tls", "clients", "a new TLS connection for each request, 16 at once", engine.AB(load.Fill(c.request.Path, 1), int(400*c.length.Seconds()), 16, fields...)},
+		{"new tls", "clients", "a new TLS connection for each request, 16 at once", engine.WRK(closing, 16, c.length)},
 		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", engine.WRK(c.request, 1000, c.length)},
 	}
 }
