@@ -136,6 +136,9 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 			if t.Last = group == "idle"; !t.Last {
 				t.Derive = saturated
 			}
+			if strings.HasPrefix(name, "h2 ") {
+				t.Tool = "h2load"
+			}
 			c.test.Trials = append(c.test.Trials, t)
 		}
 	}

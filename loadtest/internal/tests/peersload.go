@@ -58,6 +58,9 @@ func (c *comparison) sound(drive engine.Driver) engine.Driver {
 			checked = true
 		}
 		sample, err := drive(ctx, s)
+		if err != nil && ctx.Err() == nil {
+			return &engine.Sample{Void: err.Error()}, nil // a tool that hangs voids its row only
+		}
 		if err == nil && (sample.Values["failed"] > 0 || sample.Values["answered"] == 0) {
 			sample.Void = fmt.Sprintf("%.0f requests failed, %.0f did not: %s", sample.Values["failed"], sample.Values["answered"], sample.Texts["errors"])
 		}
