@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/histogram"
 )
 
-// page is what one scrape sends; reused. Series come SSP by SSP, and each metric's series must stand
-// together: so each metric has a text of its own.
+// page is the response to one scrape; reused. Series come SSP by SSP, but each metric's series must
+// stand together. So each metric has a text of its own.
 type page struct {
 	format
 	families []family // by Desc.id

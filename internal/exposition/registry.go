@@ -44,8 +44,8 @@ func (r *Registry) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// Handler returns the handler of /metrics. during runs a function while nothing that sources look at
-// is replaced; nothing is sent meanwhile.
+// Handler returns the handler of /metrics. during runs a function while the objects that sources
+// read stay in place; the response is sent after it.
 func (r *Registry) Handler(during func(func()), errors *log.Logger) http.Handler {
 	slow := promhttp.HandlerFor(prometheus.GathererFunc(func() (families []*dto.MetricFamily, err error) {
 		during(func() { families, err = r.Gather() })

@@ -25,10 +25,10 @@ const (
 	maxStripes = 16
 )
 
-// The words of a histogram's stripe. The sum is sumHigh·sumCarry + sumLow, which
-// is an int64: nanoseconds alone would overflow within weeks where thousands of
-// places are held at once. It stands beside the low buckets, which most values
-// fall into, so that one observation is one line.
+// The words of a histogram's stripe. The sum is sumHigh·sumCarry + sumLow, which is an int64:
+// nanoseconds alone would overflow within weeks if thousands of places are in use at once. It
+// stands beside the low buckets, which most values fall into, so that one observation touches one
+// cache line.
 const (
 	sumLow = iota
 	sumHigh

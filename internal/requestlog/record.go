@@ -21,7 +21,8 @@ type Record struct {
 	Path   string // without the query
 	Route  string // "none" if no route matched
 	Client string // its address, after the route's privacy; empty for a unix socket
-	// Status is what the client was sent, and 0 without a response: the client has left, or its stream was reset.
+	// Status is the status that the client got, and 0 without a response: the client has left, or
+	// its stream was reset.
 	Status   int
 	Outcome  upstream.Outcome
 	Source   string // X-Adbuffer-Source

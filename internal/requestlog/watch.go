@@ -39,8 +39,8 @@ func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
 // watchPerSecond is how many requests a watcher receives in a second.
 const watchPerSecond = 50
 
-// Watcher receives requests as they end. It never slows one down: what it does not take in time, and more than
-// WatchPerSecond, is skipped and counted.
+// Watcher receives requests as they end. It never delays a request: requests that it does not take
+// in time, or beyond WatchPerSecond, are skipped and counted.
 type Watcher struct {
 	filter  Filter
 	log     *Log

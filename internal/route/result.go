@@ -60,8 +60,7 @@ type Leg struct {
 	Outcome upstream.Outcome
 	// Took is the time until it ended, or was abandoned.
 	Took time.Duration
-	// Exchange is the zero Summary where the SSP was not asked, or the leg was
-	// abandoned.
+	// Exchange is the zero Summary if the SSP got no request, or the leg was abandoned.
 	Exchange upstream.Summary
 }
 

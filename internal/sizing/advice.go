@@ -41,9 +41,9 @@ func sizeSetting(pr upstream.Protocol, o *pool.Options) (name string, value int)
 	return "pool.max_conns", o.MaxConns
 }
 
-// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP
-// does: 5 % and at least a second below the SSP's, in round numbers. It is 0 while
-// the SSP's is not known, and where idle_timeout is low enough.
+// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP does: 5 % and at
+// least a second below the SSP's, in round numbers. It is 0 while the SSP's is not known, and if
+// idle_timeout is low enough.
 func IdleTimeout(s *pool.Snapshot, o *pool.Options) time.Duration {
 	learned := time.Duration(s.LearnedIdleSeconds * float64(time.Second))
 	advised := min(learned*19/20, learned-time.Second).Truncate(time.Second)

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Await waits until something has come from the peer, if only the end of the
-// stream, and takes nothing away. It fails at until, or where the socket is closed;
-// on a connection without a file descriptor it returns at once. It needs no buffer,
-// and must not run at the same time as a Read or a look.
+// Await waits until bytes or the end of the stream have come from the peer, and consumes nothing.
+// It fails at until, or if the socket is closed. On a connection without a file descriptor it
+// returns at once. It needs no buffer, and must not run at the same time as a Read or a look.
 func (c *Conn) Await(until time.Time) error {
 	if c.raw == nil || c.MidRecord() {
 		return nil
