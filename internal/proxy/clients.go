@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// clients are the open connections of clients. A connection is in one of the two.
+// clients are the open connections of clients. A connection is either served or parked.
 type clients struct {
 	mu     sync.Mutex
 	served map[*clientConn]struct{}
 	parked parkedHeap
-	// idle fires no later than the first of parked must be closed, at idleAt; see expire.
+	// idle fires at idleAt, before or when the first parked connection must be closed; see expire.
 	idle   *time.Timer
 	idleAt time.Time // zero while it is not set
 
@@ -74,8 +74,8 @@ func (c *clients) resumeLocked(pc *parkedConn) *clientConn {
 	return cc
 }
 
-// resumeFirst resumes the connection that is to be closed first. It returns nil if none
-// is parked.
+// resumeFirst resumes the parked connection with the earliest close. It returns nil if none is
+// parked.
 func (c *clients) resumeFirst() *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +85,8 @@ func (c *clients) resumeFirst() *clientConn {
 	return c.resumeLocked(c.parked[0])
 }
 
-// resumeDue resumes a connection that has been parked for idle_timeout. It returns nil where
-// there is none, and sets idle.
+// resumeDue resumes a connection that has been parked for idle_timeout. It returns nil if there is
+// none, and sets idle.
 func (c *clients) resumeDue() *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

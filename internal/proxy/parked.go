@@ -31,8 +31,7 @@ type parkedConn struct {
 
 const notParked = -1
 
-// parkLocked leaves c, which is not used any more, and parks its connection. HTTP/2 has been
-// taken from it.
+// parkLocked parks c's connection; c is not used any more. Its HTTP/2 state has been taken from it.
 func (c *clientConn) parkLocked() {
 	c.phase = parked
 	pc := &parkedConn{
@@ -50,7 +49,7 @@ func (c *clientConn) parkLocked() {
 	}
 }
 
-// await is the goroutine of a parked connection that the watch cannot wait for.
+// await is the goroutine of a parked connection that the watch cannot watch.
 func (pc *parkedConn) await(c *socket.Conn) {
 	c.Await(time.Time{}) //nolint:errcheck // a closed socket is not parked any more
 	pc.Told(false)
@@ -104,7 +103,7 @@ func (c *clientConn) closeNow() {
 	c.closeLocked() //nolint:errcheck // the connection is over
 }
 
-// parkedHeap orders parked connections by when they are to be closed.
+// parkedHeap orders parked connections by the time of their close.
 type parkedHeap []*parkedConn
 
 // Len implements heap.Interface.

@@ -6,13 +6,13 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// watch watches clients' connections: so that requests of clients that have left are
-// cancelled, and that parked connections need no goroutine. The first connection starts
-// it. Where it cannot start, since the process may open no further file, such requests end
-// at their deadlines, and parked connections have goroutines.
+// watch watches clients' connections. So requests of clients that have left are cancelled, and
+// parked connections need no goroutine. The first connection starts it. If the process may open no
+// further file, it cannot start. Then such requests end at their deadlines, and parked connections
+// have goroutines.
 type watch struct {
 	once sync.Once
-	set  *socket.Watch // nil, which has all methods, where it has not started
+	set  *socket.Watch // nil if it has not started; its methods accept nil
 }
 
 func (w *watch) add(c *clientConn) {

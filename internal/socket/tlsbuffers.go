@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// tlsBuffers are where crypto/tls keeps its buffers in a tls.Conn. It never gives them up:
-// after a handshake with a post-quantum key share they are 3.5 KB, half of what an idle
-// connection holds. usable is false if this version of Go has other fields.
+// tlsBuffers are the offsets of crypto/tls's buffers in a tls.Conn. crypto/tls never frees them:
+// after a handshake with a post-quantum key share they are 3.5 KB, half of an idle connection's
+// memory. usable is false if this version of Go has other fields.
 type tlsBuffers struct {
 	rawInput, hand uintptr // bytes.Buffer: records, and messages of handshakes
 	input          uintptr // bytes.Reader: decrypted bytes, a part of rawInput
@@ -29,7 +29,7 @@ func findTLSBuffers(conn reflect.Type) (b tlsBuffers) {
 	return tlsBuffers{rawInput.Offset, hand.Offset, input.Offset, true}
 }
 
-// FreeTLS gives up the buffers of c if they are empty. Nothing else may use c meanwhile.
+// FreeTLS frees the buffers of c if they are empty. No other goroutine may use c meanwhile.
 func FreeTLS(c *tls.Conn) {
 	if !ofTLS.usable {
 		return

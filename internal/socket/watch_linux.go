@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch tells what peers do while no goroutine reads: that they close, and that something
-// arrives. It is an epoll set with one goroutine for all connections. A connection costs a
-// system call when it is added, and when it begins to await another event.
+// Watch reports what peers do while no goroutine reads: that they close, or that bytes arrive. It
+// is an epoll set with one goroutine for all connections. A connection costs a system call when it
+// is added, and when it begins to await another event.
 type Watch struct {
 	set *os.File // which the runtime's poller waits for
 
@@ -51,8 +51,8 @@ func NewWatch() (*Watch, error) {
 	return w, nil
 }
 
-// Add begins to watch c. owner is told when c's peer closes its connection or the sending
-// half of it, and again when the connection fails.
+// Add begins to watch c. It tells owner when c's peer closes its connection or the sending half of
+// it, and again when the connection fails.
 func (w *Watch) Add(c *Conn, owner Watcher) {
 	w.control(c, func(set, fd uintptr) {
 		w.mu.Lock()
@@ -67,10 +67,10 @@ func (w *Watch) Add(c *Conn, owner Watcher) {
 	})
 }
 
-// AwaitHangUp is Add for a connection that was added before, with another Conn perhaps.
+// AwaitHangUp is Add for a connection that was added before, perhaps with another Conn.
 func (w *Watch) AwaitHangUp(c *Conn, owner Watcher) { w.modify(c, owner, hangUps) }
 
-// AwaitArrival has owner told once, when a Read of c would not wait, and of nothing else. Bytes
+// AwaitArrival tells owner once, when a Read of c would not wait, and reports no other event. Bytes
 // that arrived before count. It returns false if the watch cannot do that.
 func (w *Watch) AwaitArrival(c *Conn, owner Watcher) bool {
 	return !c.MidRecord() && w.modify(c, owner, arrivals)

@@ -2,11 +2,10 @@
 
 package socket
 
-// Watch tells what peers do while no goroutine reads: nothing here, where requests of
-// clients that have left end at their deadlines.
+// Watch reports nothing on this system: requests of clients that have left end at their deadlines.
 type Watch struct{}
 
-// NewWatch returns nil, which has all methods.
+// NewWatch returns nil; the methods accept nil.
 func NewWatch() (*Watch, error) { return nil, nil }
 
 // Add does nothing.
