@@ -55,12 +55,21 @@ func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 }
 
 func TestFreeTLSIsNotUsableWhereFieldsDiffer(t *testing.T) {
-	type other struct {
-		rawInput bytes.Buffer
-		hand     []byte
-		input    bytes.Reader
+	buffer, reader := reflect.TypeFor[bytes.Buffer](), reflect.TypeFor[bytes.Reader]()
+	fields := func(rawInput, hand, input reflect.Type) (all []reflect.StructField) {
+		for name, of := range map[string]reflect.Type{"rawInput": rawInput, "hand": hand, "input": input} {
+			all = append(all, reflect.StructField{Name: name, PkgPath: "crypto/tls", Type: of})
+		}
+		return all
 	}
-	if findTLSBuffers(reflect.TypeFor[other]()).usable {
-		t.Error("a field of another type was taken for a buffer")
+	if !findTLSBuffers(reflect.StructOf(fields(buffer, buffer, reader))).usable {
+		t.Error("the fields are not found")
+	}
+	for _, other := range [][]reflect.StructField{
+		fields(reader, buffer, reader), fields(buffer, reader, reader), fields(buffer, buffer, buffer), fields(buffer, buffer, reader)[:2],
+	} {
+		if findTLSBuffers(reflect.StructOf(other)).usable {
+			t.Errorf("%v: a field is missing or has another type", other)
+		}
 	}
 }
