@@ -32,8 +32,8 @@ func TestMemoryOfIdleClients(t *testing.T) {
 		setting string
 		ceiling float64 // bytes for each client
 	}{
-		{"by default", "", 20 << 10},
-		{"with reduce_idle_memory", "reduce_idle_memory: true, ", 8 << 10},
+		{"by default", "", 8 << 10},
+		{"with reduce_idle_memory", "reduce_idle_memory: true, ", 4 << 10},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 1024}}}})

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Each client has sent one request and has its response. TLS keeps its keys and its
-// buffers, a handful of kilobytes; HTTP/2 its tables and two goroutines besides.
+// Each client has sent one request and has its response. TLS keeps its keys, a
+// few kilobytes; HTTP/2 its tables besides.
 func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 	const idle = 1500
 	for _, row := range []struct {
@@ -23,9 +23,9 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 		http2          bool
 		ceiling        float64 // bytes for each client
 	}{
-		{"http/1.1", "", false, 30 << 10},
-		{"http/1.1 with reduce_idle_memory", ", reduce_idle_memory: true", false, 25 << 10},
-		{"h2", "", true, 90 << 10},
+		{"http/1.1", "", false, 20 << 10},
+		{"http/1.1 with reduce_idle_memory", ", reduce_idle_memory: true", false, 12 << 10},
+		{"h2", "", true, 16 << 10},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, e := e2e.StartSSP(t, sspsim.Options{}), e2e.NewListener(t)
