@@ -124,7 +124,7 @@ func (r *Row) AllDoubts() []string {
 // Run carries a test out.
 func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	r := e.Report(t.Kind, t.Title, t.Question)
-	r.Notes, r.Missing = t.Notes, t.Missing
+	r.Missing = t.Missing
 	for _, program := range t.Needs {
 		if !e.Has(r, program) {
 			_, err := rig.Find(program)
@@ -138,6 +138,7 @@ func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	if err := e.measureAll(ctx, t, rows, r); err != nil {
 		return nil, err
 	}
+	r.Notes = t.Notes // trials may have added some
 	rows = slices.DeleteFunc(rows, func(row *Row) bool { return len(row.Rounds) == 0 && row.Void == "" })
 	for _, row := range rows {
 		r.Doubt(row.Name, row.AllDoubts())

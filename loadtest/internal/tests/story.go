@@ -36,12 +36,12 @@ const (
 // with the rules of deploy/prometheus as they are. It must alert before the first request is
 // refused, and the advised size must end the waiting.
 func story(e *engine.Env) *engine.Test {
-	s := &telling{events: &results.Table{}}
+	s := &telling{states: &results.Table{}}
 	t := &engine.Test{Kind: "story", Title: "A pool that gets too small, and what says so", Needs: []string{"prometheus"},
 		Question: "Does an alert fire before the first request is refused, and does the advised size end the waiting?",
 		Notes: []string{fmt.Sprintf("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places busy at first and %.0f at last. "+
 			"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())},
-		Tables: []engine.Table{{Title: "What happened: hold and load of the last minute, saturation and waiting requests of the moment", Heads: []string{"time", "event", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections"}, Live: s.events}},
+		Tables: []engine.Table{{Title: "Every quarter of a minute: hold and load of the last minute, saturation and waiting requests of the moment", Heads: []string{"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections"}, Live: s.states}},
 		Promises: []engine.Promise{
 			{Text: "an alert fires before the first request is refused", If: "large.lead > 0", Words: "{large.alert}"},
 			{Text: "with the advised size no request is refused", If: "large.failed = 0", Words: fmt.Sprintf("With %d connections {small.failures}; with {large.advised} {large.failures}.", storyPool)},
@@ -49,6 +49,7 @@ func story(e *engine.Env) *engine.Test {
 		Trials: []engine.Trial{{Name: "story", SSPs: []*engine.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}}, Server: engine.Server{Anywhere: true, Config: engine.Config{Deadline: "1s"}},
 			Steps: []engine.Step{{Name: "small", Before: s.startPrometheus, Load: s.tooSmall}, {Name: "large", Before: s.resize, Load: s.largeEnough}}}},
 	}
+	s.test = t
 	return t
 }
 
@@ -61,8 +62,9 @@ type telling struct {
 	began  time.Time
 	prom   string // host:port
 	last   poolState
-	events *results.Table
-	looked int // quarters of a minute
+	states *results.Table
+	test   *engine.Test // gets the events as notes
+	looked int          // quarters of a minute
 
 	alerts           []string // in the order in which they fired
 	alerted, refused time.Time
@@ -222,11 +224,15 @@ func (s *telling) look(ctx context.Context, st *engine.Stage, p load.Progress) e
 	return nil
 }
 
-// note adds a row to the story.
+// note adds an event to the story, or the state of the moment.
 func (s *telling) note(st *engine.Stage, event string) {
 	d, p := time.Since(s.began).Round(time.Second), s.last
 	at := fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
-	s.events.Add(nil, at, event, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
+	if event == "" {
+		s.states.Add(nil, at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
+	} else {
+		s.test.Notes = append(s.test.Notes, at+" "+event)
+	}
 	st.Say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
 }
 
