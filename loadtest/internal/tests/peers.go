@@ -145,14 +145,14 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 	for _, protocol := range p.upstreams {
 		group := strings.Replace(protocol, "pipelined", "h1", 1)
 		steps := []engine.Step{{Load: c.sound(engine.WRK(c.request, c.Conns, c.length))}}
-		at := func(name string, rate float64) {
-			steps = append(steps, engine.Step{Name: name, Load: c.sound(engine.Calmly(engine.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false))})
+		at := func(rate float64) engine.Driver {
+			return c.sound(engine.Calmly(engine.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false))
 		}
 		if c.Rate > 0 {
-			at("fixed", c.Rate)
+			steps = append(steps, engine.Step{Name: "fixed", Load: at(c.Rate)})
 		}
 		if p.fast && protocol == "h1" && c.Rate > 0 {
-			at("fast", fastRate)
+			steps = append(steps, engine.Step{Name: "fast", Load: unlessVoid(at(fastRate))})
 		}
 		add(protocol, protocol, group, "haproxy "+group, steps...)
 	}

@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -51,5 +53,29 @@ func TestOnlyExactlyTheUpstreamsAnswerPasses(t *testing.T) {
 			t.Errorf("%s passed", name)
 		}
 		s.Close()
+	}
+}
+
+func TestRequestsThatFailVoidARowOrOneMeasurement(t *testing.T) {
+	body := load.ConstantBody(1000)
+	up, err := load.StartConstant("127.0.0.1:0", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	c := &comparison{request: engine.Presets()["ad"], body: body}
+	failing := c.sound(func(context.Context, *engine.Stage) (*engine.Sample, error) {
+		return &engine.Sample{Values: engine.Values{"failed": 3, "answered": 97}}, nil
+	})
+	stage := &engine.Stage{Addr: up.Addr()}
+	if s, err := failing(t.Context(), stage); err != nil || s.Void == "" {
+		t.Errorf("%+v, %v: want a void row", s, err)
+	}
+	if s, err := unlessVoid(failing)(t.Context(), stage); err != nil || s.Void != "" || s.Values != nil || len(s.Doubts) != 1 {
+		t.Errorf("%+v, %v: want no values, and a doubt", s, err)
+	}
+	hanging := c.sound(func(context.Context, *engine.Stage) (*engine.Sample, error) { return nil, errors.New("signal: killed") })
+	if s, err := hanging(t.Context(), stage); err != nil || s.Void != "signal: killed" {
+		t.Errorf("%+v, %v: want a void row", s, err)
 	}
 }

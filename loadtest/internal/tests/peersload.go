@@ -68,6 +68,17 @@ func (c *comparison) sound(drive engine.Driver) engine.Driver {
 	}
 }
 
+// unlessVoid leaves a measurement out where its requests fail, and keeps the rest of its row.
+func unlessVoid(drive engine.Driver) engine.Driver {
+	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		sample, err := drive(ctx, s)
+		if err == nil && sample.Void != "" {
+			return &engine.Sample{Doubts: []string{sample.Void}}, nil
+		}
+		return sample, err
+	}
+}
+
 // idle measures the memory of idle clients, which have made one request each.
 func (c *comparison) idle(kind string) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
