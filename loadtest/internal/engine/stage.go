@@ -24,12 +24,13 @@ type SSP struct {
 	URLs     []string `yaml:"-"` // of its endpoints; where there is none, simulated SSPs are started
 	CAFile   string   `yaml:"-"`
 
-	Speaks    sspsim.Protocol  `yaml:"protocol"` // what is simulated; "" is HTTP/1.1 in cleartext
-	Behaviour sspsim.Behaviour `yaml:"-"`
-	Node      yaml.Node        `yaml:"behaviour"` // Behaviour, of a scenario's file
-	Endpoints int              `yaml:"-"`         // 0 is 1
-	Seed      uint64           `yaml:"seed"`
-	Cores     string           `yaml:"cores"` // "" is those of the load
+	Speaks     sspsim.Protocol  `yaml:"protocol"` // what is simulated; "" is HTTP/1.1 in cleartext
+	Behaviour  sspsim.Behaviour `yaml:"-"`
+	Node       yaml.Node        `yaml:"behaviour"` // Behaviour, of a scenario's file
+	Endpoints  int              `yaml:"-"`         // 0 is 1
+	Priorities bool             `yaml:"-"`         // each endpoint has the priority of its index
+	Seed       uint64           `yaml:"seed"`
+	Cores      string           `yaml:"cores"` // "" is those of the load
 
 	sims []*rig.SSP
 }

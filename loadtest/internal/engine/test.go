@@ -166,6 +166,7 @@ func (e *Env) measureAll(ctx context.Context, t *Test, rows Rows, r *results.Rep
 			if !slices.Contains(r.Missing, err.Error()) {
 				r.Missing = append(r.Missing, err.Error())
 			}
+			stages[i] = nil
 			return nil
 		}
 		if err == nil {

@@ -81,7 +81,8 @@ func others(s *engine.Sample, step string, n int) {
 	}
 }
 
-// endpoints makes one of an SSP's two endpoints respond 500, and later repairs it.
+// endpoints makes one of an SSP's two endpoints respond 500, and later repairs it. Then a region dies,
+// and a mirror is a black hole.
 func endpoints(e *engine.Env) *engine.Test {
 	const rate = 200 // requests a second; half of them fail where nothing is ejected
 	window := e.Time(10*time.Second, 3*time.Second)
@@ -116,6 +117,8 @@ func endpoints(e *engine.Env) *engine.Test {
 				{Name: "first", Before: set(1, broken, nil), Load: engine.Generate(plan(window), true)}, {Name: "next", Load: engine.Generate(plan(window), true)},
 				{Name: "repaired", Before: set(1, healthy, nil), Load: untilBack(plan(time.Second))}}})
 	}
+	addRegions(t)
+	addMirror(e, t)
 	return t
 }
 

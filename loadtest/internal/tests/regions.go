@@ -1,0 +1,161 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// The first of two regions dies at regionDies and works again at regionWorks.
+const (
+	regionRate  = 500 // requests a second
+	regionDies  = 2 * time.Second
+	regionWorks = 6 * time.Second
+	regionEnds  = 18 * time.Second
+	never       = 1e9 // in the place of a time
+)
+
+// addRegions adds trials in which the endpoint of priority 0 dies. They measure how soon the one of
+// priority 1 has the requests, and how soon the first has them back.
+func addRegions(t *engine.Test) {
+	const group = "regions"
+	healthy := steady(5 * time.Millisecond)
+	for _, death := range []struct {
+		name   string
+		faults sspsim.Faults
+		cut    bool // its connections too
+	}{
+		{"refuses, connections reset", sspsim.Faults{Refuse: true}, true},
+		{"silent", sspsim.Faults{BlackHole: true, Stall: sspsim.Always}, false},
+	} {
+		dead := healthy
+		dead.Faults = death.faults
+		t.Trials = append(t.Trials, engine.Trial{Name: death.name, Group: group,
+			SSPs:   []*engine.SSP{{Name: "ssp", Endpoints: 2, Priorities: true, Behaviour: healthy, More: []string{"breaker: {enabled: false}"}}},
+			Server: engine.Server{Config: engine.Config{Deadline: "300ms"}},
+			Steps:  []engine.Step{{Load: regionDeath(dead, healthy, death.cut)}}})
+	}
+	t.Tables = append(t.Tables, engine.Table{Title: fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate, regionWorks-regionDies), Group: group, Heads: []string{"priority 0"},
+		Columns: []engine.Column{{Head: "taken over after, s", Value: "taken"}, {Head: "failed", Value: "failed"}, {Head: "of", Value: "offered"}, {Head: "given back after, s", Value: "given"}}})
+	t.Promises = append(t.Promises, engine.Promise{Group: group, Each: true, Text: "priority 1 takes over within 1 s, and gives back", If: "taken <= 1 and given < 12", Doubtful: true,
+		Words: "Taken over after {taken} s; {failed} of {offered} requests failed; given back after {given} s."})
+}
+
+// regionDeath loads while the first endpoint dies and comes back.
+func regionDeath(dead, healthy sspsim.Behaviour, cut bool) engine.Driver {
+	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		plan := engine.OpenLoop(64, regionRate, 0, regionEnds, engine.Page("page", "/fillbuffer"))
+		plan.Statuses = []int{200}
+		var r *load.Result
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() {
+			var err error
+			r, err = s.Generate(ctx, plan, nil)
+			ended <- err
+		}()
+		values := engine.Values{}
+		err := func() (err error) {
+			engine.Sleep(ctx, regionDies)
+			err = s.SSPs[0].Set(dead)
+			if cut {
+				err = errors.Join(err, s.SSPs[0].CloseConnections())
+			}
+			if err == nil {
+				values["taken"], err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
+			}
+			engine.Sleep(ctx, time.Until(began.Add(regionWorks)))
+			if err = errors.Join(err, s.SSPs[0].Set(healthy)); err == nil {
+				values["given"], err = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
+			}
+			return err
+		}()
+		if err = errors.Join(err, <-ended); err != nil {
+			return nil, err
+		}
+		values["failed"], values["offered"] = float64(r.Whole.Failed), float64(r.Whole.Offered)
+		return &engine.Sample{Values: values}, nil
+	}
+}
+
+// untilLoaded returns after how many seconds an SSP has four fifths of the requests, never if it has
+// not within limit.
+func untilLoaded(ctx context.Context, s *rig.SSP, limit time.Duration) (float64, error) {
+	began := time.Now()
+	before, err := s.Counters()
+	for last := began; err == nil && ctx.Err() == nil && time.Since(began) < limit; {
+		engine.Sleep(ctx, 100*time.Millisecond)
+		var now sspsim.Counters
+		now, err = s.Counters()
+		at := time.Now()
+		if float64(now.Requests-before.Requests) >= 0.8*regionRate*at.Sub(last).Seconds() {
+			return at.Sub(began).Seconds(), err
+		}
+		before, last = now, at
+	}
+	return never, err
+}
+
+// addMirror adds a trial that compares p99 with a black-holed mirror and without one. The two take
+// turns in short runs, so that what else the machine does meets both.
+func addMirror(e *engine.Env, t *engine.Test) {
+	const (
+		group   = "mirror"
+		rate    = 500
+		rounds  = 8
+		latency = 30 * time.Millisecond
+	)
+	t.Trials = append(t.Trials, engine.Trial{Name: "black-holed mirror", Group: group,
+		SSPs: []*engine.SSP{{Name: "main", Behaviour: steady(latency)}, {Name: "hole", Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{BlackHole: true}}}},
+		Server: engine.Server{Config: engine.Config{Deadline: "300ms", Routes: []string{
+			"{name: plain, match: {path: /plain}, ssps: [main]}",
+			"{name: mirrored, match: {path: /mirrored}, ssps: [main], mirror: {ssp: hole, share: 1}}",
+		}}},
+		Steps: []engine.Step{{Load: inTurns(rounds, rate, e.Time(5*time.Second, 2*time.Second))}}})
+	t.Tables = append(t.Tables, engine.Table{Title: fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d rounds in turn", rate, latency, rounds), Group: group, Heads: []string{"mirror"},
+		Columns: []engine.Column{{Head: "p99 ms without", Value: "plain.p99"}, {Head: "with", Value: "mirrored.p99"}, {Head: "ratio", Value: "ratio"}, {Head: "failed", Value: "failed"}}})
+	t.Promises = append(t.Promises, engine.Promise{Group: group, Each: true, Text: "the p99 of the main traffic stays within 3 %", If: "ratio <= 1.03 and failed = 0", Doubtful: true,
+		Words: "The median of the rounds' ratios is {ratio}; {failed} requests failed."})
+}
+
+// inTurns loads /plain and /mirrored in turn. The first round warms up.
+func inTurns(rounds int, rate float64, length time.Duration) engine.Driver {
+	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		paths := [2]string{"/plain", "/mirrored"}
+		var p99 [2][]float64
+		var ratios []float64
+		sample := &engine.Sample{Values: engine.Values{"failed": 0}}
+		for round := range rounds + 1 {
+			var of [2]float64
+			for i := range paths {
+				at := (i + round) % 2
+				plan := engine.OpenLoop(64, rate, 500*time.Millisecond, length, engine.Page("page", paths[at]))
+				plan.Statuses = []int{200}
+				r, err := s.Generate(ctx, plan, nil)
+				if err != nil {
+					return nil, err
+				}
+				of[at] = r.Whole.Latency.P99
+				sample.Values["failed"] += float64(r.Whole.Failed)
+				sample.Doubts = append(sample.Doubts, r.Doubts...)
+			}
+			if round == 0 {
+				continue
+			}
+			s.Say("endpoints: p99 %.2f ms without a mirror, %.2f ms with a black-holed one", of[0], of[1])
+			ratios = append(ratios, of[1]/of[0])
+			for i := range of {
+				p99[i] = append(p99[i], of[i])
+			}
+		}
+		sample.Values["plain.p99"], sample.Values["mirrored.p99"] = engine.Median(p99[0]), engine.Median(p99[1])
+		sample.Values["ratio"] = engine.Median(ratios)
+		return sample, nil
+	}
+}
