@@ -71,7 +71,7 @@ ssps:
   - {name: full, endpoints: [%q], pool: {max_conns: 1, max_pending: 0}}
   - {name: late, endpoints: [%q], pool: {max_conns: 1, pending_timeout: 30ms}}
   - {name: limited, endpoints: [%q], qps: {limit: 0.001, burst: 1}}
-  - {name: paused, endpoints: [%q], retry_after_share: 0}
+  - {name: paused, endpoints: [%q], retry_after_share: 0, retry_after_max: 1h}
   - {name: busy, endpoints: [%q], max_in_flight: 1}
   - {name: broken, endpoints: [%q], breaker: {window: 10m, min_requests: 1, min_probe: 0.001}}
 routes:
