@@ -110,7 +110,8 @@ func (c *Client) Post(ctx context.Context, path string, body []byte) ([]byte, er
 	return c.do(ctx, http.MethodPost, path, bytes.NewReader(body))
 }
 
-// Lines calls f with each line of path, without its end, until the listener or f ends that, or ctx ends.
+// Lines calls f with each line of path, without its end, until the listener or f ends that, or ctx
+// ends.
 func (c *Client) Lines(ctx context.Context, path string, f func(line []byte) error) error {
 	res, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// Explain returns what would happen to message, one request of HTTP/1.1 from a client at peer, as a value for JSON.
-// Nothing of it is sent.
+// Explain returns what would happen to message, one request of HTTP/1.1 from a client at peer, as a
+// value for JSON. Nothing of it is sent.
 type Explain func(message []byte, peer netip.Addr) any
 
 // maxExplained is how long a message to be explained may be: a head and a body of the default limits.

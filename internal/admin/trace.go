@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Trace returns Go's execution trace of the last seconds. Without a flight recorder that runs, it returns
-// the trace of the time until ctx ends.
+// Trace returns Go's execution trace of the last seconds. Without a flight recorder that runs, it
+// returns the trace of the time until ctx ends.
 type Trace func(ctx context.Context) ([]byte, error)
 
 // ErrTraceBusy is an error of a Trace.

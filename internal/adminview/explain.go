@@ -40,7 +40,8 @@ type explainedSSP struct {
 	Limits    []string     `json:"limits"`
 }
 
-// Explain says what p, whose version is current, would do with message: one request of HTTP/1.1 from a client at peer.
+// Explain says what p, whose version is current, would do with message: one request of HTTP/1.1
+// from a client at peer.
 func Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
 	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, SSPs: []explainedSSP{}}

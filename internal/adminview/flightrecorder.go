@@ -13,7 +13,8 @@ import (
 // flightBytes is how much memory Go's flight recorder may use. Go takes it as a hint.
 const flightBytes = 16 << 20
 
-// FlightRecorder keeps the execution trace of the last seconds in memory. Go allows one for each process.
+// FlightRecorder keeps the execution trace of the last seconds in memory. Go allows one for each
+// process.
 type FlightRecorder struct {
 	mu       sync.Mutex            // guards the fields below
 	age      time.Duration         // what Keep asked for
@@ -35,7 +36,8 @@ func (f *FlightRecorder) Keep(age time.Duration) error {
 	return f.restartLocked(age)
 }
 
-// Snapshot returns the trace of the last seconds. If the recorder does not run, Snapshot runs it until ctx ends.
+// Snapshot returns the trace of the last seconds. If the recorder does not run, Snapshot runs it
+// until ctx ends.
 func (f *FlightRecorder) Snapshot(ctx context.Context) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/reload"
 )
 
-// Explain says what cfg would do with message: one request of HTTP/1.1 from a client at peer. It listens nowhere and
-// connects nowhere.
+// Explain says what cfg would do with message: one request of HTTP/1.1 from a client at peer. It
+// listens nowhere and connects nowhere.
 func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Explained, error) {
 	quiet := *cfg
 	quiet.Tracing, quiet.Fleet = config.Tracing{}, config.Fleet{}

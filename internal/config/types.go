@@ -107,7 +107,8 @@ type Admin struct {
 	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
-	// FlightRecorder is how much of Go's execution trace GET /debug/trace has at once; 0 = it begins to record.
+	// FlightRecorder is how much of Go's execution trace GET /debug/trace has at once; 0 = it
+	// begins to record.
 	FlightRecorder time.Duration `yaml:"flight_recorder" default:"0s" min:"0s" max:"1m"`
 
 	// Token is what TokenFile held when the config was loaded, without the

@@ -78,7 +78,8 @@ func (a *Authority) ClientConfig(by *Authority) *tls.Config {
 	return c
 }
 
-// TLSSection is the configuration's section server with the listener's certificate, and more settings of TLS.
+// TLSSection is the configuration's section server with the listener's certificate, and more
+// settings of TLS.
 func TLSSection(a *Authority, more string) string {
 	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}}\n", a.File("cert.pem"), a.File("key.pem"), more)
 }

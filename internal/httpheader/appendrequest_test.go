@@ -10,8 +10,8 @@ import (
 
 var testPeer = netip.MustParseAddr("198.51.100.9")
 
-// cross returns the lines that a request of the given lines becomes under o, from a peer that is trusted or
-// not. Identity lines are those of o's mode.
+// cross returns the lines that a request of the given lines becomes under o, from a peer that is
+// trusted or not. Identity lines are those of o's mode.
 func cross(t *testing.T, o PolicyOptions, trusted bool, lines ...string) []string {
 	t.Helper()
 	var f RequestFields

@@ -3,8 +3,9 @@ package httpheader
 // Size returns the length of the scanned block, in bytes.
 func (f *RequestFields) Size() int { return len(f.raw) }
 
-// CopyFrom makes f hold what from holds, in memory that is appended to mem, and returns mem so extended. The
-// request behind from may be forgotten then. It costs another scan; nothing is filtered anew.
+// CopyFrom makes f hold what from holds, in memory that is appended to mem, and returns mem so
+// extended. The request behind from may be forgotten then. It costs another scan; nothing is
+// filtered anew.
 func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	start := len(mem)
 	mem = append(mem, from.raw...)
@@ -16,8 +17,8 @@ func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	return mem
 }
 
-// CopyFrom makes id what from is. f is a copy of the fields that from was resolved from, and id has no bytes
-// but f's.
+// CopyFrom makes id what from is. f is a copy of the fields that from was resolved from, and id has
+// no bytes but f's.
 func (id *Identity) CopyFrom(from *Identity, f *RequestFields) {
 	*id = *from
 	id.agent = f.userAgent

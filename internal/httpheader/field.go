@@ -22,8 +22,8 @@
 // It never crosses, except for a guarded field that a policy passes in exactly that spelling.
 package httpheader
 
-// Field is one header field of a request. Name and Value are slices of the scanned block: they live as long
-// as the block does. Value has no blanks around it.
+// Field is one header field of a request. Name and Value are slices of the scanned block: they live
+// as long as the block does. Value has no blanks around it.
 type Field struct {
 	Name, Value []byte
 

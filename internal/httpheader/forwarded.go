@@ -23,8 +23,8 @@ func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 	return dst, addrs, others
 }
 
-// appendShortForwarded appends v, the value of a Forwarded field, with every address shortened and without
-// ports. ok is false, and dst as it was, if v is not what RFC 7239, section 4, allows.
+// appendShortForwarded appends v, the value of a Forwarded field, with every address shortened and
+// without ports. ok is false, and dst as it was, if v is not what RFC 7239, section 4, allows.
 func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	before := len(dst)
 	separator := ""
@@ -76,8 +76,8 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	}
 }
 
-// cutForwardedValue cuts a token or a quoted string, returned with its quotes, off the front of v. A quoted
-// string with an escape is refused, as nothing that belongs into Forwarded needs one.
+// cutForwardedValue cuts a token or a quoted string, returned with its quotes, off the front of v.
+// A quoted string with an escape is refused, as nothing that belongs into Forwarded needs one.
 func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 	if len(v) > 0 && v[0] == '"' {
 		end := bytes.IndexByte(v[1:], '"') + 2

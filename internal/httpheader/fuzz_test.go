@@ -162,8 +162,8 @@ func blockLines(block []byte) func(func(string) bool) {
 	}
 }
 
-// FuzzTruncate checks that under truncate no whole address leaves in any identity field, and that what leaves
-// as X-Forwarded-For is addresses and nothing else.
+// FuzzTruncate checks that under truncate no whole address leaves in any identity field, and that
+// what leaves as X-Forwarded-For is addresses and nothing else.
 func FuzzTruncate(f *testing.F) {
 	for _, line := range allIdentity {
 		name, value, _ := strings.Cut(line, ": ")
@@ -207,7 +207,8 @@ func FuzzTruncate(f *testing.F) {
 	})
 }
 
-// FuzzCopyResponse checks that nothing hop-by-hop or guarded comes back from an SSP, whatever its lines are.
+// FuzzCopyResponse checks that nothing hop-by-hop or guarded comes back from an SSP, whatever its
+// lines are.
 func FuzzCopyResponse(f *testing.F) {
 	f.Add(adResponse)
 	f.Add("Connection: X-A, close\r\nX-A: 1\r\nSet-Cookie: a=b\r\nD~te: 1\r\ndate: 2\r\n")

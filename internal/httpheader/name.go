@@ -80,8 +80,8 @@ var known = []struct {
 	{"x-device-ip", nameDeviceIP}, {"x-device-user-agent", nameDeviceUserAgent},
 }
 
-// slots holds at slot(name) the known name whose slot that is. No two known names have one slot. After a change of
-// known, other factors in slot may be needed.
+// slots holds at slot(name) the known name whose slot that is. No two known names have one slot.
+// After a change of known, other factors in slot may be needed.
 var slots = func() (t [128]struct {
 	name string
 	id   nameID
@@ -96,7 +96,8 @@ var slots = func() (t [128]struct {
 	return t
 }()
 
-// slot returns a number below 128 from the length, the first, the middle and the last byte of a name that is not empty.
+// slot returns a number below 128 from the length, the first, the middle and the last byte of a
+// name that is not empty.
 func slot(name []byte) int {
 	n := len(name)
 	return (n*97 + int(plain[name[0]])*75 + int(plain[name[n-1]])*131 + int(plain[name[n/2]])*231) >> 2 & 127
@@ -126,7 +127,8 @@ func identify(name []byte) nameID {
 	return unknownName
 }
 
-// is reports whether name, which is as long as want, reads as want, a name of lower-case letters and '-'.
+// is reports whether name, which is as long as want, reads as want, a name of lower-case letters
+// and '-'.
 func is(name []byte, want string) bool {
 	for i := range name {
 		if i >= len(want) || plain[name[i]] != want[i] {

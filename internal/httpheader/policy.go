@@ -12,10 +12,11 @@ type IdentityMode uint8
 
 // The modes, named as in the configuration.
 const (
-	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto, X-Forwarded-Host,
-	// Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
+	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto,
+	// X-Forwarded-Host, Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
 	XForwardedFor IdentityMode = iota
-	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 wants it. Other X-Device-* cross from trusted peers.
+	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 wants it. Other X-Device-* cross
+	// from trusted peers.
 	XDevice
 	// Both does both of the above.
 	Both
@@ -33,22 +34,23 @@ type PolicyOptions struct {
 	Pass []string
 	// Remove names fields that never reach the SSP, in any case and with '_' read as '-'.
 	Remove []string
-	// Set lists fields of every request to the SSP. They replace what would else go under their names, in any
-	// case and with '_' read as '-'. Two with one name are both sent.
+	// Set lists fields of every request to the SSP. They replace what would else go under their
+	// names, in any case and with '_' read as '-'. Two with one name are both sent.
 	Set []NameValue
 	// Identity is which fields tell the SSP the client's identity.
 	Identity IdentityMode
 	// Via is the name of this process in the Via field that is added to each
 	// request; "" adds none. Remove or Set of Via keep it away too.
 	Via string
-	// RequestID is the field for the id of each request; "" = none. SSPs' fields of that name do not cross, since
-	// adbuffer writes its own into responses. SendRequestID sends the id to the SSP; Remove or Set of the field keep
-	// it away too.
+	// RequestID is the field for the id of each request; "" = none. SSPs' fields of that name do
+	// not cross, since adbuffer writes its own into responses. SendRequestID sends the id to the
+	// SSP; Remove or Set of the field keep it away too.
 	RequestID     string
 	SendRequestID bool
 }
 
-// Policy says which fields cross between clients and one SSP. It never changes and is safe for concurrent use.
+// Policy says which fields cross between clients and one SSP. It never changes and is safe for
+// concurrent use.
 type Policy struct {
 	options PolicyOptions // what it was made from
 	pass    names         // matched through httpsyntax.Lower

@@ -5,20 +5,21 @@ import "adbuffer/internal/httpsyntax"
 // defaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
 const defaultMaxFields = 128
 
-// RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and Reset need
-// it alone; in between any number of goroutines may read it.
+// RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and
+// Reset need it alone; in between any number of goroutines may read it.
 //
 // The exported fields are settings of Scan.
 type RequestFields struct {
 	// MaxFields is how many fields a request may have; 0 = DefaultMaxFields. Reset keeps it.
 	MaxFields int
-	// TimeoutName is the field in which clients send their deadline, `deadline.header`; "" = none. Reset keeps it.
+	// TimeoutName is the field in which clients send their deadline, `deadline.header`; "" = none.
+	// Reset keeps it.
 	TimeoutName string
-	// IDName is the field in which peers send the request's id, `server.request_id.header`; "" = none. CheckRequestID must
-	// allow it. Reset keeps it.
+	// IDName is the field in which peers send the request's id, `server.request_id.header`; "" =
+	// none. CheckRequestID must allow it. Reset keeps it.
 	IDName string
-	// HTTP10 says that the request line said HTTP/1.0: Host is optional and Transfer-Encoding refused. Reset
-	// and Scan leave it to the caller, who sets it for every request.
+	// HTTP10 says that the request line said HTTP/1.0: Host is optional and Transfer-Encoding
+	// refused. Reset and Scan leave it to the caller, who sets it for every request.
 	HTTP10 bool
 	// HTTP2 says that the request came over HTTP/2. The caller sets it as HTTP10.
 	HTTP2 bool

@@ -40,7 +40,8 @@ func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 	f.id.n = len(AppendUUIDv7(f.id.text[:0], now))
 }
 
-// RequestID returns the request's id, empty before SetRequestID. It is valid as long as f is not changed.
+// RequestID returns the request's id, empty before SetRequestID. It is valid as long as f is not
+// changed.
 func (f *RequestFields) RequestID() []byte { return f.id.text[:f.id.n] }
 
 // set makes v the id. It reports false if v is no id.
@@ -61,7 +62,8 @@ func isRequestIDByte(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '.' || c == '_' || c == '-'
 }
 
-// AppendUUIDv7 appends a UUID of version 7 (RFC 9562, section 5.7): 48 bits of Unix milliseconds, and 74 random bits.
+// AppendUUIDv7 appends a UUID of version 7 (RFC 9562, section 5.7): 48 bits of Unix milliseconds,
+// and 74 random bits.
 func AppendUUIDv7(dst []byte, now time.Time) []byte {
 	var u [16]byte
 	binary.BigEndian.PutUint64(u[:8], uint64(now.UnixMilli())<<16|rand.Uint64()&0x0fff|0x7000)

@@ -97,8 +97,8 @@ var blocks = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxKeptBlock = 16 << 10
 
-// ResponseFields returns the fields of h, which CopyResponse may have filled. They are valid as long as h does not
-// change.
+// ResponseFields returns the fields of h, which CopyResponse may have filled. They are valid as
+// long as h does not change.
 func ResponseFields(h *fasthttp.ResponseHeader) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for name, value := range h.All() {

@@ -189,8 +189,8 @@ func TestAddDateIsNow(t *testing.T) {
 	})
 }
 
-// The memory of a response's header is kept for the next response. It grew with the number of fields, and with the
-// largest field that ever stood in each place.
+// The memory of a response's header is kept for the next response. It grew with the number of
+// fields, and with the largest field that ever stood in each place.
 func TestMemoryOfAResponseHeaderFollowsItsBytes(t *testing.T) {
 	const size = 16 << 10
 	p := NewPolicy(PolicyOptions{Pass: []string{"Set-Cookie"}})

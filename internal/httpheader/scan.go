@@ -194,7 +194,8 @@ func (f *RequestFields) conclude() error {
 	return nil
 }
 
-// valueError is about the byte of raw at i, which should have been the CR of the CRLF that ends name's line.
+// valueError is about the byte of raw at i, which should have been the CR of the CRLF that ends
+// name's line.
 func valueError(raw []byte, i int, name []byte) error {
 	switch {
 	case i >= len(raw):

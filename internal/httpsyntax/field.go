@@ -8,8 +8,8 @@ func AppendField(dst, name, value []byte) []byte {
 	return append(append(dst, value...), "\r\n"...)
 }
 
-// CutField splits the first line off block, which consists of lines "name: value\r\n" with any blanks around the
-// values. name is nil at the end of the block and at a line without this form.
+// CutField splits the first line off block, which consists of lines "name: value\r\n" with any
+// blanks around the values. name is nil at the end of the block and at a line without this form.
 func CutField(block []byte) (name, value, rest []byte) {
 	colon := 0
 	for colon < len(block) && block[colon] != ':' {
@@ -25,9 +25,9 @@ func CutField(block []byte) (name, value, rest []byte) {
 	return block[:colon], Trim(block[colon+1 : next-2]), block[next:]
 }
 
-// NextLine returns where the line after the one with block[i] starts: behind the first CRLF from i on. It returns 0
-// if there is no CRLF, or a lone CR or LF before it. For lines as short as header fields this is faster than
-// bytes.IndexByte.
+// NextLine returns where the line after the one with block[i] starts: behind the first CRLF from i
+// on. It returns 0 if there is no CRLF, or a lone CR or LF before it. For lines as short as header
+// fields this is faster than bytes.IndexByte.
 func NextLine(block []byte, i int) int {
 	for {
 		i += ControlAt(block[i:])
@@ -54,7 +54,8 @@ func Fields(block []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// FindField returns the value of the first field of block with this name, in any case. ok is false if there is none.
+// FindField returns the value of the first field of block with this name, in any case. ok is false
+// if there is none.
 func FindField(block []byte, name string) (value []byte, ok bool) {
 	for n, value := range Fields(block) {
 		if EqualFold(n, name) {

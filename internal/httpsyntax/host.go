@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// IsLoopbackHost reports whether host, without a port, is this machine: a loopback address, which may be in brackets, or
-// localhost.
+// IsLoopbackHost reports whether host, without a port, is this machine: a loopback address, which
+// may be in brackets, or localhost.
 func IsLoopbackHost(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

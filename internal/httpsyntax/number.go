@@ -3,8 +3,8 @@ package httpsyntax
 // MaxNumber is the largest limit that ParseNumber takes.
 const MaxNumber = 1 << 60
 
-// ParseNumber reads v as a decimal number of any length. A number above limit is returned as limit, so no
-// number overflows. ok is false if v is empty or has a byte that is no digit.
+// ParseNumber reads v as a decimal number of any length. A number above limit is returned as limit,
+// so no number overflows. ok is false if v is empty or has a byte that is no digit.
 func ParseNumber(v []byte, limit int) (n int, ok bool) {
 	sum := uint64(0)
 	for _, c := range v {
@@ -16,7 +16,8 @@ func ParseNumber(v []byte, limit int) (n int, ok bool) {
 	return int(min(sum, uint64(limit))), len(v) > 0
 }
 
-// ParseStatus reads v as the status code of a response: three digits, from 100 to 599. RFC 9110, section 15.
+// ParseStatus reads v as the status code of a response: three digits, from 100 to 599. RFC 9110,
+// section 15.
 func ParseStatus(v []byte) (status int, ok bool) {
 	if len(v) != 3 {
 		return 0, false

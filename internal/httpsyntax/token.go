@@ -2,8 +2,8 @@
 // numbers and field lines. All parsers of adbuffer use it, so that no two of them disagree about a byte.
 // The simulated SSP has its own parser, because it checks adbuffer's from outside.
 //
-// Nothing here allocates or changes its arguments. Bytes from 0x80 up are legal in values and illegal in
-// tokens.
+// Nothing here allocates or changes its arguments. Bytes from 0x80 up are legal in values and
+// illegal in tokens.
 package httpsyntax
 
 // Lower maps each byte of a token to lower case, and all other bytes to 0. RFC 9110, section 5.6.2.
@@ -31,7 +31,8 @@ func IsToken(v []byte) bool {
 	return len(v) > 0
 }
 
-// EqualFold reports whether a and b are equal except for the case of ASCII letters. They may hold any bytes.
+// EqualFold reports whether a and b are equal except for the case of ASCII letters. They may hold
+// any bytes.
 func EqualFold(a []byte, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -55,8 +56,9 @@ var folded = func() (t [256]byte) {
 	return t
 }()
 
-// IsConnectionSpecific reports whether a field with this name is about a connection of HTTP/1, so that an
-// HTTP/2 message must not have it. TE is not among these names, because one of its values is legal. RFC 9113, section 8.2.2.
+// IsConnectionSpecific reports whether a field with this name is about a connection of HTTP/1, so
+// that an HTTP/2 message must not have it. TE is not among these names, because one of its values
+// is legal. RFC 9113, section 8.2.2.
 func IsConnectionSpecific(name []byte) bool {
 	switch len(name) {
 	case len("upgrade"):

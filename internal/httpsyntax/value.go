@@ -6,15 +6,17 @@ import (
 	"math/bits"
 )
 
-// ControlAt returns the index of the first control byte except TAB in b, and len(b) if there is none. It
-// examines eight bytes at a time, which takes a third off the time that a request's header block costs.
+// ControlAt returns the index of the first control byte except TAB in b, and len(b) if there is
+// none. It examines eight bytes at a time, which takes a third off the time that a request's header
+// block costs.
 func ControlAt(b []byte) int {
 	const ones = 0x0101010101010101
 	i := 0
 	for len(b)-i >= 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
 		low7 := w & (ones * 0x7f)
-		// In each byte: the top bit of low7+1 is set by DEL, that of low7+0x60 by anything from 0x20 up.
+		// In each byte: the top bit of low7+1 is set by DEL, that of low7+0x60 by anything from
+		// 0x20 up.
 		hit := (low7 + ones | ^(low7 + ones*0x60)) &^ w & (ones * 0x80)
 		if hit == 0 {
 			i += 8
@@ -39,17 +41,18 @@ func IsValueByte(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
 // IsValue reports whether all bytes of v are legal in the value of a field.
 func IsValue(v []byte) bool { return isText(v, ' ') || ControlAt(v) == len(v) }
 
-// IsTrimmedValue reports whether v is a value and neither begins nor ends with a blank, as HTTP/2 demands.
-// RFC 9113, section 8.2.1.
+// IsTrimmedValue reports whether v is a value and neither begins nor ends with a blank, as HTTP/2
+// demands. RFC 9113, section 8.2.1.
 func IsTrimmedValue(v []byte) bool {
 	return len(v) == 0 || !isBlank(v[0]) && !isBlank(v[len(v)-1]) && IsValue(v)
 }
 
-// IsVisible reports whether v has neither control bytes nor blanks, as a request target must not have them.
+// IsVisible reports whether v has neither control bytes nor blanks, as a request target must not
+// have them.
 func IsVisible(v []byte) bool { return isText(v, '!') }
 
-// isText reports whether v has no byte below lowest, which is at most 128, and no DEL. It examines eight bytes
-// at a time: a target of 300 bytes takes 25 ns instead of 120.
+// isText reports whether v has no byte below lowest, which is at most 128, and no DEL. It examines
+// eight bytes at a time: a target of 300 bytes takes 25 ns instead of 120.
 func isText(v []byte, lowest byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(v) >= 8; v = v[8:] {

@@ -10,8 +10,8 @@ import (
 // maxHeld is how many bytes of log lines wait for a sink's writer, before lines are dropped.
 const maxHeld = 1 << 20
 
-// Sink writes log lines to a writer in the background. A writer that takes no more, such as a full pipe, slows no
-// request down: lines beyond MaxHeld are dropped and counted.
+// Sink writes log lines to a writer in the background. A writer that takes no more, such as a full
+// pipe, slows no request down: lines beyond MaxHeld are dropped and counted.
 type Sink struct {
 	to io.Writer
 

@@ -85,7 +85,8 @@ type Pool struct {
 // ex.Redials by those it outlasted.
 //
 // Acquire sets ex.Times.Queued if it is zero; a caller that has just asked the clock may set it
-// before, to the same effect. It sets Acquired, Endpoint and Peer, and DNS, TCP and TLS if the request waited for a dial.
+// before, to the same effect. It sets Acquired, Endpoint and Peer, and DNS, TCP and TLS if the
+// request waited for a dial.
 func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	now := ex.Times.Queued
 	if now.IsZero() {

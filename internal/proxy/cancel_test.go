@@ -93,8 +93,8 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 	half.wantEnd()
 }
 
-// A thousand clients leave, those of four requests at the SSP last. The four requests are abandoned, no other is sent,
-// and the next request finds the SSP as if nothing had been.
+// A thousand clients leave, those of four requests at the SSP last. The four requests are
+// abandoned, no other is sent, and the next request finds the SSP as if nothing had been.
 func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	const clients, conns = 1000, 4
 	var mu sync.Mutex

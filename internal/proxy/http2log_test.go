@@ -75,7 +75,8 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 	}
 }
 
-// A stream beyond server.max_streams_per_conn is a failure of ours: it is logged whatever the sample is.
+// A stream beyond server.max_streams_per_conn is a failure of ours: it is logged whatever the
+// sample is.
 func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {

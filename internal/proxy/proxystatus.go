@@ -15,8 +15,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// statusErrors are the error types of Proxy-Status (RFC 9209, section 2.3) for our outcomes; deploy/logs/README.md lists
-// them. Outcomes that depend on the phase or the cause are in statusError.
+// statusErrors are the error types of Proxy-Status (RFC 9209, section 2.3) for our outcomes;
+// deploy/logs/README.md lists them. Outcomes that depend on the phase or the cause are in
+// statusError.
 var statusErrors = [upstream.Outcomes]string{
 	upstream.BadRequest:       "http_request_error",
 	upstream.MethodNotAllowed: "http_request_error",
@@ -38,8 +39,8 @@ var statusErrors = [upstream.Outcomes]string{
 	upstream.Internal:         "proxy_internal_error",
 }
 
-// statusError returns the error type of Proxy-Status for a request that ended with o, "" for none. err is its error, nil
-// if it was refused before an SSP was asked.
+// statusError returns the error type of Proxy-Status for a request that ended with o, "" for none.
+// err is its error, nil if it was refused before an SSP was asked.
 func statusError(o upstream.Outcome, err *upstream.Error) string {
 	switch o {
 	case upstream.Deadline:
@@ -96,8 +97,8 @@ func tlsStatusError(err error) string {
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
 var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
 
-// addProxyStatus adds what RFC 9209 says about a request that ended with o. ssp is "" if there is no single one, ex nil
-// if none was asked.
+// addProxyStatus adds what RFC 9209 says about a request that ended with o. ssp is "" if there is
+// no single one, ex nil if none was asked.
 func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, o upstream.Outcome, ssp string, ex *upstream.Exchange, err *upstream.Error, detail string) {
 	b := append(r.scratch[:0], "adbuffer"...)
 	if kind := statusError(o, err); kind != "" {
@@ -121,7 +122,8 @@ func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, o upstream.Outcome, s
 	r.scratch = b
 }
 
-// appendText appends s as a string of RFC 9651. A byte that such a string cannot have becomes a question mark.
+// appendText appends s as a string of RFC 9651. A byte that such a string cannot have becomes a
+// question mark.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

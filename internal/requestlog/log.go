@@ -44,8 +44,8 @@ type wanted struct {
 // None reports that no record is wanted.
 func (w wanted) None() bool { return w == wanted{} }
 
-// Wants decides what needs the record of a request that ended now. failed says that it ended in a 5xx, ours or an
-// SSP's. Wants costs a request that is not wanted no lock and no clock.
+// Wants decides what needs the record of a request that ended now. failed says that it ended in a
+// 5xx, ours or an SSP's. Wants costs a request that is not wanted no lock and no clock.
 func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) (w wanted) {
 	if l == nil {
 		return w

@@ -1,5 +1,6 @@
-// Package requestlog tells operators about single requests: lines of the access log, the requests that operators watch
-// live, and the last failures. A request pays for it only if one of them wants it.
+// Package requestlog tells operators about single requests: lines of the access log, the requests
+// that operators watch live, and the last failures. A request pays for it only if one of them wants
+// it.
 package requestlog
 
 import (
@@ -46,7 +47,8 @@ type Leg struct {
 // Reason is why the access log has a line for a request.
 type Reason uint8
 
-// The reasons. A request that failed or was slow is Failure or Slow, also if the sample would have had it.
+// The reasons. A request that failed or was slow is Failure or Slow, also if the sample would have
+// had it.
 const (
 	NoReason Reason = iota
 	Sampled
@@ -60,8 +62,9 @@ func (r Reason) String() string { return [...]string{"", "sample", "failure", "s
 // maxText bounds each text of a record that may come from a client or an SSP.
 const maxText = 512
 
-// Visible returns the text of b with each byte that is not a visible ASCII character percent-encoded, cut to 512 bytes.
-// So nothing that a client sends can begin a line of its own or move the cursor of a terminal.
+// Visible returns the text of b with each byte that is not a visible ASCII character
+// percent-encoded, cut to 512 bytes. So nothing that a client sends can begin a line of its own or
+// move the cursor of a terminal.
 func Visible(b []byte) string {
 	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, min(len(b), maxText))

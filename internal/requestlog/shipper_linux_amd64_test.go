@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// shipped returns what the program of deploy/logs/vector.yaml makes of lines. Vector's own VRL library runs it.
+// shipped returns what the program of deploy/logs/vector.yaml makes of lines. Vector's own VRL
+// library runs it.
 func shipped(t *testing.T, lines string) (events []map[string]any) {
 	t.Helper()
 	b, err := os.ReadFile("../../deploy/logs/vector.yaml")

@@ -8,7 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Filter says which requests a watcher receives; all conditions must hold. The zero Filter takes every request.
+// Filter says which requests a watcher receives; all conditions must hold. The zero Filter takes
+// every request.
 type Filter struct {
 	ID      string
 	SSP     string        // of the request, or of one of its legs

@@ -143,8 +143,8 @@ func want(t testing.TB, what, got, want string) {
 	}
 }
 
-// wantEmpty checks, in a testsupport.Bubble, that all bytes of the budget are released once every leg has
-// ended.
+// wantEmpty checks, in a testsupport.Bubble, that all bytes of the budget are released once every
+// leg has ended.
 func wantEmpty(t testing.TB, b *upstream.Budget) {
 	t.Helper()
 	synctest.Wait()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Traffic counts the bytes that connections read and write at their sockets. Under TLS these are the bytes of its
-// records and handshakes.
+// Traffic counts the bytes that connections read and write at their sockets. Under TLS these are
+// the bytes of its records and handshakes.
 type Traffic struct {
 	received atomic.Uint64
 	_        cpu.CacheLinePad // readers and writers run on different cores

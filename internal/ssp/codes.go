@@ -16,7 +16,8 @@ const (
 // usualCodes have a series from the start; any other status from its first response.
 var usualCodes = [...]int{200, 204, 429, 500, 503}
 
-// codes counts responses by their status. Beyond maxCodes different ones of an SSP, the rest count together.
+// codes counts responses by their status. Beyond maxCodes different ones of an SSP, the rest count
+// together.
 type codes struct {
 	counts [maxCode - minCode + 1]code
 	other  atomic.Uint64

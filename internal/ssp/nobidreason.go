@@ -32,7 +32,8 @@ type noBids [noBidReasons]atomic.Uint64
 
 var openRTBReason = []byte(`"nbr"`)
 
-// noBidReasonOf returns the reason in an OpenRTB document. It takes the first key nbr whose value is a number.
+// noBidReasonOf returns the reason in an OpenRTB document. It takes the first key nbr whose value
+// is a number.
 func noBidReasonOf(body []byte) noBidReason {
 	for len(body) >= minNBRTextBytes {
 		i := bytes.Index(body, openRTBReason)

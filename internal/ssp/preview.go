@@ -2,8 +2,9 @@ package ssp
 
 import "adbuffer/internal/upstream"
 
-// Preview returns r as the SSP would get it now on a connection to an endpoint with this host, by the code that sends it.
-// The result is a copy. Times that rewrite_tmax would write are those of r.Received.
+// Preview returns r as the SSP would get it now on a connection to an endpoint with this host, by
+// the code that sends it. The result is a copy. Times that rewrite_tmax would write are those of
+// r.Received.
 func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Error) {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
@@ -22,7 +23,8 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 	return q, nil
 }
 
-// previewPlace is a place on a connection that there is not. While the protocol of an SSP is negotiated, it is unknown.
+// previewPlace is a place on a connection that there is not. While the protocol of an SSP is
+// negotiated, it is unknown.
 type previewPlace struct {
 	place
 	host     string

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// Certificate returns a certificate for names, which may be IP addresses, with a new key. It is its own authority, and
-// valid for a day, for servers and clients. It panics if it fails, so that it can be made once for a package.
+// Certificate returns a certificate for names, which may be IP addresses, with a new key. It is its
+// own authority, and valid for a day, for servers and clients. It panics if it fails, so that it
+// can be made once for a package.
 func Certificate(names ...string) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// check, with the numbers of plan or with a running adbuffer's load, and a reload warn of endpoints that
-// could not carry the load alone.
+// check, with the numbers of plan or with a running adbuffer's load, and a reload warn of endpoints
+// that could not carry the load alone.
 func TestGroupsThatCannotCarryTheLoadAreNamed(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(50 * time.Millisecond)}), e2e.Healthy(t)

@@ -19,8 +19,8 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 	}{
 		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
 		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
-		// Over TLS, a request waits for a dial 10 s longer than the TCP connection may take. So it gets the dial's error,
-		// however late the dial's timer is.
+		// Over TLS, a request waits for a dial 10 s longer than the TCP connection may take. So it
+		// gets the dial's error, however late the dial's timer is.
 		{"no response to the SYN", "https://" + hole.Addr(), "timeout", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "2s", "timeouts.connect"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -130,7 +130,8 @@ routes:
 	}
 }
 
-// A client that is not trusted cannot have its requests traced, and a trusted one not more than the limit.
+// A client that is not trusted cannot have its requests traced, and a trusted one not more than the
+// limit.
 func TestClientsHaveNoMoreRequestsTracedThanAllowed(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)

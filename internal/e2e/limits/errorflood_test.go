@@ -43,7 +43,8 @@ func flood(tb testing.TB, ab *e2e.Process, n int) {
 	})
 }
 
-// A flood of errors writes no more lines than log.access.max_per_second, and each other error is counted.
+// A flood of errors writes no more lines than log.access.max_per_second, and each other error is
+// counted.
 func TestAFloodOfErrorsWritesNoMoreLinesThanTheCap(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, failuresOn+failing(t))
@@ -60,8 +61,9 @@ func TestAFloodOfErrorsWritesNoMoreLinesThanTheCap(t *testing.T) {
 	ab.WantMetric(errors, "adbuffer_requests_total", "route=default", "outcome=server_error")
 }
 
-// What logging failures under the cap costs: CPU of the process for each of 5000 errors a second, beside that of a
-// process that logs nothing. Each iteration is one second of each, by turns; ratio is the median.
+// What logging failures under the cap costs: CPU of the process for each of 5000 errors a second,
+// beside that of a process that logs nothing. Each iteration is one second of each, by turns; ratio
+// is the median.
 func BenchmarkErrorFlood(b *testing.B) {
 	config := failing(b)
 	logs, silent := e2e.Start(b, failuresOn+config), e2e.Start(b, config)

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// launchOnPipe runs adbuffer with a pipe as its standard error. The test reads no more of the pipe than says where
-// the listeners are.
+// launchOnPipe runs adbuffer with a pipe as its standard error. The test reads no more of the pipe
+// than says where the listeners are.
 func launchOnPipe(t *testing.T, config string) *e2e.Process {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "log")

@@ -52,8 +52,9 @@ routes:
   - {name: single, match: {path: /single}, ssps: [openx]}
   - {name: legs, match: {path: /legs}, mode: parallel-all, ssps: [openx, other]}
 `, s.URL(), limit, burst, other.URL()))
-	// At the first refusal after 5 s the bucket is empty. Until then tokens were lost only if the machine
-	// stalled for longer than the bucket takes to fill: the time without a response bounds their number.
+	// At the first refusal after 5 s the bucket is empty. Until then tokens were lost only if the
+	// machine stalled for longer than the bucket takes to fill: the time without a response bounds
+	// their number.
 	var (
 		mu       sync.Mutex
 		began    = time.Now()

@@ -37,7 +37,8 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 			{"version 2", proxyV2, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"a client that claims", proxyV2, []string{"X-Forwarded-For: 198.51.100.1", "X-Real-IP: 198.51.100.1"}, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"a hop that is trusted", strings.Replace(proxyV1, "203.0.113.7", "127.0.0.9", 1), []string{"X-Forwarded-For: 198.51.100.1"}, []string{"X-Forwarded-For: 198.51.100.1"}},
-			// A header without addresses: the client is the proxy itself. Loopback and unix sockets are never named.
+			// A header without addresses: the client is the proxy itself. Loopback and unix sockets
+			// are never named.
 			{"a health check", proxyLocal, nil, nil},
 			{"version 1, unknown", "PROXY UNKNOWN\r\n", nil, nil},
 		} {

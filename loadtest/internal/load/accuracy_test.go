@@ -106,8 +106,8 @@ func try(t *testing.T, measure func() (faults []string)) {
 	t.Error(faults)
 }
 
-// within compares a quantile with the SSP's latency. late is what goroutines of this process waited for a processor in the
-// same run.
+// within compares a quantile with the SSP's latency. late is what goroutines of this process waited
+// for a processor in the same run.
 func within(what string, got float64, want, late time.Duration) []string {
 	least, most := float64(want)/1e6*0.95, float64(want+waitsOfARequest*late)/1e6*1.05
 	if got < least || got > most {
