@@ -10,6 +10,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // check, with the numbers of plan or with a running adbuffer's load, and a reload warn of endpoints
@@ -45,7 +46,9 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	// The harness gives its process listeners of its own, so a reload of the file needs a restart.
 	check(1, false, "--against", "http://"+ab.AdminAddr) // no load
 	y := ab.StartTraffic(8, 0, "/fillbuffer?n=")
-	y.AwaitSent(t, 300)
+	testsupport.Eventually(t, "the pool has measured its load", func() bool {
+		return ab.Metric("adbuffer_pool_advised_connections") > 1
+	})
 	check(1, true, "--against", "http://"+ab.AdminAddr)
 	ab.Take(text(1))
 	ab.WantLogged("configuration", "path=ssps[0].endpoints", "warning=priority 1 (1 endpoint) can hold 1 connection")
