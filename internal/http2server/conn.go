@@ -70,6 +70,10 @@ type Options struct {
 	MaxHeaderList int
 	// StreamWindow is how much of a body a client may send ahead. At least 65535.
 	StreamWindow int
+	// MaxUnread bounds the bytes of bodies that responses hold while the client has not read
+	// them. From three quarters of it on, new streams are refused. A response that would exceed it
+	// is dropped, unless the connection holds no other.
+	MaxUnread int
 	// ParkAfter is how long a connection without streams must be silent before Serve returns
 	// ErrIdle.
 	ParkAfter time.Duration
@@ -104,6 +108,7 @@ type Conn struct {
 	// client that resets streams, or makes us reset them, gets no more work done at once than other
 	// clients (CVE-2023-44487, CVE-2025-8671).
 	ghosts   int
+	unread   int // bytes of bodies of responses; see Options.MaxUnread
 	ready    []*Stream
 	fresh    []*Stream // opened by the current frames, body not complete
 	workers  []*worker // that wait for a request

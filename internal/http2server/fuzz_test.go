@@ -117,7 +117,7 @@ func (r *judged) Release() {
 func play(t *testing.T, in []byte, step int) (served int32) {
 	j := &judge{t: t}
 	client := &tape{in: append([]byte(http2.ClientPreface), in...), step: step}
-	c := New(client, j, Options{MaxStreams: 10, MaxHeaderList: 2000, ParkAfter: time.Minute})
+	c := New(client, j, Options{MaxStreams: 10, MaxHeaderList: 2000, ParkAfter: time.Minute, MaxUnread: 1 << 20})
 	if err := c.Serve(); errors.Is(err, ErrIdle) {
 		t.Error("a connection that has ended is idle")
 	}

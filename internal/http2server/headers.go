@@ -49,7 +49,7 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	c.lastID = id
 	b.EndHeader(last)
 	switch {
-	case len(c.streams.open)+c.ghosts >= c.opts.MaxStreams:
+	case len(c.streams.open)+c.ghosts >= c.opts.MaxStreams, c.unread > c.opts.MaxUnread/4*3:
 		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeRefusedStream)
 		c.streams.remember(id, last)
 		c.flood.Expect(c.opts.StreamWindow)

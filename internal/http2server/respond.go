@@ -22,11 +22,23 @@ func (c *Conn) respondLocked(s *Stream, r *Response) {
 		return
 	}
 	s.toSend, s.trailers = r.Body, r.Trailers
+	s.unread = len(r.Body)
+	c.unread += s.unread
 	if flags != 0 {
 		c.sentLocked(s)
 		return
 	}
 	c.bodyLocked(s)
+}
+
+// servedLocked sends the response that Serve returned. It drops the response if the client
+// leaves too many others unread.
+func (c *Conn) servedLocked(s *Stream, r *Response) {
+	if c.unread == 0 || c.unread+len(r.Body) <= c.opts.MaxUnread {
+		c.respondLocked(s, r)
+	} else if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, "more responses than a client may leave unread"); err != nil {
+		c.violatedLocked(err)
+	}
 }
 
 // appendHeaderLocked appends a response's header. It returns false if it closed the connection

@@ -41,6 +41,7 @@ type Stream struct {
 	credit   int64  // window for sending beyond the client's initial one
 	toSend   []byte // what is left of the response's body
 	trailers []byte
+	unread   int       // bytes of the body, until all are written; a part of Conn.unread
 	sendBy   time.Time // when the response must have been taken; zero while it does not wait
 	queued   bool      // in Conn.waiting
 
@@ -154,6 +155,7 @@ func (c *Conn) releaseLocked(s *Stream) {
 	if !s.gone.Load() || s.holds > 0 {
 		return
 	}
+	c.unread -= s.unread
 	if s.req != nil {
 		s.req.Release()
 	}

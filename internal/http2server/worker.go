@@ -42,7 +42,7 @@ func (c *Conn) work(w *worker) {
 			c.ghosts--
 			c.drainedLocked()
 		} else {
-			c.respondLocked(s, r)
+			c.servedLocked(s, r)
 		}
 		c.unholdLocked(s)
 		c.flushLocked()

@@ -59,6 +59,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
 			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
+			MaxUnread: int(max(o.MaxBufferedBytes/16, 1<<20)),
 		})
 		c.spoken.Store(true)
 		c.heard.Store(true) // a GOAWAY says which of its requests are served

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // A client that opens no window holds bounded memory for a bounded time. Its response counts
@@ -59,6 +61,60 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	if a := f.responseTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
 		t.Errorf("afterwards: %s of %d bytes", a.status, len(a.body))
 	}
+}
+
+// The responses that one connection leaves unread are bounded. A client beside it has its
+// response, and the bytes and requests of all are released in the end.
+func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
+	const size, n, bound = 300_000, 16, 2 << 20
+	all := make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = 16 * bound }), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Hold") != "" {
+			<-all // so that no stream is refused because of another's response
+		}
+		io.WriteString(w, strings.Repeat("x", size)) //nolint:errcheck // the gauge tells
+	}})
+	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+	for i := range uint32(n) {
+		f.request(2*i+1, true, "x-hold", "1")
+	}
+	m.await(n, "adbuffer_in_flight_requests", "")
+	close(all)
+	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	resets := 0
+	for resets < n-bound/size {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeEnhanceYourCalm {
+			resets++
+		}
+	}
+	m.await(0, "adbuffer_in_flight_requests", "")
+	m.await(bound/size*size, "adbuffer_buffered_bytes", "")
+	m.await(float64(resets), "adbuffer_client_http2_errors_total", "")
+	f.request(2*n+1, true)
+	for {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.StreamID == 2*n+1 {
+			if r.ErrCode != http2.ErrCodeRefusedStream {
+				t.Errorf("a new stream is reset with %v", r.ErrCode)
+			}
+			break
+		}
+	}
+	other := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	other.framer.WriteWindowUpdate(0, 1<<20) //nolint:errcheck // the response shows a failure
+	other.request(1, true)
+	if a := other.responseTo(1); a.status != "200" || len(a.body) != size {
+		t.Errorf("another client: %s of %d bytes", a.status, len(a.body))
+	}
+	f.conn.Close() //nolint:errcheck // the gauge tells
+	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
 // A client that does not read at all is closed when its socket has been full
