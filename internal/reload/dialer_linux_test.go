@@ -25,7 +25,7 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	inner, err := dial.New(dial.Options{
-		Endpoints: endpoints, Mode: dial.Auto, ConnectTimeout: 2 * time.Second,
+		Endpoints: endpoints, Mode: dial.Auto, ConnectTimeout: 2 * time.Minute,
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.1")}, nil
 		},
@@ -38,13 +38,13 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	d.conns.Store(&connOptions{http1: &http1.Options{MaxResponseBytes: 1, MaxResponseHeaderBytes: 1000, MaxResponseFields: 10}})
 	p := pool.New(pool.Options{
 		SSP: "ssp", MaxConns: 4, MaxHTTP2Conns: 1, MaxDials: 4, MaxPending: 10, PendingTimeout: time.Minute,
-		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Second, Protocol: upstream.HTTP1,
+		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Minute, Protocol: upstream.HTTP1,
 		Endpoints: []pool.EndpointOptions{{Name: endpoints.All[0].Name, Weight: 1}},
 	}, d) // MaxIdle is 0: each request takes a new connection
 	defer p.Close(t.Context())
 	for i := range 50 {
 		ex := upstream.AcquireExchange()
-		ex.Deadline = time.Now().Add(time.Minute)
+		ex.Deadline = time.Now().Add(20 * time.Second) // far below the connect timeout
 		place, err := p.Acquire(ex)
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)
