@@ -111,7 +111,6 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		trustsLoopback(o, rt)
 		o.Access = requestlog.Options{Enabled: true, Failures: true, MaxPerSecond: 1000}
 		o.MaxConnections, rt.NoAdOnError = 3, true
-		o.Deadline.Default = 50 * time.Millisecond
 	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"}, says("e", 404))
 	for id, c := range map[string]struct {
 		target, source string
@@ -121,7 +120,11 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		"late":    {"/fill/c", "proxy/deadline", 204},
 		"refused": {"/fill/d", "proxy/connect_failed", 204},
 	} {
-		m.do("GET", c.target, "X-Request-Id: "+id)
+		fields := []string{"X-Request-Id: " + id}
+		if id == "late" {
+			fields = append(fields, "X-Adbuffer-Timeout-Ms: 50")
+		}
+		m.do("GET", c.target, fields...)
 		wantFields(t, m.line(t, id), map[string]any{"status": int64(c.status), "source": c.source, "logged_for": "failure"})
 	}
 	for id, target := range map[string]string{"fill": "/fill", "none": "/nowhere", "client": "/fill/e", "unknown": "/fill/f"} {

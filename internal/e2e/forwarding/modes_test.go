@@ -255,7 +255,7 @@ func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 
 // headBody gives a response to HEAD the body that it lacks.
 func headBody(a *e2e.Response) *e2e.Response {
-	a.Body = `{"error":"method_not_allowed"}`
+	a.Body = `{"error":"method_not_allowed","detail":"use GET or POST; see the runbook, entry method_not_allowed"}`
 	return a
 }
 

@@ -56,11 +56,11 @@ routes:
 	// machine stalled for longer than the bucket takes to fill: the time without a response bounds
 	// their number.
 	var (
-		mu       sync.Mutex
-		began    = time.Now()
-		last     = began
-		lost     float64
-		refused  time.Time // when the first request was sent that found the bucket empty after 5 s
+		mu      sync.Mutex
+		began   = time.Now()
+		last    = began
+		lost    float64
+		refused time.Time // when the first request was sent that found the bucket empty after 5 s
 	)
 	ended := func(a *e2e.Response) bool {
 		mu.Lock()
