@@ -150,6 +150,7 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 		}
 	}
 	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
+	c.pumpLocked() // behind the acknowledgement: what is sent may need the new windows
 	return c.flood.Idle()
 }
 
@@ -163,9 +164,7 @@ func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
 		}
 		c.openedLocked(s)
 	}
-	cost := len(c.streams.open) / streamsPerOne
-	c.pumpLocked()
-	return c.flood.Spend(cost)
+	return c.flood.Spend(len(c.streams.open) / streamsPerOne)
 }
 
 // onPingLocked acknowledges a PING, or takes an acknowledgement. RFC 9113, section 6.7.
