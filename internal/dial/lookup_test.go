@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 	"context"
 	"net"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -73,7 +73,7 @@ const connectTimeout = 250 * time.Millisecond
 
 // resolve runs f in a bubble, with a dialer for the URLs.
 func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...string) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		n := &names{answers: map[string]string{}, takes: map[string]time.Duration{}, asked: map[string]int{}}
 		ends, err := upstream.ParseEndpoints(urls)
 		must(t, err)

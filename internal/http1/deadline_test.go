@@ -6,10 +6,10 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -40,7 +40,7 @@ var kinds = map[string]func(*socket.Conn, upstream.Owner, *Options) upstream.Con
 func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder)) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s, p := pipe(t)
 				owner := newRecorder()
 				conn := kind(s, owner, opts())

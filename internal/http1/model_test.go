@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -309,7 +310,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 }
 
 func TestPipelinedConnectionAgreesWithTheModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		n := 0
 		modelCases(func(p modelCase) {
 			if n++; *full || n%11 == 0 {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -27,7 +28,7 @@ func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 		}, upstream.Overloaded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				opts := testOptions()
 				opts.Linger = simLinger
 				m := newSim(t, true, opts)

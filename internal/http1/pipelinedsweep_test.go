@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 // inPipeline runs test in a bubble, on a pipelined connection that has proved
 // itself.
 func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
 		conn := NewPipelined(s, s, owner, opts)

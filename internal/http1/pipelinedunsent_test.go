@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 // Requests wait until the connection's first response. Once, those that were abandoned meanwhile
 // were reported as maybe processed, and were sent all the same after the first response.
 func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
 		conn := NewPipelined(s, s, owner, testOptions())
@@ -60,7 +61,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 // The first request of a connection is withdrawn if its caller is late to write it. Then the next
 // one is the first, and goes alone.
 func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
 		conn := NewPipelined(s, s, owner, testOptions())
@@ -108,7 +109,7 @@ func (w lateWriter) Write([]byte) (int, error) {
 // written. The reader did not wait for that: the request counted as maybe
 // processed.
 func TestRequestWhoseWriteFailsLateWithZeroBytesWasNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
 		closed := make(chan struct{})

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -42,7 +43,7 @@ func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
 	for _, pipelined := range []bool{false, true} {
 		for name, claim := range claims {
 			t.Run(fmt.Sprintf("%s/pipelined=%v", name, pipelined), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
 					r := rand.New(rand.NewPCG(11, 3))
 					for range 20 {
 						reserveAsItComes(t, pipelined, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/socket"
 	"adbuffer/internal/socketsim"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -341,7 +342,7 @@ func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
 				name = "pipelined/" + h.name
 			}
 			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
 					n := history // so that samples differ
 					scenes(pipelined, history, func(sc scene) {
 						if n++; *full || n%23 == 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -68,7 +69,7 @@ func quietPeer(t *testing.T, opts Options) *peer {
 
 // SSPs close connections on which too many PINGs come.
 func TestAnIdleConnectionSendsNoPing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := quietPeer(t, testOptions())
 		time.Sleep(24 * time.Hour)
 		p.do(p.fr.WritePing(false, [8]byte{'x'}))
@@ -79,7 +80,7 @@ func TestAnIdleConnectionSendsNoPing(t *testing.T) {
 }
 
 func TestFewFramesAtATimeAreNoFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := quietPeer(t, testOptions())
 		for range 30 {
 			for range http2codec.FloodBudget / 10 {

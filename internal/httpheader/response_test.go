@@ -1,13 +1,13 @@
 package httpheader
 
 import (
+	"adbuffer/internal/testsupport"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -177,7 +177,7 @@ func TestAServerWithDefaultsSendsOneDateAndKeepsSpelling(t *testing.T) {
 }
 
 func TestAddDateIsNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		for range 3 {
 			var h fasthttp.ResponseHeader
 			AddDate(&h)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/testsupport"
 )
 
 // certs are certificates of a folder, and what they log.
@@ -186,7 +187,7 @@ func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 	must(t, err)
 	key, err := os.ReadFile(next.Key)
 	must(t, err)
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		watching := make(chan struct{})
 		go func() {

@@ -6,10 +6,10 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/handshake"
+	"adbuffer/internal/testsupport"
 )
 
 // firstSession is a client's cache that keeps the first session it gets.
@@ -44,7 +44,7 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 	c := loadCerts(t, newAuthority(t), nil)
 	now := time.Now()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			c, err := LoadCertificates(c.files, c.log)
 			must(t, err)
 			config := c.Config()

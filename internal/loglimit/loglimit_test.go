@@ -1,6 +1,7 @@
 package loglimit
 
 import (
+	"adbuffer/internal/testsupport"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		core, lines := observer.New(zap.DebugLevel)
 		l := New(zap.New(core))
 		log, other := l.Logger(), l.Logger()
@@ -49,7 +50,7 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 
 // However many messages there are, what is said of them is short.
 func TestWhatIsSaidIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		core, lines := observer.New(zap.DebugLevel)
 		l := New(zap.New(core))
 		log := l.Logger()

@@ -1,6 +1,7 @@
 package loglimit
 
 import (
+	"adbuffer/internal/testsupport"
 	"bytes"
 	"errors"
 	"strings"
@@ -32,7 +33,7 @@ func (g *gate) Write(p []byte) (int, error) {
 var line = []byte(strings.Repeat("x", 99) + "\n")
 
 func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
 		s := NewSink(g)
 		const lines = 100_000
@@ -59,7 +60,7 @@ func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
 }
 
 func TestLinesOfAWriterThatFailsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{}), err: errors.New("no space left")}
 		close(g.open)
 		s := NewSink(g)

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -29,7 +30,7 @@ func acquireAlone(p *Pool, deadline time.Duration) (Place, error) {
 }
 
 func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newPipelinedSSP(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, time.Second })
 		place, err := acquireAlone(p, time.Second)
 		if err != nil {
@@ -81,7 +82,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 }
 
 func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MaxHTTP2Conns = 1 })
 		first := acquire(t, p)
 		place, err := acquireAlone(p, 20*msec)
@@ -96,7 +97,7 @@ func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 // Each of these requests needs a connection of its own. So the pool dials that many at once, and no
 // more requests count as waiting for dials.
 func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newPipelinedSSP(t)
 		p := start(t, s, func(o *Options) { pipelined(o); o.MaxConns, o.MaxPending = 6, 1 })
 		places, errs := make(chan Place, 8), make(chan error, 8)

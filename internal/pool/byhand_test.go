@@ -5,9 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -48,7 +48,7 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP1Pipelined, upstream.HTTP2} {
 		t.Run(protocol.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := endpointsSSP(t, 3)
 				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 				p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
@@ -103,7 +103,7 @@ func openTo(p *Pool, name string) int {
 
 // The whole SSP, drained or disabled, refuses; requests that were admitted before still end well.
 func TestWholeSSPByHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 20, msec, nil)
@@ -139,7 +139,7 @@ func TestWholeSSPByHand(t *testing.T) {
 
 // If the endpoints that are not ejected are drained by hand, ejection is ignored.
 func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
@@ -155,7 +155,7 @@ func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 
 // A pool that replaces another one goes on with what operators decided, and with the counts.
 func TestPoolInherits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 3)
 		before := start(t, s, withWeights(1, 1, 1))
 		serve(t, before, 30, msec, nil)

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 	"testing"
 	"testing/synctest"
@@ -20,7 +21,7 @@ func (s *fakeSSP) violate(e *upstream.Error, closes bool) {
 }
 
 func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
@@ -49,7 +50,7 @@ func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				s.speakHTTP2()
 				s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
@@ -70,7 +71,7 @@ func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 }
 
 func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
@@ -93,7 +94,7 @@ func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 }
 
 func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
@@ -116,7 +117,7 @@ func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 	for name, beforeDialReturns := range map[string]bool{"before its first use": true, "while it is idle": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				s.set(func(c dialCall) dialResult {
 					switch {
@@ -150,7 +151,7 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 }
 
 func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
@@ -183,7 +184,7 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 }
 
 func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
@@ -209,7 +210,7 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 }
 
 func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)

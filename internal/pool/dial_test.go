@@ -6,13 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 const msec = time.Millisecond
 
 func TestDialsUnderWayNeverExceedMaxDials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 20, 20, 3 })
 		var all []*request
@@ -36,7 +37,7 @@ func TestDialsUnderWayNeverExceedMaxDials(t *testing.T) {
 }
 
 func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult {
 			return dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
@@ -56,7 +57,7 @@ func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 }
 
 func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		start(t, s, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 })
 		for range 1000 { // for 10 s, the SSP closes its connections
@@ -77,7 +78,7 @@ func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
 }
 
 func TestStatesOfRemovedAddressesAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
 		all := addresses(200)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -16,7 +17,7 @@ func (s *fakeSSP) refuse(after time.Duration) {
 }
 
 func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 })
@@ -51,7 +52,7 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 }
 
 func TestPausesDoubleWithJitterUpToTheirLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, nil)
@@ -102,7 +103,7 @@ func TestPausesStayWithinAnyBackoff(t *testing.T) {
 }
 
 func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 })
@@ -151,7 +152,7 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 }
 
 func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(5 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
@@ -173,7 +174,7 @@ func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
 }
 
 func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		bad := &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "its certificate has expired"}
 		s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, err: bad} })
@@ -196,7 +197,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 }
 
 func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = addresses(3)
 		dead := s.addrs[1]
@@ -236,7 +237,7 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 }
 
 func TestAddressesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = addresses(4)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 12, 12 })
@@ -261,7 +262,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	for name, empty := range map[string]bool{"an error": false, "no address": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
 				addrs := s.addrs
@@ -292,7 +293,7 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 }
 
 func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 16, 16, sec })
 		held := acquire(t, p)
@@ -315,7 +316,7 @@ func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 }
 
 func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
 		held := acquire(t, p)
@@ -342,7 +343,7 @@ func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
 // Both addresses refuse, and are dialled again when their pause ends. One of them has become a
 // black hole by then: no request waits for it alone.
 func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = addresses(2)
 		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
@@ -369,7 +370,7 @@ func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
 
 // With max_conns 1, a trial that hangs would take the only connection.
 func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = addresses(2)
 		dead := s.addrs[0]

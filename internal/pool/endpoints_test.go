@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -133,7 +134,7 @@ func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
 // Over both kinds of connections, each round of requests is shared exactly by weight.
 func TestWeightsShareRequests(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := endpointsSSP(t, 3)
 			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 			p := start(t, s, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol })
@@ -149,7 +150,7 @@ func TestWeightsShareRequests(t *testing.T) {
 
 // A request does not wait for a dial to its endpoint while another endpoint has a free place.
 func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		s.set(func(c dialCall) dialResult { return dialResult{after: 50 * msec} })
 		p := start(t, s, withWeights(1, 1))
@@ -176,7 +177,7 @@ func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
 
 // An endpoint without a connection gets one even at max_conns.
 func TestEndpointWithoutConnectionGetsOneAtMaxConns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.MaxConns, o.MaxIdle = 4, 4 })
 		p.SetEndpointState("b:80", Disabled)
@@ -202,7 +203,7 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 		"by ratio": func(o *EjectionOptions) { o.Consecutive = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := endpointsSSP(t, 2)
 				var log eventLog
 				p := start(t, s, func(o *Options) {
@@ -233,7 +234,7 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 // After an ejection one request is the probe. If it fails, the ejection is prolonged; else the
 // endpoint is back.
 func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		bad := true
@@ -267,7 +268,7 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 
 // A probe that never reports its end does not keep the endpoint ejected forever.
 func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
@@ -288,7 +289,7 @@ func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
 // An endpoint that fails again soon after it came back is ejected for longer each time. One that
 // worked for as long as it was ejected begins anew.
 func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		var log eventLog
 		p := start(t, s, func(o *Options) {
@@ -324,7 +325,7 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 		share     float64
 		want      int
 	}{{1, 1, 0}, {2, 0.5, 1}, {2, 0.1, 1}, {2, 1, 1}, {3, 0.5, 1}, {4, 0.5, 2}, {4, 1, 3}, {4, 0.74, 2}} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := endpointsSSP(t, c.endpoints)
 			p := start(t, s, func(o *Options) {
 				withWeights([]int{1, 1, 1, 1}[:c.endpoints]...)(o)
@@ -345,7 +346,7 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 }
 
 func TestDryRunEjectsNothingAndCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		var log eventLog
 		p := start(t, s, func(o *Options) {
@@ -365,7 +366,7 @@ func TestDryRunEjectsNothingAndCounts(t *testing.T) {
 
 // slow_start raises the share of an endpoint that came back, step by step.
 func TestSlowStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.SlowStart = 10 * time.Second })
 		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
@@ -390,7 +391,7 @@ func TestPriorities(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		for _, how := range []string{"fails", "refuses", "hangs"} {
 			t.Run(protocol.String()+" "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
 					s := endpointsSSP(t, 3)
 					var broken atomic.Bool
 					s.set(func(c dialCall) dialResult {
@@ -460,7 +461,7 @@ func TestPriorities(t *testing.T) {
 // With all endpoints refusing, requests get the error of a dial, and the pool recovers when one of
 // them works again.
 func TestAllEndpointsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		var down atomic.Bool
 		down.Store(true)

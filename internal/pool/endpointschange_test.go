@@ -3,9 +3,9 @@ package pool
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -42,7 +42,7 @@ func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
 // those to removed ones close.
 func TestEndpointsChangeInPlace(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := endpointsSSP(t, 2)
 			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
 			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = protocol })
@@ -98,7 +98,7 @@ func wantEqualShares(t *testing.T, p *Pool, n int) {
 // What an operator decided and what the pool learned stays with endpoints that stay. An endpoint that
 // goes while it is ejected or drained, and comes back, is a new one.
 func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 3)
 		p := start(t, s, withWeights(1, 1, 1))
 		p.SetEndpointState(names[1], Draining)
@@ -138,7 +138,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 
 // An ejected endpoint that is left alone gets the requests, and is ejected no longer.
 func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 20, msec, func(e string) bool { return e == names[1] })
@@ -155,7 +155,7 @@ func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
 // Requests on a removed endpoint end as they would have, and a dial to it that is under way brings a
 // connection that closes unused.
 func TestRemovedEndpointDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		s.set(func(c dialCall) dialResult {
 			if c.n >= 4 {
@@ -201,7 +201,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 
 // A look-up that began before an endpoint was removed does not bring it back.
 func TestLateLookupDoesNotBringAnEndpointBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 10, msec, nil)

@@ -3,9 +3,9 @@ package pool
 import (
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -27,7 +27,7 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 	} {
 		for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 			t.Run(name+" "+protocol.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
 					s := newFakeSSP(t)
 					s.failFirst(1, protocol, err)
 					p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 })
@@ -49,7 +49,7 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 }
 
 func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.lookup = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "try again", IsTemporary: true}}
 		s.lookupFails = 1
@@ -67,7 +67,7 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 	for _, c := range []struct{ redials, failing, dials int }{
 		{0, 1, 1}, {1, 1, 2}, {1, 2, 2}, {3, 1, 2}, {3, 2, 2},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := newFakeSSP(t)
 			s.failFirst(c.failing, upstream.HTTP1, errRefused)
 			p := start(t, s, nil)
@@ -91,7 +91,7 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 // A request that may outlast no failed dial fails with its dial. The next request causes a dial at
 // once: the address pauses only after the second failure in a row.
 func TestFirstFailureBeginsNoPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.failFirst(1, upstream.HTTP1, errRefused)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
@@ -121,7 +121,7 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 // Many requests a second ask for an SSP that refuses all dials after a while. At most max_dials are
 // under way at once, and one follows after each pause.
 func TestRefusingSSPGetsMaxDialsAndThenOneInEachPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(100 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 4, 1000 })

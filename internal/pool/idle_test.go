@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -29,7 +30,7 @@ func (p *Pool) closedFor(r upstream.CloseReason) int { return int(p.stats.closed
 
 func TestAtMostMaxIdleConnectionsAreKept(t *testing.T) {
 	for _, maxIdle := range []int{0, 2} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := newFakeSSP(t)
 			p := start(t, s, func(o *Options) { o.MaxIdle = maxIdle })
 			fill(t, p, 4)
@@ -45,7 +46,7 @@ func TestAtMostMaxIdleConnectionsAreKept(t *testing.T) {
 }
 
 func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 50, 50 })
 		fill(t, p, 50)
@@ -80,7 +81,7 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 }
 
 func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 30, 30 })
 		fill(t, p, 30)
@@ -118,7 +119,7 @@ func (c slowIdle) Idle() bool {
 }
 
 func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
 		fill(t, p, 1)
@@ -150,7 +151,7 @@ func (p *Pool) checkingNow() int {
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(protocol.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 				p := start(t, s, func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec })

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -25,7 +26,7 @@ func wantLearned(t *testing.T, p *Pool, low, high time.Duration) {
 }
 
 func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
 		pass(300 * msec) // not in step with the janitor
@@ -38,7 +39,7 @@ func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T
 }
 
 func TestIdleLimitIsLearnedFromRequestsThatFindAClosedConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		for range learnedLeast {
@@ -54,7 +55,7 @@ func TestIdleLimitIsLearnedFromRequestsThatFindAClosedConnection(t *testing.T) {
 }
 
 func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		for range learnedLeast {
@@ -72,7 +73,7 @@ func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
 }
 
 func TestIdleLimitOfHTTP2IsLearnedExactly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		p := start(t, s, auto)
@@ -103,7 +104,7 @@ func TestIdleLimitIsALowPercentileOfTheAges(t *testing.T) {
 }
 
 func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
 		fill(t, p, 4)
@@ -124,7 +125,7 @@ func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
 }
 
 func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		s.do = func(c *fakeConn, _ *upstream.Exchange) error { c.closeItself(upstream.ClosedByPeer); return nil }

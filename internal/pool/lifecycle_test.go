@@ -7,11 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(c dialCall) dialResult { return dialResult{after: time.Duration(c.n+1) * 10 * msec} })
 		p := start(t, s, func(o *Options) { o.MinIdle = 3 })
@@ -32,7 +33,7 @@ func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
 }
 
 func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		if err := p.Warm(t.Context()); err != nil || !p.Ready() || s.dialCount() != 0 {
@@ -42,7 +43,7 @@ func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
 }
 
 func TestWarmEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
@@ -65,7 +66,7 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 func TestCloseWaitsForExchanges(t *testing.T) {
 	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "multiplexed": upstream.HTTP2} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol, places: 1} })
 				s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
@@ -107,7 +108,7 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 }
 
 func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.do = func(c *fakeConn, _ *upstream.Exchange) error {
 			for c.CloseReason() == upstream.NotClosed {
@@ -142,7 +143,7 @@ func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 }
 
 func TestCloseCancelsDials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: 700 * msec} })
 		p := start(t, s, func(o *Options) { o.MinIdle = 2 })
@@ -167,7 +168,7 @@ func TestCloseCancelsDials(t *testing.T) {
 }
 
 func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		through := make(chan struct{})
 		s.set(func(dialCall) dialResult { <-through; return dialResult{} })
@@ -191,7 +192,7 @@ func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
 }
 
 func TestSlowClosesCountTowardsMaxConnsAndCloseWaitsForThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests, o.PendingTimeout = 1, 1, sec })
 		r := acquire(t, p)

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,7 @@ import (
 )
 
 func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.IdleTimeout = 10 * sec })
 		fill(t, p, 3)
@@ -34,7 +35,7 @@ func TestExpiredConnectionIsNotUsedBeforeTheJanitorRuns(t *testing.T) {
 		"max_age":      func(o *Options) { o.MaxAge = 200 * msec },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				p := start(t, s, change)
 				acquire(t, p).do()
@@ -53,7 +54,7 @@ func TestExpiredConnectionIsNotUsedBeforeTheJanitorRuns(t *testing.T) {
 }
 
 func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxAge = 1, sec })
 		held := acquire(t, p)
@@ -71,7 +72,7 @@ func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
 }
 
 func TestMaxAgeVariesByATenth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) {
 			o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxAge, o.IdleTimeout = 200, 200, 200, 100*sec, 0
@@ -96,7 +97,7 @@ func TestMaxAgeVariesByATenth(t *testing.T) {
 }
 
 func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 3 })
 		for range 10 {
@@ -122,7 +123,7 @@ func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 	for name, cap := range map[string]int{"one": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newHTTP2SSP(t)
 				p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = cap, 10*sec })
 				var last *request
@@ -154,7 +155,7 @@ func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 }
 
 func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec })
 		held := acquire(t, p)
@@ -169,7 +170,7 @@ func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
 }
 
 func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxAge = 10 * sec })
 		last := acquire(t, p)

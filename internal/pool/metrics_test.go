@@ -5,12 +5,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -36,14 +36,14 @@ func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
 }
 
 func TestEverySeriesExistsFromStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), auto)
 		wantExposition(t, p, "at-start.prom")
 	})
 }
 
 func TestMetricsShowWhatThePoolDid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(c dialCall) dialResult {
 			switch c.n {
@@ -81,7 +81,7 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 }
 
 func TestMetricsFollowNamingRules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		problems, err := testutil.GatherAndLint(registry(t, p))
 		if err != nil {
@@ -96,7 +96,7 @@ func TestMetricsFollowNamingRules(t *testing.T) {
 // An SSP has a fixed number of series, so that the cost of a scrape is bounded.
 func TestSeriesAreBoundedPerSSP(t *testing.T) {
 	const perSSP = 240 + 38 // of the pool, and of each endpoint
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		p := start(t, s, auto)
@@ -137,7 +137,7 @@ func countSeries(t testing.TB, r *prometheus.Registry) int {
 }
 
 func TestSnapshotIsJSONWithNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		r := acquire(t, p)
 		b, err := json.Marshal(p.Snapshot())

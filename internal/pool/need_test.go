@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/capacity"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -37,7 +38,7 @@ func wantNear(t *testing.T, what string, got, want float64) {
 }
 
 func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.do = holding(80 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 64, 64 })
@@ -59,7 +60,7 @@ func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 }
 
 func TestNeedCountsRefusedRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.do = holding(100 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 2, 2, 0 })
@@ -74,7 +75,7 @@ func TestNeedCountsRefusedRequests(t *testing.T) {
 }
 
 func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{protocol: upstream.HTTP2, places: 10} })
 		s.do = holding(100 * msec)
@@ -88,7 +89,7 @@ func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
 }
 
 func TestNeedIsKnownAfterTheFirstSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		pass(sec / 2)
 		if n := p.Snapshot().Need; n.WindowSeconds != 0 || n.HeadroomRatio != 1 {

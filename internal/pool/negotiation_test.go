@@ -2,8 +2,8 @@ package pool
 
 import (
 	"testing"
-	"testing/synctest"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -26,7 +26,7 @@ func (s *fakeSSP) speakHTTP2() {
 func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		t.Run(protocol.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 				p := start(t, s, auto)
@@ -62,7 +62,7 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 }
 
 func TestFailedProbeIsFollowedByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = addresses(3)
 		s.set(func(c dialCall) dialResult {
@@ -85,7 +85,7 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 }
 
 func TestFailedProbeToTheOnlyAddressFailsAllWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(5 * msec)
 		p := start(t, s, auto)
@@ -104,7 +104,7 @@ func TestFailedProbeToTheOnlyAddressFailsAllWaiters(t *testing.T) {
 }
 
 func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		s.do = func(*fakeConn, *upstream.Exchange) error { pass20(); return nil }
@@ -135,7 +135,7 @@ func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 }
 
 func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		// A balancer with backends of both protocols.
 		s.set(func(c dialCall) dialResult {
@@ -175,7 +175,7 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 }
 
 func TestSSPOfMixedProtocolsNeverExceedsMaxHTTP2Conns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		// HTTP/1 for the probe, HTTP/2 for each later dial that offers it.
 		s.set(func(c dialCall) dialResult {
@@ -210,7 +210,7 @@ func TestHTTP2IsOfferedOnlyIfAllowed(t *testing.T) {
 	for protocol, want := range map[upstream.Protocol]bool{
 		upstream.Unknown: true, upstream.HTTP2: true, upstream.HTTP1: false, upstream.HTTP1Pipelined: false,
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := newFakeSSP(t)
 			s.set(func(dialCall) dialResult { return dialResult{protocol: protocol} })
 			p := start(t, s, func(o *Options) { o.Protocol = protocol })

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -16,7 +17,7 @@ func changeOptions(p *Pool, change func(*Options)) {
 }
 
 func TestLoweredMaxConnsClosesIdleConnectionsAtOnceAndUsedOnesLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 8, 8 })
 		fill(t, p, 8)
@@ -50,7 +51,7 @@ func TestLoweredMaxConnsClosesIdleConnectionsAtOnceAndUsedOnesLater(t *testing.T
 }
 
 func TestLoweredMaxConnsWhileDialsAreUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 8, 8, sec })
 		var all []*request
@@ -71,7 +72,7 @@ func TestLoweredMaxConnsWhileDialsAreUnderWay(t *testing.T) {
 }
 
 func TestRaisedMaxConnsDialsForWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
 		held := acquire(t, p)
@@ -87,7 +88,7 @@ func TestRaisedMaxConnsDialsForWaiters(t *testing.T) {
 }
 
 func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 3 })
 		if err := p.Warm(t.Context()); err != nil {
@@ -112,7 +113,7 @@ func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
 }
 
 func TestLoweredMaxPendingRefusesTheLastRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		var all []*request
@@ -134,7 +135,7 @@ func TestLoweredMaxPendingRefusesTheLastRequests(t *testing.T) {
 }
 
 func TestNewTimeoutsApplyToLaterRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		before := ask(t, p, sec)
@@ -155,7 +156,7 @@ func TestLoweredMaxAgeAndIdleTimeoutApplyToOpenConnections(t *testing.T) {
 		"max_idle":     func(o *Options) { o.MaxIdle = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				p := start(t, s, func(o *Options) { o.MaxAge = time.Hour })
 				fill(t, p, 3)
@@ -171,7 +172,7 @@ func TestLoweredMaxAgeAndIdleTimeoutApplyToOpenConnections(t *testing.T) {
 }
 
 func TestRaisedMinIdleOpensConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		changeOptions(p, func(o *Options) { o.MinIdle = 3 })
@@ -183,7 +184,7 @@ func TestRaisedMinIdleOpensConnections(t *testing.T) {
 }
 
 func TestShorterBackoffAppliesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, nil)
@@ -201,7 +202,7 @@ func TestShorterBackoffAppliesAtOnce(t *testing.T) {
 func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 	for name, with := range map[string]func(*Options){"idle ones": nil, "multiplexed ones in use": multiplexed} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				if with != nil {
 					s = newHTTP2SSP(t)
@@ -249,7 +250,7 @@ func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 }
 
 func TestNewConnVersionReplacesTheConnectionOfAnEarlierDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
@@ -268,7 +269,7 @@ func TestNewConnVersionReplacesTheConnectionOfAnEarlierDial(t *testing.T) {
 }
 
 func TestProtocolOfARunningPoolCannotBeChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		defer func() {
 			if recover() == nil {

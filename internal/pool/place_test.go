@@ -5,11 +5,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
@@ -43,7 +44,7 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 }
 
 func TestAllStaleConnectionsAreSkipped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		var all []*request
@@ -69,7 +70,7 @@ func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 }
 
 func TestNewConnectionIsUsedWithoutACheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		acquire(t, p).do()
@@ -84,7 +85,7 @@ func TestNewConnectionIsUsedWithoutACheck(t *testing.T) {
 }
 
 func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
@@ -109,7 +110,7 @@ func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
 }
 
 func TestPlaceReleasedTwicePanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		r := acquire(t, p)
 		r.place.Release()
@@ -123,7 +124,7 @@ func TestPlaceReleasedTwicePanics(t *testing.T) {
 }
 
 func TestPlaceKnowsTheHostOfItsEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := acquire(t, p)

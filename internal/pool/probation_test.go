@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -65,7 +66,7 @@ func http2Pool(o *Options) {
 func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	for i, clients := range []int{8, 64, 8, 64} {
 		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := newFakeSSP(t)
 			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 			processed := s.processOnly(1, msec, late)
@@ -105,7 +106,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 // A connection with more processed than refused requests begins no probation, and one that stays
 // open ends it.
 func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2, places: 20} })
 		s.processOnly(3, msec, 0)
@@ -158,7 +159,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 // An SSP closes each connection and processes no request. The pool dials it less and less often.
 // Requests wait for the next connection; refused ones wait until their deadline.
 func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 		s.processOnly(0, 0, 0)
@@ -195,7 +196,7 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 // A request that is sent again comes first. Of several, the one with the earliest deadline comes
 // first.
 func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec })
 		held := acquire(t, p)
@@ -226,7 +227,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 
 // pending_timeout and max_pending do not apply to a request that is sent again.
 func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 })
 		held := acquire(t, p)

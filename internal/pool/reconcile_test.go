@@ -2,9 +2,9 @@ package pool
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -12,7 +12,7 @@ import (
 // within seconds and without a failed request.
 func TestConnectionsFollowDNS(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			s := endpointsSSP(t, 1)
 			all := addresses(3)
 			for i := range all {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -17,7 +18,7 @@ func wantSaturation(t *testing.T, p *Pool, inUse, possible int) {
 }
 
 func TestSaturationCountsConnectionsThatMayYetBeOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 8 })
 		wantSaturation(t, p, 0, 8)
@@ -30,7 +31,7 @@ func TestSaturationCountsConnectionsThatMayYetBeOpened(t *testing.T) {
 }
 
 func TestSaturationWhileTheProtocolIsUnknownCountsOnePlaceAConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		p := start(t, s, auto)
@@ -42,7 +43,7 @@ func TestSaturationWhileTheProtocolIsUnknownCountsOnePlaceAConnection(t *testing
 }
 
 func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 16, 16 })
 		held := acquire(t, p)
@@ -56,7 +57,7 @@ func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
 }
 
 func TestSaturationOfPipelinedConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{protocol: upstream.HTTP1Pipelined} })
 		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns = upstream.HTTP1Pipelined, 4 })
@@ -68,7 +69,7 @@ func TestSaturationOfPipelinedConnections(t *testing.T) {
 }
 
 func TestDrainingConnectionCountsOnlyPlacesInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, multiplexed)
 		a, b := acquire(t, p), acquire(t, p)
@@ -82,7 +83,7 @@ func TestDrainingConnectionCountsOnlyPlacesInUse(t *testing.T) {
 }
 
 func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		highest := func(want float64) {
 			t.Helper()
@@ -121,7 +122,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 }
 
 func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxPending = 0 })
 		var all []*request
 		for range 4 {

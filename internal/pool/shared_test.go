@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -30,7 +31,7 @@ func inUse(p *Pool) map[int]int {
 }
 
 func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MinIdle = 3 })
 		if err := p.Warm(t.Context()); err != nil {
 			t.Fatal(err)
@@ -69,7 +70,7 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.HTTP1Pipelined} {
 		t.Run(protocol.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				s := newFakeSSP(t)
 				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol, places: 10} })
 				p := start(t, s, func(o *Options) {
@@ -107,7 +108,7 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 }
 
 func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.PendingTimeout = 1, 10*sec })
 		var all []*request
@@ -146,7 +147,7 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 }
 
 func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1} })
 		p := start(t, s, func(o *Options) {
@@ -170,7 +171,7 @@ func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 }
 
 func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, multiplexed)
 		held := acquire(t, p)
@@ -196,7 +197,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 }
 
 func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.IdleTimeout = 0 })
 		acquire(t, p).do()
@@ -211,7 +212,7 @@ func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 
 // A connection fails with all its exchanges. The pool learns it only by their calls of Freed.
 func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, multiplexed)
 		a, b := acquire(t, p), acquire(t, p)
@@ -231,7 +232,7 @@ func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 }
 
 func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxRequests = 4 })
 		var all []*request

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"testing/synctest"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -60,7 +60,7 @@ func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 // An address that lost to another one is on trial: the other ones get the dials. Each attempt that
 // failed counts once, the endpoint is not to blame, and the connection is of the address reached.
 func TestAddressThatLosesIsOnTrial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = dualStack(2)
 		dead := func(a upstream.Address) bool { return a.AddrPort.Addr().Is6() }

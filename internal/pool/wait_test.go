@@ -7,13 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 const sec = time.Second
 
 func TestRequestsAreServedInOrderOfArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
 		first := acquire(t, p)
@@ -39,7 +40,7 @@ func TestRequestsAreServedInOrderOfArrival(t *testing.T) {
 }
 
 func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		a, b, c := ask(t, p, sec), ask(t, p, sec), ask(t, p, sec)
@@ -61,7 +62,7 @@ func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
 }
 
 func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 2, 3 })
 		a, b := ask(t, p, sec), ask(t, p, sec)
@@ -93,7 +94,7 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 }
 
 func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 40, 40, 0, 4 })
 		var all []*request
@@ -130,7 +131,7 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 }
 
 func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.IdleTimeout = 1, 0, 300*time.Millisecond })
 		acquire(t, p).do()
@@ -145,7 +146,7 @@ func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
 }
 
 func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.PendingTimeout = 1, -1, 10*time.Second })
 		held := acquire(t, p)
@@ -175,7 +176,7 @@ func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
 }
 
 func TestPendingTimeoutEndsAWaitForAPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		r := ask(t, p, sec)
@@ -192,7 +193,7 @@ func TestPendingTimeoutEndsAWaitForAPlace(t *testing.T) {
 func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"before pending_timeout": 30 * time.Millisecond, "at pending_timeout": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
 				p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
 				held := acquire(t, p)
 				r := ask(t, p, deadline)
@@ -205,7 +206,7 @@ func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 }
 
 func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := ask(t, p, 0)
@@ -220,7 +221,7 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 // A second attempt may keep Times.Queued of the first one. Its wait once went on after the
 // deadline, for as long as the first attempt had taken.
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
 		held := acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
@@ -236,7 +237,7 @@ func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 }
 
 func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		// The dialer ignores the end of its context.
 		block := make(chan struct{})
@@ -255,7 +256,7 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 }
 
 func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: time.Hour} })
 		p := start(t, s, nil)
@@ -277,7 +278,7 @@ func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 // Four requests wait for four dials, and max_pending is 1. The dials fail while the pool has a
 // connection. From then on the requests are pending, within max_pending and pending_timeout.
 func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 })
 		held := acquire(t, p)
@@ -311,7 +312,7 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 // Dials fail again and again, so that the request waits in turn for a dial and for a place. All its
 // waits for a place together last at most pending_timeout.
 func TestPendingTimesAddUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond })
 		held := acquire(t, p)
@@ -326,7 +327,7 @@ func TestPendingTimesAddUp(t *testing.T) {
 }
 
 func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns = 2 })
 		held := acquire(t, p)
@@ -349,7 +350,7 @@ func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 }
 
 func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
 		p := start(t, s, nil)
@@ -367,7 +368,7 @@ func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 }
 
 func TestCancelledRequestLeavesTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		ctx, cancel := context.WithCancel(t.Context())

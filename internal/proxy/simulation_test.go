@@ -28,6 +28,7 @@ import (
 	"adbuffer/internal/route"
 	"adbuffer/internal/socketsim"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -259,7 +260,7 @@ func simBubble(t *testing.T, test func(t *testing.T)) {
 	}
 	empty()
 	defer empty()
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		test(t)
 		time.Sleep(time.Minute) // a goroutine of fasthttp's server sleeps for ten seconds
 	})

@@ -3,7 +3,6 @@ package requestlog
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/loglimit"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -48,7 +48,7 @@ func (l *logged) count(r Reason) int {
 }
 
 func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		o := &Options{Enabled: true, Sample: 0.01, Failures: true, MaxPerSecond: 100}
 		for i := range 10_000 {
@@ -64,7 +64,7 @@ func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 }
 
 func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		o := &Options{Enabled: true, Sample: 1, Failures: true, Slow: time.Second, MaxPerSecond: 100}
 		for range 3 {
@@ -87,7 +87,7 @@ func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
 }
 
 func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		o := &Options{Enabled: true, Failures: true, Slow: 100 * time.Millisecond, MaxPerSecond: 3}
 		for _, took := range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond, time.Second} {
@@ -117,7 +117,7 @@ func TestUnwantedRequestsAllocateNothing(t *testing.T) {
 }
 
 func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		for i := range keptFailures + 10 {
 			l.end(&Options{}, true, time.Duration(i))
@@ -144,7 +144,7 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 }
 
 func TestAWatcherIsToldOfWhatItsFilterTakesAndNoMoreThanItsShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		w := l.Watch(Filter{Outcome: "deadline"})
 		other := l.Watch(Filter{SSP: "b"})

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"adbuffer/internal/testsupport"
 	"bytes"
 	"errors"
 	"io"
@@ -53,7 +54,7 @@ func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
 		moves = append(moves, moved{at: at, to: at + 301})
 		want, _ := firesAt(moves)
 
-		synctest.Test(t, func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
 			ours, peer := net.Pipe()
 			defer ours.Close()
 			defer peer.Close()
@@ -113,7 +114,7 @@ func TestPassedDeadlineStaysPassedUntilItIsMoved(t *testing.T) {
 
 // A runtime timer that fires too early must cost no byte and send none twice.
 func TestWriteGoesOnBehindATimerThatFiredTooEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		ours, peer := net.Pipe()
 		defer ours.Close()
 		defer peer.Close()
@@ -139,7 +140,7 @@ func TestWriteGoesOnBehindATimerThatFiredTooEarly(t *testing.T) {
 }
 
 func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		ours, peer := net.Pipe()
 		defer ours.Close()
 		defer peer.Close()

@@ -3,15 +3,15 @@ package ssp
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 // All responses of an SSP that are held at once share its limit, even if a reload changed its
 // settings meanwhile.
 func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
 		body := strings.Repeat("x", 600)
 		p := &fakePool{steps: []step{response(200, body), response(200, body), response(200, body), response(200, body), response(200, body)}}
 		c := newClient(t, p, func(o *Options) { o.MaxBufferedBytes = 1000 })
