@@ -54,12 +54,16 @@ routes:
 
 	// Traffic of each kind, with a capture and an operator who follows it.
 	live := follow(t, ab.Process)
+	c := ab.Dial()
+	testsupport.Eventually(t, "tail follows", func() bool {
+		c.Get("/fillbuffer").WantFill("openx")
+		return len(live) > 0
+	})
 	captured := make(chan string)
 	go func() {
 		_, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=3&wait=30s", "")
 		captured <- body
 	}()
-	c := ab.Dial()
 	testsupport.Eventually(t, "the capture runs and has its requests", func() bool {
 		c.Get("/fillbuffer?slot=top&api_key=s3cret-of-the-client").WantFill("openx")
 		select {
@@ -108,12 +112,12 @@ routes:
 	if got := outputs["explain --config "+next+" /all"]; !strings.Contains(got, "(hidden)") || !strings.Contains(got, "untrusted") {
 		t.Errorf("explain hides nothing, or does not show all SSPs: %s", got)
 	}
-	for len(live) > 0 {
-		outputs["tail"] += <-live + "\n"
-	}
-	if got := outputs["tail"]; !strings.Contains(got, "/fillbuffer") {
-		t.Errorf("tail shows %s", got)
-	}
+	testsupport.Eventually(t, "tail shows the last request", func() bool {
+		for len(live) > 0 {
+			outputs["tail"] += <-live + "\n"
+		}
+		return strings.Contains(outputs["tail"], "/nowhere")
+	})
 	if got := outputs["check --config "+faulty]; strings.Count(got, "(hidden)") < 2 {
 		t.Errorf("the faults are %s", got)
 	}
