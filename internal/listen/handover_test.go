@@ -3,6 +3,7 @@
 package listen
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"net"
 	"os"
@@ -313,4 +314,31 @@ func TestAHangingProcessDelaysTheNextOnlySoLong(t *testing.T) {
 	close(released)
 	dial(t, p.Traffic.Addr())
 	wantAccepted(t, p.Traffic, 1)
+}
+
+func TestClientsResumeOnTheNextProcess(t *testing.T) {
+	a := newAuthority(t)
+	first, second := loadCerts(t, a, nil), loadCerts(t, a, nil) // with another certificate
+	client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession)}
+	address, admin := reserve(t), reserve(t)
+	startTLSProcess(t, "tcp", address, admin, first.Certificates)
+	if resumes(t, first.Config(), client) {
+		t.Error("resumed without a session")
+	}
+	config := second.Config()
+	if resumes(t, config, client) {
+		t.Error("another listener's session is good")
+	}
+	startTLSProcess(t, "tcp", address, admin, second.Certificates)
+	if !resumes(t, config, client) {
+		t.Error("not resumed on the process that took over")
+	}
+	if !resumes(t, first.Config(), client) {
+		t.Error("not resumed on the process before, which serves too")
+	}
+	third := loadCerts(t, a, nil)
+	startTLSProcess(t, "unix", filepath.Join(t.TempDir(), "ad.sock"), admin, third.Certificates)
+	if resumes(t, third.Config(), client) {
+		t.Error("the session of a process at another address is good")
+	}
 }
