@@ -251,7 +251,7 @@ func TestOneDeadNameDoesNotHoldUpTheOthers(t *testing.T) {
 			t.Errorf("warned %q", w)
 		}
 		n.set("b.example", "192.0.2.2", 0)
-		time.Sleep(2 * resultKept)
+		time.Sleep(lookupLimit + 2*maxLookupPause) // a look-up under way, and the pause after it
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "b.example (192.0.2.2:80)")
