@@ -22,9 +22,12 @@ type Owner interface {
 	Timeouts() (read, write time.Duration)
 	// Violated reports what the client did against HTTP/2.
 	Violated(rule string)
-	// Refused reports a request that got no stream. violation says what is wrong with its header,
-	// and is empty if the client has too many open streams.
+	// Refused reports a request that got no stream. violation says what is wrong with its header.
 	Refused(violation string)
+	// TooManyStreams and TooMuchUnread report a request that got no stream because of a limit of
+	// the connection: see Options.MaxStreams and MaxUnread.
+	TooManyStreams()
+	TooMuchUnread(bytes int)
 	// Interrupt makes Reads of the connection that would wait fail. HangUp closes the socket.
 	Interrupt()
 	HangUp()

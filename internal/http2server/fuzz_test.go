@@ -41,7 +41,7 @@ func (t *tape) Write(p []byte) (int, error) {
 	return t.out.Write(p)
 }
 
-// judge is an Owner that checks what it is told.
+// judge is an Owner that checks the calls of the connection.
 type judge struct {
 	t                        *testing.T
 	opened, served, released atomic.Int32
@@ -50,6 +50,8 @@ type judge struct {
 func (*judge) Timeouts() (read, write time.Duration) { return time.Minute, time.Minute }
 func (*judge) Violated(string)                       {}
 func (*judge) Refused(string)                        {}
+func (*judge) TooManyStreams()                       {}
+func (*judge) TooMuchUnread(int)                     {}
 func (*judge) Interrupt()                            {}
 func (*judge) HangUp()                               {}
 

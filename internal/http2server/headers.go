@@ -49,12 +49,12 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	c.lastID = id
 	b.EndHeader(last)
 	switch {
-	case len(c.streams.open)+c.ghosts >= c.opts.MaxStreams, c.unread > c.opts.MaxUnread/4*3:
-		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeRefusedStream)
-		c.streams.remember(id, last)
-		c.flood.Expect(c.opts.StreamWindow)
-		c.owner.Refused("")
-		return c.flood.Idle()
+	case len(c.streams.open)+c.ghosts >= c.opts.MaxStreams:
+		c.owner.TooManyStreams()
+		return c.refuseLocked(id, last)
+	case c.unread > c.opts.MaxUnread/4*3:
+		c.owner.TooMuchUnread(c.unread)
+		return c.refuseLocked(id, last)
 	case onItself:
 		b.Malformed = "a stream that depends on itself"
 	}
@@ -68,6 +68,14 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	}
 	c.openLocked(id, b, last)
 	return nil
+}
+
+// refuseLocked refuses a stream because of a limit. The client may send its request again.
+func (c *Conn) refuseLocked(id uint32, last bool) *http2codec.Error {
+	c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeRefusedStream)
+	c.streams.remember(id, last)
+	c.flood.Expect(c.opts.StreamWindow)
+	return c.flood.Idle()
 }
 
 // openLocked opens a stream for a request.

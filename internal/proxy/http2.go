@@ -59,7 +59,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
 			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
-			MaxUnread: int(max(o.MaxBufferedBytes/16, 1<<20)),
+			MaxUnread: int(o.maxUnread()),
 		})
 		c.spoken.Store(true)
 		c.heard.Store(true) // a GOAWAY says which of its requests are served
@@ -102,12 +102,17 @@ func (c *clientConn) Violated(rule string) {
 }
 
 // Refused implements http2server.Owner.
-func (c *clientConn) Refused(violation string) {
+func (c *clientConn) Refused(violation string) { c.refused(malformed(violation)) }
+
+// TooManyStreams implements http2server.Owner.
+func (c *clientConn) TooManyStreams() { c.refused(c.proxy.current().tooManyStreams()) }
+
+// TooMuchUnread implements http2server.Owner.
+func (c *clientConn) TooMuchUnread(bytes int) { c.refused(c.proxy.current().tooMuchUnread(bytes)) }
+
+// refused counts and reports a request that got no stream.
+func (c *clientConn) refused(f *refusal) {
 	g := c.proxy.current()
-	f := malformed(violation)
-	if violation == "" {
-		f = g.tooManyStreams()
-	}
 	f.reset = true
 	g.endedUnread(nil, f.outcome)
 	c.proxy.reportUnread(g, c.peer, nil, f)

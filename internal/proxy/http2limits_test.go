@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"adbuffer/internal/proxy"
+	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
@@ -68,7 +69,9 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	const size, n, bound = 300_000, 16, 2 << 20
 	all := make(chan struct{})
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = 16 * bound }), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
+		o.MaxBufferedBytes, o.Access = 16*bound, requestlog.Options{Enabled: true, Failures: true, MaxPerSecond: 100}
+	}), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Hold") != "" {
 			<-all // so that no stream is refused because of another's response
 		}
@@ -106,6 +109,9 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 			}
 			break
 		}
+	}
+	if detail, _ := m.onlyLine(t)["error"].(string); !strings.Contains(detail, "server.max_buffered_bytes") {
+		t.Errorf("the refused stream is logged as %q", detail)
 	}
 	other := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	other.framer.WriteWindowUpdate(0, 1<<20) //nolint:errcheck // the response shows a failure

@@ -61,6 +61,17 @@ func (g *configVersion) tooManyStreams() *refusal {
 	}
 }
 
+// maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
+func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
+
+// tooMuchUnread is why a stream is refused to a client that does not read its responses.
+func (g *configVersion) tooMuchUnread(bytes int) *refusal {
+	return &refusal{
+		outcome: upstream.Overloaded,
+		detail:  fmt.Sprintf("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", bytes, g.opts.maxUnread()),
+	}
+}
+
 // wholeResponse returns the bytes of adbuffer's own response to a connection that closes with it.
 func (g *configVersion) wholeResponse(f *refusal, id []byte) []byte {
 	var ctx fasthttp.RequestCtx
