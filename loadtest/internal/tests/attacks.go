@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -79,6 +80,34 @@ func (a *attack) start(ctx context.Context, t *engine.Stage) (wait func()) {
 		})
 	}
 	return workers.Wait
+}
+
+// during begins the attack when adbuffer has ended n requests of the other clients, and ends it
+// after length, just behind their last request. If the attacker stayed alone with its SSP, the SSP
+// would rightly be paused, and the pause would outlast the step.
+func (a *attack) during(n float64, length time.Duration) func(context.Context, *engine.Stage) (func() error, error) {
+	return func(ctx context.Context, s *engine.Stage) (func() error, error) {
+		const ended = "adbuffer_requests_total"
+		before, err := s.Adbuffer.Metric(ended)
+		if err != nil {
+			return nil, err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() {
+			for ; ctx.Err() == nil; engine.Sleep(ctx, 20*time.Millisecond) {
+				if now, err := s.Adbuffer.Metric(ended); err != nil || now >= before+n {
+					attacking, end := context.WithTimeout(ctx, length)
+					a.start(attacking, s)()
+					end()
+					done <- err
+					return
+				}
+			}
+			done <- errors.New("the attack did not begin: the other clients ended too few requests")
+		}()
+		return func() error { stop(); return <-done }, nil
+	}
 }
 
 // dial connects to the stage, for as long as the context lasts.

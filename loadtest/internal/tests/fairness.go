@@ -19,7 +19,9 @@ func fairness(e *engine.Env) *engine.Test {
 		rate    = 400.0                  // requests a second of the other clients
 		inForce = time.Second            // from an attack's start to the measurement
 		warmUp  = 300 * time.Millisecond // of the other clients, before it starts
+		warm    = rate / 10              // requests of the other clients, after which it starts
 	)
+	measured := e.Time(10*time.Second, 2*time.Second)
 	rounds := 5
 	if e.Scale < 0.5 {
 		rounds = 3
@@ -46,16 +48,11 @@ func fairness(e *engine.Env) *engine.Test {
 		if a.othersAsk {
 			templates = append(templates, engine.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
 		}
-		drive := engine.Generate(poisson(engine.OpenLoop(128, rate, warmUp+inForce, e.Time(10*time.Second, 2*time.Second), templates...), 200, 204), true)
+		drive := engine.Generate(poisson(engine.OpenLoop(128, rate, warmUp+inForce, measured, templates...), 200, 204), true)
 		t.Trials = append(t.Trials, engine.Trial{Name: a.name, Cells: []any{a.name, a.cost}, SSPs: ssps,
 			// As in the report of a client that filled it alone.
 			Server: engine.Server{Config: engine.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}},
-			Steps: []engine.Step{{Name: "calm", Before: rest, Load: drive}, {Name: "attacked", Load: drive, Before: func(ctx context.Context, s *engine.Stage) (func() error, error) {
-				attacking, stop := context.WithCancel(ctx)
-				attackers := make(chan func(), 1)
-				time.AfterFunc(warmUp, func() { attackers <- a.start(attacking, s) })
-				return func() error { stop(); (<-attackers)(); return nil }, nil
-			}}},
+			Steps:  []engine.Step{{Name: "calm", Before: rest, Load: drive}, {Name: "attacked", Load: drive, Before: a.during(warm, warmUp+inForce+measured)}},
 			Derive: func(s *engine.Sample) { s.Values["calm.noise"] = s.Values["calm.p99"] }})
 	}
 	return t
