@@ -2,6 +2,7 @@ package http1
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -186,5 +187,31 @@ func TestIdleConnectionSendsCloseNotify(t *testing.T) {
 	conn.Close(upstream.ClosedIdle)
 	if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatalf("the peer read %v, want EOF by close_notify", err)
+	}
+}
+
+// A body that ends with the connection is complete only if TLS says that it is: RFC 9112,
+// section 9.8. Otherwise an attacker on the way could cut it.
+func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
+	for _, pipelined := range []bool{false, true} {
+		for _, notify := range []bool{true, false} {
+			c, sock, p := connect(t, overTLS)
+			conn := newConn(pipelined, c, sock, newRecorder())
+			ex := newExchange(t)
+			done := start(conn, ex)
+			p.request()
+			p.send("HTTP/1.1 200 OK\r\n\r\nhalf of it")
+			if notify {
+				p.conn.Close() //nolint:errcheck // sends close_notify
+			} else {
+				p.tcp.Close() //nolint:errcheck // the response is judged
+			}
+			err := wait(t, done)
+			if notify {
+				wantResponse(t, err, ex, 200, "half of it")
+			} else if want := (&upstream.Error{}); !errors.As(err, &want) || want.Outcome != upstream.ConnLost || want.Progress != upstream.MaybeProcessed {
+				t.Errorf("pipelined %t: error %v, want %s", pipelined, err, upstream.ConnLost)
+			}
+		}
 	}
 }

@@ -1,6 +1,11 @@
 package socket
 
-import "sync"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
 
 // records keeps what TLS reads within one record.
 //
@@ -27,6 +32,11 @@ const (
 
 var recordBuffers = sync.Pool{New: func() any { b := make([]byte, recordBuffer); return &b }}
 
+// errNoCloseNotify is the end of the socket, before TLS's own end. crypto/tls takes io.EOF behind a
+// whole record for close_notify, and so a response that ends with the connection, and that was cut,
+// for a whole one. RFC 9112, section 9.8.
+var errNoCloseNotify = fmt.Errorf("the peer closed the connection without TLS's close_notify: %w", io.ErrUnexpectedEOF)
+
 func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -36,6 +46,9 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 		n, err := socket(*b)
 		if n <= 0 {
 			recordBuffers.Put(b)
+			if errors.Is(err, io.EOF) {
+				err = errNoCloseNotify
+			}
 			return 0, err
 		}
 		r.buf, r.r, r.w, r.begun = b, 0, n, true
