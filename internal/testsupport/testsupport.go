@@ -34,17 +34,6 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// FreeAddr returns an address of loopback that nothing listened on a moment ago.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // the port is wanted, not the listener
-	return l.Addr().String()
-}
-
 // Tail returns the last n bytes of s.
 func Tail(s string, n int) string {
 	if len(s) > n {

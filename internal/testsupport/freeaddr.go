@@ -1,0 +1,47 @@
+package testsupport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// The ports of FreeAddr lie below 32768, from where Linux takes the ports of connections and of
+// listeners on port 0.
+const firstPort, endPort = 10000, 32768
+
+// FreeAddr returns an address of loopback on which nothing listens. Its port is reserved until the
+// test ends: FreeAddr returns it in no other test and in no other process of this user.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		port := firstPort + rand.IntN(endPort-firstPort)
+		reserved, err := net.Listen("unix", reservation(port))
+		if err != nil {
+			continue // another test has it
+		}
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			l.Close()                              //nolint:errcheck // the port is wanted, not the listener
+			t.Cleanup(func() { reserved.Close() }) //nolint:errcheck // a reservation holds nothing
+			return addr
+		}
+		reserved.Close() //nolint:errcheck // as above
+	}
+	t.Fatalf("100 ports between %d and %d are in use", firstPort, endPort)
+	return ""
+}
+
+// reservation returns the name of the socket that reserves a port. The kernel frees an abstract
+// name of Linux when its process ends.
+func reservation(port int) string {
+	name := fmt.Sprintf("adbuffer-test-port-%d", port)
+	if runtime.GOOS == "linux" {
+		return "@" + name
+	}
+	return filepath.Join(os.TempDir(), name)
+}
