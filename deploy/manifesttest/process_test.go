@@ -97,7 +97,7 @@ func start(t *testing.T, env []string, id *syscall.Credential, path string, args
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	must(t, p.cmd.Start())
 	go func() {
-		p.cmd.Wait() //nolint:errcheck // ProcessState tells
+		p.cmd.Wait() //nolint:errcheck // ProcessState shows the error
 		close(p.ended)
 	}()
 	t.Cleanup(func() {

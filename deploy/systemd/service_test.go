@@ -93,7 +93,7 @@ func (s *service) start(sockets ...*os.File) {
 		s.t.Fatal(err)
 	}
 	go func() {
-		s.cmd.Wait() //nolint:errcheck // ProcessState tells
+		s.cmd.Wait() //nolint:errcheck // ProcessState shows the error
 		close(s.ended)
 	}()
 	s.t.Cleanup(func() {

@@ -63,7 +63,7 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 		return out.Flush() == nil
 	}
 	w.WriteHeader(http.StatusOK)
-	out.Flush() //nolint:errcheck // the next write tells
+	out.Flush() //nolint:errcheck // the next write shows the error
 	beat := time.NewTicker(tailBeat)
 	defer beat.Stop()
 	skipped := uint64(0)

@@ -94,7 +94,7 @@ func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Pr
 		t.Fatal(err)
 	}
 	go func() {
-		ab.Cmd.Wait() //nolint:errcheck // ProcessState tells
+		ab.Cmd.Wait() //nolint:errcheck // ProcessState shows the error
 		close(ab.ended)
 	}()
 	t.Cleanup(ab.Stop)

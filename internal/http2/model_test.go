@@ -22,18 +22,18 @@ var modelDepth = flag.Int("model.depth", 0, "frames in each history of TestConne
 // was written from RFC 9113, not from the code. The test plays every history of a few frames to
 // both, with every way to end and with writes that fail. It compares the results of both requests.
 
-// told is the result that a request gets: its response, or how far it had got.
-type told struct {
+// modelResult is the result that a request gets: its response, or how far it had got.
+type modelResult struct {
 	body     string // "" if it failed
 	progress upstream.Progress
 	http1    bool // it may be sent again over HTTP/1
 }
 
-func (t told) String() string {
-	if t.body != "" {
-		return "the response " + t.body
+func (r modelResult) String() string {
+	if r.body != "" {
+		return "the response " + r.body
 	}
-	return [...]string{"not sent", "not processed", "maybe processed"}[t.progress] + map[bool]string{true: ", again over HTTP/1"}[t.http1]
+	return [...]string{"not sent", "not processed", "maybe processed"}[r.progress] + map[bool]string{true: ", again over HTTP/1"}[r.http1]
 }
 
 // side is one request in the model.
@@ -46,20 +46,20 @@ type side struct {
 	weReset  bool
 	body     string
 	finished bool
-	told     told
+	result   modelResult
 }
 
-func (s *side) finish(t told) {
+func (s *side) finish(r modelResult) {
 	if !s.finished {
-		s.finished, s.told = true, t
+		s.finished, s.result = true, r
 	}
 }
 
-func (s *side) fail(p upstream.Progress) { s.finish(told{progress: p}) }
+func (s *side) fail(p upstream.Progress) { s.finish(modelResult{progress: p}) }
 
 func (s *side) complete() {
 	s.whole = true
-	s.finish(told{body: s.body + "."})
+	s.finish(modelResult{body: s.body + "."})
 }
 
 // bad: the response violates HTTP/2, and we reset the stream.
@@ -167,7 +167,7 @@ func events(m *modelled) (all []event) {
 				case s.heard || code == h2.ErrCodeCancel:
 					s.fail(upstream.MaybeProcessed)
 				case code == h2.ErrCodeHTTP11Required:
-					s.finish(told{progress: upstream.MaybeProcessed, http1: true})
+					s.finish(modelResult{progress: upstream.MaybeProcessed, http1: true})
 				default:
 					s.fail(upstream.NotProcessed)
 				}
@@ -234,7 +234,7 @@ var endings = []struct {
 
 func newModel(w writes) *modelled {
 	m := &modelled{sides: []*side{{id: 1, sent: w.aSent}, {id: 3, sent: w.bSent}}}
-	if !w.waits && (w.a >= 0 || w.b >= 0) { // a failed write: what was not written is told at once, and nothing more is sent
+	if !w.waits && (w.a >= 0 || w.b >= 0) { // a failed write: requests that were not written fail at once, and nothing more is sent
 		m.draining = true
 		for _, s := range m.sides {
 			if !s.sent {
@@ -247,7 +247,7 @@ func newModel(w writes) *modelled {
 }
 
 // played returns the results that the connection gives to the two requests of a history.
-func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2]told {
+func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2]modelResult {
 	c, w, o := onWire(t, testOptions())
 	synctest.Wait()
 	if wr.a >= 0 || wr.b >= 0 {
@@ -285,7 +285,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 	synctest.Wait()
 	w.take(1 << 20) // what waited may be written now, if it is not too late
 	synctest.Wait()
-	var got [2]told
+	var got [2]modelResult
 	for i := range done {
 		res := <-done[i]
 		if res.err == nil {
@@ -293,11 +293,11 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 			if res.fields != "x-of: "+name+"\r\n" || strings.Trim(res.body, name) != "" {
 				t.Errorf("request %s was given fields %q and body %q", name, res.fields, res.body)
 			}
-			got[i] = told{body: res.body + "."}
+			got[i] = modelResult{body: res.body + "."}
 			continue
 		}
 		e := upstream.AsError(res.err)
-		got[i] = told{progress: e.Progress, http1: e.OverHTTP1}
+		got[i] = modelResult{progress: e.Progress, http1: e.OverHTTP1}
 		if e.Progress == upstream.NotSent && w.wrote(uint32(2*i+1)) {
 			t.Errorf("request %c is said not to have been sent, and was written", 'A'+i)
 		}
@@ -343,7 +343,7 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 						got := played(t, wr, history, end.do)
 						count++
 						for i, s := range final.sides {
-							want := s.told
+							want := s.result
 							if !s.sent && (got[i].progress == upstream.NotProcessed) {
 								want.progress = upstream.NotProcessed // nothing was sent to be processed
 							}
@@ -352,7 +352,7 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 								for _, e := range history {
 									names = append(names, e.name)
 								}
-								t.Errorf("%s; %s; then %s: request %c is told %q, want %q", wr.name, strings.Join(names, ", "), end.name, 'A'+i, got[i], want)
+								t.Errorf("%s; %s; then %s: request %c gets %q, want %q", wr.name, strings.Join(names, ", "), end.name, 'A'+i, got[i], want)
 							}
 						}
 						if t.Failed() {

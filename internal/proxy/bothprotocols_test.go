@@ -79,7 +79,7 @@ func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) response {
 	default:
 		b.WriteString("\r\n")
 	}
-	c.Write(b.Bytes()) //nolint:errcheck // the response tells
+	c.Write(b.Bytes()) //nolint:errcheck // the response shows the error
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: r.method})
 	if err != nil {
 		t.Fatalf("%+v: %v", r, err)

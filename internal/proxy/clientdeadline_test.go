@@ -99,7 +99,7 @@ func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) 
 				if r.URL.RawQuery == "slow" {
 					time.Sleep(300 * time.Millisecond)
 				}
-				io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+				io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 			}}
 			m := newModeProxy(t, route.Single, tlsIf(overTLS), slow)
 			c := m.dialMaybeTLS(overTLS)

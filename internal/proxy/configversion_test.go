@@ -197,7 +197,7 @@ func TestReloadLowersLimitsWithoutEndingWhatIsAboveThem(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
 		<-respond
-		io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+		io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 	}})
 	var wg sync.WaitGroup
 	for range 2 {

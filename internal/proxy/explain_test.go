@@ -119,7 +119,7 @@ func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, stri
 		t.Fatal(err)
 	}
 	defer c.Close()  //nolint:errcheck // the test is over
-	c.Write(message) //nolint:errcheck // the read tells
+	c.Write(message) //nolint:errcheck // the read shows the error
 	method, _, _ := strings.Cut(string(message), " ")
 	in := bufio.NewReader(c)
 	for {

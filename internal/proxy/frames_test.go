@@ -31,7 +31,7 @@ func (m *modeProxy) frames(t *testing.T, settings ...http2.Setting) *frames {
 	f.framer.AllowIllegalWrites = true
 	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.hpack = hpack.NewEncoder(&f.block)
-	io.WriteString(f.conn, http2.ClientPreface) //nolint:errcheck // reads tell
+	io.WriteString(f.conn, http2.ClientPreface) //nolint:errcheck // reads show the error
 	f.framer.WriteSettings(settings...)         //nolint:errcheck // as above
 	return f
 }
@@ -55,7 +55,7 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 	block := f.block.Bytes()
 	first := block[:min(len(block), 16<<10)]
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)}) //nolint:errcheck // reads tell
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)}) //nolint:errcheck // reads show the error
 	for block = block[len(first):]; len(block) > 0; {
 		n := min(len(block), 16<<10)
 		f.framer.WriteContinuation(id, n == len(block), block[:n]) //nolint:errcheck // as above
@@ -73,7 +73,7 @@ type response struct {
 // responseTo reads until a stream has ended.
 func (f *frames) responseTo(id uint32) (a response) {
 	f.t.Helper()
-	f.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read tells
+	f.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read shows the error
 	for {
 		frame, err := f.framer.ReadFrame()
 		if err != nil {
@@ -83,7 +83,7 @@ func (f *frames) responseTo(id uint32) (a response) {
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
-				f.framer.WriteSettingsAck() //nolint:errcheck // the next read tells
+				f.framer.WriteSettingsAck() //nolint:errcheck // the next read shows the error
 			}
 			continue
 		case *http2.GoAwayFrame:

@@ -222,7 +222,7 @@ func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	for at := range len(body) {
 		c := m.dialRaw()
 		c.send(0, head+body[:at])
-		c.CloseWrite() //nolint:errcheck // the response tells
+		c.CloseWrite() //nolint:errcheck // the response shows the error
 		c.wants(400)
 		c.wantEnd()
 	}

@@ -53,7 +53,7 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 			w.WriteHeader(302)
 		case strings.Contains(r.URL.RawQuery, "early"):
 			w.WriteHeader(103)
-			io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+			io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 		default:
 			io.WriteString(w, `{"of":"`+r.URL.RawQuery+`"}`) //nolint:errcheck // as above
 		}
@@ -128,7 +128,7 @@ func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 func TestNoContentTypeIsGuessedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
-		io.WriteString(w, "<html>") //nolint:errcheck // the proxy tells
+		io.WriteString(w, "<html>") //nolint:errcheck // the proxy shows the error
 	}})
 	res, body := m.ask(m.client(true), "GET", "/fill", "")
 	m.want(res, 200, "ssp/a")
@@ -183,7 +183,7 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 			asked <- struct{}{}
 			<-respond
-			io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+			io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 		}})
 	c := m.client(true)
 	var wg sync.WaitGroup
@@ -323,7 +323,7 @@ func TestDrainLosesNoStream(t *testing.T) {
 			asked <- struct{}{}
 			<-respond
 		}
-		io.WriteString(w, "{}") //nolint:errcheck // the proxy tells
+		io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 	}})
 	busy, idle := m.client(true), m.client(true)
 	m.ask(idle, "GET", "/fill", "")
@@ -473,7 +473,7 @@ func TestPrefaceStandsInFront(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read tells
+		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read shows the error
 		time.Sleep(5 * time.Millisecond) // so that it is a read of its own
 		io.WriteString(c, preface[cut:]) //nolint:errcheck // as above
 		var frame [9]byte
@@ -487,7 +487,7 @@ func TestPrefaceStandsInFront(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(c, first+preface) //nolint:errcheck // the read tells
+		io.WriteString(c, first+preface) //nolint:errcheck // the read shows the error
 		b, _ := io.ReadAll(c)
 		if !strings.Contains(string(b), "HTTP/1.1 400 ") {
 			t.Errorf("behind %q: %q", first, b)

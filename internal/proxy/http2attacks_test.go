@@ -26,7 +26,7 @@ func (f *frames) batch(write func()) {
 	f.framer.AllowIllegalWrites = true
 	write()
 	f.framer = framer
-	f.conn.Write(b.Bytes()) //nolint:errcheck // reads tell
+	f.conn.Write(b.Bytes()) //nolint:errcheck // reads show the error
 }
 
 // goAway reads until the connection closes, and returns the reason; ok is false if there was no
@@ -34,7 +34,7 @@ func (f *frames) batch(write func()) {
 func (f *frames) goAway() (code http2.ErrCode, ok bool) { return readGoAway(f.conn, f.framer) }
 
 func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bool) {
-	conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read tells
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read shows the error
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
@@ -51,7 +51,7 @@ func counted(t *testing.T) (m *modeProxy, asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	return newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		w.Write([]byte("{}")) //nolint:errcheck // the proxy tells
+		w.Write([]byte("{}")) //nolint:errcheck // the proxy shows the error
 	}}), asked
 }
 
@@ -279,7 +279,7 @@ func TestPaddingBeyondThePayloadEndsTheConnection(t *testing.T) {
 		if kind == http2.FrameHeaders {
 			id = 3
 		}
-		f.framer.WriteRawFrame(kind, http2.FlagDataPadded|http2.FlagHeadersEndHeaders, id, []byte{9, 1, 2}) //nolint:errcheck // the read tells
+		f.framer.WriteRawFrame(kind, http2.FlagDataPadded|http2.FlagHeadersEndHeaders, id, []byte{9, 1, 2}) //nolint:errcheck // the read shows the error
 		if code, ok := f.goAway(); !ok || code != http2.ErrCodeProtocol {
 			t.Errorf("%v: ended with %v, %v", kind, code, ok)
 		}

@@ -75,7 +75,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 		if r.Header.Get("X-Hold") != "" {
 			<-all // so that no stream is refused because of another's response
 		}
-		io.WriteString(w, strings.Repeat("x", size)) //nolint:errcheck // the gauge tells
+		io.WriteString(w, strings.Repeat("x", size)) //nolint:errcheck // the gauge shows the error
 	}})
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 	for i := range uint32(n) {
@@ -119,7 +119,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	if a := other.responseTo(1); a.status != "200" || len(a.body) != size {
 		t.Errorf("another client: %s of %d bytes", a.status, len(a.body))
 	}
-	f.conn.Close() //nolint:errcheck // the gauge tells
+	f.conn.Close() //nolint:errcheck // the gauge shows the error
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
@@ -129,10 +129,10 @@ func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // it is full the sooner
-	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge tells
+	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge shows the error
 	// Streams are reset too. A slow machine may reset streams that would have filled the socket, so
 	// the client opens more until it is full.
-	f.conn.SetWriteDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the gauge tells
+	f.conn.SetWriteDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the gauge shows the error
 	for i := uint32(1); m.series(openClients, "") > 0 && i < 10_000; i += 2 {
 		f.request(i, true)
 		time.Sleep(5 * time.Millisecond)
@@ -227,7 +227,7 @@ func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
 			limit, _ = s.Value(http2.SettingMaxConcurrentStreams)
 		}
 	}
-	f.framer.WriteSettingsAck() //nolint:errcheck // reads tell
+	f.framer.WriteSettingsAck() //nolint:errcheck // reads show the error
 	for i := range limit + 1 {
 		f.request(2*i+1, true)
 	}
@@ -272,7 +272,7 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 	}
 	// CONTINUATION without end.
 	f := m.frames(t)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}) //nolint:errcheck // the loop tells
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}) //nolint:errcheck // the loop shows the error
 	block := bytes.Repeat([]byte{0x00, 1, 'a', 1, 'b'}, 3000)                    // literals
 	ended := make(chan struct{})
 	go func() {
@@ -324,6 +324,6 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 // A header whose end does not come has read_timeout, as over HTTP/1.
 func TestHeaderThatStopsComingOverHTTP2IsEnded(t *testing.T) {
 	m, f := framesWithReadTimeout(t)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge tells
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge shows the error
 	m.await(0, openClients, "")
 }

@@ -105,7 +105,7 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		w.Header().Set("Trailer", "X-T")
-		w.Write(append(b, r.Trailer.Get("X-T")+r.Header.Get("X-T")+r.Header.Get("Trailer")...)) //nolint:errcheck // the proxy tells
+		w.Write(append(b, r.Trailer.Get("X-T")+r.Header.Get("X-T")+r.Header.Get("Trailer")...)) //nolint:errcheck // the proxy shows the error
 		w.Header().Set("X-T", "1")
 	}})
 	f := m.frames(t)
@@ -130,7 +130,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	f := m.frames(t)
 	f.request(1, true)
 	<-asked
-	f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // the counter tells
+	f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
 	f.framer.WritePing(false, [8]byte{1})           //nolint:errcheck // as above
 	for {
 		frame, err := f.framer.ReadFrame()
@@ -159,7 +159,7 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	if a := f.responseTo(1); a.status != "413" {
 		t.Errorf("%+v, want 413", a)
 	}
-	f.framer.WriteData(1, false, make([]byte, 500)) //nolint:errcheck // the counter tells
+	f.framer.WriteData(1, false, make([]byte, 500)) //nolint:errcheck // the counter shows the error
 	f.request(3, true)
 	if a := f.responseTo(3); a.status != "200" {
 		t.Errorf("the next stream: %+v", a)
@@ -178,7 +178,7 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 		for name, leave := range map[string]func(f *frames){
 			"RST_STREAM": func(f *frames) {
 				for _, id := range []uint32{1, 3, 5} {
-					f.framer.WriteRSTStream(id, http2.ErrCodeCancel) //nolint:errcheck // the counter tells
+					f.framer.WriteRSTStream(id, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
 				}
 			},
 			"close": func(f *frames) { f.conn.Close() }, //nolint:errcheck // as above

@@ -88,7 +88,7 @@ func (l *listeners) add(one net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		one.Close() //nolint:errcheck // Serve's Accept tells
+		one.Close() //nolint:errcheck // Serve's Accept shows the error
 	}
 	l.all = append(l.all, one)
 }

@@ -41,7 +41,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(c, "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello") //nolint:errcheck // the read tells
+		io.WriteString(c, "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello") //nolint:errcheck // the read shows the error
 		r := bufio.NewReader(c)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {

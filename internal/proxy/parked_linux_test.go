@@ -192,7 +192,7 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 				if _, again := asked.LoadOrStore(r.URL.RawQuery, true); again {
 					t.Errorf("%s is asked twice", r.URL.RawQuery)
 				}
-				io.WriteString(w, r.URL.RawQuery) //nolint:errcheck // the proxy tells
+				io.WriteString(w, r.URL.RawQuery) //nolint:errcheck // the proxy shows the error
 			}}
 			m := newModeProxy(t, route.Single, parksMany(change, time.Minute), echo)
 			ask := askRaw

@@ -46,7 +46,7 @@ func (l handingOn) Accept() (net.Conn, error) {
 func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
 	for _, change := range []func(*proxy.Options, *route.Route){nil, overTLS} {
 		m := newModeProxy(t, route.Single, change, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy tells
+			io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy shows the error
 		}})
 		inner, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -128,7 +128,7 @@ func TestNoMoreThanTwiceOfWhatHasComeOnStreamsIsHeld(t *testing.T) {
 		if n == 0 {
 			continue
 		}
-		f.framer.WriteData(id, false, make([]byte, n)) //nolint:errcheck // the check tells
+		f.framer.WriteData(id, false, make([]byte, n)) //nolint:errcheck // the check shows the error
 		sent[id] += n
 		came += int64(n)
 		check()

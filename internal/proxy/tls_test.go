@@ -27,7 +27,7 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 	big := strings.Repeat("0123456789", 10_000)
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		io.WriteString(w, big[:len(big)-len(body)]) //nolint:errcheck // the proxy tells
+		io.WriteString(w, big[:len(big)-len(body)]) //nolint:errcheck // the proxy shows the error
 	}})
 	c := m.client(false)
 	for _, n := range []int{0, 1, 16 << 10, 16<<10 + 1, 90_000} { // bodies that end with a TLS record, and within one
@@ -98,12 +98,12 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 	}
 	for _, step := range []int{1, 7, len(raw)} {
 		for i := 0; i < len(raw); i += step {
-			io.WriteString(c, raw[i:min(i+step, len(raw))]) //nolint:errcheck // the read tells
+			io.WriteString(c, raw[i:min(i+step, len(raw))]) //nolint:errcheck // the read shows the error
 		}
 		read()
 		time.Sleep(15 * time.Millisecond) // parked or not, what comes next is a request
 	}
-	io.WriteString(c, strings.Repeat(raw, 3)) //nolint:errcheck // the read tells
+	io.WriteString(c, strings.Repeat(raw, 3)) //nolint:errcheck // the read shows the error
 	for range 3 {
 		read()
 	}
@@ -124,7 +124,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 
 	trickle := dial() // begins a ClientHello
 	defer trickle.Close()
-	trickle.Write([]byte{22, 3, 1, 0, 200, 1}) //nolint:errcheck // the counter tells
+	trickle.Write([]byte{22, 3, 1, 0, 200, 1}) //nolint:errcheck // the counter shows the error
 	m.await(2, failedHandshakes, "timeout")
 
 	o := m.options
@@ -241,7 +241,7 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	o.ReadTimeout = 20 * time.Millisecond
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	cut.after = 20
-	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read tells
+	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read shows the error
 	// It gets a 408 only if the server had begun to wait for it again.
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != 408 {
 		t.Errorf("status %d, want 408", res.StatusCode)
@@ -257,7 +257,7 @@ type cutWriter struct {
 
 func (c *cutWriter) Write(b []byte) (int, error) {
 	if c.after > 0 {
-		c.Conn.Write(b[:min(c.after, len(b))]) //nolint:errcheck // the read tells
+		c.Conn.Write(b[:min(c.after, len(b))]) //nolint:errcheck // the read shows the error
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -286,7 +286,7 @@ func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 			w.WriteHeader(204)
 		}}, bids("b", "{}"))
 	c := m.dialTLS()
-	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the counter tells
+	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the counter shows the error
 	asked.Wait()
 	c.Close() //nolint:errcheck // close_notify, and then FIN
 	time.Sleep(20 * time.Millisecond)
@@ -343,7 +343,7 @@ func TestSlowReaderOverTLSHasOneWriteTimeoutForAResponse(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))
 	c := m.dialTLS("http/1.1")
 	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)                                  //nolint:errcheck // it is full the sooner
-	io.WriteString(c, strings.Repeat("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 100)) //nolint:errcheck // the gauge tells
+	io.WriteString(c, strings.Repeat("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 100)) //nolint:errcheck // the gauge shows the error
 	buf := make([]byte, 16<<10)
 	for m.series(openClients, "") > 0 && m.routesCounted()["r"] < 20 {
 		if _, err := c.Read(buf); err != nil { // a record or so at a time, well within the timeout

@@ -24,7 +24,7 @@ func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon
 	}
 	d := &Daemon{t: t, cmd: cmd, ended: make(chan struct{})}
 	go func() {
-		cmd.Wait() //nolint:errcheck // the dials below tell
+		cmd.Wait() //nolint:errcheck // the dials below show the error
 		close(d.ended)
 	}()
 	t.Cleanup(func() {

@@ -82,7 +82,7 @@ func (l *local) start(s types.ServiceConfig, extra ...string) *process {
 		l.t.Fatalf("%s: %v", s.Name, err)
 	}
 	go func() {
-		p.cmd.Wait() //nolint:errcheck // ProcessState tells
+		p.cmd.Wait() //nolint:errcheck // ProcessState shows the error
 		close(p.ended)
 	}()
 	l.t.Cleanup(func() {

@@ -65,7 +65,7 @@ scrape_configs:
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait() //nolint:errcheck // the queries tell
+		cmd.Wait() //nolint:errcheck // the queries show the error
 		close(ended)
 	}()
 	t.Cleanup(func() {

@@ -51,7 +51,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	if err := sim.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() }) //nolint:errcheck // Wait tells
+	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() }) //nolint:errcheck // Wait shows the error
 	defer ended.Stop()
 	if err := sim.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, out)

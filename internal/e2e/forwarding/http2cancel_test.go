@@ -21,7 +21,7 @@ func TestResetStreamIsResetAtTheSSP(t *testing.T) {
 	asked, left := make(chan struct{}, 10), make(chan error, 10)
 	ssp := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "" {
-			io.WriteString(w, "{}") //nolint:errcheck // the client tells
+			io.WriteString(w, "{}") //nolint:errcheck // the client shows the error
 			return
 		}
 		asked <- struct{}{}

@@ -88,7 +88,7 @@ func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 			all.WriteString(e2e.Request("GET", fmt.Sprintf("/fillbuffer?cb=%d", i), ""))
 		}
 	}
-	go c.Conn.Write([]byte(all.String())) //nolint:errcheck // the reads tell
+	go c.Conn.Write([]byte(all.String())) //nolint:errcheck // the reads show the error
 	for i := range n {
 		if got := c.Read("GET").WantFill("openx").Header("X-Echo-Cb"); got != fmt.Sprintf("%d", i) {
 			t.Fatalf("answer %d is that to request %s", i, got)
