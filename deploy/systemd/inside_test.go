@@ -24,7 +24,7 @@ func inside() (code int) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Println(p)
-			fmt.Println(m.tell("journalctl", "--no-pager", "-o", "cat", "-u", "adbuffer.service"))
+			fmt.Println(m.try("journalctl", "--no-pager", "-o", "cat", "-u", "adbuffer.service"))
 			code = 1
 		}
 	}()
@@ -45,8 +45,8 @@ func inside() (code int) {
 // wrong.
 type machine struct{}
 
-// tell runs a command that may fail.
-func (m *machine) tell(args ...string) string {
+// try runs a command that may fail.
+func (m *machine) try(args ...string) string {
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		out = fmt.Appendf(out, "%v\n", err)
@@ -67,7 +67,7 @@ func (m *machine) run(args ...string) string {
 
 // property is one of the service's, as systemctl show has it.
 func (m *machine) property(name string) string {
-	return strings.TrimSpace(m.tell("systemctl", "show", "--value", "--property="+name, "adbuffer.service"))
+	return strings.TrimSpace(m.try("systemctl", "show", "--value", "--property="+name, "adbuffer.service"))
 }
 
 // installAsTheREADMESays takes the steps of the README, word by word, with an
@@ -123,8 +123,8 @@ func (m *machine) hidesItsSecrets() {
 }
 
 // reloads takes over a good file and refuses one with faults, which systemctl
-// tells if toldOfFaults.
-func (m *machine) reloads(toldOfFaults bool) {
+// tells if systemctlFails.
+func (m *machine) reloads(systemctlFails bool) {
 	const file = "/etc/adbuffer/adbuffer.yaml"
 	good, err := os.ReadFile(file)
 	must(err)
@@ -133,13 +133,13 @@ func (m *machine) reloads(toldOfFaults bool) {
 	m.eventually("the file is in force", func() bool {
 		return strings.Contains(m.get("http://127.0.0.1:9090/config"), "max_conns: 65")
 	})
-	fault := fmt.Sprintf("rutes_%v", toldOfFaults)
+	fault := fmt.Sprintf("rutes_%v", systemctlFails)
 	must(os.WriteFile(file, fmt.Appendf(bytes.Clone(good), "%s: []\n", fault), 0o644))
-	if out := m.tell("systemctl", "reload", "adbuffer"); strings.Contains(out, "failed") != toldOfFaults {
+	if out := m.try("systemctl", "reload", "adbuffer"); strings.Contains(out, "failed") != systemctlFails {
 		panic("reloading a file with faults: " + out)
 	}
 	m.eventually("the fault is in the journal", func() bool {
-		return strings.Contains(m.tell("journalctl", "--no-pager", "-o", "cat", "-u", "adbuffer.service"), fault)
+		return strings.Contains(m.try("journalctl", "--no-pager", "-o", "cat", "-u", "adbuffer.service"), fault)
 	})
 	m.eventually("the metric tells of the fault", func() bool {
 		return strings.Contains(m.get("http://127.0.0.1:9090/metrics"), "\nadbuffer_config_last_reload_successful 0")
@@ -210,7 +210,7 @@ func (m *machine) stops() {
 	if result := m.property("Result"); result != "success" {
 		panic("it ended with " + result)
 	}
-	if out := m.tell("adbuffer", "health", "--config", "/etc/adbuffer/adbuffer.yaml"); !strings.Contains(out, "not ready") {
+	if out := m.try("adbuffer", "health", "--config", "/etc/adbuffer/adbuffer.yaml"); !strings.Contains(out, "not ready") {
 		panic("healthy after its end: " + out)
 	}
 }

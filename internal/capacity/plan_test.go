@@ -211,7 +211,7 @@ func wantWarning(t *testing.T, r PlanResult, prefix string) {
 	}
 }
 
-func TestPlanTakesASlowHoldAboveTheMeanUnlessToldOtherwise(t *testing.T) {
+func TestPlanTakesASlowHoldAboveTheMeanByDefault(t *testing.T) {
 	in := twelveReplicas()
 	in.SlowHold = 500 * time.Millisecond
 	near(t, "full at 500 ms", mustPlan(t, in).SlowFullRate, 352, 1e-9)

@@ -139,7 +139,7 @@ func TestScanAcceptsWhatRFC9112Allows(t *testing.T) {
 	}
 }
 
-func TestScanTellsWhatTheProxyNeeds(t *testing.T) {
+func TestScanFindsTheFieldsThatTheProxyNeeds(t *testing.T) {
 	f := RequestFields{TimeoutName: "X-Budget"}
 	mustScan(t, &f, head("content-type: application/json", "CONTENT-ENCODING: gzip", "Content-Length: 17", "user-agent: phone",
 		"x-budget: 80", "X-Budget: 90", "x-adbuffer-ssp: openx", "X_Adbuffer_Ssp: other", "X-Env: prod", "X-Env: test"))
@@ -147,15 +147,15 @@ func TestScanTellsWhatTheProxyNeeds(t *testing.T) {
 	ssp, ssps := f.SSP()
 	env, hasEnv := f.Lookup("x-env")
 	_, hasNone := f.Lookup("X-En")
-	type told struct {
+	type fields struct {
 		Host, Type, Encoding, Agent, Timeout, SSP, Env string
 		Length                                         int64
 		Timeouts, SSPs                                 int
 		Chunked, HasEnv, HasNone                       bool
 	}
-	got := told{string(f.Host()), string(f.contentType), string(f.ContentEncoding()), string(f.userAgent), string(timeout),
+	got := fields{string(f.Host()), string(f.contentType), string(f.ContentEncoding()), string(f.userAgent), string(timeout),
 		string(ssp), string(env), f.ContentLength(), timeouts, ssps, f.Chunked(), hasEnv, hasNone}
-	want := told{"ads.example", "application/json", "gzip", "phone", "80", "openx", "prod", 17, 2, 1, false, true, false}
+	want := fields{"ads.example", "application/json", "gzip", "phone", "80", "openx", "prod", 17, 2, 1, false, true, false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

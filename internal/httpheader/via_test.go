@@ -33,7 +33,7 @@ func TestViaIsAddedBehindTheClients(t *testing.T) {
 }
 
 // RFC 9110, section 7.6.3: the version is that of the message as it was received.
-func TestViaTellsTheVersionOfTheRequest(t *testing.T) {
+func TestViaHasTheVersionOfTheRequest(t *testing.T) {
 	p := NewPolicy(PolicyOptions{Identity: None, Via: thisVia})
 	for _, f := range []struct {
 		fields RequestFields

@@ -51,7 +51,7 @@ func passed(t *testing.T, names ...string) (files []*os.File) {
 	return files
 }
 
-func TestSocketsOfSystemdAreToldByNameOrElseByOrder(t *testing.T) {
+func TestSocketsOfSystemdAreFoundByNameOrElseByOrder(t *testing.T) {
 	traffic, admin := trafficAt("tcp", "127.0.0.1:1"), adminAt("127.0.0.1:2")
 	for _, row := range []struct {
 		names          []string

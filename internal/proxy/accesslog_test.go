@@ -43,7 +43,7 @@ func wantFields(t *testing.T, line, want map[string]any) {
 	}
 }
 
-func TestTheAccessLogTellsHowARequestWent(t *testing.T) {
+func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
 		rt.TruncateIP = true
@@ -77,7 +77,7 @@ func TestTheAccessLogTellsHowARequestWent(t *testing.T) {
 	wantFields(t, m.line(t, "three"), map[string]any{"method": "PUT", "path": "/fi%0all", "route": "none", "client": "127.0.0.0", "status": int64(405), "source": "proxy/method_not_allowed"})
 }
 
-func TestTheAccessLogTellsOfEachLeg(t *testing.T) {
+func TestTheAccessLogHasEachLeg(t *testing.T) {
 	for mode, want := range map[route.Mode][]string{
 		route.ParallelAll:   {"server_error", "fill"},
 		route.Waterfall:     {"server_error", "fill"},

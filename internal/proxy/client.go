@@ -137,9 +137,9 @@ func (c *clientConn) endRequest() (next bool) {
 	return read && !c.stopped.Load() && c.left.Err() == nil
 }
 
-// Told implements socket.Watcher. The client has closed the connection, or its sending half.
+// Notify implements socket.Watcher. The client has closed the connection, or its sending half.
 // With abort_on_close both cancel the current request.
-func (c *clientConn) Told(hungUp bool) {
+func (c *clientConn) Notify(hungUp bool) {
 	if hungUp && (c.proxy.current().opts.AbortOnClose || c.Failed()) {
 		c.left.End()
 	}

@@ -99,7 +99,7 @@ func TestTooShortADeadlineIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestSSPsAreToldWhereTmaxStandsThoughItIsNoDeadline(t *testing.T) {
+func TestThePositionOfTmaxIsFoundThoughItIsNoDeadline(t *testing.T) {
 	o := deadlineDefaults
 	o.OpenRTBTmax, o.RewriteTmax = false, true
 	_, _, r := budgetOf(t, o, "", `{"tmax":100}`)

@@ -52,11 +52,11 @@ func (c *clientConn) parkLocked() {
 // await is the goroutine of a parked connection that the watch cannot watch.
 func (pc *parkedConn) await(c *socket.Conn) {
 	c.Await(time.Time{}) //nolint:errcheck // a closed socket is not parked any more
-	pc.Told(false)
+	pc.Notify(false)
 }
 
-// Told implements socket.Watcher.
-func (pc *parkedConn) Told(bool) {
+// Notify implements socket.Watcher.
+func (pc *parkedConn) Notify(bool) {
 	if c := pc.proxy.clients.resume(pc); c != nil {
 		go c.serveArrived()
 	}

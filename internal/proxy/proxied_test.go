@@ -78,7 +78,7 @@ func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
 		}
 		c := dial()
 		if got := exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200); got != "203.0.113.9" {
-			t.Errorf("the SSP is told of %q", got)
+			t.Errorf("the SSP received %q", got)
 		}
 		bad, err := net.Dial("tcp", m.addr())
 		if err != nil {

@@ -95,7 +95,7 @@ func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 	}
 }
 
-func TestConnectionOverTheLimitIsToldAnID(t *testing.T) {
+func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, says("a", 200))
 	first, err := net.Dial("tcp", m.addr())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-func TestProxyStatusTellsTheErrorsOfAdbufferFromThoseOfTheSSP(t *testing.T) {
+func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) {
 		o.ProxyStatus = true
 		o.Deadline.Default = 50 * time.Millisecond

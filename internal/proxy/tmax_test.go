@@ -100,7 +100,7 @@ func TestTmaxOfACompressedBodyIsNotLookedFor(t *testing.T) {
 			t.Errorf("%q: %v, %v", head, got, ok)
 		}
 		if found := r.ssp.TmaxEnd > r.ssp.TmaxStart; found != want || found && string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]) != "300" {
-			t.Errorf("%q: SSPs are told %d to %d", head, r.ssp.TmaxStart, r.ssp.TmaxEnd)
+			t.Errorf("%q: tmax is at %d to %d", head, r.ssp.TmaxStart, r.ssp.TmaxEnd)
 		}
 	}
 }

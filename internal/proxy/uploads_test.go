@@ -132,7 +132,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 
 // The client goes on sending after the response. Its connection is not reset, since its kernel
 // might then discard the response.
-func TestUploadThatMakesRoomIsToldThoughItSendsOn(t *testing.T) {
+func TestUploadThatIsCancelledForAnotherGetsAResponseThoughItGoesOnSending(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 1 }, echoes("a"))
 	c := m.dialRaw()
 	c.send(0, post(100_000)+"a")

@@ -143,7 +143,7 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 	})
 }
 
-func TestAWatcherIsToldOfWhatItsFilterTakesAndNoMoreThanItsShare(t *testing.T) {
+func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		w := l.Watch(Filter{Outcome: "deadline"})

@@ -176,13 +176,13 @@ func TestLegThatPanicsIsInternal(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", reply{after: 10 * ms, panics: true}), newFake(t, "b", fills(20*ms, "ad"))
 		r := get(t)
-		var told []any
-		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { told = append(told, v, len(stack) > 0) }}
+		var panics []any
+		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { panics = append(panics, v, len(stack) > 0) }}
 		res := newRoute(ParallelFirst, a, b).Do(&r.Request, nil, p)
 		want(t, "result", ended(&res), "fill of b: 200 ad")
 		want(t, "legs", legsOf(&res), "a internal 0s, b fill 20ms")
-		if diff := cmp.Diff([]any{"the connection is broken", true}, told); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]any{"the connection is broken", true}, panics); diff != "" {
+			t.Errorf("panics (-want +got):\n%s", diff)
 		}
 		synctest.Wait()
 		if n := p.InFlight.Now(); n != 0 {

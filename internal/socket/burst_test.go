@@ -72,7 +72,7 @@ func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestBurstTellsEachWriterItsOwnError(t *testing.T) {
+func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
 	closed, _ := tcpPair(t)
 	closed.Close()
 	if n, err := closed.WriteInBurst([]byte("x")); n != 0 || !errors.Is(err, net.ErrClosed) {

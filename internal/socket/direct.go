@@ -25,10 +25,10 @@ type direct struct {
 	n     int
 	errno syscall.Errno
 
-	deadline deadline
-	wait     func() time.Time // see OnWait; nil calls nothing
-	told     bool             // wait was called in the Read or Write under way
-	limited  bool             // and returned a deadline, which is in force
+	deadline   deadline
+	wait       func() time.Time // see OnWait; nil calls nothing
+	waitCalled bool             // wait was called in the Read or Write under way
+	limited    bool             // and returned a deadline, which is in force
 	// interrupted ends all waiting; see Interrupt, which stores it before it moves the
 	// deadline. waits loads it after it has moved the deadline. So whichever comes
 	// last, the deadline has passed.
@@ -39,7 +39,7 @@ type direct struct {
 var past = time.Unix(1, 0)
 
 // begin and end enclose a Read or Write.
-func (d *direct) begin() { d.told = false }
+func (d *direct) begin() { d.waitCalled = false }
 
 func (d *direct) end() {
 	if d.limited {
@@ -70,10 +70,10 @@ func (d *direct) recv(fd uintptr) bool {
 // waits asks wait for a deadline, once a Read or Write: one that wakes early and
 // goes on waiting, since its deadline has moved, must not move it again.
 func (d *direct) waits() {
-	if d.wait == nil || d.told {
+	if d.wait == nil || d.waitCalled {
 		return
 	}
-	d.told = true
+	d.waitCalled = true
 	if until := d.wait(); !until.IsZero() {
 		d.limited = true
 		d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the call under way

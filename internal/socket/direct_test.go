@@ -140,8 +140,8 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			c, peer := connect(t, network)
 			waits := make(chan struct{}, 100)
 			next := limit
-			told := func() time.Time { waits <- struct{}{}; return time.Now().Add(next) }
-			c.OnWait(told, told)
+			deadline := func() time.Time { waits <- struct{}{}; return time.Now().Add(next) }
+			c.OnWait(deadline, deadline)
 
 			read := func() error {
 				_, err := c.Read(make([]byte, 1))

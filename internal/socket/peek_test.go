@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestPeekTellsWhatHasComeAndTakesNothingAway(t *testing.T) {
+func TestPeekReturnsWhatHasArrivedAndConsumesNothing(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)

@@ -144,7 +144,7 @@ func (w *Watch) run(raw syscall.RawConn) {
 			at := w.watched[e.Fd]
 			w.mu.Unlock()
 			if at.owner != nil && at.token == e.Pad {
-				at.owner.Told(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+				at.owner.Notify(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
 			}
 		}
 	}

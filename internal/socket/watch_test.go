@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// told counts what a Watch says.
-type told struct{ all, hangUps atomic.Int32 }
+// notified counts the calls of Notify.
+type notified struct{ all, hangUps atomic.Int32 }
 
-func (o *told) Told(hungUp bool) {
+func (o *notified) Notify(hungUp bool) {
 	o.all.Add(1)
 	if hungUp {
 		o.hangUps.Add(1)
@@ -23,7 +23,7 @@ func await(t *testing.T, what string, n *atomic.Int32, least int32) {
 	t.Helper()
 	for limit := time.Now().Add(patience); n.Load() < least; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("%s: told %d times, want %d", what, n.Load(), least)
+			t.Fatalf("%s: Notify was called %d times, want %d", what, n.Load(), least)
 		}
 	}
 }
@@ -38,12 +38,12 @@ func newWatch(t *testing.T) *Watch {
 	return w
 }
 
-func TestWatchTellsOfEachPeerThatClosesAndOfNoOther(t *testing.T) {
+func TestWatchReportsEachPeerThatClosesAndNoOther(t *testing.T) {
 	w := newWatch(t)
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
 			const n = 20
-			var owners [n]told
+			var owners [n]notified
 			var peers [n]net.Conn
 			for i := range n {
 				c, peer := connect(t, network)
@@ -64,7 +64,7 @@ func TestWatchTellsOfEachPeerThatClosesAndOfNoOther(t *testing.T) {
 				if i%4 < 2 {
 					await(t, "a peer that closes", &owners[i].hangUps, 1)
 				} else if owners[i].all.Load() > 0 {
-					t.Errorf("connection %d: told, though its peer is there", i)
+					t.Errorf("connection %d: Notify was called, though its peer is open", i)
 				}
 			}
 		})
@@ -76,7 +76,7 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 	w := newWatch(t)
 	for i := range 200 {
 		old, peer := connect(t, "tcp")
-		var before, owner told
+		var before, owner notified
 		w.Add(old, &before)
 		if i%2 == 0 {
 			w.AwaitArrival(old, &before)
@@ -93,7 +93,7 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 		}
 		time.Sleep(100 * time.Microsecond)
 		if owner.all.Load() > 0 {
-			t.Fatal("told of a peer of an earlier connection")
+			t.Fatal("Notify was called for the peer of an earlier connection")
 		}
 		stays.Close()
 		await(t, "the peer that has the descriptor", &owner.hangUps, 1)
@@ -104,22 +104,22 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 
 // An arrival is told once, whether it comes before the wait for it or after, and to the
 // owner that waits. Then hang-ups are told again.
-func TestWatchTellsOfAnArrivalOnce(t *testing.T) {
+func TestWatchReportsAnArrivalOnce(t *testing.T) {
 	w := newWatch(t)
 	for _, network := range networks {
 		for _, early := range []bool{false, true} {
 			c, peer := connect(t, network)
-			var serving, parked told
+			var serving, parked notified
 			w.Add(c, &serving)
 			if early {
 				peer.Write([]byte("a"))
 			}
 			if !w.AwaitArrival(c, &parked) {
-				t.Fatal("it cannot wait")
+				t.Fatal("AwaitArrival returned false")
 			}
 			if !early {
 				if parked.all.Load() > 0 {
-					t.Error("told of nothing")
+					t.Error("Notify was called before the arrival")
 				}
 				peer.Write([]byte("a"))
 			}
@@ -134,7 +134,7 @@ func TestWatchTellsOfAnArrivalOnce(t *testing.T) {
 			peer.Close()
 			await(t, "a hang-up", &serving.hangUps, 1)
 			if n, s := parked.all.Load(), serving.all.Load()-serving.hangUps.Load(); n != 1 || s != 0 {
-				t.Errorf("%s, early %v: told %d times of an arrival, want 1; and the owner that awaits none %d times", network, early, n, s)
+				t.Errorf("%s, early %v: Notify was called %d times for one arrival, and %d times for the owner that awaits none", network, early, n, s)
 			}
 			w.Remove(c, &serving)
 		}
@@ -143,26 +143,26 @@ func TestWatchTellsOfAnArrivalOnce(t *testing.T) {
 
 // A peer that has closed, or closes, is an arrival. A connection that is closed or was
 // not added cannot be waited for.
-func TestWatchTellsOfAPeerThatClosesAsOfAnArrival(t *testing.T) {
+func TestWatchReportsAPeerThatClosesAsAnArrival(t *testing.T) {
 	w := newWatch(t)
 	for _, early := range []bool{false, true} {
 		c, peer := connect(t, "tcp")
-		var o told
+		var o notified
 		if w.AwaitArrival(c, &o) {
-			t.Error("it waits for a connection that was not added")
+			t.Error("AwaitArrival returned true for a connection that was not added")
 		}
 		w.Add(c, &o)
 		if early {
 			peer.Close()
 		}
 		if !w.AwaitArrival(c, &o) {
-			t.Error("it does not wait")
+			t.Error("AwaitArrival returned false")
 		}
 		peer.Close()
 		await(t, "the end of the stream", &o.hangUps, 1)
 		c.Close()
 		if w.AwaitArrival(c, &o) {
-			t.Error("it waits for a closed connection")
+			t.Error("AwaitArrival returned true for a closed connection")
 		}
 		w.Remove(c, &o)
 	}

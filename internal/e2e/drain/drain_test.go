@@ -165,7 +165,7 @@ func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
 	// A unix peer is always believed.
 	ab.Get("/fillbuffer", "X-Forwarded-For: 203.0.113.77").WantFill("openx")
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.77"}) {
-		t.Errorf("the SSP was told %q", got)
+		t.Errorf("the SSP received %q", got)
 	}
 	// A second process finds the socket in use, and does not touch it.
 	file := filepath.Join(t.TempDir(), "second.yaml")

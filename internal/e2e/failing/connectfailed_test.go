@@ -75,7 +75,7 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 // A request ends with the dials' error, whether it waited for the dials or came while all addresses
 // are in back-off. Once, the first request to an SSP with an unknown authority ended as
 // connect_failed.
-func TestFailedDialsAreToldByTheirKind(t *testing.T) {
+func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	t.Parallel()
 	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})

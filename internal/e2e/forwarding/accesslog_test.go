@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestTheAccessLogTellsHowARequestEndedAndWhereItsTimeWent(t *testing.T) {
+func TestTheAccessLogHasTheOutcomeOfARequestAndItsDurations(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
 	ab := e2e.Start(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL(), "tls: {ca_file: \""+e2e.CAFile(t, s)+"\"}"))

@@ -70,16 +70,16 @@ routes:
 		got := e2e.IdentityFields(e2e.LastRequest(t, s))
 		slices.Sort(got)
 		if want := slices.Sorted(slices.Values(row.want)); !slices.Equal(got, want) {
-			t.Errorf("%s: the SSP was told\n%s\nwant\n%s", row.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s: the SSP received\n%s\nwant\n%s", row.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 	// Without X-Device-IP the device is the client: the first address behind the trusted hops.
 	trusting.Get("/fillbuffer/device", "X-Forwarded-For: 192.0.2.1, 198.51.100.9, 10.1.2.3").WantFill("device")
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Device-IP: 198.51.100.9"}) {
-		t.Errorf("the SSP was told %q, want the first hop that is not trusted", got)
+		t.Errorf("the SSP received %q, want the first hop that is not trusted", got)
 	}
 	trusting.Get("/private/device", "X-Forwarded-For: 2001:db8:aaaa:bbcc:dd::1").WantFill("device")
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Device-IP: 2001:db8:aaaa:bb00::"}) {
-		t.Errorf("the SSP was told %q, want a /56", got)
+		t.Errorf("the SSP received %q, want a /56", got)
 	}
 }

@@ -78,7 +78,7 @@ func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	}
 	first := ask()
 	if !slices.Equal(first, []string{"1.0 fred, 1.1 p.example (a, b)", sidecar.Via(), edge.Via()}) || first[1] == first[2] {
-		t.Fatalf("the SSP is told %q; want the client's, then one of each process", first)
+		t.Fatalf("the SSP received %q; want the client's, then one of each process", first)
 	}
 	edge.Take(e2e.WithMaxConns(s.URL(), 7))
 	if again := ask(); again[2] != first[2] {
@@ -101,7 +101,7 @@ func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 
 	edge.Take("server: {via: false}\n" + e2e.Single(s.URL()))
 	if quiet := ask(); len(quiet) != 2 || quiet[1] == first[2] {
-		t.Errorf("with server.via false the SSP is told %q", quiet)
+		t.Errorf("with server.via false the SSP received %q", quiet)
 	}
 	sidecar.Take(e2e.Single(s.URL()))
 }

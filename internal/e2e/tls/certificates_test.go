@@ -141,7 +141,7 @@ func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 		k := &e2e.Client{T: t, Conn: c, Reader: bufio.NewReader(c)}
 		k.Get("/fillbuffer", "X-Forwarded-For: 198.51.100.1").WantFill("openx")
 		if got := e2e.IdentityFields(e2e.LastRequest(t, s)); len(got) != 1 || got[0] != "X-Forwarded-For: 203.0.113.7" {
-			t.Errorf("the SSP was told %q", got)
+			t.Errorf("the SSP received %q", got)
 		}
 		raw.Close()
 	}

@@ -31,7 +31,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 		for _, row := range []struct {
 			name, header string
 			fields       []string
-			want         []string // what the SSP is told
+			want         []string // what the SSP received
 		}{
 			{"version 1", proxyV1, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"version 2", proxyV2, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
@@ -47,7 +47,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 			for range 2 { // and the next request on the connection
 				c.Get("/fillbuffer", row.fields...).WantFill("openx")
 				if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, row.want) {
-					t.Errorf("%s at %s: the SSP was told %q, want %q", row.name, listen, got, row.want)
+					t.Errorf("%s at %s: the SSP received %q, want %q", row.name, listen, got, row.want)
 				}
 			}
 			c.Close()
@@ -143,7 +143,7 @@ func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	c.Read("GET").WantStatus("untrusted", 400)
 	kept.Get("/fillbuffer").WantFill("openx")
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.7"}) {
-		t.Errorf("the SSP was told %q", got)
+		t.Errorf("the SSP received %q", got)
 	}
 	kept.Close()
 	c.Close()

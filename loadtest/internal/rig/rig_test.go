@@ -70,10 +70,10 @@ func TestGeneratorInAProcessOfItsOwnSaysHowItGoesOn(t *testing.T) {
 	}
 	p := plan(s.Addr)
 	p.Tick = 5 * time.Millisecond
-	told := 0
-	result, err := r.Generate(t.Context(), p, "", func(load.Progress) { told++ })
-	if err != nil || result.Whole.Answered != 20 || told == 0 {
-		t.Errorf("%v, %d answers, told %d times", err, result.Whole.Answered, told)
+	calls := 0
+	result, err := r.Generate(t.Context(), p, "", func(load.Progress) { calls++ })
+	if err != nil || result.Whole.Answered != 20 || calls == 0 {
+		t.Errorf("%v, %d answers, progress reported %d times", err, result.Whole.Answered, calls)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 	}
 }
 
-func TestProcessThatEndsEarlyTellsWhatItSaid(t *testing.T) {
+func TestErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 	r := newRig(t)
 	p, err := r.Start(Command{Name: "shell", Argv: []string{"sh", "-c", "echo no such thing; exit 3"}})
 	if err != nil {

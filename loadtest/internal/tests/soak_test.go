@@ -9,7 +9,7 @@ import (
 	"adbuffer/loadtest/internal/engine"
 )
 
-func TestLogTellsWhatCameOnceTwiceAndNever(t *testing.T) {
+func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 	log := "0000000001 1\n0000000003 2\n0000000003 1\n0000000009 2\n- 3\n0000000004 4\n0000000003 5\n"
 	a, err := readLog(strings.NewReader(log), 5)
 	if err != nil {
