@@ -133,7 +133,7 @@ func misfits(a *adbufferPod, e effective, applicationStop time.Duration) []strin
 	} else if !a.sidecar {
 		fault("no preStop: nodes send requests to a pod that has stopped")
 	}
-	if a.sidecar { // it is told to stop when the application has ended
+	if a.sidecar { // it is stopped when the application has ended
 		stop += seconds(a.spec.Containers[0].Lifecycle.PreStop.Sleep.Seconds) + applicationStop
 	}
 	if grace := seconds(*a.spec.TerminationGracePeriodSeconds); stop+5*time.Second > grace {

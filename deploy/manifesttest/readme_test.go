@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// What the pages tell people to do is done here, and what they show is compared.
+// These tests follow the instructions of the pages and compare the output with the output shown
+// there.
 
 var (
 	planned  = regexp.MustCompile("(?s)```console\n\\$ adbuffer (plan [^\n]*)\n(.*?)```")
@@ -67,7 +68,7 @@ func TestPlanAgreesWithTheTableOfReplicas(t *testing.T) {
 	}
 }
 
-// The overlay that the page tells people to make, beside a copy of the folder.
+// This is the overlay that the page describes, beside a copy of the folder.
 func TestAnOverlayOfOnesOwnFollowsThePage(t *testing.T) {
 	made := heredoc.FindStringSubmatch(page(t, "../kubernetes/README.md"))
 	if made == nil || made[1] != "kustomization.yaml" {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// insideVariable tells the test binary that it runs inside of the container.
+// insideVariable marks the test binary that runs inside the container.
 const insideVariable = "ADBUFFER_TEST_INSIDE"
 
 // bootLimit bounds the container's life; it takes a few seconds on a machine that is idle.

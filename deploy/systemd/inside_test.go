@@ -122,8 +122,8 @@ func (m *machine) hidesItsSecrets() {
 	}
 }
 
-// reloads takes over a good file and refuses one with faults, which systemctl
-// tells if systemctlFails.
+// reloads takes over a good file and refuses one with errors. systemctl reports the errors if
+// systemctlFails.
 func (m *machine) reloads(systemctlFails bool) {
 	const file = "/etc/adbuffer/adbuffer.yaml"
 	good, err := os.ReadFile(file)

@@ -44,7 +44,7 @@ type Options struct {
 	Trace Trace
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
-	// Requests has the last failures, and tells of requests as they end.
+	// Requests has the last failures, and reports requests as they end.
 	Requests *requestlog.Log
 	// Explain says what would happen to a request; see the type.
 	Explain Explain

@@ -134,9 +134,9 @@ func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchan
 
 func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
 
-// targetView is a request's target with possible secrets hidden. It hides all values of
-// the endpoint's own query. Of the client's query behind it, it hides the values whose
-// names tell that they are secrets.
+// targetView is a request's target with possible secrets hidden. It hides all values of the
+// endpoint's own query. In the client's query behind it, it hides a value if its name suggests a
+// secret.
 func targetView(target, clients []byte) string {
 	path, query, ok := strings.Cut(string(target), "?")
 	if !ok {

@@ -7,9 +7,7 @@ import (
 	"adbuffer/internal/httpheader"
 )
 
-// newVia returns a random name for Via. A host name or a process id would tell SSPs more
-// than they need, and containers may share them. A reload keeps the name. A new process
-// that takes over has its own, so requests between the two processes are no loop.
+// newVia returns a random name for Via. A host name or a process id would show SSPs more
 func newVia() string {
 	var id [8]byte
 	rand.Read(id[:]) //nolint:errcheck // it never fails

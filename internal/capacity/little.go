@@ -1,4 +1,4 @@
-// Package capacity is Little's law. It tells how many places a pool needs for a rate and a hold
+// Package capacity is Little's law. It computes how many places a pool needs for a rate and a hold
 // time, at which rate it fills, and how many requests wait.
 //
 // A place carries one request at a time: one HTTP/1 connection or one HTTP/2 stream. A rate is in

@@ -60,8 +60,8 @@ func unknownSSP(name string, known map[string]bool) string {
 	return rule
 }
 
-// checkRouteSSPs checks a route's SSPs against each other, its mode and the known
-// names; none are known if that cannot be told.
+// checkRouteSSPs checks a route's SSPs against each other, its mode and the known names. known is
+// nil if the names cannot be determined.
 func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report) {
 	list, mode := join(path, "ssps"), join(path, "mode")
 	if len(route.SSPs) == 0 {

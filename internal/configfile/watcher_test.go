@@ -193,7 +193,7 @@ func TestOtherFilesMayBeNamedLater(t *testing.T) {
 	w.wantSeen("the file that is watched now is written")
 }
 
-// Writes to mapped memory are among what inotify does not tell.
+// Writes to mapped memory raise no inotify event.
 func TestPollingFindsChangesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "adbuffer.yaml")

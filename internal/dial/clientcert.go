@@ -24,7 +24,7 @@ func newClientCert(certFile, keyFile string, warn func(error), stats *counters) 
 	return &clientCert{keeper: keeper, warn: warn, stats: stats}, nil
 }
 
-// load returns the certificate to use now, and what tells its versions apart.
+// load returns the certificate to use now, and a digest that differs between its versions.
 func (c *clientCert) load() (cert *tls.Certificate, version [32]byte) {
 	switch changed, err := c.keeper.Check(); {
 	case err != nil:

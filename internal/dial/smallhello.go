@@ -12,14 +12,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A ClientHello with the key share of a hybrid group takes more than one packet. Some
-// middleboxes expect one packet, and reset or drop such a connection. So a handshake that
-// fails in this way, before any byte of the server, is tried once more without hybrid
-// groups. Only the groups differ: versions, cipher suites and certificates are checked as
-// always, so an attacker who cuts connections gains a classical key exchange, no more.
+// A ClientHello with the key share of a hybrid group takes more than one packet. Some middleboxes
+// expect one packet, and reset or drop such a connection. If a handshake fails before any byte of
+// the server, the dialer tries it once more without hybrid groups. Only the groups differ:
+// versions, cipher suites and certificates are checked as always. An attacker who resets
+// connections gains a classical key exchange and nothing else.
 const (
-	smallHelloFor = 10 * time.Minute // how long an address gets small hellos that were needed
-	largeHelloFor = time.Minute      // how long an address gets no second attempt that was of no use
+	smallHelloFor = 10 * time.Minute // for how long an address gets small hellos after one got a response
+	largeHelloFor = time.Minute      // for how long an address gets no second attempt after one failed
 )
 
 // hellos remembers which addresses need a small ClientHello.
@@ -30,7 +30,7 @@ type hellos struct {
 
 // helloSize is what the last second attempt at an address has shown.
 type helloSize struct {
-	small bool // small hellos are needed; else they are of no use
+	small bool // the server responded to the small hello; else it failed too
 	until time.Time
 }
 
@@ -65,15 +65,13 @@ func (h *hellos) learn(addr netip.AddrPort, small bool) {
 	h.at[addr] = s
 }
 
-// lostHello reports whether a handshake failed as if a middlebox had not let its
-// ClientHello through.
+// lostHello reports whether a handshake failed as if a middlebox had dropped its ClientHello.
 func lostHello(r *Result, err error) bool {
 	return err != nil && r.TLS > 0 && !r.heard && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// connectAnyHello connects with a large ClientHello, and once more with a small one if a
-// middlebox may have lost the first. Both attempts together take no longer than one dial
-// may.
+// connectAnyHello connects with a large ClientHello, and once more with a small one if a middlebox
+// may have dropped the first. Both attempts together take at most the time of one dial.
 func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
 	began := time.Now()
 	r, err := d.connect(ctx, addrs, offer, false)
@@ -94,6 +92,6 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 		return r, err
 	}
 	d.stats.smallHellosGood.Add(1)
-	d.opts.Warn(fmt.Errorf("%s: the TLS handshake works only without groups with MLKEM: a firewall may lose a long ClientHello. adbuffer does not offer these groups there for %v; see tls.groups", addr, smallHelloFor))
+	d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, did. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, smallHelloFor))
 	return again, errAgain
 }

@@ -15,7 +15,7 @@ func Malformed(kind sspsim.Malformation) sspsim.Faults {
 	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
 }
 
-// IdentityFields are the fields that tell an SSP about the client.
+// IdentityFields are the fields that give an SSP the client's identity.
 func IdentityFields(r *sspsim.Request) (fields []string) {
 	for _, f := range r.Header {
 		name := strings.ToLower(strings.ReplaceAll(f.Name, "_", "-"))

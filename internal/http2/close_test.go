@@ -41,7 +41,7 @@ func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	}
 	get("/late").do(p.conn).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "closed"})
 	if n := p.owner.changes.Load(); n != 0 {
-		t.Errorf("the owner was told %d times of what it did itself", n)
+		t.Errorf("the owner was called %d times for its own calls", n)
 	}
 }
 

@@ -73,7 +73,7 @@ func (o *owner) awaitChange(t testing.TB) {
 	select {
 	case <-o.changed:
 	case <-time.After(patience):
-		t.Fatal("the owner was told of no change")
+		t.Fatal("the owner was not called for the change")
 	}
 }
 

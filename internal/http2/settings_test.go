@@ -76,7 +76,7 @@ func TestPlacesFollowThePeersLimit(t *testing.T) {
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 2000}))
 	p.ping()
 	if n := p.owner.changes.Load(); n != 5 {
-		t.Errorf("the owner was told of %d changes, want 5", n)
+		t.Errorf("the owner was called for %d changes, want 5", n)
 	}
 	if p.conn.CloseReason() != upstream.NotClosed {
 		t.Errorf("closed: %v", p.conn.CloseReason())

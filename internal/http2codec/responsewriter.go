@@ -43,8 +43,8 @@ func staticStatus(code int) int {
 	return 0
 }
 
-// Forget makes e give up its memory, and the peer's table with it. The next block
-// tells the peer.
+// Forget makes e release its memory, and the peer's table with it. The next block reduces the
+// peer's table.
 func (e *Encoder) Forget() {
 	forgotten := Encoder{table: encoderTable{max: e.table.max}, resized: e.resized, smallest: e.smallest, responses: e.responses}
 	if e.table.count > 0 {

@@ -10,9 +10,9 @@ import (
 // NoLimit stands for a limit that was not stated.
 const NoLimit = math.MaxUint32
 
-// SettingsChange is what one SETTINGS frame asks for. A setting that stands in
-// the frame several times has its last value: nothing comes between the values
-// of a frame that could tell them apart. RFC 9113, section 6.5.3.
+// SettingsChange is what one SETTINGS frame asks for. A setting that the frame contains several
+// times has its last value. Nothing comes between the values of a frame, so the earlier ones have
+// no effect. RFC 9113, section 6.5.3.
 type SettingsChange struct {
 	Value [h2.SettingMaxHeaderListSize + 1]uint32 // by identifier
 	Has   [h2.SettingMaxHeaderListSize + 1]bool

@@ -197,8 +197,8 @@ func (c *Conn) closeLocked(err error) {
 	c.stopWorkersLocked()
 }
 
-// violatedLocked closes the connection for a violation, and tells the client. RFC 9113, section
-// 5.4.1.
+// violatedLocked closes the connection for a violation, and sends the client a GOAWAY. RFC 9113,
+// section 5.4.1.
 func (c *Conn) violatedLocked(v *http2codec.Error) {
 	if c.closed {
 		return

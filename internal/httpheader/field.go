@@ -1,5 +1,5 @@
 // Package httpheader decides which header fields cross the proxy. It also finds the client's
-// identity and writes the fields that tell it to an SSP.
+// identity and writes the fields that give it to an SSP.
 //
 // It scans the raw header block of a request once, refuses what RFC 9112 forbids, and gives each
 // field a kind. A Policy, one per SSP, then writes the fields that cross as a block of "Name:

@@ -124,8 +124,8 @@ func (id *Identity) readDevice(f *RequestFields) {
 	}
 }
 
-// Client returns the client's address as it may be sent: shortened if Resolve was told so. It is
-// the zero Addr if nothing is known, as behind a Unix socket without X-Forwarded-For.
+// Client returns the client's address as it may be sent: shortened if Resolve was asked to shorten
+// it. It is the zero Addr if nothing is known, as behind a Unix socket without X-Forwarded-For.
 func (id *Identity) Client() netip.Addr { return id.leaving(id.client) }
 
 // leaving returns addr as it may be sent.

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// IdentityMode is which fields tell an SSP the client's identity: the setting `identity`.
+// IdentityMode is which fields give an SSP the client's identity: the setting `identity`.
 type IdentityMode uint8
 
 // The modes, named as in the configuration.
@@ -37,7 +37,7 @@ type PolicyOptions struct {
 	// Set lists fields of every request to the SSP. They replace what would else go under their
 	// names, in any case and with '_' read as '-'. Two with one name are both sent.
 	Set []NameValue
-	// Identity is which fields tell the SSP the client's identity.
+	// Identity is which fields give the SSP the client's identity.
 	Identity IdentityMode
 	// Via is the name of this process in the Via field that is added to each
 	// request; "" adds none. Remove or Set of Via keep it away too.

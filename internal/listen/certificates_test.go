@@ -210,7 +210,7 @@ func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 		if c.logs.FilterMessage("certificates reloaded").Len() != 1 {
 			t.Errorf("the change was not loaded: %v", c.logs.All())
 		}
-		// A broken file is told of once, not with every look.
+		// A broken file is reported once, not with every poll.
 		replace(t, c.files.Key, "broken")
 		for range 10 {
 			look()

@@ -25,7 +25,7 @@ type process struct {
 	*Sockets
 	t    *testing.T
 	logs *observer.ObservedLogs
-	away chan bool // what onSuccession was told
+	away chan bool // the argument of onSuccession
 }
 
 // startProcess opens both sockets with server.reuse_port.
@@ -57,7 +57,7 @@ func (p *process) wantAway(away bool) {
 			p.t.Errorf("another process serves: %v, want %v", got, away)
 		}
 	case <-time.After(patience):
-		p.t.Fatalf("not told that another process serves: %v", away)
+		p.t.Fatalf("no report that another process serves: %v", away)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 		dial(t, p.Admin.Addr())
 		wantAccepted(t, p.Admin, 1)
 		if len(p.away) > 0 {
-			t.Error("it was told that another process answers operators")
+			t.Error("a report said that another process serves operators")
 		}
 	}
 	first.CloseTraffic()

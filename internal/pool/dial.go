@@ -28,8 +28,9 @@ type Dialer interface {
 	Addresses(ctx context.Context) ([]upstream.Address, error)
 	// Dial connects to addr or, if that fails or is slow, to one of others, which are of the same
 	// endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol is what was negotiated.
-	// owner is told about the connection's places, perhaps before Dial returns. ctx ends when the
-	// time for a dial is over. All of Dialed but Conn is set even if Dial fails.
+	// The connection calls owner when the number of its places changes, perhaps before Dial
+	// returns. ctx ends when the time for a dial is over. Dial sets all of Dialed but Conn even if
+	// it fails.
 	Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
 }
 
@@ -132,8 +133,8 @@ func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err e
 	return to, took, nil
 }
 
-// dialGrace is how much later than the dialer the pool ends a dial. The dialer can tell which of
-// its steps took too long.
+// dialGrace is how much later than the dialer the pool ends a dial. The dialer's own error names
+// the step that took too long.
 const dialGrace = 10 * time.Millisecond
 
 // connect dials to and sets m's connection.

@@ -276,7 +276,7 @@ func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
 		for range 3 {
 			r := acquire(t, p)
 			r.ex.Times.Done = time.Now()
-			r.do() // and nothing tells how it ended
+			r.do() // and no call reports how it ended
 		}
 		pass(probeLimit + 2*sec)
 		serve(t, p, 20, msec, nil)

@@ -20,7 +20,7 @@ type growth struct {
 // wants reports whether one more connection is of use, beside those that are being dialled.
 func (g *growth) wants() bool {
 	switch g.conns.next() {
-	case upstream.Unknown: // one dial tells the protocol, and so how many are needed
+	case upstream.Unknown: // one dial shows the protocol, and so how many connections are needed
 		return g.governor.dialing == 0 && (g.tooFew() || g.queue.n > 0)
 	case upstream.HTTP1:
 		return g.tooFew() || g.queue.n > g.coming()

@@ -261,7 +261,7 @@ func (p *Pool) useful(m *member) {
 	p.growLocked(time.Now())
 }
 
-// failed notes an error of an exchange on m that tells about the SSP.
+// failed notes an error of an exchange on m that says something about the SSP.
 func (p *Pool) failed(m *member, e *upstream.Error) {
 	now := time.Now()
 	p.mu.Lock()

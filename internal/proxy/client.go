@@ -137,8 +137,8 @@ func (c *clientConn) endRequest() (next bool) {
 	return read && !c.stopped.Load() && c.left.Err() == nil
 }
 
-// Notify implements socket.Watcher. The client has closed the connection, or its sending half.
-// With abort_on_close both cancel the current request.
+// Notify implements socket.Watcher. The client has closed the connection, or its sending half. With
+// abort_on_close both cancel the current request.
 func (c *clientConn) Notify(hungUp bool) {
 	if hungUp && (c.proxy.current().opts.AbortOnClose || c.Failed()) {
 		c.left.End()
@@ -167,10 +167,10 @@ func (c *clientConn) release() {
 	}
 }
 
-// gone reports whether the client has closed its connection. A client that closes only
-// its sending half counts as gone, as is usual for HTTP. TLS may have sent bytes behind
-// the last request, such as its close_notify. Only a read could tell them from another
-// request, so they are left alone.
+// gone reports whether the client has closed its connection. A client that closes only its sending
+// half counts as gone, as is usual for HTTP. TLS may have sent bytes behind the last request, such
+// as its close_notify. Only a read could distinguish them from another request, so gone ignores
+// them.
 func (c *clientConn) gone() bool {
 	if !c.proxy.current().opts.AbortOnClose {
 		return c.left.Err() != nil

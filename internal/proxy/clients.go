@@ -42,8 +42,8 @@ func (c *clients) remove(cc *clientConn) {
 	delete(c.served, cc)
 }
 
-// park puts pc in the place of cc. It returns false if the watch cannot tell when a
-// request arrives. mu is held across both, since pc may be resumed at once.
+// park puts pc in the place of cc. It returns false if the watch cannot report the arrival of a
+// request. mu is held across both, since pc may be resumed at once.
 func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -57,8 +57,8 @@ func (r *request) setDeadline() *refusal {
 	return nil
 }
 
-// smaller returns the smaller time, and notes where it came from. If both are equal, other counts
-// as the source.
+// smaller returns the smaller of budget and other. If that is other, it records from as the source
+// of the budget; other wins a tie.
 func (r *request) smaller(budget, other time.Duration, from string) time.Duration {
 	if other <= budget {
 		r.budgetFrom = from

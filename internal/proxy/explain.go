@@ -40,12 +40,13 @@ type ExplainedRequest struct {
 	Target  *route.Target
 	Query   []byte // the client's part of the request target
 	Request upstream.Request
-	Err     *upstream.Error // why there is none, else nil
+	Err     *upstream.Error // the reason why Request is empty, or nil
 }
 
-// Explain says what would happen to message, one request of HTTP/1.1 as a client at peer would send
-// it. The code of the request path handles it, up to the point where it would send it to SSPs.
-// hostOf returns the host of one of an SSP's endpoints.
+// Explain predicts the handling of message, an HTTP/1.1 request of a client at peer. It runs the
+// code of the request path and stops before the first attempt.
+//
+// hostOf returns the host of one endpoint of an SSP.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
 	c := &clientConn{proxy: p, peer: peer, Conn: socket.New(&messageConn{rest: message}), goneFunc: func() bool { return false }}
 	c.body.conn = c

@@ -77,7 +77,7 @@ func (c *clientConn) handshake() error {
 	return nil
 }
 
-// respondPlaintext tells a client that it sent HTTP in cleartext to a TLS listener.
+// respondPlaintext responds to a client that sent HTTP in cleartext to a TLS listener.
 func (c *clientConn) respondPlaintext(err error) {
 	var head tls.RecordHeaderError
 	if !errors.As(err, &head) || head.Conn == nil || !slices.Contains([]string{"GET /", "HEAD ", "POST "}, string(head.RecordHeader[:])) {

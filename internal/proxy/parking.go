@@ -15,9 +15,8 @@ import (
 //	connecting ──PROXY header, TLS handshake──▶ serving
 //	serving ──no request arrives──▶ parking ──the server calls Close──▶ parked
 //
-// To park, Read tells the server that the stream has ended. The server frees its buffers
-// and calls Close, which leaves a parkedConn in place of the clientConn. When bytes arrive,
-// the parkedConn becomes a clientConn in the phase serving; see parked.go.
+// To park, Read reports to the server that the stream has ended. The server frees its buffers and
+// calls Close, which leaves a parkedConn in place of the clientConn. When bytes arrive,
 //
 // Each phase but parked may end in closed. serving may end in lingering before; see
 // linger.go.

@@ -39,7 +39,7 @@ func appendTiming(b []byte, name string, d time.Duration) []byte {
 	return strconv.AppendFloat(b, float64(max(0, d).Microseconds())/1000, 'f', -1, 64)
 }
 
-// setRetryAfter tells the client when another request may succeed, in whole seconds.
+// setRetryAfter states when another request may succeed, in whole seconds.
 func setRetryAfter(ctx *fasthttp.RequestCtx, wait time.Duration) {
 	if wait > 0 {
 		ctx.Response.Header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))

@@ -120,17 +120,17 @@ func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
 		r.look()
 	}
 	if s.failures != 1 || s.reloads != 0 {
-		t.Errorf("told %d times, want 1; %d reloads", s.failures, s.reloads)
+		t.Errorf("%d failures reported, want 1; %d reloads", s.failures, s.reloads)
 	}
 	if rep := r.reload(bySignal); s.failures != 2 || rep.Result != refused || len(rep.Faults) == 0 {
-		t.Errorf("told %d times, want 2, since an operator asked: %+v", s.failures, rep)
+		t.Errorf("%d failures reported, want 2, since an operator asked: %+v", s.failures, rep)
 	}
 	write(t, r, "ssps: [] # another")
 	r.look()
 	write(t, r, "routes: []")
 	r.look()
 	if s.failures != 3 {
-		t.Errorf("told %d times, want 3: the last fault is another", s.failures)
+		t.Errorf("%d failures reported, want 3: the last error is another one", s.failures)
 	}
 	write(t, r, to("http://127.0.0.1:1/bid"))
 	r.look()

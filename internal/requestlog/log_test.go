@@ -153,10 +153,10 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 			l.end(&Options{}, true, 0)
 		}
 		if n := len(w.Records()); n != watchPerSecond || w.Skipped() != 1000-watchPerSecond {
-			t.Errorf("told of %d requests, and %d skipped", n, w.Skipped())
+			t.Errorf("%d requests reported, and %d skipped", n, w.Skipped())
 		}
 		if n := len(other.Records()); n != 0 || other.Skipped() != 0 {
-			t.Errorf("a watcher of another SSP was told of %d requests", n)
+			t.Errorf("a watcher of another SSP received %d requests", n)
 		}
 		w.Stop()
 		other.Stop()

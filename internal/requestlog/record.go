@@ -1,6 +1,5 @@
-// Package requestlog tells operators about single requests: lines of the access log, the requests
+// Package requestlog reports single requests to operators: lines of the access log, the requests
 // that operators watch live, and the last failures. A request pays for it only if one of them wants
-// it.
 package requestlog
 
 import (

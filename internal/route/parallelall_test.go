@@ -244,7 +244,7 @@ func TestPrimariesThatPanicAreInternal(t *testing.T) {
 		defer res.Release()
 		want(t, "result", ended(&res), `merged: 200 {"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"internal","ms":0}]}`)
 		if n.Load() != 2 || p.InFlight.Now() != 0 {
-			t.Errorf("told of %d panics, %d in flight", n.Load(), p.InFlight.Now())
+			t.Errorf("%d panics reported, %d in flight", n.Load(), p.InFlight.Now())
 		}
 	})
 }

@@ -31,9 +31,9 @@ type Observation struct {
 // errNeither is the error about a server that Observe does not know.
 var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
 
-// Observe asks an admin listener for the load of the last minute, or a Prometheus
-// that scrapes adbuffer for the highest load within over; 0 = the last 5 minutes.
-// Only adbuffer has /pools, which tells the two apart.
+// Observe asks an admin listener for the load of the last minute, or a Prometheus that scrapes
+// adbuffer for the highest load within over; 0 = the last 5 minutes. Only adbuffer has /pools, so
+// the path shows which of the two responds.
 func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
 	var v struct {
 		Pools []struct {

@@ -79,14 +79,14 @@ func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
 		calls++
 		return time.Now().Add(150 * time.Millisecond)
 	}, nil)
-	// An earlier deadline is armed: it fires while the Read waits, which then
-	// goes on to the later one, and must not be told to wait anew.
+	// An earlier deadline is armed. It fires while the Read waits. The Read then goes on to the
+	// later deadline and must not call OnWait's function again.
 	near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	var b [1]byte
 	if _, err := near.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the read ended with %v", err)
 	}
 	if calls != 1 {
-		t.Errorf("told %d times to wait, want once", calls)
+		t.Errorf("OnWait's function was called %d times, want once", calls)
 	}
 }

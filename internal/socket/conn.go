@@ -120,12 +120,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return done, err
 }
 
-// OnWait has f called by each Read, and g by each Write, that must wait for the
-// peer, once, before it waits. They return when that Read or Write fails at the
-// latest; the zero time is never. So a deadline that is hardly ever needed costs
-// nothing, and it ends with the Read or Write that it was set for: the next one
-// has none until it must wait itself. A Read takes what has come before it fails at
-// such a deadline, however late it is told that the deadline has passed.
+// OnWait sets functions that return a deadline; the zero time is none. A Read calls f once before
+// it waits for the peer, a Write calls g. A deadline that is rarely needed thus costs nothing. It
+// ends with its Read or Write; the next one has none until it must wait itself. A Read returns
+// bytes that have arrived rather than the error of such a deadline, however late it wakes.
 //
 // It must be called before the first Read and Write; nil calls nothing.
 func (c *Conn) OnWait(f, g func() time.Time) { c.in.wait, c.out.wait = f, g }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// recvfrom is recvfrom(2) on a socket that does not block, so that the
-// scheduler need not be told (RawSyscall). n is 0 if it fails.
+// recvfrom is recvfrom(2) on a socket that does not block. It uses RawSyscall, which does not
+// inform the scheduler. n is 0 if it fails.
 func recvfrom(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
 	r, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd,
 		uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(flags), 0, 0)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch reports what peers do while no goroutine reads: that they close, or that bytes arrive. It
-// is an epoll set with one goroutine for all connections. A connection costs a system call when it
-// is added, and when it begins to await another event.
+// Watch reports what peers do while no goroutine reads: they close, or bytes arrive. It is an epoll
+// set with one goroutine for all connections. A connection costs a system call when it is added,
+// and when it begins to await another event.
 type Watch struct {
 	set *os.File // which the runtime's poller waits for
 
@@ -51,7 +51,7 @@ func NewWatch() (*Watch, error) {
 	return w, nil
 }
 
-// Add begins to watch c. It tells owner when c's peer closes its connection or the sending half of
+// Add begins to watch c. It calls owner when c's peer closes its connection or the sending half of
 // it, and again when the connection fails.
 func (w *Watch) Add(c *Conn, owner Watcher) {
 	w.control(c, func(set, fd uintptr) {
@@ -70,7 +70,7 @@ func (w *Watch) Add(c *Conn, owner Watcher) {
 // AwaitHangUp is Add for a connection that was added before, perhaps with another Conn.
 func (w *Watch) AwaitHangUp(c *Conn, owner Watcher) { w.modify(c, owner, hangUps) }
 
-// AwaitArrival tells owner once, when a Read of c would not wait, and reports no other event. Bytes
+// AwaitArrival calls owner once, when a Read of c would not wait, and reports no other event. Bytes
 // that arrived before count. It returns false if the watch cannot do that.
 func (w *Watch) AwaitArrival(c *Conn, owner Watcher) bool {
 	return !c.MidRecord() && w.modify(c, owner, arrivals)
@@ -92,8 +92,8 @@ func (w *Watch) modify(c *Conn, owner Watcher, events uint32) (ok bool) {
 	return ok
 }
 
-// Remove ends the watch of c, whose last owner is owner. owner may still be told of one
-// event. c may be closed already.
+// Remove ends the watch of c, whose last owner is owner. owner may still receive one event. c may
+// be closed already.
 func (w *Watch) Remove(c *Conn, owner Watcher) {
 	if w == nil {
 		return

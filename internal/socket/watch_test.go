@@ -71,7 +71,8 @@ func TestWatchReportsEachPeerThatClosesAndNoOther(t *testing.T) {
 	}
 }
 
-// A connection that gets the descriptor of an earlier one is told of its own peer alone.
+// A connection with a descriptor that an earlier connection had gets the events of its own peer
+// only.
 func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 	w := newWatch(t)
 	for i := range 200 {
@@ -102,8 +103,8 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 	}
 }
 
-// An arrival is told once, whether it comes before the wait for it or after, and to the
-// owner that waits. Then hang-ups are told again.
+// Notify is called once for an arrival, whether the bytes come before or after AwaitArrival. The
+// owner that awaits them is called. After AwaitHangUp, hang-ups are reported again.
 func TestWatchReportsAnArrivalOnce(t *testing.T) {
 	w := newWatch(t)
 	for _, network := range networks {
@@ -141,8 +142,8 @@ func TestWatchReportsAnArrivalOnce(t *testing.T) {
 	}
 }
 
-// A peer that has closed, or closes, is an arrival. A connection that is closed or was
-// not added cannot be waited for.
+// A peer that has closed, or closes, counts as an arrival. AwaitArrival returns false for a
+// connection that is closed or was not added.
 func TestWatchReportsAPeerThatClosesAsAnArrival(t *testing.T) {
 	w := newWatch(t)
 	for _, early := range []bool{false, true} {

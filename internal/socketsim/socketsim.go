@@ -101,7 +101,7 @@ func (s *Socket) arrive(b string) {
 // nothing.
 func (s *Socket) ArriveBehind(n int, b string) { s.change(func() { s.looks, s.behind = n, b }) }
 
-// Pending reports whether what ArriveBehind was told has not arrived.
+// Pending reports whether the bytes of ArriveBehind have not arrived yet.
 func (s *Socket) Pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

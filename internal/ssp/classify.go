@@ -93,7 +93,7 @@ func (n NoBidBody) look(body []byte) (bool, noBidReason) {
 	return false, nbrNone
 }
 
-// hasAd reports whether body holds an ad. If a search cannot tell, it returns true.
+// hasAd reports whether body holds an ad. If a search is not conclusive, it returns true.
 func (n NoBidBody) hasAd(body []byte) bool {
 	if len(body) > maxScan || isWide(body) {
 		return true

@@ -207,7 +207,7 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 3 })
 	c.get().want(upstream.Fill)
 	if want := []terms{{false, 3}, {true, 2}, {false, 1}, {false, 1}}; !slices.Equal(got, want) {
-		t.Errorf("the pool was told %v, want %v", got, want)
+		t.Errorf("the pool received %v, want %v", got, want)
 	}
 	c.wantRetries(map[retryKind]uint64{retryNotSent: 2, retryNotProcessed: 1, retryStale: 1})
 }

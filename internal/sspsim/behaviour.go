@@ -109,9 +109,8 @@ type Response struct {
 type Connections struct {
 	// MaxRequests closes a connection after this many requests; 0 is no limit.
 	MaxRequests int `json:"max_requests"`
-	// Announce tells the peer before a close that MaxRequests or IdleTimeout
-	// brings: Connection: close on the last response, GOAWAY in HTTP/2. An idle
-	// HTTP/1 connection has no way to be told.
+	// Announce sends Connection: close on the last response, or GOAWAY in HTTP/2, before a close
+	// that MaxRequests or IdleTimeout causes. An idle HTTP/1 connection has no such message.
 	Announce bool `json:"announce"`
 	// IdleTimeout closes a connection that has had no request in flight for
 	// this long; 0 never does.

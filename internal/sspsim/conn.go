@@ -222,8 +222,7 @@ func (c *conn) write(b []byte) bool {
 	return true
 }
 
-// closeGracefully tells the peer that no more comes, and lets reads go on for
-// lingerTimeout.
+// closeGracefully closes the sending half, and lets reads go on for lingerTimeout.
 func (c *conn) closeGracefully() {
 	if c.closing.Swap(true) {
 		return

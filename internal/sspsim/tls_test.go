@@ -119,7 +119,7 @@ func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
 			cfg.Certificates = []tls.Certificate{cert}
 		}
 		c, err := tls.Dial("tcp", s.Addr(), cfg)
-		if err == nil { // TLS 1.3 tells the client at its first read
+		if err == nil { // with TLS 1.3, the client learns it at its first read
 			_, err = c.Read(make([]byte, 1))
 			c.Close()
 		}

@@ -10,8 +10,8 @@ import (
 // Cancel is a context.Context that its owner ends once: the requests of one client
 // connection end when the client leaves. It has no deadline and no values.
 //
-// A caller that waits in a system call cannot wait for Done too. Begin and Finish tell it
-// of the end without a goroutine, a lock or an allocation.
+// A caller that waits in a system call cannot wait for Done too. Begin and Finish report the end to
+// it without a goroutine, a lock or an allocation.
 type Cancel struct {
 	done  chan struct{}
 	ended atomic.Bool

@@ -51,7 +51,7 @@ func TestCancelRunsNothingBehindFinish(t *testing.T) {
 		c.Begin(&f)
 		c.Finish(&f)
 		if ran.Load() != before+1 {
-			t.Fatal("a call that begins behind the end is not told")
+			t.Fatal("a call that begins after the end does not return it")
 		}
 	}
 }

@@ -176,7 +176,7 @@ func TestSystemdIsNotifiedOfEachState(t *testing.T) {
 		n, err := l.Read(b)
 		for _, state := range states {
 			if err != nil || !strings.Contains("\n"+string(b[:n]), "\n"+state) {
-				t.Errorf("told %q, %v; want %s", b[:n], err, state)
+				t.Errorf("received %q, %v; want %s", b[:n], err, state)
 			}
 		}
 	}

@@ -77,8 +77,9 @@ func TestNoChangeUnderLoadFailsARequest(t *testing.T) {
 	}
 }
 
-// States and weights of endpoints that stay outlast a reload that changes the others, an endpoint that
-// is removed while it is drained and comes back is enabled, and unknown names are told the new ones.
+// States and weights of endpoints outlast a reload that changes other endpoints. An endpoint that
+// is removed while it drains and comes back is enabled. The error for an unknown name lists the new
+// names.
 func TestStatesOutlastAddingAndRemovingEndpoints(t *testing.T) {
 	t.Parallel()
 	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)

@@ -61,7 +61,7 @@ func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c"))
 	retries := func() float64 { return ab.Metric("adbuffer_retries_total", "kind=not_processed") }
-	testsupport.Eventually(t, "a request is told of REFUSED_STREAM, and was sent again ten times", func() bool {
+	testsupport.Eventually(t, "a request fails with REFUSED_STREAM after ten retries", func() bool {
 		before := retries()
 		a := ab.Post("/fillbuffer", "{}", "X-Adbuffer-Timeout-Ms: 1000")
 		n := retries() - before

@@ -31,7 +31,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 		for _, row := range []struct {
 			name, header string
 			fields       []string
-			want         []string // what the SSP received
+			want         []string // the fields that the SSP receives
 		}{
 			{"version 1", proxyV1, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"version 2", proxyV2, nil, []string{"X-Forwarded-For: 203.0.113.7"}},

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// OpenSSL, told to allow what is old, finds TLS 1.2 and 1.3 on both listeners,
-// and no renegotiation.
+// OpenSSL with its old versions allowed finds TLS 1.2 and 1.3 on both listeners, and no
+// renegotiation.
 func TestTLSVersionsAndRenegotiation(t *testing.T) {
 	t.Parallel()
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)

@@ -21,8 +21,8 @@ type Server struct {
 	args []string
 	*testsupport.Daemon
 
-	// Addr is where it listens on TCP, on loopback, and Socket its unix socket.
-	// Both stay over restarts.
+	// Addr is the server's TCP address on loopback, and Socket the path of its Unix socket. Both
+	// stay the same over restarts.
 	Addr, Socket string
 }
 
