@@ -110,18 +110,19 @@ func (p *Pool) SetEndpointWeight(name string, weight int) bool {
 	return true
 }
 
-// Inherit takes over what operators decided about the pool before, and what was counted of endpoints
-// that both have.
+// Inherit takes over what operators decided about the pool before, and of endpoints that both have,
+// what was counted and which are ejected.
 func (p *Pool) Inherit(before *Pool) {
 	type heir struct {
-		byHand byHand
-		stats  *endpointStats
+		byHand   byHand
+		stats    *endpointStats
+		ejection ejection
 	}
 	before.mu.Lock()
 	ssp := before.conns.endpoints.byHand
 	heirs := make(map[string]heir)
 	for _, e := range before.conns.endpoints.all {
-		heirs[e.name] = heir{e.byHand, e.stats}
+		heirs[e.name] = heir{e.byHand, e.stats, e.ejection}
 	}
 	before.mu.Unlock()
 
@@ -135,6 +136,9 @@ func (p *Pool) Inherit(before *Pool) {
 			e.byHand.weight = h.byHand.weight
 			if e.byHand.state != h.byHand.state {
 				p.setStateLocked(e, h.byHand.state, now)
+			}
+			if o := p.ejection.Load(); o != nil && !o.DryRun {
+				e.inherit(h.ejection, now)
 			}
 		}
 	}

@@ -21,6 +21,7 @@ type connections struct {
 	turns  turns
 	kept   int         // connections that are idle, those under check included
 	probes []*endpoint // those whose next request is a probe
+	probe  bool        // the next request that acquires a place is a probe
 	_      cpu.CacheLinePad
 
 	endpoints endpoints
@@ -112,8 +113,13 @@ func (c *connections) pickProbe(alone bool, now time.Time) *member {
 		e.probe = noProbe // its connection has closed: the janitor begins again
 		return nil
 	}
-	e.probe, m.probe, e.probed = probeSent, true, now
+	c.probeOn(e, now)
 	return m
+}
+
+// probeOn makes the next request that acquires a place, which is on a connection to e, the probe.
+func (c *connections) probeOn(e *endpoint, now time.Time) {
+	e.probe, e.probed, c.probe = probeSent, now, true
 }
 
 // unwanted reports whether a new connection to e is of no use.
@@ -144,7 +150,7 @@ func (c *connections) serve(m *member) {
 }
 
 // acquire takes a place of m for a request.
-func (c *connections) acquire(m *member, alone bool, now time.Time) {
+func (c *connections) acquire(m *member, alone bool, now time.Time) *lease {
 	m.inUse++
 	m.requests++
 	m.idleFor, m.used = now.Sub(m.used), now
@@ -157,6 +163,11 @@ func (c *connections) acquire(m *member, alone bool, now time.Time) {
 	if n := c.opts.MaxRequests; n > 0 && m.requests >= n {
 		c.drain(m, upstream.ClosedMaxRequests)
 	}
+	if c.probe {
+		c.probe = false
+		return &m.leases[1]
+	}
+	return &m.leases[0]
 }
 
 // unused is the hold time of a place that no exchange ran on.

@@ -42,7 +42,7 @@ type dialDurations struct{ dns, tcp, tls time.Duration }
 func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
 	offerHTTP2 := p.offersHTTP2Locked(now)
 	p.governor.begin(to, offerHTTP2)
-	m := &member{pool: p, version: p.opts.ConnVersion}
+	m := newMember(p)
 	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
 }
 
@@ -205,7 +205,8 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 	e := m.ep
 	switch e.probe = probeReady; {
 	case p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)):
-		e.probe, m.probe, e.probed, m.fresh = probeSent, true, now, m.exclusive()
+		p.conns.probeOn(e, now)
+		m.fresh = m.exclusive()
 		p.giveLocked(m, r, now)
 		return
 	case m.exclusive():
@@ -253,7 +254,9 @@ func (p *Pool) dialFailedForLocked(e *endpoint, failed bool, now time.Time) {
 func (p *Pool) reachLocked(e *endpoint, now time.Time) {
 	switch lost := e.open == 0 && p.governor.lost(e); {
 	case lost != e.unreachable:
-		e.unreachable = lost
+		if e.unreachable = lost; !lost {
+			e.returned = now
+		}
 		p.rebuildLocked(now)
 	case lost:
 		p.reviveLocked(now)

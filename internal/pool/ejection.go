@@ -22,7 +22,8 @@ type EjectionOptions struct {
 
 // most returns how many of n endpoints may be ejected at once.
 func (o *EjectionOptions) most(n int) int {
-	return min(max(int(o.MaxEjected*float64(n)), 1), n-1)
+	const tiny = 1e-9 // 0.58 of 50 are 28.999…
+	return min(max(int(o.MaxEjected*float64(n)+tiny), 1), n-1)
 }
 
 // Verdict is what an attempt says about its endpoint.
@@ -92,6 +93,23 @@ const (
 
 func (e *ejection) probing() bool { return e.probe != noProbe }
 
+// end is called when a setting ends the ejection, or that of a dry run. The next one may begin at
+// once.
+func (e *ejection) end(now time.Time) {
+	e.ejected, e.probe = false, noProbe
+	if e.until.After(now) {
+		e.until = now
+	}
+}
+
+// inherit makes e ejected if it was so in the pool before. The probe is due at once, because the new
+// pool's settings may have repaired the endpoint.
+func (e *ejection) inherit(before ejection, now time.Time) {
+	if before.ejected && !e.ejected {
+		e.ejected, e.until, e.lasts, e.inARow, e.probe = true, now, before.lasts, before.inARow, noProbe
+	}
+}
+
 // begin ejects for the next time, which grows with each ejection in a row. A row ends when the
 // endpoint has worked for as long as it was ejected, and for a window.
 func (e *ejection) begin(o *EjectionOptions, now time.Time) {
@@ -131,7 +149,7 @@ type Event struct {
 func (pl Place) Ended(o upstream.Outcome, v Verdict, t *upstream.Times) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
-	if m.probe {
+	if pl.probe {
 		m.pool.probeEnded(m, v)
 		return
 	}
@@ -187,7 +205,6 @@ func (p *Pool) probeEnded(m *member, v Verdict) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m.probe = false
 	e := m.ep
 	switch {
 	case e.probe != probeSent:
@@ -195,7 +212,9 @@ func (p *Pool) probeEnded(m *member, v Verdict) {
 		p.backLocked(e, now)
 	case v == Failure:
 		e.probeFailed(now)
-		p.conns.drainEndpoint(e, closedMoved)
+		if e.barred { // else it is all that serves
+			p.conns.drainEndpoint(e, closedMoved)
+		}
 		p.reviveLocked(now)
 	default:
 		p.probeAgainLocked(e)

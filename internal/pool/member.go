@@ -14,7 +14,8 @@ import (
 // A serving member takes new requests: an exclusive one while it is idle, a multiplexed one while
 // it has free places. A draining member takes none, and is closed when no place of it is in use.
 type member struct {
-	pool *Pool
+	pool   *Pool
+	leases [2]lease // of the usual requests, and of a probe
 
 	// Set by dial before the pool knows the member; they never change.
 
@@ -35,7 +36,6 @@ type member struct {
 	alone    bool // in use by an exchange beside which nothing may be outstanding
 	fresh    bool // in use by the first exchange, right after the dial
 	aging    bool // too old, but needed: goes when another connection has come
-	probe    bool // in use by the first request after an ejection
 	violated bool // closed after an HTTP/2 violation that is counted
 	draining bool
 	why      upstream.CloseReason // why it drains
@@ -45,6 +45,20 @@ type member struct {
 	retireAt time.Time // zero = never
 
 	worked atomic.Bool // an exchange on it had a response; set only if multiplexed
+}
+
+// lease is what Place points to. The probe of an ejected endpoint has another one than the other
+// requests on its connection, so that only its own end decides.
+type lease struct {
+	m     *member
+	probe bool
+}
+
+// newMember returns a member without a connection. Pool.mu must be held.
+func newMember(p *Pool) *member {
+	m := &member{pool: p, version: p.opts.ConnVersion}
+	m.leases = [2]lease{{m: m}, {m: m, probe: true}}
+	return m
 }
 
 // exclusive reports whether m carries one exchange at a time.
@@ -63,7 +77,7 @@ func (m *member) Changed() { m.pool.changed(m) }
 
 // Place is one place on a connection, in use by one exchange. It is released by Do, or, unused, by
 // Release; exactly one of them must be called, once.
-type Place struct{ m *member }
+type Place struct{ *lease }
 
 // Do runs ex on the place. See upstream.Conn.
 func (pl Place) Do(ex *upstream.Exchange) error {
@@ -85,7 +99,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 // Release releases the place unused.
 func (pl Place) Release() {
 	pl.m.pool.release(pl.m, unused)
-	if pl.m.probe {
+	if pl.probe {
 		pl.m.pool.probeEnded(pl.m, Neutral)
 	}
 }

@@ -114,8 +114,9 @@ func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 	}
 	for _, e := range s.all {
 		e.health.window.SetLength(o.Window, now.Sub(p.made))
-		if e.ejected && (!o.Enabled || len(s.all) == 1) || o.DryRun {
-			e.ejected, e.probe = false, noProbe
+		// An ejection lasts over a reload, and that of a dry run over a reload of a dry run.
+		if ejects := o.Enabled && len(s.all) > 1; !ejects || e.ejected == o.DryRun {
+			e.end(now)
 		}
 	}
 	p.ejection.Store(nil)

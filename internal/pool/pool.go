@@ -98,47 +98,48 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	found := p.conns.load()
 	for again := false; ; again = true {
 		how := reused
-		m, err := p.takeLocked(ex.Alone, now)
-		if m != nil || err != nil {
+		l, err := p.takeLocked(ex.Alone, now)
+		if l != nil || err != nil {
 			p.mu.Unlock() // before counting: other requests wait for the lock
 			if !again {
 				p.stats.arrived(found)
 			}
 			ex.Times.Acquired = now
-			if m != nil && m.exclusive() {
-				p.stats.idleAge.ObserveDuration(m.idleFor)
+			if l != nil && l.m.exclusive() {
+				p.stats.idleAge.ObserveDuration(l.m.idleFor)
 			}
 		} else {
 			if !again {
 				p.stats.arrived(found)
 			}
-			m, how, err = p.waitLocked(ex, again) // unlocks
+			l, how, err = p.waitLocked(ex, again) // unlocks
 		}
 		if err != nil {
 			ex.Times.Acquired = time.Time{}
 			p.stats.refused(err, ex.Times.Queued)
 			return Place{}, err
 		}
+		m := l.m
 		// The SSP may have closed a connection that was idle, or sent bytes that no request
 		// asked for. A multiplexed connection watches itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
 			ex.Endpoint, ex.Peer = m.ep.name, m.addr.AddrPort
 			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))
-			return Place{m}, nil
+			return Place{l}, nil
 		}
 		p.stats.stale.Add(1)
 		now = time.Now()
 		p.mu.Lock()
 		p.learned.foundClosed(m)
-		if m.probe { // it was never sent
-			m.probe, m.ep.probe = false, noProbe
+		if l.probe { // it was never sent
+			m.ep.probe = noProbe
 		}
 		p.releaseLocked(m, unused)
 	}
 }
 
-// takeLocked takes a place that is free. Without one, it returns no member and no error.
-func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
+// takeLocked takes a place that is free. Without one, it returns no lease and no error.
+func (p *Pool) takeLocked(alone bool, now time.Time) (*lease, error) {
 	switch {
 	case p.closed:
 		return nil, errDraining
@@ -149,7 +150,7 @@ func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
 	if m == nil {
 		return nil, nil
 	}
-	p.conns.acquire(m, alone, now)
+	l := p.conns.acquire(m, alone, now)
 	if e := p.conns.short; e != nil {
 		p.conns.short = nil
 		p.dialShortLocked(e, now)
@@ -157,7 +158,7 @@ func (p *Pool) takeLocked(alone bool, now time.Time) (*member, error) {
 	if !m.exclusive() {
 		p.growLocked(now)
 	}
-	return m, nil
+	return l, nil
 }
 
 // release takes back a place of m, which was in use for held.

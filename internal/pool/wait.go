@@ -9,7 +9,7 @@ import (
 
 // waitLocked puts ex into the queue and waits for a place. It unlocks p.mu. again: ex had a place
 // on a stale connection.
-func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOutcome, error) {
+func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*lease, acquireOutcome, error) {
 	now := time.Now()
 	if !now.Before(ex.Deadline) {
 		p.mu.Unlock()
@@ -27,7 +27,7 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 
 	r := p.await(w, ex.Context)
 	ex.Redials = w.redials
-	if r.m == nil && r.err == nil {
+	if r.lease == nil && r.err == nil {
 		r.err = r.full.error()
 	}
 	if r.err != nil {
@@ -35,10 +35,10 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*member, acquireOu
 	}
 	ex.Times.Acquired = time.Now()
 	if !r.dialed {
-		return r.m, waited, nil
+		return r.lease, waited, nil
 	}
 	ex.Times.DNS, ex.Times.TCP, ex.Times.TLS = r.took.dns, r.took.tcp, r.took.tls
-	return r.m, dialed, nil
+	return r.lease, dialed, nil
 }
 
 // await returns what w gets. Then w is outside the queue, its channel is empty, and its timer is
@@ -100,8 +100,7 @@ func (p *Pool) serveLocked(now time.Time) {
 func (p *Pool) giveLocked(m *member, r waitResult, now time.Time) {
 	w := p.queue.head
 	p.queue.remove(w)
-	p.conns.acquire(m, w.alone, now)
-	r.m = m
+	r.lease = p.conns.acquire(m, w.alone, now)
 	w.ready <- r
 }
 

@@ -34,10 +34,10 @@ type waiter struct {
 
 // waitResult is what a waiter gets. Without a place and an error, full says why.
 type waitResult struct {
-	m      *member
+	lease  *lease
 	err    error
 	full   queueFull
-	dialed bool // m was opened just now
+	dialed bool // its connection was opened just now
 	took   dialDurations
 }
 

@@ -1,0 +1,173 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+func failsAtB(e string) bool { return e == "b:80" }
+
+// Only the end of the probe decides whether an ejected endpoint is back. While ejection is ignored,
+// its connections carry other requests too.
+func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 })
+		serve(t, p, 50, msec, failsAtB)
+		p.SetEndpointState("a:80", Draining) // b is all that is left, so it gets requests
+		before := acquire(t, p)
+		pass(6 * sec)
+		probe := acquire(t, p)
+		if before.conn() != probe.conn() {
+			t.Fatal("the probe has a connection of its own")
+		}
+		finish(before, true)
+		if got := before.conn().CloseReason(); got != upstream.NotClosed {
+			t.Errorf("another request's failure closed the connection of the probe: %v", got)
+		}
+		if got := stateOf(p, "b:80"); got != "ejected" {
+			t.Fatalf("b is %s before the probe has ended", got)
+		}
+		finish(probe, false)
+		if got := stateOf(p, "b:80"); got != "enabled" {
+			t.Errorf("b is %s after a probe that succeeded", got)
+		}
+	})
+}
+
+// While ejection is ignored, a probe that fails closes no connection: nothing else serves.
+func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, withWeights(1, 1))
+		serve(t, p, 50, msec, failsAtB)
+		p.SetEndpointState("a:80", Disabled)
+		dials := 0
+		for i := range 30 { // several times as long as an ejection lasts
+			serve(t, p, 100, 10*msec, failsAtB)
+			if i == 0 {
+				dials = s.dialCount()
+			}
+		}
+		if got := s.dialCount(); got != dials {
+			t.Errorf("%d more dials, although no connection failed", got-dials)
+		}
+		if got := stateOf(p, "b:80"); got != "ejected" {
+			t.Errorf("b is %s, although all its probes failed", got)
+		}
+	})
+}
+
+// A reload that ends a dry run, or switches ejection off and on, ejects what fails at once.
+func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
+	for name, first := range map[string]func(*EjectionOptions){
+		"dry run": func(o *EjectionOptions) { o.DryRun = true },
+		"off":     func(*EjectionOptions) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := endpointsSSP(t, 2)
+				p := start(t, s, func(o *Options) {
+					withWeights(1, 1)(o)
+					o.Ejection.BaseTime = time.Minute
+					first(&o.Ejection)
+				})
+				serve(t, p, 100, msec, failsAtB)
+				if n := p.Snapshot().Endpoints[1].Ejections; n != 1 {
+					t.Fatalf("%d ejections were counted, want 1", n)
+				}
+				o := p.Options()
+				o.Ejection.Enabled = false
+				p.SetOptions(o)
+				o.Ejection.Enabled, o.Ejection.DryRun = true, false
+				p.SetOptions(o)
+				if got := stateOf(p, "b:80"); got != "enabled" {
+					t.Fatalf("b is %s after ejection was off", got)
+				}
+				serve(t, p, 100, msec, failsAtB)
+				if got := stateOf(p, "b:80"); got != "ejected" {
+					t.Errorf("b is %s, although it fails again", got)
+				}
+			})
+		})
+	}
+}
+
+// A pool that replaces another one knows which endpoints are ejected. One request probes each of them
+// at once: the new settings may have repaired it.
+func TestPoolInheritsEjections(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		before := start(t, s, withWeights(1, 1))
+		serve(t, before, 50, msec, failsAtB)
+
+		s = endpointsSSP(t, 2)
+		var log eventLog
+		after := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Events = log.add })
+		after.Inherit(before)
+		after.Inherit(before) // as a reload does: before it opens connections, and after
+		if got := stateOf(after, "b:80"); got != "ejected" {
+			t.Fatalf("b is %s", got)
+		}
+		if got := serve(t, after, 100, 10*msec, failsAtB); got["b:80"] > 1 {
+			t.Errorf("b got %d of 100 requests, want the probe only", got["b:80"])
+		}
+		serve(t, after, 600, 10*msec, nil)
+		if got := stateOf(after, "b:80"); got != "enabled" {
+			t.Errorf("b is %s after a probe that succeeded", got)
+		}
+		serve(t, after, 100, msec, failsAtB)
+		if got := log.ejections(); len(got) != 1 || got[0] != 10*sec {
+			t.Errorf("the next ejections last %v, want 10 s: it is the second in a row", got)
+		}
+	})
+}
+
+// An endpoint that refused connections and was given up comes back by slow_start too.
+func TestSlowStartAfterRefusals(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		down := true
+		s.set(func(c dialCall) dialResult {
+			if c.addr.Name == "b:80" && down {
+				return dialResult{after: msec, err: errRefused}
+			}
+			return dialResult{after: msec}
+		})
+		p := start(t, s, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Ejection.Enabled = false
+			o.SlowStart = 20 * sec
+		})
+		if got := serve(t, p, 300, 10*msec, nil); got["b:80"] != 0 || !p.Snapshot().Endpoints[1].Unreachable {
+			t.Fatalf("b got %d requests while it refuses connections", got["b:80"])
+		}
+		s.set(nil)
+		for p.Snapshot().Endpoints[1].Unreachable {
+			serve(t, p, 1, 10*msec, nil)
+		}
+		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] == 0 || got["b:80"] > 15 {
+			t.Errorf("b got %d of the first 100 requests after it came back, want about a tenth", got["b:80"])
+		}
+		serve(t, p, 2100, 10*msec, nil)
+		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] != 50 {
+			t.Errorf("b got %d of 100 requests after slow_start, want 50", got["b:80"])
+		}
+	})
+}
+
+// The share of max_ejected is rounded down, without an error of binary fractions.
+func TestMostEjectedIsExact(t *testing.T) {
+	for n := 2; n <= 200; n++ {
+		for percent := 1; percent <= 100; percent++ {
+			o := EjectionOptions{MaxEjected: float64(percent) / 100}
+			if got, want := o.most(n), min(max(percent*n/100, 1), n-1); got != want {
+				t.Fatalf("%d %% of %d endpoints are %d, want %d", percent, n, got, want)
+			}
+		}
+	}
+}
