@@ -11,8 +11,8 @@ import (
 )
 
 // The ports of FreeAddr lie below 32768, from where Linux takes the ports of connections and of
-// listeners on port 0.
-const firstPort, endPort = 10000, 32768
+// listeners on port 0. Chromium refuses 10080.
+const firstPort, endPort = 10100, 32768
 
 // FreeAddr returns an address of loopback on which nothing listens. Its port is reserved until the
 // test ends: FreeAddr returns it in no other test and in no other process of this user.
