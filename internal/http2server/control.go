@@ -39,6 +39,12 @@ func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
 	c.dropLocked(s)
 }
 
+// neverOpenedLocked reports whether the client cannot have opened stream id. Behind the last GOAWAY it
+// may have opened streams that are ignored: RFC 9113, section 6.8.
+func (c *Conn) neverOpenedLocked(id uint32) bool {
+	return id&1 == 0 || id > c.lastID && !c.drain.final
+}
+
 // onResetLocked takes a reset: the client no longer wants the response. RFC 9113, section 6.4.
 func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
@@ -46,7 +52,7 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 		return http2codec.ProtocolError("RST_STREAM on no stream")
 	case len(f.Payload) != 4:
 		return http2codec.FrameSizeError("RST_STREAM of a wrong size")
-	case f.ID > c.lastID || f.ID&1 == 0:
+	case c.neverOpenedLocked(f.ID):
 		return http2codec.ProtocolError("RST_STREAM on a stream that was never opened")
 	}
 	s := c.streams.get(f.ID)
@@ -79,7 +85,7 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 		c.pumpLocked()
 		return c.countUpdateLocked(useless)
 	}
-	if f.ID > c.lastID || f.ID&1 == 0 {
+	if c.neverOpenedLocked(f.ID) {
 		return http2codec.ProtocolError("WINDOW_UPDATE on a stream that was never opened")
 	}
 	s := c.streams.get(f.ID)

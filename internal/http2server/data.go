@@ -69,7 +69,7 @@ func (c *Conn) onBodyLocked(s *Stream, p []byte) {
 // onLateDataLocked checks DATA for a stream that is not open. On a stream that we have reset, the
 // client may go on for a while. RFC 9113, section 5.1.
 func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
-	if f.ID > c.lastID || f.ID&1 == 0 {
+	if c.neverOpenedLocked(f.ID) {
 		return http2codec.ProtocolError("DATA on a stream that was never opened")
 	}
 	if _, ended := c.streams.wasOpen(f.ID); ended {

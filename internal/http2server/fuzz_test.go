@@ -167,20 +167,25 @@ func play(t *testing.T, in []byte, step int) (served int32) {
 }
 
 // script writes frames for a seed.
-func script(write func(f *http2.Framer, block func(fields ...string) []byte)) []byte {
-	var out, b bytes.Buffer
-	enc := hpack.NewEncoder(&b)
+func script(write func(f *http2.Framer, block headerBlock)) []byte {
+	var out bytes.Buffer
 	f := http2.NewFramer(&out, nil)
 	f.AllowIllegalWrites = true
 	f.WriteSettings() //nolint:errcheck // a buffer
-	write(f, func(fields ...string) []byte {
+	write(f, newHeaderBlock())
+	return out.Bytes()
+}
+
+func newHeaderBlock() headerBlock {
+	var b bytes.Buffer
+	enc := hpack.NewEncoder(&b)
+	return func(fields ...string) []byte {
 		b.Reset()
 		for i := 0; i < len(fields); i += 2 {
 			enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
 		}
 		return bytes.Clone(b.Bytes())
-	})
-	return out.Bytes()
+	}
 }
 
 var get = []string{":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"}
@@ -193,7 +198,7 @@ func FuzzConnection(f *testing.F) {
 	headers := func(fr *http2.Framer, id uint32, end bool, block []byte) {
 		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: end}) //nolint:errcheck // a buffer
 	}
-	f.Add(script(func(fr *http2.Framer, block func(...string) []byte) {
+	f.Add(script(func(fr *http2.Framer, block headerBlock) {
 		headers(fr, 1, true, block(get...))
 		headers(fr, 3, false, block(post...))
 		fr.WriteData(3, true, []byte("body"))     //nolint:errcheck // a buffer
@@ -201,7 +206,7 @@ func FuzzConnection(f *testing.F) {
 		fr.WriteWindowUpdate(0, 100)              //nolint:errcheck // a buffer
 		headers(fr, 5, true, block(append(get, "te", "trailers", "cookie", "a", "cookie", "b")...))
 	}), uint16(7))
-	f.Add(script(func(fr *http2.Framer, block func(...string) []byte) {
+	f.Add(script(func(fr *http2.Framer, block headerBlock) {
 		fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) //nolint:errcheck // a buffer
 		headers(fr, 1, true, block(get...))
 		headers(fr, 3, false, block(post...))
@@ -211,7 +216,7 @@ func FuzzConnection(f *testing.F) {
 		fr.WriteGoAway(0, http2.ErrCodeNo, nil)                                     //nolint:errcheck // a buffer
 		fr.WritePing(false, [8]byte{})                                              //nolint:errcheck // a buffer
 	}), uint16(60000))
-	f.Add(script(func(fr *http2.Framer, block func(...string) []byte) {
+	f.Add(script(func(fr *http2.Framer, block headerBlock) {
 		b := block(append(post, "x-long", strings.Repeat("x", 1000))...)
 		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:10]}) //nolint:errcheck // a buffer
 		fr.WriteContinuation(1, false, b[10:20])                                     //nolint:errcheck // a buffer
@@ -222,7 +227,7 @@ func FuzzConnection(f *testing.F) {
 }
 
 func TestWellFormedRequestsAreServed(t *testing.T) {
-	in := script(func(fr *http2.Framer, block func(...string) []byte) {
+	in := script(func(fr *http2.Framer, block headerBlock) {
 		for i := range uint32(9) {
 			fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block(get...), EndHeaders: true, EndStream: true}) //nolint:errcheck // a buffer
 		}

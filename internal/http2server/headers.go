@@ -43,8 +43,9 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	if id <= c.lastID {
 		return c.onLateBlockLocked(id)
 	}
-	if c.drain.final {
-		return c.flood.Idle() // our GOAWAY said that it is not processed
+	if c.drain.final { // our GOAWAY said that it is not processed
+		c.flood.Expect(c.opts.StreamWindow)
+		return c.flood.Idle()
 	}
 	c.lastID = id
 	b.EndHeader(last)

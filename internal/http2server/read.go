@@ -57,7 +57,7 @@ func (in *reader) room() []byte {
 	if in.w == len(*in.buf) { // a frame is longer than the buffer
 		large := largeBuffers.Get().(*[]byte)
 		copy(*large, (*in.buf)[:in.w])
-		smallBuffers.Put(in.buf)
+		in.release()
 		in.buf = large
 	}
 	return (*in.buf)[in.w:]
@@ -65,15 +65,20 @@ func (in *reader) room() []byte {
 
 // free releases the buffer, which must be empty.
 func (in *reader) free() {
-	switch {
-	case in.buf == nil:
-		return
-	case len(*in.buf) == smallBuffer:
+	if in.buf != nil {
+		in.release()
+		in.buf, in.r, in.w = nil, 0, 0
+	}
+}
+
+// release gives the buffer back for use again. That of Given may have another length: it is not.
+func (in *reader) release() {
+	switch len(*in.buf) {
+	case smallBuffer:
 		smallBuffers.Put(in.buf)
-	default:
+	case largeBuffer:
 		largeBuffers.Put(in.buf)
 	}
-	in.buf, in.r, in.w = nil, 0, 0
 }
 
 // clock returns when the current frame was read. It asks the clock once for all frames of one read.
@@ -92,11 +97,8 @@ func (in *reader) partial() bool {
 
 // Given takes bytes that were read from the client before New. It must be called before Serve.
 func (c *Conn) Given(b []byte) {
-	for len(b) > 0 {
-		n := copy(c.in.room(), b)
-		c.in.w += n
-		b = b[n:]
-	}
+	buf := make([]byte, max(len(b), smallBuffer))
+	c.in.buf, c.in.w = &buf, copy(buf, b)
 }
 
 // Serve reads and serves requests until the connection has ended, or is idle: then it
@@ -165,24 +167,27 @@ func (c *Conn) serveLocked() error {
 // goroutine by such a Read. midRecord says that TLS has read a part of a record.
 func (c *Conn) WaitUntil(midRecord bool) time.Time {
 	now := time.Now()
+	by := now.Add(c.opts.ParkAfter)
 	if c.in.partial() || midRecord {
 		if c.in.partBy.IsZero() {
 			read, _ := c.owner.Timeouts()
 			c.in.partBy = now.Add(read)
 		}
-	} else {
-		c.in.partBy = time.Time{}
-		c.mu.Lock()
-		if c.idleAt.IsZero() && c.isIdleLocked() {
-			c.idleAt = now
+		if c.in.partBy.Before(by) {
+			return c.in.partBy
 		}
-		c.mu.Unlock()
+		return by
 	}
-	by := now.Add(c.opts.ParkAfter)
-	if !c.in.partBy.IsZero() && c.in.partBy.Before(by) {
-		by = c.in.partBy
+	c.in.partBy = time.Time{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isIdleLocked() || c.drain.announced { // silentLocked would not park it
+		return by
 	}
-	return by
+	if c.idleAt.IsZero() {
+		c.idleAt = now
+	}
+	return c.idleAt.Add(c.opts.ParkAfter) // PINGs do not move it
 }
 
 // silentLocked is called when a Read has timed out. It returns an error if the connection is idle
@@ -234,9 +239,11 @@ func (c *Conn) handleLocked() error {
 		if in.r += n; in.r == in.w {
 			in.r, in.w = 0, 0
 		}
-		in.partBy = time.Time{}
 		if err := c.handleFrameLocked(f); err != nil {
 			return err // typed, so not nil
+		}
+		if in.fragments.ID == 0 {
+			in.partBy = time.Time{}
 		}
 		if c.closed {
 			return c.err

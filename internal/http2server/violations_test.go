@@ -1,0 +1,158 @@
+package http2server
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
+)
+
+// A client may have sent frames of a stream that the last GOAWAY says is not processed. They are
+// ignored, and the streams below are served: RFC 9113, section 6.8.
+func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
+	for name, frame := range map[string]func(fr *http2.Framer) error{
+		"DATA":          func(fr *http2.Framer) error { return fr.WriteData(3, true, []byte("body")) },
+		"RST_STREAM":    func(fr *http2.Framer) error { return fr.WriteRSTStream(3, http2.ErrCodeCancel) },
+		"WINDOW_UPDATE": func(fr *http2.Framer) error { return fr.WriteWindowUpdate(3, 100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				w := newWire(t, newGated, wireOptions)
+				w.headers(1, true, get...)
+				w.send()
+				w.conn.Drain()
+				time.Sleep(2 * announceFor)
+				w.headers(3, false, post...)
+				w.send()
+				if err := frame(w.framer); err != nil {
+					t.Fatal(err)
+				}
+				w.send()
+				w.owner().requests[1].respond <- &Response{Status: 200}
+				if err := <-w.served; !errors.Is(err, errDone) {
+					t.Errorf("the connection ended with %v", err)
+				}
+				responded := false
+				w.receive(func(f http2.Frame) {
+					if f, ok := f.(*http2.HeadersFrame); ok && f.StreamID == 1 {
+						responded = true
+					}
+				})
+				if got := w.owner().requests; !responded || got[3] != nil || len(w.owner().violations) > 0 {
+					t.Errorf("stream 1 has its response: %v; stream 3: %v; violations: %q", responded, got[3], w.owner().violations)
+				}
+			})
+		})
+	}
+}
+
+// A header block must be whole in time, also if each of its frames comes in time.
+func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		begun := time.Now()
+		b := w.block(get...)
+		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:1]}) //nolint:errcheck // a buffer
+		w.send()
+		for range 5 {
+			time.Sleep(wireTimeout * 3 / 4)
+			w.framer.WriteContinuation(1, false, nil) //nolint:errcheck // a buffer
+			w.send()
+		}
+		select {
+		case <-w.served:
+		default:
+			t.Errorf("a header block is awaited after %v", time.Since(begun))
+			w.hangUp()
+		}
+		if code, ok := w.goAway(); !ok || code != http2.ErrCodeNo {
+			t.Errorf("GOAWAY: %v, code %v", ok, code)
+		}
+	})
+}
+
+// PINGs do not keep a connection from being idle, however fast they come.
+func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.send()
+		begun := time.Now()
+		for range 10 {
+			time.Sleep(wireOptions.ParkAfter / 2)
+			w.framer.WritePing(false, [8]byte{}) //nolint:errcheck // a buffer
+			w.send()
+		}
+		select {
+		case err := <-w.served:
+			if !errors.Is(err, ErrIdle) || !w.conn.Idle().Equal(begun) {
+				t.Errorf("Serve returned %v; idle since %v, want %v", err, w.conn.Idle(), begun)
+			}
+		default:
+			t.Error("the connection is not idle")
+			w.hangUp()
+		}
+	})
+}
+
+// A connection that could be parked, and must wait for something else, waits. It does not ask again
+// and again: then the clock of the bubble would stand, and the test would not end.
+func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
+	for name, hold := range map[string]func(w *wire) (release func(), want error){
+		"unread PING": func(w *wire) (func(), error) {
+			w.full = make(chan struct{})
+			w.framer.WritePing(false, [8]byte{}) //nolint:errcheck // a buffer
+			w.send()
+			return func() { close(w.full) }, ErrIdle
+		},
+		"drain": func(w *wire) (func(), error) {
+			w.conn.Drain()
+			return func() {}, errDone
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				w := newWire(t, newGated, wireOptions)
+				w.send()
+				time.Sleep(wireOptions.ParkAfter - time.Millisecond)
+				release, want := hold(w)
+				time.Sleep(announceFor / 2)
+				select {
+				case err := <-w.served:
+					t.Fatalf("Serve returned %v", err)
+				default:
+				}
+				release()
+				if err := <-w.served; !errors.Is(err, want) {
+					t.Errorf("Serve returned %v, want %v", err, want)
+				}
+			})
+		})
+	}
+}
+
+// Bytes behind the preface may be more than a read buffer holds: max_header_bytes.
+func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.hangUp()
+		<-w.served
+		for range 20_000 {
+			w.framer.WritePing(true, [8]byte{1}) //nolint:errcheck // a buffer
+		}
+		in := append([]byte(http2.ClientPreface), http2codec.AppendFrameHeader(nil, 0, http2.FrameSettings, 0, 0)...)
+		in = append(in, w.unsent.Bytes()...)
+		c := New(w, w.conn.owner, wireOptions)
+		w.conn = c
+		c.Given(in)
+		if err := c.Serve(); err == nil {
+			t.Error("Serve returned nil")
+		}
+		if got := w.owner().violations; len(got) != 1 {
+			t.Errorf("violations: %q", got) // of PINGs there are too many
+		}
+	})
+}

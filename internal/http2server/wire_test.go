@@ -1,0 +1,238 @@
+package http2server
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/http2codec"
+)
+
+// wire is a connection and its client, in a synctest bubble. The client writes frames with
+// framer, sends them with send, and gets with receive what the connection has written.
+type wire struct {
+	t      *testing.T
+	conn   *Conn
+	framer *http2.Framer
+	block  headerBlock
+	served chan error // what Serve returned
+
+	unsent bytes.Buffer
+
+	mu          sync.Mutex
+	in          []byte
+	ended       bool
+	interrupted bool
+	full        chan struct{} // Writes wait until it is closed; nil: they do not wait
+	wake        chan struct{} // capacity 1
+	out         bytes.Buffer
+}
+
+// headerBlock encodes header blocks.
+type headerBlock func(fields ...string) []byte
+
+var wireOptions = Options{MaxStreams: 5, MaxHeaderList: 2000, ParkAfter: 200 * time.Millisecond, MaxUnread: 1 << 20}
+
+const wireTimeout = 10 * time.Second // for a body, a response, and a frame
+
+// newWire starts a connection, and sends the client's preface.
+func newWire(t *testing.T, owner func(*wire) Owner, opts Options) *wire {
+	w := &wire{t: t, served: make(chan error, 1), wake: make(chan struct{}, 1), block: newHeaderBlock()}
+	w.conn = New(w, owner(w), opts)
+	w.framer = http2.NewFramer(&w.unsent, &w.out)
+	w.framer.AllowIllegalWrites = true
+	w.unsent.WriteString(http2.ClientPreface)
+	w.framer.WriteSettings() //nolint:errcheck // a buffer
+	go func() { w.served <- w.conn.Serve() }()
+	return w
+}
+
+// send sends the frames that were written, and waits until they have been handled.
+func (w *wire) send() {
+	w.mu.Lock()
+	w.in = append(w.in, w.unsent.Bytes()...)
+	w.unsent.Reset()
+	w.mu.Unlock()
+	w.signal()
+	synctest.Wait()
+}
+
+func (w *wire) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hangUp ends the connection on the client's side.
+func (w *wire) hangUp() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.signal()
+	synctest.Wait()
+}
+
+// receive takes the frames that the connection has written.
+func (w *wire) receive(take func(http2.Frame)) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.out.Len() > 0 {
+		f, err := w.framer.ReadFrame()
+		if err != nil {
+			w.t.Fatalf("the connection wrote: %v", err)
+		}
+		take(f)
+	}
+}
+
+// goAway returns the code of the GOAWAY that the connection has written last, and whether there is
+// one. Frames before it are dropped.
+func (w *wire) goAway() (code http2.ErrCode, ok bool) {
+	w.t.Helper()
+	w.receive(func(f http2.Frame) {
+		if f, is := f.(*http2.GoAwayFrame); is {
+			code, ok = f.ErrCode, true
+		}
+	})
+	return code, ok
+}
+
+// headers writes HEADERS on stream id.
+func (w *wire) headers(id uint32, last bool, fields ...string) {
+	w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block(fields...), EndStream: last, EndHeaders: true}) //nolint:errcheck // a buffer
+}
+
+// Read implements io.Reader.
+func (w *wire) Read(p []byte) (int, error) {
+	var until *time.Timer
+	for {
+		w.mu.Lock()
+		n := copy(p, w.in)
+		w.in = w.in[n:]
+		ended, interrupted := w.ended, w.interrupted
+		w.mu.Unlock()
+		switch {
+		case n > 0:
+			return n, nil
+		case ended:
+			return 0, io.EOF
+		case interrupted:
+			return 0, os.ErrDeadlineExceeded
+		}
+		if until == nil {
+			until = time.NewTimer(time.Until(w.conn.WaitUntil(false)))
+			defer until.Stop()
+		}
+		select {
+		case <-w.wake:
+		case <-until.C:
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// Write implements io.Writer.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	full := w.full
+	w.mu.Unlock()
+	if full != nil {
+		<-full
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return 0, io.ErrClosedPipe
+	}
+	return w.out.Write(p)
+}
+
+func (w *wire) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.interrupted = true
+	w.signal()
+}
+
+// gated is an Owner whose requests are served when the test says so.
+type gated struct {
+	*wire
+	violations []string
+	requests   map[uint32]*gatedRequest
+}
+
+func newGated(w *wire) Owner { return &gated{wire: w, requests: make(map[uint32]*gatedRequest)} }
+
+func (w *wire) owner() *gated { return w.conn.owner.(*gated) }
+
+// Timeouts implements Owner, as the next methods do.
+func (*gated) Timeouts() (read, write time.Duration) { return wireTimeout, wireTimeout }
+func (g *gated) Violated(rule string)                { g.violations = append(g.violations, rule) }
+func (*gated) Refused(string)                        {}
+func (*gated) TooManyStreams()                       {}
+func (*gated) TooMuchUnread(int)                     {}
+func (g *gated) Interrupt()                          { g.interrupt() }
+func (g *gated) HangUp()                             { g.interrupt() }
+
+func (g *gated) Open(s *Stream, b *http2codec.RequestBlock, _ bool) (Request, *Response) {
+	r := &gatedRequest{t: g.t, id: s.ID(), length: b.Length, respond: make(chan *Response, 1)}
+	g.requests[r.id] = r
+	return r, nil
+}
+
+// gatedRequest is a request of gated. Conn.mu guards it.
+type gatedRequest struct {
+	t       *testing.T
+	id      uint32
+	length  int
+	body    int
+	respond chan *Response
+
+	served, cancelled, refused, released bool
+}
+
+// mostBody is how long a body may be.
+const mostBody = 100_000
+
+func (r *gatedRequest) Data(p []byte) *Response {
+	if r.body += len(p); r.body > mostBody {
+		return r.refuse(413)
+	}
+	return nil
+}
+
+func (r *gatedRequest) refuse(status int) *Response {
+	if r.refused {
+		r.t.Errorf("stream %d is refused twice", r.id)
+	}
+	r.refused = true
+	return &Response{Status: status, Fields: []byte("Content-Length: 0\r\n")}
+}
+
+func (r *gatedRequest) Await()              {}
+func (r *gatedRequest) TimedOut() *Response { return r.refuse(408) }
+func (r *gatedRequest) Dropped() *Response  { return r.refuse(408) }
+func (r *gatedRequest) Cancel()             { r.cancelled = true }
+
+func (r *gatedRequest) Serve() *Response {
+	if r.served || r.refused || r.length >= 0 && r.body != r.length {
+		r.t.Errorf("stream %d is served with %d of %d bytes; served %v, refused %v", r.id, r.body, r.length, r.served, r.refused)
+	}
+	r.served = true
+	return <-r.respond
+}
+
+func (r *gatedRequest) Release() {
+	if r.released {
+		r.t.Errorf("stream %d is released twice", r.id)
+	}
+	r.released = true
+}
