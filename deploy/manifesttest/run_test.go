@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -22,20 +23,21 @@ var (
 )
 
 // running is a pod's adbuffer, run as the kubelet would, with the container's own arguments and
-// variables. But it has a simulated SSP and free ports.
+// variables. But it has free ports, and simulated SSPs: one for each region of the first SSP.
 type running struct {
 	*process
-	pod     *pod
-	traffic string // host:port, or a unix socket's path
-	admin   string // URL
+	near, far *simulated
+	pod       *pod
+	traffic   string // host:port, or a unix socket's path
+	admin     string // URL
 }
 
 func run(t *testing.T, o *objects, a *adbufferPod, env ...string) *running {
 	t.Helper()
-	sim := start(t, nil, nil, binary(t), "sim", "--listen", "127.0.0.1:0").await(simListens)
+	near, far := simulate(t, "127.0.0.1:0"), simulate(t, "127.0.0.1:0")
 	p := layOut(t, o, a.spec)
-	all := append(p.env(t, a.container), "ADBUFFER_SSPS_0_ENDPOINTS_0="+sim+"/bid", "ADBUFFER_SSPS_1_ENDPOINTS_0="+sim+"/bid", "ADBUFFER_ADMIN_LISTEN=:0")
-	r := &running{pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
+	all := append(p.env(t, a.container), "ADBUFFER_SSPS_0_ENDPOINTS_0_URL="+near.url, "ADBUFFER_SSPS_0_ENDPOINTS_1_URL="+far.url, "ADBUFFER_SSPS_1_ENDPOINTS_0="+near.url, "ADBUFFER_ADMIN_LISTEN=:0")
+	r := &running{near: near, far: far, pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
 	r.traffic = r.await(listens)
 	_, port, err := net.SplitHostPort(r.await(admins))
 	must(t, err)
@@ -49,6 +51,22 @@ func run(t *testing.T, o *objects, a *adbufferPod, env ...string) *running {
 		}
 	}
 	return r
+}
+
+// simulated is a simulated SSP.
+type simulated struct {
+	*process
+	addr, url string
+}
+
+func simulate(t *testing.T, listen string) *simulated {
+	t.Helper()
+	s := &simulated{process: start(t, nil, nil, binary(t), "sim", "--listen", listen)}
+	s.url = s.await(simListens)
+	u, err := url.Parse(s.url)
+	must(t, err)
+	s.addr = u.Host
+	return s
 }
 
 func the(t *testing.T, o *objects, name string) *adbufferPod {
