@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// adRequest is like what an application sends: 800 bytes.
+// adRequest resembles the request of an application: 800 bytes.
 var adRequest = []byte("GET /bid?cb=1234567890&pub=4711&slot=top&w=300&h=250&ref=https%3A%2F%2Fnews.example%2Fa%2Flong%2Fpath%2Fto%2Fan%2Farticle HTTP/1.1\r\n" +
 	"Host: ssp.example\r\nUser-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Mobile Safari/537.36\r\n" +
 	"Accept: */*\r\nAccept-Language: de-DE,de;q=0.9,en;q=0.8\r\nX-Forwarded-For: 203.0.113.7\r\nX-Request-Id: 3f2c9a1e-7b7d-4f63-9d5e-1b2a3c4d5e6f\r\n" +
@@ -40,7 +40,7 @@ func TestHTTP1RequestsAllocateNothing(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		for range 100 { // buffers grow
+		for range 100 { // so that the buffers grow first
 			one()
 		}
 		if n := testing.AllocsPerRun(1000, one); n != 0 {

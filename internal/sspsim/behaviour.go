@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Behaviour says how an SSP responds. The zero value is a healthy SSP: every
-// request gets 200 with a small OpenRTB bid at once, on a connection that
-// stays open. It can be changed while the SSP runs; a change holds for the
-// requests that arrive after it, and for connections already open.
+// Behaviour says how an SSP responds. The zero value is a healthy SSP. It sends a small OpenRTB bid
+// with status 200 at once, and keeps the connection open. It can be changed while the SSP runs. A
+// change applies to the requests that arrive after it, also on open connections.
 //
 // In JSON, durations are strings with a unit ("80ms") and absent keys keep
 // their zero value.
@@ -21,8 +20,8 @@ type Behaviour struct {
 	Faults      Faults      `json:"faults"`
 }
 
-// Chance says how often a thing happens. The zero value is never. With both
-// fields set, either is enough.
+// Chance says how often an event happens. The zero value is never. With both fields set, either is
+// enough.
 type Chance struct {
 	// Share of the events, 0 to 1, drawn from the SSP's seeded generator.
 	Share float64 `json:"share"`
@@ -31,16 +30,16 @@ type Chance struct {
 	Every int `json:"every"`
 }
 
-// Always is the Chance that never misses.
+// Always is the Chance of every event.
 var Always = Chance{Every: 1}
 
-// Every returns the Chance of every nth event: the nth is the first.
+// Every returns the Chance of every nth event: event n is the first.
 func Every(n int) Chance { return Chance{Every: n} }
 
 // Share returns the Chance of a share of the events, 0 to 1.
 func Share(share float64) Chance { return Chance{Share: share} }
 
-// Kind names what a response's body is.
+// Kind is the kind of a response's body.
 type Kind string
 
 // The kinds of body.
@@ -50,7 +49,7 @@ const (
 	Raw     Kind = "raw"     // filler bytes, exactly as many as Size says
 )
 
-// NoBidForm names how an SSP says that it has no bid.
+// NoBidForm is the form of a response without a bid.
 type NoBidForm string
 
 // The forms of a no-bid.
@@ -76,21 +75,21 @@ type Response struct {
 	// of its OpenRTB body, else its cb query parameter, else its X-Request-Id,
 	// else "0".
 	Kind Kind `json:"kind"`
-	// Size of the body. A document is padded to it and never cut: below the
-	// size of an empty document, the document's own size holds.
+	// Size of the body. Padding brings a document to this size. A document is never cut: an empty
+	// document may be larger than this size.
 	Size Size `json:"size"`
 	// ContentType replaces the one of the Kind; "" keeps it.
 	ContentType string `json:"content_type"`
-	// Echo adds to every response, faults' too, what the request carried:
-	// X-Request-Id as it came, X-Echo-Cb with the raw cb query parameter and
-	// X-Echo-Id with the id of its OpenRTB body. A Raw body starts with the id.
+	// Echo copies values of the request to its response, also to that of a fault: X-Request-Id
+	// unchanged, X-Echo-Cb with the raw cb query parameter, X-Echo-Id with the id of its OpenRTB
+	// body. A Raw body starts with the id.
 	Echo bool `json:"echo"`
-	// Headers are added to every response, faults' too, in this order.
+	// Headers are added to every response, also to those of faults, in this order.
 	Headers []Field `json:"headers"`
 
 	// HTTP10 responds with an HTTP/1.0 status line and closes. HTTP/1 only.
 	HTTP10 Chance `json:"http10"`
-	// ReadToEOF sends a body that only the end of the connection ends. HTTP/1 only.
+	// ReadToEOF sends a body that ends with the connection. HTTP/1 only.
 	ReadToEOF Chance `json:"read_to_eof"`
 	// Chunked frames the body in two chunks or more. Not to HTTP/1.0 requests,
 	// and HTTP/1 only.
@@ -105,23 +104,23 @@ type Response struct {
 	Cookies Chance `json:"cookies"`
 }
 
-// Connections are the rules an SSP keeps about its connections.
+// Connections are the rules of an SSP for its connections.
 type Connections struct {
 	// MaxRequests closes a connection after this many requests; 0 is no limit.
 	MaxRequests int `json:"max_requests"`
 	// Announce sends Connection: close on the last response, or GOAWAY in HTTP/2, before a close
 	// that MaxRequests or IdleTimeout causes. An idle HTTP/1 connection has no such message.
 	Announce bool `json:"announce"`
-	// IdleTimeout closes a connection that has had no request in flight for
-	// this long; 0 never does.
+	// IdleTimeout closes a connection that has had no request in flight for this long; 0 disables
+	// it.
 	IdleTimeout time.Duration `json:"idle_timeout"`
-	// MaxStreams is SETTINGS_MAX_CONCURRENT_STREAMS. 0 announces 250, -1
-	// announces 0, which stops new streams. A stream beyond what the peer has
-	// acknowledged is refused. HTTP/2 only.
+	// MaxStreams is SETTINGS_MAX_CONCURRENT_STREAMS. 0 announces 250, -1 announces 0, which stops
+	// new streams. A stream beyond the limit that the peer has acknowledged is refused. HTTP/2
+	// only.
 	MaxStreams int `json:"max_streams"`
-	// PipelineOverlap counts the latency of a pipelined request from when its
-	// bytes were read, so that those read together wait together. Otherwise
-	// requests of one HTTP/1 connection are worked on one after the other.
+	// PipelineOverlap measures the latency of a pipelined request from the arrival of its bytes, so
+	// requests that arrive together wait together. Otherwise the SSP handles the requests of one
+	// HTTP/1 connection one after the other.
 	PipelineOverlap bool `json:"pipeline_overlap"`
 	// HTTP1Only is how often a TLS connection negotiates HTTP/1.1 although the
 	// SSP speaks HTTP/2 too, as behind mixed load balancers. Only with
@@ -143,16 +142,16 @@ func (c Connections) streamLimit() uint32 {
 	return uint32(c.MaxStreams)
 }
 
-// InvalidError lists everything that is wrong with a behaviour or with
-// options, each with its path, the value and the rule.
+// InvalidError lists all errors of a behaviour or of options, each with its path, the value and the
+// rule.
 type InvalidError struct {
 	Mistakes []string
 }
 
-// Error joins the mistakes with "; ".
+// Error joins the errors with "; ".
 func (e *InvalidError) Error() string { return strings.Join(e.Mistakes, "; ") }
 
-// checker gathers the mistakes found on the way through a value.
+// checker gathers the errors found in a value.
 type checker struct{ mistakes []string }
 
 func (c *checker) add(path, format string, args ...any) {

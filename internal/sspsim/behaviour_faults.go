@@ -9,15 +9,15 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Faults are the ways an SSP fails. Refuse and BlackHole are states; Hang is
-// drawn once for each connection, the others once for each request. If
-// several hit one request, the first in the order of the fields is done.
+// Faults are the ways an SSP fails. Refuse and BlackHole are states. Hang is drawn once for each
+// connection, the others once for each request. If several hit one request, the first one in the
+// order of the fields happens.
 type Faults struct {
-	// Refuse closes the listener while set: dials get ECONNREFUSED. The port
-	// stays the SSP's. Open connections go on.
+	// Refuse closes the listener while set: dials get ECONNREFUSED. The SSP keeps the port. Open
+	// connections are not affected.
 	Refuse bool `json:"refuse"`
-	// BlackHole lets no dial finish while set: the accept queue is full and
-	// SYNs are dropped. Open connections go on. Refuse wins over it.
+	// BlackHole lets no dial finish while set: the accept queue is full and SYNs are dropped. Open
+	// connections are not affected. Refuse has precedence.
 	BlackHole bool `json:"black_hole"`
 	// Hang accepts a connection and never responds on it, not even to the TLS handshake. It reads
 	// and discards what arrives.
@@ -28,7 +28,7 @@ type Faults struct {
 	Stall Chance `json:"stall"`
 	// Reset sends a TCP RST instead of the response.
 	Reset Chance `json:"reset"`
-	// CutHead closes the connection in the middle of the response's head.
+	// CutHead closes the connection in the middle of the response's message head.
 	CutHead Chance `json:"cut_head"`
 	// CutBody closes the connection in the middle of the response's body.
 	CutBody Chance `json:"cut_body"`
@@ -39,8 +39,8 @@ type Faults struct {
 	Status       Status      `json:"status"`
 	Drip         Drip        `json:"drip"`
 	Unsolicited  Unsolicited `json:"unsolicited"`
-	// Leftover sends Poison right behind the body: a whole response in HTTP/1, a
-	// DATA frame on the ended stream in HTTP/2.
+	// Leftover sends Poison directly after the body: a whole response in HTTP/1, a DATA frame on
+	// the ended stream in HTTP/2.
 	Leftover      Chance    `json:"leftover"`
 	OversizedHead Oversized `json:"oversized_head"`
 	OversizedBody Oversized `json:"oversized_body"`
@@ -56,18 +56,18 @@ type ResetStream struct {
 	Chance
 	// Code is the name of RFC 9113, section 7 ("CANCEL"); "" is INTERNAL_ERROR.
 	Code string `json:"code"`
-	// AfterHead sends the response's head and half of its body first.
+	// AfterHead first sends the response's message head and half of its body.
 	AfterHead bool `json:"after_head"`
 }
 
-// GoAway sends GOAWAY. Streams up to its last stream ID get responses, then the
-// connection closes; later ones are ignored. HTTP/2 only.
+// GoAway sends GOAWAY. Streams up to its last stream ID get responses, then the connection closes.
+// Later streams are ignored. HTTP/2 only.
 type GoAway struct {
 	Chance
 	// Code is the name of RFC 9113, section 7; "" is NO_ERROR.
 	Code string `json:"code"`
-	// Exclude names the stream before this request's as the last, so that this
-	// request was provably not processed.
+	// Exclude sets the last stream ID to the stream before this request's, so this request was
+	// provably not processed.
 	Exclude bool `json:"exclude"`
 }
 
@@ -90,27 +90,28 @@ type Drip struct {
 }
 
 // Unsolicited sends Poison on a connection that has been idle for Delay after the response. In
-// HTTP/1 that is a complete response, in HTTP/2 the response to a stream that was never opened.
+// HTTP/1 that is a complete response, in HTTP/2 the response on a stream that the client has not
+// opened.
 type Unsolicited struct {
 	Chance
 	Delay time.Duration `json:"delay"` // 0 is 1ms
 }
 
-// Oversized makes a head or a body this large.
+// Oversized makes a message head or a body this large.
 type Oversized struct {
 	Chance
-	// Bytes, at most 64 MiB (a head: 16 MiB); 0 is 64 KiB for a head, 4 MiB
-	// for a body.
+	// Bytes, at most 64 MiB (a message head: 16 MiB); 0 is 64 KiB for a message head, 4 MiB for a
+	// body.
 	Bytes int `json:"bytes"`
 }
 
-// Malformation is one way to break the rules of HTTP.
+// Malformation is one way to violate HTTP.
 type Malformation string
 
 // The malformations. Names that start with H2 are for HTTP/2, the rest for HTTP/1.
 const (
 	ObsFold        Malformation = "obs-fold"          // a field value continues on the next line
-	BareLF         Malformation = "bare-lf"           // head lines end in LF alone
+	BareLF         Malformation = "bare-lf"           // lines of the message head end in LF alone
 	LengthAndTE    Malformation = "cl-te"             // Content-Length beside Transfer-Encoding: chunked
 	TwoLengths     Malformation = "two-lengths"       // two Content-Length fields that differ
 	BadChunk       Malformation = "bad-chunk"         // a chunk size that is not hexadecimal
@@ -121,7 +122,7 @@ const (
 	H2Uppercase    Malformation = "h2-uppercase"      // an upper-case field name
 	H2Connection   Malformation = "h2-connection"     // a connection-specific field
 	H2WrongLength  Malformation = "h2-wrong-length"   // content-length is one more than the DATA
-	H2PseudoBehind Malformation = "h2-pseudo-behind"  // :status behind a regular field
+	H2PseudoBehind Malformation = "h2-pseudo-behind"  // :status after a regular field
 	H2DataFirst    Malformation = "h2-data-first"     // DATA before HEADERS
 	H2Garbage      Malformation = "h2-not-http2"      // an HTTP/1.1 response instead of frames
 	H2SettingsBad  Malformation = "h2-settings-wrong" // SETTINGS_ENABLE_PUSH 2
@@ -133,11 +134,11 @@ var http1Malformations = []Malformation{ObsFold, BareLF, LengthAndTE, TwoLengths
 var http2Malformations = []Malformation{H2NoStatus, H2Uppercase, H2Connection, H2WrongLength,
 	H2PseudoBehind, H2DataFirst, H2Garbage, H2SettingsBad}
 
-// Malformed breaks a rule of HTTP in the response. The connection stays open:
-// to notice is the client's part.
+// Malformed violates a rule of HTTP in the response. The connection stays open: the client must
+// notice the violation.
 type Malformed struct {
 	Chance
-	// Kinds to draw from; empty is all of the connection's protocol.
+	// Kinds to draw from; empty draws from all kinds of the connection's protocol.
 	Kinds []Malformation `json:"kinds"`
 }
 

@@ -46,7 +46,7 @@ func replaceDurations(t reflect.Type) reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// copyFields copies between Behaviour and wireType. A nil list is not copied.
+// copyFields copies between Behaviour and wireType. It skips a nil list.
 func copyFields(to, from reflect.Value) {
 	switch {
 	case from.Kind() == reflect.Struct:
@@ -68,9 +68,9 @@ func (b Behaviour) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wire.Interface())
 }
 
-// UnmarshalJSON puts the keys of data over b. Absent keys keep their value, and
-// lists are replaced whole. The error is an *InvalidError: the first unknown key
-// or value of a wrong type, or all values that are out of range.
+// UnmarshalJSON decodes data over b. Absent keys keep their value; a list replaces the whole list.
+// The error is an *InvalidError: the first unknown key or value of a wrong type, or all values that
+// are out of range.
 func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	old := *b
 	old.Response.Headers, old.Faults.Malformed.Kinds = nil, nil
@@ -78,7 +78,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	copyFields(wire.Elem(), reflect.ValueOf(old))
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil { // not one value, or something behind it
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil { // not one value, or bytes after it
 		return &InvalidError{Mistakes: []string{"not JSON: " + err.Error()}}
 	}
 	if err := dec.Decode(wire.Interface()); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fullBehaviour sets every field to a value that is valid and not zero.
+// fullBehaviour sets every field to a valid value that is not zero.
 func fullBehaviour() Behaviour {
 	one := Chance{Share: 0.25, Every: 3}
 	return Behaviour{
@@ -52,8 +52,7 @@ func TestEveryKeySurvivesJSON(t *testing.T) {
 	}
 }
 
-// wantNoZero fails for fields that fullBehaviour forgets, and for those
-// without a key.
+// wantNoZero fails for fields that fullBehaviour does not set, and for fields without a key.
 func wantNoZero(t *testing.T, path string, v reflect.Value) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), path+"."+v.Type().Field(i).Name
@@ -71,8 +70,8 @@ func wantNoZero(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// The control endpoint and `adbuffer sim` read and write this JSON, so it does not
-// change: the files were written before encoding/json took over.
+// The control endpoint and `adbuffer sim` read and write this JSON, so it must not change. The
+// files are older than the use of encoding/json.
 func TestJSONOfABehaviour(t *testing.T) {
 	for file, b := range map[string]Behaviour{"behaviour-full.json": fullBehaviour(), "behaviour-healthy.json": {}} {
 		want, err := os.ReadFile(filepath.Join("testdata", file))
@@ -90,7 +89,7 @@ func TestJSONOfABehaviour(t *testing.T) {
 	}
 }
 
-// wantRefused checks that text is refused with all of want, in this order, and changes nothing.
+// wantRefused checks that text is refused with the errors want, in this order, and changes nothing.
 func wantRefused(t *testing.T, text string, want ...string) {
 	t.Helper()
 	before := Behaviour{Latency: Constant(time.Second), Response: Response{Headers: []Field{{"A", "1"}}}}
@@ -163,7 +162,8 @@ func TestMalformedBehavioursAreRefused(t *testing.T) {
 	}
 }
 
-// A key that is there replaces the value, lists whole; a key that is absent keeps it.
+// A key that is present replaces the value, a list as a whole. A key that is absent keeps the
+// value.
 func TestJSONOverABehaviour(t *testing.T) {
 	b := fullBehaviour()
 	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[{"name":"B"}]},"faults":{"status":{"code":404}}}`)); err != nil {
@@ -212,7 +212,7 @@ func FuzzBehaviourJSON(f *testing.F) {
 		var b Behaviour
 		if err := b.UnmarshalJSON(text); err != nil {
 			if !reflect.DeepEqual(b, Behaviour{}) {
-				t.Fatalf("changed in spite of %v", err)
+				t.Fatalf("the behaviour changed although the error is %v", err)
 			}
 			return
 		}

@@ -8,32 +8,31 @@ import (
 
 const (
 	z95 = 1.645 // standard normal quantile of 0.95
-	z99 = 2.326 // and of 0.99
+	z99 = 2.326 // the same for 0.99
 )
 
 // maxLatency bounds every latency that can be set or drawn.
 const maxLatency = 10 * time.Minute
 
-// Distribution is one spread of latencies: either Constant, or lognormal from
-// its median and 99th percentile. The zero value is no latency.
+// Distribution is one distribution of latencies: either Constant, or lognormal from its median and
+// 99th percentile. The zero value is no latency.
 type Distribution struct {
 	Constant time.Duration `json:"constant"`
 	P50      time.Duration `json:"p50"`
 	P99      time.Duration `json:"p99"` // at least P50
-	// Max cuts what a lognormal draws; 0 is ten minutes.
+	// Max limits the values drawn from a lognormal; 0 is ten minutes.
 	Max time.Duration `json:"max"`
 }
 
-// Latency is the time from a request read whole to the first byte of its
-// response. With SlowShare above 0 it has two modes: that share of the requests
-// draws from Slow instead.
+// Latency is the time from the end of a request to the first byte of its response. With SlowShare
+// above 0 it has two modes: that share of the requests draws from Slow instead.
 type Latency struct {
 	Distribution
 	Slow      Distribution `json:"slow"`
 	SlowShare float64      `json:"slow_share"`
 }
 
-// Constant returns the latency that is always d.
+// Constant returns the latency d, without variation.
 func Constant(d time.Duration) Latency { return Latency{Distribution: Distribution{Constant: d}} }
 
 // Lognormal returns the lognormal latency with this median and 99th percentile.
@@ -75,7 +74,7 @@ func (l Latency) check(c *checker, path string) {
 type sampler struct {
 	constant  float64
 	mu, sigma float64 // of the logarithm
-	max       float64 // 0: constant, the rest unused
+	max       float64 // 0: constant, the other fields are unused
 }
 
 // newLognormal returns the sampler with this median and this quantile, which
@@ -122,13 +121,13 @@ func (l *latencySampler) draw(r *rand.Rand) time.Duration {
 // maxBodyBytes bounds every body that can be set or drawn.
 const maxBodyBytes = 64 << 20
 
-// Size is the spread of body sizes, in bytes: either Constant, or lognormal
-// from its median and 95th percentile. The zero value is the smallest document.
+// Size is the distribution of body sizes, in bytes: either Constant, or lognormal from its median
+// and 95th percentile. The zero value is the smallest document.
 type Size struct {
 	Constant int `json:"constant"`
 	P50      int `json:"p50"`
 	P95      int `json:"p95"` // at least P50
-	// Max cuts what a lognormal draws; 0 is 64 MiB.
+	// Max limits the values drawn from a lognormal; 0 is 64 MiB.
 	Max int `json:"max"`
 }
 

@@ -77,7 +77,7 @@ func TestLatencyPassesBeforeTheResponse(t *testing.T) {
 			}
 		}
 		if took := time.Since(begin); took < latency {
-			t.Errorf("%s: answered after %v, want %v at least", protocol, took, latency)
+			t.Errorf("%s: response after %v, want %v at least", protocol, took, latency)
 		}
 	}
 }

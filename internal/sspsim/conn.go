@@ -13,17 +13,17 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// lingerTimeout is how long a connection that we end still reads, so that
-	// what it has sent last is not lost to a TCP RST.
+	// lingerTimeout is how long the SSP still reads a connection that it closes. Unread bytes would
+	// cause a TCP RST, which can destroy the last response.
 	lingerTimeout = time.Second
-	lingerBytes   = 1 << 20 // and how much it reads in it
+	lingerBytes   = 1 << 20 // and how many bytes it reads meanwhile
 )
 
 // errIdle ends a connection that has been idle for IdleTimeout.
 var errIdle = errors.New("sspsim: idle timeout")
 
-// conn is one accepted connection. One goroutine reads it: its reader, which
-// also keeps the idle rules whenever a read has to wait.
+// conn is one accepted connection. One goroutine reads it, the reader. It also applies the idle
+// rules whenever a read has to wait.
 type conn struct {
 	ssp   *SSP
 	id    uint64
@@ -33,15 +33,15 @@ type conn struct {
 	rng   *rand.Rand // the reader's
 	timer *time.Timer
 
-	plan   *script       // the reader's: whose rules the read deadline follows
+	plan   *script       // the behaviour whose rules set the read deadline; the reader's
 	onPlan func(*script) // the reader calls it when the behaviour changes; may be nil
 	poison func()        // writes the unsolicited response; the reader calls it
 
-	serving  atomic.Bool  // reads through Read, so that a past deadline wakes it
-	closing  atomic.Bool  // we have sent our last byte
-	pokes    atomic.Int64 // how often it was woken
-	busy     atomic.Int32 // requests begun and not ended
-	lastUsed atomic.Int64 // when one last ended, in ns since the epoch; kept with an IdleTimeout
+	serving  atomic.Bool  // the connection is read through Read, so that a past deadline wakes the reader
+	closing  atomic.Bool  // the SSP has sent its last byte
+	pokes    atomic.Int64 // how often the reader was woken
+	busy     atomic.Int32 // requests that have begun and not ended
+	lastUsed atomic.Int64 // when the last request ended, in ns since the epoch; kept with an IdleTimeout
 	poisonAt atomic.Int64 // when the unsolicited response is due, in ns since the epoch; 0: none
 }
 
@@ -62,7 +62,7 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	if s.tls != nil && !c.handshake(p) {
 		return
 	}
-	// A client of TLSHTTP2 that does not use ALPN must know.
+	// A client of TLSHTTP2 that does not use ALPN must know the protocol.
 	isHTTP2 := s.opts.Protocol == H2C || s.opts.Protocol == TLSHTTP2 || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
 	c.serving.Store(true)
 	if isHTTP2 {
@@ -95,8 +95,8 @@ func (c *conn) handshake(p *script) bool {
 	return true
 }
 
-// Read reads what the peer sends. Only the reader calls it. A read that waits
-// is woken by its deadline for what the idle rules ask, and by poke.
+// Read reads what the peer sends. Only the reader calls it. Its deadline wakes a waiting read when
+// the idle rules or poke require it.
 func (c *conn) Read(b []byte) (int, error) {
 	for {
 		if p := c.ssp.plan.Load(); p != c.plan && !c.closing.Load() {
@@ -120,15 +120,15 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// arm sets the read deadline to when the idle rules next ask for something.
+// arm sets the read deadline to the next moment of the idle rules.
 func (c *conn) arm() {
 	for seen := int64(-1); seen != c.pokes.Load(); {
-		seen = c.pokes.Load() // a poke after this may be overwritten: look again
+		seen = c.pokes.Load() // a later poke may be overwritten, so look again
 		_ = c.rw.SetReadDeadline(c.nextIdleWork())
 	}
 }
 
-// nextIdleWork returns when to wake up; the zero time for never.
+// nextIdleWork returns when to wake up; the zero time means never.
 func (c *conn) nextIdleWork() time.Time {
 	var next int64
 	if idle := c.plan.Connections.IdleTimeout; idle > 0 {
@@ -153,7 +153,7 @@ func (c *conn) idleWork() {
 	}
 	c.poisonAt.Store(0)
 	c.poison()
-	c.ssp.counters.fault(faultUnsolicited) // after the write: a test that sees the count has the bytes in its socket
+	c.ssp.counters.fault(faultUnsolicited) // counted after the write: a test that sees the count has the bytes in its socket
 }
 
 func (c *conn) idleTooLong() bool {
@@ -169,7 +169,7 @@ func (c *conn) poke() {
 	}
 }
 
-// begin counts a request as in flight; end takes it out again.
+// begin counts a request as in flight; end stops counting it.
 func (c *conn) begin(bodyBytes int) {
 	c.busy.Add(1)
 	c.ssp.counters.begin(bodyBytes)
@@ -189,8 +189,8 @@ func (c *conn) end(p *script, f *fate) {
 	}
 }
 
-// pause waits for d; false if the SSP closed first. It uses the connection's
-// one timer, so only the reader calls it.
+// pause waits for d. It returns false if the SSP closed first. It uses the connection's one timer,
+// so only the reader calls it.
 func (c *conn) pause(d time.Duration) bool {
 	if c.timer == nil {
 		c.timer = time.NewTimer(d)
@@ -200,8 +200,7 @@ func (c *conn) pause(d time.Duration) bool {
 	return c.ssp.waitFor(c.timer, nil)
 }
 
-// waitFor waits for t to fire; false if stop, which may be nil, or the SSP
-// closed first.
+// waitFor waits for t to fire. It returns false if stop, which may be nil, or the SSP closed first.
 func (s *SSP) waitFor(t *time.Timer, stop <-chan struct{}) bool {
 	select {
 	case <-t.C:
@@ -213,7 +212,7 @@ func (s *SSP) waitFor(t *time.Timer, stop <-chan struct{}) bool {
 	return false
 }
 
-// write writes b whole; a failure is the peer's doing and is counted.
+// write writes the whole of b. The peer caused a failure, and write counts it.
 func (c *conn) write(b []byte) bool {
 	if _, err := c.rw.Write(b); err != nil {
 		c.ssp.counters.writeErrors.Add(1)
@@ -234,11 +233,10 @@ func (c *conn) closeGracefully() {
 	_ = c.tcp.CloseWrite()
 }
 
-// linger reads on behind finish, from r, which reads from c. It throws away
-// what comes.
+// linger reads from r, which reads from c, after closeGracefully. It discards the bytes.
 func (c *conn) linger(r io.Reader) { _, _ = io.CopyN(io.Discard, r, lingerBytes) }
 
-// reset ends the connection with a TCP RST.
+// reset closes the connection with a TCP RST.
 func (c *conn) reset() {
 	_ = c.tcp.SetLinger(0)
 	_ = c.tcp.Close()

@@ -22,8 +22,7 @@ const maxControlBody = 1 << 20
 //	GET   /requests           the recorded requests, the oldest first
 //	POST  /close-connections  CloseConnections
 //
-// A behaviour that cannot be used gets 400 and {"errors": [...]} with all that
-// is wrong with it, and changes nothing.
+// An invalid behaviour gets 400 and {"errors": [...]} with all its errors, and changes nothing.
 type control struct {
 	ln     net.Listener
 	server *http.Server
@@ -42,7 +41,7 @@ func startControl(s *SSP, addr string) (*control, error) {
 
 func (c *control) close() error { return c.server.Close() }
 
-// ControlURL returns the root of the control endpoint; "" without one.
+// ControlURL returns the root of the control endpoint, or "" without one.
 func (s *SSP) ControlURL() string {
 	if s.control == nil {
 		return ""
@@ -70,19 +69,19 @@ func (s *SSP) controlHandler() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A web page in a browser on this machine must not reach the endpoint: neither by a host
-		// name that resolves to loopback, nor by a form.
+		// A web page in a browser on this machine must not reach the endpoint, neither by a host
+		// name that resolves to loopback nor by a form.
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil || !isLoopbackHost(host) || r.Header.Get("Origin") != "" {
-			writeJSON(w, http.StatusForbidden, map[string][]string{"errors": {"only for loopback, and not for pages"}})
+			writeJSON(w, http.StatusForbidden, map[string][]string{"errors": {"only for programs on this machine, not for web pages"}})
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// change puts in force what the body says, over the behaviour in force if
-// patch is set.
+// change decodes the body and puts the behaviour in force. If patch is set, absent keys keep their
+// values.
 func (s *SSP) change(w http.ResponseWriter, r *http.Request, patch bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControlBody))
 	if err != nil {
@@ -111,5 +110,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v) // the peer has gone
+	_ = enc.Encode(v) // it fails only if the peer has closed the connection
 }

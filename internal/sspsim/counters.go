@@ -2,38 +2,38 @@ package sspsim
 
 import "sync/atomic"
 
-// Counters are what an SSP has seen and done since it started or since
-// ResetCounters. OpenConnections and InFlight are of now.
+// Counters count what an SSP has received and sent since its start or since ResetCounters.
+// OpenConnections and InFlight are current values.
 type Counters struct {
 	Connections      uint64 `json:"connections"`       // TCP connections accepted
-	OpenConnections  int64  `json:"open_connections"`  // of them open now
-	HTTP2Connections uint64 `json:"http2_connections"` // of them that began to speak HTTP/2
+	OpenConnections  int64  `json:"open_connections"`  // open connections now
+	HTTP2Connections uint64 `json:"http2_connections"` // connections that began to speak HTTP/2
 	Handshakes       uint64 `json:"handshakes"`        // TLS handshakes that succeeded
-	Resumed          uint64 `json:"resumed"`           // of them resumed from a session ticket
+	Resumed          uint64 `json:"resumed"`           // handshakes that resumed a session ticket
 	HandshakeErrors  uint64 `json:"handshake_errors"`  // TLS handshakes that failed
 
-	Requests    uint64 `json:"requests"`      // read whole, to be processed
-	Answered    uint64 `json:"answered"`      // whose response was written whole
-	InFlight    int64  `json:"in_flight"`     // being processed now
-	MaxInFlight int64  `json:"max_in_flight"` // most of them at once
-	// Unprocessed requests are provably not processed and not among Requests:
-	// refused streams and those above a GOAWAY.
+	Requests    uint64 `json:"requests"`      // requests that were read whole, to be processed
+	Answered    uint64 `json:"answered"`      // requests whose response was written whole
+	InFlight    int64  `json:"in_flight"`     // requests that are being processed now
+	MaxInFlight int64  `json:"max_in_flight"` // the largest InFlight
+	// Unprocessed requests are provably not processed and not among Requests: refused streams and
+	// streams above a GOAWAY.
 	Unprocessed uint64 `json:"unprocessed"`
-	// BadRequests broke the rules of HTTP; LastBadRequest says how.
+	// BadRequests are requests that violate HTTP; LastBadRequest is the last violation.
 	BadRequests    uint64 `json:"bad_requests"`
 	LastBadRequest string `json:"last_bad_request"`
 
-	ByStatus map[int]uint64    `json:"by_status"` // of Answered, by status
-	Faults   map[string]uint64 `json:"faults"`    // faults done, by their key in Faults
+	ByStatus map[int]uint64    `json:"by_status"` // responses that were written whole, by status
+	Faults   map[string]uint64 `json:"faults"`    // injected faults, by their key in Faults
 
 	ResetsSeen        uint64 `json:"resets_seen"`        // RST_STREAM from the peer
-	WriteErrors       uint64 `json:"write_errors"`       // writes that failed, because the peer had gone
+	WriteErrors       uint64 `json:"write_errors"`       // writes that failed because the peer had closed the connection
 	IdleClosed        uint64 `json:"idle_closed"`        // connections closed by IdleTimeout
 	RequestBodyBytes  uint64 `json:"request_body_bytes"` // without framing
 	ResponseBodyBytes uint64 `json:"answer_body_bytes"`
 }
 
-// counters are the live Counters; a snapshot is not one moment in time.
+// counters are the live Counters. The values of a snapshot are not from the same moment.
 type counters struct {
 	connections, http2Connections, handshakes, resumed, handshakeErrors atomic.Uint64
 	requests, answered, unprocessed, badRequests                        atomic.Uint64
@@ -74,8 +74,8 @@ func (s *SSP) Counters() Counters {
 	return c
 }
 
-// ResetCounters sets all counters to 0 but those of now; MaxInFlight becomes
-// InFlight. Responses written while it runs may be counted in part.
+// ResetCounters sets all counters to 0, except the current values. MaxInFlight becomes InFlight.
+// Responses that are written meanwhile may be counted in part.
 func (s *SSP) ResetCounters() {
 	n := &s.counters
 	for _, v := range []*atomic.Uint64{&n.connections, &n.http2Connections, &n.handshakes, &n.resumed,

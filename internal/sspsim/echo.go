@@ -2,8 +2,7 @@ package sspsim
 
 import "bytes"
 
-// ids are the names that a request carries for itself, raw as they came. They
-// point into the request.
+// ids are the ids in a request, as raw bytes. They point into the request.
 type ids struct {
 	requestID []byte // X-Request-Id
 	cb        []byte // query parameter cb, not decoded
@@ -25,8 +24,8 @@ func (q *ids) best() []byte {
 	return noID
 }
 
-// queryValue returns the raw value of the first parameter name in target's
-// query, nil if there is none.
+// queryValue returns the raw value of the first parameter name in target's query, or nil if there
+// is none.
 func queryValue(target []byte, name string) []byte {
 	mark := bytes.IndexByte(target, '?')
 	if mark < 0 {
@@ -47,7 +46,8 @@ func queryValue(target []byte, name string) []byte {
 }
 
 // openRTBID returns the content of the first top-level string member "id" of the JSON object in
-// body, with its escapes. It returns nil if there is none that may stand in a header field.
+// body, with its escapes. It returns nil if there is no such member, or if its content may not
+// stand in a header field.
 func openRTBID(body []byte) []byte {
 	depth, atKey := 0, false
 	for i := 0; i < len(body); i++ {
@@ -88,7 +88,7 @@ func openRTBID(body []byte) []byte {
 	return nil
 }
 
-// stringEnd returns the index of the quote that ends the string which starts at i.
+// stringEnd returns the index of the quote that ends the string that starts at i.
 func stringEnd(b []byte, i int) int {
 	for ; i < len(b); i++ {
 		switch b[i] {
@@ -101,8 +101,8 @@ func stringEnd(b []byte, i int) int {
 	return -1
 }
 
-// valueAt returns the index of the first byte of the value behind the colon at
-// or after i, -1 if there is none.
+// valueAt returns the index of the first byte of the value after the colon at or after i, or -1 if
+// there is none.
 func valueAt(b []byte, i int) int {
 	colon := false
 	for ; i < len(b); i++ {

@@ -33,7 +33,7 @@ func TestOpenRTBIDIsTheTopLevelOne(t *testing.T) {
 	}
 }
 
-// FuzzOpenRTBID holds the scan against a real parser.
+// FuzzOpenRTBID compares the scan with encoding/json.
 func FuzzOpenRTBID(f *testing.F) {
 	for _, seed := range []string{`{"id":"a"}`, `{"imp":[{"id":"x"}],"id":"b"}`, `{"a":{"b":[1,{"id":"c"}]},"id":"d"}`, `[{"id":"x"}]`, `{"":"","id":"e"}`, `{"id":"\u0061"}`} {
 		f.Add([]byte(seed))
@@ -45,7 +45,7 @@ func FuzzOpenRTBID(f *testing.F) {
 		}
 		var doc map[string]json.RawMessage
 		if bytes.Contains(body, []byte(`\u`)) || bytes.Count(body, []byte(`"id"`)) > 1 || json.Unmarshal(body, &doc) != nil {
-			return // an escaped key or two of them: the two may differ
+			return // an escaped key or two equal keys: the results may differ
 		}
 		want := []byte(nil)
 		if raw := doc["id"]; len(raw) > 1 && raw[0] == '"' && validValueBytes(raw) {
@@ -80,7 +80,7 @@ func FuzzQueryValue(f *testing.F) {
 	})
 }
 
-// FuzzIDsStandInDocuments checks that no id can break out of its place.
+// FuzzIDsStandInDocuments checks that an id cannot break the document around it.
 func FuzzIDsStandInDocuments(f *testing.F) {
 	for _, seed := range []string{"plain", `"},{"`, `<&">`, "\xff\x00", "a]]>b", `\`} {
 		f.Add([]byte(seed))

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// An SSP that is down for every third request, and then for none.
+// An SSP is down for every third request, and then recovers.
 func ExampleStart() {
 	ssp, err := sspsim.Start(sspsim.Options{
 		Behaviour: sspsim.Behaviour{

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of a test; it passes only when something is broken.
+// patience bounds every wait of a test. It passes only when a test fails.
 const patience = 20 * time.Second
 
 func start(t testing.TB, o Options) *SSP {
@@ -54,7 +54,7 @@ func (s *SSP) await(t testing.TB, what string, ok func(Counters) bool) {
 	}
 }
 
-// rawClient is one connection to an SSP, with nothing between it and the test.
+// rawClient is one connection to an SSP, without a client library.
 type rawClient struct {
 	t  testing.TB
 	c  net.Conn
@@ -112,8 +112,7 @@ func (r *rawClient) response(method string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// rest reads until the end of the connection, and returns how it ended: nil
-// for a FIN.
+// rest reads until the end of the connection, and returns how it ended: nil for a FIN.
 func (r *rawClient) rest() (string, error) {
 	b, err := io.ReadAll(r.br)
 	return string(b), err
@@ -131,13 +130,13 @@ func (r *rawClient) wantOpen() {
 	r.t.Helper()
 	r.get("still-open")
 	if _, body := r.response("GET"); !strings.Contains(body, "still-open") {
-		r.t.Fatalf("answer %q is not ours", body)
+		r.t.Fatalf("%q is not the response to this request", body)
 	}
 }
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 
-// h2Client is one HTTP/2 connection, spoken frame by frame.
+// h2Client is one HTTP/2 connection. The test reads and writes its frames.
 type h2Client struct {
 	*rawClient
 	framer *http2.Framer
@@ -145,7 +144,7 @@ type h2Client struct {
 	enc    *hpack.Encoder
 }
 
-// newH2Client speaks the preface over r and reads the SSP's first SETTINGS.
+// newH2Client sends the preface over r and reads the SSP's first SETTINGS.
 func newH2Client(r *rawClient, settings ...http2.Setting) (*h2Client, *http2.SettingsFrame) {
 	r.t.Helper()
 	h := &h2Client{rawClient: r, framer: http2.NewFramer(r.c, r.br)}
@@ -184,8 +183,7 @@ func (h *h2Client) frame() http2.Frame {
 	return f
 }
 
-// wantEnd checks that the connection ends without another frame but
-// acknowledgements.
+// wantEnd checks that the connection ends, with acknowledgements as its only frames.
 func (h *h2Client) wantEnd() {
 	h.t.Helper()
 	for {
@@ -204,7 +202,7 @@ func (h *h2Client) wantEnd() {
 	}
 }
 
-// next returns the next frame that is not about settings, pings or windows.
+// next returns the next frame that is not SETTINGS, PING or WINDOW_UPDATE.
 func (h *h2Client) next() http2.Frame {
 	h.t.Helper()
 	for {
@@ -240,13 +238,13 @@ func (h *h2Client) post(id uint32, end bool) {
 // h2Response is a response on one stream.
 type h2Response struct {
 	status  string
-	fields  map[string]string // of head and trailer
+	fields  map[string]string // fields of the header and the trailer
 	body    string
 	interim []string // statuses
 	reset   *http2.ErrCode
 }
 
-// response reads frames until stream id has ended. Frames of other streams are a fault.
+// response reads frames until stream id has ended. A frame of another stream fails the test.
 func (h *h2Client) response(id uint32) h2Response {
 	h.t.Helper()
 	a := h2Response{fields: map[string]string{}}

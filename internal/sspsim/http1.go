@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// flushAt is how many bytes of responses are gathered before they are written,
-// even if more pipelined requests are waiting.
+// flushAt is the size of gathered responses at which they are written, even if more pipelined
+// requests are waiting.
 const flushAt = 64 << 10
 
-// http1Conn serves a connection of HTTP/1. One goroutine does all: requests
-// get their responses one after the other, in the order in which they came. Responses
-// gather in out and are written when there is nothing left to respond to.
+// http1Conn serves an HTTP/1 connection. One goroutine does all: it responds to one request after
+// the other, in their order. Responses gather in out. They are written when no request waits for a
+// response.
 type http1Conn struct {
 	*conn
 	in      requestReader
 	req     http1Request
 	out     []byte
 	scratch []byte // the start of the body under construction
-	served  int    // requests begun on this connection
+	served  int    // requests that have begun on this connection
 	gone    bool   // a write failed
 
-	readAt time.Time // when bytes last came; kept with PipelineOverlap
+	readAt time.Time // when the last bytes arrived; kept with PipelineOverlap
 }
 
 func newHTTP1Conn(c *conn) *http1Conn {
@@ -41,7 +41,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// read writes what is gathered before it waits for more.
+// read writes the gathered responses before it waits for more bytes.
 func (h *http1Conn) read(b []byte) (int, error) {
 	if !h.flush() {
 		return 0, io.ErrClosedPipe
@@ -61,7 +61,7 @@ func (h *http1Conn) flush() bool {
 	return !h.gone
 }
 
-// serve responds to requests until one of the two sides ends the connection.
+// serve responds to requests until the SSP or the peer ends the connection.
 func (h *http1Conn) serve() {
 	for {
 		if err := h.next(); err != nil {
@@ -81,7 +81,7 @@ func (h *http1Conn) serve() {
 	}
 }
 
-// next reads one request whole.
+// next reads one whole request.
 func (h *http1Conn) next() error {
 	if err := h.in.readMessageHead(&h.req); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (h *http1Conn) refuse(e *badRequest) {
 	h.out = append(h.out, e.text...)
 }
 
-// respond responds to the request just read; false ends the connection.
+// respond sends the response to the request just read. It returns false if the connection ends.
 func (h *http1Conn) respond() bool {
 	s, q := h.ssp, &h.req
 	p := s.plan.Load()
@@ -124,9 +124,9 @@ func (h *http1Conn) respond() bool {
 		}
 	}
 	if f.fault == faultCutBody && string(q.method) == "HEAD" {
-		f.fault = faultCutHead // there is no body to cut
+		f.fault = faultCutHead // there is no body that could be cut
 	}
-	if f.fault != faultUnsolicited { // which is counted when it is sent
+	if f.fault != faultUnsolicited { // an unsolicited response is counted when it is sent
 		s.counters.fault(f.fault)
 	}
 	switch f.fault {

@@ -103,7 +103,7 @@ func TestPipelineOverlapLetsRequestsReadTogetherWaitTogether(t *testing.T) {
 	for range n {
 		c.response("GET")
 	}
-	// One after the other would be 4 s.
+	// One after the other they would take 4 s.
 	if took := time.Since(begin); took < latency || took > n*latency*3/4 {
 		t.Errorf("%d requests took %v, want about %v", n, took, latency)
 	}
@@ -123,7 +123,7 @@ func TestConnectionIsKeptAsTheRequestAsks(t *testing.T) {
 		c := dial(t, s)
 		c.send(v.request)
 		resp, _ := c.response("GET")
-		// ReadResponse takes Connection: close out of the header.
+		// ReadResponse removes Connection: close from the header.
 		connection := resp.Header.Get("Connection")
 		if resp.Close && resp.ProtoAtLeast(1, 1) {
 			connection = "close"

@@ -149,7 +149,7 @@ func TestUnsolicitedResponseComesOnAnIdleConnection(t *testing.T) {
 	c := dial(t, s)
 	c.get("x")
 	c.response("GET")
-	resp, body := c.response("GET") // to nothing that we asked
+	resp, body := c.response("GET") // to no request of this client
 	if resp.StatusCode != 200 || body != Poison {
 		t.Errorf("got %d %q", resp.StatusCode, body)
 	}
@@ -241,7 +241,7 @@ func TestMalformedResponsesBreakOneRuleEach(t *testing.T) {
 	for kind, ok := range checks {
 		s := startWith(t, withFaults(Faults{Malformed: Malformed{Chance: Always, Kinds: []Malformation{kind, H2Uppercase}}}))
 		c := dial(t, s)
-		// The next request closes: the connection is still served, and ends.
+		// The next request asks for a close: the connection still serves it, and then ends.
 		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 		text, err := c.rest()
 		end := []byte("\r\n\r\n")
@@ -303,9 +303,9 @@ func TestShareOfTheRequestsFailsTheSameWayForOneSeed(t *testing.T) {
 		t.Errorf("%d of 200 requests failed, want about 60", n)
 	}
 	if run(7) != a {
-		t.Error("the same seed gave other fates")
+		t.Error("the same seed failed other requests")
 	}
 	if run(8) == a {
-		t.Error("another seed gave the same fates")
+		t.Error("another seed failed the same requests")
 	}
 }

@@ -2,8 +2,8 @@ package sspsim
 
 import "bytes"
 
-// parse takes q.head apart. It is as strict as RFC 9112 allows: where a lenient
-// reader could see other fields or another framing, the request is refused.
+// parse splits q.head into its parts. It is as strict as RFC 9112 allows. It refuses a request in
+// which a lenient parser could see other fields or another framing.
 func (q *http1Request) parse() error {
 	lineEnd := bytes.IndexByte(q.head, '\n')
 	if err := q.parseRequestLine(q.head[:lineEnd-1]); err != nil {
@@ -43,8 +43,7 @@ func (q *http1Request) parseRequestLine(line []byte) error {
 	return nil
 }
 
-// parseFields appends the fields of block, whose lines end in CRLF, the empty
-// last one too.
+// parseFields appends the fields of block, whose lines end in CRLF, including the empty last line.
 func parseFields(fields []span, block []byte) ([]span, error) {
 	for {
 		end := bytes.IndexByte(block, '\n')
@@ -73,8 +72,8 @@ func parseFields(fields []span, block []byte) ([]span, error) {
 	}
 }
 
-// parseFraming reads the fields that say where the request ends and what
-// becomes of the connection. RFC 9112, sections 6.3 and 9.3.
+// parseFraming reads the fields that define the end of the request and the persistence of the
+// connection. RFC 9112, sections 6.3 and 9.3.
 func (q *http1Request) parseFraming() error {
 	hosts, keepAlive := 0, false
 	for i := range q.fields {
@@ -143,7 +142,7 @@ func parseLength(v []byte) (int64, bool) {
 	return n, true
 }
 
-// foldEqual compares with lower, which is ASCII in lower case.
+// foldEqual compares without case; lower is ASCII in lower case.
 func foldEqual(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
@@ -159,7 +158,7 @@ func foldEqual(b []byte, lower string) bool {
 	return true
 }
 
-// hasToken says whether the comma-separated list holds the token.
+// hasToken reports whether the comma-separated list contains the token.
 func hasToken(list []byte, token string) bool {
 	for len(list) > 0 {
 		item := list
@@ -175,8 +174,7 @@ func hasToken(list []byte, token string) bool {
 	return false
 }
 
-// tokenByte says which bytes a method or a field name may hold. RFC 9110,
-// section 5.6.2.
+// tokenByte marks the bytes that a method or a field name may contain. RFC 9110, section 5.6.2.
 var tokenByte = func() (t [256]bool) {
 	for c := '0'; c <= 'z'; c++ {
 		t[c] = c <= '9' || c >= 'a' || c >= 'A' && c <= 'Z' || c == '^' || c == '_' || c == '`'
@@ -187,7 +185,7 @@ var tokenByte = func() (t [256]bool) {
 	return t
 }()
 
-// validName says whether name can be a field name.
+// validName reports whether name is a valid field name.
 func validName(name string) bool {
 	for i := range len(name) {
 		if !tokenByte[name[i]] {
@@ -197,7 +195,7 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// validValue says whether v can be a field value: no control bytes but tab.
+// validValue reports whether v is a valid field value: no control bytes but tab.
 func validValue(v string) bool { return validValueBytes([]byte(v)) }
 
 func validValueBytes(v []byte) bool {

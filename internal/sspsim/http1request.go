@@ -13,9 +13,9 @@ const (
 	firstBufferSize = 4 << 10
 )
 
-// badRequest is a request that breaks the rules of RFC 9112 or a limit.
+// badRequest is a request that violates RFC 9112 or a limit.
 type badRequest struct {
-	status int // to respond with
+	status int // status of the response
 	text   string
 }
 
@@ -25,11 +25,11 @@ func bad(format string, args ...any) error {
 	return &badRequest{status: 400, text: fmt.Sprintf(format, args...)}
 }
 
-// span is a header field's place in a head.
+// span is the position of a header field in a message head.
 type span struct{ name, value []byte }
 
-// http1Request is one HTTP/1 request. Its slices point into the reader's buffers
-// and hold until the next request is read.
+// http1Request is one HTTP/1 request. Its slices point into the reader's buffers and are valid
+// until the next request is read.
 type http1Request struct {
 	method, target []byte
 	http10         bool
@@ -40,7 +40,7 @@ type http1Request struct {
 
 	length    int64 // of Content-Length; -1 if absent
 	chunked   bool
-	close     bool // the peer wants the connection closed: it says so, or is HTTP/1.0 without keep-alive
+	close     bool // the peer asks for a close of the connection, or sends HTTP/1.0 without keep-alive
 	wait100   bool // Expect: 100-continue
 	requestID []byte
 }
@@ -51,12 +51,12 @@ type requestReader struct {
 	maxBody int
 
 	buf        []byte
-	start, end int // of the bytes read and not yet taken
+	start, end int // of the bytes that were read and not consumed
 
 	body, head, trailer []byte // of a request that cannot stay in buf while it is read
 }
 
-// fill reads more. It may move what lies in the buffer to its front.
+// fill reads more bytes. It may move the content of the buffer to its front.
 func (r *requestReader) fill() error {
 	if r.start > 0 && (r.start == r.end || r.end == len(r.buf)) {
 		r.end = copy(r.buf, r.buf[r.start:r.end])
@@ -76,11 +76,11 @@ func (r *requestReader) fill() error {
 	return err
 }
 
-// buffered returns how many bytes are read and not yet taken.
+// buffered returns how many bytes were read and not consumed.
 func (r *requestReader) buffered() int { return r.end - r.start }
 
-// line returns the length of the line that starts offset bytes on, without
-// its CRLF, reading as needed; the line must end before offset limit.
+// line returns the length of the line that starts at offset, without its CRLF. It reads as needed.
+// The line must end before the offset limit.
 func (r *requestReader) line(offset, limit int, what string) (int, error) {
 	for scanned := offset; ; {
 		if i := bytes.IndexByte(r.buf[r.start+scanned:r.end], '\n'); i >= 0 {
@@ -103,8 +103,8 @@ func (r *requestReader) line(offset, limit int, what string) (int, error) {
 	}
 }
 
-// readMessageHead reads a head into q. The error is a *badRequest, or src's own:
-// io.EOF between two requests, io.ErrUnexpectedEOF within a head.
+// readMessageHead reads a message head into q. The error is a *badRequest, or that of src: io.EOF
+// between two requests, io.ErrUnexpectedEOF within a message head.
 func (r *requestReader) readMessageHead(q *http1Request) error {
 	n := 0
 	for {
@@ -125,7 +125,7 @@ func (r *requestReader) readMessageHead(q *http1Request) error {
 	return q.parse()
 }
 
-// readBody reads the body of the request whose head was just read.
+// readBody reads the body of the request whose message head was just read.
 func (r *requestReader) readBody(q *http1Request) error {
 	var err error
 	switch {
@@ -148,7 +148,7 @@ func (r *requestReader) readLength(q *http1Request, n int) error {
 		r.start += n
 		return nil
 	}
-	// The head must stay where it is, so the body goes to a buffer of its own.
+	// The message head must keep its position, so the body gets its own buffer.
 	if cap(r.body) < n {
 		r.body = make([]byte, n)
 	}
@@ -160,7 +160,7 @@ func (r *requestReader) readLength(q *http1Request, n int) error {
 }
 
 func (r *requestReader) readChunks(q *http1Request) error {
-	// Filling moves what is in the buffer, so the head is read from a copy.
+	// fill moves the content of the buffer, so the message head is copied first.
 	r.head = append(r.head[:0], q.head...)
 	*q = http1Request{head: r.head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
 	if err := q.parse(); err != nil {
@@ -205,7 +205,7 @@ func (r *requestReader) readChunks(q *http1Request) error {
 	}
 }
 
-// chunkSize parses a chunk's first line; extensions are passed over.
+// chunkSize parses a chunk's first line and skips extensions.
 func chunkSize(line []byte) (int, error) {
 	size, digits := 0, 0
 	for _, c := range line {

@@ -126,8 +126,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzRequest checks that pieces make no difference, that nothing is read past
-// a request, and that net/http sees the same request where we see one.
+// FuzzRequest checks that the division into pieces makes no difference, that no byte after a
+// request is consumed, and that net/http parses the same request.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		get + "\r\n", get + "Content-Length: 3\r\n\r\nabcGET", "GET / HTTP/1.0\r\n\r\n",
@@ -162,11 +162,11 @@ func FuzzRequest(f *testing.F) {
 		br := bufio.NewReaderSize(bytes.NewReader(stream), len(stream)+16)
 		other, err := http.ReadRequest(br)
 		if err != nil {
-			return // it knows more of targets and hosts than we do
+			return // net/http is stricter about targets and hosts
 		}
 		body, err := io.ReadAll(other.Body)
 		if err != nil {
-			t.Fatalf("net/http cannot read the body of a request that we take: %v", err)
+			t.Fatalf("net/http cannot read the body of a request that sspsim accepts: %v", err)
 		}
 		left, _ := io.ReadAll(br)
 		if other.Method != string(q.method) || other.RequestURI != string(q.target) || !bytes.Equal(body, q.body) || !bytes.Equal(left, rest) {

@@ -9,17 +9,17 @@ import (
 var poisonResponse = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
 	strconv.Itoa(len(Poison)) + "\r\n\r\n" + Poison)
 
-// framing is how a response's body ends.
+// framing is how the end of a response's body is found.
 type framing uint8
 
 const (
 	byLength framing = iota
 	byChunks
 	byClose
-	noContent // there is none, and no length either
+	noContent // no body and no length
 )
 
-// framingOf decides how the response is framed. RFC 9112, section 6.3.
+// framingOf decides the framing of the response. RFC 9112, section 6.3.
 func (h *http1Conn) framingOf(f *fate, r *reply) framing {
 	switch {
 	case !r.hasBody:
@@ -34,7 +34,8 @@ func (h *http1Conn) framingOf(f *fate, r *reply) framing {
 	return byLength
 }
 
-// writeReply frames the response; false ends the connection after it.
+// writeReply writes the response with its framing. It returns false if the connection ends after
+// it.
 func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 	q := &h.req
 	how := h.framingOf(f, r)
@@ -96,7 +97,7 @@ func (h *http1Conn) statusLine(f *fate, status int) {
 	h.out = append(h.out, "\r\n"...)
 }
 
-// field makes h a fieldWriter.
+// field implements fieldWriter.
 func (h *http1Conn) field(name, _ string, value []byte) {
 	h.out = append(h.out, name...)
 	h.out = append(h.out, ": "...)
@@ -125,7 +126,7 @@ func (h *http1Conn) writeLength(n int) {
 	h.out = append(h.out, "\r\n"...)
 }
 
-// breakHeader adds the field that is wrong.
+// breakHeader adds the malformed field.
 func (h *http1Conn) breakHeader(m Malformation) {
 	switch m {
 	case ObsFold:
@@ -137,7 +138,8 @@ func (h *http1Conn) breakHeader(m Malformation) {
 	}
 }
 
-// writeBody writes the body piece by piece; false if the peer or the SSP is gone.
+// writeBody writes the body piece by piece. It returns false if the connection or the SSP has
+// closed.
 func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 	if f.malformation == BadChunk {
 		h.out = append(h.out, "zz\r\n"...)

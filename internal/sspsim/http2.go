@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	// maxOpenStreams bounds the streams of a connection while the peer has not
-	// acknowledged our limit yet, and the limit itself.
+	// maxOpenStreams bounds the stream limit. It also bounds the streams of a connection until the
+	// peer has acknowledged that limit.
 	maxOpenStreams = 4096
-	// The bytes that a peer may send before it must wait for WINDOW_UPDATE. The window is reopened
-	// only when less than fullWindow is left. A window that opens early would never show that a
-	// peer does not count.
+	// The number of bytes that a peer may send before it must wait for WINDOW_UPDATE. The SSP
+	// reopens the window only when less than fullWindow is left. A window that opens early would
+	// hide a peer that does not count.
 	streamWindow = 65535 // the protocol's default
 	connWindow   = 1 << 20
 	fullWindow   = 1 << 10
-	// maxQueued is how many bytes may wait to be written before responses wait too.
+	// maxQueued is how many bytes may wait to be written before new responses wait.
 	maxQueued = 256 << 10
-	// maxFlood is how many bytes of control frames may wait before a peer that
-	// asks for them without reading is cut off.
+	// maxFlood is how many bytes of control frames may wait. Beyond that the SSP closes the
+	// connection of a peer that requests them without reading.
 	maxFlood = 1 << 20
 
 	maxHeaderList = 64 << 10
-	frameSize     = 16 << 10 // of the frames that we send and accept: the protocol's default
+	frameSize     = 16 << 10 // the largest frame sent and accepted: the protocol's default
 )
 
 // http2Conn serves an HTTP/2 connection. Its reader reads frames and opens streams. The reader
-// writes a response that need not wait; a goroutine of the stream writes any other.
+// writes a response that need not wait. Otherwise a goroutine of the stream writes it.
 //
-// Frames to send gather in out. A goroutine that finds no flush under way becomes the flusher and
-// writes until out is empty; see flush.
+// Frames to send gather in out. A goroutine that finds no other goroutine in flush becomes the
+// flusher and writes until out is empty.
 type http2Conn struct {
 	*conn
 	br      *bufio.Reader
-	framer  *http2.Framer // reads only; the reader's
-	settled bool          // the peer's first SETTINGS came; the reader's
+	framer  *http2.Framer // only for reading; the reader's
+	settled bool          // the peer's first SETTINGS have arrived; the reader's
 
-	lastID     uint32   // highest stream that the peer opened; the reader's
+	lastID     uint32   // highest stream that the peer has opened; the reader's
 	dispatched uint32   // highest stream that is or was processed; the reader's
-	received   int      // bytes of the connection's receive window used up; the reader's
-	announced  []uint32 // stream limits sent and not acknowledged; the reader's
+	received   int      // used bytes of the connection's receive window; the reader's
+	announced  []uint32 // stream limits that were sent and not acknowledged; the reader's
 	limit      uint32   // stream limit in force; the reader's
 	lastLimit  int64    // stream limit last announced, -1 at first; the reader's
 	served     int      // requests processed; the reader's
@@ -53,22 +53,22 @@ type http2Conn struct {
 	mu       sync.Mutex // guards the fields below; never held across I/O
 	room     sync.Cond  // signalled when a window opens, out shrinks, or sealed is set
 	out      []byte
-	spare    []byte // the buffer that out takes turns with
+	spare    []byte // the buffer that alternates with out
 	writer   *http2.Framer
 	encoder  *hpack.Encoder
 	block    blockBuffer // of the header block under construction
 	streams  map[uint32]*stream
-	window   int64  // what we may still send on the connection
-	initial  int64  // what we may send on a new stream
+	window   int64  // bytes that may still be sent on the connection
+	initial  int64  // bytes that may be sent on a new stream
 	goneFrom uint32 // streams above it are ignored
 	leaving  bool   // close when no stream is left
 	flushing bool
-	sealed   bool // nothing is added to out any more
+	sealed   bool // no more frames are added to out
 	left     bool // leave was called
 }
 
-// stream is one request and its response. Its fields are the reader's until the
-// request is whole, then its handler's, but for those under the connection's mu.
+// stream is one request and its response. The reader owns its fields until the request is whole,
+// then the handler. The fields under the connection's mu are the exception.
 type stream struct {
 	id        uint32
 	fields    []hpack.HeaderField
@@ -78,16 +78,16 @@ type stream struct {
 	requestID string
 	length    int64 // of content-length; -1 if absent
 	body      []byte
-	received  int // bytes of the stream's receive window used up
+	received  int // used bytes of the stream's receive window
 
 	done chan struct{} // closed when the stream is reset or the connection ends
 
-	window int64 // what we may still send on it; guarded by http2Conn.mu
+	window int64 // bytes that may still be sent on it; guarded by http2Conn.mu
 	whole  bool  // the request was read whole; guarded by http2Conn.mu
 	ended  bool  // done is closed; guarded by http2Conn.mu
 }
 
-// blockBuffer holds a header block while it is encoded.
+// blockBuffer holds a header block that is being encoded.
 type blockBuffer struct{ b []byte }
 
 func (b *blockBuffer) Write(p []byte) (int, error) {
@@ -119,7 +119,7 @@ func newHTTP2Conn(c *conn) *http2Conn {
 	return h
 }
 
-// serve reads frames until one of the two sides ends the connection.
+// serve reads frames until the SSP or the peer ends the connection.
 func (h *http2Conn) serve() {
 	defer h.abandon()
 	preface := make([]byte, len(http2.ClientPreface))
@@ -129,7 +129,7 @@ func (h *http2Conn) serve() {
 		}
 		return
 	}
-	// From here on a change of the stream limit is announced by the reader.
+	// From here on the reader announces a change of the stream limit.
 	h.conn.onPlan = h.announceLimit
 	h.announceLimit(h.conn.plan)
 	_ = h.control(func() { _ = h.writer.WriteWindowUpdate(0, connWindow-65535) })
@@ -147,7 +147,7 @@ func (h *http2Conn) serve() {
 	}
 }
 
-// canContinue deals with the error of a frame; false ends the reader.
+// canContinue handles the error of a frame. It returns false if the reader must end.
 func (h *http2Conn) canContinue(err error) bool {
 	var ofStream http2.StreamError
 	var ofConn http2.ConnectionError
@@ -155,7 +155,7 @@ func (h *http2Conn) canContinue(err error) bool {
 	case errors.As(err, &ofStream):
 		h.ssp.counters.badRequest(err)
 		if id := ofStream.StreamID; id%2 == 1 {
-			h.lastID = max(h.lastID, id) // the framer refuses heads before we see them
+			h.lastID = max(h.lastID, id) // the framer refuses header blocks before the reader sees them
 		}
 		h.resetStream(ofStream.StreamID, ofStream.Code)
 		return true
@@ -177,7 +177,7 @@ func (h *http2Conn) canContinue(err error) bool {
 	return false
 }
 
-// take acts on one frame. The error is a StreamError or a ConnectionError.
+// take handles one frame. The error is a StreamError or a ConnectionError.
 func (h *http2Conn) handleFrame(frame http2.Frame) error {
 	if h.closing.Load() {
 		return nil
@@ -209,7 +209,7 @@ func (h *http2Conn) handleFrame(frame http2.Frame) error {
 	case *http2.PushPromiseFrame:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	return nil // GOAWAY, PRIORITY and frames unknown to us
+	return nil // GOAWAY, PRIORITY and unknown frames
 }
 
 func (h *http2Conn) takeSettings(f *http2.SettingsFrame) error {
@@ -243,7 +243,7 @@ func (h *http2Conn) takeSettings(f *http2.SettingsFrame) error {
 	})
 }
 
-// announceLimit sends the stream limit if it is not the one last announced.
+// announceLimit sends the stream limit if it differs from the last one announced.
 func (h *http2Conn) announceLimit(p *script) {
 	limit := p.Connections.streamLimit()
 	if int64(limit) == h.lastLimit {
@@ -276,7 +276,7 @@ func (h *http2Conn) takeWindow(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// control queues frames that respond to the peer's own; write runs under mu.
+// control queues frames that respond to the peer's frames; write runs under mu.
 func (h *http2Conn) control(write func()) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

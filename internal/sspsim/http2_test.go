@@ -38,7 +38,7 @@ func TestHTTP2RespondsToEveryStreamWithItsOwnID(t *testing.T) {
 	}
 }
 
-// netHTTPClient is x/net's client, a second opinion about all that we send.
+// netHTTPClient is the client of x/net, an independent implementation.
 func netHTTPClient(t testing.TB, s *SSP) *http.Client {
 	tr := &http2.Transport{}
 	if s.tls == nil {
@@ -120,11 +120,11 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 			}
 		}
 	}
-	// Until it is acknowledged the old limit holds.
+	// The old limit is in force until the new one is acknowledged.
 	h.get(7)
 	h.get(9)
 	if a := h.response(9); a.reset == nil {
-		t.Errorf("a third stream was let in under a limit of 2")
+		t.Errorf("a third stream was accepted under a limit of 2")
 	}
 	for range 3 { // 0, 250 and 7
 		h.must(h.framer.WriteSettingsAck())
@@ -133,7 +133,7 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 		h.get(id)
 	}
 	if a := h.response(21); a.reset == nil {
-		t.Errorf("an eighth stream was let in under a limit of 7")
+		t.Errorf("an eighth stream was accepted under a limit of 7")
 	}
 }
 
@@ -144,7 +144,7 @@ func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
 	if a := h.response(1); len(a.body) != 200_000 {
 		t.Errorf("body of %d bytes", len(a.body))
 	}
-	// A window of 0 holds the body back, the head and other streams are not held.
+	// A window of 0 delays the body. It delays neither the header nor other streams.
 	h.must(h.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
 	h.get(3)
 	if f, ok := h.next().(*http2.MetaHeadersFrame); !ok || f.StreamID != 3 {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// flush writes what is queued, unless another goroutine is flushing; then that one writes this too.
-// It yields before the first write, so that other streams can add their responses: one system call
-// writes many of them.
+// flush writes the queued frames, or leaves them to a goroutine that is flushing. It yields before
+// the first write, so that other streams can add their responses: one system call writes many of
+// them.
 func (h *http2Conn) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,8 +35,8 @@ func (h *http2Conn) flush() {
 	h.room.Broadcast()
 }
 
-// awaitWindow waits until the stream may send a byte; false if the stream or the
-// connection ends first. It is called with mu held, and gives it up meanwhile.
+// awaitWindow waits until the stream may send a byte. It returns false if the stream or the
+// connection ends first. It is called with mu held, and releases it while it waits.
 func (h *http2Conn) awaitWindow(st *stream) bool {
 	blocked := func() bool {
 		return !h.sealed && !st.ended && (h.window <= 0 || st.window <= 0 || len(h.out) >= maxQueued)
@@ -52,7 +52,7 @@ func (h *http2Conn) awaitWindow(st *stream) bool {
 	return !h.sealed && !st.ended
 }
 
-// endStream is the end of a request that was processed, however it went.
+// endStream ends a request that was processed, with success or not.
 func (h *http2Conn) endStream(p *script, f *fate, st *stream, flush bool) {
 	h.mu.Lock()
 	h.endStreamLocked(st)
@@ -67,8 +67,8 @@ func (h *http2Conn) endStream(p *script, f *fate, st *stream, flush bool) {
 	}
 }
 
-// endStreamLocked takes the stream off the connection and wakes the goroutines that wait for it. It
-// may be called again.
+// endStreamLocked removes the stream from the connection and wakes the goroutines that wait for it.
+// It may be called again.
 func (h *http2Conn) endStreamLocked(st *stream) {
 	delete(h.streams, st.id)
 	if !st.ended {
@@ -78,7 +78,7 @@ func (h *http2Conn) endStreamLocked(st *stream) {
 	}
 }
 
-// dropStream ends a stream that the peer has reset or that we have.
+// dropStream ends a stream that the peer or the SSP has reset.
 func (h *http2Conn) dropStream(id uint32) {
 	h.mu.Lock()
 	if st := h.streams[id]; st != nil {
@@ -110,8 +110,8 @@ func (h *http2Conn) sayGoAway(code http2.ErrCode, last uint32) {
 	_ = h.control(func() { _ = h.writer.WriteGoAway(last, code, nil) })
 }
 
-// dropAbove ignores the streams above last from now on, and ends the
-// connection when those up to it have their responses.
+// dropAbove ignores the streams above last from now on. It ends the connection when the other
+// streams have their responses.
 func (h *http2Conn) dropAbove(last uint32) {
 	h.mu.Lock()
 	h.leaving = true
@@ -129,7 +129,7 @@ func (h *http2Conn) dropAbove(last uint32) {
 	}
 }
 
-// closeAfterStreams ends what is in flight, writes what is queued and ends the connection.
+// closeAfterStreams ends the streams in flight, writes the queued frames and ends the connection.
 func (h *http2Conn) closeAfterStreams() {
 	h.mu.Lock()
 	if h.left {
@@ -151,7 +151,7 @@ func (h *http2Conn) closeAfterStreams() {
 	h.closeGracefully()
 }
 
-// abandon is the end of the reader: nothing more comes and nothing is sent.
+// abandon ends the connection when the reader ends: no more frames are read or sent.
 func (h *http2Conn) abandon() {
 	h.mu.Lock()
 	h.out = h.out[:0]
@@ -160,7 +160,7 @@ func (h *http2Conn) abandon() {
 	h.mu.Unlock()
 }
 
-// sendUnsolicited responds on the stream that the peer would open next.
+// sendUnsolicited sends a response on the stream ID that the peer would open next.
 func (h *http2Conn) sendUnsolicited() {
 	id := h.lastID + 2
 	if h.lastID == 0 {

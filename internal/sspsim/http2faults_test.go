@@ -45,7 +45,7 @@ func TestHTTP2ResetStreamHasItsCodeAndMayComeAfterTheHead(t *testing.T) {
 		if a.reset == nil || *a.reset != v.code || (a.status != "") != v.fault.AfterHead || (a.body != "") != v.fault.AfterHead {
 			t.Errorf("%+v: %+v", v.fault, a)
 		}
-		h.get(5) // the connection goes on
+		h.get(5) // the connection stays usable
 		if a := h.response(5); a.status != "200" {
 			t.Errorf("stream 5: %+v", a)
 		}
@@ -83,7 +83,7 @@ func TestHTTP2GoAwayServesTheStreamsItNames(t *testing.T) {
 func TestHTTP2GoAwayCanExcludeTheRequestThatItMeets(t *testing.T) {
 	s := startH2C(t, Behaviour{Latency: Constant(30 * time.Millisecond), Faults: Faults{GoAway: GoAway{Chance: Every(3), Exclude: true}}})
 	h := dialH2C(t, s)
-	h.post(1, false) // not whole before the GOAWAY, and below it
+	h.post(1, false) // incomplete before the GOAWAY, and below its last stream ID
 	h.get(3)
 	h.get(5)
 	h.get(7)
@@ -102,7 +102,7 @@ func TestHTTP2GoAwayCanExcludeTheRequestThatItMeets(t *testing.T) {
 	if n := s.Counters(); !ended[1] || n.Requests != 3 || n.Unprocessed != 1 {
 		t.Errorf("ended %v, counters %+v", ended, n)
 	}
-	// Alone on its connection, the excluded stream leaves nothing to wait for.
+	// The excluded stream is the only one, so the connection ends at once.
 	s = startH2C(t, withFaults(Faults{GoAway: GoAway{Chance: Always, Exclude: true}}))
 	h = dialH2C(t, s)
 	h.get(1)
@@ -227,7 +227,7 @@ func TestHTTP2OversizedHeadIsSplitIntoContinuations(t *testing.T) {
 			n, end = n+len(f.HeaderBlockFragment()), f.HeadersEnded()
 		}
 	}
-	if n < 150_000 || n > 220_000 || continuations != (n-1)/frameSize { // Huffman saves some
+	if n < 150_000 || n > 220_000 || continuations != (n-1)/frameSize { // Huffman coding saves some bytes
 		t.Errorf("head of %d bytes with %d continuations", n, continuations)
 	}
 }
@@ -253,7 +253,7 @@ func TestHTTP2PoisonComesOnUnsolicitedStreams(t *testing.T) {
 }
 
 func TestHTTP2MalformedResponsesBreakOneRuleEach(t *testing.T) {
-	checks := map[Malformation]string{ // what the log of frames must hold
+	checks := map[Malformation]string{ // what the log of frames must contain
 		H2NoStatus:     "HEADERS[content-type: application/json; content-length: 103]",
 		H2Uppercase:    "X-Upper: 1",
 		H2Connection:   "connection: keep-alive",
@@ -289,7 +289,7 @@ func TestHTTP2MalformedResponsesBreakOneRuleEach(t *testing.T) {
 	}
 }
 
-// log reads frames up to the end of a stream, and writes down what they hold.
+// log reads frames up to the end of a stream, and records their content.
 func (h *h2Client) log() string {
 	var log strings.Builder
 	for ended := false; !ended; {

@@ -20,7 +20,7 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	case id <= h.lastID:
-		// A stream that we ended, or that the peer did: RFC 9113, section 5.1.
+		// The SSP or the peer has ended this stream: RFC 9113, section 5.1.
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	}
 	h.lastID = id
@@ -61,8 +61,8 @@ func streamError(id uint32, cause string) error {
 	return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: errors.New(cause)}
 }
 
-// parse takes the fields apart. The framer has seen to names, values and the
-// order of pseudo-header fields. RFC 9113, sections 8.2.2 and 8.3.1.
+// parse reads the fields. The framer has checked names, values and the order of pseudo-header
+// fields. RFC 9113, sections 8.2.2 and 8.3.1.
 func (st *stream) parse() error {
 	var scheme, authority string
 	for _, f := range st.fields {
@@ -119,9 +119,9 @@ func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 	return h.endRequest(st)
 }
 
-// takeData adds to a request's body and gives the window back.
+// takeData adds to a request's body and reopens the window.
 func (h *http2Conn) takeData(f *http2.DataFrame) error {
-	n := int(f.Length) // with padding, which counts
+	n := int(f.Length) // padding counts too
 	if h.received += n; h.received > connWindow {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
@@ -136,7 +136,7 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	}
 	st := h.stream(f.StreamID)
 	if st == nil {
-		return nil // a stream that we have ended: the peer may not know yet
+		return nil // the SSP has ended the stream, which the peer may not know yet
 	}
 	h.mu.Lock()
 	whole := st.whole
@@ -164,7 +164,7 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	return nil
 }
 
-// endRequest starts the response to a request that is whole.
+// endRequest starts the response to a whole request.
 func (h *http2Conn) endRequest(st *stream) error {
 	if st.length >= 0 && st.length != int64(len(st.body)) {
 		return streamError(st.id, fmt.Sprintf("content-length %d, but %d bytes of DATA", st.length, len(st.body)))

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// serveStream waits for the latency of a request and responds to it, in a goroutine of
-// the stream.
+// serveStream waits for the latency of a request and sends its response, in a goroutine of the
+// stream.
 func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	defer h.endStream(p, &f, st, true)
 	s := h.ssp
@@ -20,7 +20,7 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	if f.delay > 0 && !s.waitFor(time.NewTimer(f.delay), st.done) {
 		return
 	}
-	if f.fault != faultUnsolicited && f.fault != faultGoAway { // which are counted when they are sent
+	if f.fault != faultUnsolicited && f.fault != faultGoAway { // these are counted when they are sent
 		s.counters.fault(f.fault)
 	}
 	switch f.fault {
@@ -40,8 +40,8 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	}
 }
 
-// respondNow responds from the reader if the windows have room for the whole response. Otherwise
-// the reader would wait for a window that only the reader can open.
+// respondNow sends the response from the reader if the windows have room for all of it. Otherwise
+// the reader would wait for a WINDOW_UPDATE that only the reader can receive.
 func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
 	id := st.ids()
 	var r reply
@@ -63,8 +63,8 @@ func (st *stream) ids() ids {
 	return ids{requestID: []byte(st.requestID), cb: queryValue([]byte(st.target), "cb"), bid: openRTBID(st.body)}
 }
 
-// respondLocked queues the response. It gives mu up while it waits for room, and
-// ends early if the stream or the connection does.
+// respondLocked queues the response. It releases mu while it waits for room, and returns early if
+// the stream or the connection ends.
 func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *ids) {
 	if h.sealed || st.ended {
 		return
@@ -114,7 +114,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 	h.ssp.counters.response(r.status, sent)
 }
 
-// cutLocked ends the connection behind what is queued.
+// cutLocked ends the connection after the queued frames.
 func (h *http2Conn) cutLocked() {
 	h.sealed, h.leaving = true, true
 	for _, st := range h.streams {
@@ -161,13 +161,13 @@ func (h *http2Conn) writeHeader(p *script, f *fate, st *stream, r *reply, id *id
 	h.writeBlock(st.id, r.body.len() == 0 && !h.trailing(r, st))
 }
 
-// trailing says whether trailers end the response.
+// trailing reports whether a trailer ends the response.
 func (h *http2Conn) trailing(r *reply, st *stream) bool {
 	return r.trailers && r.hasBody && st.method != http.MethodHead
 }
 
-// writeBodyLocked queues the body and what ends it, unless the response is cut;
-// false if the stream or the connection ended first.
+// writeBodyLocked queues the body and the end of the stream, unless a fault cuts the response. It
+// returns false if the stream or the connection ended first.
 func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cut bool) bool {
 	limit, drip := frameSize, f.fault == faultDrip
 	if drip {
@@ -201,8 +201,8 @@ func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cu
 	return true
 }
 
-// openBlock starts a header block; field, which makes h a fieldWriter, adds to
-// it; writeBlock queues it.
+// openBlock starts a header block. field adds to it and implements fieldWriter. writeBlock queues
+// it.
 func (h *http2Conn) openBlock(status string) {
 	h.block.b = h.block.b[:0]
 	if status != "" {
@@ -211,7 +211,7 @@ func (h *http2Conn) openBlock(status string) {
 }
 
 func (h *http2Conn) field(_, lower string, value []byte) {
-	// Padding that HPACK may index would be next to nothing on the wire.
+	// HPACK would index the padding and send almost nothing.
 	_ = h.encoder.WriteField(hpack.HeaderField{Name: lower, Value: string(value), Sensitive: lower == padField})
 }
 

@@ -112,7 +112,7 @@ func TestHTTP2BrokenRulesEndTheStreamOrTheConnection(t *testing.T) {
 			if f.ErrCode != v.stream || v.conn != 0 || f.StreamID != 1 {
 				t.Errorf("%s: %v", name, f)
 			}
-			h.must(h.framer.WritePing(false, [8]byte{1})) // the connection goes on
+			h.must(h.framer.WritePing(false, [8]byte{1})) // the connection stays usable
 			for {
 				if p, ok := h.frame().(*http2.PingFrame); ok && p.IsAck() {
 					break
@@ -176,7 +176,7 @@ func TestHTTP2PeerThatDoesNotReadIsNotReadEither(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		s := startH2C(t, withFaults(Faults{OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}))
 		h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		if busy { // another goroutine is stuck in a write
+		if busy { // another goroutine is blocked in a write
 			h.must(h.framer.WriteWindowUpdate(0, 1<<30))
 			h.get(1)
 		}
@@ -193,8 +193,8 @@ func TestHTTP2PeerThatDoesNotReadIsNotReadEither(t *testing.T) {
 		switch {
 		case err == nil:
 			t.Errorf("busy %v: 256 MiB of pings were taken", busy)
-		case errors.Is(err, os.ErrDeadlineExceeded): // held back
-		default: // cut, and only for being a flood
+		case errors.Is(err, os.ErrDeadlineExceeded): // delayed
+		default: // closed, but only because of the flood
 			s.await(t, "the flood is counted", func(c Counters) bool { return c.BadRequests == 1 })
 		}
 		h.c.Close()

@@ -12,18 +12,18 @@ import (
 )
 
 // gate is the listening side of an SSP. It keeps its port in all states, because a socket that is
-// bound but never listens holds it. Its states are:
+// bound but never listens reserves it. Its states are:
 //
 //	open       a listener and its accept loop: dials succeed
 //	refusing   no listener: dials get ECONNREFUSED
 //	blackHole  a listener that is never accepted from, with a backlog of 0 that a
 //	           connection of our own fills: SYNs are dropped
 type gate struct {
-	addr   *net.TCPAddr // with the port that was chosen
-	holder int          // file descriptor of the socket that holds the port
+	addr   *net.TCPAddr // with the chosen port
+	holder int          // file descriptor of the socket that reserves the port
 	serve  func(net.Listener)
 
-	// Guarded by SSP.setMu.
+	// SSP.setMu guards these fields.
 	state gateState
 	ln    net.Listener
 	plug  net.Conn // fills the accept queue in blackHole
@@ -41,7 +41,7 @@ const (
 // openGate binds addr, which no other process may listen on. It accepts no connection before the
 // first set.
 func openGate(addr string, serve func(net.Listener)) (*gate, error) {
-	// The first listener is an ordinary one, so that a port in use is a fault.
+	// The first listener sets no SO_REUSEPORT, so a port that is in use gives an error.
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -61,8 +61,7 @@ func openGate(addr string, serve func(net.Listener)) (*gate, error) {
 	return g, nil
 }
 
-// sharePort sets SO_REUSEPORT, which lets sockets of one user that all have it
-// be bound to one port.
+// sharePort sets SO_REUSEPORT. Sockets of one user that all have it may bind the same port.
 func sharePort(raw syscall.RawConn) error {
 	var err error
 	ctlErr := raw.Control(func(fd uintptr) {
@@ -71,7 +70,7 @@ func sharePort(raw syscall.RawConn) error {
 	return errors.Join(ctlErr, err)
 }
 
-// listenShared listens on a port that holdPort holds.
+// listenShared listens on a port that holdPort reserves.
 func listenShared(addr *net.TCPAddr) (net.Listener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return sharePort(raw) }}
 	return lc.Listen(context.Background(), "tcp", addr.String())
@@ -97,10 +96,10 @@ func holdPort(addr *net.TCPAddr) (int, error) {
 	}
 	for _, step := range []func() error{
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) },
-		// Binds although connections of an earlier listener are in TIME_WAIT.
+		// With it, bind succeeds although connections of an earlier listener are in TIME_WAIT.
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) },
 		func() error { return unix.Bind(fd, sa) },
-		// Without it, a socket with SO_REUSEADDR alone cannot take the port.
+		// Without it, a socket with SO_REUSEADDR alone could take the port.
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0) },
 	} {
 		if err := step(); err != nil {
@@ -111,7 +110,7 @@ func holdPort(addr *net.TCPAddr) (int, error) {
 	return fd, nil
 }
 
-// set moves the gate to state.
+// set changes the gate to state.
 func (g *gate) set(state gateState) error {
 	if state == g.state {
 		return nil
@@ -134,19 +133,19 @@ func (g *gate) set(state gateState) error {
 	return nil
 }
 
-// fill makes the accept queue of the listener full.
+// fill fills the accept queue of the listener.
 func (g *gate) fill() error {
 	raw, err := g.ln.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		return err
 	}
-	// listen(2) on a socket that listens already changes its backlog. With a
-	// backlog of 0 Linux queues one connection and drops the SYNs after it.
+	// listen(2) on a listening socket changes its backlog. With a backlog of 0 Linux queues one
+	// connection and drops the SYNs after it.
 	ctlErr := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) })
 	if err := errors.Join(ctlErr, err); err != nil {
 		return fmt.Errorf("shrinking the accept queue of %v: %w", g.addr, err)
 	}
-	// If a client's dial came first the queue is full without ours.
+	// If a client's dial came first, the queue is already full.
 	g.plug, _ = net.DialTimeout("tcp", g.addr.String(), 200*time.Millisecond)
 	return nil
 }

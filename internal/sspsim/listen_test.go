@@ -28,7 +28,7 @@ func TestRefuseClosesThePortAndOpensItAgain(t *testing.T) {
 			if err := dialErr(s.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Fatalf("dial: %v, want connection refused", err)
 			}
-			c.wantOpen() // open connections go on
+			c.wantOpen() // open connections stay usable
 			// The SSP keeps the port: no other socket can listen on it.
 			if ln, err := net.Listen("tcp", s.Addr()); err == nil {
 				ln.Close()
@@ -55,8 +55,8 @@ func TestBlackHoleLetsNoDialFinish(t *testing.T) {
 		}
 	}
 	c.wantOpen()
-	// A dial that waits when the hole closes is refused or comes through when
-	// the kernel asks again.
+	// The black hole ends while a dial waits. The kernel asks again, and the dial is refused or
+	// succeeds.
 	s.mustSet(t, withFaults(Faults{Refuse: true}))
 	if err := dialErr(s.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatalf("dial: %v, want connection refused", err)
@@ -119,11 +119,11 @@ func TestCloseConnectionsCutsOpenOnesAndTakesNewOnes(t *testing.T) {
 }
 
 func TestCloseEndsConnectionsInEveryState(t *testing.T) {
-	// goleak, in TestMain, sees what does not end.
+	// goleak, in TestMain, finds goroutines that do not end.
 	states := map[string]Faults{
 		"idle": {}, "hang": {Hang: Always}, "stall": {Stall: Always},
 		"drip":       {Drip: Drip{Chance: Always, Pause: time.Minute}},
-		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // which no client reads
+		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // which the client does not read
 	}
 	for _, protocol := range []Protocol{HTTP1, H2C, TLSHTTP1, TLSHTTP2} {
 		for name, faults := range states {

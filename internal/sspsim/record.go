@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Request is one request exactly as it arrived.
+// Request is one request as it arrived.
 type Request struct {
-	Time   time.Time `json:"time"`   // when it was read whole
-	Conn   uint64    `json:"conn"`   // the connection it came on; 1 is the SSP's first
+	Time   time.Time `json:"time"`   // when it was complete
+	Conn   uint64    `json:"conn"`   // the connection of the request; 1 is the SSP's first
 	Stream uint32    `json:"stream"` // the HTTP/2 stream; 0 in HTTP/1
 
 	Method   string `json:"method"`
@@ -22,15 +22,14 @@ type Request struct {
 	Body    []byte  `json:"body"` // without framing
 	Trailer []Field `json:"trailer,omitempty"`
 
-	// Head holds the raw bytes of an HTTP/1 head, from the method to the empty
-	// line; nil in HTTP/2.
+	// Head holds the raw bytes of an HTTP/1 message head, from the method to the empty line; nil in
+	// HTTP/2.
 	Head []byte `json:"head,omitempty"`
 	// TLS is the state of the connection; nil without TLS.
 	TLS *tls.ConnectionState `json:"-"`
 }
 
-// Get returns the first value of the header field name, in whatever case it
-// is spelled, and "" if there is none.
+// Get returns the first value of the header field name, in any case, or "" if there is none.
 func (r *Request) Get(name string) string {
 	for _, f := range r.Header {
 		if strings.EqualFold(f.Name, name) {
@@ -55,7 +54,7 @@ func (r *Request) Values(name string) []string {
 type recorder struct {
 	mu   sync.Mutex
 	ring []*Request
-	n    int // requests ever put; the next goes to ring[n % len(ring)]
+	n    int // requests recorded so far; the next goes to ring[n % len(ring)]
 }
 
 func (r *recorder) put(q *Request) {
@@ -78,7 +77,7 @@ func (s *SSP) Requests() []*Request {
 	return all
 }
 
-// watching says whether anyone wants to see requests; if not, none is built.
+// watching reports whether requests are recorded or observed. If not, no Request is built.
 func (s *SSP) watching() bool { return len(s.recorder.ring) > 0 || s.opts.OnRequest != nil }
 
 func (s *SSP) watch(q *Request) {

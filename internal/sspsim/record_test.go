@@ -70,7 +70,7 @@ func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 			held.get("held")
 			s.await(t, "the held request", func(c Counters) bool { return c.InFlight == 1 })
 			if answered() {
-				t.Error("answered while held")
+				t.Error("a response came while the request was held")
 			}
 			other.wantOpen()
 			close(release)
@@ -78,7 +78,7 @@ func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 		} else {
 			h := dialH2C(t, s)
 			h.get(1)
-			h.get(3) // overtakes the held stream
+			h.get(3) // its response comes before that of the held stream
 			h.response(3)
 			close(release)
 			h.response(1)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// payload is a response's body: head, pad bytes of filler, tail. It is read
-// piece by piece with next, so that a large one is never held in memory.
+// payload is a response's body: head, pad bytes of filler, tail. next reads it piece by piece, so
+// that a large body is never held in memory.
 type payload struct {
 	head, tail []byte
 	pad        int
@@ -20,7 +20,7 @@ var filler = bytes.Repeat([]byte("x"), fillerSize)
 
 func (b *payload) len() int { return len(b.head) + b.pad + len(b.tail) }
 
-// next cuts off and returns the next piece, at most limit bytes; empty at the end.
+// next removes and returns the next piece, at most limit bytes. It is empty at the end.
 func (b *payload) next(limit int) []byte {
 	var piece []byte
 	switch {
@@ -46,7 +46,7 @@ func (b *payload) cut(n int) {
 	b.tail = b.tail[:min(n, len(b.tail))]
 }
 
-// document is the text around an id and around the filler.
+// document is the text before and after an id and the filler.
 type document struct {
 	contentType          []byte
 	before, after, close []byte
@@ -73,9 +73,9 @@ var noBidDocuments = map[Kind]*document{
 	Raw:     {contentType: typeBinary},
 }
 
-const padField = "x-pad" // carries the filler of an oversized head
+const padField = "x-pad" // contains the filler of an oversized message head
 
-// headerField is a field ready for both protocols.
+// headerField is a field in the form of both protocols.
 type headerField struct {
 	name, lower string
 	value       []byte
@@ -85,19 +85,18 @@ func newHeaderField(name, value string) headerField {
 	return headerField{name: name, lower: strings.ToLower(name), value: []byte(value)}
 }
 
-// reply is one response, decided but not yet framed by a protocol.
+// reply is one response before the framing of its protocol.
 type reply struct {
 	status      int
 	contentType []byte // nil with an empty body
 	retryAfter  string
 	body        payload
-	hasBody     bool // false for a 204, which has no length either
+	hasBody     bool // false for a 204, which has no length
 	trailers    bool
 }
 
-// compose decides the response to a request with these ids. The body's start is
-// built in scratch, which is returned, grown or not, and belongs to the reply
-// until it is written.
+// compose decides the response to a request with these ids. It builds the start of the body in
+// scratch and returns scratch. The reply uses it until the response is written.
 func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	kind := p.Response.Kind
 	if kind == "" {
@@ -138,7 +137,7 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	case kind == VAST:
 		scratch = appendXMLText(scratch, q.best())
 	case len(q.bid) > 0:
-		scratch = append(scratch, q.bid...) // still in JSON's own escapes
+		scratch = append(scratch, q.bid...) // still with JSON's escapes
 	default:
 		scratch = appendJSONText(scratch, q.best())
 	}
@@ -158,7 +157,7 @@ var (
 
 var statusBody = []byte(`{"error":"simulated"}`)
 
-// fieldWriter is a head under construction, of either protocol.
+// fieldWriter builds a header, in either protocol.
 type fieldWriter interface {
 	// field adds one field; lower is name in lower case.
 	field(name, lower string, value []byte)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// fault is what goes wrong with one request. The order is that of precedence.
+// fault is what goes wrong with one request, in the order of precedence.
 type fault uint8
 
 const (
@@ -41,7 +41,7 @@ var faultNames = [faults]string{
 	faultMalformed: "malformed", faultHang: "hang",
 }
 
-// needsBody says whether the fault can be seen only in a response with a body.
+// needsBody reports whether the fault is visible only in a response with a body.
 func (f fault) needsBody() bool {
 	switch f {
 	case faultCutBody, faultResetStream, faultDrip, faultLeftover, faultOversizedBody, faultMalformed:
@@ -50,11 +50,11 @@ func (f fault) needsBody() bool {
 	return false
 }
 
-// dice is a Chance at work.
+// dice draws the events of a Chance.
 type dice struct {
 	share float64
 	every uint64
-	n     atomic.Uint64 // events so far, counted only if every is above 1
+	n     atomic.Uint64 // events so far; counted only if every is above 1
 }
 
 func (d *dice) set(c Chance) { d.share, d.every = c.Share, uint64(c.Every) }
@@ -69,21 +69,21 @@ func (d *dice) roll(r *rand.Rand) bool {
 	return d.share > 0 && r.Float64() < d.share || hit
 }
 
-// script is a Behaviour made ready for use. All but its counts is set once.
+// script is a Behaviour that is ready for use. Only its counts change.
 type script struct {
 	Behaviour           // with the defaults of Faults applied
-	given     Behaviour // as it was set
+	given     Behaviour // as it was given to Set
 	latency   latencySampler
 	size      sampler
 	headers   []headerField
 
-	contentType []byte // nil: the one of the document
+	contentType []byte // nil means the document's own
 
 	hang, http1Only                               dice
 	noBid                                         dice
 	http10, toEOF, chunked, trailers, interim, ck dice
 	faultDice                                     [faults]dice
-	plain                                         bool // no dice but noBid is ever thrown for a request
+	plain                                         bool // the only draw for a request is noBid
 
 	malformed1, malformed2 []Malformation // the kinds for each protocol
 }
@@ -151,7 +151,7 @@ func malformationsOf(protocol, chosen []Malformation) []Malformation {
 	return both
 }
 
-// goAwayCode and resetCode are the codes in use, their defaults applied.
+// goAwayCode and resetCode are the error codes to send, with their defaults applied.
 func (p *script) goAwayCode() http2.ErrCode {
 	return errCode(p.Faults.GoAway.Code, http2.ErrCodeNo)
 }
@@ -160,7 +160,7 @@ func (p *script) resetCode() http2.ErrCode {
 	return errCode(p.Faults.ResetStream.Code, http2.ErrCodeInternal)
 }
 
-// fate is all that chance decides about one request.
+// fate is the result of all draws for one request.
 type fate struct {
 	delay                                              time.Duration
 	fault                                              fault
@@ -170,9 +170,8 @@ type fate struct {
 	http10, toEOF, chunked, trailers, interim, cookies bool
 }
 
-// draw decides about one request of HTTP/1 or HTTP/2. Every die is thrown for
-// every request that it applies to, so that "every N" is every Nth of them
-// whatever else happens.
+// draw makes all draws for one request of HTTP/1 or HTTP/2. It draws every applicable die for every
+// request. So "every N" is every Nth of them, whatever else happens.
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), noBid: p.noBid.roll(r)}
 	if p.plain {

@@ -8,7 +8,7 @@ import (
 
 func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 	var order []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Faults]())[3:] { // behind Refuse, BlackHole and Hang, which are of connections
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Faults]())[3:] { // after Refuse, BlackHole and Hang, which affect connections
 		order = append(order, f.Tag.Get("json"))
 	}
 	if len(order) != int(faultMalformed) {

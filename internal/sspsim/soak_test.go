@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// everythingFails lets each fault hit a few requests in a hundred.
+// everythingFails applies each fault to a few percent of the requests.
 func everythingFails() Behaviour {
 	few := Share(0.02)
 	return Behaviour{
@@ -29,15 +29,15 @@ func everythingFails() Behaviour {
 	}
 }
 
-// TestNoResponseHoldsTheIDOfAnotherRequest sends much through all faults at once.
-// The client is net/http; what it makes of the faults is its own affair, but
-// the simulator must neither mix up requests nor lose count of them.
+// TestNoResponseHoldsTheIDOfAnotherRequest sends many requests with all faults on. The client is
+// net/http. The test does not check its errors. It checks that the simulator mixes up no requests
+// and counts each one.
 func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP1, TLSAuto, H2C} {
 		b := everythingFails()
 		if protocol != H2C {
-			// net/http can take them for the response to a request that it has just sent. Then
-			// every caller gets the response to the request before.
+			// net/http can take unsolicited responses for the response to a request that it has
+			// just sent. Then every caller gets the response to the request before.
 			b.Faults.Leftover, b.Faults.Unsolicited = Chance{}, Unsolicited{}
 		}
 		s := start(t, Options{Protocol: protocol, Seed: 4, Behaviour: b})

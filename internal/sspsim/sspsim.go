@@ -1,8 +1,8 @@
 // Package sspsim holds simulated SSPs for the demo, tests and load tests.
 //
-// An SSP listens on a real socket and speaks HTTP/1 or HTTP/2. It responds to bid requests as its
-// Behaviour says, fails in the ways that real SSPs do, and counts what it sees. It checks requests
-// strictly by RFC 9112 and RFC 9113, since they are what is under test.
+// An SSP listens on a real socket and uses HTTP/1 or HTTP/2. It responds to bid requests as its
+// Behaviour says, fails as real SSPs do, and counts its requests and faults. It checks requests
+// strictly by RFC 9112 and RFC 9113, since they are under test.
 package sspsim
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Protocol names what an SSP speaks.
+// Protocol is the protocol of an SSP.
 type Protocol string
 
 // The protocols.
@@ -27,13 +27,13 @@ const (
 	TLSAuto     Protocol = "tls"         // TLS; HTTP/2 or HTTP/1.1 by ALPN
 	TLSHTTP2    Protocol = "tls-h2"      // TLS; ALPN offers HTTP/2 only
 	TLSHTTP1    Protocol = "tls-http1"   // TLS; ALPN offers HTTP/1.1 only
-	TLSWithout  Protocol = "tls-no-alpn" // TLS; ALPN is ignored, HTTP/1 is spoken
+	TLSWithout  Protocol = "tls-no-alpn" // TLS; ALPN is ignored, the protocol is HTTP/1
 	defaultAddr          = "127.0.0.1:0"
 	defaultMax           = 65536
 )
 
-// Options are fixed for the life of an SSP. The zero value is a healthy
-// cleartext HTTP/1 SSP on a free port of 127.0.0.1.
+// Options are fixed for the lifetime of an SSP. The zero value is a healthy cleartext HTTP/1 SSP on
+// a free port of 127.0.0.1.
 type Options struct {
 	// Addr to listen on, host:port; "" is 127.0.0.1 with a free port.
 	Addr string
@@ -49,30 +49,29 @@ type Options struct {
 	RequireClientCert bool
 	// Behaviour at the start.
 	Behaviour Behaviour
-	// Seed of the random draws. Each connection draws from a generator of its
-	// own, of this seed and of the connection's number, so that equal traffic
-	// meets equal fates. 0 is a seed like any other.
+	// Seed of the random draws. Each connection has its own generator, seeded with this seed and
+	// the connection's number, so equal traffic gets equal draws. 0 is a valid seed.
 	Seed uint64
-	// Record keeps the last so many requests for Requests; 0 keeps none.
+	// Record is how many of the last requests are kept for Requests; 0 keeps none.
 	Record int
-	// OnRequest is called with each request that was read whole, before its
-	// latency and its response: on the connection's goroutine in HTTP/1, on the
-	// stream's in HTTP/2. It may block, which holds the response back, but must
-	// return before Close can.
+	// OnRequest is called with each whole request, before its latency and its response: on the
+	// connection's goroutine in HTTP/1, on the stream's in HTTP/2. It may block, which delays the
+	// response. It must return before Close can.
 	OnRequest func(*Request)
 	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
 	MaxRequestBody int
-	// MaxConnections open at once; more are closed right after accept. 0 is 65536.
+	// MaxConnections is how many connections may be open at once. More are closed right after
+	// accept. 0 is 65536.
 	MaxConnections int
 }
 
-// SSP is a running simulated SSP. All methods may be called at the same time.
+// SSP is a running simulated SSP. Its methods are safe for concurrent use.
 type SSP struct {
 	opts     Options       // defaults applied; set once in Start
 	ca       *CA           // set once in Start; nil without TLS
 	tls      *tls.Config   // set once in Start; nil without TLS
 	tlsHTTP1 *tls.Config   // tls without HTTP/2
-	control  *control      // set once in Start; nil if not asked for
+	control  *control      // set once in Start; nil without a control endpoint
 	done     chan struct{} // closed by Close
 
 	plan     atomic.Pointer[script]
@@ -90,8 +89,8 @@ type SSP struct {
 	wg sync.WaitGroup // every goroutine of the SSP
 }
 
-// Start starts an SSP. The error is an *InvalidError that lists every bad
-// option, or that of the listener. The caller closes the SSP.
+// Start starts an SSP. The error is an *InvalidError that lists every bad option, or the listener's
+// error. The caller closes the SSP.
 func Start(o Options) (*SSP, error) {
 	setDefault(&o.Addr, defaultAddr)
 	setDefault(&o.Protocol, HTTP1)
@@ -160,7 +159,7 @@ func (s *SSP) prepareTLS() error {
 	}
 	s.tlsHTTP1 = s.tls.Clone()
 	s.tlsHTTP1.NextProtos = []string{"http/1.1"}
-	// Both need the same ticket key: a session of one may be resumed by the other.
+	// Both need the same ticket key: a session of one can be resumed by the other.
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
@@ -170,10 +169,10 @@ func (s *SSP) prepareTLS() error {
 	return nil
 }
 
-// Addr returns the host:port that the SSP listens on.
+// Addr returns the SSP's listening address, host:port.
 func (s *SSP) Addr() string { return s.gate.addr.String() }
 
-// URL returns where to send bid requests. The SSP responds at every other path too.
+// URL returns the URL for bid requests. The SSP responds on every other path too.
 func (s *SSP) URL() string {
 	scheme := "http"
 	if s.tls != nil {
@@ -185,16 +184,15 @@ func (s *SSP) URL() string {
 // Behaviour returns the behaviour in force.
 func (s *SSP) Behaviour() Behaviour { return s.plan.Load().given.clone() }
 
-// Set puts b in force, or returns an *InvalidError and changes nothing. It
-// starts the counts of every Chance anew.
+// Set puts b in force, or returns an *InvalidError and changes nothing. It restarts the counts of
+// every Chance.
 func (s *SSP) Set(b Behaviour) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()
 	return s.setLocked(b)
 }
 
-// update puts in force what change makes of the behaviour in force, with no
-// other change in between.
+// update applies change to the behaviour in force and puts the result in force, as one step.
 func (s *SSP) update(change func(*Behaviour) error) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()
@@ -237,16 +235,16 @@ func (s *SSP) openConns() []*conn {
 	return all
 }
 
-// CloseConnections closes every open connection at once, in whatever state it
-// is. New ones are accepted as before.
+// CloseConnections closes every open connection at once, in any state. New ones are accepted as
+// before.
 func (s *SSP) CloseConnections() {
 	for _, c := range s.openConns() {
 		_ = c.tcp.Close()
 	}
 }
 
-// Close stops listening, cuts every connection and returns when all goroutines
-// of the SSP have ended. Further calls only wait for that.
+// Close stops listening, closes every connection and returns when all goroutines of the SSP have
+// ended. Further calls only wait for that.
 func (s *SSP) Close() error {
 	s.setMu.Lock()
 	first := s.gate.state != gateClosed
@@ -254,7 +252,7 @@ func (s *SSP) Close() error {
 		s.gate.close()
 		close(s.done)
 	}
-	s.setMu.Unlock() // before the control endpoint is awaited: its handlers call Set
+	s.setMu.Unlock() // before the wait for the control endpoint: its handlers call Set
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -276,7 +274,7 @@ func (s *SSP) serve(ln net.Listener) {
 				s.wg.Go(func() { s.handle(nc.(*net.TCPConn)) })
 				continue
 			}
-			// Anything but a closed listener may pass: out of file descriptors, say.
+			// Any other error may be temporary, such as a lack of file descriptors.
 			if errors.Is(err, net.ErrClosed) || !s.waitFor(time.NewTimer(5*time.Millisecond), nil) {
 				return
 			}
@@ -284,7 +282,8 @@ func (s *SSP) serve(ln net.Listener) {
 	})
 }
 
-// track makes the conn of a new connection; nil if it must be closed at once.
+// track makes the conn of a new connection. It returns nil if the connection must be closed at
+// once.
 func (s *SSP) track(tcp *net.TCPConn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,8 +307,8 @@ func (s *SSP) untrack(c *conn) {
 	s.counters.open.Add(-1)
 }
 
-// AwaitCounters waits until ok accepts the counters, and returns false if it
-// has not within the timeout.
+// AwaitCounters waits until ok accepts the counters. It returns false if that takes longer than the
+// timeout.
 func (s *SSP) AwaitCounters(timeout time.Duration, ok func(Counters) bool) bool {
 	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		if ok(s.Counters()) {
@@ -321,7 +320,7 @@ func (s *SSP) AwaitCounters(timeout time.Duration, ok func(Counters) bool) bool 
 	}
 }
 
-// isLoopbackAddr says whether addr is host:port with a loopback host.
+// isLoopbackAddr reports whether addr is host:port with a loopback host.
 func isLoopbackAddr(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

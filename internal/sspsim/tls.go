@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// CA is a certificate authority that lives in memory, with a P-256 key.
+// CA is a certificate authority in memory, with a P-256 key.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
 }
 
-// certLife is how long certificates hold, from an hour ago on.
+// certLife is the lifetime of certificates, which begins an hour ago.
 const certLife = 30 * 24 * time.Hour
 
 // NewCA makes an authority.
@@ -110,8 +110,7 @@ func (ca *CA) issue(name string, usage x509.ExtKeyUsage, hosts []string) (tls.Ce
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// WriteKeyPair writes a certificate and its key as PEM; only the owner may
-// read the key.
+// WriteKeyPair writes a certificate and its key as PEM; only the owner can read the key.
 func WriteKeyPair(cert tls.Certificate, certFile, keyFile string) error {
 	var chain []byte
 	for _, der := range cert.Certificate {
@@ -139,8 +138,8 @@ func (s *SSP) newTLSConfig() (*tls.Config, error) {
 		cfg.NextProtos = []string{"h2", "http/1.1"}
 	case TLSHTTP2:
 		cfg.NextProtos = []string{"h2"}
-		// crypto/tls lets a client that offers http/1.1 alone pass as if it had
-		// offered nothing. Another name in our list refuses it, with the alert.
+		// crypto/tls accepts a client that offers http/1.1 alone, as if it had offered nothing.
+		// Another name in the SSP's list makes crypto/tls refuse it, with the alert.
 		strict := cfg.Clone()
 		strict.NextProtos = []string{"none"}
 		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -158,11 +157,11 @@ func (s *SSP) newTLSConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// CA returns the authority of the SSP's certificate and of the client
-// certificates that it accepts; nil without TLS.
+// CA returns the authority of the SSP's certificate and of the client certificates that it accepts,
+// or nil without TLS.
 func (s *SSP) CA() *CA { return s.ca }
 
-// CAPEM returns the authority's certificate; nil without TLS.
+// CAPEM returns the authority's certificate, or nil without TLS.
 func (s *SSP) CAPEM() []byte {
 	if s.ca == nil {
 		return nil
@@ -170,7 +169,7 @@ func (s *SSP) CAPEM() []byte {
 	return s.ca.PEM()
 }
 
-// CertPool returns a pool that holds the authority alone; nil without TLS.
+// CertPool returns a pool with this authority alone, or nil without TLS.
 func (s *SSP) CertPool() *x509.CertPool {
 	if s.ca == nil {
 		return nil

@@ -31,7 +31,7 @@ func TestTLSCertificateHoldsForLoopbackNames(t *testing.T) {
 		c.Close()
 		t.Error("certificate is good without the CA")
 	}
-	// The client has gone as soon as it dislikes the certificate.
+	// The client may close as soon as it refuses the certificate.
 	s.await(t, "failed handshakes", func(c Counters) bool { return c.Handshakes == 3 && c.HandshakeErrors == 2 })
 }
 
@@ -93,7 +93,7 @@ func TestHTTP1OnlyMixesTheProtocolsOfOneAddress(t *testing.T) {
 		}
 		c.c.Close()
 	}
-	// The session of one is good for the other.
+	// A session of one protocol can be resumed with the other.
 	if n := s.Counters(); n.Handshakes != 4 || n.Resumed != 3 || n.HTTP2Connections != 2 {
 		t.Errorf("counters %+v", n)
 	}
@@ -163,7 +163,7 @@ func TestFaultsWorkOverTLS(t *testing.T) {
 	c := dialTLS(t, s, &tls.Config{})
 	c.get("x")
 	c.response("GET")
-	if _, body := c.response("GET"); body != Poison { // needs a read that times out in TLS and goes on
+	if _, body := c.response("GET"); body != Poison { // this needs a read that times out in TLS and continues
 		t.Errorf("body %q", body)
 	}
 	s.mustSet(t, withFaults(Faults{CutBody: Every(2), Reset: Every(3)}))
