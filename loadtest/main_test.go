@@ -148,7 +148,7 @@ func TestInterruptStillPrintsResults(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		s.AwaitCounters(patience, func(c sspsim.Counters) bool { return c.Answered >= 50 })
+		s.AwaitCounters(patience, func(c sspsim.Counters) bool { return c.Responded >= 50 })
 		cancel()
 	}()
 	code, out, errs := command(t, ctx, "run", writeScenario(t, "target: {url: 'http://"+s.Addr()+"'}\nload: {phases: [{for: 1h, rate: 200/s}]}"))

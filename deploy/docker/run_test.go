@@ -56,7 +56,7 @@ func inRoot(t *testing.T, root string, c imageConfig, args []string, env ...stri
 	return cmd
 }
 
-func TestTheImageServesAnswersItsHealthCheckAndStops(t *testing.T) {
+func TestTheImageServesRespondsToItsHealthCheckAndStops(t *testing.T) {
 	ssp, err := sspsim.Start(sspsim.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -298,7 +298,7 @@ func TestCloseEndsACaptureThatWaits(t *testing.T) {
 	})
 	served := make(chan error, 1)
 	go func() { served <- c.Serve(l) }()
-	answered := make(chan error, 1)
+	responded := make(chan error, 1)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	go func() {
 		res, err := client.Get("http://" + l.Addr().String() + "/capture?ssp=openx&wait=1m")
@@ -306,7 +306,7 @@ func TestCloseEndsACaptureThatWaits(t *testing.T) {
 			_, err = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 		}
-		answered <- err
+		responded <- err
 	}()
 	<-waiting
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -315,7 +315,7 @@ func TestCloseEndsACaptureThatWaits(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if err := <-answered; err != nil || ctx.Err() != nil {
+	if err := <-responded; err != nil || ctx.Err() != nil {
 		t.Errorf("the capture got %v; Close: %v", err, ctx.Err())
 	}
 }

@@ -72,7 +72,7 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 	}
 	<-c.full
 	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Response != nil || c.got[0].Request != nil {
-		t.Errorf("captured %+v, want two failures without request and answer", c.got)
+		t.Errorf("captured %+v, want two failures without request and response", c.got)
 	}
 }
 

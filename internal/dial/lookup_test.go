@@ -16,7 +16,7 @@ import (
 // names responds to look-ups.
 type names struct {
 	mu      sync.Mutex
-	answers map[string]string // addresses, or an error in "!"
+	results map[string]string // addresses, or an error in "!"
 	takes   map[string]time.Duration
 	asked   map[string]int
 	warned  []string
@@ -25,27 +25,27 @@ type names struct {
 func (n *names) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	n.mu.Lock()
 	n.asked[host]++
-	answer, takes := n.answers[host], n.takes[host]
+	result, takes := n.results[host], n.takes[host]
 	n.mu.Unlock()
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if why, bad := strings.CutPrefix(answer, "!"); bad {
+	if why, bad := strings.CutPrefix(result, "!"); bad {
 		return nil, &net.DNSError{Err: why, Name: host, IsNotFound: true}
 	}
 	var ips []netip.Addr
-	for s := range strings.FieldsSeq(answer) {
+	for s := range strings.FieldsSeq(result) {
 		ips = append(ips, netip.MustParseAddr(s))
 	}
 	return ips, nil
 }
 
-func (n *names) set(host, answer string, takes time.Duration) {
+func (n *names) set(host, result string, takes time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.answers[host], n.takes[host] = answer, takes
+	n.results[host], n.takes[host] = result, takes
 }
 
 func (n *names) warn(err error) {
@@ -74,7 +74,7 @@ const connectTimeout = 250 * time.Millisecond
 // resolve runs f in a bubble, with a dialer for the URLs.
 func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...string) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		n := &names{answers: map[string]string{}, takes: map[string]time.Duration{}, asked: map[string]int{}}
+		n := &names{results: map[string]string{}, takes: map[string]time.Duration{}, asked: map[string]int{}}
 		ends, err := upstream.ParseEndpoints(urls)
 		must(t, err)
 		d, err := New(Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout, Lookup: n.lookup, Warn: n.warn})

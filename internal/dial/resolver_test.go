@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestAnswersAreKeptForThirtySeconds(t *testing.T) {
+func TestAddressesAreKeptForThirtySeconds(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 5*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -95,7 +95,7 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 	}, "http://a.example")
 }
 
-func TestTheLastGoodAnswerSurvivesFailedLookups(t *testing.T) {
+func TestTheLastGoodAddressesSurviveFailedLookups(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -122,7 +122,7 @@ func TestTheLastGoodAnswerSurvivesFailedLookups(t *testing.T) {
 	}, "http://a.example")
 }
 
-func TestAnEmptyAnswerIsAFailedLookup(t *testing.T) {
+func TestALookupWithoutAddressesFails(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -201,7 +201,7 @@ func TestALookupThatNeverEndsIsEnded(t *testing.T) {
 	}, "http://a.example")
 }
 
-func TestAnAnswerFromLongAgoIsLookedUpBeforeItIsUsed(t *testing.T) {
+func TestOldAddressesAreLookedUpAgainBeforeTheyAreUsed(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -270,7 +270,7 @@ func TestIPAddressesAreNeverLookedUp(t *testing.T) {
 	}, "http://192.0.2.7", "http://[2001:db8::7]:8080")
 }
 
-func TestRefusedAddressesAreLeftOutOfAnswers(t *testing.T) {
+func TestRefusedAddressesAreLeftOut(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "169.254.169.254 192.0.2.1 fe80::1%eth0 ::ffff:192.0.2.2", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.2:80)")
@@ -284,31 +284,31 @@ func TestRefusedAddressesAreLeftOutOfAnswers(t *testing.T) {
 	}, "http://a.example")
 }
 
-func TestAnAnswerOfRefusedAddressesFailsAndSaysWhy(t *testing.T) {
-	for _, tt := range []struct{ answer, kind string }{
+func TestALookupWithRefusedAddressesAloneFailsAndSaysWhy(t *testing.T) {
+	for _, tt := range []struct{ result, kind string }{
 		{"169.254.169.254", "a link-local"},
 		{"fe80::a9fe:a9fe", "a link-local"},
 		{"0.0.0.0", "an unspecified"},
 		{"224.0.0.1", "a multicast"},
 	} {
 		resolve(t, func(t *testing.T, n *names, d *Dialer) {
-			n.set("a.example", tt.answer, 0)
+			n.set("a.example", tt.result, 0)
 			_, err := d.Addresses(t.Context())
 			e := checkError(t, err, upstream.ConnectFailed, "a.example")
-			if s := e.Error(); kind(e) != "dns" || !strings.Contains(s, tt.answer+", "+tt.kind+" address") {
+			if s := e.Error(); kind(e) != "dns" || !strings.Contains(s, tt.result+", "+tt.kind+" address") {
 				t.Errorf("%s is counted as %s", s, kind(e))
 			}
 		}, "http://a.example")
 	}
 }
 
-func TestAHugeAnswerIsCutShort(t *testing.T) {
+func TestAHugeListOfAddressesIsCut(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
-		var answer strings.Builder
+		var result strings.Builder
 		for i := range 1000 {
-			fmt.Fprintf(&answer, "10.0.%d.%d ", i/250, i%250)
+			fmt.Fprintf(&result, "10.0.%d.%d ", i/250, i%250)
 		}
-		n.set("a.example", answer.String(), 0)
+		n.set("a.example", result.String(), 0)
 		got, err := d.Addresses(t.Context())
 		must(t, err)
 		if s := d.Stats(); len(got) != maxAddrsPerName || s.AddrsBeyond != 1000-maxAddrsPerName {

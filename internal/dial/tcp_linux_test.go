@@ -58,7 +58,7 @@ func tcpBlackHole(t *testing.T) upstream.Address {
 	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 }
 
-func TestAnUnansweredSYNEndsAtTheConnectTimeout(t *testing.T) {
+func TestASYNWithoutResponseEndsAtTheConnectTimeout(t *testing.T) {
 	a := tcpBlackHole(t)
 	o := (&peer{port: a.AddrPort.Port()}).options(t, "https", "ssp.test")
 	o.ConnectTimeout = 30 * time.Millisecond // the handshake's is a minute
@@ -68,7 +68,7 @@ func TestAnUnansweredSYNEndsAtTheConnectTimeout(t *testing.T) {
 	}
 }
 
-func TestAnUnansweredSYNEndsWithTheContext(t *testing.T) {
+func TestASYNWithoutResponseEndsWithTheContext(t *testing.T) {
 	a := tcpBlackHole(t)
 	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 )
 
 // SendAdmin sends a request to the admin listener.
-func (ab *Process) SendAdmin(method, path, body string, fields ...string) (status int, answer string) {
+func (ab *Process) SendAdmin(method, path, body string, fields ...string) (status int, response string) {
 	ab.T.Helper()
 	req, err := http.NewRequest(method, "http://"+ab.AdminAddr+path, strings.NewReader(body))
 	if err != nil {

@@ -51,7 +51,7 @@ func (a *Response) WantSource(source string) *Response {
 // WantFill checks that the response is the SSP's 200.
 func (a *Response) WantFill(ssp string) *Response {
 	a.t.Helper()
-	return a.WantStatus("answer of "+ssp, 200).WantSource("ssp/" + ssp)
+	return a.WantStatus("response of "+ssp, 200).WantSource("ssp/" + ssp)
 }
 
 // Error is the JSON body of adbuffer's own errors.

@@ -22,8 +22,8 @@ func (canned) Write(b []byte) (int, error)     { return len(b), nil }
 func (canned) SetReadDeadline(time.Time) error { return nil }
 func (canned) Close() error                    { return nil }
 
-// answered returns what a call makes of these bytes as a reply.
-func answered(text []byte) (leaseReply, leaseCall, error) {
+// parsed returns the reply that a call parses from text, or its error.
+func parsed(text []byte) (leaseReply, leaseCall, error) {
 	s := &session{replies: &replies{Conn: canned{r: bytes.NewReader(text)}}}
 	s.Conn = redis.NewConn(s.replies, 0, 0)
 	a := leaseCall{settings: settings{100, 10}, keep: 1, want: 6}
@@ -39,7 +39,7 @@ func answered(text []byte) (leaseReply, leaseCall, error) {
 }
 
 func TestLeaseReplyIsParsed(t *testing.T) {
-	r, _, err := answered([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
+	r, _, err := parsed([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
 	if err != nil || r != (leaseReply{granted: 5, share: 33.3, alive: 3, burst: 10}) {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -61,7 +61,7 @@ func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 		"*-1\r\n", "+OK\r\n", ":1\r\n", "", "\r\n", "-ERR no\r\n",
 		strings.Repeat("*1\r\n", maxReplies/4+1),
 	} {
-		if r, _, err := answered([]byte(text)); err == nil {
+		if r, _, err := parsed([]byte(text)); err == nil {
 			t.Errorf("%.40q is taken for %+v", text, r)
 		}
 	}
@@ -74,7 +74,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("-NOSCRIPT No matching script\r\n"))
 	f.Add([]byte("*4\r\n*9999\r\n$9999\r\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, a, err := answered(text)
+		r, a, err := parsed(text)
 		if err == nil && (r.granted < 0 || r.granted > a.want-a.keep || !(r.share >= 0 && r.share <= 100.1) || r.alive < 1 || r.burst < 1) {
 			t.Errorf("%q: %+v", text, r)
 		}

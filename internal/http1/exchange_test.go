@@ -230,7 +230,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 			c, sock, p := connect(t, tr)
 			owner := newRecorder()
 			conn := newConn(pipelined, c, sock, owner)
-			var answered, cancelled atomic.Int32
+			var responded, cancelled atomic.Int32
 			for round := range 100 {
 				ctx, cancel := context.WithCancel(context.Background())
 				ex := get(t, "x")
@@ -245,7 +245,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 				switch err := wait(t, done); err {
 				case nil:
 					wantResponse(t, nil, ex, 200, "x")
-					answered.Add(1)
+					responded.Add(1)
 				case upstream.ErrCancelled:
 					cancelled.Add(1)
 				default:
@@ -259,7 +259,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 				owner.awaitFreed(t, 2*round+2)
 				cancel()
 			}
-			if answered.Load() == 0 {
+			if responded.Load() == 0 {
 				t.Fatal("no exchange got a response")
 			}
 			conn.Close(upstream.ClosedDrain)

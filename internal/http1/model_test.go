@@ -133,8 +133,8 @@ func modelCases(f func(modelCase)) {
 
 // wire holds the requests that the SSP has received.
 type wire struct {
-	text     string
-	answered int
+	text      string
+	responded int
 }
 
 const requestText = "GET /x HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"
@@ -195,11 +195,11 @@ func (p modelCase) play(tb testing.TB) {
 	next := func() (name string, ok bool) {
 		w.text += m.s.Take()
 		names := w.whole()
-		if w.answered == len(names) {
+		if w.responded == len(names) {
 			return "", false
 		}
-		w.answered++
-		return names[w.answered-1], true
+		w.responded++
+		return names[w.responded-1], true
 	}
 	for i := range p.good {
 		name, ok := next()
@@ -208,7 +208,7 @@ func (p modelCase) play(tb testing.TB) {
 		}
 		good[name] = true
 		text := textResponse(name)
-		if p.ending == ahead && i == p.good-1 && w.answered*len(requestText) == len(w.text) {
+		if p.ending == ahead && i == p.good-1 && w.responded*len(requestText) == len(w.text) {
 			text += textResponse("?")
 		}
 		m.send(text)
@@ -216,7 +216,7 @@ func (p modelCase) play(tb testing.TB) {
 	proof := "" // no request behind the one with this name was processed
 	if p.ending == unasked {
 		w.text += m.s.Take()
-		if w.answered*len(requestText) == len(w.text) { // to a part of a request a response may come
+		if w.responded*len(requestText) == len(w.text) { // to a part of a request a response may come
 			m.send(textResponse("?"))
 		}
 	} else if p.ending != noEnding && p.ending != ahead {

@@ -45,9 +45,9 @@ type Pipelined struct {
 
 	reason      atomic.Uint32 // upstream.CloseReason
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
-	// Offsets in bytes since the connection was opened: answeredBytes <= takenBytes <= queuedBytes.
-	takenBytes    atomic.Int64 // passed to Write, and did not fail there
-	answeredBytes atomic.Int64 // have their responses, as of the reader's last Read
+	// Offsets in bytes since the connection was opened: respondedBytes <= takenBytes <= queuedBytes.
+	takenBytes     atomic.Int64 // passed to Write, and did not fail there
+	respondedBytes atomic.Int64 // have their responses, as of the reader's last Read
 
 	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
 	out          *[]byte    // requests that no goroutine has taken to write; nil for none

@@ -31,7 +31,7 @@ type reader struct {
 
 	now         time.Time // when the last Read returned, or the last sweep began
 	takenAtRead int64     // takenBytes at that time: bytes that have arrived cannot respond to later requests
-	answeredTo  int64     // requests before this offset have their responses
+	respondedTo int64     // requests before this offset have their responses
 	oldestSince time.Time // when the last response was complete: since then the oldest entry is the oldest
 }
 
@@ -97,7 +97,7 @@ func (s *source) Read(b []byte) (int, error) {
 
 // fill waits for more bytes, and sweeps when it is woken.
 func (r *reader) fill() error {
-	r.answeredBytes.Store(r.answeredTo)
+	r.respondedBytes.Store(r.respondedTo)
 	for {
 		if !r.sock.ReadAhead() {
 			// Callers that were completed run first, and send their next requests; meanwhile more
@@ -189,7 +189,7 @@ func (r *reader) completeOldest() error {
 	}
 	e := r.pop()
 	r.started = false
-	r.answeredTo = e.end
+	r.respondedTo = e.end
 	if h := r.opts.HeadWait; h != nil {
 		h.ObserveDuration(max(0, r.oldestSince.Sub(e.acquired)))
 	}

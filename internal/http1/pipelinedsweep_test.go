@@ -132,7 +132,7 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 // After a response that delays the others for too long, the connection has no places. The other
 // requests still get their responses.
 func TestOverdueResponseClosesThePipeline(t *testing.T) {
-	for _, answered := range []bool{true, false} {
+	for _, responded := range []bool{true, false} {
 		inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 			begin := time.Now()
 			slow := get(t, "slow")
@@ -150,7 +150,7 @@ func TestOverdueResponseClosesThePipeline(t *testing.T) {
 			}
 			wantReason(t, conn, upstream.ClosedTimeout)
 			wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
-			if answered {
+			if responded {
 				p.send(textResponse("slow") + textResponse("A") + textResponse("B"))
 				others.wantResponse(0, "A")
 				others.wantResponse(1, "B")
@@ -237,7 +237,7 @@ func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
 
 // The reader's deadline stays set when responses arrive. It must do no harm when it passes, and
 // must not be missing for later requests.
-func TestPipelineOutlivesDeadlinesOfAnsweredRequests(t *testing.T) {
+func TestPipelineOutlivesDeadlinesOfCompleteRequests(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		for range 5 {
 			ex := get(t, "x")

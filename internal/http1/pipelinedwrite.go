@@ -27,7 +27,7 @@ const (
 func (p *Pipelined) flush(deadline time.Time) {
 	for round := 0; ; round++ {
 		p.mu.Lock()
-		if round == maxRounds || p.queuedBytes-p.answeredBytes.Load() > maxDirect {
+		if round == maxRounds || p.queuedBytes-p.respondedBytes.Load() > maxDirect {
 			p.mu.Unlock()
 			go p.flushBehind()
 			return

@@ -67,15 +67,15 @@ func TestResponsesWithoutBody(t *testing.T) {
 		want   int // length
 		bad    bool
 	}{
-		"HEAD":                       {upstream.HEAD, "200", "1234", "", 1234, false},
-		"HEAD of 3 GB":               {upstream.HEAD, "200", "3000000000", "", 3000000000, false},
-		"HEAD without length":        {upstream.HEAD, "200", "", "", -1, false},
-		"HEAD with a body":           {upstream.HEAD, "200", "4", "body", 0, true},
-		"204":                        {upstream.GET, "204", "", "", -1, false},
-		"204 with a body":            {upstream.GET, "204", "", "body", 0, true},
-		"304 with a length":          {upstream.GET, "304", "1234", "", 1234, false},
-		"304 with a body":            {upstream.GET, "304", "4", "body", 0, true},
-		"POST answered with nothing": {upstream.POST, "200", "", "", -1, false},
+		"HEAD":                        {upstream.HEAD, "200", "1234", "", 1234, false},
+		"HEAD of 3 GB":                {upstream.HEAD, "200", "3000000000", "", 3000000000, false},
+		"HEAD without length":         {upstream.HEAD, "200", "", "", -1, false},
+		"HEAD with a body":            {upstream.HEAD, "200", "4", "body", 0, true},
+		"204":                         {upstream.GET, "204", "", "", -1, false},
+		"204 with a body":             {upstream.GET, "204", "", "body", 0, true},
+		"304 with a length":           {upstream.GET, "304", "1234", "", 1234, false},
+		"304 with a body":             {upstream.GET, "304", "4", "body", 0, true},
+		"POST with an empty response": {upstream.POST, "200", "", "", -1, false},
 	} {
 		for _, how := range []string{"HEADERS ends the stream", "empty DATA ends the stream"} {
 			t.Run(name+", "+how, func(t *testing.T) {

@@ -165,7 +165,7 @@ func TestHarmlessFramesAreIgnored(t *testing.T) {
 	p.afterwards()
 }
 
-func TestPingIsAnsweredWithItsContent(t *testing.T) {
+func TestPingIsAcknowledgedWithItsContent(t *testing.T) {
 	p := connect(t, testOptions())
 	for _, data := range [][8]byte{{}, {1, 2, 3, 4, 5, 6, 7, 8}, resetPing} {
 		p.do(p.fr.WritePing(false, data))

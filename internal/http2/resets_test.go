@@ -61,7 +61,7 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 	for range 3 {
 		p.abandonOne()
 	}
-	done := p.start(get("/answered")) // so that another PING may be sent
+	done := p.start(get("/responded")) // so that another PING may be sent
 	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 	if n := p.owner.freed.Load(); n != 1 {
@@ -191,14 +191,14 @@ func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
 			}
 		}
 	}()
-	answered := 0
+	responded := 0
 	for i := range n {
 		r := get("/" + itoa(i))
 		r.timeout = time.Duration(i%30) * 10 * time.Microsecond
 		res := r.do(p.conn)
 		switch {
 		case res.err == nil:
-			answered++
+			responded++
 			if res.fields != "x-path: /"+itoa(i)+"\r\n" {
 				t.Fatalf("exchange %d got %q", i, res.fields)
 			}
@@ -207,5 +207,5 @@ func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
 		}
 	}
 	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == n })
-	t.Logf("%d of %d got a response", answered, n)
+	t.Logf("%d of %d got a response", responded, n)
 }

@@ -51,7 +51,7 @@ func TestStorm(t *testing.T) {
 		each = 500
 	}
 	var wg sync.WaitGroup
-	var answered, abandoned, refused atomic.Int64
+	var responded, abandoned, refused atomic.Int64
 	for i := range callers {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 9))
@@ -76,7 +76,7 @@ func TestStorm(t *testing.T) {
 				}
 				switch res := r.do(conn); {
 				case res.err == nil && res.body == want:
-					answered.Add(1)
+					responded.Add(1)
 				case res.err == nil:
 					t.Errorf("%s got %.40q", r.target, res.body)
 				case errors.Is(res.err, upstream.ErrDeadline), errors.Is(res.err, upstream.ErrCancelled):
@@ -102,5 +102,5 @@ func TestStorm(t *testing.T) {
 	if conn.streams.active != 0 || conn.uploads.n != 0 || conn.resets.pending() != 0 {
 		t.Errorf("%d streams, %d uploads, %d resets are left", conn.streams.active, conn.uploads.n, conn.resets.pending())
 	}
-	t.Logf("%d answered, %d abandoned, %d refused", answered.Load(), abandoned.Load(), refused.Load())
+	t.Logf("%d with a response, %d abandoned, %d refused", responded.Load(), abandoned.Load(), refused.Load())
 }

@@ -11,8 +11,8 @@ const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebK
 	"X-Openrtb-Version: 2.6\r\n" +
 	"X-Forwarded-For: 203.0.113.7\r\n"
 
-// answerFields are the fields of a typical response.
-var answerFields = []hpack.HeaderField{
+// responseFields are the fields of a typical response.
+var responseFields = []hpack.HeaderField{
 	{Name: ":status", Value: "200"},
 	{Name: "server", Value: "nginx/1.22.1"},
 	{Name: "date", Value: "Sat, 21 Nov 2026 09:00:00 GMT"},

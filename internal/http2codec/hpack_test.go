@@ -85,10 +85,10 @@ func FuzzDecoderAgreesWithTheLibrary(f *testing.F) {
 		}
 		return bytes.Clone(wire.Bytes())
 	}
-	f.Add(joinBlocks(encode(answerFields...), encode(answerFields...), encode(answerFields[:3]...)))
+	f.Add(joinBlocks(encode(responseFields...), encode(responseFields...), encode(responseFields[:3]...)))
 	f.Add(joinBlocks(encode(hpack.HeaderField{Name: "authorization", Value: "secret", Sensitive: true})))
 	enc.SetMaxDynamicTableSize(64)
-	f.Add(joinBlocks(encode(answerFields...), encode(answerFields...)))
+	f.Add(joinBlocks(encode(responseFields...), encode(responseFields...)))
 	f.Add(joinBlocks([]byte{0x20, 0x3f, 0xe1, 0x1f, 0x88}, []byte{0x40, 0, 0, 0xbe, 0xbe}, []byte{0x7f, 0x80, 0x80, 0x00, 1, 'x'}))
 	// An entry whose name is that of an entry that it drives out.
 	long := append([]byte{0x40, 1, 'n', 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'v'}, 4000)...)
@@ -116,7 +116,7 @@ func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
 		for range random.IntN(12) {
 			f := hpack.HeaderField{Name: fmt.Sprint("x-", random.IntN(40)), Value: strings.Repeat(string(rune(' '+1+random.IntN(90))), random.IntN(60)), Sensitive: random.IntN(9) == 0}
 			if random.IntN(4) == 0 {
-				f = answerFields[random.IntN(len(answerFields))]
+				f = responseFields[random.IntN(len(responseFields))]
 			}
 			if random.IntN(50) == 0 {
 				f.Value = strings.Repeat("long", random.IntN(1200))

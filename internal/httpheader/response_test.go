@@ -55,10 +55,10 @@ func exchange(t *testing.T, addr, raw string) string {
 	return string(response)
 }
 
-// answered returns the header, line by line and without its last field (the server's Connection:
+// responseTo returns the header, line by line and without its last field (the server's Connection:
 // close), and the body that a client of our server sees when an SSP responds with the given status,
 // lines and body.
-func answered(t *testing.T, p *Policy, status int, body string, lines ...string) (head []string, _ string) {
+func responseTo(t *testing.T, p *Policy, status int, body string, lines ...string) (head []string, _ string) {
 	t.Helper()
 	addr := serve(t, &fasthttp.Server{
 		NoDefaultDate:                 true,
@@ -81,7 +81,7 @@ func answered(t *testing.T, p *Policy, status int, body string, lines ...string)
 const someDate = "Date: Mon, 01 Jan 2001 00:00:00 GMT"
 
 func TestResponsesKeepTheirEndToEndFields(t *testing.T) {
-	got, body := answered(t, NewPolicy(PolicyOptions{}), 200, "{}",
+	got, body := responseTo(t, NewPolicy(PolicyOptions{}), 200, "{}",
 		"server: openx/1", someDate, "content-TYPE: application/json", "Content-Length: 999", "x-lower-case: 1", "X-UPPER: 2",
 		"content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty:", "Location: /there", "Retry-After: 3", "x_a: 4")
 	want := []string{"HTTP/1.1 200 OK", "Server: openx/1", "Content-Type: application/json", "Content-Encoding: gzip", "Content-Length: 2",
@@ -99,7 +99,7 @@ func TestResponsesLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
 		"Trailer: X-A", "Transfer-Encoding: chunked", "Upgrade: h2c", "Content-Length: 5", "X-Adbuffer-Source: ssp/evil", "x_adbuffer_source: a",
 		"X-Hop: 1", "X-MORE: 2", someDate,
 		"Set-Cookie: a=b", "set-cookie2: c=d", "Alt-Svc: h3=\":443\"", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Proxy-Authenticate: Basic"}
-	got, _ := answered(t, NewPolicy(PolicyOptions{}), 404, "", append(left, "X-A: 1")...)
+	got, _ := responseTo(t, NewPolicy(PolicyOptions{}), 404, "", append(left, "X-A: 1")...)
 	if len(got) != 4 || got[0] != "HTTP/1.1 404 Not Found" || got[1] != "Content-Length: 0" || got[2] != "X-A: 1" {
 		t.Fatalf("head is %q", got)
 	}
@@ -111,7 +111,7 @@ func TestResponsesLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
 
 func TestResponsesKeepWhatIsPassed(t *testing.T) {
 	p := NewPolicy(PolicyOptions{Pass: []string{"SET-Cookie", "Alt-Svc", "strict-transport-security", "Clear-Site-Data"}})
-	got, _ := answered(t, p, 200, "", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear", "Set-Cookie: ,;",
+	got, _ := responseTo(t, p, 200, "", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear", "Set-Cookie: ,;",
 		"Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x")
 	want := []string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear",
 		"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\""}
@@ -121,7 +121,7 @@ func TestResponsesKeepWhatIsPassed(t *testing.T) {
 }
 
 func TestResponsesWithoutContentTypeGetNone(t *testing.T) {
-	got, body := answered(t, NewPolicy(PolicyOptions{}), 200, "<VAST/>", someDate)
+	got, body := responseTo(t, NewPolicy(PolicyOptions{}), 200, "<VAST/>", someDate)
 	want := []string{"HTTP/1.1 200 OK", "Content-Length: 7", someDate}
 	if diff := cmp.Diff(want, got); diff != "" || body != "<VAST/>" {
 		t.Errorf("body %q, head (-want +got):\n%s", body, diff)
@@ -131,7 +131,7 @@ func TestResponsesWithoutContentTypeGetNone(t *testing.T) {
 func TestStatusesCross(t *testing.T) {
 	for status, line := range map[int]string{204: "HTTP/1.1 204 No Content", 302: "HTTP/1.1 302 Found", 304: "HTTP/1.1 304 Not Modified",
 		429: "HTTP/1.1 429 Too Many Requests", 500: "HTTP/1.1 500 Internal Server Error", 599: "HTTP/1.1 599 Unknown Status Code"} {
-		got, body := answered(t, NewPolicy(PolicyOptions{}), status, "", someDate, "Location: /a")
+		got, body := responseTo(t, NewPolicy(PolicyOptions{}), status, "", someDate, "Location: /a")
 		if got[0] != line || body != "" {
 			t.Errorf("status %d: %q, body %q", status, got, body)
 		}
@@ -142,7 +142,7 @@ func TestStatusesCross(t *testing.T) {
 }
 
 func TestTheFirstDateOfTwoIsKept(t *testing.T) {
-	got, _ := answered(t, NewPolicy(PolicyOptions{}), 200, "", "date: Mon, 01 Jan 2001 00:00:00 GMT", "Date: Tue, 02 Jan 2001 00:00:00 GMT", "D~te: x")
+	got, _ := responseTo(t, NewPolicy(PolicyOptions{}), 200, "", "date: Mon, 01 Jan 2001 00:00:00 GMT", "Date: Tue, 02 Jan 2001 00:00:00 GMT", "D~te: x")
 	if diff := cmp.Diff([]string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "D~te: x"}, got); diff != "" {
 		t.Errorf("head (-want +got):\n%s", diff)
 	}
@@ -153,11 +153,11 @@ func TestTooManyConnectionOptionsCloseTheGate(t *testing.T) {
 	for range maxOptions {
 		lines = append(lines, "Connection: keep-alive, Close, te, X-A")
 	}
-	got, _ := answered(t, NewPolicy(PolicyOptions{}), 200, "", append(lines, someDate, "X-A: 0", "X-B: 1")...)
+	got, _ := responseTo(t, NewPolicy(PolicyOptions{}), 200, "", append(lines, someDate, "X-A: 0", "X-B: 1")...)
 	if diff := cmp.Diff([]string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "X-B: 1"}, got); diff != "" {
 		t.Errorf("head (-want +got):\n%s", diff)
 	}
-	got, _ = answered(t, NewPolicy(PolicyOptions{}), 200, "", append(lines, "X-B: 1", "Connection: X-C")...)
+	got, _ = responseTo(t, NewPolicy(PolicyOptions{}), 200, "", append(lines, "X-B: 1", "Connection: X-C")...)
 	if len(got) != 3 || !strings.HasPrefix(got[2], "Date: ") {
 		t.Errorf("head is %q", got)
 	}

@@ -242,7 +242,7 @@ func TestAddressesThatAreOneHaveOneDoor(t *testing.T) {
 }
 
 // otherProcess is another program that has bound the meeting socket of an address.
-func otherProcess(t *testing.T, address string, answer func(*net.UnixConn)) {
+func otherProcess(t *testing.T, address string, respond func(*net.UnixConn)) {
 	t.Helper()
 	name, _ := meetingName(trafficAt("tcp", address))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
@@ -255,7 +255,7 @@ func otherProcess(t *testing.T, address string, answer func(*net.UnixConn)) {
 			if err != nil {
 				return
 			}
-			answer(c)
+			respond(c)
 			c.Close() //nolint:errcheck // it has its response
 		}
 	}()
@@ -278,7 +278,7 @@ func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
 			return err
 		})
 	}
-	for name, answer := range map[string]func(*net.UnixConn){
+	for name, respond := range map[string]func(*net.UnixConn){
 		"nothing":    func(*net.UnixConn) {},
 		"no JSON":    func(c *net.UnixConn) { c.Write([]byte("sockets!")) },                   //nolint:errcheck // as above
 		"no sockets": func(c *net.UnixConn) { c.Write([]byte(`[{"Name":"traffic"}]`)) },       //nolint:errcheck // as above
@@ -294,7 +294,7 @@ func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := reserve(t)
-			otherProcess(t, address, answer)
+			otherProcess(t, address, respond)
 			p := startProcess(t, "tcp", address, "127.0.0.1:0")
 			dial(t, p.Traffic.Addr())
 			wantAccepted(t, p.Traffic, 1)

@@ -144,12 +144,12 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 		if c.Peek() != Quiet || c.ReadAhead() || c.MidRecord() {
 			t.Fatal("something is left behind the handshake")
 		}
-		server.Write([]byte("answer"))
+		server.Write([]byte("response"))
 		server.Write([]byte("more"))
 		server.Write([]byte("still more"))
 		awaitState(t, c, Readable)
 		b := make([]byte, 100)
-		for _, want := range []string{"answer", "more", "still more"} {
+		for _, want := range []string{"response", "more", "still more"} {
 			if s := c.Peek(); s != Readable {
 				t.Fatalf("Peek %d before %q was read", s, want)
 			}

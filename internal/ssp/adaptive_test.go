@@ -27,9 +27,9 @@ type model struct {
 	free   times  // when each worker is, ascending
 	flying flying // what is in flight, by when it ends
 
-	sent, shed, answered int
-	latencies            time.Duration // sum of those answered
-	lowest, highest      int           // limit
+	sent, shed, responded int
+	latencies             time.Duration // sum of the requests with a response
+	lowest, highest       int           // limit
 }
 
 func newModel(floor, maxInFlight int) *model {
@@ -41,7 +41,7 @@ func newModel(floor, maxInFlight int) *model {
 
 // run resets the counts and lets d pass.
 func (m *model) run(d time.Duration) {
-	m.sent, m.shed, m.answered, m.latencies = 0, 0, 0, 0
+	m.sent, m.shed, m.responded, m.latencies = 0, 0, 0, 0
 	m.lowest, m.highest = math.MaxInt, 0
 	for end := m.now + d; ; {
 		next := m.now + time.Duration(m.rnd.ExpFloat64()*1e9/m.rate)
@@ -84,7 +84,7 @@ func (m *model) land(before time.Duration) {
 		e := heap.Pop(&m.flying).(flight)
 		took := e.to - e.from
 		if took < m.patient {
-			m.answered++
+			m.responded++
 			m.latencies += took
 		}
 		m.a.observe(e.to, took)
@@ -94,7 +94,7 @@ func (m *model) land(before time.Duration) {
 
 func (m *model) shedRatio() float64 { return float64(m.shed) / float64(m.sent+m.shed) }
 
-func (m *model) mean() time.Duration { return m.latencies / time.Duration(max(m.answered, 1)) }
+func (m *model) mean() time.Duration { return m.latencies / time.Duration(max(m.responded, 1)) }
 
 type flight struct{ from, to time.Duration }
 
@@ -148,7 +148,7 @@ func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 		m.run(20 * time.Second)
 		for minute := range 3 {
 			m.run(time.Minute)
-			goodput := float64(m.answered) / 60
+			goodput := float64(m.responded) / 60
 			switch {
 			case !adapt && goodput > capacity/10:
 				t.Fatalf("the model is no test: %v requests a second get a response without a limit", goodput)

@@ -13,7 +13,7 @@ type Counters struct {
 	HandshakeErrors  uint64 `json:"handshake_errors"`  // TLS handshakes that failed
 
 	Requests    uint64 `json:"requests"`      // requests that were read whole, to be processed
-	Answered    uint64 `json:"answered"`      // requests whose response was written whole
+	Responded   uint64 `json:"answered"`      // requests whose response was written whole
 	InFlight    int64  `json:"in_flight"`     // requests that are being processed now
 	MaxInFlight int64  `json:"max_in_flight"` // the largest InFlight
 	// Unprocessed requests are provably not processed and not among Requests: refused streams and
@@ -36,7 +36,7 @@ type Counters struct {
 // counters are the live Counters. The values of a snapshot are not from the same moment.
 type counters struct {
 	connections, http2Connections, handshakes, resumed, handshakeErrors atomic.Uint64
-	requests, answered, unprocessed, badRequests                        atomic.Uint64
+	requests, responded, unprocessed, badRequests                       atomic.Uint64
 	resetsSeen, writeErrors, idleClosed, bodyIn, bodyOut                atomic.Uint64
 	open, inFlight, maxInFlight                                         atomic.Int64
 	byStatus                                                            [600]atomic.Uint64
@@ -51,7 +51,7 @@ func (s *SSP) Counters() Counters {
 		Connections: n.connections.Load(), OpenConnections: n.open.Load(),
 		HTTP2Connections: n.http2Connections.Load(), Handshakes: n.handshakes.Load(),
 		Resumed: n.resumed.Load(), HandshakeErrors: n.handshakeErrors.Load(),
-		Requests: n.requests.Load(), Answered: n.answered.Load(),
+		Requests: n.requests.Load(), Responded: n.responded.Load(),
 		InFlight: n.inFlight.Load(), MaxInFlight: n.maxInFlight.Load(),
 		Unprocessed: n.unprocessed.Load(), BadRequests: n.badRequests.Load(),
 		ByStatus: map[int]uint64{}, Faults: map[string]uint64{},
@@ -79,7 +79,7 @@ func (s *SSP) Counters() Counters {
 func (s *SSP) ResetCounters() {
 	n := &s.counters
 	for _, v := range []*atomic.Uint64{&n.connections, &n.http2Connections, &n.handshakes, &n.resumed,
-		&n.handshakeErrors, &n.requests, &n.answered, &n.unprocessed, &n.badRequests, &n.resetsSeen,
+		&n.handshakeErrors, &n.requests, &n.responded, &n.unprocessed, &n.badRequests, &n.resetsSeen,
 		&n.writeErrors, &n.idleClosed, &n.bodyIn, &n.bodyOut} {
 		v.Store(0)
 	}
@@ -109,7 +109,7 @@ func (n *counters) begin(bodyBytes int) {
 func (n *counters) end() { n.inFlight.Add(-1) }
 
 func (n *counters) response(status, bodyBytes int) {
-	n.answered.Add(1)
+	n.responded.Add(1)
 	n.byStatus[status].Add(1)
 	if bodyBytes > 0 {
 		n.bodyOut.Add(uint64(bodyBytes))

@@ -21,7 +21,7 @@ func TestZeroBehaviourBidsOnAConnectionThatStaysOpen(t *testing.T) {
 			t.Fatalf("got %d, %q", resp.StatusCode, body)
 		}
 	}
-	if n := s.Counters(); n.Connections != 1 || n.Requests != 3 || n.Answered != 3 || n.ByStatus[200] != 3 || n.OpenConnections != 1 {
+	if n := s.Counters(); n.Connections != 1 || n.Requests != 3 || n.Responded != 3 || n.ByStatus[200] != 3 || n.OpenConnections != 1 {
 		t.Errorf("counters %+v", n)
 	}
 }
@@ -86,7 +86,7 @@ func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	go func() { _, _ = io.WriteString(c.c, all.String()) }()
 	for i := range n {
 		if _, body := c.response("GET"); !strings.Contains(body, fmt.Sprintf(`"no-%d."`, i)) {
-			t.Fatalf("answer %d is %.100q", i, body)
+			t.Fatalf("response %d is %.100q", i, body)
 		}
 	}
 	if got := s.Counters(); got.MaxInFlight != 1 || got.InFlight != 0 {
@@ -161,7 +161,7 @@ func TestIdleTimeoutClosesOnlyAConnectionWithoutARequest(t *testing.T) {
 	c := dial(t, s)
 	c.get("slow")
 	if _, body := c.response("GET"); !strings.Contains(body, "slow") {
-		t.Fatalf("answer %q", body)
+		t.Fatalf("response %q", body)
 	}
 	c.wantEnd()
 	if n := s.Counters().IdleClosed; n != 1 {
@@ -182,7 +182,7 @@ func TestSetHoldsForConnectionsThatAreOpenAndIdle(t *testing.T) {
 	c.wantEnd()
 }
 
-func TestHeadIsAnsweredWithTheLengthAndNoBody(t *testing.T) {
+func TestResponseToHEADHasTheLengthAndNoBody(t *testing.T) {
 	c := dial(t, startWith(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 1234}}}))
 	c.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if resp, body := c.response("HEAD"); resp.ContentLength != 1234 || body != "" {
@@ -194,7 +194,7 @@ func TestHeadIsAnsweredWithTheLengthAndNoBody(t *testing.T) {
 	}
 }
 
-func TestExpectIsAnsweredBeforeTheBody(t *testing.T) {
+func TestExpectGetsAResponseBeforeTheBody(t *testing.T) {
 	c := dial(t, startWith(t, Behaviour{}))
 	c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 12\r\n\r\n")
 	if resp, _ := c.response("POST"); resp.StatusCode != 100 {
@@ -208,9 +208,9 @@ func TestExpectIsAnsweredBeforeTheBody(t *testing.T) {
 
 func TestNoBidHasThreeForms(t *testing.T) {
 	for _, v := range []struct {
-		answer Response
-		status int
-		body   string
+		response Response
+		status   int
+		body     string
 	}{
 		{Response{}, 204, ""},
 		{Response{NoBidForm: NoBidEmpty}, 200, ""},
@@ -218,12 +218,12 @@ func TestNoBidHasThreeForms(t *testing.T) {
 		{Response{NoBidForm: NoBidDocument, Kind: VAST}, 200, `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`},
 		{Response{NoBidForm: NoBidDocument, Kind: Raw}, 200, ``},
 	} {
-		v.answer.NoBid, v.answer.Size = Always, Size{Constant: 500}
-		c := dial(t, startWith(t, Behaviour{Response: v.answer}))
+		v.response.NoBid, v.response.Size = Always, Size{Constant: 500}
+		c := dial(t, startWith(t, Behaviour{Response: v.response}))
 		c.get("q")
 		resp, body := c.response("GET")
 		if resp.StatusCode != v.status || body != v.body {
-			t.Errorf("%+v: %d %q, want %d %q", v.answer, resp.StatusCode, body, v.status, v.body)
+			t.Errorf("%+v: %d %q, want %d %q", v.response, resp.StatusCode, body, v.status, v.body)
 		}
 		if v.status == 204 && resp.Header.Get("Content-Length") != "" {
 			t.Errorf("204 with Content-Length")

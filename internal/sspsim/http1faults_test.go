@@ -47,7 +47,7 @@ func TestStallReadsTheRequestAndNeverResponds(t *testing.T) {
 		t.Errorf("got %q and %v, want silence", text, err)
 	}
 	c.c.Close()
-	s.await(t, "end of the request", func(c Counters) bool { return c.InFlight == 0 && c.Answered == 1 })
+	s.await(t, "end of the request", func(c Counters) bool { return c.InFlight == 0 && c.Responded == 1 })
 }
 
 func TestResetSendsRSTInsteadOfTheResponse(t *testing.T) {
@@ -70,7 +70,7 @@ func TestCutHeadEndsInsideTheHead(t *testing.T) {
 		t.Errorf("got %q and %v, want half a head", text, err)
 	}
 	s.wantFault(t, "cut_head")
-	if n := s.Counters().Answered; n != 0 {
+	if n := s.Counters().Responded; n != 0 {
 		t.Errorf("%d responses counted as whole", n)
 	}
 }
@@ -253,7 +253,7 @@ func TestMalformedResponsesBreakOneRuleEach(t *testing.T) {
 		if err != nil || !ok(string(first)+string(end), body) {
 			t.Errorf("%s: got %q and %v", kind, text, err)
 		}
-		if n := s.Counters(); n.Answered != 2 || n.Faults["malformed"] != 2 {
+		if n := s.Counters(); n.Responded != 2 || n.Faults["malformed"] != 2 {
 			t.Errorf("%s: counters %+v", kind, n)
 		}
 	}

@@ -33,7 +33,7 @@ func TestHTTP2RespondsToEveryStreamWithItsOwnID(t *testing.T) {
 			t.Fatalf("stream %d: %+v", id, a)
 		}
 	}
-	if n := s.Counters(); n.HTTP2Connections != 1 || n.Requests != 10 || n.Answered != 10 || n.ByStatus[200] != 10 {
+	if n := s.Counters(); n.HTTP2Connections != 1 || n.Requests != 10 || n.Responded != 10 || n.ByStatus[200] != 10 {
 		t.Errorf("counters %+v", n)
 	}
 }
@@ -81,7 +81,7 @@ func TestHTTP2ServesManyStreamsAtOnceToAnotherImplementation(t *testing.T) {
 		}
 		wg.Wait()
 		n := s.Counters()
-		if n.Connections != 1 || n.HTTP2Connections != 1 || n.Answered != 240 || n.ByStatus[204] != 24 || n.BadRequests != 0 || n.MaxInFlight < 2 {
+		if n.Connections != 1 || n.HTTP2Connections != 1 || n.Responded != 240 || n.ByStatus[204] != 24 || n.BadRequests != 0 || n.MaxInFlight < 2 {
 			t.Errorf("%s: counters %+v", protocol, n)
 		}
 		client.CloseIdleConnections()
@@ -169,7 +169,7 @@ func TestHTTP2AbandonedStreamsFreeTheirGoroutines(t *testing.T) {
 		h.must(h.framer.WriteRSTStream(id, http2.ErrCodeCancel))
 	}
 	s.await(t, "all resets", func(c Counters) bool { return c.ResetsSeen == 200 && c.InFlight == 0 })
-	if n := s.Counters(); n.Requests != 200 || n.Answered != 0 || n.BadRequests != 0 {
+	if n := s.Counters(); n.Requests != 200 || n.Responded != 0 || n.BadRequests != 0 {
 		t.Errorf("counters %+v", n)
 	}
 }
@@ -181,8 +181,8 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 		h.get(1)
 		h.get(3)
 		h.get(5)
-		goAway, answered := false, 0
-		for answered < 2 {
+		goAway, responded := false, 0
+		for responded < 2 {
 			switch f := h.next().(type) {
 			case *http2.GoAwayFrame:
 				goAway = true
@@ -192,7 +192,7 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 			case *http2.MetaHeadersFrame:
 			case *http2.DataFrame:
 				if f.StreamEnded() {
-					answered++
+					responded++
 				}
 			}
 		}
@@ -200,7 +200,7 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 			t.Errorf("GOAWAY %v, want %v", goAway, announce)
 		}
 		h.wantEnd()
-		if n := s.Counters(); n.Requests != 2 || n.Answered != 2 || n.Unprocessed != 1 {
+		if n := s.Counters(); n.Requests != 2 || n.Responded != 2 || n.Unprocessed != 1 {
 			t.Errorf("counters %+v", n)
 		}
 	}
@@ -213,7 +213,7 @@ func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
 		h := dialH2C(t, s)
 		h.get(1)
 		if a := h.response(1); a.status != "200" {
-			t.Fatalf("answer %+v", a)
+			t.Fatalf("response %+v", a)
 		}
 		if announce {
 			if f, ok := h.next().(*http2.GoAwayFrame); !ok || f.LastStreamID != 1 {
@@ -235,7 +235,7 @@ func TestHTTP2ResponseShapes(t *testing.T) {
 	a := h.response(1)
 	if len(a.interim) != 1 || a.interim[0] != "103" || a.status != "200" || len(a.body) != 300 ||
 		a.fields["x-sim-trailer"] != "done" || a.fields["set-cookie"] == "" || a.fields["alt-svc"] != "clear" {
-		t.Errorf("answer %+v", a)
+		t.Errorf("response %+v", a)
 	}
 	h.headers(3, true, ":method", "HEAD", ":scheme", "http", ":authority", "ssp", ":path", "/")
 	if a := h.response(3); a.body != "" || a.fields["content-length"] != "300" {

@@ -74,7 +74,7 @@ func TestHTTP2GoAwayServesTheStreamsItNames(t *testing.T) {
 		t.Errorf("ended %v", ended)
 	}
 	h.wantEnd()
-	if n := s.Counters(); n.Answered != 2 || n.Unprocessed != 1 {
+	if n := s.Counters(); n.Responded != 2 || n.Unprocessed != 1 {
 		t.Errorf("counters %+v", n)
 	}
 	s.wantFault(t, "goaway")

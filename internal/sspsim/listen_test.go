@@ -139,7 +139,7 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 			case name == "hang" || protocol == TLSHTTP1 || protocol == TLSHTTP2:
 				s.await(t, name, func(c Counters) bool { return c.Connections == 1 })
 			case name == "idle":
-				s.await(t, name, func(c Counters) bool { return c.Answered == 1 })
+				s.await(t, name, func(c Counters) bool { return c.Responded == 1 })
 			default:
 				s.await(t, name, func(c Counters) bool { return c.InFlight == 1 })
 			}

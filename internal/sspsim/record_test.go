@@ -64,12 +64,12 @@ func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 				<-release
 			}
 		}})
-		answered := func() bool { return s.Counters().Answered > 0 }
+		responded := func() bool { return s.Counters().Responded > 0 }
 		if protocol == HTTP1 {
 			held, other := dial(t, s), dial(t, s)
 			held.get("held")
 			s.await(t, "the held request", func(c Counters) bool { return c.InFlight == 1 })
-			if answered() {
+			if responded() {
 				t.Error("a response came while the request was held")
 			}
 			other.wantOpen()
@@ -100,13 +100,13 @@ func TestCountersFollowTheTraffic(t *testing.T) {
 	close(release)
 	for _, c := range conns {
 		_, body := c.response("POST")
-		if got := uint64(len(body)); got*3 != s.Counters().ResponseBodyBytes && s.Counters().Answered == 3 {
+		if got := uint64(len(body)); got*3 != s.Counters().ResponseBodyBytes && s.Counters().Responded == 3 {
 			t.Errorf("counted %d body bytes out, want %d", s.Counters().ResponseBodyBytes, got*3)
 		}
 		c.c.Close()
 	}
 	s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
-	if n := s.Counters(); n.MaxInFlight != 3 || n.Connections != 3 || n.RequestBodyBytes != 30 || n.Answered != 3 {
+	if n := s.Counters(); n.MaxInFlight != 3 || n.Connections != 3 || n.RequestBodyBytes != 30 || n.Responded != 3 {
 		t.Errorf("counters %+v", n)
 	}
 }

@@ -83,7 +83,7 @@ func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 		s.CloseConnections()
 		s.await(t, "the end", func(c Counters) bool { return c.InFlight == 0 && c.OpenConnections == 0 })
 		n := s.Counters()
-		if good < 50 || n.Answered < uint64(good) || n.Answered > n.Requests || n.BadRequests != 0 {
+		if good < 50 || n.Responded < uint64(good) || n.Responded > n.Requests || n.BadRequests != 0 {
 			t.Errorf("%s: %d good responses, counters %+v", protocol, good, n)
 		}
 	}

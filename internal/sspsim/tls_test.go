@@ -181,7 +181,7 @@ func TestFaultsWorkOverTLS(t *testing.T) {
 	h, _ := newH2Client(dialTLS(t, s, &tls.Config{NextProtos: []string{"h2"}}))
 	h.get(1)
 	if a := h.response(1); a.status != "200" {
-		t.Errorf("answer %+v", a)
+		t.Errorf("response %+v", a)
 	}
 	h.wantEnd()
 }

@@ -162,7 +162,7 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 				if poison.all {
 					within = patient
 				}
-				var answered, asked, wellFailed int
+				var responded, asked, wellFailed int
 				var mu sync.Mutex
 				var clients sync.WaitGroup
 				for i := range 6 {
@@ -193,7 +193,7 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 							case l == ill:
 								asked++
 								if r.status == 200 {
-									answered++
+									responded++
 								}
 							}
 							mu.Unlock()
@@ -204,8 +204,8 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 				if wellFailed > 0 {
 					t.Errorf("%s: %d requests to the other SSP failed", poison.name, wellFailed)
 				}
-				if poison.all && answered != asked || poison.none && answered != 0 {
-					t.Errorf("%s: the SSP responded to %d of %d requests", poison.name, answered, asked)
+				if poison.all && responded != asked || poison.none && responded != 0 {
+					t.Errorf("%s: the SSP responded to %d of %d requests", poison.name, responded, asked)
 				}
 				ill.heal()
 				wantHealed(t, p, ill)

@@ -153,7 +153,7 @@ func TestTheSameServicesWorkTogetherAsProcesses(t *testing.T) {
 			if source := res.Header.Get("X-Adbuffer-Source"); err != nil || source != "ssp/sim" || res.StatusCode != 200 && res.StatusCode != 204 {
 				t.Fatalf("%s from %s, %v: %s", res.Status, source, err, body)
 			}
-			return bytes.Contains(body, []byte("seatbid")) // a fifth of the answers are no bids
+			return bytes.Contains(body, []byte("seatbid")) // a fifth of the responses are no-bids
 		})
 	}
 	for _, s := range adbuffers(t, p) {
@@ -174,7 +174,7 @@ func TestTheSameServicesWorkTogetherAsProcesses(t *testing.T) {
 	}
 }
 
-// query is the value of an expression whose answer is one series; "" otherwise.
+// query is the value of an expression whose result is one series; "" otherwise.
 func (l *local) query(expr string) string {
 	l.t.Helper()
 	res, err := client.Get("http://" + l.addr("prometheus", "9090") + "/api/v1/query?query=" + url.QueryEscape(expr))
@@ -182,16 +182,16 @@ func (l *local) query(expr string) string {
 		l.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var answer struct {
+	var result struct {
 		Data struct{ Result []struct{ Value [2]any } }
 	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || res.StatusCode != 200 {
+	if err := json.NewDecoder(res.Body).Decode(&result); err != nil || res.StatusCode != 200 {
 		l.t.Fatalf("%s: %s, %v", expr, res.Status, err)
 	}
-	if len(answer.Data.Result) != 1 {
+	if len(result.Data.Result) != 1 {
 		return ""
 	}
-	return fmt.Sprint(answer.Data.Result[0].Value[1])
+	return fmt.Sprint(result.Data.Result[0].Value[1])
 }
 
 func TestPromtoolFindsNoFaultInPrometheusConfiguration(t *testing.T) {

@@ -25,12 +25,12 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		ab.Get("/fillbuffer").WantFill("openx")
 	}
 	br := openPage(t, "http://"+ab.AdminAddr+"/")
-	answers := make(chan bool, 10) // to confirm
+	choices := make(chan bool, 10) // to confirm
 	asked := make(chan string, 10)
 	chromedp.ListenTarget(br.ctx, func(event any) {
 		if e, ok := event.(*page.EventJavascriptDialogOpening); ok {
 			asked <- e.Message
-			go chromedp.Run(br.ctx, page.HandleJavaScriptDialog(<-answers)) //nolint:errcheck // the test sees what follows
+			go chromedp.Run(br.ctx, page.HandleJavaScriptDialog(<-choices)) //nolint:errcheck // the test sees what follows
 		}
 	})
 	u, _ := url.Parse(a.URL())
@@ -43,7 +43,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	if got := text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
 		t.Errorf("the endpoint's row says %q", got)
 	}
-	answers <- false
+	choices <- false
 	br.run(chromedp.Click(row + ` button[data-set="draining"]`))
 	if q := <-asked; !strings.Contains(q, name) || !strings.Contains(q, "Drain") {
 		t.Errorf("the page asked %q", q)
@@ -51,7 +51,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	br.fresh()
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=enabled") // not confirmed
 
-	answers <- true
+	choices <- true
 	br.run(chromedp.Click(row + ` button[data-set="draining"]`))
 	<-asked
 	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(text(row), "draining") })
@@ -60,7 +60,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		t.Errorf("the page says %q after the change", got)
 	}
 
-	answers <- true
+	choices <- true
 	br.run(chromedp.Click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`))
 	<-asked
 	testsupport.Eventually(t, "the card says disabled", func() bool { return strings.Contains(text(`[data-field="ssp-state"]`), "disabled") })

@@ -144,7 +144,7 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 		}
 	})
 	ab.WantExit(0)
-	all.Log(t, "answers")
+	all.Log(t, "responses")
 	if all.Of("ssp/openx 200") != all.Total() {
 		t.Error("not all got the SSP's response")
 	}

@@ -60,9 +60,9 @@ func shared(t *testing.T, listen string) []string {
 // load sends requests until stopped. Half of its clients keep their connections as long as they
 // may; the other half opens one for each request.
 type load struct {
-	stopped atomic.Bool
-	answers e2e.Tally
-	done    chan struct{}
+	stopped   atomic.Bool
+	responses e2e.Tally
+	done      chan struct{}
 }
 
 func startLoad(ab *e2e.Process) *load {
@@ -75,7 +75,7 @@ func startLoad(ab *e2e.Process) *load {
 				if err != nil {
 					return err
 				}
-				l.answers.Add(a)
+				l.responses.Add(a)
 				if w.Id%2 == 0 {
 					w.Close()
 				}
@@ -91,9 +91,9 @@ func (l *load) wantNothingLost(t *testing.T) {
 	t.Helper()
 	l.stopped.Store(true)
 	<-l.done
-	l.answers.Log(t, "answers")
-	if n := l.answers.Total(); l.answers.Of("ssp/openx 200") != n || n < 100 {
-		t.Errorf("%d requests, and the SSP responded to %d", n, l.answers.Of("ssp/openx 200"))
+	l.responses.Log(t, "responses")
+	if n := l.responses.Total(); l.responses.Of("ssp/openx 200") != n || n < 100 {
+		t.Errorf("%d requests, and the SSP responded to %d", n, l.responses.Of("ssp/openx 200"))
 	}
 }
 
@@ -242,7 +242,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 			old.Get("/nowhere").WantStatus("no route", 404) // it alone listens again
 		}
 		if status, _ := old.AskAdmin("/readyz"); status != 200 {
-			t.Errorf("after %v to the new one the old one answers /readyz with %d", how, status)
+			t.Errorf("after %v to the new one the old one responds to /readyz with %d", how, status)
 		}
 		if t.Failed() {
 			t.Fatalf("%v after %v:\n%s", how, moment, log)

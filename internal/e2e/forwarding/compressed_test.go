@@ -26,14 +26,14 @@ func TestACompressedNoBidLetsTheNextSSPFill(t *testing.T) {
 	} {
 		t.Run(coding, func(t *testing.T) {
 			t.Parallel()
-			answer := func(body string) string {
+			response := func(body string) string {
 				var b bytes.Buffer
 				w := writer(&b)
 				io.WriteString(w, body) //nolint:errcheck // a buffer takes all
 				w.Close()               //nolint:errcheck // as above
 				return e2e.ScriptedResponse(b.String(), "Content-Type: application/json", "Content-Encoding: "+coding)
 			}
-			ad := answer(`{"id":"1","seatbid":[{"bid":[{"id":"1","price":1}]}]}`)
+			ad := response(`{"id":"1","seatbid":[{"bid":[{"id":"1","price":1}]}]}`)
 			ab := e2e.Start(t, fmt.Sprintf(`
 ssp_defaults: {no_bid_body: openrtb}
 ssps:
@@ -43,7 +43,7 @@ routes:
   - {name: waterfall, match: {path: /waterfall}, mode: waterfall, ssps: [none, ad]}
   - {name: first, match: {path: /first}, mode: parallel-first, ssps: [none, ad]}
   - {name: alone, match: {path: /alone}, ssps: [none]}
-`, e2e.StartScripted(t, answer(`{"id":"1","seatbid":[],"nbr":2}`)), e2e.StartScripted(t, ad)))
+`, e2e.StartScripted(t, response(`{"id":"1","seatbid":[],"nbr":2}`)), e2e.StartScripted(t, ad)))
 			_, body, _ := bytes.Cut([]byte(ad), []byte("\r\n\r\n"))
 			for _, path := range []string{"/waterfall", "/first"} {
 				res := ab.Post(path, "{}", "Accept-Encoding: "+coding).WantStatus(path, 200).WantSource("ssp/ad")

@@ -48,7 +48,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 		if took < row.atLeast {
 			t.Errorf("%s: the SSP was given %v, want %v", row.name, took, row.atLeast)
 		}
-		t.Logf("%-32s asked %v, answered after %v", row.name, row.atLeast, took.Round(time.Millisecond))
+		t.Logf("%-32s asked %v, response after %v", row.name, row.atLeast, took.Round(time.Millisecond))
 	}
 	ab.WantMetric(16, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")
 }

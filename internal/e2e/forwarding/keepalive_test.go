@@ -91,7 +91,7 @@ func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	go c.Conn.Write([]byte(all.String())) //nolint:errcheck // the reads show the error
 	for i := range n {
 		if got := c.Read("GET").WantFill("openx").Header("X-Echo-Cb"); got != fmt.Sprintf("%d", i) {
-			t.Fatalf("answer %d is that to request %s", i, got)
+			t.Fatalf("response %d belongs to request %s", i, got)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestWithoutAFillTheBestOtherResponseIsForwarded(t *testing.T) {
 			source  string
 		}{
 			{"a no_bid among errors", withStatus(500), noBids(), withStatus(400), 204, "ssp/b"},
-			{"answers alone", refusing(), withStatus(503), withStatus(400), 503, "ssp/b"},
+			{"responds alone", refusing(), withStatus(503), withStatus(400), 503, "ssp/b"},
 			{"a redirect", withStatus(302), withStatus(503), refusing(), 302, "ssp/a"},
 			{"no response", resetting(), refusing(), refusing(), 502, "proxy/conn_lost"},
 		} {
@@ -175,7 +175,7 @@ func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) 
 	body := e2e.BidRequest()
 	got := conn.Post("/fillbuffer", body).WantFill("b")
 	if got.Took > 15*time.Second {
-		t.Errorf("answered after %v: the stalled SSP was waited for", got.Took)
+		t.Errorf("response after %v: the stalled SSP was waited for", got.Took)
 	}
 	for _, s := range []*sspsim.SSP{a, c} {
 		if n := s.Counters().Requests; n != 1 {

@@ -39,7 +39,7 @@ func TestTheAdaptiveLimitFallsWhenTheSSPSlowsAndRecoversAfter(t *testing.T) {
 	}()
 	defer func() { close(done); <-ended }()
 
-	s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Answered > 2000 })
+	s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Responded > 2000 })
 	testsupport.Eventually(t, "the limit is at least the 32 in flight while the SSP is fast", func() bool { return limit() >= 32 })
 	healthy := limit()
 	if err := s.Set(slow); err != nil {

@@ -55,7 +55,7 @@ func TestMemoryOfIdleClients(t *testing.T) {
 				}
 			}()
 			raw := e2e.Request("GET", "/fillbuffer?"+strings.Repeat("pub=1&slot", 30), "", "User-Agent: Mozilla/5.0 (Linux; Android 14)", "Accept: */*")
-			answer := make([]byte, 4096)
+			response := make([]byte, 4096)
 			for range idleClients {
 				c, err := net.Dial(ab.Network, ab.TrafficAddr)
 				if err != nil {
@@ -65,7 +65,7 @@ func TestMemoryOfIdleClients(t *testing.T) {
 				if _, err := c.Write([]byte(raw)); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := c.Read(answer); err != nil {
+				if _, err := c.Read(response); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -20,14 +20,14 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 	for _, sick := range []struct {
 		name   string
 		faults sspsim.Faults
-		answer sspsim.Behaviour
+		first  sspsim.Behaviour
 	}{
 		{name: "refuses", faults: sspsim.Faults{Refuse: true}},
 		{name: "black-holes", faults: sspsim.Faults{BlackHole: true}},
 		{name: "hangs after accept", faults: sspsim.Faults{Hang: sspsim.Always}},
 		{name: "reads and does not respond", faults: sspsim.Faults{Stall: sspsim.Always}},
 		{name: "resets", faults: sspsim.Faults{Reset: sspsim.Always}},
-		{name: "half answers", faults: sspsim.Faults{CutBody: sspsim.Every(2), CutHead: sspsim.Always}},
+		{name: "half responses", faults: sspsim.Faults{CutBody: sspsim.Every(2), CutHead: sspsim.Always}},
 		{name: "responds with 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
 		{name: "drips", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always}}},
 	} {

@@ -147,10 +147,10 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 
 	var stop atomic.Bool
 	var sent, failures atomic.Int64
-	answered := make(chan struct{})
+	responded := make(chan struct{})
 	began := time.Now()
 	go func() {
-		defer close(answered)
+		defer close(responded)
 		ab.Concurrently(stormClients, func(w *e2e.Worker) error {
 			for next := time.Now(); !stop.Load(); {
 				target := stormTargets[sent.Add(1)%int64(len(stormTargets))]
@@ -191,7 +191,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 	}
 	took := time.Since(began)
 	stop.Store(true)
-	<-answered
+	<-responded
 	t.Logf("%d reloads, %d of them refused, and %d requests in %v: %.0f requests/s", stormReloads, refused, sent.Load(), took.Round(time.Millisecond), float64(sent.Load())/took.Seconds())
 	if n := failures.Load(); n > 0 {
 		t.Errorf("%d of %d requests failed", n, sent.Load())

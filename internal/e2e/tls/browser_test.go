@@ -25,9 +25,9 @@ func TestABrowserUsesHTTP2(t *testing.T) {
     await res.text();
     return res.status + " " + res.headers.get("X-Adbuffer-Source");
   };
-  const answers = await Promise.all([...Array(50).keys()].map(one));
+  const responses = await Promise.all([...Array(50).keys()].map(one));
   const protocols = performance.getEntries().filter(e => e.nextHopProtocol).map(e => e.nextHopProtocol);
-  return [...new Set(answers), ...new Set(protocols), protocols.length].join("; ");
+  return [...new Set(responses), ...new Set(protocols), protocols.length].join("; ");
 })()`
 	var got string
 	err := chromedp.Run(ctx, chromedp.Navigate("https://"+ab.TrafficAddr+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {

@@ -212,7 +212,7 @@ func (s *Stage) books() (b books, err error) {
 		b.ssp.Connections += c.Connections
 		b.ssp.Handshakes += c.Handshakes
 		b.ssp.Requests += c.Requests
-		b.ssp.Answered += c.Answered
+		b.ssp.Responded += c.Responded
 		b.ssp.OpenConnections += c.OpenConnections
 	}
 	return b, nil

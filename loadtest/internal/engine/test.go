@@ -315,7 +315,7 @@ func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error)
 	v["ssp.connections"] = float64(after.ssp.Connections - before.ssp.Connections)
 	v["ssp.handshakes"] = float64(after.ssp.Handshakes - before.ssp.Handshakes)
 	v["ssp.requests"] = float64(after.ssp.Requests - before.ssp.Requests)
-	v["ssp.answered"] = float64(after.ssp.Answered - before.ssp.Answered)
+	v["ssp.answered"] = float64(after.ssp.Responded - before.ssp.Responded)
 	v["ssp.open"], v["ssp.total"] = float64(after.ssp.OpenConnections), float64(after.ssp.Connections)
 	return sample, nil
 }
