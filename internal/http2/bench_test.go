@@ -21,7 +21,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// adFields is the head of a typical ad request.
+// adFields are the fields of a typical ad request.
 const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Mobile Safari/537.36\r\n" +
 	"Accept: */*\r\n" +
 	"Accept-Encoding: gzip, deflate, br\r\n" +
@@ -32,7 +32,7 @@ const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebK
 
 var adTarget = "/bid?v=2&pub=1234&slot=top&w=320&h=50&gdpr=1&gdpr_consent=" + strings.Repeat("CPXxRfAPXxRfAAfKABENB", 8) + "&cb=1234567890"
 
-// BenchmarkExchange is what an exchange costs this process, over TLS to nginx.
+// BenchmarkExchange measures the cost of an exchange for this process, over TLS to nginx.
 func BenchmarkExchange(b *testing.B) {
 	addr := startNginx(b, `
 		keepalive_requests 100000000;
@@ -50,7 +50,7 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
-// BenchmarkHTTP1 is the same through fasthttp's client over HTTP/1 and TLS, to compare processor
+// BenchmarkHTTP1 measures the same for fasthttp's client over HTTP/1 and TLS, to compare processor
 // times.
 func BenchmarkHTTP1(b *testing.B) {
 	addr := startNginx(b, `
@@ -129,7 +129,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// responseFields is the head of a typical response.
+// responseFields are the fields of a typical response.
 var responseFields = []hpack.HeaderField{
 	{Name: ":status", Value: "200"},
 	{Name: "server", Value: "nginx/1.22.1"},

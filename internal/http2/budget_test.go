@@ -29,8 +29,8 @@ func (c *Conn) bodies() (memory, fields, exchanges int) {
 	return memory, fields, exchanges
 }
 
-// hostileStep is the peer's next frame: claims and silence, bodies in pieces of all
-// sizes, padding, resets, and ends at any moment.
+// hostileStep is the peer's next frame: claims without data, bodies in pieces of all sizes,
+// padding, resets, and ends at any moment.
 func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 	id := ids[r.IntN(len(ids))]
 	switch r.IntN(12) {
@@ -53,8 +53,9 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 	}
 }
 
-// Whatever a peer claims and sends, the reserved bytes are at most those that have come. The memory
-// is at most twice that, and 4 KB for each response that has begun. In the end nothing is reserved.
+// Whatever a peer claims and sends, the reserved bytes are at most the bytes that have arrived. The
+// memory is at most twice that, and 4 KB for each response that has begun. In the end no byte is
+// reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 	const scripts = 150
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -116,7 +117,7 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 	ch := make(chan result, 1)
 	go func() {
 		ex := upstream.AcquireExchange()
-		ex.Response.Body = nil // memory of an earlier use would be counted
+		ex.Response.Body = nil // memory of an earlier use would count too
 		ex.Request = upstream.Request{Method: upstream.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
 		ex.Budget, ex.Share = all, share
 		ex.Times.Acquired = time.Now()
@@ -128,8 +129,8 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 	return ch
 }
 
-// A stuck stream holds only the bytes that it has sent. Other streams of the connection go on,
-// however many are stuck.
+// A stuck stream holds only the bytes that it has sent. The other streams of the connection
+// continue, however many are stuck.
 func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		opts := testOptions()
@@ -142,7 +143,7 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 		for i := range uint32(n) {
 			stuck = append(stuck, startWithin(c, share, all, time.Minute))
 			synctest.Wait()
-			// All but one byte of its window, and then silence.
+			// Send all but one byte of its window, and then no more.
 			b := appendHeaders(nil, 2*i+1, false, ":status", "200", "content-length", itoa(1<<20))
 			for sent := 0; sent < 1<<20-http2codec.MaxFrameSize; sent += http2codec.MaxFrameSize {
 				b = appendData(b, 2*i+1, false, string(make([]byte, http2codec.MaxFrameSize)))

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// fed is a connection without a reader: the test hands it frames.
+// fed is a connection without a reader: the test calls it with frames.
 type fed struct {
 	t    testing.TB
 	conn *Conn
-	all  []*upstream.Exchange // of its streams, some of which have ended
+	all  []*upstream.Exchange // of its streams; some have ended
 }
 
 func newFed(t testing.TB, opts Options) *fed {
 	f := &fed{t: t, conn: newConn(newWire(), newOwner(), opts.withDefaults())}
 	f.conn.in.gotSettings = true
 	f.conn.peer.maxStreams = http2codec.NoLimit
-	f.conn.socketClosed = true // nothing is written
+	f.conn.socketClosed = true // nothing is written to the peer
 	return f
 }
 
@@ -77,7 +77,7 @@ func (f *fed) clear() {
 // the connection wants to write for them.
 func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 	c := f.conn
-	c.flood = http2codec.Flood{Left: 1 << 30, Late: http2codec.MaxLate} // this is about what one frame costs
+	c.flood = http2codec.Flood{Left: 1 << 30, Late: http2codec.MaxLate} // this test measures the cost of a frame
 	c.out.buf = c.out.buf[:0]
 	start := time.Now()
 	for len(b) > 0 {
@@ -93,7 +93,7 @@ func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 	return time.Since(start), len(c.out.buf), err
 }
 
-// response is what an SSP usually sends.
+// response has the fields of a usual response of an SSP.
 func response(b []byte, id uint32) []byte {
 	b = appendHeaders(b, id, false, ":status", "200", "content-type", "application/json", "content-length", "1024",
 		"date", "Mon, 02 Jan 2006 15:04:05 GMT", "server", "nginx", "cache-control", "no-store")
@@ -105,10 +105,10 @@ func response(b []byte, id uint32) []byte {
 type hostility struct {
 	name   string
 	frames func(f *fed) []byte
-	// decoded: the header lists count with their decoded size, which is bounded, not with their
-	// encoded size.
+	// decoded: the header lists count with their decoded size, which is bounded. Their encoded size
+	// does not count.
 	decoded bool
-	ends    bool // the connection
+	ends    bool // the frames end the connection
 	fresh   bool // each round needs a connection of its own
 }
 
@@ -293,8 +293,8 @@ var hostilities = []hostility{
 	}},
 }
 
-// costOf is what a byte of a hostility costs: time, allocated memory, and bytes that are written in
-// response.
+// costOf is the cost of one byte of a hostility: time, allocated memory, and bytes that are written
+// in response.
 type costOf struct{ ns, allocated, written float64 }
 
 // measure returns the least of a few measurements.
@@ -343,8 +343,8 @@ func (h *hostility) measure(t *testing.T) costOf {
 
 // Each byte that a peer sends has a bounded cost. The limits are far above the measured costs.
 // RST_STREAM, which ends an exchange with 13 bytes, costs 40 times as much as a byte of a response;
-// all other frames up to 30 times. A frame of 6 bytes that walked all streams cost 10 000 times as
-// much.
+// all other frames up to 30 times. When a frame of 6 bytes visited all streams, it cost 10 000
+// times as much.
 const (
 	mostTimes     = 150 // the time of a byte of a response
 	mostAllocated = 20
@@ -370,8 +370,8 @@ func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
 	}
 }
 
-// Each kind of frame that brings no exchange forward counts as flood, and so does each kind that
-// the tests above send without limit.
+// Each kind of frame that serves no exchange counts as flood, and so does each kind that the tests
+// above send without limit.
 func TestEveryHostileFrameIsCounted(t *testing.T) {
 	counted := []string{
 		"empty DATA", "DATA of padding", "DATA of a byte for a stream that was reset", "DATA and HEADERS behind a whole response", "PRIORITY",

@@ -39,7 +39,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 			done := p.start(get("/"))
 			id := p.request().StreamID
 			p.head(id, false, ":status", "200")
-			go func() { // so that frames to this peer do not block it
+			go func() { // frames to this peer must not block it
 				for {
 					if _, err := p.net.Read(make([]byte, 64<<10)); err != nil {
 						return
@@ -67,7 +67,7 @@ func quietPeer(t *testing.T, opts Options) *peer {
 	return p
 }
 
-// SSPs close connections on which too many PINGs come.
+// SSPs close connections that receive too many PINGs.
 func TestAnIdleConnectionSendsNoPing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := quietPeer(t, testOptions())

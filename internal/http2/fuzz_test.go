@@ -87,7 +87,7 @@ func (t *tape) Close() error {
 func (t *tape) SetReadDeadline(time.Time) error  { return nil }
 func (t *tape) SetWriteDeadline(time.Time) error { return nil }
 
-// awaitHeads waits until n requests were written.
+// awaitHeads waits until n requests are written.
 func (t *tape) awaitHeads(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *tape) play() {
 }
 
 // fuzzedExchanges is how many exchanges wait for the fuzzer's frames, on streams 1, 3, 5 and 7. The
-// last but one is an upload, the last a HEAD.
+// third is an upload, the last a HEAD.
 const fuzzedExchanges = 4
 
 // replay runs exchanges against a peer that sends in. All of them must end, and all places must be
@@ -148,7 +148,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	return results
 }
 
-// frames returns what write writes.
+// frames returns the bytes that write writes.
 func frames(write func(fr *h2.Framer, block func(fields ...string) []byte)) []byte {
 	var out, b bytes.Buffer
 	enc := hpack.NewEncoder(&b)

@@ -39,10 +39,10 @@ func (r modelResult) String() string {
 // side is one request in the model.
 type side struct {
 	id       uint32
-	sent     bool // some of it
+	sent     bool // a part of it
 	heard    bool // HEADERS of the response came
-	final    bool // of the final one
-	whole    bool // END_STREAM has come behind it
+	final    bool // HEADERS of the final response came
+	whole    bool // END_STREAM came after it
 	weReset  bool
 	body     string
 	finished bool
@@ -62,7 +62,7 @@ func (s *side) complete() {
 	s.finish(modelResult{body: s.body + "."})
 }
 
-// bad: the response violates HTTP/2, and we reset the stream.
+// bad: the response violates HTTP/2, and adbuffer resets the stream.
 func (s *side) bad() {
 	s.weReset = true
 	s.fail(upstream.MaybeProcessed)
@@ -98,7 +98,7 @@ func (m *modelled) settle() {
 	}
 }
 
-// event is one thing that the peer does: its bytes, and what it means.
+// event is an action of the peer: its bytes, and their meaning.
 type event struct {
 	name  string
 	of    uint32 // stream, 0 = none
@@ -120,7 +120,7 @@ func events(m *modelled) (all []event) {
 			return func(s *side) {
 				switch {
 				case s.finished: // the stream has ended; later HEADERS affect no other stream
-				case s.final, last && !final: // a second header, or one of 1xx that ends the stream
+				case s.final, last && !final: // a second header, or a 1xx header that ends the stream
 					s.bad()
 				default:
 					s.heard, s.final = true, s.final || final
@@ -148,8 +148,8 @@ func events(m *modelled) (all []event) {
 			all = append(all, event{fmt.Sprintf("DATA %s %t", name, last), s.id, appendData(nil, s.id, last, name), func(m *modelled) {
 				s := m.sides[i]
 				switch {
-				case s.whole, s.weReset: // an error of this stream, or what was under way
-				case s.finished: // the peer has reset the stream or left it out, and uses it all the same
+				case s.whole, s.weReset: // an error of this stream, or frames already sent
+				case s.finished: // the peer has reset or ended the stream, and uses it again
 					m.end()
 				case !s.final:
 					s.bad()
@@ -226,7 +226,7 @@ var endings = []struct {
 	{"RST", func(_ *Conn, w *wire) { w.end(errReset) }, (*modelled).end},
 	{"Close", func(c *Conn, _ *wire) { c.Close(upstream.ClosedMaxAge) }, (*modelled).end},
 	{"the deadline", func(*Conn, *wire) { time.Sleep(2 * time.Second) }, func(m *modelled) {
-		for _, s := range m.sides { // what is in the buffer may be written yet
+		for _, s := range m.sides { // the bytes in the buffer may still be written
 			s.fail(upstream.MaybeProcessed)
 		}
 	}},
@@ -283,7 +283,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 	synctest.Wait()
 	end(c, w)
 	synctest.Wait()
-	w.take(1 << 20) // what waited may be written now, if it is not too late
+	w.take(1 << 20) // the waiting bytes may be written now, if it is not too late
 	synctest.Wait()
 	var got [2]modelResult
 	for i := range done {
@@ -345,7 +345,7 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 						for i, s := range final.sides {
 							want := s.result
 							if !s.sent && (got[i].progress == upstream.NotProcessed) {
-								want.progress = upstream.NotProcessed // nothing was sent to be processed
+								want.progress = upstream.NotProcessed // no byte was sent that could be processed
 							}
 							if got[i] != want {
 								var names []string

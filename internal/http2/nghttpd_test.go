@@ -20,8 +20,8 @@ import (
 // and several frames and windows.
 var nghttpdSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
 
-// nghttpdBody returns the file of that size, which is also uploaded. No two parts of it are equal,
-// so that lost, repeated or misplaced DATA shows.
+// nghttpdBody returns the file of that size, which is also uploaded. All its parts differ, so lost,
+// repeated or misplaced DATA is detected.
 func nghttpdBody(size int) string {
 	b := make([]byte, 0, size+16)
 	for i := 0; len(b) < size; i++ {

@@ -15,14 +15,14 @@ import (
 // and must neither wait nor call the connection.
 type Owner interface {
 	// Open takes the header of a well-formed request. b is valid during the call. last says that
-	// there is no body. If Open returns a response, it is sent at once and the request is not
-	// served; a body is discarded.
+	// there is no body. If Open returns a response, it is sent at once, the request is not served,
+	// and a body is discarded.
 	Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response)
 	// Timeouts returns how long a client may take to send a body, and to read a response.
 	Timeouts() (read, write time.Duration)
-	// Violated reports what the client did against HTTP/2.
+	// Violated reports the client's violation of HTTP/2.
 	Violated(rule string)
-	// Refused reports a request that got no stream. violation says what is wrong with its header.
+	// Refused reports a request that got no stream. violation is the error in its header.
 	Refused(violation string)
 	// TooManyStreams and TooMuchUnread report a request that got no stream because of a limit of
 	// the connection: see Options.MaxStreams and MaxUnread.
@@ -33,20 +33,20 @@ type Owner interface {
 	HangUp()
 }
 
-// Request is a request in the hands of the Owner. All methods but Serve are called
-// with the connection's lock held, and must neither wait nor call the connection. A
-// Response that one of them returns is valid until Release.
+// Request is a request that the Owner handles. All methods but Serve are called with the
+// connection's lock held, and must neither wait nor call the connection. A Response that one of
+// them returns is valid until Release.
 type Request interface {
 	// Data takes a piece of the body. A response refuses the request.
 	Data(p []byte) *Response
 	// Await is called once if the rest of the body has not arrived.
 	Await()
-	// TimedOut refuses a request whose body did not come in time. Dropped refuses a request for
+	// TimedOut refuses a request whose body did not arrive in time. Dropped refuses a request for
 	// which Drop was called.
 	TimedOut() *Response
 	Dropped() *Response
-	// Serve makes the response. The request is whole. It runs on a goroutine of its
-	// own, and is never called after a response was returned.
+	// Serve makes the response of a whole request. It runs on a goroutine of its own, and is never
+	// called after another method has returned a response.
 	Serve() *Response
 	// Cancel is called while Serve runs, when the client no longer wants the response.
 	Cancel()
@@ -73,19 +73,19 @@ type Options struct {
 	MaxHeaderList int
 	// StreamWindow is how much of a body a client may send ahead. At least 65535.
 	StreamWindow int
-	// MaxUnread bounds the bytes of bodies that responses hold while the client has not read
-	// them. From three quarters of it on, new streams are refused. A response that would exceed it
-	// is dropped, unless the connection holds no other.
+	// MaxUnread bounds the bytes of response bodies that the client has not read. From three
+	// quarters of it on, new streams are refused. A response that would exceed it is dropped,
+	// unless the connection holds no other.
 	MaxUnread int
 	// ParkAfter is how long a connection without streams must be silent before Serve returns
 	// ErrIdle.
 	ParkAfter time.Duration
 }
 
-// connWindow is our receive window of the connection.
+// connWindow is the receive window of the connection.
 const connWindow = 1 << 20
 
-// ErrIdle is what Serve returns when a connection is idle. Serve may be called again.
+// ErrIdle is the error of Serve when the connection is idle. Serve may be called again.
 var ErrIdle = errors.New("the HTTP/2 connection is idle")
 
 // errDone closes a connection that was drained, or whose request came too slowly.
@@ -103,21 +103,21 @@ type Conn struct {
 	written sync.Cond  // a write has ended
 	serving bool       // Serve was called, and has not returned
 	closed  bool       // no stream is open, and none begins
-	err     error      // why
+	err     error      // the reason for closed
 	streams table
 	lastID  uint32 // the highest stream that the client has opened
 	running int    // calls of Request.Serve
-	// ghosts is how many of them serve streams that are gone. They count against MaxStreams. So a
-	// client that resets streams, or makes us reset them, gets no more work done at once than other
+	// ghosts counts the calls whose stream is gone. They count against MaxStreams. So a client that
+	// resets streams, or causes resets by the server, gets no more work done at once than other
 	// clients (CVE-2023-44487, CVE-2025-8671).
 	ghosts   int
 	unread   int // bytes of bodies of responses; see Options.MaxUnread
 	ready    []*Stream
 	fresh    []*Stream // opened by the current frames, body not complete
-	workers  []*worker // that wait for a request
+	workers  []*worker // workers that wait for a request
 	encoder  http2codec.Encoder
 	out      writer
-	waiting  queue // streams with a body to send, and a window of their own
+	waiting  queue // streams that have a body to send and room in their own window
 	peer     peerSettings
 	window   int64 // for sending
 	received receiveWindow
@@ -138,7 +138,7 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 		received: receiveWindow{left: connWindow, size: connWindow},
 	}
 	c.written.L = &c.mu
-	c.appendPrefaceLocked() // nothing else has c yet
+	c.appendPrefaceLocked() // no other goroutine has c yet
 	c.in.init(opts)
 	return c
 }
@@ -163,7 +163,7 @@ func (c *Conn) Use(rw io.ReadWriter, owner Owner) {
 	c.rw, c.owner = rw, owner
 }
 
-// Idle reports since when the connection has been idle, zero if it is not.
+// Idle returns the time since which the connection has been idle, or zero if it is not idle.
 func (c *Conn) Idle() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,12 +205,12 @@ func (c *Conn) violatedLocked(v *http2codec.Error) {
 	}
 	c.owner.Violated(v.Text)
 	c.closeLocked(v)
-	c.owner.Interrupt() // where this is not the reader
+	c.owner.Interrupt() // this goroutine may not be the reader
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, v.Code, v.Text)
 }
 
 // Close closes the connection: its socket has failed or is about to be closed. The caller writes
-// what can be written without waiting.
+// the bytes that can be written without waiting.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

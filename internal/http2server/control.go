@@ -39,13 +39,13 @@ func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
 	c.dropLocked(s)
 }
 
-// neverOpenedLocked reports whether the client cannot have opened stream id. Behind the last GOAWAY it
-// may have opened streams that are ignored: RFC 9113, section 6.8.
+// neverOpenedLocked reports whether the client cannot have opened stream id. After the last GOAWAY
+// the client may have opened streams that are ignored: RFC 9113, section 6.8.
 func (c *Conn) neverOpenedLocked(id uint32) bool {
 	return id&1 == 0 || id > c.lastID && !c.drain.final
 }
 
-// onResetLocked takes a reset: the client no longer wants the response. RFC 9113, section 6.4.
+// onResetLocked handles RST_STREAM: the client no longer wants the response. RFC 9113, section 6.4.
 func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID == 0:
@@ -68,7 +68,7 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Spend(cost)
 }
 
-// onWindowUpdateLocked opens a window for sending. RFC 9113, section 6.9.
+// onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
 func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	if len(f.Payload) != 4 {
 		return http2codec.FrameSizeError("WINDOW_UPDATE of a wrong size")
@@ -132,7 +132,7 @@ func (c *Conn) appendPrefaceLocked() {
 	c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, connWindow-http2codec.InitialWindow)
 }
 
-// onSettingsLocked takes the client's settings and acknowledges them.
+// onSettingsLocked handles the client's settings and acknowledges them.
 func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:
@@ -156,7 +156,7 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 		}
 	}
 	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
-	c.pumpLocked() // behind the acknowledgement: what is sent may need the new windows
+	c.pumpLocked() // after the acknowledgement: the bodies may need the new windows
 	return c.flood.Idle()
 }
 
@@ -173,7 +173,7 @@ func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
 	return c.flood.Spend(len(c.streams.open) / streamsPerOne)
 }
 
-// onPingLocked acknowledges a PING, or takes an acknowledgement. RFC 9113, section 6.7.
+// onPingLocked acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:
@@ -209,7 +209,7 @@ func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// onGoAwayLocked takes a GOAWAY: the client opens no more streams, and closes the connection
+// onGoAwayLocked handles GOAWAY: the client opens no more streams, and closes the connection
 // itself.
 func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 	switch {

@@ -6,7 +6,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// onDataLocked takes a piece of a body. RFC 9113, section 6.1.
+// onDataLocked handles a piece of a body. RFC 9113, section 6.1.
 func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	if f.ID == 0 {
 		return http2codec.ProtocolError("DATA on no stream")
@@ -53,7 +53,7 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	return nil
 }
 
-// onBodyLocked hands a piece of a body over.
+// onBodyLocked gives a piece of a body to the Request.
 func (c *Conn) onBodyLocked(s *Stream, p []byte) {
 	s.expects = false
 	if !s.data && !s.readBy.IsZero() {
@@ -66,8 +66,8 @@ func (c *Conn) onBodyLocked(s *Stream, p []byte) {
 	}
 }
 
-// onLateDataLocked checks DATA for a stream that is not open. On a stream that we have reset, the
-// client may go on for a while. RFC 9113, section 5.1.
+// onLateDataLocked checks DATA for a stream that is not open. On a stream that adbuffer has reset,
+// the client may send for a while. RFC 9113, section 5.1.
 func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
 	if c.neverOpenedLocked(f.ID) {
 		return http2codec.ProtocolError("DATA on a stream that was never opened")
@@ -85,7 +85,7 @@ func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// awaitBodiesLocked awaits the bodies of new requests that have not come with their headers.
+// awaitBodiesLocked awaits the bodies of new requests that have not arrived with their headers.
 func (c *Conn) awaitBodiesLocked() {
 	for i, s := range c.fresh {
 		c.fresh[i] = nil

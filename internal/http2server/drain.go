@@ -8,9 +8,10 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// drain closes a connection without losing a request. A first GOAWAY announces it, and a second one
-// says which streams are served. RFC 9113, section 6.8. Streams that the client opens before it has
-// read the first GOAWAY are served. The ACK of a PING between the two says that it has.
+// drain closes a connection without losing a request. A first GOAWAY announces the drain, and a
+// second one states the last stream that is served. RFC 9113, section 6.8. Streams that the client
+// opens before it has read the first GOAWAY are served. The server sends a PING between the two;
+// its ACK shows that the client has read the first one.
 type drain struct {
 	announced bool
 	final     bool
@@ -63,7 +64,7 @@ func (c *Conn) drainedLocked() {
 		return
 	}
 	if c.out.busy || len(c.out.buf) > 0 {
-		return // writeLocked comes back to it
+		return // writeLocked calls it again
 	}
 	c.closeLocked(errDone)
 	if c.serving {

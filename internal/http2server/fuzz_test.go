@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/http2codec"
 )
 
-// tape is a client that sends what is on it, in reads of a few bytes or many, and then
-// closes. It keeps what it gets.
+// tape is a client that sends prepared bytes, in reads of a few bytes or many, and then closes. It
+// keeps the bytes that it receives.
 type tape struct {
 	mu   sync.Mutex
 	in   []byte
@@ -115,7 +115,7 @@ func (r *judged) Release() {
 	r.judge.released.Add(1)
 }
 
-// play gives the bytes to a connection, and checks all that it writes.
+// play sends the bytes to a connection, and checks all that it writes.
 func play(t *testing.T, in []byte, step int) (served int32) {
 	j := &judge{t: t}
 	client := &tape{in: append([]byte(http2.ClientPreface), in...), step: step}
@@ -123,7 +123,7 @@ func play(t *testing.T, in []byte, step int) (served int32) {
 	if err := c.Serve(); errors.Is(err, ErrIdle) {
 		t.Error("a connection that has ended is idle")
 	}
-	for i := 0; j.released.Load() < j.opened.Load(); i++ { // workers that were running
+	for i := 0; j.released.Load() < j.opened.Load(); i++ { // workers may still run
 		if i > 5000 {
 			t.Fatalf("%d of %d requests are released", j.released.Load(), j.opened.Load())
 		}
@@ -191,9 +191,9 @@ func newHeaderBlock() headerBlock {
 var get = []string{":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"}
 var post = []string{":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/", "content-length", "4"}
 
-// Whatever a client sends: nothing panics or hangs. A request is served once, and only if it is
-// whole and well-formed. Each stream gets its own response, and a request's memory is released
-// once.
+// For any bytes of a client, the connection neither panics nor hangs. A request is served once, and
+// only if it is whole and well-formed. Each stream gets its own response, and a request's memory is
+// released once.
 func FuzzConnection(f *testing.F) {
 	headers := func(fr *http2.Framer, id uint32, end bool, block []byte) {
 		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: end}) //nolint:errcheck // a buffer

@@ -30,7 +30,7 @@ func (c *Conn) onContinuationLocked(f http2codec.Frame) *http2codec.Error {
 	return c.onBlockLocked(f.ID, block, last, false)
 }
 
-// onBlockLocked takes a whole header block: a request's header or trailers.
+// onBlockLocked handles a whole header block: a request's header or trailer.
 func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2codec.Error {
 	b := &c.in.block
 	b.Reset()
@@ -43,7 +43,7 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	if id <= c.lastID {
 		return c.onLateBlockLocked(id)
 	}
-	if c.drain.final { // our GOAWAY said that it is not processed
+	if c.drain.final { // the server's GOAWAY stated that it is not processed
 		c.flood.Expect(c.opts.StreamWindow)
 		return c.flood.Idle()
 	}
@@ -99,7 +99,7 @@ func (c *Conn) openLocked(id uint32, b *http2codec.RequestBlock, last bool) {
 	}
 }
 
-// onTrailersLocked takes a request's trailers, which are checked already, and drops them. RFC 9113,
+// onTrailersLocked handles a request's trailer, which is checked already, and drops it. RFC 9113,
 // section 8.1.
 func (c *Conn) onTrailersLocked(s *Stream, b *http2codec.RequestBlock, last bool) *http2codec.Error {
 	b.EndTrailers()
@@ -116,8 +116,8 @@ func (c *Conn) onTrailersLocked(s *Stream, b *http2codec.RequestBlock, last bool
 	return c.onEndLocked(s)
 }
 
-// onLateBlockLocked checks HEADERS on a stream that is no longer open. Trailers may come for a
-// stream that we have reset. RFC 9113, sections 5.1 and 5.1.1.
+// onLateBlockLocked checks HEADERS on a stream that is no longer open. A trailer may arrive for a
+// stream that adbuffer has reset. RFC 9113, sections 5.1 and 5.1.1.
 func (c *Conn) onLateBlockLocked(id uint32) *http2codec.Error {
 	switch known, ended := c.streams.wasOpen(id); {
 	case known && ended:
@@ -128,7 +128,7 @@ func (c *Conn) onLateBlockLocked(id uint32) *http2codec.Error {
 	return http2codec.ProtocolError("HEADERS on a stream below one that was opened")
 }
 
-// onEndLocked takes END_STREAM behind the header.
+// onEndLocked handles END_STREAM in the frame of the header.
 func (c *Conn) onEndLocked(s *Stream) *http2codec.Error {
 	if s.length >= 0 && s.body != s.length {
 		return c.resetLocked(s, h2.ErrCodeProtocol, "a body that is not as long as its content-length")

@@ -18,8 +18,8 @@ type reader struct {
 	buf     *[]byte // (*buf)[r:w] was read and not handled yet; nil while idle
 	r, w    int
 	now     time.Time // when the last read returned; zero until asked for
-	preface int       // bytes of the client's preface that have come
-	settled bool      // the client's first SETTINGS have come
+	preface int       // bytes of the client's preface that have arrived
+	settled bool      // the client's first SETTINGS have arrived
 	partBy  time.Time // when a frame or header block that has begun must be whole
 
 	decoder   http2codec.Decoder
@@ -45,7 +45,7 @@ var (
 	largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeBuffer); return &b }}
 )
 
-// room returns where the next bytes go.
+// room returns where the next bytes are written.
 func (in *reader) room() []byte {
 	switch {
 	case in.buf == nil:
@@ -81,7 +81,8 @@ func (in *reader) release() {
 	}
 }
 
-// clock returns when the current frame was read. It asks the clock once for all frames of one read.
+// clock returns when the current frame was read. It reads the clock once for all frames of one
+// read.
 func (in *reader) clock() time.Time {
 	if in.now.IsZero() {
 		in.now = time.Now()
@@ -89,20 +90,19 @@ func (in *reader) clock() time.Time {
 	return in.now
 }
 
-// partial reports whether a frame, a header block or the preface has begun and not
-// ended.
+// partial reports whether a frame, a header block or the preface has begun and is not complete.
 func (in *reader) partial() bool {
 	return in.r < in.w || in.fragments.ID != 0 || in.preface > 0 && in.preface < len(h2.ClientPreface)
 }
 
-// Given takes bytes that were read from the client before New. It must be called before Serve.
+// Given adds bytes that were read from the client before New. It must be called before Serve.
 func (c *Conn) Given(b []byte) {
 	buf := make([]byte, max(len(b), smallBuffer))
 	c.in.buf, c.in.w = &buf, copy(buf, b)
 }
 
-// Serve reads and serves requests until the connection has ended, or is idle: then it
-// returns ErrIdle. The Owner closes the connection after any other error.
+// Serve reads and serves requests. It returns ErrIdle when the connection is idle. The Owner closes
+// the connection after any other error.
 func (c *Conn) Serve() error {
 	c.mu.Lock()
 	c.serving = true
@@ -196,9 +196,9 @@ func (c *Conn) silentLocked() error {
 	by := c.in.partBy
 	switch {
 	case !by.IsZero() && !time.Now().Before(by):
-		c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "a frame did not come in time")
+		c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "a frame did not arrive in time")
 		return errDone
-	case by.IsZero() && !c.idleAt.IsZero() && c.isIdleLocked() && !c.drain.announced: // a drain ends soon
+	case by.IsZero() && !c.idleAt.IsZero() && c.isIdleLocked() && !c.drain.announced: // a drain has a deadline of its own
 		return ErrIdle
 	}
 	return nil
@@ -219,7 +219,7 @@ func (c *Conn) freeLocked() {
 	c.timer = timer{}
 }
 
-// handleLocked handles all frames that have come whole.
+// handleLocked handles all frames that have arrived whole.
 func (c *Conn) handleLocked() error {
 	in := &c.in
 	if in.buf == nil {
@@ -252,7 +252,7 @@ func (c *Conn) handleLocked() error {
 	return nil
 }
 
-// readPreface takes the client's preface: RFC 9113, section 3.4.
+// readPreface reads the client's preface: RFC 9113, section 3.4.
 func (in *reader) readPreface() error {
 	if in.preface == len(h2.ClientPreface) {
 		return nil

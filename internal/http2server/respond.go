@@ -31,8 +31,8 @@ func (c *Conn) respondLocked(s *Stream, r *Response) {
 	c.bodyLocked(s)
 }
 
-// servedLocked sends the response that Serve returned. It drops the response if the client
-// leaves too many others unread.
+// servedLocked sends the response that Serve returned. It drops the response if the client has too
+// many unread bytes of responses.
 func (c *Conn) servedLocked(s *Stream, r *Response) {
 	if c.unread == 0 || c.unread+len(r.Body) <= c.opts.MaxUnread {
 		c.respondLocked(s, r)
@@ -63,12 +63,12 @@ func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.
 
 var frameHeader [http2codec.FrameHeaderLen]byte
 
-// windowLocked returns how much the client accepts on s. It may be negative: RFC 9113, section
-// 6.9.2.
+// windowLocked returns how many bytes the client accepts on s. It may be negative: RFC 9113,
+// section 6.9.2.
 func (c *Conn) windowLocked(s *Stream) int64 { return c.peer.initialWindow + s.credit }
 
-// bodyLocked sends as much of the body of s as can be sent now, and the trailers behind it. The
-// rest waits for the stream's window, or queues for the connection's window.
+// bodyLocked sends as much of the body of s as can be sent now, and then the trailer. The rest
+// waits for the stream's window, or queues for the connection's window.
 func (c *Conn) bodyLocked(s *Stream) {
 	for len(s.toSend) > 0 {
 		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
@@ -122,9 +122,9 @@ func (c *Conn) pumpLocked() {
 // sentLocked ends a stream whose response is in the buffer. The stream keeps its memory until the
 // buffer is written.
 func (c *Conn) sentLocked(s *Stream) {
-	if !s.ended { // RFC 9113, section 8.1: the rest of the request is not wanted
-		// A body that fits the window ends by itself. A reset before the body is sent is an error
-		// to curl, which then loses the response.
+	if !s.ended { // RFC 9113, section 8.1: the server does not need the rest of the request
+		// A request body that fits the window ends by itself. curl takes a reset before its body is
+		// sent for an error, and loses the response.
 		if rest := s.length - s.body; s.length < 0 || rest > s.windows.left {
 			c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 		}

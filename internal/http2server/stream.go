@@ -15,8 +15,8 @@ import (
 //	                            │ refused                                  ▲
 //	                            └──────────────────────────────────────────┘
 //
-// From each state RST_STREAM or a violation leads to gone. A stream is in the table
-// until it is gone. Its memory is used again when no worker has it any more.
+// From each state RST_STREAM or a violation leads to gone. A stream is in the table until it is
+// gone. Its memory is reused when no worker holds it.
 type Stream struct {
 	id   uint32
 	conn *Conn
@@ -27,22 +27,22 @@ type Stream struct {
 	violation string // the violation for which the stream was reset
 
 	opened    time.Time
-	ended     bool // END_STREAM has come
+	ended     bool // END_STREAM has arrived
 	serving   bool // a worker serves it
 	responded bool
 
 	length  int // content-length, -1 for none
-	body    int // bytes that have come
+	body    int // bytes that have arrived
 	windows receiveWindow
-	readBy  time.Time // when the body must have gone on; zero if none is awaited
-	data    bool      // some of the body has come
-	expects bool      // a 100 is awaited
+	readBy  time.Time // when the next part of the body must have arrived; zero if none is awaited
+	data    bool      // a part of the body has arrived
+	expects bool      // the client awaits a 100
 
 	credit   int64  // window for sending beyond the client's initial one
-	toSend   []byte // what is left of the response's body
+	toSend   []byte // the unsent part of the response's body
 	trailers []byte
 	unread   int       // bytes of the body, until all are written; a part of Conn.unread
-	sendBy   time.Time // when the response must have been taken; zero while it does not wait
+	sendBy   time.Time // when the client must have read the response; zero while it does not wait
 	queued   bool      // in Conn.waiting
 
 	holds int // lists that contain s beside the table, and its worker
@@ -63,7 +63,7 @@ func (s *Stream) Violation() string { return s.violation }
 
 // table holds the open streams by number, and remembers the last closed ones.
 type table struct {
-	open []*Stream // in the order of their numbers
+	open []*Stream // in ascending order of their numbers
 	// past are closed streams: twice the number, plus 1 if the client had ended the stream.
 	// Allocated with the first.
 	past []uint32

@@ -14,7 +14,7 @@ type timer struct {
 	at    time.Time // when it fires; zero while it is not set
 }
 
-// watchLocked makes expire look at the streams at that moment.
+// watchLocked makes expire run at that moment.
 func (c *Conn) watchLocked(at time.Time) {
 	t := &c.timer
 	if !t.at.IsZero() && !at.Before(t.at) {
@@ -44,7 +44,7 @@ func (c *Conn) expire() {
 	c.timer.at = time.Time{}
 	now := time.Now()
 	var next time.Time
-	for i := len(c.streams.open) - 1; i >= 0; i-- { // backwards, since streams may go
+	for i := len(c.streams.open) - 1; i >= 0; i-- { // backwards, since the loop may remove streams
 		s := c.streams.open[i]
 		by := s.readBy
 		if s.responded {

@@ -1,18 +1,18 @@
 package http2server
 
-// receiveWindow is how much the client may send. RFC 9113, section 6.9.
+// receiveWindow is how many bytes the client may send. RFC 9113, section 6.9.
 type receiveWindow struct {
 	left, size int
 }
 
-// take notes that n bytes have come. ok is false if the client was not allowed to send them.
+// take notes that n bytes have arrived. ok is false if the client was not allowed to send them.
 func (w *receiveWindow) take(n int) (ok bool) {
 	w.left -= n
 	return w.left >= 0
 }
 
-// refill returns by how much to open the window, 0 for not yet. It opens the window in large steps:
-// other limits bound the memory of received bytes.
+// refill returns by how much to enlarge the window, 0 for not yet. It enlarges the window in large
+// steps, because other limits bound the memory of received bytes.
 func (w *receiveWindow) refill() (n int) {
 	if n = w.size - w.left; n < w.size/2 {
 		return 0

@@ -8,10 +8,10 @@ import (
 type writer struct {
 	buf    []byte
 	spare  []byte // replaces buf while buf's bytes are being written
-	busy   bool   // a goroutine writes, or is about to
-	handed uint64 // bytes that were handed to the socket, or are being written
+	busy   bool   // a goroutine writes, or is about to write
+	handed uint64 // bytes that were passed to the socket, or are being written
 	sent   uint64 // bytes that were written
-	failed bool   // a write has failed: nothing is written any more
+	failed bool   // a write has failed: no more bytes are written
 
 	release []sent // streams whose responses are in the buffer, in their order
 }
@@ -23,13 +23,13 @@ type sent struct {
 }
 
 const (
-	// maxBuffered is how many bytes are in the buffer when bodies stop adding to it. A body's own
-	// memory counts until the body is written.
+	// maxBuffered is the buffer size at which bodies stop adding to it. A body's own memory counts
+	// until the body is written.
 	maxBuffered = 64 << 10
-	// maxUnread is how many bytes are in the buffer when the reader stops taking frames, because
-	// the client does not read what adbuffer sends in response.
+	// maxUnread is the buffer size at which the reader stops handling frames: the client does not
+	// read the responses.
 	maxUnread = 256 << 10
-	// maxKeptBuffer is the largest buffer that is used again.
+	// maxKeptBuffer is the largest buffer that is reused.
 	maxKeptBuffer = 64 << 10
 )
 
@@ -48,8 +48,8 @@ func (c *Conn) sendLocked() {
 }
 
 // flushLocked writes the buffer, unless another goroutine does. It first lets ready goroutines add
-// their frames. So responses that end together leave in one write, and a single response loses no
-// time. mu is unlocked meanwhile.
+// their frames. So responses that end together leave in one write, and a single response is not
+// delayed. mu is unlocked meanwhile.
 func (c *Conn) flushLocked() {
 	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
 		return
@@ -99,7 +99,7 @@ func (c *Conn) writtenLocked() {
 	c.out.release = append(c.out.release[:0], c.out.release[n:]...)
 }
 
-// writeFailedLocked closes the connection: its client has gone, or does not read.
+// writeFailedLocked closes the connection: its client has closed it, or does not read.
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	c.closeLocked(err)

@@ -18,11 +18,11 @@ import (
 // falls from the used part, not from the allowed one, and never below the floor.
 //
 // In a window that is faster, the base falls by half of the difference. In one that is not slow, it
-// rises by a hundredth of it, so that it follows the day. While the limit refuses requests, a probe
-// every 30 s also moves the base by half. The probe is a window with half the limit, in which a
-// queue that adbuffer causes is gone; an SSP that is still slow is slow by itself. So an SSP that
-// has become slower for good gets its requests back within about a minute, and an overloaded one
-// does not.
+// rises by a hundredth of it, and so follows slow changes over the day. While the limit refuses
+// requests, a probe every 30 s also moves the base by half. The probe is a window with half the
+// limit. In it a queue that adbuffer causes disappears; an SSP that is still slow is slow by
+// itself. So an SSP that has become slower for good gets its requests back within about a minute.
+// An overloaded SSP does not.
 //
 // Times are since the SSP was made. It is safe for concurrent use.
 type adaptive struct {
@@ -56,7 +56,7 @@ const (
 
 const (
 	adaptiveWindow     = 500 * time.Millisecond
-	adaptiveMinSamples = 50  // a window waits for that many, so that noise is not taken for a gradient
+	adaptiveMinSamples = 50  // a window waits for that many, so that noise does not count as a gradient
 	adaptiveTolerance  = 1.5 // times the base is not slow
 	adaptiveProbeEvery = 30 * time.Second
 	adaptiveSuspect    = 1.25 // times the base causes a probe
@@ -78,7 +78,7 @@ func (o *AdaptiveOptions) floorUnder(maxInFlight int) int {
 	return floor
 }
 
-// set changes the settings. A limit that was lowered stays as far as they allow; a current probe
+// set changes the settings. A lowered limit stays as far as the settings allow; a current probe
 // ends.
 func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	a.mu.Lock()
@@ -108,7 +108,7 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	a.inFlight.SetLimit(limit)
 }
 
-// detach makes it leave the limit alone, which another adaptive sets from now on.
+// detach makes a stop setting the limit, because another adaptive sets it from now on.
 func (a *adaptive) detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// model is an SSP with a number of workers and an unbounded queue. Its clients give up after a
+// model is an SSP with a number of workers and an unbounded queue. Its clients time out after a
 // while, and the SSP does not notice. The model computes with numbers only, without a clock.
 type model struct {
 	rnd     *rand.Rand
-	workers int           // 0 = endless
+	workers int           // 0 = unbounded
 	median  time.Duration // of the time that a worker needs for a request, lognormal
 	sigma   float64
 	patient time.Duration
@@ -24,8 +24,8 @@ type model struct {
 	f      InFlight
 	a      adaptive
 	now    time.Duration
-	free   times  // when each worker is, ascending
-	flying flying // what is in flight, by when it ends
+	free   times  // when each worker is idle, ascending
+	flying flying // requests in flight, by when they end
 
 	sent, shed, responded int
 	latencies             time.Duration // sum of the requests with a response
@@ -135,8 +135,8 @@ func TestSteadySSPIsNotLimited(t *testing.T) {
 }
 
 // An SSP works on 45 requests at once, and gets twice as many a second as it can serve. Without a
-// limit its queue grows until it responds to no request in time. With a limit it serves as many as
-// it can, in less than twice the time, for as long as the load lasts.
+// limit its queue grows until no response comes in time. With a limit it serves as many as it can,
+// in less than twice the time, for as long as the load lasts.
 func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 	const capacity = 500 // 45 workers, 90 ms on average
 	for _, adapt := range []bool{false, true} {
@@ -256,7 +256,8 @@ func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
 	})
 }
 
-// A request that failed at once or that its client gave up says nothing about the SSP's latency.
+// A request that failed at once or was cancelled by its client says nothing about the SSP's
+// latency.
 func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -51,10 +51,9 @@ func (b *backoff) left(now time.Duration) time.Duration {
 	return max(0, until-now)
 }
 
-// observe counts a response. If the response asks for a pause and may get it, observe starts the
-// pause and returns true. at is when the response arrived, and now the same since the SSP was made.
-// If several responses ask for pauses, the longest pause counts: all requests were sent before it
-// began.
+// observe counts a response. It starts a pause and returns true if the response asks for one and
+// may get it. at is when the response arrived, and now the same since the SSP was made. If several
+// responses ask for pauses, the longest pause counts: all requests were sent before it began.
 //
 // A 429 may ask one client or all clients to slow down. So it pauses the SSP for all clients only
 // if many responses are 429.

@@ -22,9 +22,9 @@ const (
 	maxTmaxDigits = 6
 )
 
-// makeBody copies r's body into ex.Block if it must be changed. It is compressed once per leg. If
-// the remaining time is written into it, that is done for each attempt. A body that compression
-// does not shorten is not compressed.
+// makeBody copies r's body into ex.Block if it must be changed. It compresses the body once per
+// leg, and writes the remaining time into it for each attempt. A body that compression does not
+// shorten stays uncompressed.
 func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
 	compress := s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
@@ -55,7 +55,7 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 	return nil
 }
 
-// noNumber means that no number stands between two parts of a body.
+// noNumber means that there is no number between the two parts of a body.
 const noNumber int64 = -1
 
 // remaining returns the milliseconds until the deadline, at least 1.

@@ -30,7 +30,7 @@ func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
 	return o
 }
 
-// outcomeOf returns the outcome of a response, and why there is no bid, where the SSP says so.
+// outcomeOf returns the outcome of a response, and the SSP's reason for a no-bid if it gives one.
 func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noBidReason) {
 	switch {
 	case a.Status >= 500:
@@ -82,7 +82,7 @@ var (
 	lowerEscape = []byte(`\u006`)
 )
 
-// look is hasAd, and says why there is none.
+// look is hasAd, and also returns the reason if there is no ad.
 func (n NoBidBody) look(body []byte) (bool, noBidReason) {
 	switch {
 	case n.hasAd(body):

@@ -18,14 +18,14 @@ type leg struct {
 	hedged  bool
 	retries retries
 	trace   *tracing.Leg     // nil for a leg that is not traced
-	attempt *tracing.Attempt // in hand; nil as above
+	attempt *tracing.Attempt // the current attempt; nil as above
 }
 
 // Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
-// returns the outcome. If err is nil, ex holds the response, whichever attempt brought it.
+// returns the outcome. If err is nil, ex holds the response of the attempt that succeeded.
 //
 // ex must be new. The caller sets its Context if the leg can be cancelled, and Times.Queued if it
-// has just asked the clock. timeout is the leg's own limit, 0 for none. Afterwards, Times.Queued is
+// has just read the clock. timeout is the leg's own limit, 0 for none. Afterwards, Times.Queued is
 // when the leg began; the other Times are those of the last attempt.
 func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
 	start := ex.Times.Queued
@@ -210,7 +210,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, l *leg, why retr
 	return err
 }
 
-// attempted takes in how an attempt ended.
+// attempted records how an attempt ended.
 func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err error) {
 	t := &ex.Times
 	if t.Done.IsZero() {
@@ -233,7 +233,7 @@ var errDisabled = &upstream.Error{
 	Detail: "an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list",
 }
 
-// prepare does what comes between acquiring a place and using it.
+// prepare runs between the acquiring of a place and its use.
 func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {
 	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
 		return errClientGone

@@ -64,7 +64,7 @@ func TestFieldsCrossByThePolicyAndBodyAndMethodUnchanged(t *testing.T) {
 	c.wantIdle()
 }
 
-// An exchange's earlier use must not show.
+// Data of an exchange's earlier use must not be visible.
 func TestReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, nil)

@@ -22,7 +22,7 @@ const msec = time.Millisecond
 // step is what happens to one exchange on a place.
 type step func(ex *upstream.Exchange) error
 
-// fakePool is a pool whose places do what the test says. The first attempt takes the first of
+// fakePool is a pool whose places run the steps of a test. The first attempt runs the first of
 // steps, and so on; the last step repeats.
 type fakePool struct {
 	steps   []step
@@ -37,11 +37,11 @@ type fakePool struct {
 	sent     []sentRequest
 	ended    []pool.Verdict
 	refusing atomic.Bool
-	busy     atomic.Int32 // in Do now
+	busy     atomic.Int32 // exchanges in Do
 	mostBusy atomic.Int32
 }
 
-// sentRequest is a request that a place got to send.
+// sentRequest is a request that a place was asked to send.
 type sentRequest struct {
 	method                          upstream.Method
 	scheme, target, authority, head string

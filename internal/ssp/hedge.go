@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// hedge is a second attempt while the first one is late, that is, slower than most (Dean and
-// Barroso, "The Tail at Scale").
+// hedge is a second attempt beside a late first one. Late means slower than most (Dean and Barroso,
+// "The Tail at Scale").
 //
 //	first   ──────────┬──────────────▶ response, or cancelled
 //	             late │

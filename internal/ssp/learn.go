@@ -40,7 +40,7 @@ func (s *SSP) verdict(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *up
 // failure reports whether an outcome counts as a failure of the SSP. Some timeouts count too, see
 // verdict.
 //
-// A response that violates HTTP counts: nothing useful came. An outcome caused by adbuffer (a full
+// A response that violates HTTP counts, since it has no use. An outcome caused by adbuffer (a full
 // queue, a limit, a cancelled leg) is neither failure nor success.
 func failure(o upstream.Outcome) bool {
 	switch o {
@@ -52,7 +52,7 @@ func failure(o upstream.Outcome) bool {
 }
 
 // success reports whether an outcome shows that the SSP works. A response over adbuffer's limit
-// does too: to shed requests would not make it smaller, and might hide from operators which limit
+// does too: shedding requests would not make it smaller, and might hide from operators which limit
 // to set.
 func success(o upstream.Outcome) bool {
 	switch o {

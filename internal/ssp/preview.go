@@ -23,8 +23,8 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 	return q, nil
 }
 
-// previewPlace is a place on a connection that there is not. While the protocol of an SSP is
-// negotiated, it is unknown.
+// previewPlace is a place without a connection. While the protocol of an SSP is negotiated, it is
+// unknown.
 type previewPlace struct {
 	place
 	host     string

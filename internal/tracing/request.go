@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Request is a client's request that is traced. The methods of Request, Leg
-// and Attempt do nothing on nil: the request is not traced.
+// Request is a client's request that is traced. On nil, the methods of Request, Leg and Attempt do
+// nothing: the request is not traced.
 type Request struct {
 	tracer *Tracer
 	parent trace.SpanContext // the client's span; not valid if there is none
@@ -38,8 +38,8 @@ func (t *Tracer) Begin(traceParent []byte, trusted bool, id []byte, now time.Tim
 	return &Request{tracer: t, parent: parent, span: newSpan(traceID), id: string(id)}
 }
 
-// Observe counts a duration that ended at the time at. A request that is traced becomes the exemplar
-// of its bucket.
+// Observe counts a duration that ended at the time at. A traced request becomes the exemplar of its
+// bucket.
 func (r *Request) Observe(h *histogram.Histogram, d time.Duration, at time.Time) {
 	if r == nil {
 		h.ObserveDuration(d)
@@ -64,7 +64,7 @@ type Leg struct {
 // refuses it.
 const maxAttempts = 16
 
-// Leg returns the leg of an SSP that begins.
+// Leg begins the leg of an SSP.
 func (r *Request) Leg(ssp string, m upstream.Method) *Leg {
 	if r == nil {
 		return nil
@@ -87,8 +87,7 @@ type attempt struct {
 	course
 }
 
-// Attempt returns the attempt that begins. kind says why the request is sent again, "" for the
-// first attempt.
+// Attempt begins an attempt. kind is the reason for another attempt, "" for the first one.
 func (l *Leg) Attempt(kind string) *Attempt {
 	if l == nil {
 		return nil
@@ -102,7 +101,7 @@ func (l *Leg) Attempt(kind string) *Attempt {
 	return a
 }
 
-// Ended notes how the attempt ended. sent: the SSP was sent something. err is nil if ex has a
+// Ended notes how the attempt ended. sent: bytes were sent to the SSP. err is nil if ex has a
 // response.
 func (a *Attempt) Ended(ex *upstream.Exchange, sent bool, o upstream.Outcome, err *upstream.Error) {
 	if a == nil || a.span.Equal(a.leg.span) {
@@ -114,7 +113,7 @@ func (a *Attempt) Ended(ex *upstream.Exchange, sent bool, o upstream.Outcome, er
 	l.ended = append(l.ended, attempt{a.kind, a.span, sent, courseOf(ex, o, err)})
 }
 
-// Continued reports whether the trace is the client's. Otherwise it began here.
+// Continued reports whether the trace is the client's, and did not begin here.
 func (a *Attempt) Continued() bool { return a.leg.request.parent.IsValid() }
 
 // AppendTraceParent appends the value of the field traceparent that the SSP gets: the attempt's

@@ -14,8 +14,8 @@ import (
 
 // sampler decides which requests are traced, and counts its decisions.
 //
-// A trusted client's decision holds, since a trace with gaps helps little. An untrusted client could
-// ask for spans of all its requests, so tracing.sample decides about them. At most
+// A trusted client's decision holds, since an incomplete trace is of little use. An untrusted
+// client could ask for spans of all its requests, so tracing.sample decides about them. At most
 // tracing.max_per_second requests are traced, whatever clients ask for.
 type sampler struct {
 	share     float64
@@ -61,7 +61,7 @@ func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) 
 	return by != overLimit
 }
 
-var descRequests = exposition.NewDesc("adbuffer_trace_requests_total", "Requests that are traced, by what decided so: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: requests that one of them chose and that are not traced because of tracing.max_per_second.", "decision")
+var descRequests = exposition.NewDesc("adbuffer_trace_requests_total", "Requests that are traced, by the source of the decision: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: requests that were chosen and not traced because of tracing.max_per_second.", "decision")
 
 func (s *sampler) collect(to exposition.Sink) {
 	for d, name := range decisionNames {

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// RequestEnd is what the span of a request says.
+// RequestEnd has the values for the span of a request.
 type RequestEnd struct {
 	Method   string
 	Route    string
@@ -77,7 +77,7 @@ func (l *Leg) Ended(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Err
 }
 
 // emit makes the spans of an attempt. An attempt that was not sent has no place or no connection,
-// and is a wait only.
+// and has only a wait.
 func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 	x := &a.Times
 	s := span{of: t, own: a.span, name: "attempt", kind: trace.SpanKindClient, from: x.Queued, to: x.Done, failure: a.failure()}
@@ -98,7 +98,7 @@ func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 	part := func(parent trace.SpanContext, name string, from, to time.Time, all ...attribute.KeyValue) trace.SpanContext {
 		return (&span{of: t, own: newSpan(a.span.TraceID()), name: name, kind: trace.SpanKindInternal, from: from, to: to, attributes: all}).emit(parent)
 	}
-	// Of a dial only the end is known, which is when the place was acquired.
+	// Only the end of a dial is known: the moment when the place was acquired.
 	pending := part(a.span, "pending", x.Queued, x.Acquired)
 	if handshake := x.Acquired.Add(-x.TLS); x.TCP > 0 {
 		part(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
@@ -111,7 +111,7 @@ func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 	}
 }
 
-// course is what happened to a leg or an attempt.
+// course is how a leg or an attempt went.
 type course struct {
 	upstream.Summary
 	outcome upstream.Outcome
@@ -137,7 +137,7 @@ func (c *course) failure() string {
 	if c.err.Detail == "" {
 		return c.outcome.String()
 	}
-	return c.err.Detail // never bytes of a request or a response
+	return c.err.Detail // it never contains bytes of a request or a response
 }
 
 var protocolVersions = [upstream.Protocols]string{upstream.HTTP1: "1.1", upstream.HTTP1Pipelined: "1.1", upstream.HTTP2: "2"}
@@ -184,10 +184,10 @@ type span struct {
 	attributes []attribute.KeyValue
 }
 
-// chosen is the key of the trace.SpanContext that the next span of a context has.
+// chosen is the context's key for the trace.SpanContext of the next span.
 type chosen struct{}
 
-// emit gives the span to the exporter, below parent if that is valid. It returns the span's ids.
+// emit exports the span, below parent if that is valid. It returns the span's ids.
 func (s *span) emit(parent trace.SpanContext) trace.SpanContext {
 	ctx := context.WithValue(context.Background(), chosen{}, s.own)
 	if parent.IsValid() {
@@ -204,7 +204,7 @@ func (s *span) emit(parent trace.SpanContext) trace.SpanContext {
 	return s.own
 }
 
-// ids gives each span the ids that emit has for it.
+// ids gives each span the ids that emit has chosen for it.
 type ids struct{}
 
 // NewIDs implements sdk.IDGenerator: it is called for a span without parent.

@@ -7,8 +7,8 @@ import (
 )
 
 // parseTraceParent parses a traceparent field: "00-<trace id>-<span id>-<flags>", in lower-case
-// hexadecimal digits. A version above 00 may have more behind. ok is false for anything else, which
-// counts as no field. W3C Trace Context, section 3.2.
+// hexadecimal digits. A version above 00 may have more bytes after these. ok is false for any other
+// value, which counts as no field. W3C Trace Context, section 3.2.
 func parseTraceParent(v []byte) (parent trace.SpanContext, ok bool) {
 	const length = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	if len(v) < length || v[2] != '-' || v[35] != '-' || v[52] != '-' {
@@ -37,5 +37,5 @@ func parseTraceParent(v []byte) (parent trace.SpanContext, ok bool) {
 	parent = trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(flags[0]) & trace.FlagsSampled, Remote: true,
 	})
-	return parent, parent.IsValid() // not all zeros
+	return parent, parent.IsValid() // false if all zeros
 }

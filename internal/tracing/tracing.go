@@ -8,8 +8,8 @@
 //	    │ └ tls       its handshake
 //	    └ first_byte  from then until the response began
 //
-// A request that is traced notes its ids and attempts while it runs. The spans are made at its end.
-// All other requests cost one comparison.
+// A traced request notes its ids and attempts while it runs. The spans are made at its end. All
+// other requests cost one comparison.
 package tracing
 
 import (
@@ -40,8 +40,8 @@ type Options struct {
 	Version string
 }
 
-// Tracer makes spans of exchanges and sends them, in batches and in the background. It is safe for
-// concurrent use. End it with Close.
+// Tracer makes spans of exchanges and sends them in batches, in the background. It is safe for
+// concurrent use. Close ends it.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
-	spans  map[string]*otlp.Span // the last of each name
+	spans  map[string]*otlp.Span // the last span of each name
 	all    []*otlp.Span
 	paths  []string
 	status int
@@ -110,7 +110,7 @@ func dialled(t *testing.T) *upstream.Exchange {
 	return ex
 }
 
-// filled is a request with one attempt, which brings a fill.
+// filled is a request with one attempt that gets a fill.
 func filled(t *testing.T) func(*Request) {
 	return func(r *Request) {
 		ex, leg := dialled(t), r.Leg("openx", upstream.POST)
