@@ -174,12 +174,25 @@ func TestCancellingTheContextClosesAHalfOpenConnection(t *testing.T) {
 	<-closed
 }
 
+// deadlineNow is a context whose deadline passes when it is cancelled.
+type deadlineNow struct{ context.Context }
+
+func (d deadlineNow) Err() error {
+	if d.Context.Err() == nil {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
 func TestTheContextsDeadlineEndsAHandshake(t *testing.T) {
-	p, _, closed := blackHole(t)
+	p, began, closed := blackHole(t)
 	d := newDialer(t, p.https(t, nil, "ssp.test"))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-began
+		cancel()
+	}()
+	_, err := d.Dial(deadlineNow{ctx}, true, p.addr("ssp.test"))
 	if e := checkError(t, err, upstream.TLSFailed, "cancelled"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
