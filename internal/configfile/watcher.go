@@ -2,7 +2,10 @@ package configfile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -69,7 +72,7 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 	} else {
 		defer events.Close() //nolint:errcheck // nothing is left to be done about it
 	}
-	a := &alarm{events: events, heard: err == nil, warn: w.opts.Warn}
+	a := &alarm{events: events, add: events.Add, heard: err == nil, warn: w.opts.Warn}
 	tick := time.NewTicker(w.opts.Every)
 	defer tick.Stop()
 	var settled, latest <-chan time.Time // nil without an event
@@ -107,10 +110,15 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 	}
 }
 
+// maxTraces bounds how often paths that change meanwhile are traced. Each change of a directory that
+// is watched by then raises an event, which leads to the next look.
+const maxTraces = 10
+
 // alarm watches the directories that the paths of files lead through.
 type alarm struct {
 	events *fsnotify.Watcher
-	heard  bool // inotify works
+	add    func(dir string) error // watches a directory; no effect if it is watched already
+	heard  bool                   // inotify works
 	warn   func(error)
 
 	paths map[string]bool // paths whose events matter
@@ -121,10 +129,40 @@ type alarm struct {
 // concerns reports whether an event at path may change a file's content.
 func (a *alarm) concerns(path string) bool { return a.paths[filepath.Clean(path)] }
 
+// set watches the directories of files. A path may change between its trace and the moment when its
+// directories are watched, and that raises no event. So set traces again, until nothing has changed.
 func (a *alarm) set(files []string) {
 	if !a.heard {
 		return
 	}
+	var dirs map[string]bool
+	var deaf map[string]error
+	old := a.dirs
+	for range maxTraces {
+		dirs, deaf = a.trace(files), make(map[string]error)
+		removed := false
+		for dir := range dirs {
+			if err := a.add(dir); err != nil {
+				deaf[dir] = err
+				removed = removed || errors.Is(err, fs.ErrNotExist)
+			}
+		}
+		a.leave(old, dirs)
+		if old = dirs; !removed && maps.Equal(dirs, a.trace(files)) {
+			break
+		}
+	}
+	known := a.deaf
+	a.dirs, a.deaf = dirs, make(map[string]bool)
+	for dir, err := range deaf {
+		if a.deaf[dir] = true; !known[dir] {
+			a.warn(fmt.Errorf("changes in %s are not noticed at once: %w", dir, err))
+		}
+	}
+}
+
+// trace returns the directories that the paths of files lead through, and replaces a.paths.
+func (a *alarm) trace(files []string) map[string]bool {
 	a.paths = make(map[string]bool)
 	dirs := make(map[string]bool)
 	for _, f := range files {
@@ -132,19 +170,17 @@ func (a *alarm) set(files []string) {
 			dirs[dir] = true
 		}
 	}
-	deaf := make(map[string]bool)
 	for dir := range dirs {
-		a.paths[dir] = true                       // the directory itself may be removed or renamed
-		if err := a.events.Add(dir); err != nil { // no effect if it is watched already
-			if deaf[dir] = true; !a.deaf[dir] {
-				a.warn(fmt.Errorf("changes in %s are not noticed at once: %w", dir, err))
-			}
-		}
+		a.paths[dir] = true // the directory itself may be removed or renamed
 	}
-	for dir := range a.dirs {
+	return dirs
+}
+
+// leave stops watching the directories of old that are not in dirs.
+func (a *alarm) leave(old, dirs map[string]bool) {
+	for dir := range old {
 		if !dirs[dir] {
 			a.events.Remove(dir) //nolint:errcheck // the directory may be gone
 		}
 	}
-	a.dirs, a.deaf = dirs, deaf
 }

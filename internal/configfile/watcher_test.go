@@ -159,6 +159,44 @@ func TestASwapOfAKubernetesVolumeIsNoticed(t *testing.T) {
 	}
 }
 
+// The volume is swapped when its directories are known and not watched yet.
+func TestASwapWhileDirectoriesAreAddedIsNoticed(t *testing.T) {
+	t.Parallel()
+	volume := t.TempDir()
+	file := filepath.Join(volume, "adbuffer.yaml")
+	before, after := filepath.Join(volume, "..2026_01"), filepath.Join(volume, "..2026_02")
+	write(t, filepath.Join(mkdir(t, before), "adbuffer.yaml"), "1")
+	write(t, filepath.Join(mkdir(t, after), "adbuffer.yaml"), "2")
+	link(t, "..2026_01", filepath.Join(volume, "..data"))
+	link(t, "..data/adbuffer.yaml", file)
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	swapped := false
+	add := func(dir string) error {
+		if !swapped {
+			swapped = true
+			link(t, "..2026_02", filepath.Join(volume, "..data"))
+			if err := os.RemoveAll(before); err != nil {
+				t.Error(err)
+			}
+		}
+		return events.Add(dir)
+	}
+	a := &alarm{events: events, add: add, heard: true, warn: func(err error) { t.Error(err) }}
+	a.set([]string{file})
+	got, want := events.WatchList(), []string{volume, after}
+	slices.Sort(got)
+	if !slices.Equal(got, want) || !maps.Equal(a.dirs, map[string]bool{volume: true, after: true}) {
+		t.Errorf("it watches %v, want %v; it says %v", got, want, a.dirs)
+	}
+	if !a.concerns(filepath.Join(after, "adbuffer.yaml")) {
+		t.Error("an event of the new file does not matter")
+	}
+}
+
 func TestDirectoriesBehindSymbolicLinksAreWatched(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
