@@ -81,7 +81,7 @@ func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
 	reset, peer := tcpPair(t)
 	peer.(*net.TCPConn).SetLinger(0)
 	peer.Close()
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		_, err := reset.WriteInBurst([]byte("x"))
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 			break

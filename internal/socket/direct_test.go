@@ -136,11 +136,13 @@ func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
-			const limit = 250 * time.Millisecond
+			t.Parallel()
+			const limit = 2 * time.Second
 			c, peer := connect(t, network)
 			waits := make(chan struct{}, 100)
 			next := limit
-			deadline := func() time.Time { waits <- struct{}{}; return time.Now().Add(next) }
+			var until time.Time // the last deadline
+			deadline := func() time.Time { until = time.Now().Add(next); waits <- struct{}{}; return until }
 			c.OnWait(deadline, deadline)
 
 			read := func() error {
@@ -154,7 +156,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * limit) // the deadline of that Read passes
+			time.Sleep(time.Until(until)) // of that Read
 			next = patience
 			go func() { done <- read() }()
 			<-waits
@@ -174,7 +176,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * limit)
+			time.Sleep(time.Until(until))
 			next = patience
 			for _, f := range []func([]byte) (int, error){c.Write, c.WriteInBurst} {
 				go write(f, big)
