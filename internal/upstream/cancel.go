@@ -60,13 +60,14 @@ func (c *Cancel) Finish(f *func()) {
 	}
 }
 
-// AfterFunc has f called when the context ends, at once if it has ended. context.WithCancel
-// uses it in place of a goroutine. stop reports whether it prevented the call.
+// AfterFunc has f called when the context ends. If it has ended, a new goroutine calls f at once:
+// the context package, which uses AfterFunc in place of a goroutine, holds a lock that f takes.
+// stop reports whether it prevented the call.
 func (c *Cancel) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	if c.isDone() {
 		c.mu.Unlock()
-		f()
+		go f()
 		return func() bool { return false }
 	}
 	if c.funcs == nil {

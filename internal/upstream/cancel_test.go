@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"adbuffer/internal/upstream"
 )
@@ -88,4 +89,27 @@ func TestContextsOfACancelEndWithIt(t *testing.T) {
 	if late.Err() == nil {
 		t.Error("a context made behind the end has not ended")
 	}
+}
+
+// The context package reads Value after it has found that the context has not ended, and before it
+// calls AfterFunc. endsMeanwhile ends between the two.
+type endsMeanwhile struct{ *upstream.Cancel }
+
+func (e endsMeanwhile) Value(any) any {
+	e.End()
+	return nil
+}
+
+func TestAContextThatEndsWhileAnotherIsMadeFromIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		stop := context.AfterFunc(endsMeanwhile{upstream.NewCancel()}, func() { calls.Add(1) })
+		synctest.Wait()
+		if stop() || calls.Load() != 1 {
+			t.Errorf("%d calls, want 1 that stop does not prevent", calls.Load())
+		}
+		ctx, cancel := context.WithCancel(endsMeanwhile{upstream.NewCancel()})
+		defer cancel()
+		<-ctx.Done()
+	})
 }
