@@ -62,8 +62,8 @@ func (a *Authority) Replace(name string, content []byte) {
 	}
 }
 
-// ClientConfig is the configuration of a client that trusts the authority; its
-// certificate is of by, nil for none.
+// ClientConfig is the configuration of a client that trusts the authority. by signs the client's
+// certificate; nil means no certificate.
 func (a *Authority) ClientConfig(by *Authority) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
@@ -72,14 +72,14 @@ func (a *Authority) ClientConfig(by *Authority) *tls.Config {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		// Also if the listener asks for a certificate of another authority.
+		// The client sends it also if the listener asks for a certificate of another authority.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	return c
 }
 
-// TLSSection is the configuration's section server with the listener's certificate, and more
-// settings of TLS.
+// TLSSection is the configuration's section server with the listener's certificate and the given
+// TLS settings.
 func TLSSection(a *Authority, more string) string {
 	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}}\n", a.File("cert.pem"), a.File("key.pem"), more)
 }

@@ -100,8 +100,8 @@ func (c *Client) Read(method string) *Response {
 	return a
 }
 
-// TryRead reads a response strictly: CRLF, one Content-Length if there is a body, and no
-// other framing.
+// TryRead reads a response strictly: CRLF, one Content-Length if there is a body, and no other
+// framing.
 func (c *Client) TryRead(method string) (*Response, error) {
 	began := time.Now()
 	a := &Response{t: c.T}

@@ -26,7 +26,7 @@ import (
 )
 
 // parallel is how many tests of a package run at once. Most tests wait most of the time. go test
-// runs as many packages beside it as there are cores.
+// also runs as many packages at once as there are cores.
 const parallel = "4"
 
 // Main is TestMain of every package of end-to-end tests. It also fails if
@@ -49,12 +49,12 @@ func Main(m *testing.M, known ...goleak.Option) {
 	os.Exit(code)
 }
 
-// binaryDir is a folder of this test process. Other users may run what is in it.
+// binaryDir is a folder of this test process. Other users can run the files in it.
 var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-e2e-") })
 
-// build makes the binary when the first test needs it. The packages of tests take
-// turns to build into one file, so only the first of them links it. Each then
-// copies it, because a later build may replace the file.
+// build makes the binary when the first test needs it. The test packages build into one file, one
+// after the other, so only the first build links it. Each package then copies it, because a later
+// build may replace the file.
 var build = sync.OnceValues(func() (string, error) {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "adbuffer").Output()
 	if err != nil {

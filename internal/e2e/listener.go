@@ -45,7 +45,7 @@ func NewListener(t testing.TB) *Listener {
 	return e
 }
 
-// ServerSection is the configuration's section, with more settings of it.
+// ServerSection is the configuration's section server, with the given settings of it.
 func (e *Listener) ServerSection(more string) string {
 	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q}%s}\n", e.CertFile, e.KeyFile, more)
 }

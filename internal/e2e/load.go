@@ -13,9 +13,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Worker is one of many clients at once. Its connection is opened again where
-// adbuffer closed it. Unlike a client it reports errors, since it does not run
-// on the test's goroutine.
+// Worker is one of many clients at once. It opens its connection again after adbuffer closed it.
+// Unlike a Client it returns errors, since it does not run on the test's goroutine.
 type Worker struct {
 	Process *Process
 	Id      int
@@ -55,8 +54,8 @@ func (w *Worker) Close() {
 	}
 }
 
-// Concurrently runs do for n clients at once, each on a connection of its own,
-// until all have returned. The first error of each fails the test.
+// Concurrently runs do for n clients at once, each on its own connection, until all have returned.
+// The first error of each client fails the test.
 func (ab *Process) Concurrently(n int, do func(w *Worker) error) {
 	ab.T.Helper()
 	var wg sync.WaitGroup
@@ -108,7 +107,7 @@ func (y *Tally) Total() (n int) {
 	return n
 }
 
-// Log prints the counts, and the latencies behind them.
+// Log prints the counts and the latencies.
 func (y *Tally) Log(t testing.TB, what string) {
 	t.Helper()
 	y.mu.Lock()

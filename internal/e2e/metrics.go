@@ -32,7 +32,7 @@ func (s series) Has(labels []string) bool {
 type Scrape struct {
 	t      testing.TB
 	Series map[string][]series
-	Types  map[string]string // as # TYPE says
+	Types  map[string]string // from the lines # TYPE
 }
 
 func (ab *Process) Scrape() *Scrape {
@@ -99,7 +99,7 @@ func (m *Scrape) Sum(name string, labels ...string) (total float64) {
 	return total
 }
 
-// Metric scrapes, and returns one series.
+// Metric scrapes /metrics and returns one series.
 func (ab *Process) Metric(name string, labels ...string) float64 {
 	ab.T.Helper()
 	return ab.Scrape().Value(name, labels...)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// OTLPReceiver takes spans over HTTP, as a collector does.
+// OTLPReceiver receives spans over HTTP, as a collector does.
 type OTLPReceiver struct {
 	*httptest.Server
 	mu    sync.Mutex

@@ -25,14 +25,14 @@ type Process struct {
 	Log   *testsupport.LogBuffer
 	ended chan struct{}
 
-	TrafficAddr, AdminAddr string // host:port, or for traffic the path of a unix socket
+	TrafficAddr, AdminAddr string // host:port, or for traffic the path of a Unix socket
 	Network                string // of traffic
 
-	ExitIsTested bool // the test itself looks at how the process ended
+	ExitIsTested bool // the test itself checks how the process ended
 }
 
-// Patient is the environment of a process that is patient with a slow machine:
-// timeouts that the test is not about are long. A test overrides what it is about.
+// Patient is the environment of a process on a slow machine: timeouts are long. A test overrides
+// the timeouts that it tests.
 func Patient() []string { return slices.Clone(patient) }
 
 var patient = []string{
@@ -47,9 +47,9 @@ var patient = []string{
 	"GORACE=exitcode=66",
 }
 
-// Start runs `adbuffer serve` with the configuration, and waits until it is
-// ready. env are variables for it, NAME=value. At the end of the test it must
-// have given everything back, and stop with exit status 0.
+// Start runs `adbuffer serve` with the configuration, and waits until it is ready. env are
+// variables for it, NAME=value. At the end of the test it must hold no resources, and stop with
+// exit status 0.
 func Start(t testing.TB, config string, env ...string) *Process {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
@@ -110,8 +110,8 @@ func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Pr
 	return ab
 }
 
-// Single is a configuration with one SSP, openx, on one route, default. settings
-// are more lines of the SSP.
+// Single is a configuration with one SSP, openx, on one route, default. settings are additional
+// lines of the SSP.
 func Single(endpoint string, settings ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ssps:\n  - name: openx\n    endpoints: [%q]\n", endpoint)
@@ -158,7 +158,7 @@ func (ab *Process) WantExit(code int) {
 	}
 }
 
-// Stop ends the process at the end of a test, and looks at what it left behind.
+// Stop ends the process at the end of a test, and checks for leaks.
 func (ab *Process) Stop() {
 	ab.T.Helper()
 	if !ab.HasEnded() && !ab.ExitIsTested && !ab.T.Failed() {
@@ -170,7 +170,7 @@ func (ab *Process) Stop() {
 		case <-ab.ended:
 		case <-time.After(testsupport.Patience):
 			ab.T.Error("adbuffer did not stop on SIGTERM")
-			ab.Signal(syscall.SIGQUIT) // for its goroutines
+			ab.Signal(syscall.SIGQUIT) // for a dump of its goroutines
 			<-ab.ended
 		}
 	}
@@ -188,8 +188,8 @@ func (ab *Process) Stop() {
 	}
 }
 
-// wantNothingHeld checks that requests give everything back in the end: places,
-// buffers, connections of clients, and the goroutines that served them.
+// wantNothingHeld checks that requests have released everything in the end: places, buffers,
+// connections of clients, and the goroutines that served them.
 func (ab *Process) wantNothingHeld() {
 	ab.T.Helper()
 	left := ""

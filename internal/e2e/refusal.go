@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Refusal is an error response of adbuffer, with all that operators may rely on.
+// Refusal is an error response of adbuffer, with all values that operators may rely on.
 type Refusal struct {
 	Status int
 	Reason string   // "pending_full"

@@ -25,8 +25,8 @@ type Reloadable struct {
 	File string
 }
 
-// StartReloadable runs `adbuffer serve` with the configuration in a directory of
-// its own, and waits until it is ready.
+// StartReloadable runs `adbuffer serve` with the configuration in its own directory, and waits
+// until it is ready.
 func StartReloadable(t testing.TB, config string, env ...string) *Reloadable {
 	t.Helper()
 	file := WriteConfig(t, config)
@@ -35,7 +35,7 @@ func StartReloadable(t testing.TB, config string, env ...string) *Reloadable {
 	return &Reloadable{ab, file}
 }
 
-// Write replaces the file by another, at once.
+// Write replaces the file by another one in one step.
 func (r *Reloadable) Write(config string) {
 	r.T.Helper()
 	if err := os.WriteFile(r.File+".new", []byte(config), 0o600); err != nil {
@@ -105,7 +105,7 @@ func (r *Reloadable) WantLogged(message string, fields ...string) {
 	})
 }
 
-// WantChange waits for the log to say that a setting changed, and how.
+// WantChange waits for the log line about a changed setting.
 func (r *Reloadable) WantChange(path, old, new, effect string) {
 	r.T.Helper()
 	r.WantLogged(msgChanged, "path="+path, "old="+old, "new="+new, "effect="+effect)

@@ -48,7 +48,7 @@ func (a *Response) WantSource(source string) *Response {
 	return a
 }
 
-// WantFill checks that the response is the SSP's 200.
+// WantFill checks that the response is a 200 of the SSP.
 func (a *Response) WantFill(ssp string) *Response {
 	a.t.Helper()
 	return a.WantStatus("response of "+ssp, 200).WantSource("ssp/" + ssp)

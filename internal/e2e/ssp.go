@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Malformed are the faults of an SSP that violates its protocol in this way in each response.
+// Malformed are the faults of an SSP that makes this protocol violation in each response.
 func Malformed(kind sspsim.Malformation) sspsim.Faults {
 	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
 }
@@ -29,8 +29,7 @@ func IdentityFields(r *sspsim.Request) (fields []string) {
 	return fields
 }
 
-// ViaOf returns what Via says in the last request that s received, one element
-// for each field.
+// ViaOf returns the values of Via in the last request that s received, one element for each field.
 func ViaOf(t testing.TB, s *sspsim.SSP) (values []string) {
 	t.Helper()
 	for _, f := range LastRequest(t, s).Header {
@@ -41,8 +40,7 @@ func ViaOf(t testing.TB, s *sspsim.SSP) (values []string) {
 	return values
 }
 
-// Via is the field's value that the process adds to requests that came over
-// HTTP/1.1.
+// Via is the field's value that the process adds to requests that arrive over HTTP/1.1.
 func (ab *Process) Via() string {
 	ab.T.Helper()
 	fields, ok := ab.Log.Line("starting")

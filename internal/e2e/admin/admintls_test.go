@@ -15,8 +15,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// secureAdmin starts adbuffer with TLS on an admin listener beyond loopback, or on it. The test
-// must check its end, since the harness asks without TLS.
+// secureAdmin starts adbuffer with TLS on an admin listener, on loopback or beyond. The test must
+// check how the process ends, since the harness sends its requests without TLS.
 func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...string) *e2e.Process {
 	t.Helper()
 	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}%s}\n", a.File("cert.pem"), a.File("key.pem"), settings) + e2e.Single(e2e.Healthy(t).URL())
@@ -32,7 +32,7 @@ func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...s
 	return ab
 }
 
-// askTLS asks the admin listener over TLS. A status of 0 is a handshake that failed.
+// askTLS sends a request to the admin listener over TLS. Status 0 means that the handshake failed.
 func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) (status int, body string) {
 	ab.T.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: testsupport.Patience}
@@ -59,7 +59,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 	return res.StatusCode, string(b)
 }
 
-// Access to each path on a listener that other machines reach.
+// This tests access to each path on a listener that other machines can reach.
 func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	t.Parallel()
 	a, other := e2e.NewAuthority(t), e2e.NewAuthority(t)
@@ -92,7 +92,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	if strings.Contains(ab.Log.String(), "will respond 403") {
 		t.Error("the log warns that every request gets 403")
 	}
-	// Without TLS there is nothing to be had.
+	// Without TLS there is no response.
 	res, err := http.Get("http://" + ab.AdminAddr + "/metrics") //nolint:noctx // loopback
 	if err == nil {
 		res.Body.Close() //nolint:errcheck // only its status matters
@@ -100,7 +100,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 			t.Errorf("without TLS /metrics responds with %d", res.StatusCode)
 		}
 	}
-	// The CA file is read again too when it changes.
+	// A change of the CA file is read too.
 	a.Replace("ca.pem", other.PEM())
 	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
 	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {

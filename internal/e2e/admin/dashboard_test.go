@@ -59,7 +59,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
-	// Metrics that change only with the configuration, the binary or the machines.
+	// These metrics change only with the configuration, the binary or the machines.
 	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$`)
 	// The right side of an alert's comparison: all text from the first comparison on.
 	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
@@ -77,7 +77,7 @@ func queriesOf(t *testing.T, p promQL) map[string]string {
 		all["recording "+name] = expr
 	}
 	for name, expr := range alerts {
-		// "offset" would be taken for a part of the comparison's right side.
+		// The test would take "offset" for a part of the comparison's right side.
 		left := comparison.ReplaceAllString(inSelector.ReplaceAllStringFunc(expr, func(s string) string {
 			return strings.NewReplacer("=", "\x00", "!", "\x01").Replace(s)
 		}), "")
@@ -136,7 +136,7 @@ routes:
 `, redistest.Start(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
 }
 
-// beside makes Prometheus scrape a second adbuffer, for metrics that the first does not move.
+// beside makes Prometheus scrape a second adbuffer, for metrics that do not change on the first.
 func beside(t *testing.T, other *e2e.Process) (setting string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "targets.json")
@@ -199,7 +199,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	// Both the admin listener and Prometheus name the pool that is too small.
 	for _, from := range []string{"http://" + ab.AdminAddr, p.url} {
 		var out string
-		for end := time.Now().Add(testsupport.Patience); ; time.Sleep(time.Second) { // on a slow machine the traffic may flag for a while
+		for end := time.Now().Add(testsupport.Patience); ; time.Sleep(time.Second) { // on a slow machine the traffic may pause for a while
 			var stderr string
 			var code int
 			if out, stderr, code = e2e.Run(t, nil, "plan", "--from", from, "--ssp", "tight"); code != 0 {
@@ -218,7 +218,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	}
 }
 
-// wrongWith returns the error in a query's result, compared with the result at rest.
+// wrongWith returns the error in a query's result, compared with the result without load.
 func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[string]bool) string {
 	if len(busy) == 0 {
 		return "returns nothing"

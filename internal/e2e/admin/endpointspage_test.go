@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// The page shows each endpoint, and its buttons change states after the operator confirmed.
+// The page shows each endpoint, and its buttons change states after the operator has confirmed.
 func TestEndpointsOnThePage(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)

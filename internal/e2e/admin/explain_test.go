@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// explained is what explain --json prints.
+// explained is the output of explain --json.
 type explained struct {
 	Route, Client string
 	BudgetMs      float64 `json:"budget_ms"`
@@ -73,7 +73,7 @@ routes:
 			}
 		}
 	}
-	e2e.WantRequests(t, s, 1) // explaining sends nothing
+	e2e.WantRequests(t, s, 1) // explaining sends no request
 
 	out, _, code := e2e.Run(t, nil, "explain", "--admin", "http://"+ab.AdminAddr, "/fillbuffer")
 	if code != 0 || !strings.Contains(out, "404 no_route") || !strings.Contains(out, "no SSP is asked") {

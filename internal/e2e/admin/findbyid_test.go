@@ -24,7 +24,7 @@ type finder struct {
 	ids map[string]bool
 }
 
-// reached notes the id that an SSP was sent, and waits until adbuffer leaves.
+// reached notes the id that an SSP received, and waits until adbuffer closes the connection.
 func (f *finder) reached(_ http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.ids[r.URL.Path+" "+r.Header.Get("X-Trace")] = true
@@ -58,14 +58,14 @@ ssps:
 	return f
 }
 
-// sent reports whether the SSP was sent the id.
+// sent reports whether the SSP received the id.
 func (f *finder) sent(ssp, id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ids["/"+ssp+" "+id]
 }
 
-// request sends requests with the id until a capture has one, and returns what it shows.
+// request sends requests with the id until a capture has one, and returns the capture.
 func (f *finder) request(mode, id string) (shown string) {
 	f.t.Helper()
 	captured := make(chan string, 1)
@@ -141,13 +141,13 @@ func TestAFailedRequestOfEachModeIsFoundByItsIDEverywhere(t *testing.T) {
 			if f.sent("of-"+m, id) {
 				return true
 			}
-			f.Get("/"+m, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 5000") // time was short on a slow machine
+			f.Get("/"+m, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 5000") // the deadline was short for a slow machine
 			return false
 		})
 		testsupport.Eventually(t, "the spans of "+m+" come", func() bool { return f.hasSpans(m, id) })
 		testsupport.Eventually(t, "the access log has "+m, func() bool { return f.hasLine(m, id) })
 		testsupport.Eventually(t, "tail shows "+m, func() bool {
-			f.Get("/"+m, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 50") // tail may have begun late
+			f.Get("/"+m, "X-Trace: "+id, "X-Adbuffer-Timeout-Ms: 50") // tail may have begun too late
 			return len(live) > 0
 		})
 		if line := <-live; !strings.Contains(line, `"id":"`+id+`"`) || !strings.Contains(line, `"outcome":"deadline"`) {

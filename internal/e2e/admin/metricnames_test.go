@@ -160,7 +160,7 @@ routes:
 			series += len(all)
 		}
 	}
-	// What is there does not grow with traffic.
+	// The set of series does not grow with traffic.
 	c := ab.Dial()
 	c.Get("/fillbuffer").WantFill("a")
 	c.Get("/other")

@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// quickRules is a copy of the rules in which alerts fire, and end, within seconds.
+// quickRules is a copy of the rules whose alerts start and end within seconds.
 func quickRules(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -33,7 +33,7 @@ func quickRules(t *testing.T) (dir string) {
 	return dir
 }
 
-// With README.md and the runbook alone, the script testdata/newcomer finds its way from the alert
+// With README.md and the runbook alone, the script testdata/newcomer gets from the alert
 // "saturation over 0.95" to the changed setting.
 func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	ab := e2e.StartReloadable(t, e2e.Single(s.URL(), "pool:", "  max_conns: 4"))
 	p := startPrometheusWith(t, ab.Process, prometheusOptions{rules: quickRules(t)})
 
-	// 80 requests a second, of which 4 connections carry 40.
+	// The load is 80 requests a second; 4 connections carry 40.
 	stop, ended := make(chan struct{}), make(chan struct{})
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: 10 * time.Second}
 	go func() {

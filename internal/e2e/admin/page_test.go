@@ -26,10 +26,10 @@ import (
 type browser struct {
 	t        *testing.T
 	ctx      context.Context
-	problems chan string // what the page's console says
+	problems chan string // errors in the page's console
 }
 
-// openPage starts Chromium, which must be there: scripts/install chromium.
+// openPage starts Chromium, which scripts/install chromium must have installed.
 func openPage(t *testing.T, url string) *browser {
 	t.Helper()
 	ctx := chromiumtest.Start(t)
@@ -87,7 +87,7 @@ const readPage = `(() => {
   return {Totals: fields(document.getElementById("totals")), SSPs: ssps};
 })()`
 
-// fresh reads the page as of a refresh that began after this call.
+// fresh returns the page after a refresh that began after this call.
 func (b *browser) fresh() shown {
 	b.t.Helper()
 	const count = `+document.body.dataset.refreshed || 0`
@@ -175,7 +175,7 @@ func TestThePageShowsWhatTheMetricsSay(t *testing.T) {
 		t.Errorf("broken's breaker is shown as %q", state)
 	}
 
-	// After the last response, everything is the same.
+	// After the last response, the page and the metrics agree.
 	y.Stop()
 	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
 	page, m := b.fresh(), ab.Scrape()
@@ -264,8 +264,8 @@ func (b *browser) wantDrawnCharts() {
 }
 
 // wantAccessible checks what a machine can check, in both colour schemes. Elements without text
-// have names, each SSP has a heading, and no fact is shown by colour alone. The text has enough
-// contrast, and a phone needs no sideways scrolling.
+// have names, each SSP has a heading, and no information is shown by colour alone. The text has
+// enough contrast, and a phone needs no sideways scrolling.
 func (b *browser) wantAccessible() {
 	b.t.Helper()
 	const audit = `(() => {
@@ -339,7 +339,7 @@ func TestThePageReportsThatAdbufferHasStopped(t *testing.T) {
 	})
 }
 
-// What an operator's configuration says must stay text.
+// Text of an operator's configuration must not become markup.
 func TestThePageShowsNamesAsText(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)

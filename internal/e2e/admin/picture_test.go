@@ -36,7 +36,7 @@ func TestAPictureOfTheDemosPage(t *testing.T) {
 	}
 	file := os.Getenv("ADBUFFER_PICTURE")
 	if file != "" {
-		time.Sleep(3 * time.Minute) // the charts show five
+		time.Sleep(3 * time.Minute) // the charts show five minutes
 	}
 	b := openPage(t, url)
 	b.run(chromedp.EmulateViewport(1280, 1180))

@@ -20,15 +20,15 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// prometheusServer is Debian's Prometheus, a process of its own. It scrapes one
-// adbuffer and evaluates the rules of deploy/prometheus every second.
+// prometheusServer is a process of Debian's Prometheus. It scrapes one adbuffer and evaluates the
+// rules of deploy/prometheus every second.
 type prometheusServer struct {
 	t   testing.TB
 	url string
 }
 
-// startPrometheus runs it for the length of the test. settings are more of the
-// scrape's.
+// startPrometheus runs Prometheus for the length of the test. settings are additional settings of
+// the scrape.
 func startPrometheus(t testing.TB, ab *e2e.Process, settings ...string) *prometheusServer {
 	t.Helper()
 	return startPrometheusWith(t, ab, prometheusOptions{settings: settings})
@@ -36,8 +36,8 @@ func startPrometheus(t testing.TB, ab *e2e.Process, settings ...string) *prometh
 
 type prometheusOptions struct {
 	rules    string   // the folder of the rules, "" for deploy/prometheus
-	features string   // that are off by default
-	settings []string // more of the scrape's
+	features string   // features that are off by default
+	settings []string // additional settings of the scrape
 }
 
 // startPrometheusWith is startPrometheus with other options.
@@ -88,7 +88,7 @@ scrape_configs:
 	return p
 }
 
-// get returns status 0 without a response.
+// get returns status 0 if there is no response.
 func (p *prometheusServer) get(path string) (status int, body []byte) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
 	res, err := client.Get(p.url + path)
@@ -102,7 +102,7 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// query returns the value of the one series that PromQL yields; ok is false if it has none or
+// query returns the value of the one series of a PromQL expression; ok is false if it has none or
 // several.
 func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()

@@ -41,7 +41,8 @@ func (p promQL) get(path string, v any) {
 	}
 }
 
-// all returns the current values of an expression, without NaN, the quantiles of no observations.
+// all returns the current values of an expression. It leaves out NaN, the quantile of no
+// observations.
 func (p promQL) all(expr string) (samples []sample) {
 	p.t.Helper()
 	var v struct {

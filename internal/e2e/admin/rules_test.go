@@ -8,7 +8,7 @@ import (
 
 const rulesDir = "../../../deploy/prometheus"
 
-// promtool runs it in the rules' folder. It is in the Debian package prometheus.
+// promtool runs promtool in the rules' folder. The Debian package prometheus contains it.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")

@@ -77,7 +77,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 	}
 }
 
-// The queries and settings of the runbook are about metrics and settings that exist.
+// The runbook's queries name existing metrics, and its settings exist.
 func TestTheRunbookNamesWhatExists(t *testing.T) {
 	t.Parallel()
 	contract, err := os.ReadFile("../deploy/testdata/contract.txt")

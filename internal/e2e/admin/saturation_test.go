@@ -17,7 +17,7 @@ func TestPrometheusScrapesSaturation(t *testing.T) {
 	p.await(`adbuffer_pool_saturation_ratio{ssp="openx"}`, 0)
 
 	var clients []*e2e.Client
-	for i := range 6 { // 4 places, and 2 requests that wait
+	for i := range 6 { // 4 requests with a place, and 2 that wait
 		c := ab.Dial()
 		c.Send(e2e.Request("GET", "/fillbuffer", ""))
 		clients = append(clients, c)
@@ -33,13 +33,13 @@ func TestPrometheusScrapesSaturation(t *testing.T) {
 		c.Read("GET").WantFill("openx")
 	}
 	p.await(`adbuffer_pool_saturation_ratio{ssp="openx"}`, 0)
-	p.await(`adbuffer_pool_saturation_max_ratio{ssp="openx"}`, 1) // the spike is not lost between scrapes
+	p.await(`adbuffer_pool_saturation_max_ratio{ssp="openx"}`, 1) // the maximum is not lost between scrapes
 	p.await(`max_over_time(adbuffer_pool_saturation_ratio{ssp="openx"}[1m])`, 1)
 	p.await(`sum(adbuffer_requests_total{route="default",outcome="fill"})`, 6)
-	// Two of six arrivals found the pool full: those above the 0.999 bucket.
+	// Two of six arrivals found the pool full: the arrivals above the 0.999 bucket.
 	p.await(`adbuffer_pool_saturation_at_arrival_ratio_count - ignoring(le) adbuffer_pool_saturation_at_arrival_ratio_bucket{le="0.999"}`, 2)
 	p.await(`sum(adbuffer_pool_acquire_seconds_count{outcome="waited"})`, 2)
-	// The rules of deploy/prometheus read what is there.
+	// The rules of deploy/prometheus read these metrics.
 	testsupport.Eventually(t, "the recording rule has a mean of the saturation", func() bool {
 		v, ok := p.query(`instance_ssp:adbuffer_pool_saturation:avg5m{ssp="openx"}`)
 		return ok && v > 0 && v < 1

@@ -52,7 +52,7 @@ routes:
 		outputs[strings.Join(args, " ")] = stdout + stderr
 	}
 
-	// Traffic of each kind, with a capture and an operator who follows it.
+	// This is traffic of each kind, with a capture and an operator who runs tail.
 	live := follow(t, ab.Process)
 	c := ab.Dial()
 	testsupport.Eventually(t, "tail follows", func() bool {
@@ -144,7 +144,7 @@ routes:
 		}
 	}
 
-	// What it is called for.
+	// Only this option prints secrets.
 	stdout, _, code := e2e.Run(t, nil, "check", "--config", next, "--show-secrets")
 	if want := []string{"s3cret-value-2", "s3cret-alone-2", "s3cret-base64==", "s3cret-header-2", "s3cret-partner-2", "s3cret-dead", "s3cret-tls", "s3cret-condition", "s3cret-tracing"}; code != 0 || lacking(stdout, want) != nil {
 		t.Errorf("check --show-secrets lacks %v:\n%s", lacking(stdout, want), stdout)

@@ -76,7 +76,8 @@ routes:
 	if status, body := ab.AskAdmin("/tail?slow=soon"); status != 400 || !strings.Contains(body, "slow") {
 		t.Errorf("%d %s", status, body)
 	}
-	// Readers of /tail beyond the limit are refused, and a reader that leaves makes room.
+	// Readers of /tail beyond the limit are refused. When a reader disconnects, another one may
+	// connect.
 	var open []io.Closer
 	testsupport.Eventually(t, "one is refused", func() bool {
 		res, err := http.Get("http://" + ab.AdminAddr + "/tail")

@@ -19,9 +19,9 @@ var update = flag.Bool("update", false, "write the list of what operators rely o
 
 const contractFile = "testdata/contract.txt"
 
-// The list holds every config key, command, flag, outcome and metric with its labels. A missing one
-// breaks an operator's configuration, script or dashboard. A new one must be added to the list on
-// purpose.
+// The list holds every config key, command, flag, outcome and metric with its labels. Without one
+// of them, an operator's configuration, script or dashboard breaks. A new one must be added to the
+// list on purpose.
 func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	t.Parallel()
 	got := slices.Concat(configKeys(t), commands(t), metrics(t))
@@ -95,7 +95,7 @@ var (
 	flagLine    = regexp.MustCompile(`(?m)^ +(-\w, )?--([a-z0-9-]+)( [a-z]+)?`)
 )
 
-// commands lists what --help says of the binary and of each command.
+// commands lists the help texts of the binary and of each command.
 func commands(t *testing.T) (lines []string) {
 	t.Helper()
 	help := func(args ...string) string {

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// For load balancers that reach only the traffic port.
+// Some load balancers reach only the traffic port.
 func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
@@ -30,8 +30,8 @@ func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	ab.WantExit(0)
 }
 
-// min_idle connections are open before /readyz is 200. An SSP that is down delays it by at most
-// warmup_timeout.
+// min_idle connections are open before /readyz responds 200. An SSP that is down delays it by at
+// most warmup_timeout.
 func TestReadinessWaitsForWarmPoolsUpToWarmupTimeout(t *testing.T) {
 	t.Parallel()
 	warm, down := e2e.Healthy(t), e2e.Healthy(t)

@@ -28,7 +28,7 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 		"ADBUFFER_ADMIN_LISTEN": func() (string, string, int) {
 			return e2e.Run(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr}, "health")
 		},
-		// A configuration file that the running service refuses does not make it look dead.
+		// The service keeps its health if its configuration file becomes invalid.
 		"a file with faults": func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", broken) },
 		"every interface":    func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", everywhere) },
 	}
@@ -69,7 +69,7 @@ func TestHealthWithWrongUsageExitsWith2(t *testing.T) {
 	}
 }
 
-// The health command connects to this machine's own admin address, which certificates seldom name.
+// The health command connects to this machine's own admin address, which certificates rarely name.
 // So it does not verify the certificate.
 func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {
 	file := e2e.WriteConfig(t, fmt.Sprintf("admin: {listen: %q, tls: {cert_file: %q, key_file: %q}}\n", testsupport.FreeAddr(t), certFile, keyFile)+e2e.Single(s.URL()))
 	env := []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s"}
 	ab := e2e.Launch(t, env, "serve", "--config", file)
-	ab.ExitIsTested = true // what looks at the metrics afterwards speaks no TLS
+	ab.ExitIsTested = true // the harness reads the metrics without TLS
 	testsupport.Eventually(t, "health says that it is ready", func() bool {
 		stdout, _, code := e2e.Run(t, nil, "health", "--config", file)
 		return code == 0 && stdout == "ready\n"

@@ -13,8 +13,9 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// TestTheQuickstartsOfTheREADMEWork runs their commands word by word. It replaces the ports and the
-// socket's path, which may be in use on this machine, and make build, whose binary exists already.
+// TestTheQuickstartsOfTheREADMEWork runs their commands unchanged, with three exceptions. It
+// replaces the ports and the socket's path, which may be in use on this machine. It does not run
+// make build, since the binary exists already.
 func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"## As a sidecar": {

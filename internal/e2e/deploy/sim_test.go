@@ -61,8 +61,8 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 func TestSimReportsErrorsInABehaviour(t *testing.T) {
 	t.Parallel()
 	for behaviour, want := range map[string]string{
-		`{"latncy":{}}`:                 "latency", // the keys that there are
-		`{"latency":{"constant":80}}`:   "80ms",    // a unit is missing
+		`{"latncy":{}}`:                 "latency", // the keys that exist
+		`{"latency":{"constant":80}}`:   "80ms",    // the unit is missing
 		`{"answer":{"kind":"picture"}}`: "answer.kind",
 		`latency`:                       "JSON",
 	} {

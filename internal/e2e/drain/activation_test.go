@@ -17,14 +17,14 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// manager holds listening sockets as systemd does, and passes them to the processes that it starts
+// manager holds listening sockets as systemd does. It passes them to the processes that it starts
 // with the environment env.
 type manager struct {
 	t      *testing.T
 	files  []*os.File
 	addrs  []string
-	names  string // LISTEN_FDNAMES
-	config string // file
+	names  string // value of LISTEN_FDNAMES
+	config string // path of the configuration file
 	env    []string
 }
 
@@ -86,7 +86,7 @@ func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
 	for range 3 {
 		now.Signal(syscall.SIGTERM)
 		now.WantExit(0)
-		now = m.start() // only now: meanwhile clients wait in the socket's queue
+		now = m.start() // clients have waited in the socket's queue meanwhile
 	}
 	l.wantNothingLost(t)
 	now.Signal(syscall.SIGTERM)
@@ -109,7 +109,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	var first net.Conn
 	ab := e2e.LaunchCommand(t, cmd, func(ab *e2e.Process) bool {
 		if first == nil {
-			first, _ = net.Dial("unix", path) // before it, nothing but the socket is there
+			first, _ = net.Dial("unix", path) // before the process runs, only the socket exists
 		}
 		return ab.FindListeners()
 	})

@@ -21,7 +21,7 @@ func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 	e2e.AwaitInFlight(t, s.SSP, 1)
 
 	ab.Signal(syscall.SIGTERM)
-	// It is not ready at once, but alive, and accepts during the delay.
+	// The process is not ready at once, but alive, and accepts connections during the delay.
 	testsupport.Eventually(t, "/readyz responds with 503", func() bool { status, body := ab.AskAdmin("/readyz"); return status == 503 && body == "draining\n" })
 	if status, _ := ab.AskAdmin("/healthz"); status != 200 {
 		t.Errorf("/healthz responds with %d, want 200", status)
@@ -49,7 +49,7 @@ func TestADrainWaitsForRequestsInFlightAfterItStoppedAccepting(t *testing.T) {
 	busy, idle, kept := ab.Dial(), ab.Dial(), ab.Dial()
 	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
-	kept.Send(e2e.Request("GET", "/nowhere", "")) // has been served before
+	kept.Send(e2e.Request("GET", "/nowhere", "")) // a request has been served before
 	kept.Read("GET").WantStatus("no route", 404)
 
 	ab.Signal(syscall.SIGTERM)
@@ -119,7 +119,8 @@ func TestASecondSignalEndsTheWait(t *testing.T) {
 	}
 }
 
-// Load goes on while the service stops. Every request on an accepted connection gets its response.
+// Load continues while the service stops. Every request on an accepted connection gets its
+// response.
 func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
@@ -162,12 +163,12 @@ func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
 	if info.Mode()&os.ModeSocket == 0 || info.Mode().Perm() != 0o620 {
 		t.Errorf("mode %v, want a socket of 0620", info.Mode())
 	}
-	// A unix peer is always believed.
+	// A peer on a Unix socket is always trusted.
 	ab.Get("/fillbuffer", "X-Forwarded-For: 203.0.113.77").WantFill("openx")
 	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.77"}) {
 		t.Errorf("the SSP received %q", got)
 	}
-	// A second process finds the socket in use, and does not touch it.
+	// A second process finds the socket in use, and does not change it.
 	file := filepath.Join(t.TempDir(), "second.yaml")
 	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
 		t.Fatal(err)
@@ -182,7 +183,7 @@ func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the socket was left behind")
 	}
-	// What a killed process leaves behind is replaced.
+	// The socket file of a killed process is replaced.
 	killed := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path)
 	killed.Signal(syscall.SIGKILL)
 	killed.WantExit(-1)

@@ -22,7 +22,7 @@ import (
 )
 
 // reservePort returns a loopback address whose port no other process gets until the end of the
-// test. A socket with SO_REUSEPORT holds the port and does not listen.
+// test. A socket with SO_REUSEPORT reserves the port and does not listen.
 func reservePort(t *testing.T) string {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -48,17 +48,17 @@ func reservePort(t *testing.T) string {
 	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.(*unix.SockaddrInet4).Port}).String()
 }
 
-// shared is the environment of processes that hand over to each other.
+// shared is the environment of processes that hand over to their successors.
 func shared(t *testing.T, listen string) []string {
 	t.Helper()
 	return []string{
 		"ADBUFFER_SERVER_REUSE_PORT=true", "ADBUFFER_SERVER_LISTEN=" + listen, "ADBUFFER_ADMIN_LISTEN=" + reservePort(t),
-		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // in which every client that is not idle hears "Connection: close"
+		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // in that time every client that is not idle receives "Connection: close"
 	}
 }
 
-// load sends requests until stopped. Half of its clients keep their connections as long as they
-// may; the other half opens one for each request.
+// load sends requests until stopped. Half of its clients keep their connections as long as
+// possible. The other half opens one for each request.
 type load struct {
 	stopped   atomic.Bool
 	responses e2e.Tally
@@ -117,7 +117,7 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 				}
 				now.Signal(syscall.SIGTERM)
 				now.WantExit(0)
-				// The new one alone accepts now.
+				// Only the new process accepts now.
 				if n := next.Scrape().Sum("adbuffer_ssp_requests_total"); n == 0 {
 					t.Error("the new process has served nothing")
 				}
@@ -135,17 +135,17 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 	}
 }
 
-// The same at the edge: over TLS, with HTTP/2, and with POSTs, which no client sends again by
+// This is the same at the edge: over TLS, with HTTP/2, and with POSTs, which no client repeats by
 // itself.
 func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)}), e2e.NewAuthority(t)
 	env, config := shared(t, reservePort(t)), e2e.TLSSection(a, "")+e2e.Single(s.URL())
 	now := e2e.Start(t, config, env...)
-	traffic := now.TrafficAddr // of all of them
+	traffic := now.TrafficAddr // all processes use this address
 	keeping := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true}
 	defer keeping.CloseIdleConnections()
-	// The other half of the clients shakes hands for every request.
+	// The other half of the clients makes a handshake for every request.
 	leaving := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, DisableKeepAlives: true}
 	var stopped atomic.Bool
 	var sent atomic.Int64
@@ -191,8 +191,8 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	}
 }
 
-// The new process may die at any moment. The old one serves what it has accepted, and goes on
-// accepting.
+// The new process may die at any moment. The old one serves the connections that it has accepted,
+// and continues to accept.
 func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
@@ -222,7 +222,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		if err := next.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// From before it listens until after it serves.
+		// The moments range from before the process listens until after it serves.
 		moment := startTakes * time.Duration(i) / 9
 		if i >= 12 {
 			testsupport.Eventually(t, "it serves", func() bool { _, ok := log.Line("ready"); return ok })
@@ -239,7 +239,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		}
 		next.Wait() //nolint:errcheck // however it ended
 		for range 4 {
-			old.Get("/nowhere").WantStatus("no route", 404) // it alone listens again
+			old.Get("/nowhere").WantStatus("no route", 404) // only the old process listens
 		}
 		if status, _ := old.AskAdmin("/readyz"); status != 200 {
 			t.Errorf("after %v to the new one the old one responds to /readyz with %d", how, status)

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// handoverSocket returns the address at which the process meets the next one.
+// handoverSocket returns the address at which the process meets its successor.
 func handoverSocket(ab *e2e.Process) *net.UnixAddr {
 	ab.T.Helper()
 	open := make(map[string]bool)
@@ -58,7 +58,7 @@ func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 	}
 	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_suppressed_total") > 0 })
 	testsupport.Eventually(t, "it is said", func() bool { return strings.Contains(ab.Log.String(), "log lines were suppressed") })
-	seconds := 0 // each of them has a line that says what was suppressed, but perhaps the last
+	seconds := 0 // each second but perhaps the last has a line about suppressed lines
 	for line := range strings.Lines(ab.Log.String()) {
 		if strings.Contains(line, "log lines were suppressed") {
 			seconds++

@@ -26,8 +26,8 @@ func opensslResumes(t *testing.T, addr string, a *e2e.Authority, version, option
 	return strings.Contains(text, "Reused, TLS"), text
 }
 
-// A client resumes its session after the certificate was renewed and read again, and on the
-// process that took over. On a process that asks for a certificate it does not help.
+// A client resumes its session after a renewal of the certificate, and on the successor process. A
+// process that asks for a client certificate does not resume it.
 func TestSessionsResumeAcrossReloadsAndHandovers(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"-tls1_2", "-tls1_3"} {

@@ -20,7 +20,8 @@ func put(t *testing.T, ab *e2e.Process, path, body string) string {
 	return got
 }
 
-// States and weights change on the admin listener, are logged, and stay over reloads of both kinds.
+// The admin listener changes states and weights. They are logged, and stay over reloads of both
+// kinds.
 func TestStatesAndWeightsByHand(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
@@ -58,7 +59,7 @@ func TestStatesAndWeightsByHand(t *testing.T) {
 	ab.Take(pair(a, b, "    protocol: http1"))
 	check("after a reload with a new pool")
 	c := e2e.Healthy(t)
-	ab.Take(pair(a, c, "")) // the second endpoint goes, the drained one stays
+	ab.Take(pair(a, c, "")) // the second endpoint is removed, the drained one stays
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=draining")
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+hostPort(t, c), "state=enabled")
 
@@ -97,8 +98,8 @@ func TestWrongChangesByHand(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
-// A disabled SSP under load: no request fails, the waterfall's next tier responds, a single route
-// ends as ssp_disabled.
+// An SSP is disabled under load. No request fails: the waterfall's next tier responds, and a single
+// route ends as ssp_disabled.
 func TestDisabledSSPUnderLoad(t *testing.T) {
 	t.Parallel()
 	first, second := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}), e2e.Healthy(t)
@@ -134,7 +135,7 @@ routes:
 	}
 }
 
-// The command ssp does what the admin listener does.
+// The command ssp does the same as the admin listener.
 func TestSSPCommand(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)

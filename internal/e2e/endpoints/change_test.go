@@ -34,7 +34,7 @@ func TestNoChangeUnderLoadFailsARequest(t *testing.T) {
 	}
 	a, b, c := ssps[0], ssps[1], ssps[2]
 	ab := e2e.StartReloadable(t, list(a, b))
-	y := ab.StartTraffic(10, 0, "/fillbuffer?n=", "POST /fillbuffer?p=") // 2 000 requests/s where the machine can
+	y := ab.StartTraffic(10, 0, "/fillbuffer?n=", "POST /fillbuffer?p=") // 2 000 requests/s if the machine is fast enough
 	y.AwaitSent(t, 500)
 	endpoint := func(i int, what, body string) {
 		t.Helper()
@@ -71,7 +71,8 @@ func TestNoChangeUnderLoadFailsARequest(t *testing.T) {
 	if n := c.Counters().Requests - removed; n > 0 {
 		t.Errorf("the removed endpoint got %d requests", n)
 	}
-	// The load moves to it and back, so it gets some. A new pool each time would open all anew.
+	// The load moves between the endpoints, so a few connections are opened. A new pool for each
+	// change would open all of them again.
 	if n := a.Counters().Connections - kept; n > 20 {
 		t.Errorf("the endpoint that stays got %d new connections by six reloads", n)
 	}

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// fails is an SSP that responds 500 to everything.
+// fails is an SSP that responds 500 to all requests.
 var fails = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}
 
 // hostPort returns the name of an endpoint.
@@ -36,8 +36,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `, a.URL(), b.URL(), settings)
 }
 
-// With one of two endpoints failing, almost no request fails after the first few, and the endpoint is
-// back soon after it works again.
+// One of two endpoints fails. After the first few failures almost no request fails. Soon after the
+// endpoint works again, it is used again.
 func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	t.Parallel()
 	good, bad := e2e.Healthy(t), e2e.SSPWith(t, fails)
@@ -59,7 +59,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	}
 	name := hostPort(t, bad)
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=ejected")
-	ab.AwaitMetric(0, "adbuffer_endpoint_connections", "endpoint="+name) // that of a failed probe closes too
+	ab.AwaitMetric(0, "adbuffer_endpoint_connections", "endpoint="+name) // the connection of a failed probe closes too
 	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)
 	if n := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error"); n < 5 || n > 10 {
 		t.Errorf("%v requests of the failing endpoint are counted", n)
@@ -86,7 +86,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	}
 }
 
-// Two SSPs that share a host have counters of their own.
+// Two SSPs that share a host have separate counters.
 func TestSSPsWithOneEndpointAreAccountedApart(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
@@ -110,8 +110,8 @@ routes:
 	ab.Get("/b").WantFill("b")
 }
 
-// When all endpoints of priority 0 die, those of priority 1 take over within a second, and give back
-// when they return.
+// When all endpoints of priority 0 die, those of priority 1 take the load within a second. They
+// give it back when priority 0 returns.
 func TestRegions(t *testing.T) {
 	t.Parallel()
 	east, west := e2e.Healthy(t), e2e.Healthy(t)
@@ -156,7 +156,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	})
 }
 
-// relay is a TCP relay in front of an SSP, which can go away and come back at the same address.
+// relay is a TCP relay in front of an SSP. It can stop and start again at the same address.
 type relay struct {
 	t        *testing.T
 	addr, to string

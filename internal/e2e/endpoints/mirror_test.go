@@ -9,7 +9,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A mirror gets copies; one that never accepts delays no request, and shows in its metric.
+// A mirror receives copies of requests. If it never accepts a connection, it delays no request, and
+// its metric shows it.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	main, partner := e2e.Healthy(t), e2e.Healthy(t)

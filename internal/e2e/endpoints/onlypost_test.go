@@ -31,7 +31,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	c := ab.Dial()
 	failed := 0
 	for range 100 {
-		// Two of each, so that both endpoints get both.
+		// There are two of each, so that both endpoints get both methods.
 		for range 2 {
 			c.Get("/fillbuffer").WantFill("openx")
 		}

@@ -34,7 +34,7 @@ func TestRetryAfterPausesRequests(t *testing.T) {
 				}
 				want := e2e.Refusal{Status: 503, Reason: "ssp_backoff", SSP: "openx", Names: []string{"Retry-After", "retry_after_max"}}
 				a := ab.WantRefusal("during the pause", want, func() *e2e.Response { return c.Get("/fillbuffer") })
-				// A date has whole seconds: up to one is lost.
+				// A date has whole seconds, so the pause may be up to 1 s shorter.
 				after, err := strconv.Atoi(a.Header("Retry-After"))
 				if passed := time.Since(e2e.LastRequest(t, s).Time); err != nil || after > 3600 || float64(after) < 3599-passed.Seconds() {
 					t.Errorf("Retry-After is %q, %v after the SSP asked for an hour", a.Header("Retry-After"), passed)
@@ -69,7 +69,7 @@ func TestThePauseOfRetryAfterEnds(t *testing.T) {
 				return s.Counters().Requests > 1
 			})
 			e2e.WantRequests(t, s, 2)
-			// A date has whole seconds: up to one is lost.
+			// A date has whole seconds, so the pause may be up to 1 s shorter.
 			pause, atLeast := s.Requests()[1].Time.Sub(s.Requests()[0].Time), 2*time.Second
 			if row.date {
 				atLeast = time.Second

@@ -37,7 +37,7 @@ func TestTheBreakerShedsMoreTheMoreAnSSPFails(t *testing.T) {
 				t.Errorf("breaker_shed_ratio %.3f after %d failures of %d, want %.3f", got, n.ByStatus[500], n.Requests, want)
 			}
 			shed := all.Of("proxy/breaker_open 503")
-			// The ratio wavers until a few hundred requests are in the window.
+			// The ratio varies until a few hundred requests are in the window.
 			if got, want := float64(shed)/(clients*each), max(0, (failures-0.5)/0.5*0.9); math.Abs(got-want) > 0.12 {
 				t.Errorf("%.3f of the requests were shed, want about %.2f", got, want)
 			}
@@ -94,7 +94,7 @@ func TestShortDeadlinesOfClientsOpenNoBreaker(t *testing.T) {
 		return nil
 	})
 	ab.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx")
-	// Requests with the default deadline say something about the SSP.
+	// Requests with the default deadline count against the SSP.
 	ab.Concurrently(25, func(w *e2e.Worker) error {
 		a, err := w.Exchange("GET", "/fillbuffer", "")
 		if err == nil {

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// A client that leaves while its request waits for a place costs the SSP nothing.
+// A client that disconnects while its request waits for a place costs the SSP nothing.
 func TestARequestWhoseClientDisconnectsInTheQueueIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
@@ -29,7 +29,7 @@ func TestARequestWhoseClientDisconnectsInTheQueueIsNotSent(t *testing.T) {
 	e2e.WantRequests(t, s.SSP, 2)
 }
 
-// If it leaves after its request was sent, the SSP's connection stays usable.
+// If the client disconnects after its request was sent, the SSP's connection stays usable.
 func TestAClientThatDisconnectsFailsNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true}}})

@@ -20,7 +20,7 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
 		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
 		// Over TLS, a request waits for a dial 10 s longer than the TCP connection may take. So it
-		// gets the dial's error, however late the dial's timer is.
+		// gets the dial's error, however late the dial's timer fires.
 		{"no response to the SYN", "https://" + hole.Addr(), "timeout", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "2s", "timeouts.connect"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 			ab.WantRefusal("first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 			ab.WantRefusal("second", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
-			// Now all addresses back off: the request fails at once with the last error.
+			// Now all addresses are in back-off, so the request fails at once with the last error.
 			want.Names = append(want.Names, "pool.dial_backoff")
 			ab.WantRefusal("third", want, func() *e2e.Response { return c.Post("/fillbuffer", "{}") })
 			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
@@ -72,8 +72,8 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 	}
 }
 
-// A request ends with the dials' error, whether it waited for the dials or came while all addresses
-// are in back-off. Once, the first request to an SSP with an unknown authority ended as
+// A request ends with the dials' error, whether it waited for the dials or arrived while all
+// addresses were in back-off. Once, the first request to an SSP with an unknown authority ended as
 // connect_failed.
 func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// startFlaky runs a TCP proxy to addr that resets its first n connections when
-// their first byte has come.
+// startFlaky runs a TCP proxy to addr that resets its first n connections when their first byte
+// arrives.
 func startFlaky(t *testing.T, addr string, n int64) (at string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func copyAndClose(to, from net.Conn) {
 func TestHandshakeThatFailsOnceFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
-	// With hybrid groups the dial itself repeats a ClientHello that is lost, with a shorter one.
+	// With hybrid groups the dial itself repeats a lost ClientHello with a shorter one.
 	ca := "tls: {server_name: localhost, groups: [x25519], ca_file: " + e2e.CAFile(t, s) + "}"
 
 	// retry.max is 1 by default.

@@ -45,7 +45,7 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 		}
 		kinds[e2e.Attribute(span, "adbuffer.retry")] = e2e.Attribute(span, "adbuffer.outcome")
 	}
-	// The slower attempt is cancelled, or has ended meanwhile.
+	// The slower attempt is cancelled, or has already ended.
 	if outcomes := kinds[""] + " " + kinds["hedge"]; len(kinds) != 2 || !slices.Contains([]string{"fill cancelled", "cancelled fill", "fill fill"}, outcomes) {
 		t.Errorf("attempts %v, want a first one and a hedge", kinds)
 	}

@@ -83,8 +83,8 @@ func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 // nginxRequests are how many GETs and how many POSTs each protocol must carry.
 const nginxRequests = 20000
 
-// An SSP has keepalive_requests 1000, and an idle timeout shorter than ours. No client sees an
-// error, and no response reaches another request.
+// The SSP has keepalive_requests 1000, and an idle timeout shorter than adbuffer's. No client sees
+// an error, and no response reaches another request.
 func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -104,10 +104,9 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 			for _, method := range []string{"GET", "POST"} {
 				for attempt := 1; ; attempt++ {
 					lost, closed := exchangeAll(t, ab, method, attempt)
-					// Between the last look at a connection and the request's arrival
-					// nginx may close it. A GET is sent again; a POST, which may have
-					// been processed, is not. A slow machine draws that out, and lets nginx
-					// close many connections. A look that sees nothing loses them all.
+					// nginx may close a connection between adbuffer's check and the request's
+					// arrival. A GET is sent again. A POST may have been processed and is not. A
+					// slow machine makes this more likely, and lets nginx close many connections.
 					if lost == 0 || method == "POST" && lost <= nginxRequests/1000+closed/5 {
 						break
 					}
@@ -120,7 +119,7 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 			if twice := processedTwice(t, n, "POST"); len(twice) > 0 {
 				t.Errorf("nginx processed these POSTs twice: %v", twice)
 			}
-			// It did close connections: else nothing was shown.
+			// nginx must have closed connections, or the test shows nothing.
 			if m := ab.Scrape(); m.Sum("adbuffer_pool_connections_opened_total") < 20 {
 				t.Errorf("only %v connections were opened", m.Sum("adbuffer_pool_connections_opened_total"))
 			}
@@ -128,9 +127,8 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 	}
 }
 
-// exchangeAll sends nginxRequests over 16 connections, each with a number of its
-// own that its response must have. It returns how many came to nothing, and how many
-// connections nginx had closed meanwhile.
+// exchangeAll sends nginxRequests over 16 connections. Each request has a number that its response
+// must have. It returns how many requests failed, and how many connections nginx closed meanwhile.
 func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (lost, closed int) {
 	t.Helper()
 	const opened = "adbuffer_pool_connections_opened_total"
@@ -144,7 +142,7 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (los
 		}
 		for i := w.Id; i < nginxRequests; i += 16 {
 			if i%1600 < 16 {
-				time.Sleep(300 * time.Millisecond) // nginx closes what is idle meanwhile
+				time.Sleep(300 * time.Millisecond) // nginx closes idle connections meanwhile
 			}
 			id := fmt.Sprintf("%s%d-%d", method, attempt, i)
 			a, err := w.Exchange(method, "/fillbuffer?cb="+id, body)
@@ -153,7 +151,7 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string, attempt int) (los
 			}
 			all.Add(a)
 			if a.Status == 502 && a.Header("X-Adbuffer-Source") == "proxy/conn_lost" {
-				continue // it is counted as lost
+				continue // it counts as lost
 			}
 			if want := `{"id":"` + id + `","method":"` + method + `"}`; a.Body != want || a.Header("X-Echo") != id {
 				return fmt.Errorf("request %s was given the response %s with %v", id, a.Body, a.Fields)

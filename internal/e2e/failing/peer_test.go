@@ -22,10 +22,10 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// peer is a real HTTP server that is an SSP in front of a backend of the test.
+// peer is a real HTTP server that acts as an SSP, in front of a backend of the test.
 type peer struct {
 	name, pkg string
-	graceful  syscall.Signal // ends it when the requests in flight have ended
+	graceful  syscall.Signal // stops it after the requests in flight
 	// command runs it on addr.
 	command func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd
 }
@@ -39,7 +39,7 @@ var peerServers = []peer{
 		}
 		backend = strings.Replace(backend, ":", ",", 1)
 		return exec.Command("nghttpx", "--conf=/dev/null", "--workers=1", "--frontend="+frontend, "--backend="+backend, "--no-ocsp", "--log-level=ERROR",
-			// It closes connections early, and allows few streams on each.
+			// The configuration closes connections early, and allows few streams on each.
 			"--frontend-max-requests=50", "--frontend-http2-max-concurrent-streams=6", dir+"/key.pem", dir+"/cert.pem")
 	}},
 	{"h2o", "h2o", syscall.SIGTERM, func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
@@ -88,7 +88,7 @@ func (p *peer) start(t *testing.T, a *e2e.Authority, backend string, encrypted b
 	return scheme + "://" + addr + "/bid", d
 }
 
-// pattern returns n bytes of which no two parts are alike.
+// pattern returns n bytes without repeated parts.
 func pattern(n int) string {
 	b := make([]byte, 0, n+24)
 	for i := 0; len(b) < n; i++ {
@@ -97,12 +97,12 @@ func pattern(n int) string {
 	return string(b[:n])
 }
 
-// backend serves a peer: it responds with as many bytes as the query says, and with the checksum of
+// backend serves a peer. It responds with as many bytes as the query says, and with the checksum of
 // the upload. It counts each POST's number.
 type backend struct {
 	addr string
 	mu   sync.Mutex
-	seen map[string]int // POSTs, by their cb
+	seen map[string]int // POSTs by their cb
 }
 
 func startBackend(t *testing.T) *backend {
@@ -111,7 +111,7 @@ func startBackend(t *testing.T) *backend {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the peer gave the request up
+			return // the peer has cancelled the request
 		}
 		q := r.URL.Query()
 		if r.Method == "POST" {

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// peerProtocols are the ways from adbuffer to a peer.
+// peerProtocols are the protocols between adbuffer and a peer.
 var peerProtocols = []struct {
 	protocol  string
 	encrypted bool
@@ -24,8 +24,8 @@ var peerProtocols = []struct {
 	{"h2c", false},
 }
 
-// Bodies cross unharmed both ways, and a peer that closes its connections early
-// and allows few streams costs no GET.
+// Bodies arrive unchanged in both directions. A peer that closes its connections early and allows
+// few streams costs no GET.
 func TestRealServersAsSSPs(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.NewAuthority(t), startBackend(t)
@@ -75,7 +75,7 @@ func TestRealServersThatCloseGracefully(t *testing.T) {
 	for _, p := range peerServers {
 		for _, way := range peerProtocols {
 			if way.protocol == "http1-pipelined" || way.protocol == "http1" && !way.encrypted {
-				continue // as HTTP/1 over TLS
+				continue // it is the same as HTTP/1 over TLS
 			}
 			t.Run(fmt.Sprintf("%s %s TLS %v", p.name, way.protocol, way.encrypted), func(t *testing.T) {
 				t.Parallel()
@@ -131,7 +131,7 @@ routes:
 	}
 }
 
-// nghttpx in front of adbuffer, as at the edge of a network.
+// nghttpx is in front of adbuffer, as at the edge of a network.
 func TestARealProxyInFront(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.NewAuthority(t), startBackend(t)

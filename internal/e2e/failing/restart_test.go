@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// meeting is an SSP that responds to a round of requests when all have arrived, so that each has
+// meeting is an SSP that responds to a round of requests when all have arrived, so each request has
 // its own connection. It closes the connections of the last round without a response.
 type meeting struct {
 	size, rounds int
@@ -55,7 +55,7 @@ func TestRestartOfAnSSPLosesNoGET(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(s.URL, "protocol: http1"))
 	var all e2e.Tally
 	for range rounds {
-		// A round begins when the one before has ended.
+		// A round begins when the round before has ended.
 		ab.Concurrently(clients, func(w *e2e.Worker) error {
 			a, err := w.Exchange("GET", "/fillbuffer", "")
 			if err == nil {

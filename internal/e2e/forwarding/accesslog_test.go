@@ -61,7 +61,7 @@ func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, the log has one line for each request, and each line is JSON.
+// The log has one line for each request, and each line is JSON, for any input of a client.
 func TestNothingThatAClientSendsForgesALine(t *testing.T) {
 	t.Parallel()
 	const forged = `{"level":"error","msg":"forged"}`

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// brokenResponses are ways in which a response is not valid.
+// brokenResponses are invalid responses.
 var brokenResponses = []struct {
 	name   string
 	faults sspsim.Faults
@@ -129,7 +129,7 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 	}
 }
 
-// Bytes that an SSP sends behind its response, or before a request, must reach no request.
+// Bytes that an SSP sends after its response, or before a request, must reach no request.
 func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -152,7 +152,7 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 					t.Fatalf("request %s was given the response to %q: %s", id, got, a.Body)
 				}
 				if row.name == "unsolicited" && i%2 == 1 {
-					// Give it time to say something.
+					// The SSP has time to send bytes.
 					s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Faults["unsolicited"] == uint64(i+1)/2 })
 				}
 			}

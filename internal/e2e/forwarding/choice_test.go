@@ -37,7 +37,7 @@ func TestAClientMayChooseAmongTheSSPsOfARouteThatAllowsIt(t *testing.T) {
 		{"/fillbuffer?%73sp=b", "", "a", "?%73sp=b"}, // an encoded key is no control parameter
 		{"/fillbuffer?SSP=b", "", "a", "?SSP=b"},
 		{"/fillbuffer?x=ssp=b", "", "a", "?x=ssp=b"},
-		{"/closed?ssp=b&x=1", "X-Adbuffer-SSP: b", "a", "?ssp=b&x=1"}, // no choice there: the query is the SSP's
+		{"/closed?ssp=b&x=1", "X-Adbuffer-SSP: b", "a", "?ssp=b&x=1"}, // this route has no choice: the query belongs to the SSP
 		{"/below/a", "", "c", ""},
 	} {
 		var fields []string
@@ -91,5 +91,5 @@ func TestAChoiceThatIsNotOneIsABadRequest(t *testing.T) {
 	for _, s := range []*sspsim.SSP{a, b, c} {
 		e2e.WantRequests(t, s, 0)
 	}
-	conn.Get("/fillbuffer").WantFill("a") // framing was never in doubt
+	conn.Get("/fillbuffer").WantFill("a") // the framing is valid
 }

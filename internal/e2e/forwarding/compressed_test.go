@@ -51,7 +51,7 @@ routes:
 					t.Errorf("%s: the ad has changed on the way: %q", path, res.Body)
 				}
 			}
-			// On a single route the compressed no-bid crosses unchanged, and counts as no_bid.
+			// On a single route the compressed no-bid is forwarded unchanged, and counts as no_bid.
 			ab.Post("/alone", "{}", "Accept-Encoding: "+coding).WantStatus("a no-bid", 200).WantSource("ssp/none")
 			ab.WantMetric(1, "adbuffer_requests_total", "route=alone", "outcome=no_bid")
 			ab.WantMetric(0, "adbuffer_ssp_requests_total", "ssp=none", "outcome=fill")

@@ -19,7 +19,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 	for _, row := range []struct {
 		name, method, body string
 		fields             []string
-		atLeast            time.Duration // the SSP is given the deadline less reserve (5ms)
+		atLeast            time.Duration // the SSP gets the deadline less reserve (5ms)
 	}{
 		{"deadline.default", "GET", "", nil, 145 * time.Millisecond},
 		{"the header", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 60"}, 55 * time.Millisecond},
@@ -38,7 +38,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 		{"a tmax that overflows", "POST", `{"tmax":18446744073709551676}`, nil, 145 * time.Millisecond},
 		{"a tmax of a compressed body", "POST", `{"tmax":60}`, []string{"Content-Encoding: gzip"}, 145 * time.Millisecond},
 	} {
-		var took time.Duration // from before the request was sent: never less than adbuffer waited
+		var took time.Duration // from before the request was sent: at least as long as adbuffer waited
 		ab.WantRefusal(row.name, want, func() *e2e.Response {
 			began := time.Now()
 			a := c.Do(row.method, "/fillbuffer", row.body, row.fields...)

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// grpcMessage is a message as gRPC frames it.
+// grpcMessage returns a message in gRPC's framing.
 func grpcMessage(text string) string {
 	b := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)))
 	return string(append(b, text...))
@@ -24,8 +24,8 @@ func unencryptedHTTP2() *http.Protocols {
 	return p
 }
 
-// A unary gRPC call crosses: te: trailers to the SSP, grpc-status in the trailer or in the header
-// of a response without a body. Fields that are forbidden in a trailer do not cross.
+// A unary gRPC call is forwarded: te: trailers to the SSP, grpc-status in the trailer or in the
+// header of a response without a body. Fields that are forbidden in a trailer are dropped.
 func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	t.Parallel()
 	ssp := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// A client that resets its stream makes adbuffer reset that of the SSP, long before the
-// deadline. Both connections go on.
+// A client that resets its stream makes adbuffer reset the SSP's stream, long before the deadline.
+// Both connections stay open.
 func TestResetStreamIsResetAtTheSSP(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
@@ -60,7 +60,7 @@ func TestResetStreamIsResetAtTheSSP(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("the client got %v", err)
 		}
-		if err := <-left; !errors.Is(err, context.Canceled) { // so net/http says for RST_STREAM
+		if err := <-left; !errors.Is(err, context.Canceled) { // the error of net/http for RST_STREAM
 			t.Errorf("the SSP's request ended with %v", err)
 		}
 		if err := get(t.Context(), ""); err != nil {

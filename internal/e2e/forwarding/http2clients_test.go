@@ -18,7 +18,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// echoSSP responds with what it got, and with its digest.
+// echoSSP responds with the request's body and its digest.
 func echoSSP(t *testing.T) *httptest.Server {
 	ssp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -50,7 +50,7 @@ func TestNetHTTPOverHTTP2(t *testing.T) {
 				body := bytes.Repeat([]byte{byte('a' + i%26)}, row.size)
 				var r io.Reader = bytes.NewReader(body)
 				if i%2 == 1 {
-					r = io.MultiReader(r) // of no stated length
+					r = io.MultiReader(r) // its length is not stated
 				}
 				req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+ab.TrafficAddr+"/fillbuffer", r)
 				if err != nil {

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// claims are what a client, or a proxy before us, may say about that.
+// claims are statements of a client, or of a proxy before adbuffer, about the client's identity.
 var claims = []string{
 	"X-Forwarded-For: 203.0.113.77, 198.51.100.9, 10.1.2.3",
 	"X-Forwarded-Proto: https",
@@ -60,7 +60,7 @@ routes:
 		{"truncate_ip, x_device", trusting, "/private/device", shortDevice},
 		{"truncate_ip, both", trusting, "/private/both", slices.Concat(short, []string{shortList}, shortDevice)},
 		{"truncate_ip, none", trusting, "/private/none", nil},
-		// Identity fields of an untrusted peer are not believed. Loopback, the peer here, sends
+		// Identity fields of an untrusted peer are not trusted. Loopback, the peer here, sends
 		// none.
 		{"untrusted, x_forwarded_for", believing, "/fillbuffer/list", nil},
 		{"untrusted, x_device", believing, "/fillbuffer/device", []string{"X-Device-User-Agent: Player/2"}},

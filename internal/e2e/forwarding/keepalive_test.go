@@ -21,14 +21,14 @@ routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [good, bad], client_choice: true}
 `, good.URL(), bad.URL()))
 	c := ab.Dial()
-	body := strings.Repeat("GET / HTTP/1.1\n", 3000) // is no request line
+	body := strings.Repeat("GET / HTTP/1.1\n", 3000) // no line of it is a request line
 	for _, row := range []struct {
 		method, target, body string
 		fields               []string
 		status               int
 	}{
 		{"GET", "/nowhere", "", nil, 404},
-		{"POST", "/nowhere", body, nil, 404}, // its body is read past
+		{"POST", "/nowhere", body, nil, 404}, // adbuffer reads its body and discards it
 		{"PUT", "/fillbuffer", body, nil, 405},
 		{"POST", "/fillbuffer/unknown", body, nil, 404},
 		{"POST", "/fillbuffer", body, []string{"X-Adbuffer-Timeout-Ms: x"}, 400},
@@ -96,7 +96,7 @@ func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
 	}
 }
 
-// Requests come in any pieces.
+// Requests arrive in pieces of any size.
 func TestARequestInPiecesIsOneRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
@@ -105,7 +105,7 @@ func TestARequestInPiecesIsOneRequest(t *testing.T) {
 	raw := "POST /fillbuffer?a=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nContent-Length: 5\r\n\r\nhello"
 	for cut := 1; cut < len(raw); cut += 3 {
 		c.Send(raw[:cut])
-		time.Sleep(time.Millisecond) // so that the pieces arrive one by one
+		time.Sleep(time.Millisecond) // so that the pieces arrive separately
 		c.Send(raw[cut:])
 		c.Read("POST").WantFill("openx")
 		if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("X-A") != "1" {

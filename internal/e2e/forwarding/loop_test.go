@@ -37,12 +37,12 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=server_error")
 			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=loop")
 			ab.WantMetric(2, "adbuffer_ssp_requests_total", "outcome=server_error")
-			ab.Take(nowhere) // adbuffer's own connections must not count as clients that are still there
+			ab.Take(nowhere) // adbuffer's own connections must not count as open clients
 		})
 	}
 }
 
-// The start logs the same warnings.
+// The start logs the same warnings as a reload.
 func TestCheckWarnsOfAnEndpointThatIsTheOwnListener(t *testing.T) {
 	t.Parallel()
 	config := e2e.WriteConfig(t, "server: {listen: \":8080\"}\n"+e2e.Single("http://localhost:8080/fillbuffer?key=s3cret"))
@@ -84,7 +84,7 @@ func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	if again := ask(); again[2] != first[2] {
 		t.Errorf("after a reload the process is %s, before it was %s", again[2], first[2])
 	}
-	// A chain of adbuffers: eight before this one are allowed, nine are not.
+	// In a chain of adbuffers, eight before this one are allowed, nine are not.
 	chain := func(n int) string {
 		names := make([]string, n)
 		for i := range names {

@@ -7,8 +7,9 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// badHeads are requests that violate RFC 9112 or our stricter rules. Each must get 400 and close
-// its connection. Its framing is in doubt, so the bytes behind it must not be read as a request.
+// badHeads are requests that violate RFC 9112 or adbuffer's stricter rules. Each must get 400 and
+// close its connection. Its framing is in doubt, so the bytes after it must not be read as a
+// request.
 var badHeads = []struct{ name, raw string }{
 	{"blank in a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo Bar: 1\r\n\r\n"},
 	{"blank after a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo : 1\r\n\r\n"},
@@ -86,7 +87,8 @@ func TestMalformedRequestsGet400AndCloseTheirConnection(t *testing.T) {
 	for _, bad := range badHeads {
 		c := ab.Dial()
 		ab.WantRefusal(bad.name, e2e.Refusal{Status: 400, Reason: "bad_request", Route: routeOf(bad.raw)}, func() *e2e.Response {
-			// A server that went on reading would respond to the bytes behind the malformed request.
+			// A server that continued to read would respond to the bytes after the malformed
+			// request.
 			c.Send(bad.raw + e2e.Request("GET", "/fillbuffer", ""))
 			a, err := c.TryRead("GET")
 			if err != nil {
@@ -103,8 +105,8 @@ func TestMalformedRequestsGet400AndCloseTheirConnection(t *testing.T) {
 	e2e.WantRequests(t, s, 0)
 }
 
-// routeOf is the label route that a bad request counts under: bodies are read
-// once the route is known.
+// routeOf is the label route that a bad request counts under: bodies are read after the route is
+// chosen.
 func routeOf(raw string) string {
 	if strings.HasPrefix(raw, "POST ") && strings.Contains(raw, "Transfer-Encoding: chunked\r\n\r\n") && !strings.Contains(raw, "chunked\r\n\r\n0\r\n") {
 		return "default"
@@ -136,7 +138,7 @@ func TestLenientFormsThatRFC9112AllowsAreServed(t *testing.T) {
 		c.Get("/fillbuffer").WantFill("openx") // the connection is still good
 		c.Close()
 	}
-	// The host of absolute-form is for matching alone.
+	// The host of absolute-form is used only for matching.
 	if got := s.Requests()[0]; got.Get("Host") != s.Addr() || got.Target != "/bid?a=1" {
 		t.Errorf("absolute-form reached the SSP as %q of %q", got.Target, got.Get("Host"))
 	}

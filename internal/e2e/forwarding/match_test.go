@@ -41,7 +41,7 @@ routes:
 		{"/fillbuffer", "a.b.example.org:1", "", "hosts"},
 		{"/fillbuffer", "example.org", "", "default"},
 		{"/fillbuffer", "aexample.org", "", "default"},
-		{"http://ads.example/fillbuffer", "a", "", "one-host"}, // absolute-form wins over Host
+		{"http://ads.example/fillbuffer", "a", "", "one-host"}, // absolute-form has precedence over Host
 		{"http://a/fillbuffer", "ads.example", "", "default"},
 		{"/fillbuffer?a=&b=1", "a", "X-C: x\r\n", "two"},
 		{"/fillbuffer?a&b=1", "a", "", "default"},

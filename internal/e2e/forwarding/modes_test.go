@@ -31,8 +31,8 @@ routes:
 `, a, b, c, mode))
 }
 
-// fillsAfter is an SSP that fills. It responds after each of these SSPs has received a request, so
-// that a test of abandoned legs abandons exchanges, not dials.
+// fillsAfter is an SSP that fills. It responds after each of the given SSPs has received a request.
+// So a test of abandoned legs abandons exchanges, not dials.
 func fillsAfter(t *testing.T, others ...*sspsim.SSP) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func TestSplitChoosesOneSSPByWeight(t *testing.T) {
 	if got := a.Counters().Requests; got < n*3/4-117 || got > n*3/4+117 || got+b.Counters().Requests != n {
 		t.Errorf("a was asked %d times of %d, want about %d", got, n, n*3/4)
 	}
-	conn.Get("/fillbuffer/c").WantFill("c") // a weight of 0 leaves the choice
+	conn.Get("/fillbuffer/c").WantFill("c") // an SSP with weight 0 can still be chosen
 }
 
 func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
 			conn.Post("/fillbuffer", `{"id":"1"}`).WantFill("c")
 			e2e.WantRequests(t, c, 2)
 			ab.WantMetric(2, "adbuffer_requests_total", "route=default", "outcome=fill")
-			conn.Get("/fillbuffer?ssp=c").WantFill("c") // a choice makes it single
+			conn.Get("/fillbuffer?ssp=c").WantFill("c") // a choice changes the mode to single
 		})
 	}
 }

@@ -30,7 +30,7 @@ func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 		status        int
 		source        string
 		outcome       string
-		origin        string // of the no-ad that counts; "" if none does
+		origin        string // SSP of the no-ad that counts; "" if none does
 	}{
 		{"/empty", "", 200, "ssp/fills", "fill", ""},
 		{"/empty/says-no", "", 204, "ssp/says-no", "no_bid", "ssp"},
@@ -120,7 +120,7 @@ routes:
 		fill, none float64
 	}{{"rtb", 2, 2}, {"vast", 2, 2}, {"any", 4, 0}, {"nothing", 0, 4}} {
 		for range 4 {
-			c.Get("/fillbuffer/" + row.ssp).WantFill(row.ssp) // 200, whatever it counts as
+			c.Get("/fillbuffer/" + row.ssp).WantFill(row.ssp) // status 200, whatever it counts as
 		}
 		ab.WantMetric(row.fill, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=fill")
 		ab.WantMetric(row.none, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=no_bid")

@@ -23,7 +23,7 @@ func serveDocumented(t testing.TB, s *sspsim.SSP, path string) *e2e.Process {
 	return ab
 }
 
-// directly asks an SSP without adbuffer.
+// directly sends a request to an SSP without adbuffer.
 func directly(t testing.TB, s *sspsim.SSP, method, target, body string, fields ...string) *e2e.Response {
 	t.Helper()
 	ab := &e2e.Process{T: t, Network: "tcp", TrafficAddr: s.Addr()}
@@ -91,7 +91,7 @@ func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.VAST, Size: sspsim.Size{Constant: 3000}}})
 	ab := serveDocumented(t, s, "/bid")
-	// Whatever stands in a query is the SSP's business.
+	// adbuffer does not interpret the query.
 	query := "format=video&cb=1&w=640&h=360&url=https%3A%2F%2Fa.example%2F%3Fx%3D1&p=a+b%20c&empty=&&novalue&=noname&cb=2&bad=%zz&q=?/:@!$'()*,;\xff&json={\"a\":[1]}"
 	a := ab.Get("/fillbuffer?"+query, "Accept: */*", "X-Env: production").WantFill("openx")
 

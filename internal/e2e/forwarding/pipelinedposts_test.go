@@ -17,7 +17,7 @@ func TestPipelinedPostBehindTheLastResponseIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		last  string
-		posts int64 // that the SSP receives, of the two that clients send
+		posts int64 // POSTs that the SSP receives, of the two that clients send
 	}{
 		"http/1.0":         {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 2},
 		"until close":      {"HTTP/1.1 200 OK\r\n\r\nok", 2},

@@ -29,7 +29,7 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 			c := ab.Dial()
 			c.T = t
 			go c.Conn.Write([]byte(e2e.Request("GET", "/fillbuffer", "") + row.refused + strings.Repeat(e2e.Request("GET", "/fillbuffer", ""), 20)))
-			time.Sleep(300 * time.Millisecond) // it has been refused, and nothing has been read
+			time.Sleep(300 * time.Millisecond) // it has been refused, and the client has read nothing
 			if got := c.Read("GET"); got.Status != 200 || len(got.Body) != size {
 				t.Errorf("status %d, %d bytes", got.Status, len(got.Body))
 			}
@@ -40,7 +40,7 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 	}
 }
 
-// A client that goes on sending after a refusal is reset: adbuffer reads a bounded number of its
+// A client that continues to send after a refusal is reset: adbuffer reads a bounded number of its
 // bytes.
 func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 	})
 }
 
-// In a drain too, requests that are pipelined behind the last one do not destroy its response.
+// During a drain too, requests that are pipelined after the last one do not destroy its response.
 func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
 	t.Parallel()
 	const size = 700_000

@@ -10,14 +10,14 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// A body that is no JSON by itself must not become part of the envelope's.
+// A body that is not JSON itself must not become part of the envelope's JSON.
 func TestNoBodyCanForgeARivalsEntryInTheEnvelope(t *testing.T) {
 	t.Parallel()
 	const forged = `{"x":1}},{"ssp":"b","status":200,"ms":1,"content_type":"application/json","body":{"price":999}`
 	for _, row := range []struct {
 		name, body string
 		fields     []string
-		text       string // as a string in body; "" if it is something else
+		text       string // as a string in body; "" if body is not a string
 		base64     bool
 		inline     bool
 	}{

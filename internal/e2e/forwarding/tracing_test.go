@@ -23,9 +23,9 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	ssp := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 10, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}})
 	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, e2e.Single(ssp.URL(), "tls: {ca_file: "+e2e.CAFile(t, ssp)+"}"), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
-	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // dials
-	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // does not
-	ab.Get("/fillbuffer")                                                      // is not sampled
+	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // this request dials
+	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // this request does not
+	ab.Get("/fillbuffer")                                                      // this request is not sampled
 	testsupport.Eventually(t, "the spans of two requests come", func() bool { return len(r.Named("first_byte")) >= 2 })
 
 	for name, want := range map[string]int{"GET default": 2, "ssp openx": 2, "attempt": 2, "pending": 2, "dial": 1, "tls": 1, "first_byte": 2} {
@@ -64,8 +64,8 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	ab.WantMetric(0, "adbuffer_trace_requests_total", "decision=share")
 }
 
-// A waterfall with a retry: one span for the request, one below it for each tier, and one below that
-// for each attempt.
+// A waterfall with a retry has one span for the request, one below it for each tier, and one below
+// that for each attempt.
 func TestEveryTierAndEveryAttemptHasASpan(t *testing.T) {
 	t.Parallel()
 	refusing := sspsim.Options{Protocol: sspsim.H2C, Record: 10, Behaviour: sspsim.Behaviour{
@@ -130,8 +130,8 @@ routes:
 	}
 }
 
-// A client that is not trusted cannot have its requests traced, and a trusted one not more than the
-// limit.
+// A client that is not trusted cannot make adbuffer trace its requests. A trusted client cannot
+// exceed the limit.
 func TestClientsHaveNoMoreRequestsTracedThanAllowed(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)
@@ -170,7 +170,7 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 	}
 }
 
-// Spans that no receiver takes are dropped and counted. They delay neither requests nor the drain.
+// Spans without a receiver are dropped and counted. They delay neither requests nor the drain.
 func TestRequestsGoOnWithoutTheOTLPReceiver(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// mallocs returns how many objects the process has allocated. The gauge in
-// /metrics is not exact enough: it lacks what the cores have not reported yet.
+// mallocs returns how many objects the process has allocated. The gauge in /metrics is not exact
+// enough: it lacks allocations that the cores have not reported yet.
 func mallocs(ab *e2e.Process) float64 {
 	ab.T.Helper()
 	_, text := ab.AskAdmin("/debug/pprof/allocs?debug=1")
@@ -27,8 +27,8 @@ func mallocs(ab *e2e.Process) float64 {
 	return n
 }
 
-// allocsPer sends n requests from each of some clients, all on kept connections,
-// and returns the process's allocations for each of them.
+// allocsPer sends n requests from each of some clients, on kept connections. It returns the
+// allocations of the process for each request.
 func allocsPer(ab *e2e.Process, clients, n int, method, target, body string) float64 {
 	ab.T.Helper()
 	workers := make([]*e2e.Worker, clients)
@@ -50,7 +50,7 @@ func allocsPer(ab *e2e.Process, clients, n int, method, target, body string) flo
 			return nil
 		})
 	}
-	send(n / 4) // fills caches and pools
+	send(n / 4) // this fills caches and pools
 	mallocs(ab) // the first requests allocate more
 	first := mallocs(ab)
 	before := mallocs(ab)
@@ -60,14 +60,14 @@ func allocsPer(ab *e2e.Process, clients, n int, method, target, body string) flo
 	return (after - before - asking) / float64(n*clients)
 }
 
-// Not parallel: other processes' load makes the garbage collector empty the
-// pools of buffers more often for each request.
+// This test is not parallel. Load of other processes makes the garbage collector empty the pools of
+// buffers more often for each request.
 func TestAllocationsOfAForwardedRequest(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		options  sspsim.Options
 		settings []string
-		ceiling  float64 // for a GET; a POST has one more, of fasthttp, to see whether its body was read whole
+		ceiling  float64 // for a GET; for a POST fasthttp makes one more, to check whether its body was read whole
 	}{
 		{"http1", sspsim.Options{}, []string{"protocol: http1"}, 0},
 		{"pipelined", sspsim.Options{}, []string{"protocol: http1-pipelined", "pool: {pipeline_methods: all}"}, 0},
@@ -96,8 +96,8 @@ func TestAllocationsOfAForwardedRequest(t *testing.T) {
 					if method == "POST" {
 						ceiling++
 					}
-					// What the process does beside (timers, goroutines, the scrapes that
-					// count) is spread over the requests: more of it on a busy machine.
+					// The process also allocates for timers, goroutines and scrapes. These
+					// allocations are spread over the requests; a busy machine has more of them.
 					if got > ceiling+0.05 {
 						t.Errorf("%d clients, %s: %.3f allocations for each request, want at most %v", clients, method, got, ceiling)
 					}

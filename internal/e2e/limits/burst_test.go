@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// watch polls the metrics until stop, and keeps the highest of each of names.
+// watch polls the metrics until stop, and keeps the highest value of each.
 func watch(ab *e2e.Process, names ...string) (stop func() map[string]float64) {
 	highest := map[string]float64{}
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -45,16 +45,16 @@ func watch(ab *e2e.Process, names ...string) (stop func() map[string]float64) {
 	}
 }
 
-// Ten times as many requests as the pool has places, again and again: never one
-// connection above max_conns, never one waiter above max_pending.
+// Repeated bursts have ten times as many requests as the pool has places. There is never one
+// connection above max_conns, and never one waiter above max_pending.
 func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name     string
 		options  sspsim.Options
 		settings string
-		places   int   // that the pool can lend
-		inFlight int64 // at the SSP, those on connections that drain included
+		places   int   // the pool's places
+		inFlight int64 // at the SSP, including requests on connections that drain
 	}{
 		{"http1", sspsim.Options{}, "protocol: http1", 8, 8},
 		{"pipelined", sspsim.Options{}, "protocol: http1-pipelined", 32, 8},
@@ -64,7 +64,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			t.Parallel()
 			o := row.options
 			o.Behaviour.Latency = sspsim.Lognormal(5*time.Millisecond, 40*time.Millisecond)
-			o.Behaviour.Connections.MaxRequests = 50 // so that it dials under load
+			o.Behaviour.Connections.MaxRequests = 50 // so that adbuffer dials under load
 			o.Behaviour.Connections.Announce = true
 			o.Behaviour.Response.Echo = true
 			s := e2e.StartSSP(t, o)
@@ -74,7 +74,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			stop := watch(ab, "adbuffer_pool_connections", "adbuffer_pool_pending_requests", "adbuffer_pool_saturation_ratio")
 			var open, most atomic.Int64
 			watching, watched := make(chan struct{}), make(chan struct{})
-			go func() { // the SSP's own count
+			go func() { // it polls the SSP's own count
 				defer close(watched)
 				for {
 					select {
@@ -108,8 +108,8 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			all.Log(t, row.name)
 			t.Logf("%s: at most %d connections and %d requests at the SSP, %v waiting, %v saturated", row.name, most.Load(), s.Counters().MaxInFlight,
 				highest["adbuffer_pool_pending_requests"], highest["adbuffer_pool_saturation_ratio"])
-			// The SSP counts a connection until it sees adbuffer's close; at most max_dials
-			// connections can have replaced such ones. internal/pool proves that max_conns holds
+			// The SSP counts a connection until it sees adbuffer's close. At most max_dials new
+			// connections can exist beside such old ones. internal/pool proves that max_conns holds
 			// exactly.
 			if most.Load() > 8+3 {
 				t.Errorf("%d connections at the SSP, want at most max_conns, 8, and those it has not seen closed", most.Load())
@@ -135,7 +135,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			if got := all.Of("ssp/openx 200") + all.Of("proxy/pending_full 503") + all.Of("proxy/pending_timeout 503") + lost; got != all.Total() || lost > all.Total()/20 {
 				t.Error("some ended otherwise")
 			}
-			// The books agree with what clients saw.
+			// The counters agree with the responses that clients received.
 			ab.WantMetric(float64(all.Of("proxy/pending_full 503")), "adbuffer_ssp_requests_total", "outcome=pending_full")
 			ab.WantMetric(float64(all.Of("ssp/openx 200")), "adbuffer_ssp_requests_total", "outcome=fill")
 		})
@@ -153,7 +153,7 @@ func TestMaxBufferedBytesHoldsUnderBursts(t *testing.T) {
 	stop := watch(ab, "adbuffer_buffered_bytes", "adbuffer_in_flight_requests")
 	var all e2e.Tally
 	body := strings.Repeat("b", 10_000)
-	ab.Concurrently(80, func(w *e2e.Worker) error { // 10 times what 8 of them need
+	ab.Concurrently(80, func(w *e2e.Worker) error { // 10 times as many requests as 8 places serve
 		for range 40 {
 			a, err := w.Exchange("POST", "/fillbuffer", body)
 			if err != nil {

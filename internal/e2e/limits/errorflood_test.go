@@ -26,7 +26,7 @@ func failing(tb testing.TB) string {
 	return e2e.Single(s.URL(), "breaker: {enabled: false}")
 }
 
-// flood makes n errors, no faster than floodRate.
+// flood causes n errors, at most floodRate a second.
 func flood(tb testing.TB, ab *e2e.Process, n int) {
 	tb.Helper()
 	began := time.Now()
@@ -51,7 +51,7 @@ func TestAFloodOfErrorsWritesNoMoreLinesThanTheCap(t *testing.T) {
 	const errors = 4000
 	began := time.Now()
 	flood(t, ab, errors)
-	seconds := int(time.Since(began)/time.Second) + 2 // seconds of the clock that it may have touched
+	seconds := int(time.Since(began)/time.Second) + 2 // seconds of the clock that the flood may have overlapped
 	suppressed := int(ab.Metric("adbuffer_log_suppressed_total"))
 	lines := func() int { return len(ab.Log.Lines("request")) }
 	testsupport.Eventually(t, "the log has the other lines", func() bool { return lines() >= errors-suppressed })
@@ -61,9 +61,9 @@ func TestAFloodOfErrorsWritesNoMoreLinesThanTheCap(t *testing.T) {
 	ab.WantMetric(errors, "adbuffer_requests_total", "route=default", "outcome=server_error")
 }
 
-// What logging failures under the cap costs: CPU of the process for each of 5000 errors a second,
-// beside that of a process that logs nothing. Each iteration is one second of each, by turns; ratio
-// is the median.
+// This measures the cost of logging failures under the limit. It is the CPU time of the process at
+// 5000 errors a second, compared with a process that logs nothing. Each iteration is one second of
+// each, in turn; ratio is the median.
 func BenchmarkErrorFlood(b *testing.B) {
 	config := failing(b)
 	logs, silent := e2e.Start(b, failuresOn+config), e2e.Start(b, config)

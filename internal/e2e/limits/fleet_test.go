@@ -28,7 +28,7 @@ routes:
 `, s.Addr, endpoint, settings)
 }
 
-// startFleet starts replicas that know of each other.
+// startFleet starts replicas that share limits.
 func startFleet(t *testing.T, n int, config string) (all []*e2e.Process) {
 	t.Helper()
 	for range n {
@@ -41,7 +41,7 @@ func startFleet(t *testing.T, n int, config string) (all []*e2e.Process) {
 	return all
 }
 
-// What replicas send counts, retries and legs of fan-outs too.
+// Each request that a replica sends counts, including retries and legs of fan-outs.
 func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	t.Parallel()
 	// Every fourth request on a used connection is lost with it, and is sent again.
@@ -52,14 +52,14 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	for _, ab := range all {
 		traffics[ab] = ab.StartTraffic(4, 5*time.Millisecond, "/single?n=", "/legs?n=")
 	}
-	// A slow machine may send less than the limit allows, but not each time, and never more.
+	// A slow machine may send less than the limit allows, but not in each run, and never more.
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
 		before, began := s.Counters().Requests, time.Now()
 		time.Sleep(5 * time.Second)
 		sent, took := float64(s.Counters().Requests-before), time.Since(began).Seconds()
 		t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, limit*took+burst)
-		// A machine that stalls cuts replicas off for a moment, with a burst of their own.
+		// A stall of the machine separates replicas for a moment. Each then has its own burst.
 		most := limit*took + 2*burst
 		if sent > most || sent < 0.7*most && attempt == attempts {
 			t.Errorf("%.0f requests sent in %.2f s, want at most %.0f and not much less", sent, took, most)
@@ -100,8 +100,8 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	all[0].AwaitMetric(1, "adbuffer_qps_replicas", "ssp=openx")
 }
 
-// While Redis hangs, is gone, or comes back empty, requests get a response as fast
-// as ever, at the last shares.
+// Redis hangs, stops, or comes back empty. Meanwhile requests get responses without delay, at the
+// last shares.
 func TestRequestsGoOnWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
@@ -132,7 +132,7 @@ func TestRequestsGoOnWhileRedisIsAway(t *testing.T) {
 	for _, ab := range all {
 		ab.AwaitMetric(3, "adbuffer_qps_replicas", "ssp=openx")
 	}
-	// Each replica may have saved up its part of the burst while it was alone.
+	// Each replica may have saved its part of the burst while it was alone.
 	sent, took := float64(ssp.Counters().Requests-before), time.Since(began).Seconds()
 	t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, limit*took+2*burst)
 	if sent > limit*took+2*burst {

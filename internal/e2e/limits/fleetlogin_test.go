@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/testsupport/redistest"
 )
 
-// A wrong password shows in the log, and a new one applies from the next reload on.
+// A wrong password is reported in the log, and a new password applies from the next reload on.
 func TestRedisPasswordIsReadAgainWithAReload(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
@@ -29,7 +29,7 @@ func TestRedisPasswordIsReadAgainWithAReload(t *testing.T) {
 	write("the-old-password")
 	ab := e2e.Start(t, strings.Replace(sharing(r, s.URL(), "limit: 100"), "redis: {", fmt.Sprintf("redis: {password_file: %q, ", password), 1))
 	ab.WantMetric(0, "adbuffer_qps_fleet_connected", "ssp=openx")
-	ab.WantMetric(25, "adbuffer_qps_share", "ssp=openx") // of four expected
+	ab.WantMetric(25, "adbuffer_qps_share", "ssp=openx") // a quarter, since four replicas are expected
 	write("a-new-password")
 	ab.Signal(syscall.SIGHUP)
 	ab.AwaitMetric(1, "adbuffer_qps_fleet_connected", "ssp=openx")
@@ -66,7 +66,7 @@ func TestRedisOverTLSWithBothCertificates(t *testing.T) {
 	write("adbuffer", cert, err)
 	addr := testsupport.FreeAddr(t)
 	r := redistest.Start(t, "--tls-port", testsupport.Port(t, addr), "--tls-cert-file", file("redis-cert.pem"), "--tls-key-file", file("redis-key.pem"), "--tls-ca-cert-file", file("ca.pem"))
-	r.Addr = addr // which it listens on too
+	r.Addr = addr // the replacement listens there too
 	s := e2e.Healthy(t)
 	config := strings.Replace(sharing(r, s.URL(), "limit: 100"), "redis: {", fmt.Sprintf("redis: {tls: {enabled: true, server_name: redis.test, ca_file: %q, cert_file: %q, key_file: %q}, ",
 		file("ca.pem"), file("adbuffer-cert.pem"), file("adbuffer-key.pem")), 1)

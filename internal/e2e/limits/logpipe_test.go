@@ -14,15 +14,15 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// launchOnPipe runs adbuffer with a pipe as its standard error. The test reads no more of the pipe
-// than says where the listeners are.
+// launchOnPipe runs adbuffer with a pipe as its standard error. The test reads the pipe only up to
+// the addresses of the listeners.
 func launchOnPipe(t *testing.T, config string) *e2e.Process {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "log")
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := os.OpenFile(name, os.O_RDWR, 0) // so that neither end waits for the other
+	pipe, err := os.OpenFile(name, os.O_RDWR, 0) // so that opening one end does not wait for the other end
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,14 +42,14 @@ func launchOnPipe(t *testing.T, config string) *e2e.Process {
 	})
 }
 
-// A pipe that takes no more lines of the log slows no request: lines are dropped and counted.
+// A full log pipe slows no request: lines are dropped and counted.
 func TestAPipeThatTakesNoMoreLinesSlowsNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := launchOnPipe(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL()))
 	ab.AwaitReady()
 	const clients, each = 8, 600
-	path := "/nowhere/" + strings.Repeat("x", 500) // 4800 lines of about 800 bytes: more than pipe and buffer hold
+	path := "/nowhere/" + strings.Repeat("x", 500) // 4800 lines of about 800 bytes: more than pipe and buffer can hold
 	ab.Concurrently(clients, func(w *e2e.Worker) error {
 		for range each {
 			if a, err := w.Exchange("GET", path, ""); err != nil {

@@ -13,12 +13,11 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// idleClients are how many connections are opened; the test process needs an
-// open file for each, and so does adbuffer.
+// idleClients are how many connections are opened. The test process and adbuffer need one open file
+// for each.
 const idleClients = 10_000
 
-// resident returns the resident memory of the process, in bytes, after its
-// garbage was collected.
+// resident returns the resident memory of the process, in bytes, after a garbage collection.
 func resident(ab *e2e.Process) float64 {
 	ab.T.Helper()
 	ab.AskAdmin("/debug/pprof/heap?gc=1")
@@ -38,7 +37,7 @@ func TestMemoryOfIdleClients(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 1024}}}})
 			ab := e2e.Start(t, "server: {"+row.setting+"idle_timeout: 10m, max_connections: 19000}\n"+e2e.Single(s.URL()))
-			ab.Concurrently(64, func(w *e2e.Worker) error { // buffers and pools as in service
+			ab.Concurrently(64, func(w *e2e.Worker) error { // buffers and pools are as in service
 				for range 50 {
 					if _, err := w.Exchange("GET", "/fillbuffer", ""); err != nil {
 						return err

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Each client has sent one request and has its response. TLS keeps its keys, a
-// few kilobytes; HTTP/2 its tables besides.
+// Each client has sent one request and has its response. TLS keeps its keys, a few kilobytes.
+// HTTP/2 also keeps its tables.
 func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 	const idle = 1500
 	for _, row := range []struct {
@@ -40,7 +40,7 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 				}
 			}()
 			config := e.TLSConfig()
-			config.ClientSessionCache = tls.NewLRUClientSessionCache(1) // spares CPU; memory is the same
+			config.ClientSessionCache = tls.NewLRUClientSessionCache(1) // this saves CPU; memory is the same
 			ask := func() {
 				tr := &http.Transport{TLSClientConfig: config, Protocols: protocols, DialContext: (&net.Dialer{}).DialContext}
 				transports = append(transports, tr)
@@ -50,7 +50,7 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 				}
 				res.Body.Close() //nolint:errcheck // there is none
 			}
-			for range 50 { // buffers and pools as in service
+			for range 50 { // buffers and pools are as in service
 				ask()
 			}
 			before := resident(ab)

@@ -95,7 +95,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			o := sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 20000}}}}
-			settings := []string{"max_buffered_bytes: 20000"} // so that the server's limit is met
+			settings := []string{"max_buffered_bytes: 20000"} // so that the server's limit is the first one reached
 			if protocol == "http2" {
 				o.Protocol = sspsim.TLSAuto
 			}
@@ -152,7 +152,7 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	c = ab.Dial()
 	c.Get("/fillbuffer").WantFill("openx")
 	c.WantClosed()
-	// So is a connection on which no byte came: it has no request.
+	// The same holds for a connection without any byte: it has no request.
 	before := ab.Scrape().Sum("adbuffer_requests_total")
 	ab.Dial().WantClosed()
 	ab.Dial().Close()
@@ -162,7 +162,7 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	}
 }
 
-// Legs count as well: of a request to three SSPs, two legs fit beside it.
+// Legs count as well: two legs of a request to three SSPs fit beside it.
 func TestMaxInFlightCountsTheLegsOfFanOuts(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})

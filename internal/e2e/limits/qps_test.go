@@ -53,7 +53,7 @@ routes:
   - {name: legs, match: {path: /legs}, mode: parallel-all, ssps: [openx, other]}
 `, s.URL(), limit, burst, other.URL()))
 	// At the first refusal after 5 s the bucket is empty. Until then tokens were lost only if the
-	// machine stalled for longer than the bucket takes to fill: the time without a response bounds
+	// machine stalled for longer than the bucket takes to fill. The time without a response bounds
 	// their number.
 	var (
 		mu      sync.Mutex

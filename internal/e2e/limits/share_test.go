@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// Once, an SSP that claimed bodies and sent none took the whole budget. After four claims of 1 MB,
+// Once, an SSP that claimed bodies and sent none used the whole budget. After four claims of 1 MB,
 // another SSP's responses were refused as overloaded.
 func TestLengthsThatAnSSPClaimsTakeNoMemory(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ routes:
 				for range 16 {
 					ab.Dial().Send(e2e.Request("GET", "/fillbuffer/liar", "", "X-Adbuffer-Timeout-Ms: 30000"))
 				}
-				ab.AwaitMetric(16, "adbuffer_ssp_buffered_bytes", "ssp=liar") // one byte of each has come
+				ab.AwaitMetric(16, "adbuffer_ssp_buffered_bytes", "ssp=liar") // one byte of each response has arrived
 				c := ab.Dial()
 				for range 20 {
 					c.Get("/fillbuffer/honest").WantFill("honest")
@@ -43,7 +43,7 @@ routes:
 	}
 }
 
-// The bytes that an SSP really sends are bounded by its share, and the error names it.
+// An SSP's share bounds the bytes that it really sends, and the error names the share.
 func TestAnSSPsResponsesHoldAtMostItsShare(t *testing.T) {
 	t.Parallel()
 	part := "HTTP/1.1 200 OK\r\nContent-Length: 8000\r\n\r\n" + strings.Repeat("x", 6000)

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// One SSP of five is ill. Its requests get an error in time; those to the
-// others get their responses.
+// One SSP of five fails. Its requests get an error in time. Requests to the other SSPs get their
+// responses.
 func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 	t.Parallel()
 	for _, sick := range []struct {
@@ -124,11 +124,11 @@ func startCounting(t testing.TB, hold time.Duration) *countingListener {
 	return c
 }
 
-// Thousands of requests to an SSP that takes no connection cost max_dials dials
-// at once, and few in all.
+// Thousands of requests to an SSP that accepts no connection cause at most max_dials dials at once,
+// and few in all.
 func TestARefusingSSPIsDialledByMaxDialsAtOnceAndBacksOff(t *testing.T) {
 	t.Parallel()
-	l := startCounting(t, 20*time.Millisecond) // in which the TLS handshake fails
+	l := startCounting(t, 20*time.Millisecond) // the TLS handshake fails in that time
 	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssp_defaults: {pool: {max_dials: 4}}
@@ -162,7 +162,7 @@ routes:
 	if n := highest[`adbuffer_pool_connections{protocol="unknown",ssp="resets",state="dialing"}`]; n > 4 {
 		t.Errorf("%v dials were under way at once, want at most max_dials, 4", n)
 	}
-	// Doubling from 100 ms, so few in all; the machine's pace decides how many.
+	// The pause doubles from 100 ms, so the dials are few. The machine's speed decides how many.
 	limit := 4 + int64(took/(50*time.Millisecond))
 	t.Logf("in %v: %d dials to the one that resets, at most %d at once; %v to the one that refuses",
 		took.Round(time.Millisecond), l.dials.Load(), l.most.Load(), ab.Metric("adbuffer_pool_dial_errors_total", "ssp=refuses", "kind=refused"))
@@ -174,7 +174,7 @@ routes:
 	}
 }
 
-// A cold start under load dials no more HTTP/2 connections than it may, and all
+// A cold start under load dials at most the allowed number of HTTP/2 connections, and all requests
 // get a response.
 func TestAColdStartDialsNoMoreThanMaxHTTP2Conns(t *testing.T) {
 	t.Parallel()

@@ -13,11 +13,11 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// slowConnections are those of each attack.
+// slowConnections is the number of connections in each attack.
 const slowConnections = 200
 
 // slowhttptest opens connections, and sends or reads as slowly as it can. A normal client is served
-// during that time, and the slow connections close as configured.
+// meanwhile, and the slow connections close as configured.
 func TestSlowClientsOfSlowhttptest(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -49,7 +49,7 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 				return ab.Scrape().Value("adbuffer_client_connections") > slowConnections/2
 			})
 			normal := ab.StartTraffic(2, 10*time.Millisecond, "/fillbuffer?", "POST /fillbuffer?")
-			// They are ended while slowhttptest would go on.
+			// adbuffer closes them before slowhttptest would end.
 			testsupport.Eventually(t, "the slow clients are gone", func() bool {
 				return ab.Scrape().Value("adbuffer_client_connections") <= 3
 			})
@@ -68,7 +68,7 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 			if !strings.Contains(out, "service available:   YES") || strings.Contains(out, "service available:   NO") {
 				t.Errorf("the service was not available:\n%s", testsupport.Tail(out, 2000))
 			}
-			// Its figures are printed every five seconds, its end at once.
+			// slowhttptest prints its figures every five seconds, and its end at once.
 			if row.refused && !strings.Contains(out, "Exit status: No open connections left") {
 				t.Errorf("connections were not closed:\n%s", testsupport.Tail(out, 2000))
 			}

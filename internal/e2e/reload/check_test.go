@@ -51,7 +51,7 @@ func TestCheckAgainstSaysWhatAReloadWouldDo(t *testing.T) {
 			t.Errorf("no line has %q:\n%s", want, stdout)
 		}
 	}
-	ab.WantMetric(256, "adbuffer_pool_connections_limit", "ssp=openx") // nothing was done
+	ab.WantMetric(256, "adbuffer_pool_connections_limit", "ssp=openx") // the check changed nothing
 }
 
 func hasLineWith(text string, words []string) bool {

@@ -20,7 +20,7 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	ab.Overwrite(e2e.WithMaxConns(url, 20)) // truncated, then written
 	ab.AwaitLimit(20)
 	ab.WantLogged(e2e.MsgAsked, "by=file")
-	for n := 30; n <= 50; n += 10 { // another is renamed over it, as editors do
+	for n := 30; n <= 50; n += 10 { // another file is renamed over it, as editors do
 		ab.Write(e2e.WithMaxConns(url, n))
 		ab.AwaitLimit(float64(n))
 	}
@@ -32,7 +32,7 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	ab.WantChange("ssps[openx].pool.max_conns", "50", "60", "in place")
 	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
 	reloads := len(ab.Log.Lines(e2e.MsgReloaded))
-	ab.Write(e2e.WithMaxConns(url, 60)) // the same again
+	ab.Write(e2e.WithMaxConns(url, 60)) // the same content again
 	if err := os.Chmod(ab.File, 0o640); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := e2e.Healthy(t).URL()
-	go os.WriteFile(pipe, []byte(e2e.WithMaxConns(url, 10)), 0o600) // once
+	go os.WriteFile(pipe, []byte(e2e.WithMaxConns(url, 10)), 0o600) // the pipe can be read once
 	ab := &e2e.Reloadable{Process: e2e.Launch(t, e2e.Patient(), "serve", "--config", pipe), File: pipe}
 	ab.AwaitReady()
 	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no regular file") {
@@ -125,7 +125,7 @@ func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
 }
 
-// The missing file is not watched, since no configuration in force names it.
+// The missing file is not watched, since the configuration in force does not name it.
 func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})

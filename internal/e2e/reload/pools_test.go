@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// pair is a configuration of two SSPs, each with its settings in flow style, on
-// routes of their names.
+// pair is a configuration of two SSPs, each with its settings in flow style, on routes with their
+// names.
 func pair(a, b string) string {
 	var s strings.Builder
 	s.WriteString("ssps:\n")
@@ -113,7 +113,7 @@ func TestAnotherEndpointProtocolOrTLSBuildsANewPoolAndTheOldOneDrains(t *testing
 	e2e.AwaitInFlight(t, old.SSP, 1)
 	ab.Take(pair(at(next), ""))
 	ab.WantChange("ssps[a].endpoints", old.Addr(), next.Addr(), "new pool")
-	ab.Get("/a").WantFill("a") // while the old one is still busy
+	ab.Get("/a").WantFill("a") // while the old pool still has a request
 	e2e.WantRequests(t, next, 1)
 	if n := old.Counters().OpenConnections; n != 1 {
 		t.Errorf("%d connections to the old endpoint, while a request is on one", n)
@@ -152,7 +152,7 @@ func TestARemovedSSPDrainsAndItsSeriesAreGone(t *testing.T) {
 	ab.WantChange("ssps[b]", b.Addr(), "", "pool drains")
 	ab.Get("/b").WantStatus("the route is gone", 404)
 	b.Open()
-	busy.Read("GET").WantFill("b") // what was in flight is not cut
+	busy.Read("GET").WantFill("b") // the request in flight is not cancelled
 	wantNoConnections(t, b.SSP)
 	for name, all := range ab.Scrape().Series {
 		for _, s := range all {
@@ -166,5 +166,5 @@ func TestARemovedSSPDrainsAndItsSeriesAreGone(t *testing.T) {
 	}
 	ab.Take(pair(at(a), at(b.SSP)))
 	ab.Get("/b").WantFill("b")
-	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=b", "outcome=fill") // it starts at 0 again
+	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=b", "outcome=fill") // the counter restarts at 0
 }

@@ -43,7 +43,7 @@ func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
 	if status != 200 || res.Result != "unchanged" || res.Hash == "" || len(res.Changes) != 0 {
 		t.Errorf("an unchanged file: %d %+v", status, res)
 	}
-	for n := 20; ; n++ { // until the request is quicker than the file watcher
+	for n := 20; ; n++ { // until the request is faster than the file watcher
 		ab.Write(e2e.WithMaxConns(url, n))
 		if status, res = ab.Post(); res.Result != "unchanged" {
 			break
@@ -72,7 +72,7 @@ func TestConcurrentReloadRequests(t *testing.T) {
 		ab.Overwrite(e2e.WithMaxConns(url, 11+i))
 		ab.Signal(syscall.SIGHUP)
 		wg.Go(func() {
-			if status, res := ab.Post(); status != 200 && status != 422 { // 422: the file is just being written
+			if status, res := ab.Post(); status != 200 && status != 422 { // 422: the file is only half written
 				t.Errorf("%d %+v", status, res)
 			}
 		})
@@ -159,7 +159,7 @@ func TestAChangeOfListenIsRefusedAndSaysToRestart(t *testing.T) {
 	}
 	ab.WantLogged(e2e.MsgRefused, "fault=server.listen", "fault=restart")
 	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
-	ab.WantMetric(10, "adbuffer_pool_connections_limit", "ssp=openx") // nothing else was taken over
+	ab.WantMetric(10, "adbuffer_pool_connections_limit", "ssp=openx") // no other setting was applied
 	ab.Write(config("127.0.0.1:0", 20))
 	ab.AwaitLimit(20)
 	ab.WantMetric(1, "adbuffer_config_last_reload_successful")

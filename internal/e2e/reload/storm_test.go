@@ -20,16 +20,16 @@ const (
 	stormReloads = 100
 	stormPause   = 60 * time.Millisecond // from one reload to the next, at least
 	stormClients = 32
-	stormRate    = 5000 // requests a second that are aimed for; a slow machine reaches fewer
+	stormRate    = 5000 // target in requests a second; a slow machine reaches fewer
 )
 
-// storm is a configuration that changes all the time, and the SSPs behind it.
+// storm is a configuration that changes continuously, and its SSPs.
 type storm struct {
 	sims [5]*sspsim.SSP
 }
 
-// config is the configuration of step i; that of 0 is where the storm begins and
-// ends. Every tenth has an error.
+// config is the configuration of step i. The storm begins and ends with step 0. Every tenth step
+// has an error.
 func (s *storm) config(i int) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -63,15 +63,15 @@ func (s *storm) config(i int) string {
 
 var stormTargets = []string{"/stays?n=", "/limits?n=", "/moves?n=", "/split?n=", "/all?n="}
 
-// footprint is what a process holds, and what it exports.
+// footprint is what a process holds and exports.
 type footprint struct {
 	goroutines, files int
-	where             string // the goroutines are
+	where             string // functions of the goroutines
 	series            []string
 }
 
-// goroutines returns how many goroutines there are, and in which functions. Idle workers of the
-// server do not count: they are kept for ten seconds.
+// goroutines returns the number of goroutines and their functions. It leaves out idle workers of
+// the server, which are kept for ten seconds.
 func goroutines(ab *e2e.Process) (n int, where string) {
 	ab.T.Helper()
 	_, stacks := ab.AskAdmin("/debug/pprof/goroutine?debug=1")
@@ -119,7 +119,7 @@ func (s *storm) settle(t *testing.T) {
 	}
 }
 
-// Not in parallel: it measures what the process holds, and others take the CPU
+// This test is not parallel. It measures what the process holds, and other tests would use the CPU
 // that the load needs.
 func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 	s := new(storm)
@@ -135,7 +135,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 			}
 		}
 	}
-	ab.Take(s.config(1)) // the first reload allocates some things once
+	ab.Take(s.config(1)) // the first reload makes some one-time allocations
 	ab.Take(s.config(0))
 	warm.Close()
 	s.settle(t)
@@ -165,7 +165,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 				}
 				next = next.Add(stormClients * time.Second / stormRate)
 				if now := time.Now(); next.Before(now) {
-					next = now // requests that a slow machine missed are not sent later
+					next = now // missed requests of a slow machine are not sent later
 				}
 				time.Sleep(time.Until(next))
 			}
@@ -218,7 +218,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 	}
 }
 
-// missing returns what of all is not in known.
+// missing returns the elements of all that are not in known.
 func missing(known, all []string) (left []string) {
 	for _, s := range all {
 		if _, ok := slices.BinarySearch(known, s); !ok {

@@ -36,7 +36,7 @@ func TestABrowserUsesHTTP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(got, "200 ssp/openx; h2; 5") { // 51, and the page's icon where it was asked for
+	if !strings.HasPrefix(got, "200 ssp/openx; h2; 5") { // 51, and the page's icon if the browser requested it
 		t.Errorf("the page saw %s", got)
 	}
 	ab.WantMetric(51, "adbuffer_requests_total", "route=default", "outcome=fill")

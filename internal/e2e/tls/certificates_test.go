@@ -19,8 +19,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// tryTLS opens a connection with TLS, and sends a request: with TLS 1.3 a
-// listener that refuses a client's certificate says so only then.
+// tryTLS opens a connection with TLS and sends a request. With TLS 1.3, only the read shows that a
+// listener refuses a client's certificate.
 func tryTLS(ab *e2e.Process, config *tls.Config) (*e2e.Client, *x509.Certificate, error) {
 	raw, err := net.DialTimeout(ab.Network, ab.TrafficAddr, testsupport.Patience)
 	if err != nil {
@@ -41,7 +41,7 @@ func tryTLS(ab *e2e.Process, config *tls.Config) (*e2e.Client, *x509.Certificate
 	return k, c.ConnectionState().PeerCertificates[0], nil
 }
 
-// serial is that of the certificate which a new client sees.
+// serial is the serial number of the certificate that a new client receives.
 func serial(ab *e2e.Process, a *e2e.Authority) string {
 	ab.T.Helper()
 	k, cert, err := tryTLS(ab, a.ClientConfig(a))
@@ -85,7 +85,8 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 		t.Errorf("the certificate expires at %v", at)
 	}
 
-	// A broken certificate, then one for another key: only the metric and the log change.
+	// The certificate is first broken and then belongs to another key. Only the metric and the log
+	// change.
 	for _, content := range []string{"-----BEGIN CERTIFICATE-----\nbroken", e2e.ReadFile(t, e2e.NewAuthority(t).File("cert.pem"))} {
 		good := e2e.ReadFile(t, a.File("cert.pem"))
 		a.Replace("cert.pem", []byte(content))
@@ -129,7 +130,7 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	}
 }
 
-// A load balancer before adbuffer that does not terminate TLS.
+// A load balancer before adbuffer does not terminate TLS.
 func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
@@ -145,14 +146,14 @@ func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 		}
 		raw.Close()
 	}
-	// Without one there is no handshake.
+	// Without a certificate the handshake fails.
 	if _, _, err := tryTLS(ab, a.ClientConfig(nil)); err == nil {
 		t.Error("a trusted peer was served without a PROXY header")
 	}
 	ab.AwaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=missing")
 }
 
-// The error for a file or socket without permission names it.
+// The error for a file or socket without permission contains its name.
 func TestPermissionErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
@@ -179,7 +180,7 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 		cmd := exec.Command(e2e.Binary(t), "serve", "--config", row.file)
 		cmd.Env = append(append(os.Environ(), e2e.Patient()...), "ADBUFFER_SERVER_LISTEN="+row.listen)
 		cmd.Dir = "/"
-		if os.Geteuid() == 0 { // root could read the file
+		if os.Geteuid() == 0 { // root can read the file
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		}
 		out, err := cmd.CombinedOutput()

@@ -22,8 +22,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// What clients at the edge see: TLS, and HTTP/2 by ALPN, with the clients that
-// they use: curl, nghttp2's, net/http's.
+// These are the clients at the edge, with TLS and HTTP/2 by ALPN: curl, nghttp2's and net/http's.
 
 func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 	t.Parallel()
@@ -58,7 +57,7 @@ func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
 	ab := e2e.Start(t, fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", e.CertFile, e.KeyFile, e.CAFile)+e2e.Single(s.URL()))
-	without := ab.DialTLS(e.TLSConfig()) // with TLS 1.3 only a read fails
+	without := ab.DialTLS(e.TLSConfig()) // with TLS 1.3 the handshake succeeds and the read fails
 	if _, err := without.Reader.ReadByte(); err == nil {
 		t.Error("served without a certificate")
 	}
@@ -97,7 +96,7 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 			t.Errorf("curl %.60v: %q, want %q", row.options, got, row.want)
 		}
 	}
-	// Twenty at once, over one connection.
+	// Twenty requests run at once, over one connection.
 	many := []string{"--http2", "--parallel", "--parallel-max", "20", "--write-out", write}
 	for range 20 {
 		many = append(many, "--output", os.DevNull, "EDGE/fillbuffer")
@@ -112,8 +111,8 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
 }
 
-// An independent client of HTTP/2, with 50 streams at once on each of four
-// connections: every response arrives, and each is counted.
+// An independent client of HTTP/2 has 50 streams at once on each of four connections. Every
+// response arrives, and each is counted.
 func TestH2loadGetsEveryResponse(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)

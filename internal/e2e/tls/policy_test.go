@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// wantTaken runs openssl s_client, and compares whether the handshake succeeds. If not,
-// the listener must have sent the alert.
+// wantTaken runs openssl s_client, and checks whether the handshake succeeds. If not, the listener
+// must have sent the alert.
 func wantTaken(t *testing.T, addr string, a *e2e.Authority, taken bool, alert string, args ...string) {
 	t.Helper()
 	out := sClient(t, addr, a, "", args...)
@@ -38,7 +38,7 @@ func TestClientsBelowTheMinimumAreRefusedAndCounted(t *testing.T) {
 		wantTaken(t, addr, a, false, "alert handshake failure", "-tls1_3", "-groups", "X25519:P-256")
 		wantTaken(t, addr, a, true, "", "-tls1_3", "-groups", "X25519:P-384")
 	}
-	ab.ExitIsTested = true // its admin listener is not asked whether something is held
+	ab.ExitIsTested = true // the harness does not ask its admin listener for leaks
 }
 
 // A reload changes the policy of both listeners for new handshakes. An open connection stays.
@@ -61,7 +61,7 @@ func TestTheTLSPolicyOfAReloadHoldsForNewHandshakes(t *testing.T) {
 	kept.Get("/fillbuffer").WantFill("openx")
 	ab.Take(config(`, groups: [secp384r1]`))
 	wantTaken(t, ab.TrafficAddr, a, false, "alert handshake failure", "-tls1_3", "-groups", "X25519")
-	wantTaken(t, ab.TrafficAddr, a, true, "", "-tls1_2", "-groups", "P-384:P-256") // the certificate needs P-256
+	wantTaken(t, ab.TrafficAddr, a, true, "", "-tls1_2", "-groups", "P-384:P-256") // the certificate needs P-256 too
 	ab.AwaitMetric(1, errorsOfClients, "reason=mismatch")
 	ab.AwaitMetric(1, "adbuffer_client_tls_handshakes_by_group_total", "group=secp384r1")
 }

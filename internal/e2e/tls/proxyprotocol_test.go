@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Two headers of the PROXY protocol for one client, 203.0.113.7, and the start of
-// version 2.
+// These are two headers of the PROXY protocol for one client, 203.0.113.7, and the start of version
+// 2.
 const (
 	proxyV1    = "PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\n"
 	proxyV2Sig = "\r\n\r\n\x00\r\nQUIT\n"
@@ -37,14 +37,14 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 			{"version 2", proxyV2, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"a client that claims", proxyV2, []string{"X-Forwarded-For: 198.51.100.1", "X-Real-IP: 198.51.100.1"}, []string{"X-Forwarded-For: 203.0.113.7"}},
 			{"a hop that is trusted", strings.Replace(proxyV1, "203.0.113.7", "127.0.0.9", 1), []string{"X-Forwarded-For: 198.51.100.1"}, []string{"X-Forwarded-For: 198.51.100.1"}},
-			// A header without addresses: the client is the proxy itself. Loopback and unix sockets
-			// are never named.
+			// The header has no addresses, so the proxy is the client. Fields never name loopback
+			// or Unix sockets.
 			{"a health check", proxyLocal, nil, nil},
 			{"version 1, unknown", "PROXY UNKNOWN\r\n", nil, nil},
 		} {
 			c := ab.Dial()
 			c.Send(row.header)
-			for range 2 { // and the next request on the connection
+			for range 2 { // also for the next request on the connection
 				c.Get("/fillbuffer", row.fields...).WantFill("openx")
 				if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, row.want) {
 					t.Errorf("%s at %s: the SSP received %q, want %q", row.name, listen, got, row.want)
@@ -52,7 +52,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 			}
 			c.Close()
 		}
-		// In pieces, the last with the request in it.
+		// The header arrives in pieces. The last piece contains the request.
 		c := ab.Dial()
 		for _, b := range []byte(proxyV2[:len(proxyV2)-1]) {
 			c.Send(string([]byte{b}))
@@ -68,7 +68,8 @@ func TestATrustedPeerWithoutAPROXYHeaderIsNotServed(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {proxy_protocol: true, read_timeout: 300ms}\n"+e2e.Single(s.URL()))
-	// Clients that send no header are waited for until read_timeout. They delay no other client.
+	// adbuffer waits until read_timeout for a client that sends no header. It delays no other
+	// client meanwhile.
 	var silent []*e2e.Client
 	for range 50 {
 		c := ab.Dial()
@@ -112,7 +113,7 @@ func TestAPROXYHeaderOfAnyOtherPeerIsABadRequest(t *testing.T) {
 			c.WantClosed()
 		}
 		ab.WantMetric(4, "adbuffer_requests_total", "route=none", "outcome=bad_request")
-		ab.Get("/fillbuffer").WantFill("openx") // as ever without one
+		ab.Get("/fillbuffer").WantFill("openx") // no header is needed
 	}
 	e2e.WantRequests(t, s, 2)
 }
@@ -149,7 +150,8 @@ func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	c.Close()
 }
 
-// The error of a unix socket in a missing or foreign folder names the folder.
+// The error for a Unix socket in a missing folder, or in a folder of another user, contains the
+// folder.
 func TestErrorsOfUnixSocketsNameThePath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,7 +27,7 @@ type said struct {
 	body          string
 }
 
-// digits differ from request to request: the milliseconds left, and the id.
+// digits matches the parts that differ from request to request: the milliseconds left, and the id.
 var digits = regexp.MustCompile(`[0-9.]+(µs|ms|s)\b|"id":"[0-9a-f-]{36}"`)
 
 func ask(t *testing.T, client *http.Client, method, url, body string, fields []string) said {
@@ -89,7 +89,7 @@ routes:
 	t.Cleanup(http1.CloseIdleConnections)
 	http2 := e.HTTP2Client(t)
 	url := "https://" + ab.TrafficAddr
-	// The preparations that some of the reasons need.
+	// Some of the reasons need these preparations.
 	for i, name := range []string{"full", "late", "busy"} {
 		c := ab.DialTLS(e.TLSConfig())
 		c.Send(e2e.Request("GET", "/fillbuffer/"+name, ""))
@@ -132,9 +132,9 @@ routes:
 	} {
 		before := outcome(ab, row.outcome)
 		one := ask(t, http1, row.method, url+row.path, row.body, row.fields)
-		time.Sleep(20 * time.Millisecond) // the back-off after a failed dial is over
+		time.Sleep(20 * time.Millisecond) // the back-off after a failed dial has ended
 		two := ask(t, http2, row.method, url+row.path, row.body, row.fields)
-		// The words of a failed exchange depend on where it failed.
+		// The text of a failed exchange depends on where it failed.
 		switch row.outcome {
 		case "tls_failed", "conn_lost", "bad_response", "connect_failed", "merged", "fill":
 			one.body, two.body = "", ""

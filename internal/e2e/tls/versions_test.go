@@ -28,12 +28,12 @@ func TestTLSVersionsAndRenegotiation(t *testing.T) {
 			if taken := strings.Contains(out, "Cipher is ") && !strings.Contains(out, "Cipher is (NONE)"); taken != row.taken {
 				t.Errorf("%s, %s: taken %v, want %v:\n%s", listener.name, row.version, taken, row.taken, testsupport.Tail(out, 1500))
 			}
-			// It must be an alert from the server, not OpenSSL's own refusal.
+			// The server must have sent the alert: OpenSSL itself must not have refused.
 			if !row.taken && !strings.Contains(out, "alert protocol version") {
 				t.Errorf("%s, %s: no alert:\n%s", listener.name, row.version, testsupport.Tail(out, 1500))
 			}
 		}
-		// "R" on a line of its own asks for renegotiation.
+		// In s_client, "R" on its own line asks for renegotiation.
 		out := sClient(t, listener.addr, a, "R\n", "-tls1_2")
 		if _, after, asked := strings.Cut(out, "RENEGOTIATING"); !asked || !strings.Contains(after, "SSL alert") {
 			t.Errorf("%s: renegotiation was not refused:\n%s", listener.name, testsupport.Tail(out, 1500))
