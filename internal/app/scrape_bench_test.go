@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/costtest"
+	"adbuffer/internal/testsupport"
 )
 
 // newOf returns an App with n SSPs, which does not run.
@@ -60,11 +60,11 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 			r.Header.Set("Accept", fields[0])
 			r.Header.Set("Accept-Encoding", fields[1])
 			b.ReportAllocs()
-			before := costtest.CPU(b)
+			before := testsupport.CPUTime(b)
 			for b.Loop() {
 				h.ServeHTTP(discard{http.Header{}}, r)
 			}
-			b.ReportMetric(float64(costtest.CPU(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
+			b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
 		})
 	}
 }

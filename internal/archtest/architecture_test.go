@@ -32,7 +32,7 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	}
 	for _, p := range layers {
 		p = strings.TrimPrefix(p, "adbuffer/")
-		if !named[p] && !strings.HasSuffix(p, "test") && !strings.HasSuffix(p, "testsupport") && !strings.HasSuffix(p, "socketsim") {
+		if !named[p] && !strings.HasSuffix(p, "test") && !strings.HasSuffix(p, "testsupport") {
 			t.Errorf("ARCHITECTURE.md does not name %s", p)
 		}
 	}

@@ -1,10 +1,11 @@
 package fleet
 
 import (
-	"adbuffer/internal/tokenbucket"
 	"math"
 	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/rates"
 )
 
 // Bucket is this replica's part of an SSP's tokens. Take never blocks, never calls Redis and
@@ -20,9 +21,9 @@ type Bucket struct {
 	name string
 	made time.Time // the times below count from it
 
-	lease   atomic.Uint64      // lease: its end, and tokens
-	pace    tokenbucket.Bucket // at the last share; used after the lease has ended
-	alone   atomic.Uint64      // tokens taken from pace
+	lease   atomic.Uint64 // lease: its end, and tokens
+	pace    rates.Bucket  // at the last share; used after the lease has ended
+	alone   atomic.Uint64 // tokens taken from pace
 	refused atomic.Uint64
 
 	// For the metrics.

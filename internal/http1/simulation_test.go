@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
-	"adbuffer/internal/socketsim"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -47,7 +46,7 @@ var simResponses = []struct {
 // sim is a connection under test and its script.
 type sim struct {
 	tb    testing.TB
-	s     *socketsim.Socket
+	s     *testsupport.SimulatedSocket
 	conn  upstream.Conn
 	owner *recorder
 	lent  int // exchanges so far, each of which frees its place once
@@ -62,7 +61,7 @@ type call struct {
 
 func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
 	tb.Helper()
-	m := &sim{tb: tb, s: socketsim.New(tb), owner: newRecorder()}
+	m := &sim{tb: tb, s: testsupport.NewSimulatedSocket(tb), owner: newRecorder()}
 	sock := socket.New(m.s)
 	if pipelined {
 		m.conn = NewPipelined(sock, sock, m.owner, opts)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/costtest"
+	"adbuffer/internal/testsupport"
 
 	"github.com/valyala/fasthttp"
 )
@@ -74,7 +74,7 @@ func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
 	var id Identity
 	cost := func(head string, truncate bool) time.Duration {
 		raw := []byte(head)
-		took := costtest.Best(func() {
+		took := testsupport.Shortest(func() {
 			if err := f.Scan(raw); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
 		return took
 	}
 	for _, truncate := range []bool{false, true} {
-		common := costtest.Common{Bytes: len(adHead), Took: cost(adHead, truncate)}
+		common := testsupport.CommonInput{Bytes: len(adHead), Took: cost(adHead, truncate)}
 		for name, lines := range hostileHeads() {
 			head := "Host: a\r\n" + lines + "\r\n"
 			common.Hold(t, name, len(head), cost(head, truncate))
@@ -102,7 +102,7 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 	var h fasthttp.ResponseHeader
 	cost := func(lines string) time.Duration {
 		raw := []byte(lines)
-		return costtest.Best(func() {
+		return testsupport.Shortest(func() {
 			h.Reset()
 			policy.CopyResponse(&h, 200, raw)
 		})
@@ -119,7 +119,7 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 	for i := range options {
 		options[i] = fmt.Sprintf("%s%02d", long, i)
 	}
-	common := costtest.Common{Bytes: len(adResponse), Took: cost(adResponse)}
+	common := testsupport.CommonInput{Bytes: len(adResponse), Took: cost(adResponse)}
 	for name, lines := range map[string]string{
 		"short fields":           many(func(int) string { return "A: 1" }),
 		"cookies":                many(func(i int) string { return fmt.Sprintf("Set-Cookie: c%d=%s", i, long) }),

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/tally"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -38,7 +38,7 @@ const (
 
 // health counts an endpoint's failures. It is atomic: each request changes it.
 type health struct {
-	window tally.Window
+	window rates.Window
 	inARow atomic.Int32
 }
 

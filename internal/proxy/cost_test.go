@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/costtest"
 	"adbuffer/internal/proxy"
+	"adbuffer/internal/testsupport"
 )
 
 // commonRequest is what a browser sends: about 800 bytes.
@@ -87,12 +87,12 @@ func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 				<-c.closed
 			}
 		}
-		common := costtest.Common{Bytes: len(commonRequest), Took: costtest.Best(send(commonRequest))}
+		common := testsupport.CommonInput{Bytes: len(commonRequest), Took: testsupport.Shortest(send(commonRequest))}
 		allocated := allocatedBy(send(commonRequest))
 		// hold compares in with as many common requests.
 		hold := func(name, in string, requests int) {
 			t.Helper()
-			common.Hold(t, fmt.Sprintf("%s, segments of %d", name, segment), max(len(in), requests*len(commonRequest)), costtest.Best(send(in)))
+			common.Hold(t, fmt.Sprintf("%s, segments of %d", name, segment), max(len(in), requests*len(commonRequest)), testsupport.Shortest(send(in)))
 			if n := allocatedBy(send(in)); n > 4*(requests*allocated+len(in)) {
 				t.Errorf("%s: %d bytes in %d requests have %d allocated, a common one of %d bytes %d", name, len(in), requests, n, len(commonRequest), allocated)
 			}

@@ -26,7 +26,6 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
-	"adbuffer/internal/socketsim"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -170,15 +169,15 @@ func (s *simProxy) close() {
 
 // simClient is a client of a simProxy.
 type simClient struct {
-	*socketsim.Socket
+	*testsupport.SimulatedSocket
 	t   testing.TB
 	got string  // what the proxy has sent, and was not parsed
 	tls *simTLS // nil for cleartext
 }
 
 func (s *simProxy) dial() *simClient {
-	c := &simClient{Socket: socketsim.New(s.t), t: s.t}
-	s.l.accept <- c.Socket
+	c := &simClient{SimulatedSocket: testsupport.NewSimulatedSocket(s.t), t: s.t}
+	s.l.accept <- c.SimulatedSocket
 	if s.overTLS {
 		c.shakeHands()
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/costtest"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/jsonsyntax"
+	"adbuffer/internal/testsupport"
 )
 
 func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
@@ -29,7 +29,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	out := make([]byte, 0, 1<<20)
 	cost := func(contentType, body string) time.Duration {
 		fields, b := []byte("Content-Type: "+contentType+"\r\n"), []byte(body)
-		took := costtest.Best(func() {
+		took := testsupport.Shortest(func() {
 			e := entry{ssp: "a", status: 200}
 			e.describe(fields, b)
 			if e.bound() > 2*len(b)+2*len(contentType)+maxEscapes+256 {
@@ -42,7 +42,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	// 1.2 KB of OpenRTB, repeated.
 	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` + strings.Repeat("x", 1000) + `"}]}],"cur":"USD"},`
 	body := fill("[", bid, "{}]")
-	common := costtest.Common{Bytes: size, Took: cost("application/json", body)}
+	common := testsupport.CommonInput{Bytes: size, Took: cost("application/json", body)}
 	for name, body := range map[string]string{
 		"brackets":               fill("[", "[],", "[]]"),
 		"objects":                fill("[", "{},", "{}]"),
@@ -107,7 +107,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		}); n > 0 {
 			t.Errorf("%.20s?%.20s: %v allocations", path, query, n)
 		}
-		return costtest.Best(func() {
+		return testsupport.Shortest(func() {
 			l.params = foundParams{}
 			if r, name := table.Find(l); r != nil {
 				r.Choose(l, name, &scratch) //nolint:errcheck // as above
@@ -115,7 +115,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		})
 	}
 	const query = "pub=12345&slot=top&w=320&h=50&gdpr=1&consent=CPzq4sAPzq4sAAGABCENDXCsAP_gAAAAAAwIAAAAAAAA&cb=83927492"
-	common := costtest.Common{Bytes: len(query), Took: cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")}
+	common := testsupport.CommonInput{Bytes: len(query), Took: cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")}
 	many := strings.Repeat("X-A-Name-That-Is-Longer-Than-32-Bytes: 0\r\n", 120)
 	for _, c := range []struct{ name, path, query, fields string }{
 		{"parameters", "/fillbuffer", strings.Repeat("a&", size/2), ""},

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/tally"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -24,7 +24,7 @@ import (
 // for concurrent use.
 type breaker struct {
 	opts BreakerOptions
-	*tally.Window
+	*rates.Window
 	*shedCounts
 }
 

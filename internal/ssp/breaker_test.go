@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/tally"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 // init makes b a breaker with a window of its own.
 func (b *breaker) init(o BreakerOptions) {
-	*b = breaker{opts: o, Window: new(tally.Window), shedCounts: new(shedCounts)}
+	*b = breaker{opts: o, Window: new(rates.Window), shedCounts: new(shedCounts)}
 	b.Window.Init(o.Window, 0)
 }
 

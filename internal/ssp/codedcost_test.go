@@ -7,18 +7,18 @@ import (
 	"runtime"
 	"testing"
 
-	"adbuffer/internal/costtest"
+	"adbuffer/internal/testsupport"
 )
 
 // A look into a compressed body costs no more than a look into a plain one. The costliest plain
 // body is a list of keys "bid" without a value.
 func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	plain := bytes.Repeat([]byte(`"bid"`), maxScan/len(`"bid"`))
-	budget := costtest.Best(func() { NoBidOpenRTB.hasAd(plain) })
+	budget := testsupport.Shortest(func() { NoBidOpenRTB.hasAd(plain) })
 	t.Logf("plain: %v", budget)
 	for name, c := range hostileBodies(t) {
 		look := func() { NoBidOpenRTB.hasCodedAd([]byte(c.coding), c.body) }
-		took := costtest.Best(look)
+		took := testsupport.Shortest(look)
 		t.Logf("%s: %v", name, took)
 		if took > 4*budget {
 			t.Errorf("%s takes %v, a plain body %v at most", name, took, budget)

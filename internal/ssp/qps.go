@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/fleet"
-	"adbuffer/internal/tokenbucket"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -18,7 +18,7 @@ import (
 type qps struct {
 	opts   QPSOptions
 	made   time.Time // when the SSP was made; times count from it
-	bucket tokenbucket.Bucket
+	bucket rates.Bucket
 
 	fleet       *fleet.Bucket // nil if the limit is this replica's own
 	fleetOffset time.Duration // the fleet's bucket is older than the SSP by this, so its times are later

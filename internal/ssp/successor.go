@@ -7,7 +7,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
-	"adbuffer/internal/tally"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -30,7 +30,7 @@ func newCounters() *counters {
 // learned is what the SSP has learned from its endpoints. It stays while the endpoints do.
 type learned struct {
 	pause     pause        // of backoff
-	window    tally.Window // of breaker
+	window    rates.Window // of breaker
 	adaptive  adaptive
 	budget    retryBudget
 	lateAfter quantile // of latencies; after it an attempt is late and is hedged

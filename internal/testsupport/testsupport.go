@@ -1,8 +1,9 @@
 // Package testsupport holds what the tests of many packages need and what knows
 // nothing of adbuffer: Eventually and Patience, free addresses, the log of a
-// process, and servers of other projects that run for the length of a test.
-// Package e2e adds adbuffer's own process to it. Its folders redistest and
-// chromiumtest start Redis and Chromium.
+// process, a simulated socket, the cost of a hostile input, and servers of other
+// projects that run for the length of a test. Package e2e adds adbuffer's own
+// process to it. Its folders redistest and chromiumtest start Redis and Chromium:
+// the other tests need not link their drivers.
 package testsupport
 
 import (

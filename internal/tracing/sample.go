@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"adbuffer/internal/exposition"
-	"adbuffer/internal/tokenbucket"
+	"adbuffer/internal/rates"
 )
 
 // sampler decides which requests are traced, and counts its decisions.
@@ -21,7 +21,7 @@ type sampler struct {
 	share     float64
 	bounded   bool
 	made      time.Time // the bucket counts from it
-	bucket    tokenbucket.Bucket
+	bucket    rates.Bucket
 	decisions [decisions]atomic.Uint64
 }
 

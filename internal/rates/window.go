@@ -1,5 +1,6 @@
-// Package tally counts requests and failures over a sliding window of time.
-package tally
+// Package rates limits a rate by a token bucket, without a lock, and counts requests and failures
+// over a sliding window of time.
+package rates
 
 import (
 	"sync"
@@ -23,7 +24,7 @@ type Window struct {
 // slots is in how many steps the window moves: it spans from 15/16 to all of its length.
 const slots = 16
 
-// A tally has the number of requests in its low bits, and the number of failed ones above. 32 bits
+// A count has the number of requests in its low bits, and the number of failed ones above. 32 bits
 // are enough for 7 million requests a second over the longest window.
 const (
 	oneRequest = 1

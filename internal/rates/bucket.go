@@ -1,5 +1,4 @@
-// Package tokenbucket limits a rate without a lock.
-package tokenbucket
+package rates
 
 import (
 	"math"

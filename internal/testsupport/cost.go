@@ -1,6 +1,4 @@
-// Package costtest holds what a hostile input costs against what a common one
-// does. Only tests use it.
-package costtest
+package testsupport
 
 import (
 	"syscall"
@@ -8,9 +6,9 @@ import (
 	"time"
 )
 
-// Best is the shortest of many times that f takes. Noise only lengthens times, so
+// Shortest is the shortest of many times that f takes. Noise only lengthens times, so
 // two of them can be compared on a busy machine.
-func Best(f func()) time.Duration {
+func Shortest(f func()) time.Duration {
 	shortest := time.Hour
 	for range 50 {
 		start := time.Now()
@@ -20,8 +18,8 @@ func Best(f func()) time.Duration {
 	return shortest
 }
 
-// CPU is the CPU time that the process has used, in the kernel too.
-func CPU(t testing.TB) time.Duration {
+// CPUTime is the CPU time that the process has used, in the kernel too.
+func CPUTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -30,22 +28,22 @@ func CPU(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// limit is how many times a common input a hostile one may cost, for each time that
+// costLimit is how many times a common input a hostile one may cost, for each time that
 // it is as long, and once more: what is short has a price too.
-const limit = 6
+const costLimit = 6
 
-// Common is a common input: how many bytes it has, and what it takes.
-type Common struct {
+// CommonInput is a common input: how many bytes it has, and what it takes.
+type CommonInput struct {
 	Bytes int
 	Took  time.Duration
 }
 
 // Hold fails the test if a hostile input of n bytes takes too long.
-func (c Common) Hold(t testing.TB, name string, n int, took time.Duration) {
+func (c CommonInput) Hold(t testing.TB, name string, n int, took time.Duration) {
 	t.Helper()
 	times := float64(took) / float64(c.Took) / (1 + float64(n)/float64(c.Bytes))
 	t.Logf("%4.1f  %s: %d bytes in %v", times, name, n, took)
-	if times > limit {
+	if times > costLimit {
 		t.Errorf("%s: %d bytes take %v, %.1f times as long as common ones", name, n, took, times)
 	}
 }

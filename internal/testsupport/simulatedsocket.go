@@ -1,6 +1,4 @@
-// Package socketsim simulates the socket below a socket.Conn, on which moments are
-// exact. Only tests use it.
-package socketsim
+package testsupport
 
 import (
 	"io"
@@ -14,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a socket for synctest bubbles. It is one end of a real socket pair,
+// SimulatedSocket is a socket for synctest bubbles. It is one end of a real socket pair,
 // so that every look, read and write is the kernel's; but it waits by channels and
 // timers of the bubble, so that moments are exact. The script holds the other end.
 //
 // As in the runtime's poller, a deadline that has passed fails a read also where
 // bytes are there.
-type Socket struct {
+type SimulatedSocket struct {
 	tb testing.TB
 
 	mu    sync.Mutex // guards the fields below, and is held during system calls
@@ -43,14 +41,14 @@ type Socket struct {
 	sendBy time.Time
 }
 
-// New returns a Socket. Release closes it.
-func New(tb testing.TB) *Socket {
+// NewSimulatedSocket returns a SimulatedSocket. Release closes it.
+func NewSimulatedSocket(tb testing.TB) *SimulatedSocket {
 	tb.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Socket{tb: tb, fd: pair[0], far: pair[1], wake: make(chan struct{}), refuse: -1}
+	s := &SimulatedSocket{tb: tb, fd: pair[0], far: pair[1], wake: make(chan struct{}), refuse: -1}
 	for _, fd := range pair {
 		if err := syscall.SetNonblock(fd, true); err != nil {
 			tb.Fatal(err)
@@ -60,13 +58,13 @@ func New(tb testing.TB) *Socket {
 }
 
 // Release closes both ends.
-func (s *Socket) Release() {
+func (s *SimulatedSocket) Release() {
 	s.Close() //nolint:errcheck // it returns nil
 	s.End()
 }
 
 // time calls f, which may set deadlines, and wakes what waits.
-func (s *Socket) time(f func()) {
+func (s *SimulatedSocket) time(f func()) {
 	s.timing.Lock()
 	defer s.timing.Unlock()
 	f()
@@ -74,7 +72,7 @@ func (s *Socket) time(f func()) {
 	s.wake = make(chan struct{})
 }
 
-func (s *Socket) change(f func()) {
+func (s *SimulatedSocket) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
@@ -84,9 +82,9 @@ func (s *Socket) change(f func()) {
 // The script's side.
 
 // Arrive makes b arrive.
-func (s *Socket) Arrive(b string) { s.change(func() { s.arrive(b) }) }
+func (s *SimulatedSocket) Arrive(b string) { s.change(func() { s.arrive(b) }) }
 
-func (s *Socket) arrive(b string) {
+func (s *SimulatedSocket) arrive(b string) {
 	for len(b) > 0 && s.fd >= 0 {
 		n, err := syscall.Write(s.far, []byte(b))
 		if err != nil {
@@ -99,10 +97,12 @@ func (s *Socket) arrive(b string) {
 
 // ArriveBehind makes b arrive right behind the n-th read from now on that finds
 // nothing.
-func (s *Socket) ArriveBehind(n int, b string) { s.change(func() { s.looks, s.behind = n, b }) }
+func (s *SimulatedSocket) ArriveBehind(n int, b string) {
+	s.change(func() { s.looks, s.behind = n, b })
+}
 
 // Pending reports whether the bytes of ArriveBehind have not arrived yet.
-func (s *Socket) Pending() bool {
+func (s *SimulatedSocket) Pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.looks > 0
@@ -110,7 +110,7 @@ func (s *Socket) Pending() bool {
 
 // End closes the script's end: FIN, or what a socket pair has for RST where bytes
 // lie unread in it.
-func (s *Socket) End() {
+func (s *SimulatedSocket) End() {
 	s.change(func() {
 		if s.far >= 0 {
 			syscall.Close(s.far) //nolint:errcheck // the script ends either way
@@ -120,7 +120,7 @@ func (s *Socket) End() {
 }
 
 // Take returns what has been written to the connection since the last take.
-func (s *Socket) Take() string {
+func (s *SimulatedSocket) Take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []byte
@@ -138,29 +138,29 @@ func (s *Socket) Take() string {
 
 // Hold keeps reads that wait from waking when bytes come, as if their goroutine
 // were not scheduled, until it is called with false.
-func (s *Socket) Hold(on bool) { s.change(func() { s.held = on }) }
+func (s *SimulatedSocket) Hold(on bool) { s.change(func() { s.held = on }) }
 
 // FailWrites lets n more bytes be written; then writes fail.
-func (s *Socket) FailWrites(n int) { s.change(func() { s.refuse = s.sent + n }) }
+func (s *SimulatedSocket) FailWrites(n int) { s.change(func() { s.refuse = s.sent + n }) }
 
 // Stall makes writes wait, as on a socket that is full, until it is called with
 // false.
-func (s *Socket) Stall(on bool) { s.change(func() { s.stuck = on }) }
+func (s *SimulatedSocket) Stall(on bool) { s.change(func() { s.stuck = on }) }
 
 // Received returns how many bytes the connection has taken of what was sent.
-func (s *Socket) Received() int {
+func (s *SimulatedSocket) Received() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.received
 }
 
 // EndSending closes the script's sending half: FIN.
-func (s *Socket) EndSending() {
+func (s *SimulatedSocket) EndSending() {
 	s.change(func() { syscall.Shutdown(s.far, syscall.SHUT_WR) }) //nolint:errcheck // the test would fail
 }
 
 // Closed reports whether the connection has closed its end, or the sending half of it.
-func (s *Socket) Closed() bool {
+func (s *SimulatedSocket) Closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fd < 0 || s.ended
@@ -168,9 +168,9 @@ func (s *Socket) Closed() bool {
 
 // The connection's side, as socket.Conn uses it.
 
-func (s *Socket) SyscallConn() (syscall.RawConn, error) { return (*rawSocket)(s), nil }
+func (s *SimulatedSocket) SyscallConn() (syscall.RawConn, error) { return (*rawSocket)(s), nil }
 
-type rawSocket Socket
+type rawSocket SimulatedSocket
 
 func (r *rawSocket) Control(f func(fd uintptr)) error {
 	r.mu.Lock()
@@ -183,18 +183,18 @@ func (r *rawSocket) Control(f func(fd uintptr)) error {
 }
 
 func (r *rawSocket) Read(f func(fd uintptr) bool) error {
-	return (*Socket)(r).wait(&r.readBy, func() bool { return !r.held && f(uintptr(r.fd)) })
+	return (*SimulatedSocket)(r).wait(&r.readBy, func() bool { return !r.held && f(uintptr(r.fd)) })
 }
 
 func (r *rawSocket) Write(f func(fd uintptr) bool) error {
-	return (*Socket)(r).wait(&r.sendBy, func() bool { return f(uintptr(r.fd)) })
+	return (*SimulatedSocket)(r).wait(&r.sendBy, func() bool { return f(uintptr(r.fd)) })
 }
 
 // Recv, Send and Poll are a socket.System. They run under mu, within the functions
 // that the raw connection calls.
 
 // Recv implements socket.System.
-func (s *Socket) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
+func (s *SimulatedSocket) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
 	n, _, err := syscall.Recvfrom(int(fd), p, flags|syscall.MSG_DONTWAIT)
 	if flags&syscall.MSG_PEEK == 0 {
 		s.received += max(n, 0)
@@ -209,7 +209,7 @@ func (s *Socket) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
 }
 
 // Send implements socket.System.
-func (s *Socket) Send(fd uintptr, p []byte) (int, syscall.Errno) {
+func (s *SimulatedSocket) Send(fd uintptr, p []byte) (int, syscall.Errno) {
 	switch {
 	case s.stuck:
 		return 0, syscall.EAGAIN
@@ -224,7 +224,7 @@ func (s *Socket) Send(fd uintptr, p []byte) (int, syscall.Errno) {
 }
 
 // Poll implements socket.System.
-func (s *Socket) Poll(fd uintptr, events int16) int16 {
+func (s *SimulatedSocket) Poll(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
 	if _, err := unix.Poll(fds[:], 0); err != nil {
 		s.tb.Errorf("poll: %v", err)
@@ -240,7 +240,7 @@ func errnoOf(err error) syscall.Errno {
 }
 
 // wait calls f until it returns true, as often as something changes.
-func (s *Socket) wait(by *time.Time, f func() bool) error {
+func (s *SimulatedSocket) wait(by *time.Time, f func() bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -267,7 +267,7 @@ func (s *Socket) wait(by *time.Time, f func() bool) error {
 
 // until returns what says that something has changed, and how long it is until a
 // deadline.
-func (s *Socket) until(by *time.Time) (wake chan struct{}, left time.Duration) {
+func (s *SimulatedSocket) until(by *time.Time) (wake chan struct{}, left time.Duration) {
 	s.timing.Lock()
 	defer s.timing.Unlock()
 	if by.IsZero() {
@@ -277,7 +277,7 @@ func (s *Socket) until(by *time.Time) (wake chan struct{}, left time.Duration) {
 }
 
 // Close implements net.Conn.
-func (s *Socket) Close() error {
+func (s *SimulatedSocket) Close() error {
 	s.change(func() {
 		if s.fd >= 0 {
 			syscall.Close(s.fd) //nolint:errcheck // as above
@@ -288,26 +288,26 @@ func (s *Socket) Close() error {
 }
 
 // SetReadDeadline implements net.Conn.
-func (s *Socket) SetReadDeadline(t time.Time) error {
+func (s *SimulatedSocket) SetReadDeadline(t time.Time) error {
 	s.time(func() { s.readBy = t })
 	return nil
 }
 
-func (s *Socket) SetWriteDeadline(t time.Time) error {
+func (s *SimulatedSocket) SetWriteDeadline(t time.Time) error {
 	s.time(func() { s.sendBy = t })
 	return nil
 }
 
-func (s *Socket) SetDeadline(t time.Time) error {
+func (s *SimulatedSocket) SetDeadline(t time.Time) error {
 	s.time(func() { s.readBy, s.sendBy = t, t })
 	return nil
 }
 
-func (s *Socket) LocalAddr() net.Addr  { return &net.UnixAddr{Net: "unix"} }
-func (s *Socket) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+func (s *SimulatedSocket) LocalAddr() net.Addr  { return &net.UnixAddr{Net: "unix"} }
+func (s *SimulatedSocket) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // CloseWrite ends the connection's sending half.
-func (s *Socket) CloseWrite() error {
+func (s *SimulatedSocket) CloseWrite() error {
 	s.change(func() {
 		s.ended = true
 		if s.fd >= 0 {
@@ -318,7 +318,7 @@ func (s *Socket) CloseWrite() error {
 }
 
 // Read implements net.Conn, for what goes around socket.Conn.
-func (s *Socket) Read(b []byte) (n int, err error) {
+func (s *SimulatedSocket) Read(b []byte) (n int, err error) {
 	var errno syscall.Errno
 	err = (*rawSocket)(s).Read(func(fd uintptr) bool {
 		n, errno = s.Recv(fd, b, 0)
@@ -336,9 +336,9 @@ func (s *Socket) Read(b []byte) (n int, err error) {
 }
 
 // Write would go around socket.Conn's system calls.
-func (s *Socket) Write([]byte) (int, error) { panic("BUG: not by the raw connection") }
+func (s *SimulatedSocket) Write([]byte) (int, error) { panic("BUG: not by the raw connection") }
 
 var (
-	_ net.Conn     = (*Socket)(nil)
-	_ syscall.Conn = (*Socket)(nil)
+	_ net.Conn     = (*SimulatedSocket)(nil)
+	_ syscall.Conn = (*SimulatedSocket)(nil)
 )

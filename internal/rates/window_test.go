@@ -1,4 +1,4 @@
-package tally
+package rates
 
 import (
 	"math/rand/v2"
