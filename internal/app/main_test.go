@@ -23,6 +23,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // patient bounds every wait; it passes only when something is broken.
-const patient = 30 * time.Second
+const patient = testsupport.Patience
 
 // service is a running App.
 type service struct {

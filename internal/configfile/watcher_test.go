@@ -14,12 +14,14 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait; it passes only when something is broken.
-const patience = 30 * time.Second
+const patience = testsupport.Patience
 
 // watching is a Watcher of one file, and what it last saw.
 type watching struct {

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds each wait; it passes only if something is broken.
-const patience = 60 * time.Second
+const patience = testsupport.Patience
 
 // member is one replica.
 type member struct {

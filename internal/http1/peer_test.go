@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds each wait of these tests. It is far longer than any of them takes.
-const patience = 20 * time.Second
+const patience = testsupport.Patience
 
 // peer is the other end of one connection. The test's goroutine sends through it.
 type peer struct {

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/http2codec"
-	"adbuffer/internal/upstream"
-
 	"go.uber.org/goleak"
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 // full runs the campaigns of this package in their full length.
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds each wait of these tests. It is far longer than any of them takes.
-const patience = 20 * time.Second
+const patience = testsupport.Patience
 
 // owner counts the calls that a pool would get.
 type owner struct {

@@ -14,12 +14,13 @@ import (
 
 	"adbuffer/internal/configfile"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait; it passes only when something is broken.
-const patience = 30 * time.Second
+const patience = testsupport.Patience
 
 func must(t testing.TB, err error) {
 	t.Helper()

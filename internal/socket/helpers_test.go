@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of these tests: far more than any of them takes.
-const patience = 20 * time.Second
+const patience = testsupport.Patience
 
 // networks are those that a Conn runs on.
 var networks = []string{"tcp", "unix"}

@@ -17,12 +17,14 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test. It passes only when a test fails.
-const patience = 20 * time.Second
+const patience = testsupport.Patience
 
 func start(t testing.TB, o Options) *SSP {
 	t.Helper()
