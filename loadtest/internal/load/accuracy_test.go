@@ -41,7 +41,7 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 				if c.protocol == HTTP2 {
 					p.Connections = 4
 				}
-				p.TLS = clientTLS(s, c.protocol)
+				trust(&p, s)
 				stop := lateness(t)
 				r := run(t, p)
 				late := stop()
@@ -187,7 +187,8 @@ func findsWrongAnswers(t *testing.T, ssp sspsim.Protocol, protocol Protocol, loo
 	answer := sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
 	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Response: answer}})
 	p := closedPlan(s.Addr(), 200, 4)
-	p.Protocol, p.TLS = protocol, clientTLS(s, protocol)
+	p.Protocol = protocol
+	trust(&p, s)
 	look(&p)
 	if r := run(t, p); r.Whole.Answered != 200 {
 		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)

@@ -100,7 +100,8 @@ func TestCloseModeShakesHandsForEveryRequest(t *testing.T) {
 	for _, ssp := range []sspsim.Protocol{sspsim.HTTP1, sspsim.TLSHTTP1} {
 		s := startSSP(t, sspsim.Options{Protocol: ssp})
 		p := closedPlan(s.Addr(), 50, 5)
-		p.Protocol, p.TLS = Close, clientTLS(s, Close)
+		p.Protocol = Close
+		trust(&p, s)
 		r := run(t, p)
 		if r.Whole.Answered != 50 || r.Connections.TCP != 50 || r.Connections.Reused != 0 {
 			t.Errorf("%s: %d answers, %+v", ssp, r.Whole.Answered, r.Connections)
@@ -118,7 +119,7 @@ func TestInterruptedRunReturnsWhatItHas(t *testing.T) {
 		if p.Connections = 2; ssp == sspsim.TLSHTTP2 {
 			p.Protocol, p.Depth = HTTP2, 10
 		}
-		p.TLS = clientTLS(s, p.Protocol)
+		trust(&p, s)
 		p.Tick = 50 * time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := Run(ctx, p, func(now Progress) {
@@ -145,7 +146,7 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 		"needs a request":          func(p *Plan) { p.Templates = nil },
 		"needs an https target":    func(p *Plan) { p.Protocol = HTTP2 },
 		`protocol "http3" is none`: func(p *Plan) { p.Protocol = "http3" },
-		"needs an http target":     func(p *Plan) { p.Protocol, p.TLS = Pipelined, insecure() },
+		"needs an http target":     func(p *Plan) { p.Protocol, p.Encrypted = Pipelined, true },
 	} {
 		p := good
 		p.Phases = append([]Phase(nil), good.Phases...)

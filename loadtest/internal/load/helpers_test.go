@@ -1,7 +1,6 @@
 package load
 
 import (
-	"crypto/tls"
 	"testing"
 	"time"
 
@@ -10,7 +9,10 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The cleaner of fasthttp's worker pool sleeps for up to 10 s after its server was closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
 
 func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
 	t.Helper()
@@ -45,16 +47,5 @@ func closedPlan(addr string, n, conns int) Plan {
 	return p
 }
 
-// clientTLS returns what trusts s; nil where s speaks cleartext.
-func clientTLS(s *sspsim.SSP, p Protocol) *tls.Config {
-	if s.CertPool() == nil {
-		return nil
-	}
-	c := &tls.Config{RootCAs: s.CertPool(), ServerName: "127.0.0.1", NextProtos: []string{"http/1.1"}}
-	if p == HTTP2 {
-		c.NextProtos = []string{"h2"}
-	}
-	return c
-}
-
-func insecure() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
+// trust makes the plan use TLS where s does.
+func trust(p *Plan, s *sspsim.SSP) { p.Encrypted, p.Authority = s.CAPEM() != nil, s.CAPEM() }

@@ -18,11 +18,10 @@ type loop struct {
 	progress *progress
 
 	conns   []*conn
-	free    []*conn // with room for a request, the one that waited longest first
-	freeAt  int     // of free
+	free    queue[*conn] // with room for a request, the longest idle first
 	dirty   []*conn
 	dead    []*conn // closed keep-alive connections to be opened again
-	backlog arrivals
+	backlog queue[arrival]
 	buf     []byte
 
 	schedule *schedule
@@ -67,7 +66,7 @@ func newLoop(plan *Plan, part int, addr *sockaddr, progress *progress) (*loop, e
 		l.schedule = newSchedule(scheduleOptions{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
 	}
 	for i := range share(plan.Connections, part, plan.Threads) {
-		l.conns = append(l.conns, &conn{key: int32(i), fd: -1, flights: ring{items: make([]flight, plan.Depth)}})
+		l.conns = append(l.conns, &conn{key: int32(i), fd: -1})
 	}
 	return l, nil
 }
@@ -155,7 +154,7 @@ func (l *loop) finished(now time.Duration) bool {
 		return false
 	}
 	if l.plan.Open {
-		return !l.more && l.backlog.len() == 0
+		return !l.more && l.backlog.count == 0
 	}
 	return l.quota == 0 || now-l.started >= l.length
 }
@@ -174,8 +173,10 @@ func (l *loop) takeDue(now time.Duration) {
 	for l.more && l.started+l.next.At <= now {
 		due := l.started + l.next.At
 		recordLag(l.rec, now-due)
-		if !l.backlog.push(arrival{due, int32(l.next.Phase)}) {
-			l.fail(arrival{due, int32(l.next.Phase)}, dropped, now)
+		if a := (arrival{due, int32(l.next.Phase)}); l.backlog.count < maxBacklog {
+			l.backlog.push(a)
+		} else {
+			l.fail(a, dropped, now)
 		}
 		l.next, l.more = l.schedule.Next()
 	}
@@ -183,18 +184,18 @@ func (l *loop) takeDue(now time.Duration) {
 
 // sendDue sends the backlog on what connections have room.
 func (l *loop) sendDue(now time.Duration) {
-	for l.backlog.len() > 0 {
+	for l.backlog.count > 0 {
 		c := l.takeFree()
 		if c == nil {
 			break
 		}
 		a := l.backlog.pop()
 		l.send(c, a.due, a.phase, now)
-		if !c.flights.full() {
+		if !l.full(c) {
 			l.release(c)
 		}
 	}
-	for l.backlog.len() > 0 && now-l.backlog.first().due > l.plan.Timeout {
+	for l.backlog.count > 0 && now-l.backlog.first().due > l.plan.Timeout {
 		l.fail(l.backlog.pop(), noConnection, now)
 	}
 }
@@ -209,7 +210,7 @@ func (l *loop) fail(a arrival, kind string, now time.Duration) {
 // refill sends as many requests on c as it has room for: a closed loop's way.
 func (l *loop) refill(c *conn, now time.Duration) {
 	since := now - l.started
-	for !c.flights.full() && l.quota != 0 && since < l.length {
+	for !l.full(c) && l.quota != 0 && since < l.length {
 		if l.quota > 0 {
 			l.quota--
 		}
@@ -240,23 +241,20 @@ func (l *loop) markDirty(c *conn) {
 	}
 }
 
+// full says that c carries as many requests as it may.
+func (l *loop) full(c *conn) bool { return c.flights.count == l.plan.Depth }
+
 func (l *loop) release(c *conn) {
 	if !c.listed {
 		c.listed = true
-		l.free = append(l.free, c)
+		l.free.push(c)
 	}
 }
 
 // takeFree returns a connection with room, or nil. It skips connections that have failed.
 func (l *loop) takeFree() *conn {
-	for l.freeAt < len(l.free) {
-		c := l.free[l.freeAt]
-		if l.freeAt++; l.freeAt == len(l.free) {
-			l.free, l.freeAt = l.free[:0], 0
-		} else if l.freeAt > 4096 && l.freeAt > len(l.free)/2 {
-			l.free = l.free[:copy(l.free, l.free[l.freeAt:])]
-			l.freeAt = 0
-		}
+	for l.free.count > 0 {
+		c := l.free.pop()
 		c.listed = false
 		if c.state == open || l.plan.Protocol == Close && c.flights.count == 0 {
 			return c
@@ -296,7 +294,7 @@ func (l *loop) poll(timeout time.Duration) error {
 	}
 	if l.nextTick > 0 && now >= l.nextTick {
 		l.nextTick += l.plan.Tick
-		l.progress.publish(l.part, l.rec.Roll(now-l.started), l.inFlight+l.backlog.len())
+		l.progress.publish(l.part, l.rec.Roll(now-l.started), l.inFlight+l.backlog.count)
 	}
 	return l.fatal
 }

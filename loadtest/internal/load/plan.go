@@ -31,13 +31,13 @@ const (
 
 // Plan is a whole run.
 type Plan struct {
-	Addr string      // host:port to connect to
-	Host string      // of the requests
-	TLS  *tls.Config `json:"-"` // nil is cleartext; HTTP2 needs it
-	// Encrypted makes TLS where that is nil: unlike TLS it can be handed to another process.
-	// Authority is in PEM; none is what the machine trusts. Insecure takes any certificate.
+	Addr string // host:port to connect to
+	Host string // of the requests
+	// Encrypted is TLS, which HTTP2 needs. Authority is in PEM; without it the machine's authorities
+	// are trusted. Insecure accepts any certificate.
 	Encrypted, Insecure bool
 	Authority           []byte
+	tls                 *tls.Config // made by check; nil is cleartext
 	Protocol            Protocol
 	Depth               int // Pipelined, HTTP2
 
@@ -118,9 +118,9 @@ func (p *Plan) check() error {
 		return errors.New("a run needs a phase")
 	case len(p.Templates) == 0:
 		return errors.New("a run needs a request")
-	case p.Protocol == HTTP2 && p.TLS == nil:
+	case p.Protocol == HTTP2 && p.tls == nil:
 		return errors.New("http2 needs an https target")
-	case p.Protocol == Pipelined && p.TLS != nil:
+	case p.Protocol == Pipelined && p.tls != nil:
 		return errors.New("http1-pipelined needs an http target")
 	}
 	switch p.Protocol {
@@ -130,22 +130,22 @@ func (p *Plan) check() error {
 	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
 }
 
-// makeTLS makes TLS of what can be handed to another process.
+// makeTLS makes the configuration of TLS.
 func (p *Plan) makeTLS() error {
-	if p.TLS != nil || !p.Encrypted {
+	if !p.Encrypted {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(p.Addr)
 	if err != nil {
 		return err
 	}
-	p.TLS = &tls.Config{ServerName: host, InsecureSkipVerify: p.Insecure, NextProtos: []string{"http/1.1"}}
+	p.tls = &tls.Config{ServerName: host, InsecureSkipVerify: p.Insecure, NextProtos: []string{"http/1.1"}}
 	if p.Protocol == HTTP2 {
-		p.TLS.NextProtos = []string{"h2"}
+		p.tls.NextProtos = []string{"h2"}
 	}
 	if len(p.Authority) > 0 {
-		p.TLS.RootCAs = x509.NewCertPool()
-		if !p.TLS.RootCAs.AppendCertsFromPEM(p.Authority) {
+		p.tls.RootCAs = x509.NewCertPool()
+		if !p.tls.RootCAs.AppendCertsFromPEM(p.Authority) {
 			return errors.New("target.ca_file: it holds no certificate in PEM")
 		}
 	}

@@ -53,7 +53,7 @@ func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error)
 		return nil, err
 	}
 	p := &progress{report: report, threads: 1}
-	if plan.TLS != nil {
+	if plan.tls != nil {
 		return runWorkers(ctx, &plan, p)
 	}
 	p.threads = plan.Threads
@@ -79,7 +79,7 @@ func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	g := newGauge()
+	g := new(gauge)
 	var connected, done sync.WaitGroup
 	connected.Add(len(loops))
 	errs := make([]error, len(loops))
@@ -127,7 +127,7 @@ func (l *loop) closeAll() {
 
 func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	w := newWorkers(plan, p)
-	g := newGauge()
+	g := new(gauge)
 	g.begin()
 	started, cpu := time.Now(), processCPU()
 	err := w.run(ctx)
@@ -180,8 +180,6 @@ type gauge struct {
 	cores   cores
 	busiest float64
 }
-
-func newGauge() *gauge { return &gauge{} }
 
 func (g *gauge) begin() {
 	g.mu.Lock()

@@ -238,7 +238,7 @@ func (l *loop) consume(c *conn, b []byte) {
 	} else {
 		c.in = append(c.in[:0], b...)
 	}
-	if !l.plan.Open && !c.flights.full() {
+	if !l.plan.Open && !l.full(c) {
 		l.refill(c, now)
 	}
 }

@@ -263,7 +263,7 @@ func (w *workers) dialTLS(deadline time.Time) (*tls.Conn, error) {
 	case err != nil:
 		return nil, &kindError{noConnect, err}
 	}
-	conn := tls.Client(raw, w.plan.TLS)
+	conn := tls.Client(raw, w.plan.tls)
 	_ = conn.SetDeadline(deadline)
 	if err := conn.HandshakeContext(w.stop); err != nil {
 		raw.Close()

@@ -58,29 +58,23 @@ func role[T any](play func(ctx context.Context, order T, reply func(any) error) 
 	}
 }
 
-// childReply is a line from a child.
-type childReply struct {
-	Error string
-	Value json.RawMessage
-}
-
 // ChildMain plays a child's role and ends the process, if this process is one; otherwise it
-// returns at once. Every main, and every TestMain whose tests start SSPs, calls it first.
+// returns at once. Every main, and every TestMain whose tests start SSPs, calls it first. A child
+// writes its error to its log, which the parent's error quotes.
 func ChildMain() {
 	name := os.Getenv(childEnv)
 	if name == "" {
 		return
 	}
-	out := json.NewEncoder(os.Stdout)
-	if err := play(name, os.Stdin, out); err != nil {
-		_ = out.Encode(childReply{Error: err.Error()})
+	if err := play(name); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func play(name string, in io.Reader, out *json.Encoder) error {
-	lines := bufio.NewReader(in)
+func play(name string) error {
+	lines := bufio.NewReader(os.Stdin)
 	order, err := lines.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("no order: %w", err)
@@ -95,13 +89,7 @@ func play(name string, in io.Reader, out *json.Encoder) error {
 	if !ok {
 		return fmt.Errorf("no such role: %q", name)
 	}
-	return play(ctx, order, func(v any) error {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		return out.Encode(childReply{Value: text})
-	})
+	return play(ctx, order, json.NewEncoder(os.Stdout).Encode)
 }
 
 // childTimeout bounds a child's start.
@@ -149,14 +137,7 @@ func (c *childProcess) read(v any, timeout time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", c.Name, err, strings.TrimSpace(string(c.Log())))
 	}
-	var reply childReply
-	if err := json.Unmarshal(line, &reply); err != nil {
-		return err
-	}
-	if reply.Error != "" {
-		return fmt.Errorf("%s: %s", c.Name, reply.Error)
-	}
-	return json.Unmarshal(reply.Value, v)
+	return json.Unmarshal(line, v)
 }
 
 // generatorOrder tells a generator what to do.
@@ -195,9 +176,6 @@ func generate(ctx context.Context, o generatorOrder, reply func(any) error) erro
 // interval how it goes on. The end of the context ends the load, and what was measured is
 // returned.
 func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
-	if plan.TLS != nil {
-		return nil, errors.New("BUG: a TLS configuration cannot be handed to another process")
-	}
 	c, err := r.spawn("generator", "generator", cores, generatorOrder{plan, watch != nil})
 	if err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n")
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
