@@ -23,7 +23,7 @@ func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 			go stub(p.conn, benchResponse)
 			ceiling := 0.0
 			if tr == overTLS {
-				ceiling = 2 // one of it the peer's
+				ceiling = 2 // one of the two is the peer's
 			}
 			ex := benchExchange()
 			got := testing.AllocsPerRun(2000, func() {

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// badResponses are responses that are refused, and why.
+// badResponses are responses that the parser refuses, and the errors.
 var badResponses = []struct {
 	name, response string
 	err            error

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stub sends the same bytes for each request on c, and writes the responses to all requests that it
-// has read at once. It does little work, since that work is part of the measurement.
+// stub sends the same bytes for each request on c. It responds at once to all requests that it has
+// read. It does little work, since that work is part of the measurement.
 func stub(c net.Conn, response string) {
 	in := make([]byte, 256<<10)
 	out := []byte(strings.Repeat(response, 256))
@@ -110,8 +110,8 @@ func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
 	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkPipelined is an exchange where 64 callers, or a single one, share a
-// few connections.
+// BenchmarkPipelined measures an exchange of 64 callers, or of a single one, that share a few
+// connections.
 func BenchmarkPipelined(b *testing.B) {
 	for _, tr := range transports {
 		for _, load := range []struct{ callers, conns int }{{1, 1}, {64, 1}, {64, 2}, {64, 8}} {
@@ -134,8 +134,8 @@ func BenchmarkPipelined(b *testing.B) {
 	}
 }
 
-// BenchmarkExclusive is an exchange where each of 64 callers, or a single one,
-// has a connection of its own.
+// BenchmarkExclusive measures an exchange of 64 callers, or of a single one, each with its own
+// connection.
 func BenchmarkExclusive(b *testing.B) {
 	for _, tr := range transports {
 		for _, callers := range []int{1, 64} {

@@ -16,12 +16,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// ordinaryResponse is what an SSP sends: about 1.4 KB.
+// ordinaryResponse is a usual response of an SSP: about 1.4 KB.
 var ordinaryResponse = "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 09:00:52 GMT\r\nContent-Type: application/json\r\nContent-Length: 1024\r\n" +
 	"Connection: keep-alive\r\nCache-Control: no-store\r\nServer: openresty\r\nX-Openrtb-Version: 2.6\r\nVary: Accept-Encoding\r\n" +
 	"Access-Control-Allow-Origin: *\r\nP3P: CP=\"NOI DSP COR NID\"\r\n\r\n" + strings.Repeat("x", 1024)
 
-// hostileResponses are forms that make a parser work much for few bytes.
+// hostileResponses cost a parser much work for few bytes.
 var hostileResponses = map[string]string{
 	"tiny fields":             "HTTP/1.1 200 OK\r\n" + strings.Repeat("a:\r\n", 250) + "Content-Length: 0\r\n\r\n",
 	"tiny fields, bare LF":    "HTTP/1.1 200 OK\n" + strings.Repeat("a:\n", 250) + "Content-Length: 0\n\n",
@@ -40,7 +40,7 @@ var hostileResponses = map[string]string{
 	"one large trailer":       chunkedHead + "0\r\nX: " + strings.Repeat("x", 16000) + "\r\n\r\n",
 }
 
-// pieces is a source that gives at most size bytes at once.
+// pieces is a source that returns at most size bytes at once.
 type pieces struct {
 	text string
 	size int
@@ -55,10 +55,10 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// cost is what reading a response takes, for each byte of it.
+// cost is the cost of reading a response, for each of its bytes.
 type cost struct{ nanoseconds, allocated float64 }
 
-// costOf reads text often, in pieces of size bytes, each time into memory of its own.
+// costOf reads text often, in pieces of size bytes, each time into new memory.
 func costOf(t *testing.T, text string, size int) cost {
 	t.Helper()
 	opts := testOptions()
@@ -95,8 +95,7 @@ func costOf(t *testing.T, text string, size int) cost {
 	return best
 }
 
-// threadTime is the CPU time of this thread, which other work of the machine does
-// not change.
+// threadTime is the CPU time of this thread. Other work of the machine does not affect it.
 func threadTime(t *testing.T) time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
@@ -105,8 +104,8 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// No response costs more than so many times the CPU and memory of an ordinary one,
-// for each byte that the SSP sends.
+// A byte of any response costs at most a fixed multiple of the CPU and memory of a byte of an
+// ordinary response.
 const (
 	maxCostRatio   = 40
 	maxMemoryRatio = 6

@@ -26,7 +26,7 @@ func pipe(tb testing.TB) (*socket.Conn, *peer) {
 	return socket.New(a), &peer{tb: tb, tcp: b, conn: b, in: bufio.NewReader(b)}
 }
 
-// kinds are the two connections, made on a pipe.
+// kinds are the two kinds of connections, made on a pipe.
 var kinds = map[string]func(*socket.Conn, upstream.Owner, *Options) upstream.Conn{
 	"exclusive": func(s *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
 		return New(s, s, owner, opts)
@@ -68,7 +68,7 @@ func lingering() *Options {
 	return opts
 }
 
-// phases are how much of a response has arrived when the deadline passes, and what is missing then.
+// phases say how much of a response has arrived when the deadline passes, and what is missing.
 var phases = map[string]struct{ came, missing string }{
 	"nothing":      {"", textResponse("late")},
 	"status line":  {"HTTP/1.1 20", "0 OK\r\nContent-Length: 4\r\n\r\nlate"},
@@ -183,7 +183,7 @@ func TestWithoutLingerAnAbandonedExchangeClosesItsConnection(t *testing.T) {
 	})
 }
 
-// The peer reads nothing, or stops in the middle of the request.
+// The peer reads no byte, or stops in the middle of the request.
 func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 	for read, want := range map[int]error{0: upstream.ErrDeadlineNotSent, 1: upstream.ErrDeadline} {
 		inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
@@ -196,7 +196,7 @@ func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 			}
 			err := wait(t, done)
 			if conn.Protocol() == upstream.HTTP1Pipelined && err == upstream.ErrDeadline {
-				err = want // its reader may be first: then it does not know that nothing was sent
+				err = want // its reader may be first: then it does not know that no byte was sent
 			}
 			if err != want {
 				t.Fatalf("error %v with %d bytes read, want %v", err, read, want)

@@ -60,7 +60,7 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 	for name, c := range map[string]struct {
 		response, body string
-		eof            bool // the peer closes behind the response
+		eof            bool // the peer closes after the response
 		reason         upstream.CloseReason
 	}{
 		"fixed":             {response: textResponse("ok"), body: "ok"},
@@ -140,7 +140,7 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 }
 
 // In the keep-alive race, the peer closes while a request is on its way. On a new connection it is
-// not that race.
+// not the keep-alive race.
 func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
 		for _, tr := range transports {

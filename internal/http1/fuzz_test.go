@@ -22,7 +22,7 @@ func parseHead(b []byte, h *head, lines []byte) (int, []byte, error) {
 	return n, lines, err
 }
 
-// checkFields checks that lines are what upstream.Response promises.
+// checkFields checks that lines keep the promises of upstream.Response.
 func checkFields(tb testing.TB, fields string) {
 	tb.Helper()
 	var h head
@@ -79,7 +79,7 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 			theirs = append(theirs, name+":"+strings.Join(strings.Fields(v), " "))
 		}
 	}
-	if len(resp.TransferEncoding) > 0 { // net/http takes these out
+	if len(resp.TransferEncoding) > 0 { // net/http removes these fields
 		ours = slices.DeleteFunc(ours, func(f string) bool {
 			return strings.HasPrefix(f, "Transfer-Encoding:") || strings.HasPrefix(f, "Content-Length:")
 		})
@@ -109,7 +109,7 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 		tb.Fatalf("%q: length %d, body of %d", input, got.length, len(got.body))
 	}
 	checkOracle(tb, input, method, got)
-	// Bytes behind the response do not change the result.
+	// Bytes after the response do not change the result.
 	if !got.announcesClose || got.end < len(input) {
 		if again := readResponse(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole()); again != got {
 			tb.Fatalf("%q: %+v, with something behind it %+v", input, got, again)
@@ -123,7 +123,7 @@ func TestResponsesAgreeWithNetHTTP(t *testing.T) {
 	}
 }
 
-// Random responses are made of pieces that are likely to matter.
+// Random responses consist of pieces that probably matter.
 func TestRandomResponsesAreTheSameInAnyPieces(t *testing.T) {
 	pieces := []string{
 		"HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1 204 x\r\n", "HTTP/1.1 304 x\n", "HTTP/1.1 100 x\r\n\r\n", "\r\n", "\r\n", "\n", "\r", " ", "\t",
@@ -193,7 +193,7 @@ func FuzzParseHead(f *testing.F) {
 		if h.status < 100 || h.status > 599 || h.contentLength < -1 {
 			t.Fatalf("%+v", h)
 		}
-		// No shorter piece is a head, or breaks a rule.
+		// No shorter piece is a complete head or a violation.
 		for cut := range n {
 			var short head
 			if m, _, err := parseHead(b[:cut], &short, nil); m != 0 || err != nil {

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TLS may have decrypted bytes behind a response together with it. Then these bytes are neither in
+// TLS may have decrypted bytes after a response together with it. Then these bytes are neither in
 // the read buffer nor in the socket. Once, they became the start of the next response if
 // max_response_header_bytes was smaller than a TLS record.
 func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
@@ -25,7 +25,7 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 			ex := newExchange(t)
 			done := start(conn, ex)
 			p.request()
-			// The response ends just where the buffer that it is read into ends.
+			// The response ends exactly at the end of its read buffer.
 			head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(buffer/2) + "\r\nX-Padding: "
 			body := strings.Repeat("b", buffer/2)
 			head += strings.Repeat("p", buffer-len(head)-len("\r\n\r\n")-len(body)) + "\r\n\r\n"
@@ -57,7 +57,7 @@ func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 	}
 }
 
-// awaitNotIdle waits until Idle notices what the peer has done.
+// awaitNotIdle waits until Idle notices the action of the peer.
 func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
 	tb.Helper()
 	for limit := time.Now().Add(patience); conn.Idle(); {
@@ -85,7 +85,7 @@ func TestIdleFindsThatThePeerClosed(t *testing.T) {
 	}
 }
 
-// Session tickets arrive before the first request. The connection is usable all the same.
+// Session tickets arrive before the first request. The connection stays usable.
 func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	if conn.sock.Peek() != socket.Readable {
@@ -103,7 +103,7 @@ func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 	exchangeOnce(t, conn, p, "second")
 }
 
-// An incomplete record may hold anything.
+// An incomplete record may hold any bytes.
 func TestPartOfARecordIsUnsolicited(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	exchangeOnce(t, conn, p, "first")
@@ -147,7 +147,7 @@ func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// Of two records in one segment, the second must neither be lost in TLS nor become the next
+// With two records in one segment, the second must neither be lost in TLS nor become the next
 // response.
 func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
@@ -172,7 +172,7 @@ func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	tcp.cork()
 	p.send(textResponse("A"))
 	p.conn.(*tls.Conn).CloseWrite()
-	tcp.SetWriteDeadline(time.Time{}) // which CloseWrite sets
+	tcp.SetWriteDeadline(time.Time{}) // CloseWrite sets a deadline
 	tcp.uncork()
 	wantResponse(t, wait(t, done), ex, 200, "A")
 	if conn.Idle() {
@@ -190,8 +190,8 @@ func TestIdleConnectionSendsCloseNotify(t *testing.T) {
 	}
 }
 
-// A body that ends with the connection is complete only if TLS says that it is: RFC 9112,
-// section 9.8. Otherwise an attacker on the way could cut it.
+// A body that ends with the connection is complete only if TLS has sent close_notify: RFC 9112,
+// section 9.8. Otherwise an attacker on the path could cut it.
 func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
 	for _, pipelined := range []bool{false, true} {
 		for _, notify := range []bool{true, false} {

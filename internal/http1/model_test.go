@@ -15,14 +15,14 @@ import (
 // The model of a pipelined connection states which results each exchange may have, only from the
 // bytes that crossed the wire. RFC 9112, sections 9.3 and 9.6:
 //
-//   - A request of which no byte was written was not sent.
-//   - A request that was written behind a response with Connection: close was not processed.
+// |  - A request was not sent if no byte of it was written.
+// |  - A request that was written after a response with Connection: close was not processed.
 //   - Any other request that was written may have been processed.
 //
 // The test plays all combinations of states, responses, closes and failed writes, and compares the
 // connection with the model.
 
-// ending is the last response of a case, and what it does to the connection.
+// ending is the last response of a case, and its effect on the connection.
 type ending uint8
 
 const (
@@ -213,10 +213,10 @@ func (p modelCase) play(tb testing.TB) {
 		}
 		m.send(text)
 	}
-	proof := "" // no request behind the one with this name was processed
+	proof := "" // no request after the one with this name was processed
 	if p.ending == unasked {
 		w.text += m.s.Take()
-		if w.responded*len(requestText) == len(w.text) { // to a part of a request a response may come
+		if w.responded*len(requestText) == len(w.text) { // a response may arrive for a part of a request
 			m.send(textResponse("?"))
 		}
 	} else if p.ending != noEnding && p.ending != ahead {
@@ -230,7 +230,7 @@ func (p modelCase) play(tb testing.TB) {
 	}
 	switch p.then {
 	case "fin":
-		w.text += m.s.Take() // otherwise the close would send a RST
+		w.text += m.s.Take() // unread bytes would make the close send a RST
 		m.s.End()
 	case "close":
 		w.text += m.s.Take()
@@ -261,7 +261,7 @@ func (p modelCase) play(tb testing.TB) {
 func nameOf(i int) string { return string(rune('a' + i)) }
 
 // check compares the result of an exchange with the model. good: its complete response arrived. e:
-// what else arrived for it. behind: a response in front of it said close.
+// the other bytes that arrived for it. behind: an earlier response stated the close.
 func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending, behind bool) {
 	tb.Helper()
 	name, left := nameOf(i), i == p.gone

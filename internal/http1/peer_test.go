@@ -179,12 +179,12 @@ func (r *recorder) awaitFreed(tb testing.TB, n int) {
 	}
 }
 
-// testOptions are limits that nothing meets by accident.
+// testOptions are limits that tests do not reach by accident.
 func testOptions() *Options {
 	return &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: patience, Depth: 8}
 }
 
-// transport is what a connection stands on.
+// transport is the transport of a connection.
 type transport bool
 
 const (
@@ -199,11 +199,10 @@ func (tr transport) String() string {
 	return "plain"
 }
 
-// transports are what the tests run over.
+// transports are the transports of the tests.
 var transports = []transport{plain, overTLS}
 
-// connect returns both ends of a new loopback connection; ours as a dialer
-// would make it.
+// connect returns both ends of a new loopback connection, adbuffer's end as a dialer would make it.
 func connect(tb testing.TB, tr transport) (ours net.Conn, sock *socket.Conn, p *peer) {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -254,9 +253,8 @@ func dial(tb testing.TB, tr transport, opts *Options) (*Conn, *peer, *recorder) 
 	return conn, p, owner
 }
 
-// newExchange returns a GET with much time. Tests do not release it: the channel of
-// an exchange from outside of a synctest bubble would keep the bubble's clock from
-// going on.
+// newExchange returns a GET with a late deadline. Tests do not release it. A channel of an exchange
+// from outside a synctest bubble would stop the bubble's clock.
 func newExchange(tb testing.TB) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
 	ex.Request = upstream.Request{
@@ -268,8 +266,7 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 	return ex
 }
 
-// start runs an exchange on conn in a goroutine, and returns where its error
-// will be.
+// start runs an exchange on conn in a goroutine, and returns a channel for its error.
 func newConn(pipelined bool, c net.Conn, sock *socket.Conn, owner upstream.Owner) upstream.Conn {
 	if pipelined {
 		return NewPipelined(c, sock, owner, testOptions())
@@ -311,7 +308,7 @@ func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, b
 	}
 }
 
-// wantError checks what an exchange failed with.
+// wantError checks the error of an exchange.
 func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
 	tb.Helper()
 	e, ok := err.(*upstream.Error)
@@ -338,12 +335,12 @@ func textResponse(body string) string {
 
 var certificate = sync.OnceValue(func() tls.Certificate { return testsupport.Certificate("ssp.example") })
 
-// serverTLS makes one record of each write of up to 16 KB.
+// serverTLS writes each Write of up to 16 KB as one record.
 func serverTLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{certificate()}, DynamicRecordSizingDisabled: true}
 }
 
 func clientTLS() *tls.Config {
-	// With a session cache the client takes tickets, as a dialer's does.
+	// With a session cache the client accepts tickets, as a dialer's does.
 	return &tls.Config{ServerName: "ssp.example", RootCAs: testsupport.Roots(certificate()), ClientSessionCache: tls.NewLRUClientSessionCache(8)}
 }

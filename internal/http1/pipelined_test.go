@@ -11,8 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// dialPipelined returns a pipelined connection and its peer. wrap, where not
-// nil, puts something between it and the socket.
+// dialPipelined returns a pipelined connection and its peer. wrap, if not nil, wraps its socket.
 func dialPipelined(tb testing.TB, tr transport, opts *Options, wrap func(net.Conn) net.Conn) (*Pipelined, *peer, *recorder) {
 	tb.Helper()
 	c, sock, p := connect(tb, tr)
@@ -53,7 +52,7 @@ func (p *peer) wantRequests(names ...string) {
 	}
 }
 
-// flight is exchanges that have been sent in order.
+// flight is a list of exchanges that have been sent in order.
 type flight struct {
 	tb   testing.TB
 	p    *peer
@@ -61,8 +60,8 @@ type flight struct {
 	done []<-chan error
 }
 
-// send starts exchanges for names, each once the peer has the one before it, so
-// that their order is known.
+// send starts exchanges for names. It starts each one when the peer has received the one before, so
+// their order is known.
 func send(tb testing.TB, conn *Pipelined, p *peer, names ...string) *flight {
 	tb.Helper()
 	f := &flight{tb: tb, p: p}
@@ -174,8 +173,7 @@ func (c *countedWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Those that come behind the first request wait until it has got a response,
-// and then leave in one write.
+// Requests after the first one wait until it has its response, and then leave in one write.
 func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 	var counted *countedWrites
 	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
@@ -235,8 +233,8 @@ func TestFirstWriteTakesOneRequestAlone(t *testing.T) {
 	owner.awaitFreed(t, 2)
 }
 
-// awaitOutstanding waits until n requests are in the pipeline: they have been
-// encoded then, whether or not they were sent.
+// awaitOutstanding waits until n requests are in the pipeline. They are encoded then, whether or
+// not they were sent.
 func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {
 	tb.Helper()
 	for limit := time.Now().Add(patience); conn.outstanding.Load() != int32(n); {

@@ -12,10 +12,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Only `Connection: close` says that the requests behind it were not processed:
-// they go elsewhere at once. POSTs behind a response of HTTP/1.0, or behind one
-// without a length, were sent twice, since that counted as not processed, too. In
-// either case the response need not be whole for them to fail.
+// Only `Connection: close` states that later requests were not processed: they are retried
+// elsewhere at once. POSTs after a response of HTTP/1.0, or after one without a length, were once
+// sent twice, since they counted as not processed too. In either case they fail even if the
+// response is incomplete.
 func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T) {
 	cases := map[string]struct {
 		head, body string
@@ -57,8 +57,8 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 	}
 }
 
-// After an unannounced close, requests without a response may have been processed. Those for which
-// no byte came met the keep-alive race.
+// After an unannounced close, requests without a response may have been processed. A request
+// without any byte of a response met the keep-alive race.
 func TestRequestsBehindAnUnannouncedCloseMayHaveBeenProcessed(t *testing.T) {
 	ends := map[string]func(p *peer){
 		"close": func(p *peer) { p.close() },
@@ -87,7 +87,7 @@ func TestRequestsBehindAnUnannouncedCloseMayHaveBeenProcessed(t *testing.T) {
 	}
 }
 
-// On a connection that has carried nothing before, a close is no race.
+// On a connection that has carried no exchange before, a close is not the keep-alive race.
 func TestFirstPipelinedRequestIsNotStaleAndWaitingOnesWereNotSent(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	first := start(conn, get(t, "first"))
@@ -129,7 +129,8 @@ func TestMalformedResponseClosesThePipeline(t *testing.T) {
 	}
 }
 
-// CL beside TE, obs-fold and bare LF are mended, but nothing behind them counts.
+// Responses with CL beside TE, obs-fold or a bare LF are accepted, but bytes after them do not
+// count.
 func TestAmbiguousFramingClosesThePipelineBehindItsResponse(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, conn, p, owner)
@@ -175,8 +176,8 @@ func TestIdlePipelineFindsThatThePeerClosed(t *testing.T) {
 	}
 }
 
-// A response that comes with the one before it cannot be for a request that had
-// not been sent when both were read.
+// A response may arrive together with an earlier one. It cannot belong to a request that was sent
+// after both were read.
 func TestResponseToAnUnsentRequestIsUnsolicited(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
@@ -217,8 +218,7 @@ func TestLeftoverBehindTheLastPipelinedResponseClosesTheConnection(t *testing.T)
 	}
 }
 
-// Bytes may also end where the buffer ends that they were read into: the rest
-// is left in TLS, or in the socket.
+// Bytes may also end at the end of their read buffer: the rest is left in TLS, or in the socket.
 func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
@@ -255,8 +255,8 @@ func (c *heldReads) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// usedAndHeld returns a connection that has had one response, and whose reader reads no more until
-// it is released.
+// usedAndHeld returns a connection that has had one response. Its reader reads no more until it is
+// released.
 func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, held *heldReads) {
 	t.Helper()
 	conn, p, owner = dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
@@ -299,7 +299,7 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	}
 }
 
-// What is in the socket while another request is outstanding is its response.
+// While another request is outstanding, the bytes in the socket are its response.
 func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
 	conn, p, owner, held := usedAndHeld(t)
 	b := send(t, conn, p, "b")
@@ -316,7 +316,7 @@ func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
 // failingWrites fails each write after a number of bytes.
 type failingWrites struct {
 	net.Conn
-	after atomic.Int64 // bytes that are still written; negative = all
+	after atomic.Int64 // bytes that are still written; negative means all
 }
 
 var errTestWrite = &net.OpError{Op: "write", Err: errors.New("broken pipe")}
@@ -384,7 +384,7 @@ func TestCloseFailsOutstandingExchanges(t *testing.T) {
 			f := send(t, conn, p, "a", "b")
 			conn.Close(upstream.ClosedDrain)
 			conn.Close(upstream.ClosedIdle)
-			// Not the keep-alive race: adbuffer closed.
+			// It is not the keep-alive race: adbuffer has closed.
 			f.wantError(0, upstream.ConnLost, upstream.MaybeProcessed, false)
 			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
 			owner.awaitFreed(t, 3)

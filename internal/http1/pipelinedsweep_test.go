@@ -12,8 +12,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// inPipeline runs test in a bubble, on a pipelined connection that has proved
-// itself.
+// inPipeline runs test in a bubble, on a pipelined connection that has had its first response.
 func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
@@ -25,8 +24,8 @@ func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipel
 	})
 }
 
-// A write so large that it may block is done by a goroutine of its own: the caller returns in time.
-// While other callers wait, the peer may take its time.
+// A goroutine does a write that may block because of its size, so the caller returns in time. While
+// other callers wait, the peer may delay its response.
 func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
@@ -73,7 +72,7 @@ func TestUnreadPipelineIsClosedWhenNoCallerWaits(t *testing.T) {
 	})
 }
 
-// What waits to be written on one connection is bounded.
+// The bytes that wait to be written on one connection are bounded.
 func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		post := func() *upstream.Exchange {
@@ -81,7 +80,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 			ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, maxUnwritten-1000)
 			return ex
 		}
-		written := start(conn, post()) // is being written
+		written := start(conn, post()) // this request is being written
 		synctest.Wait()
 		waiting := start(conn, post())
 		synctest.Wait()
@@ -129,7 +128,7 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// After a response that delays the others for too long, the connection has no places. The other
+// After a response that delays other requests for too long, the connection has no places. The other
 // requests still get their responses.
 func TestOverdueResponseClosesThePipeline(t *testing.T) {
 	for _, responded := range []bool{true, false} {
@@ -195,7 +194,7 @@ func TestLastResponseWithoutCallerClosesThePipelineAtOnce(t *testing.T) {
 	})
 }
 
-// hooked is a context that calls hook when it is asked whether it has ended.
+// hooked is a context that calls hook at each call of Err.
 type hooked struct {
 	context.Context
 	hook func()
@@ -206,7 +205,7 @@ func (h *hooked) Err() error {
 	return nil
 }
 
-// A request that arrives while the reader looks around is not forgotten.
+// A request that arrives during the reader's sweep is not forgotten.
 func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
@@ -235,8 +234,8 @@ func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
 	})
 }
 
-// The reader's deadline stays set when responses arrive. It must do no harm when it passes, and
-// must not be missing for later requests.
+// The reader's deadline stays set when responses arrive. It must cause no error when it passes, and
+// must still hold for later requests.
 func TestPipelineOutlivesDeadlinesOfCompleteRequests(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		for range 5 {

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Requests wait until the connection's first response. Once, those that were abandoned meanwhile
-// were reported as maybe processed, and were sent all the same after the first response.
+// Requests wait until the connection's first response. Once, requests that were abandoned meanwhile
+// were reported as maybe processed, and were still sent after the first response.
 func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
@@ -41,7 +41,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 		if err := wait(t, done[1]); err != upstream.ErrCancelled {
 			t.Errorf("the cancelled one's error is %v, want %v", err, upstream.ErrCancelled)
 		}
-		owner.awaitFreed(t, 2) // their places, while the first's response is outstanding
+		owner.awaitFreed(t, 2) // their places, while the first response is outstanding
 
 		behind := start(conn, get(t, "behind"))
 		synctest.Wait()
@@ -58,8 +58,8 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	})
 }
 
-// The first request of a connection is withdrawn if its caller is late to write it. Then the next
-// one is the first, and goes alone.
+// The first request of a connection is withdrawn if its caller writes it too late. Then the next
+// one is the first, and is sent alone.
 func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
@@ -68,7 +68,7 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 		late := get(t, "late")
 		late.Deadline = time.Now().Add(shortBudget)
-		if turn, err := conn.enter(late); turn != writeAll || err != nil { // its caller is stuck between enter and flush
+		if turn, err := conn.enter(late); turn != writeAll || err != nil { // its caller is delayed between enter and flush
 			t.Fatal(turn, err)
 		}
 		next, behind := get(t, "next-and-longer"), get(t, "behind")
@@ -78,7 +78,7 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 		if err := wait(t, late.Done()); err != upstream.ErrDeadlineNotSent {
 			t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
 		}
-		go conn.flush(time.Now().Add(patience)) // now it goes on
+		go conn.flush(time.Now().Add(patience)) // the caller continues
 		p.wantRequests("next-and-longer")
 		synctest.Wait()
 		if n := conn.takenBytes.Load(); n != int64(conn.first) {
@@ -93,7 +93,7 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	})
 }
 
-// lateWriter fails each Write, but says so late.
+// lateWriter fails each Write, but returns the error late.
 type lateWriter struct {
 	net.Conn
 	closed chan struct{}
@@ -105,9 +105,8 @@ func (w lateWriter) Write([]byte) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
-// A connection may end while a write is under way, which then fails with nothing
-// written. The reader did not wait for that: the request counted as maybe
-// processed.
+// A connection may end during a write that then fails without a byte. Once, the reader did not wait
+// for the write, and the request counted as maybe processed.
 func TestRequestWhoseWriteFailsLateWithZeroBytesWasNotSent(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// claims are responses of n bytes that claim to be as large as is allowed.
+// claims are responses of n bytes that claim the largest allowed size.
 var claims = map[string]func(r *rand.Rand, n int) string{
 	"length": func(_ *rand.Rand, n int) string {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n" + strings.Repeat("x", n)
@@ -36,7 +36,7 @@ var claims = map[string]func(r *rand.Rand, n int) string{
 	},
 }
 
-// Whatever an SSP claims, and in whatever pieces its responses arrive, at each step a connection
+// An SSP may claim any size, and its responses may arrive in any pieces. At each step a connection
 // has reserved at most the bytes that arrived. Its exchanges hold at most twice as much memory,
 // plus 4 KB each.
 func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
@@ -65,7 +65,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	}
 	came := 0
 	var calls []*call
-	if pipelined { // whole responses in front, so that several are held at once
+	if pipelined { // whole responses come first, so that several are held at once
 		first := m.begin(time.Minute, use)
 		calls = append(calls, first)
 		for range 2 {
@@ -105,7 +105,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	if used := share.Used(); used < int64(came)/2-int64(len(text)-strings.Count(text, "x"))-200 {
 		t.Fatalf("%d bytes are reserved, %d have come: the test looks at nothing", used, came)
 	}
-	// The caller leaves, and what it held is free, whatever comes then.
+	// The caller returns, and its memory is free, whatever bytes arrive later.
 	time.Sleep(time.Second)
 	synctest.Wait()
 	if c.err != upstream.ErrDeadline {

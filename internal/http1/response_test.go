@@ -11,13 +11,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// limits of the responses in these tests: small, so that inputs meet them.
+// limits of the responses in these tests are small, so that inputs reach them.
 const (
 	testMaxHead = 512
 	testMaxBody = 2000
 )
 
-// outcome is all that reading a response can come to.
+// outcome is every possible result of reading a response.
 type outcome struct {
 	status         int
 	fields         string
@@ -27,11 +27,11 @@ type outcome struct {
 	end            int  // bytes of the input that belong to the response
 	notReusable    bool // see head
 	announcesClose bool // announcesEnd
-	closes         bool // it says Connection: close
+	closes         bool // it has Connection: close
 }
 
-// broken is a source of input that interrupts reads, as a socket does: with an error after each
-// piece. The read is to be repeated then. next returns the sizes of the pieces.
+// broken is a source of input that interrupts reads, as a socket does: it returns an error after
+// each piece. The caller then repeats the read. next returns the sizes of the pieces.
 type broken struct {
 	input     []byte
 	next      func() int
@@ -56,8 +56,8 @@ func (s *broken) Read(p []byte) (int, error) {
 // readWay is a way to read a response.
 type readWay struct {
 	buffer    int
-	next      func() int // sizes of the pieces in which the response comes
-	interrupt error      // what the reads in between fail with, and are repeated
+	next      func() int // sizes of the pieces in which the response arrives
+	interrupt error      // the error of the reads in between, which are repeated
 	discard   int        // after how many interruptions the response is discarded; -1 for never
 }
 
@@ -72,7 +72,7 @@ func readResponse(input []byte, method upstream.Method, h readWay) outcome {
 		a.discard = a.discard || n == h.discard
 		kept := ex
 		if a.discard {
-			kept = nil // nothing may be written to it any more
+			kept = nil // later reads must not write to it
 		}
 		err := a.read(br, kept)
 		if h.interrupt != nil && errors.Is(err, h.interrupt) {
@@ -90,14 +90,14 @@ func readResponse(input []byte, method upstream.Method, h readWay) outcome {
 	}
 }
 
-// whole reads a response that comes at once.
+// whole reads a response that arrives at once.
 func whole() readWay {
 	return readWay{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
 }
 
-// readWays are how the two kinds of connections read. An exclusive one has a buffer with the size
-// of a message head, and a deadline interrupts its reads. A pipelined one has a large buffer, and
-// is interrupted whenever nothing is buffered.
+// readWays are the ways in which the two kinds of connections read. An exclusive connection has a
+// buffer with the size of a message head, and a deadline interrupts its reads. A pipelined one has
+// a large buffer, and an empty buffer interrupts its reads.
 func readWays(next func() int) map[string]readWay {
 	return map[string]readWay{
 		"blocking":    {buffer: testMaxHead, next: next, discard: -1},
@@ -115,7 +115,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 			tb.Fatalf("%s, %v %q:\n got %+v\nwant %+v", name, method, input, got, want)
 		}
 	}
-	// Discarded from some point on: the same end and the same violations.
+	// If the rest of the response is discarded, its end and its violations are the same.
 	h := readWay{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
 	got := readResponse(input, method, h)
 	if got.err != want.err || got.end != want.end || got.notReusable != want.notReusable || got.announcesClose != want.announcesClose {
@@ -124,7 +124,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 	return want
 }
 
-// goodResponses are valid responses and their bodies, without bytes behind them.
+// goodResponses are valid responses and their bodies, without bytes after them.
 var goodResponses = []struct {
 	name, head, rest, body string
 	status                 int
@@ -167,7 +167,8 @@ func TestResponseIsTheSameInAnyPieces(t *testing.T) {
 			response := c.head + c.rest
 			for _, behind := range []string{"", "HTTP/1.1 200 OK\r\n\r\n"} {
 				input := []byte(response + behind)
-				// In two pieces, cut everywhere; then in pieces of one size.
+				// The response arrives in two pieces, cut at each byte, and then in pieces of one
+				// size.
 				for cut := range input {
 					got := checkSplits(t, input, c.method, sequence(cut, len(input)))
 					if got.err != "" || got.status != c.status || got.body != c.body || got.notReusable != c.odd || got.announcesClose != c.theLast {
@@ -196,7 +197,7 @@ func sequence(sizes ...int) func() int {
 	}
 }
 
-// A response that is cut at any byte is an error, unless it is one that ends with the connection.
+// A response that is cut at any byte is an error, unless it ends with the connection.
 func TestTruncatedResponsesAreErrors(t *testing.T) {
 	for _, c := range goodResponses {
 		response := []byte(c.head + c.rest)

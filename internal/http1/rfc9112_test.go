@@ -11,19 +11,19 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A second reader of responses, written from RFC 9112 alone, with expressions in
-// place of a state machine. It has the whole input, and no limits. The parser is
-// compared with it for every input of the fuzz tests.
+// This is a second reader of responses, written from RFC 9112 alone, with regular expressions
+// instead of a state machine. It has the whole input, and no limits. The fuzz tests compare the
+// parser with it for every input.
 
 // reference is the result of the second reader.
 type reference struct {
-	bad, short bool // the input breaks a rule, or ends too early
+	bad, short bool // the input has a violation, or ends too early
 	status     int
 	body       string
 	end        int
 	odd        bool // readable, but the connection cannot be trusted
-	last       bool // the connection ends with it
-	closes     bool // by Connection: close
+	last       bool // the connection ends after it
+	closes     bool // because of Connection: close
 }
 
 var (
@@ -36,7 +36,7 @@ var (
 	chunkLine  = regexp.MustCompile(`^([0-9A-Fa-f]+)(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?$`)
 )
 
-// latin1 makes each byte a character, so that the expressions see bytes.
+// latin1 turns each byte into a character, so that the expressions match bytes.
 func latin1(b []byte) string {
 	var s strings.Builder
 	for _, c := range b {
@@ -62,7 +62,7 @@ func byRFC9112(input []byte, method upstream.Method) reference {
 		if v.bad || v.short {
 			return v
 		}
-		if v.status < 200 { // RFC 9110, section 15.2: no body; 101 was not asked for
+		if v.status < 200 { // RFC 9110, section 15.2: no body; no upgrade was requested
 			if v.status == 101 || coded || stated > 0 {
 				return badVerdict
 			}
@@ -195,15 +195,15 @@ func (v reference) chunks(rest string, at func(string) int) reference {
 	}
 }
 
-// checkReference compares what the parser made of an input with the reference.
+// checkReference compares the parser's result with the reference.
 func checkReference(tb testing.TB, input []byte, method upstream.Method, got outcome) {
 	tb.Helper()
 	if len(input) > 8<<10 {
-		return // the reference is slow
+		return // the reference is too slow for it
 	}
 	for _, limit := range []error{errHeadTooLarge, errBodyTooLarge, errTooManyFields, errInterimFlood} {
 		if got.err == limit.Error() {
-			return // the reference has none
+			return // the reference has no limits
 		}
 	}
 	want := byRFC9112(input, method)
@@ -221,8 +221,7 @@ func checkReference(tb testing.TB, input []byte, method upstream.Method, got out
 	}
 }
 
-// The rules that the reference was written from, each with what keeps to it and
-// what does not.
+// These are the rules of the reference, each with valid and invalid examples.
 func TestRulesOfRFC9112(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, rule := range []struct {
@@ -261,8 +260,7 @@ func TestRulesOfRFC9112(t *testing.T) {
 	}
 }
 
-// Responses that keep to the rules, with one or two bytes changed, taken out, put in
-// or written twice.
+// These are valid responses with one or two bytes changed, removed, inserted or repeated.
 func TestMutatedResponsesAreReadAsByRFC9112(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 112))
 	const alphabet = "\r\n\t :;,=0159afAFxX-_\"\x00\x7f\x80HTP/."

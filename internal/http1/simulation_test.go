@@ -14,22 +14,21 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// full runs the campaigns of this package as a whole: go test ./internal/http1 -full.
-// Without it they take a sample that is the same each time.
+// full runs the campaigns of this package completely: go test ./internal/http1 -full. Without it
+// they run a sample that is always the same.
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
-// The simulation: a response comes in two parts, cut at any byte, on connections of any history.
-// The pause ends 1 ms before, at, and 1 ms after each timeout. In every case, bytes that came
-// before the deadline are never refused for time, and the caller returns exactly at the deadline. A
-// connection is used again if and only if the response ends within linger. No response reaches
-// another request.
+// In the simulation a response arrives in two parts, cut at any byte, on connections of any
+// history. The pause ends 1 ms before, at, and 1 ms after each timeout. In every case, bytes that
+// arrived before the deadline count, and the caller returns exactly at the deadline. A connection
+// is reused if and only if the response ends within linger. No response reaches another request.
 const (
 	simBudget = 100 * time.Millisecond // until the deadline of the exchange under test
 	simLinger = 50 * time.Millisecond
 	tick      = time.Millisecond
 )
 
-// simResponses are what the SSP sends, all with the body "hello" or none.
+// simResponses are the SSP's responses, all with the body "hello" or none.
 var simResponses = []struct {
 	name, text, body string
 	status           int
@@ -56,7 +55,7 @@ type sim struct {
 type call struct {
 	ex  *upstream.Exchange
 	err error
-	at  time.Time // when it ended; zero while it has not
+	at  time.Time // when it ended; zero before
 }
 
 func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
@@ -71,7 +70,7 @@ func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
 	return m
 }
 
-// begin starts an exchange, and returns once its request is on its way, or waits.
+// begin starts an exchange, and returns when its request has been written or waits.
 func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
 	m.lent++
 	c := &call{ex: newExchange(m.tb)}
@@ -87,7 +86,7 @@ func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
 	return c
 }
 
-// send makes text arrive, and lets it be read.
+// send makes text arrive and be read.
 func (m *sim) send(text string) {
 	m.s.Arrive(text)
 	synctest.Wait()
@@ -120,13 +119,12 @@ func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	}
 }
 
-// histories bring a connection to where the exchange under test begins. What they
-// return is what the SSP still has to send before its response: with the first
-// part of it, as one segment.
+// histories bring a connection to the start of the exchange under test. They return the bytes that
+// the SSP must send before its response, in one segment with its first part.
 var histories = []struct {
 	name    string
-	behind  bool // another exchange; pipelined only
-	overdue bool // the exchange in front is, unless its response comes at once
+	behind  bool // after another exchange; pipelined only
+	overdue bool // the earlier exchange is overdue, unless its response arrives at once
 	play    func(m *sim) (before string)
 }{
 	{"fresh", false, false, func(*sim) string { return "" }},
@@ -185,7 +183,7 @@ var histories = []struct {
 		return ""
 	}},
 	{"behind another exchange", true, false, func(m *sim) string {
-		m.exchange(time.Second, 0) // proves the connection
+		m.exchange(time.Second, 0) // the first response of the connection
 		m.begin(time.Minute, nil)
 		return textResponse("first")
 	}},
@@ -198,7 +196,7 @@ var histories = []struct {
 	}},
 }
 
-// exchange runs one that ends well, whose response comes after a pause.
+// exchange runs one exchange that succeeds, whose response arrives after a pause.
 func (m *sim) exchange(budget, pause time.Duration) {
 	m.tb.Helper()
 	c := m.begin(budget, nil)
@@ -210,7 +208,7 @@ func (m *sim) exchange(budget, pause time.Duration) {
 
 // scene is one case of the simulation.
 type scene struct {
-	response  int // of simResponses
+	response  int // index in simResponses
 	cut       int // bytes in the first part
 	first     time.Duration
 	second    time.Duration
@@ -265,7 +263,7 @@ func (sc scene) play(tb testing.TB) {
 	}
 
 	// After an abandoned exchange, only a response that is complete within linger leaves a reusable
-	// connection. Behind another exchange, linger begins when that one has ended.
+	// connection. If another exchange is in front, linger begins when that one has ended.
 	m.s.Hold(false)
 	limit := deadline.Add(simLinger)
 	if turn := begin.Add(sc.first); h.behind && turn.After(deadline) {
@@ -298,7 +296,7 @@ func (sc scene) play(tb testing.TB) {
 	m.close()
 }
 
-// scenes calls f for all of them, with one kind of connection and one history.
+// scenes calls f for all scenes of one kind of connection and one history.
 func scenes(pipelined bool, history int, f func(scene)) {
 	const d, l = simBudget, simBudget + simLinger
 	for response, r := range simResponses {
@@ -318,7 +316,7 @@ func scenes(pipelined bool, history int, f func(scene)) {
 	}
 }
 
-// namer adds to what fails which scene it was.
+// namer adds the scene's name to an error.
 type namer struct {
 	testing.TB
 	what fmt.Stringer

@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// storm is a peer that responds to each request with the request's own target, in all ways and
-// paces. It closes connections as real peers do.
+// storm is a peer that responds to each request with the request's own target, in many ways and at
+// many speeds. It closes connections as real peers do.
 type storm struct {
 	r *rand.Rand
 	// unsolicited: the peer sends unsolicited responses. On a pipelined connection with outstanding
@@ -26,7 +26,7 @@ type storm struct {
 	unsolicited bool
 }
 
-// serve responds to the requests on c until one of them ends the connection.
+// serve responds to the requests on c until the response to one of them ends the connection.
 func (s *storm) serve(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
@@ -99,7 +99,7 @@ func (s *storm) serve(c net.Conn) {
 	}
 }
 
-// place is a connection as the storm's callers share it.
+// place is a connection that the storm's callers share.
 type place struct {
 	conn  upstream.Conn
 	inUse atomic.Int32
