@@ -21,8 +21,8 @@ type end struct {
 	took    time.Duration
 }
 
-// isFailure reports whether a request ended in a 5xx, ours or an SSP's, also if on_error replaced
-// it.
+// isFailure reports whether a request ended in a 5xx of adbuffer or of an SSP, also if on_error
+// replaced it.
 func isFailure(o upstream.Outcome) bool {
 	switch o {
 	case upstream.ServerError:
@@ -35,7 +35,7 @@ func isFailure(o upstream.Outcome) bool {
 }
 
 // report gives the request log a request whose response is in ctx. res and ex are nil if the
-// request was not forwarded. While ex is on its way to the client, it is no longer in res.
+// request was not forwarded. While ex is being sent to the client, it is no longer in res.
 func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	w := p.requests.Wants(&r.opts.Access, isFailure(e.outcome), e.took, e.at)
 	if w.None() {
@@ -69,7 +69,7 @@ func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *re
 	p.requests.Write(rec, w)
 }
 
-// addResult adds what is known of the SSPs that got the request.
+// addResult adds the SSPs that got the request, and their results.
 func addResult(rec *requestlog.Record, res *route.Result, ex *upstream.Exchange) {
 	if res.SSP != nil {
 		rec.SSP = res.SSP.Name()
@@ -82,7 +82,7 @@ func addResult(rec *requestlog.Record, res *route.Result, ex *upstream.Exchange)
 	}
 }
 
-// path returns the path of the request target, as it came.
+// path returns the path of the request target, unchanged.
 func (r *request) path() []byte {
 	if r.lookup.Path != nil {
 		return r.lookup.Path
@@ -100,8 +100,8 @@ func (r *request) client() string {
 	return addressText(r.identity.Client())
 }
 
-// clientWithoutRoute is the address of a client whose request was refused before its
-// privacy was known. It is shortened if any route's privacy asks for that.
+// clientWithoutRoute is the address of a client whose request was refused before its route was
+// known. It is shortened if the privacy of any route requires that.
 func (g *configVersion) clientWithoutRoute(peer netip.Addr) string {
 	for _, rt := range g.table.Routes {
 		if rt.TruncateIP {

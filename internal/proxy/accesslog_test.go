@@ -54,7 +54,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 		"method": "POST", "path": "/fill", "route": "r", "client": "203.0.113.0", "status": int64(200), "outcome": "fill", "source": "ssp/a", "ssp": "a",
 		"protocol": "http1", "attempts": int64(1), "bytes_in": int64(3), "bytes_out": int64(10), "reused": false, "logged_for": "sample",
 	})
-	if e := line["endpoint"]; e == nil || e != line["peer"] { // its name in the test is its address
+	if e := line["endpoint"]; e == nil || e != line["peer"] { // the test uses the address as its name
 		t.Errorf("endpoint %v, peer %v", e, line["peer"])
 	}
 	for _, name := range []string{"pending_ms", "ttfb_ms", "total_ms"} {

@@ -12,9 +12,9 @@ import (
 	"adbuffer/internal/tracing"
 )
 
-// Allocations of the whole process for a forwarded request, including a client and an SSP that
-// allocate almost nothing. Over cleartext there are none; over TLS crypto/tls allocates once at
-// each end.
+// This counts allocations of the whole process for a forwarded request, including a client and an
+// SSP that allocate almost nothing. Over cleartext there are none; over TLS crypto/tls allocates
+// once at each end.
 func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	cleartext := func(m *modeProxy) func() {
 		c, err := net.Dial("tcp", m.addr())
@@ -65,7 +65,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			send := row.client(forwarder(t, row.change))
-			for range 500 { // pools
+			for range 500 { // this fills the pools
 				send()
 			}
 			got := testing.AllocsPerRun(2000, send)

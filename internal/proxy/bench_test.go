@@ -98,7 +98,7 @@ func exchangeOn(tb testing.TB, c net.Conn, r *bufio.Reader) {
 	}
 }
 
-// The cost of a forwarded request, including the client's and the SSP's work.
+// This measures a forwarded request, including the work of the client and the SSP.
 func BenchmarkForward(b *testing.B) {
 	benchmarkHTTP1(b, forwarder(b, nil), func(m *modeProxy) (net.Conn, error) { return net.Dial("tcp", m.addr()) })
 }
@@ -124,8 +124,8 @@ func benchmarkHTTP1(b *testing.B, m *modeProxy, dial func(m *modeProxy) (net.Con
 	})
 }
 
-// One stream at a time on each connection, as BenchmarkForwardTLS has one
-// request, and then several.
+// Each connection has one stream at a time, as BenchmarkForwardTLS has one request, and then
+// several.
 func BenchmarkForwardH2(b *testing.B) {
 	for _, streams := range []int{1, 8} {
 		b.Run(strconv.Itoa(streams)+" streams", func(b *testing.B) {
@@ -148,13 +148,13 @@ func BenchmarkForwardH2(b *testing.B) {
 	}
 }
 
-// streamClient is an HTTP/2 client that costs little: it sends the same header block each time, and
-// looks only for the ends of streams.
+// streamClient is an HTTP/2 client of low cost. It sends the same header block each time, and
+// checks only for the ends of streams.
 type streamClient struct {
 	conn  net.Conn
 	r     *bufio.Reader
 	out   []byte
-	block []byte // the head
+	block []byte // the request's header block
 	id    uint32
 	taken uint32 // bytes of bodies since the last WINDOW_UPDATE
 }

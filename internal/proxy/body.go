@@ -7,28 +7,28 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// body reads the body of a request over HTTP/1, and takes no byte behind its end.
+// body reads the body of a request over HTTP/1, and consumes no byte after its end.
 type body struct {
 	conn    *clientConn
 	chunked bool
 	length  int64 // if not chunked
-	left    int64 // bytes of the body or of the current chunk that have yet to come
+	left    int64 // bytes of the body or of the current chunk that have not arrived yet
 
 	chunk   chunkState
-	limit   int64 // most bytes of data; a chunk that goes beyond is refused when its size has come
+	limit   int64 // most bytes of data; a chunk that exceeds it is refused when its size has arrived
 	data    int64 // bytes of data that chunks have announced
 	line    int   // bytes of the chunk's size line, or of all trailer fields
-	excess  int   // bytes of size lines beyond what chunks of a fair size need
+	excess  int   // bytes of size lines beyond the need of chunks with a usual size
 	trailer int   // most bytes of trailer fields
 }
 
-// chunkState is what the next byte of a chunked body is. RFC 9112, section 7.1.
+// chunkState says what the next byte of a chunked body is. RFC 9112, section 7.1.
 type chunkState uint8
 
 const (
 	firstDigit chunkState = iota
 	digit
-	blank     // behind the size; an extension must follow
+	blank     // after the size; an extension must follow
 	extension // up to its CR
 	sizeLF
 	chunkData
@@ -51,9 +51,9 @@ var (
 const (
 	maxChunkLine   = 256      // a size with its extensions
 	maxExcess      = 16 << 10 // see excess
-	fairLine       = 16       // so many bytes of a size line are no excess, and
-	fairShare      = 2        // as many for each byte of data
-	maxChunkDigits = 15       // of a size, so that it cannot overflow
+	fairLine       = 16       // this many bytes of a size line are no excess, and
+	fairShare      = 2        // this many for each byte of data
+	maxChunkDigits = 15       // digits of a size, so that it cannot overflow
 )
 
 // open prepares b for the body that the current head announces; length is -1 if it is chunked.
@@ -84,7 +84,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readRaw reads bytes of the body as they come. The body must not have ended.
+// readRaw reads bytes of the body as they arrive. The body must not have ended.
 func (b *body) readRaw(p []byte) (int, error) {
 	c := b.conn
 	n, err := c.early.take(c.proxy, p), error(nil)
@@ -140,7 +140,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 	return n, err
 }
 
-// frame takes a byte that is not data.
+// frame handles a byte that is not data.
 func (b *body) frame(c byte) error {
 	ok := true
 	switch b.chunk {
@@ -203,7 +203,7 @@ func okOr(ok bool, err error) error {
 	return err
 }
 
-// endSize takes a byte behind the digits of a chunk's size.
+// endSize handles a byte after the digits of a chunk's size.
 func (b *body) endSize(c byte) bool {
 	switch {
 	case c == '\r' && b.chunk != blank:
@@ -220,8 +220,8 @@ func (b *body) endSize(c byte) bool {
 	return true
 }
 
-// beginChunk is called when a size line has ended. A client may send extensions and tiny chunks,
-// but they must not be most of its bytes.
+// beginChunk is called at the end of a size line. A client may send extensions and tiny chunks, but
+// they must not be most of its bytes.
 func (b *body) beginChunk() error {
 	b.excess = max(0, b.excess+b.line-fairLine-fairShare*int(min(b.left, maxExcess)))
 	switch b.data += b.left; {

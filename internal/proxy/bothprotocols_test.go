@@ -44,7 +44,7 @@ func randomRequest(random *rand.Rand) bothRequest {
 	return r
 }
 
-// result is what a request leads to.
+// result is the result of a request.
 type result struct {
 	status, source, body string
 	outcomes             map[string]uint64
@@ -144,7 +144,7 @@ func TestBothProtocolsLeadToTheSame(t *testing.T) {
 	}
 }
 
-// likened returns a request without what may differ.
+// likened returns a request without the parts that may differ.
 func likened(text string) string {
 	header, body, _ := strings.Cut(text, "\r\n\r\n")
 	var lines, cookies []string

@@ -21,7 +21,7 @@ func aborts(on bool) func(*proxy.Options, *route.Route) {
 	}
 }
 
-// closings are the ways in which a client leaves.
+// closings are the ways in which a client disconnects.
 var closings = map[string]func(*rawClient) error{
 	"FIN of its sending half": (*rawClient).CloseWrite,
 	"FIN":                     (*rawClient).Close,
@@ -69,8 +69,8 @@ func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 	}
 }
 
-// With abort_on_close: false only a reset cancels: a client that closes its sending half
-// gets its response.
+// With abort_on_close: false only a reset cancels. A client that closes its sending half gets its
+// response.
 func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *testing.T) {
 	respond := make(chan struct{})
 	m := newModeProxy(t, route.Single, aborts(false), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
@@ -93,8 +93,8 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 	half.wantEnd()
 }
 
-// A thousand clients leave, those of four requests at the SSP last. The four requests are
-// abandoned, no other is sent, and the next request finds the SSP as if nothing had been.
+// A thousand clients disconnect. The clients of the four requests at the SSP are the last. The four
+// requests are abandoned, no other request is sent, and the next request finds no trace of them.
 func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	const clients, conns = 1000, 4
 	var mu sync.Mutex

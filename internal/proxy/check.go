@@ -8,13 +8,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// refusal is why a request is refused.
+// refusal is the reason and the response of a refused request.
 type refusal struct {
 	outcome upstream.Outcome
 	status  int // 0 = the outcome's own
 	detail  string
 	allow   string // with MethodNotAllowed
-	close   bool   // framing is in doubt: the connection ends with this response
+	close   bool   // the framing is in doubt: the connection ends with this response
 	reset   bool   // the stream is reset: there is no response
 }
 
@@ -59,7 +59,7 @@ func bodyNotAllowed() *refusal {
 	return &refusal{outcome: upstream.BadRequest, detail: "a GET or HEAD must have no body", close: true}
 }
 
-// checkLine checks that the target is valid, and then that the method is served.
+// checkLine checks first the target and then the method.
 func (r *request) checkLine(method, target []byte) *refusal {
 	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
@@ -86,7 +86,7 @@ func (r *request) setMethod(method string) *refusal {
 	return nil
 }
 
-// splitTarget takes origin-form and absolute-form apart. RFC 9112, section 3.2.
+// splitTarget parses origin-form and absolute-form. RFC 9112, section 3.2.
 func (r *request) splitTarget(target []byte) *refusal {
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f || c == '#' {

@@ -17,32 +17,32 @@ import (
 // clientConn is a client's connection from when it is accepted or resumed until it is parked
 // or closed. fasthttp's server reads and writes it on one goroutine at a time.
 //
-// Its parts own their state. greeting.go has what precedes the first request, parking.go the phases
-// of its life, parked.go what is kept while it is parked. deadlines.go has its timeouts, head.go
-// and body.go the request that is being read.
+// Its parts own their state. greeting.go has the steps before the first request, parking.go the
+// phases of its life, parked.go the state while it is parked. deadlines.go has its timeouts,
+// head.go and body.go the request that is being read.
 type clientConn struct {
 	*socket.Conn
 	lifecycle
 	proxy *Proxy
 	tls   *tls.Conn  // over Conn; nil for cleartext
-	peer  netip.Addr // the client's address; zero for a unix socket
+	peer  netip.Addr // the client's address; zero for a Unix socket
 
 	greeting  greeting
 	deadlines deadlines
 
 	http2  *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
-	spoken atomic.Bool       // HTTP/2: http2 is set, and stays
+	spoken atomic.Bool       // HTTP/2: http2 is set, and never removed
 
 	// sending holds the exchange whose response is being written, nil for none. The
 	// response has been written when the server asks for the next request, or closes.
 	sending atomic.Pointer[upstream.Exchange]
 
 	// The request that is being read.
-	early     early // bytes behind the message head or the chunk in hand
+	early     early // bytes after the current message head or chunk
 	head      messageHead
 	body      body
 	uploading *upload // of the body; nil if there is none
-	unread    bool    // the last request was not read to its end
+	unread    bool    // the last request was not read completely
 
 	// upgraded: the server gets the connection back as an HTTP/2 connection.
 	upgraded bool
@@ -52,7 +52,7 @@ type clientConn struct {
 	goneFunc func() bool      // gone, made once, so that it costs no allocation
 }
 
-// newClient never waits for the client: it runs within Accept.
+// newClient never waits for the client, because Accept calls it.
 func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	header, _ := c.(proxied)
 	if header != nil {
@@ -73,7 +73,7 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	return cc
 }
 
-// newClientConn returns what a new connection and one that was parked have in common.
+// newClientConn returns the common part of a new connection and of one that was parked.
 func newClientConn(p *Proxy, c net.Conn) *clientConn {
 	cc := &clientConn{proxy: p, left: upstream.NewCancel()}
 	cc.Conn = socket.New(c)
@@ -84,8 +84,8 @@ func newClientConn(p *Proxy, c net.Conn) *clientConn {
 	return cc
 }
 
-// peerOf returns the address at the other end of c, the zero Addr for a unix socket
-// and for a connection with a PROXY header.
+// peerOf returns the address at the other end of c. It is the zero Addr for a Unix socket and for a
+// connection with a PROXY header.
 func peerOf(c net.Conn) netip.Addr {
 	if _, ok := c.(proxied); ok {
 		return netip.Addr{}
@@ -101,10 +101,10 @@ func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*client
 
 // Read implements net.Conn, for fasthttp's server, which reads only heads.
 //
-// Neither Read nor Write yields to other goroutines. At saturation a yield lets the next
-// request arrive, so that no connection ever waits in the poller. The scheduler asks the
-// poller only when no goroutine is ready, or every 10 ms: a client whose connection does
-// wait there would wait that long (p99 20 ms instead of 3 ms).
+// Neither Read nor Write yields to other goroutines. At saturation a yield lets the next request
+// arrive, so no connection ever waits in the poller. The scheduler checks the poller only when no
+// goroutine is ready, or every 10 ms. A client whose connection does wait there would wait that
+// long (p99 20 ms instead of 3 ms).
 func (c *clientConn) Read(b []byte) (int, error) {
 	c.release()
 	return c.readHead(b)
@@ -151,10 +151,9 @@ func (c *clientConn) stop() {
 	c.Interrupt()
 }
 
-// keep holds ex, whose response is about to be written, until that is done. So an idle
-// client holds no memory for a body.
+// keep holds ex until its response is written. So an idle client holds no memory for a body.
 func (c *clientConn) keep(ex *upstream.Exchange) {
-	c.release() // the response to a pipelined request before it is in the server's buffer
+	c.release() // the response to the previous pipelined request is in the server's buffer
 	c.sending.Store(ex)
 }
 

@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// A write's deadline belongs to that write. A response that waits for the client is not cut because
-// an earlier one waited longer ago than write_timeout.
+// A deadline belongs to one write. A response that waits for the client is not cut because an
+// earlier one waited longer ago than write_timeout.
 func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing.T) {
 	t.Parallel()
 	const timeout = 1500 * time.Millisecond
@@ -39,7 +39,7 @@ func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing
 				scheme = "https"
 			}
 			for i := range 3 {
-				gate.Lock() // the client takes nothing, and the write waits
+				gate.Lock() // the client reads nothing, and the write waits
 				time.AfterFunc(100*time.Millisecond, gate.Unlock)
 				res, err := client.Get(scheme + "://adbuffer.test/fill")
 				if err != nil {
@@ -54,8 +54,8 @@ func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing
 	}
 }
 
-// unixClient is a client on a unix socket, whose buffers do not grow, so that long responses have
-// to wait for it. It reads while it can lock gate.
+// unixClient is a client on a Unix socket with buffers of a fixed size, so long responses have to
+// wait for it. It reads while it can lock gate.
 func (m *modeProxy) unixClient(http2 bool, gate *sync.Mutex) *http.Client {
 	m.t.Helper()
 	l, err := net.Listen("unix", filepath.Join(m.t.TempDir(), "s"))
@@ -123,7 +123,7 @@ func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) 
 			}
 			write(getFill)
 			read()
-			time.Sleep(50 * time.Millisecond) // the idle wait, not over
+			time.Sleep(50 * time.Millisecond) // shorter than the idle timeout
 			half := len(getFill) / 2
 			write(strings.Replace(getFill, "/fill", "/fill?slow", 1) + getFill[:half])
 			read()

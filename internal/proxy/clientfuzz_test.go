@@ -20,7 +20,7 @@ import (
 // memConn is a client that has sent all its bytes, and closed. The bytes arrive in segments.
 type memConn struct {
 	in       []byte
-	segments []int // how long they are; the last again and again, all at once if there is none
+	segments []int // lengths of the segments; the last one repeats; empty means one segment
 	out      bytes.Buffer
 	closed   chan struct{}
 }
@@ -59,7 +59,7 @@ func newFuzzProxy(t testing.TB) (s *simProxy, sent *[]refRequest) {
 	return s, sent
 }
 
-// compare sends in to the proxy and to the reference, and says where they differ.
+// compare sends in to the proxy and to the reference, and reports their differences.
 func (s *simProxy) compare(sent *[]refRequest, in []byte, segments []int) error {
 	*sent = nil
 	c := &memConn{in: bytes.Clone(in), segments: segments, closed: make(chan struct{})}
@@ -115,7 +115,7 @@ func (s *simProxy) compare(sent *[]refRequest, in []byte, segments []int) error 
 func byNetHTTP(in []byte, forwarded []refRequest) error {
 	r := bufio.NewReader(bytes.NewReader(in))
 	for len(forwarded) > 0 {
-		for { // net/http takes no empty line before a request
+		for { // net/http accepts no empty line before a request
 			if b, err := r.Peek(2); err != nil || string(b) != "\r\n" {
 				break
 			}
@@ -123,11 +123,11 @@ func byNetHTTP(in []byte, forwarded []refRequest) error {
 		}
 		req, err := http.ReadRequest(r)
 		if err != nil {
-			return nil // it is stricter about targets, for one
+			return nil // net/http is stricter, for example about targets
 		}
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
-			return nil // or about blanks before a chunk's extensions
+			return nil // the same for blanks before a chunk's extensions
 		}
 		if req.URL.Path != "/fill" || !slices.Contains([]string{"GET", "HEAD", "POST"}, req.Method) {
 			continue
@@ -140,7 +140,7 @@ func byNetHTTP(in []byte, forwarded []refRequest) error {
 	return nil
 }
 
-// clientSeeds are requests from which inputs are made.
+// clientSeeds are the requests from which mutate makes inputs.
 var clientSeeds = []string{
 	simGet, "HEAD /fill?a=1 HTTP/1.1\r\nHost: a\r\n\r\n", "POST /fill HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\n\r\nhello",
 	"POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nT: x\r\n\r\n",
@@ -155,13 +155,13 @@ var clientSeeds = []string{
 	"GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", 130) + "\r\n", "GET /fill HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", refMaxHead) + "\r\n\r\n",
 }
 
-// clientPieces are put into inputs.
+// clientPieces are inserted into inputs.
 var clientPieces = []string{
 	"\r", "\n", "\r\n", "\r\n\r\n", " ", "\t", "\x00", ":", ";", "0", "1", "5", "ff", "GET", "Host: b\r\n", "Content-Length: 5\r\n", "Content-Length: 0\r\n", "Transfer-Encoding: chunked\r\n",
 	"transfer-encoding:chunked\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n", "HTTP/1.0", "HTTP/1.1", "0\r\n\r\n", "\xff", "\x7f", "#", "?", "*", "http://", "X: y\r\n z\r\n",
 }
 
-// mutate makes an input from several seeds, one behind the other, with small changes.
+// mutate makes an input from several seeds in sequence, with small changes.
 func mutate(r *rand.Rand) []byte {
 	var in []byte
 	for range 1 + r.IntN(4) {
@@ -185,8 +185,8 @@ func mutate(r *rand.Rand) []byte {
 	return in
 }
 
-// The requests that are forwarded from a client's bytes are those that RFC 9112 and net/http find
-// in them, and so are the responses. The segments in which the bytes arrive make no difference.
+// adbuffer forwards the requests that RFC 9112 and net/http find in a client's bytes, and returns
+// their responses. The segments in which the bytes arrive make no difference.
 func TestClientsAreReadAsRFC9112Says(t *testing.T) {
 	cases := 20_000
 	if *full {

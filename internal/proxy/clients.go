@@ -56,7 +56,7 @@ func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	return pc.proxy.watch.set.AwaitArrival(cc.Conn, pc)
 }
 
-// resume returns a connection in the place of pc, nil if pc is not parked any more.
+// resume returns a connection in the place of pc, or nil if pc is not parked any more.
 func (c *clients) resume(pc *parkedConn) *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *clients) resumeDue() *clientConn {
 	return nil
 }
 
-// armLocked sets idle, unless it fires early enough.
+// armLocked sets idle, unless idle already fires early enough.
 func (c *clients) armLocked() {
 	if len(c.parked) == 0 {
 		return
@@ -145,7 +145,7 @@ func (c *clients) none() bool {
 // of HTTP/2. A parked connection on which a request has arrived is served. The server's
 // idle connections are parked within 200 ms.
 func (c *clients) closeIdle() {
-	for range c.countParked() { // no more, since they may be parked again meanwhile
+	for range c.countParked() { // at most this many, since they may be parked again meanwhile
 		switch cc := c.resumeFirst(); {
 		case cc == nil:
 		case cc.http2 != nil:
@@ -181,10 +181,9 @@ func (c *clients) cutAll() {
 	}
 }
 
-// awaitFirstRequests waits until each client that connected within the last second has
-// sent a byte of a request, or has left, or ctx ends. A client that has just connected is
-// about to send a request, and cannot know that its connection will be closed. No
-// connection is accepted any more.
+// awaitFirstRequests waits for clients that connected within the last second: for the first byte of
+// a request, or their close. It also returns when ctx ends. Such a client is about to send a
+// request, and cannot know that its connection will be closed. No connection is accepted any more.
 func (p *Proxy) awaitFirstRequests(ctx context.Context) {
 	tick := time.NewTicker(firstRequestPoll)
 	defer tick.Stop()

@@ -5,7 +5,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// configVersion is what one Reload brought: options, routes, and the counters of these routes. It
+// configVersion is the result of one Reload: options, routes, and the counters of these routes. It
 // never changes. A request takes the current one when its head has been read, and uses it to its
 // end. So it never sees the options of one configuration with the routes of another.
 type configVersion struct {
@@ -17,9 +17,9 @@ type configVersion struct {
 	routes []*routeStats
 }
 
-// newConfigVersion keeps the counters of routes that old, nil at first, has under the same
-// name. The counters of other routes end with old: requests of theirs that are still in
-// flight are counted, but no longer exported.
+// newConfigVersion keeps the counters of routes that old, nil at first, has under the same name.
+// The counters of other routes end with old. Their requests that are still in flight are counted,
+// but no longer exported.
 func newConfigVersion(opts Options, table *route.Table, old *configVersion) *configVersion {
 	kept := make(map[string]*routeStats)
 	if old != nil {
@@ -40,7 +40,7 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 	return g
 }
 
-// stats returns the counters of route rt, which is nil for no route.
+// stats returns the counters of route rt. nil means no route.
 func (g *configVersion) stats(rt *route.Route) *routeStats {
 	if rt == nil {
 		return g.routes[len(g.routes)-1]
@@ -48,7 +48,7 @@ func (g *configVersion) stats(rt *route.Route) *routeStats {
 	return g.routes[rt.Index]
 }
 
-// endedUnread counts a request of route rt, nil for no route, that was not read whole.
+// endedUnread counts a request of route rt that was not read completely. nil means no route.
 func (g *configVersion) endedUnread(rt *route.Route, o upstream.Outcome) {
 	rs := g.stats(rt)
 	rs.outcomes[o].Add(1)

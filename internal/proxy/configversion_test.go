@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// same returns the proxy's route for another table, which numbers it anew.
+// same returns the proxy's route for another table, which gives it a new number.
 func (m *modeProxy) same() *route.Route {
 	rt := *m.route
 	return &rt
@@ -108,8 +108,8 @@ func TestCountersOfARouteThatStaysGoOnAndOfOneThatGoesVanish(t *testing.T) {
 	}
 }
 
-// A request on a route that is removed meanwhile ends by the configuration it
-// began with, and brings no series back.
+// A request whose route is removed meanwhile ends by the configuration that it began with. Its
+// series do not come back.
 func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 	asked, respond := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) {
@@ -227,7 +227,7 @@ func TestOnlyWhatIsTheSizeOfBuffersNeedsARestart(t *testing.T) {
 	o := m.options
 	o.MaxHeaderBytes, o.ErrorDetail = 2*o.MaxHeaderBytes, false
 	o.MaxConnections, o.MaxInFlight, o.IdleTimeout = 10, 10, time.Minute
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()})) // it stays as it was
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()})) // the route did not change
 	res, _ := m.do("GET", "/fill", "X-Long: "+strings.Repeat("x", m.options.MaxHeaderBytes))
 	m.want(res, 431, "proxy/too_large")
 }

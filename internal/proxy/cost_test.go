@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// commonRequest is what a browser sends: about 800 bytes.
+// commonRequest is a usual request of a browser: about 800 bytes.
 const commonRequest = "GET /fill?pub=1&slot=top&cb=12345678&w=300&h=250 HTTP/1.1\r\nHost: ads.example\r\nUser-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/124.0.0.0 Mobile Safari/537.36\r\n" +
 	"Accept: application/json, text/plain, */*\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9,de;q=0.8\r\nReferer: https://publisher.example/article/2026/11/some-long-headline-of-the-day\r\n" +
 	"Origin: https://publisher.example\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Dest: empty\r\nX-Forwarded-For: 203.0.113.77, 198.51.100.9\r\nX-Requested-With: XMLHttpRequest\r\n" +
@@ -23,7 +23,7 @@ const (
 	chunkedHead = postHead + "Transfer-Encoding: chunked\r\n\r\n"
 )
 
-// hostileRequests are requests that cost their reader much work for few bytes.
+// hostileRequests cost their reader much work for few bytes.
 var hostileRequests = map[string]string{
 	"tiny fields":               "GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", 126) + "\r\n",
 	"too many tiny fields":      "GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", 4000) + "\r\n",
@@ -57,8 +57,8 @@ var hostileRequests = map[string]string{
 	"many keys before a tmax":   postHead + "Content-Length: 200001\r\n\r\n{" + strings.Repeat("\"a\":1,", 33_333) + "\"",
 }
 
-// hostilePipelines are small requests that come in large numbers. Each counts as a common request,
-// since a small request has a cost too.
+// hostilePipelines are many small requests. Each counts as a common request, since a small request
+// has a cost too.
 var hostilePipelines = map[string]string{
 	"smallest":       "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
 	"no method":      "X / HTTP/1.1\r\nHost:a\r\n\r\n",
@@ -68,8 +68,8 @@ var hostilePipelines = map[string]string{
 	"bodies skipped": "PUT / HTTP/1.1\r\nHost:a\r\nContent-Length:3\r\n\r\nabc",
 }
 
-// For each of its bytes, no request costs more CPU or memory than a constant times a common
-// request, in any pieces.
+// A byte of any request, in any pieces, costs at most a constant multiple of the CPU and memory of
+// a byte of a common request.
 func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 	s := newSimProxy(t, func(o *proxy.Options) {
 		o.MaxHeaderBytes, o.Deadline.OpenRTBTmax, o.Via = 16<<10, true, "adbuffer-0123456789abcdef"
@@ -89,7 +89,7 @@ func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 		}
 		common := testsupport.CommonInput{Bytes: len(commonRequest), Took: testsupport.Shortest(send(commonRequest))}
 		allocated := allocatedBy(send(commonRequest))
-		// hold compares in with as many common requests.
+		// hold compares in with the same number of common requests.
 		hold := func(name, in string, requests int) {
 			t.Helper()
 			common.Hold(t, fmt.Sprintf("%s, segments of %d", name, segment), max(len(in), requests*len(commonRequest)), testsupport.Shortest(send(in)))
@@ -98,7 +98,7 @@ func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 			}
 		}
 		for name, in := range hostileRequests {
-			if segment == 0 || len(in) < 40_000 { // more would show the same in more time
+			if segment == 0 || len(in) < 40_000 { // a longer input would show the same and take longer
 				hold(name, in, 1)
 			}
 		}
@@ -108,7 +108,7 @@ func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 	}
 }
 
-// allocatedBy returns how many bytes f allocates, at the least of some times.
+// allocatedBy returns how many bytes f allocates: the minimum of a few runs.
 func allocatedBy(f func()) int {
 	least := uint64(1 << 40)
 	for range 20 {
@@ -121,7 +121,7 @@ func allocatedBy(f func()) int {
 	return int(least)
 }
 
-// A connection holds one buffer for message heads, whatever heads came on it. Once, a large field
+// A connection holds one buffer for message heads, for any sequence of heads. Once, a large field
 // in a new position each time left a large buffer for each position.
 func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 	const clients, places, most = 8, 120, 128 << 10

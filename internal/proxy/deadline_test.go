@@ -16,8 +16,8 @@ var deadlineDefaults = DeadlineOptions{
 	Default: 300 * msec, Max: 5 * time.Second, Header: "X-Adbuffer-Timeout-Ms", OpenRTBTmax: true, Reserve: 5 * msec, MinBudget: 5 * msec,
 }
 
-// budgetOf is how long a request has with the given fields and body, from when
-// it was read whole.
+// budgetOf returns how much time a request with the given fields and body has, from the moment when
+// it was read completely.
 func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration, *refusal, *request) {
 	t.Helper()
 	r := &request{configVersion: &configVersion{opts: Options{Deadline: o}}, started: time.Now(), body: []byte(body)}

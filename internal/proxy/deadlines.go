@@ -6,9 +6,9 @@ import (
 )
 
 // deadlines are the timeouts of a client's connection. They are set here and not in fasthttp, which
-// sets three deadlines for each request and looks at the clock for each. Nearly all requests arrive
-// in one piece, and nearly all responses leave in one. So a deadline is set only if a Read or a
-// Write has to wait; see socket.Conn.OnWait.
+// sets three deadlines for each request and reads the clock for each. Nearly all requests arrive in
+// one piece, and nearly all responses leave in one. So a deadline is set only if a Read or a Write
+// has to wait; see socket.Conn.OnWait.
 //
 // The goroutine that reads and writes the connection uses them.
 type deadlines struct {
@@ -16,15 +16,15 @@ type deadlines struct {
 	// by is when the timed stage must end. It is set when a Read first waits in a stage.
 	by    time.Time
 	timed stage
-	// idleUntil is when idle_timeout is over.
+	// idleUntil is when idle_timeout ends.
 	idleUntil time.Time
-	// writeBy is when the Write under way must end. It is zero until that Write waits.
+	// writeBy is the deadline of the current Write. It is zero until that Write waits.
 	writeBy time.Time
-	// closing: no Write waits any more.
+	// closing means that no Write waits any more.
 	closing atomic.Bool
 }
 
-// stage is what a client's connection waits for, when it waits.
+// stage is what a client's connection waits for.
 type stage uint8
 
 const (
@@ -41,7 +41,7 @@ func (d *deadlines) enter(s stage) { d.stage = s }
 // reset begins the wait for a request.
 func (d *deadlines) reset() { d.stage, d.timed = idle, idle }
 
-// enterUntil begins a stage that must be over by t, whether a Read waits or not.
+// enterUntil begins a stage that must end by t, whether a Read waits or not.
 func (d *deadlines) enterUntil(s stage, t time.Time) {
 	d.stage, d.timed, d.by = s, s, t
 }

@@ -3,10 +3,10 @@
 //
 // # How adbuffer uses fasthttp's server
 //
-// Requests over HTTP/1 run on fasthttp's server. It gives each connection a goroutine and
-// pooled buffers, calls the handler for each request, and writes responses. All else is
-// adbuffer's own, and fasthttp sees it through one net.Conn, clientConn. This needs five
-// tricks. Each is named here with the hook in fasthttp that would remove it.
+// Requests over HTTP/1 run on fasthttp's server. It gives each connection a goroutine and pooled
+// buffers, calls the handler for each request, and writes responses. adbuffer does the rest.
+// fasthttp sees it through one net.Conn, clientConn. This needs five tricks. Each is named here
+// with the hook in fasthttp that would remove it.
 //
 // A constant message head (head.go). adbuffer has one parser for each message, which is
 // its own. So clientConn.Read returns a constant head for each request: GET or HEAD, of
@@ -33,16 +33,16 @@
 // frees the buffers too, but allocates for each request. A hook that asks for buffers only
 // when a byte has arrived would remove the false end.
 //
-// Deadlines (deadlines.go). fasthttp's timeouts are not set. They cost three deadlines and
-// three looks at the clock for each request, and have no notion of read_timeout from the
-// first byte on. socket.Conn calls waitRead or waitWrite only if a Read or a Write must
-// wait, and takes the deadline from there. A hook before a read that waits would do, but
-// only a connection knows that.
+// Deadlines (deadlines.go). fasthttp's timeouts are not set. They cost three deadlines and three
+// clock readings for each request. They also cannot begin read_timeout with the first byte.
+// socket.Conn calls waitRead or waitWrite only if a Read or a Write must wait, and takes the
+// deadline from there. A hook before a read that waits would suffice, but only a connection knows
+// that it waits.
 //
-// Errors as the end of the stream (head.go). For any error but io.EOF, fasthttp writes a
-// response of its own: to clients that connected ahead of need, and to probes of load
-// balancers. So Read returns io.EOF for all errors. A server option that writes no
-// response where no byte of a request was read would remove this.
+// Errors as the end of the stream (head.go). For any error but io.EOF, fasthttp writes its own
+// response, also to clients that connect early and to probes of load balancers. So Read returns
+// io.EOF for all errors. A server option that writes no response if no byte of a request was read
+// would remove this.
 //
 // Closing. fasthttp's Shutdown closes connections on which a request has arrived, so a
 // drain does not use it: see Proxy.Drain. fasthttp's Close of a connection is

@@ -23,12 +23,12 @@ func TestDrainHearsOutWhoHasJustConnected(t *testing.T) {
 	}
 	defer c.Close()
 	m.await(1, openClients, "")
-	for m.p.Serving() > 0 { // as on a machine where it takes long to ask
+	for m.p.Serving() > 0 { // a slow machine polls late
 		time.Sleep(time.Millisecond)
 	}
 	drained := make(chan int)
 	go func() { drained <- m.p.Drain(t.Context()) }()
-	time.Sleep(20 * time.Millisecond) // it would have closed the connection by now
+	time.Sleep(20 * time.Millisecond) // the proxy would have closed the connection by now
 	exchange(t, c, getFill, http.StatusOK)
 	if cut := <-drained; cut != 0 {
 		t.Errorf("%d cut", cut)

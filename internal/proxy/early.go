@@ -1,13 +1,13 @@
 package proxy
 
-// early holds bytes that a client sent behind the current message head or chunk: the beginning of a
+// early holds bytes that a client sent after the current message head or chunk: the beginning of a
 // body, or further requests. It has a buffer only while it is not empty.
 type early struct {
 	buf  *[]byte
 	r, w int // (*buf)[r:w] are the bytes
 }
 
-// keep copies b, which is no longer than max_header_bytes. early must be empty.
+// keep copies b, which has at most max_header_bytes. early must be empty.
 func (e *early) keep(p *Proxy, b []byte) {
 	if len(b) == 0 {
 		return
@@ -28,7 +28,7 @@ func (e *early) take(proxy *Proxy, p []byte) int {
 	return n
 }
 
-// next takes a byte. early must not be empty.
+// next removes and returns a byte. early must not be empty.
 func (e *early) next(proxy *Proxy) byte {
 	c := (*e.buf)[e.r]
 	if e.r++; e.r == e.w {

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Each error body has a detail, which is one sentence and names an entry that the runbook has.
+// The detail of each error body is one sentence. It names an entry of the runbook.
 func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 	runbook, err := os.ReadFile("../../deploy/prometheus/RUNBOOK.md")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Explanation is what would happen to a request. Nothing of it was sent.
+// Explanation is the predicted handling of a request that is not sent.
 type Explanation struct {
 	ID     string
 	Client netip.Addr // after the route's privacy; zero if the request is refused before
@@ -23,12 +23,12 @@ type Explanation struct {
 	// Budget is the time that SSPs would have, and BudgetFrom its source.
 	Budget     time.Duration
 	BudgetFrom string
-	// Refusal is why no SSP would be asked, nil if SSPs would be.
+	// Refusal is the response if no SSP would be asked, else nil.
 	Refusal  *Refusal
 	Requests []ExplainedRequest // one for each SSP that may be asked, in the route's order
 }
 
-// Refusal is a response of adbuffer's own.
+// Refusal is adbuffer's own response.
 type Refusal struct {
 	Outcome upstream.Outcome
 	Status  int
@@ -84,7 +84,7 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 	return e
 }
 
-// explain is handle up to the point at which SSPs are asked.
+// explain does the same as handle, up to the first attempt.
 func (p *Proxy) explain(r *request) *refusal {
 	if f := r.check(); f != nil {
 		return f
@@ -95,14 +95,14 @@ func (p *Proxy) explain(r *request) *refusal {
 	if f := r.findRoute(); f != nil {
 		return f
 	}
-	r.expects = false // the body is here
+	r.expects = false // the body is in the message
 	if f := p.readBody(r); f != nil {
 		return f
 	}
 	return p.prepare(r)
 }
 
-// messageConn is a connection on which one message has come, and nothing else will.
+// messageConn is a connection that delivers one message and then ends.
 type messageConn struct{ rest []byte }
 
 func (c *messageConn) Read(b []byte) (int, error) {

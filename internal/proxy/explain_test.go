@@ -19,7 +19,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// generated returns a random request, most of the time one that is forwarded.
+// generated returns a random request; most of them are forwarded.
 func generated(r *rand.Rand) []byte {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	var b bytes.Buffer
@@ -48,7 +48,7 @@ func generated(r *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// Explain predicts what happens: 1 000 generated requests are explained, and then sent.
+// Explain must predict the result: 1 000 generated requests are explained, and then sent.
 func TestExplainSaysWhatHappens(t *testing.T) {
 	noBid := func(string) string { return "HTTP/1.1 204 No Content\r\n\r\n" }
 	ssps := map[string]*rawSSP{"a": newRawSSP(t, noBid), "b": newRawSSP(t, noBid)}
@@ -93,7 +93,8 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 	}
 }
 
-// contentLength is the field that a connection writes, and not the policy that Explain asks.
+// contentLength matches the field that the connection writes. Explain calls the policy, which does
+// not write it.
 var contentLength = regexp.MustCompile("Content-Length: [0-9]+\r\n")
 
 // wantExplained fails unless the SSP of this name got the request in e.

@@ -63,11 +63,11 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 }
 
-// response is how a stream ended.
+// response is the result of a stream.
 type response struct {
 	status, source string
 	body           string
-	reset          bool // instead, or GOAWAY, or the end of the connection
+	reset          bool // instead of a response; or GOAWAY, or the end of the connection
 }
 
 // responseTo reads until a stream has ended.

@@ -68,7 +68,7 @@ func (c *rawClient) wants(statuses ...int) {
 	}
 }
 
-// wantEnd checks that the proxy closes the connection, and sends nothing before.
+// wantEnd checks that the proxy closes the connection, and sends no more bytes.
 func (c *rawClient) wantEnd() {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(30 * time.Second)) //nolint:errcheck // a closed socket fails the read
@@ -119,8 +119,8 @@ func TestPipelinedHeadsAreHeldToTheSameRulesHoweverTheyAreSplit(t *testing.T) {
 	}
 }
 
-// A head with bare LFs is refused at once, and not when read_timeout is over,
-// which is a minute here.
+// A head with bare LFs is refused at once, and not at the end of read_timeout, which is a minute
+// here.
 func TestHeadOfBareLFsIsRefusedAtOnce(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	for _, before := range []string{"", getFill, "\r\n"} {
@@ -188,7 +188,7 @@ func TestGETAndHEADWithABodyAreRefused(t *testing.T) {
 	}
 }
 
-// A client that waits for a 100 gets one, however it spells the field's name. It gets none if it
+// A client that waits for a 100 gets one, in any spelling of the field's name. It gets none if it
 // has sent its body or is refused.
 func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
@@ -210,8 +210,8 @@ func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 	}
 }
 
-// A chunked body that ends before its last chunk and its last CRLF is not whole,
-// and is never forwarded.
+// A chunked body that ends before its last chunk and its last CRLF is incomplete, and is never
+// forwarded.
 func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	asked := make(chan string, 100)
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
@@ -239,7 +239,7 @@ func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	}
 }
 
-// A client that waits for a 100 is refused without one, and its connection closes, since only the
+// A client that waits for a 100 is refused without one. Its connection closes, since only the
 // client knows whether the body follows.
 func TestClientThatExpectsA100IsRefusedWithoutOne(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))

@@ -11,13 +11,13 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// greeting is what precedes the first request on a client's connection: a PROXY header,
-// and the TLS handshake. The connection's goroutine uses it.
+// greeting is the steps before the first request of a client's connection: a PROXY header, and the
+// TLS handshake. The connection's goroutine uses it.
 type greeting struct {
-	needed bool    // there is a PROXY header or TLS
+	needed bool    // the connection begins with a PROXY header or TLS
 	header proxied // reads the PROXY header; nil if none is left to read
 	begun  bool
-	// handshaking: the TLS handshake is under way. Then computing holds a place of the
+	// handshaking means that the TLS handshake is running. Then computing holds a place of the
 	// handshake limiter.
 	handshaking, computing bool
 }
@@ -31,9 +31,9 @@ type proxied interface {
 	ReadHeader() (client netip.Addr, err error)
 }
 
-// Handshake reads the PROXY header and does the TLS handshake. fasthttp's server calls it
-// on the connection's goroutine each time that it begins to serve the connection, so also
-// after parking. Only the first call does anything.
+// Handshake reads the PROXY header and does the TLS handshake. fasthttp's server calls it on the
+// connection's goroutine each time that it begins to serve the connection, also after parking. Only
+// the first call has an effect.
 func (c *clientConn) Handshake() error {
 	g := &c.greeting
 	if g.begun {
@@ -90,8 +90,8 @@ func (c *clientConn) respondPlaintext(err error) {
 	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
 }
 
-// tlsSocket is what TLS reads and writes. Both fields are nil while the connection is
-// parked, when TLS is not used.
+// tlsSocket is the socket below TLS. Both fields are nil while the connection is parked, when TLS
+// is not used.
 type tlsSocket struct {
 	*socket.Conn
 	client *clientConn
@@ -100,8 +100,8 @@ type tlsSocket struct {
 func (s *tlsSocket) use(c *clientConn) { s.Conn, s.client = c.Conn, c }
 func (s *tlsSocket) leave()            { s.Conn, s.client = nil, nil }
 
-// Read implements net.Conn. In a handshake, the place of the limiter is free while the
-// client is awaited.
+// Read implements net.Conn. While a handshake waits for the client, it holds no place of the
+// limiter.
 func (s *tlsSocket) Read(b []byte) (int, error) {
 	c := s.client
 	if !c.greeting.handshaking {

@@ -34,7 +34,7 @@ func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts)
 	defer k.now.Add(-1)
 	for m := k.most.Load(); n > m && !k.most.CompareAndSwap(m, n); m = k.most.Load() {
 	}
-	time.Sleep(time.Millisecond) // others come meanwhile
+	time.Sleep(time.Millisecond) // so that other handshakes arrive meanwhile
 	return k.Signer.Sign(random, digest, o)
 }
 
@@ -67,7 +67,8 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 		}
 		return c
 	}
-	// Clients that stall where the server waits for them: more than the limiter has places.
+	// The clients stall at each moment when the server waits for them. They are more than the
+	// limiter's places.
 	for range 5 {
 		stalled := dial()
 		defer stalled.Close()
@@ -108,7 +109,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	}
 }
 
-// stallsAfter is a connection whose client says hello and no more.
+// stallsAfter is a connection whose client sends a ClientHello and no more bytes.
 type stallsAfter struct{ net.Conn }
 
 func (c stallsAfter) Read(b []byte) (int, error) {
@@ -130,8 +131,8 @@ func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// The duration of a request on a kept connection while 300 clients do RSA handshakes as fast as
-// they can, with the limiter and without.
+// This measures a request on a kept connection while 300 clients do RSA handshakes as fast as they
+// can, with and without the limiter.
 func BenchmarkRequestDuringHandshakes(b *testing.B) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

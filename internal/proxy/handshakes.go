@@ -9,7 +9,7 @@ import (
 
 // handshakes counts TLS handshakes with clients.
 type handshakes struct {
-	now           atomic.Int64 // under way
+	now           atomic.Int64 // handshakes that are running
 	full, resumed atomic.Uint64
 	counts        handshake.Counts
 }

@@ -17,7 +17,7 @@ type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
 	http10         bool
-	refusal        *refusal // not nil if the head is refused before its fields are read
+	refusal        *refusal // nil unless the head is refused before its fields are read
 }
 
 // parse splits a request line and the header behind it.
@@ -35,17 +35,17 @@ func (h *messageHead) parse(line, fields []byte) {
 	}
 }
 
-// headScan finds the end of a head, and looks at each byte once.
+// headScan finds the end of a head, and reads each byte once.
 type headScan struct {
-	pos  int // bytes that were looked at
+	pos  int // bytes that were read
 	line int // where the current line begins
 	// The request line is from start to fields, which is 0 before it has ended. Empty
 	// lines are allowed before it: RFC 9112, section 2.2.
 	start, fields int
 }
 
-// next looks at the new bytes of b, the part of the head that has arrived. end is where the head
-// ends, 0 if its end has not arrived. ok is false for a bare LF.
+// next reads the new bytes of b, the part of the head that has arrived. end is where the head ends,
+// 0 if its end has not arrived. ok is false for a bare LF.
 func (s *headScan) next(b []byte) (end int, ok bool) {
 	for {
 		i := bytes.IndexByte(b[s.pos:], '\n')
@@ -68,14 +68,14 @@ func (s *headScan) next(b []byte) (end int, ok bool) {
 	}
 }
 
-// feigned are the constant heads that fasthttp gets, by HTTP/1.0 and by HEAD: all that it must know
-// for its response.
+// feigned are the constant heads for fasthttp, by HTTP/1.0 and by HEAD. fasthttp needs no more for
+// its response.
 var feigned = [2][2]string{
 	{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"},
 	{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"},
 }
 
-// feignedRoom is how much of its read buffer the server's own head takes, at most.
+// feignedRoom is the maximum size of the constant head in the server's read buffer.
 const feignedRoom = 64
 
 // feign gives fasthttp its constant head for the current request.
@@ -97,8 +97,8 @@ func (c *clientConn) refuseHead(b []byte, f *refusal) (int, error) {
 	return c.feign(b)
 }
 
-// readHead reads a whole head into b: the server's buffer behind the room for the constant head.
-// Bytes behind the head stay in early.
+// readHead reads a whole head into b, the server's buffer after the room for the constant head.
+// Bytes after the head stay in early.
 func (c *clientConn) readHead(b []byte) (int, error) {
 	c.head = messageHead{}
 	if len(b) != c.proxy.server.ReadBufferSize {

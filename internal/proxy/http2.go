@@ -11,9 +11,8 @@ import (
 	"adbuffer/internal/http2server"
 )
 
-// HTTP/2 is served by package http2server: frames, header blocks, flow control and the
-// floods that RFC 9113, section 10.5, warns of. Its requests take the path that requests
-// of HTTP/1 take; see stream.go.
+// Package http2server serves HTTP/2: frames, header blocks, flow control, and the floods of RFC
+// 9113, section 10.5. Its requests take the same path as requests of HTTP/1; see stream.go.
 //
 // Clients choose it over TLS by ALPN, and in cleartext, with Options.H2C, by its preface.
 
@@ -62,7 +61,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 			MaxUnread: int(o.maxUnread()),
 		})
 		c.spoken.Store(true)
-		c.heard.Store(true) // a GOAWAY says which of its requests are served
+		c.heard.Store(true) // a GOAWAY states which of its requests are served
 	}
 	return c.http2
 }
@@ -77,10 +76,10 @@ func (c *clientConn) upgrade(in []byte) {
 	}
 }
 
-// isPreface reports whether a request line is that of HTTP/2's preface.
+// isPreface reports whether a request line is the one of HTTP/2's preface.
 func isPreface(line []byte) bool { return string(line) == "PRI * HTTP/2.0\r\n" }
 
-// http2Socket is what HTTP/2 reads and writes.
+// http2Socket is the socket below HTTP/2.
 type http2Socket struct{ c *clientConn }
 
 // Read implements io.Reader.

@@ -93,7 +93,7 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// The length of an absent body, and fields that occur more than once, cross as over HTTP/1.
+// The length of an absent body, and repeated fields, are forwarded as over HTTP/1.
 func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 	head := "ETag: \"a\"\r\nset-cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nServer: s\r\nX-Empty:\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Adbuffer-Source: forged\r\nContent-Length: 17\r\n\r\n"
 	for _, row := range []struct {
@@ -124,7 +124,7 @@ func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 	}
 }
 
-// A response without Content-Type gets none, whatever its body looks like.
+// A response without Content-Type gets none, for any body.
 func TestNoContentTypeIsGuessedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
@@ -212,8 +212,7 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 	wg.Wait()
 }
 
-// A body over the limit is refused even if its length is not stated, however much of it is still to
-// come.
+// A body over the limit is refused even if its length is not stated and most of it has not arrived.
 func TestBodiesWithoutLengthAreBoundedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10_000 }), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
@@ -247,8 +246,8 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Each request gets its own response: 1000 streams at once over several connections, of which a
-// part is reset by the client meanwhile.
+// Each request gets its own response. A thousand streams run at once over several connections, and
+// the client resets some of them meanwhile.
 func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 2000; o.MaxBufferedBytes = 1 << 26 }),
 		bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
@@ -259,7 +258,7 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 	clients := make([]*http.Client, connections)
 	for i := range clients {
 		clients[i] = m.client(true)
-		m.ask(clients[i], "GET", "/fill", "") // connects
+		m.ask(clients[i], "GET", "/fill", "") // this request connects
 	}
 	m.await(connections, openClients, "")
 	var wg sync.WaitGroup
@@ -293,7 +292,7 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 				case err != nil && j%10 == 9:
 					reset.Add(1)
 				case res.StatusCode == 503 && strings.Contains(string(body), `"pending_full"`):
-					full.Add(1) // the pool has fewer places than there are streams, and says so
+					full.Add(1) // the pool has fewer places than there are streams, and refuses the rest
 				case err != nil || res.StatusCode != 200 || string(body) != id+" "+id+pad:
 					t.Errorf("%s: %v %d %.60s", id, err, res.StatusCode, body)
 				}
@@ -314,7 +313,7 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 	}
 }
 
-// Requests that were sent get a response, the client gets GOAWAY, and nothing stays behind.
+// Requests that were sent get a response, the client gets GOAWAY, and no resource is left in use.
 func TestDrainLosesNoStream(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	asked, respond := make(chan struct{}, 100), make(chan struct{})
@@ -342,7 +341,7 @@ func TestDrainLosesNoStream(t *testing.T) {
 	}
 	drained := make(chan int)
 	go func() { drained <- m.p.Drain(context.Background()) }()
-	m.await(1, openClients, "") // the idle one has gone
+	m.await(1, openClients, "") // the idle connection is closed
 	if n := m.p.InFlight(); n != 50 {
 		t.Errorf("%d in flight", n)
 	}
@@ -361,8 +360,8 @@ func TestDrainLosesNoStream(t *testing.T) {
 	}
 }
 
-// While the service still takes connections before it stops, a response brings a
-// GOAWAY with it, and the next request comes over a new connection.
+// Before the service stops accepting connections, a response brings a GOAWAY with it. The next
+// request uses a new connection.
 func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	c := m.client(true)
@@ -372,13 +371,13 @@ func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 		m.want(res, 200, "ssp/a")
 		wantProto2(t, res)
 	}
-	// More if the client begins a request before it has read the GOAWAY.
+	// There are more connections if the client begins a request before it has read the GOAWAY.
 	if n := m.series(handshakes, "false"); n < 3 {
 		t.Errorf("%v connections for three requests", n)
 	}
 }
 
-// A Drain whose time is over cuts streams, counts them, and leaves nothing.
+// When a Drain times out, it cuts streams, counts them, and leaves no resource in use.
 func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
@@ -412,7 +411,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 	m.await(0, openClients, "")
 }
 
-// HTTP/2 without TLS is not offered, unless server.h2c says so.
+// HTTP/2 without TLS is offered only with server.h2c.
 func TestPrefaceOfHTTP2InTheClearIsMalformed(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	c, err := net.Dial("tcp", m.addr())
@@ -452,7 +451,7 @@ func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 		if string(body) != "{}" || err != nil {
 			t.Errorf("%s %v", body, err)
 		}
-		time.Sleep(50 * time.Millisecond) // it is parked meanwhile
+		time.Sleep(50 * time.Millisecond) // the connection is parked meanwhile
 	}
 	if n := m.series(openClients, ""); n != 1 {
 		t.Errorf("%v connections for three requests", n)
@@ -474,7 +473,7 @@ func TestPrefaceStandsInFront(t *testing.T) {
 			t.Fatal(err)
 		}
 		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read shows the error
-		time.Sleep(5 * time.Millisecond) // so that it is a read of its own
+		time.Sleep(5 * time.Millisecond) // so that the proxy reads it separately
 		io.WriteString(c, preface[cut:]) //nolint:errcheck // as above
 		var frame [9]byte
 		if _, err := io.ReadFull(c, frame[:]); err != nil || frame[3] != 4 {

@@ -46,7 +46,7 @@ func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bo
 	}
 }
 
-// counted is a proxy in front of an SSP that counts what reaches it.
+// counted is a proxy in front of an SSP that counts its requests.
 func counted(t *testing.T) (m *modeProxy, asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	return newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
@@ -55,8 +55,8 @@ func counted(t *testing.T) (m *modeProxy, asked *atomic.Int64) {
 	}}), asked
 }
 
-// Too many frames that bring no request forward close the connection, and nothing of it reaches the
-// SSP. The cases have the attacks' usual names.
+// Too many frames that advance no request close the connection, and none of them reaches the SSP.
+// The cases have the attacks' usual names.
 func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 	m, asked := counted(t)
 	open := func(f *frames, id uint32) { f.request(id, false, ":method", "POST") }
@@ -104,7 +104,7 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 				row.begin(f)
 			}
 			ended := make(chan http2.ErrCode, 1)
-			conn, framer := f.conn, f.framer // batch changes f's
+			conn, framer := f.conn, f.framer // batch changes the fields of f
 			go func() {
 				code, ok := readGoAway(conn, framer)
 				if !ok {
@@ -205,7 +205,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 	m.await(0, "adbuffer_uploads", "")
 }
 
-// Streams that are reset in the read that brought their HEADERS reach no SSP.
+// Streams that are reset in the same read as their HEADERS reach no SSP.
 func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 	m, asked := counted(t)
 	f := m.frames(t)
@@ -300,7 +300,7 @@ func TestMoreDataThanTheWindowIsAnError(t *testing.T) {
 	}
 }
 
-// A client that is silent after its TLS handshake has idle_timeout.
+// A client that sends no byte after its TLS handshake has idle_timeout.
 func TestClientThatSendsNoPrefaceIsClosed(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 50 * time.Millisecond }), bids("a", "{}"))
 	c := m.dialTLS("h2")

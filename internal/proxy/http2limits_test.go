@@ -37,7 +37,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	for m.series("adbuffer_requests_total", "overloaded") != n-3 {
 		time.Sleep(time.Millisecond)
 	}
-	m.await(3*100_000, "adbuffer_buffered_bytes", "") // and the bytes of the last refused one are released
+	m.await(3*100_000, "adbuffer_buffered_bytes", "") // the bytes of the last refused response are released too
 	f.conn.Close()                                    //nolint:errcheck // that ends it, too
 	m.await(0, "adbuffer_buffered_bytes", "")
 
@@ -64,8 +64,8 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	}
 }
 
-// The responses that one connection leaves unread are bounded. A client beside it has its
-// response, and the bytes and requests of all are released in the end.
+// The unread responses of one connection are bounded. Another client gets its response, and all
+// bytes and requests are released in the end.
 func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	const size, n, bound = 300_000, 16, 2 << 20
 	all := make(chan struct{})
@@ -123,8 +123,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// A client that does not read at all is closed when its socket has been full
-// for write_timeout.
+// A client that reads nothing is closed when its socket has been full for write_timeout.
 func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
@@ -141,13 +140,13 @@ func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
-// framesWithReadTimeout returns an HTTP/2 connection whose next message has 20 ms to come.
+// framesWithReadTimeout returns an HTTP/2 connection whose next message must arrive within 20 ms.
 func framesWithReadTimeout(t *testing.T) (*modeProxy, *frames) {
 	t.Helper()
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	f := m.frames(t)
 	f.request(1, true)
-	f.responseTo(1) // the handshake is done within the default read_timeout
+	f.responseTo(1) // the handshake uses the default read_timeout
 	o := m.options
 	o.ReadTimeout = 20 * time.Millisecond
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
@@ -169,7 +168,7 @@ func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 }
 
 // A client resets streams as soon as it has opened them (CVE-2023-44487). It never runs more
-// handlers than it may have streams, and its connection is closed.
+// handlers than its limit of streams, and its connection is closed.
 func TestRapidResetIsEnded(t *testing.T) {
 	release := make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 10_000 }),
@@ -242,8 +241,8 @@ func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
 	m.await(1, openClients, "")
 }
 
-// A header of any size ends: with adbuffer's response, the HTTP/2 server's, or the close of the
-// connection.
+// A header of any size leads to a result: adbuffer's response, the HTTP/2 server's, or the close of
+// the connection.
 func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	for _, row := range []struct {
@@ -270,7 +269,7 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 			t.Errorf("%s: %+v, want %s of %s", row.name, a, row.status, row.source)
 		}
 	}
-	// CONTINUATION without end.
+	// The client sends CONTINUATION frames without END_HEADERS.
 	f := m.frames(t)
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}) //nolint:errcheck // the loop shows the error
 	block := bytes.Repeat([]byte{0x00, 1, 'a', 1, 'b'}, 3000)                    // literals
@@ -321,7 +320,7 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 	m.await(0, openClients, "")
 }
 
-// A header whose end does not come has read_timeout, as over HTTP/1.
+// A header whose end does not arrive has read_timeout, as over HTTP/1.
 func TestHeaderThatStopsComingOverHTTP2IsEnded(t *testing.T) {
 	m, f := framesWithReadTimeout(t)
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge shows the error

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A request over HTTP/2 that no worker takes is counted and logged, as one over HTTP/1 is.
+// A request over HTTP/2 that reaches no worker is counted and logged, as one over HTTP/1 is.
 func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		do      func(m *modeProxy, f *frames)
@@ -75,8 +75,8 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 	}
 }
 
-// A stream beyond server.max_streams_per_conn is a failure of ours: it is logged whatever the
-// sample is.
+// A stream beyond server.max_streams_per_conn is a failure of adbuffer: it is logged for any
+// sample.
 func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {

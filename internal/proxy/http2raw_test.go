@@ -15,8 +15,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// A request that HTTP/2 can carry and HTTP/1 cannot is refused before any SSP gets it. It never
-// changes its meaning on the way.
+// A request that HTTP/2 can carry and HTTP/1 cannot is refused before any SSP gets it. adbuffer
+// never changes its meaning.
 func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 	var asked atomic.Int64
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { asked.Add(1) }})
@@ -81,8 +81,8 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			if row.body != "" {
 				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
 			}
-			// A body's wrong length may show only when the body is read. Then either the stream's
-			// reset or the request's refusal comes first.
+			// A wrong length of a body may be visible only when the body is read. Then either the
+			// stream's reset or the request's refusal is first.
 			if a := f.responseTo(1); a.reset != (row.status == "") && a.status != "400" || a.status != "" && row.status != "" && a.status != row.status {
 				t.Errorf("%+v, want status %q", a, row.status)
 			}
@@ -138,7 +138,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, ok := frame.(*http2.PingFrame); ok && p.IsAck() {
-			break // so the reset has been seen
+			break // the reset has been handled
 		}
 	}
 	close(second)
@@ -148,10 +148,10 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	m.await(1, openClients, "") // the connection goes on
+	m.await(1, openClients, "") // the connection stays open
 }
 
-// A client goes on sending its body when the response comes early. That is no violation.
+// A client may continue to send its body after an early response. That is no violation.
 func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10 }), bids("a", "{}"))
 	f := m.frames(t)
@@ -171,8 +171,8 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	m.await(1, "adbuffer_client_http2_errors_total", "")
 }
 
-// A client that resets its stream, or closes its connection, cancels its requests, in each
-// mode: the SSPs, which respond only when adbuffer has left them, are left.
+// A client that resets its stream, or closes its connection, cancels its requests in each mode. The
+// SSPs respond only after adbuffer has abandoned them, and they are abandoned.
 func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
 		for name, leave := range map[string]func(f *frames){

@@ -7,13 +7,13 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// If a socket is closed while bytes from the client are unread in it or still on their
-// way, the kernel resets the connection. The client's kernel then discards responses that
-// the client has not read. So adbuffer first closes its sending half, and discards bytes
-// until the client closes the other half: RFC 9112, section 9.6.
+// If a socket is closed while bytes from the client are unread in it or still on their way, the
+// kernel resets the connection. The client's kernel then discards responses that the client has not
+// read. So adbuffer first closes its sending half, and discards bytes until the client closes the
+// other half: RFC 9112, section 9.6.
 //
 // Connections linger if the client may still be sending: after a refused request, and in a drain,
-// when requests may be pipelined behind the last one.
+// when requests may be pipelined after the last one.
 const (
 	lingerFor  = 2 * time.Second
 	lingerMost = 1 << 20 // bytes beside a body; a connection with more is reset
@@ -30,8 +30,8 @@ func (c *clientConn) lingers() bool {
 	return c.unread || c.proxy.draining.Load()
 }
 
-// linger closes the connection. It runs on a goroutine of its own until the client closes
-// its half, lingerFor is over, or the drain cuts the connection.
+// linger closes the connection. It runs on its own goroutine until the client closes its half,
+// lingerFor ends, or the drain cuts the connection.
 func (c *clientConn) linger() {
 	if c.tls != nil {
 		c.deadlines.closing.Store(true)
@@ -47,7 +47,7 @@ func (c *clientConn) linger() {
 	c.closeLocked() //nolint:errcheck // nothing is left to be done about it
 }
 
-// readPast discards bytes until the stream ends, at most so many.
+// readPast discards bytes until the stream ends, at most most bytes.
 func readPast(c net.Conn, most int) {
 	c.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
 	var drop [512]byte                           // small, since many may linger

@@ -81,7 +81,7 @@ type listeners struct {
 	mu  sync.Mutex
 	all []net.Listener
 
-	closed bool // those that are added later are closed at once
+	closed bool // listeners that are added later are closed at once
 }
 
 func (l *listeners) add(one net.Listener) {

@@ -32,9 +32,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// What a client sees of the modes. Package route tests the modes themselves.
+// These tests check the client's view of the modes. Package route tests the modes themselves.
 
-// bidder is an SSP that responds as handler says.
+// bidder is an SSP that responds by its handler.
 type bidder struct {
 	name    string
 	handler http.HandlerFunc
@@ -134,7 +134,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		t.Cleanup(func() {
 			ctx, cancel := context.WithCancel(context.Background())
 			if b.broken {
-				cancel() // the place of the request that panicked never comes back
+				cancel() // the place of the request that panicked is not released
 			}
 			pl.Close(ctx)
 			cancel()
@@ -303,7 +303,7 @@ func TestFirstFillCrossesLikeASingleSSPsResponse(t *testing.T) {
 		t.Errorf("response: %v %s", res.Header, body)
 	}
 	for m.p.InFlight() > 0 {
-		runtime.Gosched() // the losers end
+		runtime.Gosched() // so that the losers end
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// parkedConn is all that is kept of a client's connection while it is parked. The watch
-// waits for its next request. It is closed at until.
+// parkedConn is the whole state of a client's connection while it is parked. The watch waits for
+// its next request. It is closed at until.
 //
-// It is parked until clients.resume has made a clientConn of it again. The caller of resume
-// serves or closes that clientConn.
+// It is parked until clients.resume has made a clientConn from it. The caller of resume serves or
+// closes that clientConn.
 type parkedConn struct {
 	proxy *Proxy
 	conn  net.Conn
@@ -38,7 +38,7 @@ func (c *clientConn) parkLocked() {
 		proxy: c.proxy, conn: c.Conn.Conn, tls: c.tls, http2: c.http2, peer: c.peer,
 		opened: c.opened, heard: c.heard.Load(), until: c.deadlines.idleUntil,
 	}
-	c.http2 = nil // a drain may still look at c
+	c.http2 = nil // a drain may still read c.http2
 	if pc.tls != nil {
 		pc.tls.NetConn().(*tlsSocket).leave()
 		socket.FreeTLS(pc.tls)
@@ -62,7 +62,7 @@ func (pc *parkedConn) Notify(bool) {
 	}
 }
 
-// newClient returns the connection as clients.park found it.
+// newClient returns the connection in the state that parkLocked left.
 func (pc *parkedConn) newClient() *clientConn {
 	c := newClientConn(pc.proxy, pc.conn)
 	c.peer, c.opened, c.phase, c.greeting.begun = pc.peer, pc.opened, serving, true

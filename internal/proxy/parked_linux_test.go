@@ -23,8 +23,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// parkedKinds are the kinds of clients that may be idle: connect returns one that has made
-// a request, and ask makes another one.
+// parkedKinds are the kinds of clients that may be idle. connect returns a client that has made a
+// request, and ask makes another one.
 var parkedKinds = map[string]struct {
 	change  func(*proxy.Options, *route.Route)
 	connect func(m *modeProxy) net.Conn
@@ -89,7 +89,7 @@ func parksMany(change func(*proxy.Options, *route.Route), idle time.Duration, mo
 	}
 }
 
-// fewConns keeps the connections to b few, since each has goroutines.
+// fewConns limits the connections to b, since each has goroutines.
 func fewConns(b bidder) bidder {
 	b.conns = 4
 	return b
@@ -110,8 +110,7 @@ func (m *modeProxy) awaitParked() {
 	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Serving() == 0 })
 }
 
-// Parked clients need no goroutine, of whatever kind they are. Requests that come from all
-// of them at once are all served.
+// Parked clients of any kind need no goroutine. Requests of all of them at once are all served.
 func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	const n, most = 300, 40
 	for name, kind := range parkedKinds {
@@ -135,8 +134,8 @@ func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	}
 }
 
-// A parked client that sends nothing within idle_timeout is closed; a drain closes those
-// that have time left.
+// A parked client that sends no byte within idle_timeout is closed. A drain closes parked clients
+// before that.
 func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
 	for name, kind := range parkedKinds {
 		for _, drain := range []bool{false, true} {
@@ -164,7 +163,7 @@ func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
 	}
 }
 
-// A drain that may not wait closes parked connections too.
+// A drain without a timeout closes parked connections too.
 func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +180,7 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 }
 
 // Clients send a request, wait about as long as parking takes, close and connect again. Each
-// request reaches the SSP once and gets its own response, and nothing is left.
+// request reaches the SSP once and gets its own response, and no resource is left in use.
 func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	const clients, rounds = 60, 20
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
@@ -224,11 +223,11 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	}
 }
 
-// asker sends a request in one of four ways and returns its response; for id "" it closes its
+// asker sends a request in one of four ways and returns its response. With id "" it closes its
 // connection.
 type asker func(way int, id string) string
 
-// askRaw asks over HTTP/1. Its ways differ in what comes after the request and within it.
+// askRaw sends a request over HTTP/1. Its ways differ in the bytes after and within the request.
 func askRaw(m *modeProxy, kind string) asker {
 	var c net.Conn
 	var r *bufio.Reader
@@ -263,7 +262,7 @@ func askRaw(m *modeProxy, kind string) asker {
 			return err.Error()
 		}
 		if way == 1 {
-			time.Sleep(10 * time.Millisecond) // it is parked about now
+			time.Sleep(10 * time.Millisecond) // the connection is parked at about this time
 		}
 		if way <= 2 && id[len(id)-1]%2 == 0 {
 			c.Close() //nolint:errcheck // it ends
@@ -273,7 +272,7 @@ func askRaw(m *modeProxy, kind string) asker {
 	}
 }
 
-// askByTransport asks over HTTP/2, with a connection of its own.
+// askByTransport sends a request over HTTP/2, on its own connection.
 func askByTransport(m *modeProxy, kind string) asker {
 	protocols, url := new(http.Protocols), m.https("/fill?")
 	protocols.SetHTTP2(true)

@@ -16,8 +16,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// mostParked is how many bytes of heap and stacks a parked client may hold, by its kind.
-// The kernel's socket and the runtime's record of it (0.3 KB) come on top.
+// mostParked is how many bytes of heap and stacks a parked client may hold, by its kind. The
+// kernel's socket and the runtime's record of it (0.3 KB) are not included.
 var mostParked = map[string]int{"cleartext": 1536, "TLS": 4608, "HTTP/2": 6144}
 
 func TestParkedClientsHoldLittleMemory(t *testing.T) {
@@ -52,7 +52,7 @@ func TestParkedClientsHoldLittleMemory(t *testing.T) {
 // unlogged logs no requests, since the tests' log would keep them in memory.
 func unlogged(o *proxy.Options, _ *route.Route) { o.Access.Enabled = false }
 
-// detach keeps nothing of a client's connection but its descriptor.
+// detach keeps only the descriptor of a client's connection.
 func detach(t *testing.T, c net.Conn) (fd int) {
 	t.Helper()
 	if over, ok := c.(*tls.Conn); ok {

@@ -18,8 +18,7 @@ import (
 // To park, Read reports to the server that the stream has ended. The server frees its buffers and
 // calls Close, which leaves a parkedConn in place of the clientConn. When bytes arrive,
 //
-// Each phase but parked may end in closed. serving may end in lingering before; see
-// linger.go.
+// Each phase but parked may end in closed. serving may end in lingering first; see linger.go.
 type lifecycle struct {
 	mu    sync.Mutex
 	phase phase // guarded by mu
@@ -34,7 +33,7 @@ const (
 	connecting phase = iota
 	serving
 	parking
-	parked // the connection is another object's
+	parked // another object owns the connection
 	lingering
 	closed
 )

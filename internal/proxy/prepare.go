@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// findRoute finds the route and the client's choice of an SSP. That takes the message
-// head alone: a request that is refused here needs no body.
+// findRoute finds the route and the client's choice of an SSP. It needs only the message head: a
+// request that is refused here needs no body.
 func (r *request) findRoute() *refusal {
 	var fromPath []byte
 	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
@@ -36,8 +36,8 @@ func (r *request) findRoute() *refusal {
 	return nil
 }
 
-// prepare sets the deadline and what SSPs learn about the client. It does so once, for any number
-// of legs. The body has been read.
+// prepare sets the deadline and the client's identity for SSPs. It runs once, for any number of
+// legs. The body has been read.
 func (p *Proxy) prepare(r *request) *refusal {
 	r.started = time.Now() // the request is read whole: its clock starts
 	trusted := r.peerTrusted()
@@ -52,13 +52,13 @@ func (p *Proxy) prepare(r *request) *refusal {
 	return r.setDeadline()
 }
 
-// peerTrusted reports whether identity fields and the request id of the client are
-// believed. A unix socket's are.
+// peerTrusted reports whether the client's identity fields and request id are trusted. Those of a
+// Unix socket are.
 func (r *request) peerTrusted() bool {
 	return !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, r.opts.TrustedProxies)
 }
 
-// left returns the context that ends when the client leaves, or resets its stream.
+// left returns the context that ends when the client disconnects, or resets its stream.
 func (r *request) left() context.Context {
 	if r.stream != nil {
 		return r.stream.left
@@ -74,12 +74,12 @@ func (r *request) gone() func() bool {
 	return r.conn.goneFunc
 }
 
-// maxSkipped is how much of a body is read past, so that the connection of a
-// request that was refused can go on.
+// maxSkipped is how much of a refused request's body is read and discarded, so that its connection
+// can be reused.
 const maxSkipped = 256 << 10
 
-// skipBody reads past the rest of the body, and reports whether the next request starts there. Over
-// HTTP/2 nothing depends on the result.
+// skipBody discards the rest of the body, and reports whether the next request starts after it.
+// Over HTTP/2 the result has no meaning.
 func (p *Proxy) skipBody(r *request) bool {
 	if r.source == nil || r.stream != nil {
 		return true

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// handedOn is a connection as a PROXY-protocol listener returns it.
+// handedOn is a connection of a PROXY-protocol listener.
 type handedOn struct {
 	net.Conn
 	client netip.Addr
@@ -62,7 +62,7 @@ func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
 		l.next <- handedOn{wait: stalled}
 		l.next <- handedOn{wait: now, client: netip.MustParseAddr("203.0.113.9")}
 		l.next <- handedOn{wait: now, err: os.ErrInvalid}
-		first, err := net.Dial("tcp", m.addr()) // its header does not come, and delays no other client
+		first, err := net.Dial("tcp", m.addr()) // its header does not arrive, and it delays no other client
 		if err != nil {
 			t.Fatal(err)
 		}

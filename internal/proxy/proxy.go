@@ -20,9 +20,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are the settings of the traffic side; see config/adbuffer.yaml for
-// what each does. All but MaxHeaderBytes can change while requests run,
-// by Reload.
+// Options are the settings of the traffic side; config/adbuffer.yaml explains each of them. Reload
+// can change all but MaxHeaderBytes while requests run.
 type Options struct {
 	MaxConnections   int
 	MaxInFlight      int
@@ -40,7 +39,7 @@ type Options struct {
 	TrustedProxies   []netip.Prefix
 	HealthPath       string // "" = none
 	ErrorDetail      bool
-	Via              string // the name of this process in Via, by which a loop is seen
+	Via              string // the name of this process in Via, which detects loops
 	ProxyStatus      bool   // add Proxy-Status to responses
 	ServerTiming     bool   // add Server-Timing to responses
 	RequestIDField   string // of requests and responses; "" = none
@@ -79,7 +78,7 @@ type Proxy struct {
 
 	draining  atomic.Bool // every response says Connection: close
 	open      atomic.Int64
-	refused   atomic.Int64 // connections that are being refused right now
+	refused   atomic.Int64 // connections that are being refused now
 	streams   atomic.Int64 // handlers of HTTP/2 that run
 	clients   clients
 	watch     watch
@@ -99,7 +98,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *request
 	return p
 }
 
-// request is one request being handled; reused.
+// request is one request that is being handled. The objects are reused.
 type request struct {
 	*configVersion // from acquire to release
 	fields         httpheader.RequestFields
@@ -107,22 +106,22 @@ type request struct {
 	lookup         route.Lookup
 	ssp            ssp.Request
 	route          *route.Route
-	method         []byte        // as it came; nil if the request line could not be read
+	method         []byte        // unchanged; nil if the request line could not be read
 	rawTarget      []byte        // the same
-	target         *route.Target // the client's choice, nil if it made none
+	target         *route.Target // the client's choice, or nil
 	upload         upload
 	body           []byte
 	buffer         *[]byte   // body's memory, nil for none
-	room           int       // bytes of buffer that are for body, which the budget counts
+	room           int       // bytes of buffer that are for body; the budget counts them
 	budgetFrom     string    // the source of the deadline
 	scratch        []byte    // for fields of the response
 	query          []byte    // scratch for a query without the control parameter
-	started        time.Time // when it was read whole; zero before
+	started        time.Time // when it was read completely; zero before
 	traceDecided   bool      // whether it is traced
 	conn           *clientConn
 	stream         *stream   // of HTTP/2, nil for HTTP/1
-	source         io.Reader // the body that is to be read, nil if there is none
-	expects        bool      // the client waits for a 100 before it sends the body, and was sent none
+	source         io.Reader // the body that is to be read, nil for none
+	expects        bool      // the client waits for a 100 before it sends the body; none was sent yet
 	block          []byte    // memory of the header, method and path of a stream
 }
 
@@ -161,8 +160,8 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	p.forward(ctx, r)
 }
 
-// admit reports whether a request is to be forwarded once its body has come. Otherwise it has made
-// the response. The message head has been checked: f is its error, or nil.
+// admit reports whether a request is to be forwarded once its body has arrived. Otherwise it has
+// made the response. The message head has been checked: f is its error, or nil.
 func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
 		p.skipBody(r) // otherwise endRequest closes the connection
@@ -178,7 +177,7 @@ func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 	return f == nil
 }
 
-// forward forwards a request that has arrived whole, and makes the response.
+// forward forwards a request that has arrived completely, and makes the response.
 func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
 	f := p.prepare(r)
 	r.beginTrace(r.started)
@@ -186,7 +185,7 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
 		p.refuse(ctx, r, f)
 		return
 	}
-	// The whole request has come. A request whose body never comes is not in flight.
+	// The whole request has arrived. A request whose body never arrives is not in flight.
 	if !p.inFlight.Acquire() {
 		p.refuse(ctx, r, p.overloaded())
 		return

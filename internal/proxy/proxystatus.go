@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// statusErrors are the error types of Proxy-Status (RFC 9209, section 2.3) for our outcomes;
+// statusErrors are the error types of Proxy-Status (RFC 9209, section 2.3) for adbuffer's outcomes;
 // deploy/logs/README.md lists them. Outcomes that depend on the phase or the cause are in
 // statusError.
 var statusErrors = [upstream.Outcomes]string{
@@ -97,7 +97,7 @@ func tlsStatusError(err error) string {
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
 var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
 
-// addProxyStatus adds what RFC 9209 says about a request that ended with o. ssp is "" if there is
+// addProxyStatus adds the field of RFC 9209 for a request that ended with o. ssp is "" if there is
 // no single one, ex nil if none was asked.
 func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, o upstream.Outcome, ssp string, ex *upstream.Exchange, err *upstream.Error, detail string) {
 	b := append(r.scratch[:0], "adbuffer"...)

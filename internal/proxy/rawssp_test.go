@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// rawSSP is an SSP that keeps each request as it came, byte for byte.
+// rawSSP is an SSP that keeps each request byte for byte.
 type rawSSP struct {
 	addr    string
 	respond func(request string) (response string)
@@ -59,7 +59,7 @@ func (r *rawSSP) serve(c net.Conn) {
 	}
 }
 
-// last returns the request that came, empty for none.
+// last returns the last request, empty for none.
 func (r *rawSSP) last() string {
 	select {
 	case text := <-r.got:

@@ -11,8 +11,8 @@ import (
 )
 
 // readBody reads the whole body into r.body, under the limit and the budget. It takes memory, and
-// counts it, for at most twice the bytes that have come, plus firstRoom. A whole body stays among
-// the uploads until its request is in flight.
+// counts it, for at most twice the bytes that have arrived, plus firstRoom. A whole body stays
+// among the uploads until its request is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
 	if f != nil && p.uploads.end(&r.upload, false) && f.outcome == upstream.BadRequest {
@@ -61,7 +61,7 @@ func (p *Proxy) fillBody(r *request) *refusal {
 }
 
 // bodyRoom returns how long the body may be, and how much of it to read at most. For a body without
-// a stated length that is one byte more, which shows whether it is over the limit.
+// a stated length it adds one byte, which shows whether the body is over the limit.
 func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
 	switch {
@@ -74,7 +74,7 @@ func (r *request) bodyRoom() (limit, room int, f *refusal) {
 }
 
 // addBody adds a piece to the body of a request over HTTP/2. Like readBody it takes memory, and
-// counts it, for at most twice the bytes that have come.
+// counts it, for at most twice the bytes that have arrived.
 func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	limit, room, f := r.bodyRoom()
 	switch {
@@ -97,10 +97,10 @@ func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	return nil
 }
 
-// firstRoom is the room for a body before its first byte has come.
+// firstRoom is the room for a body before its first byte has arrived.
 const firstRoom = 4096
 
-// growBody makes room for as many bytes again as have come, and for most at the most.
+// growBody doubles the room for the body, up to most bytes.
 func (p *Proxy) growBody(r *request, most int) *refusal {
 	room := min(max(firstRoom, 2*len(r.body)), most)
 	if !p.budget.Reserve(int64(room - r.room)) {
@@ -137,7 +137,7 @@ func (r *request) freeBuffer() {
 // one.
 var bodyBuffers [8]sync.Pool
 
-// bufferSize is the index in bodyBuffers of the smallest that holds n bytes.
+// bufferSize is the index in bodyBuffers of the smallest size that holds n bytes.
 func bufferSize(n int) int { return bits.Len(uint(max(n, 1)-1) / firstRoom) }
 
 // bodyBuffer returns a buffer of n bytes or more.

@@ -45,7 +45,7 @@ func (g *configVersion) notReadInTime() *refusal {
 	}
 }
 
-// tooManyConnections is why a connection over the limit is refused.
+// tooManyConnections is the error for a connection over the limit.
 func (g *configVersion) tooManyConnections() *refusal {
 	return &refusal{
 		outcome: upstream.Overloaded,
@@ -53,7 +53,7 @@ func (g *configVersion) tooManyConnections() *refusal {
 	}
 }
 
-// tooManyStreams is why a client's stream is refused.
+// tooManyStreams is the error for a refused stream.
 func (g *configVersion) tooManyStreams() *refusal {
 	return &refusal{
 		outcome: upstream.Overloaded,
@@ -64,7 +64,7 @@ func (g *configVersion) tooManyStreams() *refusal {
 // maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
 func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
 
-// tooMuchUnread is why a stream is refused to a client that does not read its responses.
+// tooMuchUnread is the error for a stream of a client that does not read its responses.
 func (g *configVersion) tooMuchUnread(bytes int) *refusal {
 	return &refusal{
 		outcome: upstream.Overloaded,

@@ -9,7 +9,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// The time of a refused request was counted from the request before it that used the same memory.
+// Once, the time of a refused request was counted from the earlier request that used the same
+// memory.
 func TestARequestThatIsRefusedUnreadTookNoTime(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	reg := prometheus.NewPedanticRegistry()

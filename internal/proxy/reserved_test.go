@@ -16,7 +16,7 @@ import (
 type sender struct {
 	*simClient
 	rest string // of the body, on the wire
-	came int    // bytes that have arrived, of head and body
+	came int    // bytes of head and body that have arrived
 	over bool
 }
 
@@ -35,8 +35,8 @@ func (s *simProxy) newSender(r *rand.Rand) *sender {
 	return v
 }
 
-// At every step, the memory for all bodies is at most twice the bytes that have come, and 4 KB for
-// each body. When a request has ended, it holds none.
+// At every step, the memory for all bodies is at most twice the bytes that have arrived, and 4 KB
+// for each body. When a request has ended, it holds none.
 func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
 	cases := 60
 	if *full {
@@ -92,7 +92,7 @@ func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
 	})
 }
 
-// The same for streams of HTTP/2.
+// The same holds for streams of HTTP/2.
 func TestNoMoreThanTwiceOfWhatHasComeOnStreamsIsHeld(t *testing.T) {
 	const streams, perStream = 10, 4096
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = 4 << 20 }), echoes("a"))

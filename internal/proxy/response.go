@@ -41,7 +41,7 @@ var statuses = [upstream.Outcomes]int{
 	upstream.Deadline:         fasthttp.StatusGatewayTimeout,
 	upstream.Internal:         fasthttp.StatusInternalServerError,
 	upstream.Merged:           fasthttp.StatusOK,
-	// No client receives the next two; the table has a status for every outcome.
+	// No client receives the next two. They are here because every outcome has a status.
 	upstream.ClientGone: fasthttp.StatusServiceUnavailable,
 	upstream.Cancelled:  fasthttp.StatusServiceUnavailable,
 }
@@ -67,7 +67,7 @@ func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.R
 	r.endTrace(ctx, &e)
 }
 
-// writeResult writes the response, and keeps the exchange behind it until it is sent.
+// writeResult writes the response, and keeps its exchange until it is sent.
 func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	if res.Err != nil {
 		p.writeError(ctx, r, res)
@@ -109,7 +109,7 @@ func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 	res.Exchange = nil
 }
 
-// writeError writes our own response for a request to which no SSP responded.
+// writeError writes adbuffer's own response for a request that no SSP responded to.
 func (p *Proxy) writeError(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	status := statuses[res.Err.Outcome]
 	if r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
@@ -130,7 +130,7 @@ func nameOf(s *ssp.SSP) string {
 	return s.Name()
 }
 
-// detailOf is an error's detail for people, with its cause.
+// detailOf is the text of an error, with its cause.
 func detailOf(e *upstream.Error) string {
 	switch {
 	case e.Err == nil:
@@ -142,7 +142,7 @@ func detailOf(e *upstream.Error) string {
 	}
 }
 
-// refuse responds to a request that is not forwarded.
+// refuse sends the response of a request that is not forwarded.
 func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	e := end{outcome: f.outcome, detail: f.detail, at: time.Now()}
 	if !r.started.IsZero() {
@@ -178,7 +178,7 @@ func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	r.writeOwn(ctx, f.outcome, status, r.requestID(), "", f.detail)
 }
 
-// ownBody is the JSON of our own error responses.
+// ownBody is the JSON of adbuffer's own error responses.
 type ownBody struct {
 	Error  string `json:"error"`
 	SSP    string `json:"ssp,omitempty"`
@@ -237,7 +237,7 @@ func (p *Proxy) writeHealth(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBodyString("ready\n")
 }
 
-// panicked logs legs that panicked after their request was over.
+// panicked logs legs that panicked after their request had ended.
 func (p *Proxy) panicked(v any, stack []byte) {
 	p.panics.Add(1)
 	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))
@@ -247,7 +247,7 @@ const panicDetail = "adbuffer failed; see its log"
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
-	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // asked last, for requests that were in flight when the drain began
+	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // checked last, for requests that were in flight when the drain began
 		ctx.SetConnectionClose()
 	}
 	if panicked != nil {

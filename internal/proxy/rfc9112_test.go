@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// A second reader of requests, written from RFC 9112 and our stricter rules alone,
-// with expressions in place of state machines. It has the whole input, and the
-// limits below.
+// This is a second reader of requests, written from RFC 9112 and adbuffer's stricter rules alone,
+// with regular expressions instead of state machines. It has the whole input, and the limits below.
 
 const (
 	refMaxHead = 1024
 	refMaxBody = 64
 )
 
-// refRequest is what must become of a request.
+// refRequest is the expected handling of a request.
 type refRequest struct {
-	statuses             []int // one of them gets a response
+	statuses             []int // the response has one of them
 	method, target, body string
 	forwarded            bool
-	last                 bool // the connection ends behind it
-	open                 bool // the rules leave it open: nothing behind it is compared
+	last                 bool // the connection ends after it
+	open                 bool // the rules leave the handling open: bytes after it are not compared
 }
 
 var (
@@ -33,7 +32,7 @@ var (
 	refURL   = regexp.MustCompile(`^(?i:https?)://[A-Za-z0-9._~!$&'()*+,;=:\[\]-]+([/?][^#]*)?$`)
 	refPlain = regexp.MustCompile(`^(?i:https?)://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?]|$)`)
 	refSize  = regexp.MustCompile(`^([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?$`)
-	// A target that one of them cannot be sure about.
+	// For these targets the two readers may differ.
 	refOdd = regexp.MustCompile(`[^\x21-\x7e]|%|["<>\\^{|}` + "`" + `]`)
 )
 
@@ -54,7 +53,7 @@ func byRFC9112(in string) (all []refRequest) {
 	}
 }
 
-// latin1 makes each byte a character, so that the expressions see bytes.
+// latin1 turns each byte into a character, so that the expressions match bytes.
 func latin1(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -71,7 +70,7 @@ func bytesOf(s string) string {
 	return string(b)
 }
 
-// refLines takes the lines of a head off s, with their CRLF. whole is false if the head does not
+// refLines removes the lines of a head from s, with their CRLF. whole is false if the head does not
 // end, good is false if a line has a bare LF.
 func refLines(s string) (lines []string, rest string, whole, good bool) {
 	for {
@@ -104,7 +103,7 @@ func refNext(in string) (r refRequest, rest string, ok bool) {
 	case !whole && len([]rune(in)) >= refMaxHead, whole && size > refMaxHead:
 		return refusal(431), "", true
 	case !whole && len(lines) == 0 && strings.Trim(rest, "\r") == "" && len(rest) <= 1 && !strings.Contains(rest, "\r"):
-		return r, "", false // nothing, or empty lines
+		return r, "", false // no bytes, or empty lines
 	case !whole && len(lines) == 0 && rest == "\r":
 		return refRequest{open: true}, "", true
 	case !whole:
@@ -164,7 +163,7 @@ func refHead(lines []string) (h refHeader, ok bool) {
 			h.odd = h.odd || !strings.EqualFold(value, "100-continue")
 		case "connection":
 			h.connection = append(h.connection, strings.ToLower(value))
-			h.odd = h.odd || h.http10 && f[1] != "Connection" // fasthttp closes then
+			h.odd = h.odd || h.http10 && f[1] != "Connection" // fasthttp then closes the connection
 		case "via":
 			h.odd = true // a loop
 		}
@@ -230,13 +229,13 @@ func (h refHeader) request(rest string) (r refRequest, after string, ok bool) {
 	case len(r.statuses) > 0 && status == 0:
 		return r, after, true
 	case len(r.statuses) > 0:
-		r.last = status == 400 // where the next request begins, is not known
-		r.open = status != 400 // it may be skipped, or not
+		r.last = status == 400 // the start of the next request is not known
+		r.open = status != 400 // the reader may skip it, or not
 		return r, "", true
 	case status != 0:
 		r = refusal(status)
 		if status == 413 {
-			r = refusal(413, 400) // whether it is also malformed, may come first
+			r = refusal(413, 400) // or it finds first that the body is malformed
 		}
 		return r, "", true
 	}
@@ -247,7 +246,7 @@ func (h refHeader) request(rest string) (r refRequest, after string, ok bool) {
 	return r, after, true
 }
 
-// body takes the body off s; status says what is wrong with it, 0 for nothing.
+// body removes the body from s. status is that of its error, 0 for none.
 func (h refHeader) body(s string) (body, rest string, status int) {
 	runes := []rune(s)
 	switch {

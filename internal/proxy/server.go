@@ -20,9 +20,9 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 		WriteBufferSize: writeBuffer,
 		// Goroutines that served connections which are parked now end soon.
 		MaxIdleWorkerDuration: time.Second,
-		// No timeouts: see deadlines.go.
+		// Timeouts are not set here: see deadlines.go.
 
-		// Nothing is added to responses.
+		// The server adds no field to responses.
 		NoDefaultServerHeader:         true,
 		NoDefaultDate:                 true,
 		NoDefaultContentType:          true,
@@ -40,7 +40,7 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 // writeBuffer holds a whole response of the usual size, so that one write sends it.
 const writeBuffer = 4096
 
-// quiet logs the servers' messages about clients' connections at level debug. Counters cover the
+// quiet logs fasthttp's messages about clients' connections at level debug. Counters count the
 // important ones.
 type quiet struct{ log *zap.Logger }
 
@@ -68,8 +68,8 @@ func (p *Proxy) Serve(l net.Listener) error {
 func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 
 // Drain waits until each request in progress has its response, or ctx ends, and closes all
-// connections. It returns how many requests it cut. The caller has closed its listeners;
-// Drain closes the ones that Serve still uses.
+// connections. It returns how many requests it cut. The caller has closed its listeners; Drain
+// closes the ones that Serve still uses.
 //
 // A client that has just connected has a second to send a request. Idle connections are closed:
 // HTTP/1.1 can announce that only in responses, since BeginDrain. A request that has arrived by
@@ -101,8 +101,8 @@ const drainEvery = 10 * time.Millisecond
 // InFlight returns how many requests and fan-out legs are in flight.
 func (p *Proxy) InFlight() int { return p.inFlight.Now() }
 
-// InProgress returns how many requests and fan-out legs are in flight, and how many requests'
-// bodies are still arriving. For a moment a request counts as both.
+// InProgress returns two counts: requests and fan-out legs in flight, and requests whose body is
+// still arriving. For a moment a request counts in both.
 func (p *Proxy) InProgress() int {
 	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
 	return uploads + p.inFlight.Now()

@@ -31,8 +31,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// full runs the campaigns of this package as a whole: go test ./internal/proxy -full.
-// Without it they take a sample that is the same each time.
+// full runs the campaigns of this package completely: go test ./internal/proxy -full. Without it
+// they run a sample that is always the same.
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
 // The timeouts of the simulation, all different.
@@ -44,8 +44,8 @@ const (
 	tick     = time.Millisecond
 )
 
-// simSSP responds with the method and the body of the request. In the query, delay=300 makes it
-// wait so many milliseconds first, and big=1000 makes its body so long.
+// simSSP responds with the method and the body of the request. In the query, delay=300 delays the
+// response by 300 ms, and big=1000 sets the size of its body.
 type simSSP struct {
 	note  func(*upstream.Request) // is called for each request; may be nil
 	terse bool                    // its responses have no body
@@ -92,7 +92,7 @@ func (c *simSSPConn) Idle() bool                        { return true }
 func (c *simSSPConn) Close(why upstream.CloseReason)    { c.reason = why }
 func (c *simSSPConn) CloseReason() upstream.CloseReason { return c.reason }
 
-// simListener gives the sockets of clients.
+// simListener accepts the clients' sockets.
 type simListener struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -152,7 +152,7 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 	return s
 }
 
-// close drains the proxy, and checks that nothing is left.
+// close drains the proxy, and checks that no resource is left in use.
 func (s *simProxy) close() {
 	s.t.Helper()
 	if cut := s.p.Drain(s.t.Context()); cut != 0 {
@@ -171,7 +171,7 @@ func (s *simProxy) close() {
 type simClient struct {
 	*testsupport.SimulatedSocket
 	t   testing.TB
-	got string  // what the proxy has sent, and was not parsed
+	got string  // bytes that the proxy has sent and that were not parsed yet
 	tls *simTLS // nil for cleartext
 }
 
@@ -184,7 +184,7 @@ func (s *simProxy) dial() *simClient {
 	return c
 }
 
-// wire returns what text is on the wire.
+// wire returns the bytes of text on the wire.
 func (c *simClient) wire(text string) string {
 	if c.tls != nil {
 		return c.tls.seal(text)
@@ -195,14 +195,14 @@ func (c *simClient) wire(text string) string {
 // say sends text.
 func (c *simClient) say(text string) { c.Arrive(c.wire(text)) }
 
-// simResponse is a response that has come whole.
+// simResponse is a complete response.
 type simResponse struct {
 	status int
 	body   string
 	close  bool
 }
 
-// responses returns those that have come by now.
+// responses returns the responses that have arrived.
 func (c *simClient) responses() (all []simResponse) {
 	take := c.Take
 	if c.tls != nil {
@@ -211,7 +211,7 @@ func (c *simClient) responses() (all []simResponse) {
 	synctest.Wait()
 	for more := take(); more != ""; more = take() {
 		c.got += more
-		synctest.Wait() // more may be written now
+		synctest.Wait() // the proxy may write more now
 	}
 	for {
 		in := strings.NewReader(c.got)
@@ -244,14 +244,14 @@ func (c *simClient) exchange(request string, want simResponse) {
 }
 
 // simBubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
-// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
+// them, and a sync.Pool could keep them. So two runs of the garbage collector empty all pools
 // before and after.
 func simBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	outside := time.Now()
 	simTLSTime = func() time.Time { return outside }
 	newIdentity()
-	// fasthttp starts a goroutine that never ends with its first connection.
+	// With its first connection, fasthttp starts a goroutine that never ends.
 	newModeProxy(t, route.Single, nil, bids("a", "{}")).do("GET", "/fill")
 	empty := func() {
 		runtime.GC()
@@ -280,7 +280,7 @@ var simMessages = []struct {
 
 const simGet = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// simHistories are what happens on a connection before the request under test.
+// simHistories are the earlier events on a connection, before the request under test.
 var simHistories = map[string]func(c *simClient){
 	"fresh": func(*simClient) {},
 	"kept":  func(c *simClient) { c.exchange(simGet, simResponse{status: 200}) },
@@ -319,15 +319,15 @@ type arrival struct {
 
 func (a arrival) String() string { return fmt.Sprintf("%d bytes after %v", a.n, a.pause) }
 
-// verdict is how a request must end, by the moments at which it arrives.
+// verdict is how a request must end, according to when its parts arrive.
 type verdict struct {
-	status int           // 0: the connection is closed without a word
-	at     time.Duration // since the last history, -1 for when it is whole
-	free   bool          // a 200 is right too: a part comes at the moment of its deadline
+	status int           // 0: the connection is closed without a response
+	at     time.Duration // since the last history, -1 for when it is complete
+	free   bool          // a 200 is allowed too: a part arrives at the moment of its deadline
 }
 
-// judge says how a request must end whose head and body come in parts, on a connection that is idle
-// from the start. It is the definition of read_timeout.
+// judge decides how a request must end whose head and body arrive in parts, on a connection that is
+// idle at first. It is the definition of read_timeout.
 func judge(head, body int, parts []arrival) verdict {
 	var now, by time.Duration
 	free, came := false, 0
@@ -356,7 +356,7 @@ func judge(head, body int, parts []arrival) verdict {
 	return late
 }
 
-// simCase is a request that comes in parts on a connection with a history.
+// simCase is a request that arrives in parts on a connection with a history.
 type simCase struct {
 	history          string
 	head, body, want string
@@ -380,7 +380,7 @@ func (s *simProxy) run(sc simCase) {
 	}
 	start := time.Now()
 	if sc.parts[0].pause > 0 {
-		// The connection has been idle for a while. A request ends that.
+		// The connection has been idle for a while. A request ends the idle time.
 		c.say(simGet)
 		if got := c.responses(); len(got) != 1 || got[0].status != 200 {
 			fail("the history has left a connection that responds with %+v", got)
@@ -388,12 +388,12 @@ func (s *simProxy) run(sc simCase) {
 	}
 	wire, head, body, parts, held := c.wire(sc.head+sc.body), len(sc.head), len(sc.body), sc.parts, sc.held
 	if c.tls != nil {
-		head, body = len(wire), 0 // nothing of a record can be read before it is whole
+		head, body = len(wire), 0 // a record cannot be read before it is complete
 	}
 	v := judge(head, body, parts)
 	for i, p := range parts {
 		if v.at >= 0 && !v.free && time.Until(start.Add(v.at)) <= p.pause {
-			break // too late
+			break // too late for it
 		}
 		time.Sleep(p.pause)
 		c.Hold(held && i > 0)
@@ -417,7 +417,7 @@ func (s *simProxy) run(sc simCase) {
 		if got[0].body != sc.want {
 			fail("body %q, want %q", got[0].body, sc.want)
 		}
-		if !held && !v.free { // or it has been idle for too long meanwhile
+		if !held && !v.free { // otherwise it may have been idle for too long meanwhile
 			c.exchange(simGet, simResponse{status: 200})
 		}
 		return
@@ -436,9 +436,9 @@ func (s *simProxy) run(sc simCase) {
 	}
 }
 
-// For any history of a connection, and wherever a request is cut, bytes that come before their
-// deadline are never refused for their time. If they have not come by then, the request is refused
-// at that moment.
+// A connection has any history, and its request is cut at any byte. Bytes that arrive before their
+// deadline are never refused for their time. If they have not arrived by then, the request is
+// refused at that moment.
 func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	for _, reduce := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reduce_idle_memory %v", reduce), func(t *testing.T) {
@@ -494,7 +494,7 @@ func (s *simProxy) runAll(reduce bool, n int) {
 	s.t.Logf("%d of %d cases", ran, i)
 }
 
-// The same for requests in many parts, at random.
+// The same holds for requests in many parts, at random.
 func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	cases := 2000
 	if *full {

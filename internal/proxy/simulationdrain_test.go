@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/proxy"
 )
 
-// Pipelined requests get a response in their order, wherever they are cut, and
-// however long their SSPs take.
+// Pipelined requests get responses in their order, wherever they are cut, and however slow their
+// SSPs are.
 func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
 	cases := 500
 	if *full {
@@ -45,7 +45,7 @@ func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
 			c.Arrive(all[cuts[1]:cuts[2]])
 			time.Sleep(pause)
 			c.Arrive(all[cuts[2]:])
-			time.Sleep(5 * time.Second) // what the SSPs take
+			time.Sleep(5 * time.Second) // the time that the SSPs take
 			if got := c.responses(); !slices.Equal(got, want) {
 				t.Fatalf("%q cut at %v, with %v behind the second: %+v, want %+v", all, cuts, pause, got, want)
 			}
@@ -92,17 +92,17 @@ func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	})
 }
 
-// visitor is a connection on which a request comes at about the time of a drain.
+// visitor is a connection on which a request arrives at about the time of a drain.
 type visitor struct {
 	*simClient
 	kept     bool
-	arrivals []arrival // of the request; pause is their moment, from the begin of the drain
-	received int       // what the connection had taken before
-	came     int       // bytes of the request that came while it was open
+	arrivals []arrival // parts of the request; pause is their moment, from the beginning of the drain
+	received int       // bytes that the connection had received before
+	came     int       // bytes of the request that arrived while it was open
 }
 
-// A request may come at about the time when adbuffer drains, hands over or parks its connection. It
-// gets a response, or no byte of it is read. A request that has begun to arrive before idle
+// A request may arrive at about the time when adbuffer drains, hands over or parks its connection.
+// It gets a response, or no byte of it is read. A request that has begun to arrive before idle
 // connections are closed gets a response.
 func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 	cases := 200
@@ -155,7 +155,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 						}
 					})
 				}
-				if r.IntN(3) == 0 { // its goroutine hears of that late
+				if r.IntN(3) == 0 { // its goroutine learns of that late
 					events[at] = slices.Insert(events[at], len(events[at])-1, func() { v.Hold(true) })
 					until := at + pick(0, tick, 2*tick, park, time.Second)
 					events[until] = append(events[until], func() { v.Hold(false) })
@@ -163,8 +163,8 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 			}
 			cut := make(chan int, 1)
 			go func() {
-				// Between two ticks, so that bytes that come at a tick come before or after each
-				// look at a connection, never at the same time.
+				// This moment is between two ticks. Bytes that arrive at a tick arrive before or
+				// after each check of a connection, never at the same time.
 				time.Sleep(time.Until(begin.Add(delay + tick/2)))
 				cut <- s.p.Drain(t.Context())
 			}()
@@ -203,8 +203,8 @@ func (v *visitor) check(name string, early bool) {
 	v.Release()
 }
 
-// A request that comes just when the connection's goroutine has found that there is
-// none gets a response, also where adbuffer drains at that moment.
+// A request may arrive just after the connection's goroutine has found none. It gets a response,
+// also if adbuffer drains at that moment.
 func TestRequestThatArrivesRightAfterALookGetsAResponse(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		came := 0
@@ -222,7 +222,7 @@ func TestRequestThatArrivesRightAfterALookGetsAResponse(t *testing.T) {
 						t.Errorf("%d requests were cut", cut)
 					}
 					if v.Pending() {
-						v.Release() // it has not come: there were fewer looks
+						v.Release() // it has not arrived: there were fewer checks
 					} else {
 						came++
 						v.check(fmt.Sprintf("parked after %v, drained %v after a response, behind %d looks", park, delay, 1+looks), true)

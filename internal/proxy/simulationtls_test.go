@@ -9,17 +9,17 @@ import (
 // recordOverhead is the size of a TLS 1.3 record without its text: header, content type and tag.
 const recordOverhead = 5 + 1 + 16
 
-// simTLSTime is a moment at which the server's certificate is valid, unlike those of
-// the bubble.
+// simTLSTime is a moment at which the server's certificate is valid; the bubble's own clock is too
+// early.
 var simTLSTime func() time.Time
 
-// simTLS is a client's end of TLS. After the handshake it keeps back what it writes, and a read
+// simTLS is a client's end of TLS. After the handshake it collects written records, and a read
 // without bytes fails.
 type simTLS struct {
 	*simClient
 	conn   *tls.Conn
 	shaken bool
-	in     string // has come, and was not read
+	in     string // received and not read yet
 	out    []byte
 }
 
@@ -34,7 +34,7 @@ func (c *simClient) shakeHands() {
 	c.tls.open() // session tickets
 }
 
-// seal returns the record that text is.
+// seal returns the record of text.
 func (s *simTLS) seal(text string) string {
 	s.t.Helper()
 	if text == "" {
@@ -47,7 +47,7 @@ func (s *simTLS) seal(text string) string {
 	return string(s.out)
 }
 
-// open returns what has come.
+// open returns the text of the received records.
 func (s *simTLS) open() (text string) {
 	b := make([]byte, 16<<10)
 	for {

@@ -6,7 +6,7 @@ import "adbuffer/internal/upstream"
 // since start.
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
-	Outcomes           map[string]uint64 `json:"outcomes"` // those that came, by name
+	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
 	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
 	InFlight           int               `json:"in_flight"`
 	InFlightLimit      int               `json:"in_flight_limit"`

@@ -10,11 +10,11 @@ import (
 
 const ms = time.Millisecond
 
-// origin says which part decided that there is no ad: the label `origin`.
+// origin is the part that decided that there is no ad: the label `origin`.
 type origin uint8
 
 const (
-	byProxy origin = iota // we failed, or replaced an error
+	byProxy origin = iota // adbuffer failed, or replaced an error
 	bySSP                 // the SSP had no bid
 	origins
 )
@@ -35,7 +35,7 @@ const noRoute = "none"
 func newRouteStats(name string) *routeStats {
 	return &routeStats{
 		name: name,
-		// As for SSPs, up to the longest deadline by default.
+		// The buckets end at the longest deadline by default, as for SSPs.
 		duration: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stream is a request of HTTP/2; reused.
+// stream is a request of HTTP/2. The objects are reused.
 type stream struct {
-	// ctx takes the response, as for a request over HTTP/1. Only the method of its request is set.
+	// ctx receives the response, as for a request over HTTP/1. Only the method of its request is
+	// set.
 	ctx      fasthttp.RequestCtx
 	of       *http2server.Stream
 	conn     *clientConn
@@ -30,8 +31,8 @@ type stream struct {
 	left      *upstream.Cancel // ends when the client no longer wants the response
 	cancelled bool             // left has ended, and is not used again
 
-	// undecided: a GET or HEAD whose stream has not ended. If a body comes, which it must not have,
-	// the request is refused, as over HTTP/1.
+	// undecided means a GET or HEAD whose stream has not ended. A body is not allowed: if one
+	// arrives, the request is refused, as over HTTP/1.
 	undecided bool
 
 	goneFunc func() bool // made once
@@ -56,7 +57,7 @@ func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, la
 	return s, s.respond()
 }
 
-// admit reports whether the request goes on. Otherwise the response is in ctx.
+// admit reports whether the request is forwarded. Otherwise the response is in ctx.
 func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 	p, r := s.conn.proxy, s.request
 	defer func() {
@@ -79,19 +80,19 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 	return true
 }
 
-// check looks at the message head.
+// check checks the message head.
 func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	r := s.request
 	header, method, target := b.Take(&r.block)
 	s.ctx.Request.Header.SetMethodBytes(method)
-	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // as long as it would be over HTTP/1.1
+	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {
 		return r.headTooLarge()
 	}
 	return r.checkStream(header, method, target, b.Count, last)
 }
 
-// refuse makes the response to a request whose body does not arrive as it should.
+// refuse makes the response to a request whose body is late or invalid.
 func (s *stream) refuse(f *refusal) *http2server.Response {
 	p, r := s.conn.proxy, s.request
 	s.request = nil
@@ -196,7 +197,7 @@ func (s *stream) respond() *http2server.Response {
 	res := &s.ctx.Response
 	status, body := res.StatusCode(), res.Body()
 	s.fields = s.fields[:0]
-	stated := status == fasthttp.StatusNoContent // which has no Content-Length
+	stated := status == fasthttp.StatusNoContent // a 204 has no Content-Length
 	for name, value := range httpheader.ResponseFields(&res.Header) {
 		switch {
 		case httpsyntax.IsConnectionSpecific(name):

@@ -20,7 +20,7 @@ func (r *request) checkStream(header, method, target []byte, count int, last boo
 	if f := r.checkLine(method, target); f != nil {
 		return f
 	}
-	// A body without a stated length may be empty, which shows only later.
+	// A body without a stated length may be empty, which is not known yet.
 	if !last && r.ssp.Method != upstream.POST && r.fields.ContentLength() > 0 {
 		return bodyNotAllowed()
 	}

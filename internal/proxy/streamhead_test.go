@@ -63,9 +63,8 @@ func (h *streamHeader) check(t *testing.T, r *request) (taken bool, f *refusal) 
 	return true, s.check(b, h.last)
 }
 
-// An accepted header keeps the stream's fields, in their order and with their values, except Host
-// in front and Cookie at the end. Target and authority are the same, and there is no framing of
-// HTTP/1.
+// An accepted header keeps the stream's fields with their order and values, except Host in front
+// and Cookie at the end. Target and authority are the same, and there is no framing of HTTP/1.
 func checkSame(t *testing.T, r *request, h *streamHeader) {
 	t.Helper()
 	if r.ssp.Method.String() != h.method {
@@ -82,7 +81,7 @@ func checkSame(t *testing.T, r *request, h *streamHeader) {
 	host, cookies := h.host, []string{}
 	for _, f := range h.fields {
 		switch {
-		case f[0] == "host" && h.host != "": // which is the same
+		case f[0] == "host" && h.host != "": // the two are the same
 		case f[0] == "host":
 			host = f[1]
 			want = append(want, [2]string{"Host", f[1]})
@@ -154,7 +153,7 @@ func TestStreamHeadsAreTakenAsTheyAreOrRefused(t *testing.T) {
 	for _, row := range []struct {
 		name, method, target, host, fields string
 		bodyOpen                           bool
-		status                             int // 0 = taken
+		status                             int // 0 = accepted
 	}{
 		{"plain", "GET", "/fill?a=b", "a:443", "accept\x1f*/*\x1eaccept\x1ftext/html", false, 0},
 		{"a body of known length", "POST", "/", "a", "content-length\x1f4", true, 0},

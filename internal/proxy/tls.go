@@ -13,13 +13,13 @@ const (
 	protoHTTP1 = "http/1.1"
 )
 
-// serverTLS returns the TLS configuration of the listener. It is never replaced, so that the keys
-// of session tickets stay the same. A handshake uses Options.TLS as it is at that moment, or the
-// result of its GetConfigForClient.
+// serverTLS returns the TLS configuration of the listener. It is never replaced, so the keys of
+// session tickets stay the same. A handshake uses the current Options.TLS, or the result of its
+// GetConfigForClient.
 func (p *Proxy) serverTLS() *tls.Config {
-	var last atomic.Pointer[adaptedTLS] // it seldom changes
+	var last atomic.Pointer[adaptedTLS] // it rarely changes
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, // of no account
+		MinVersion: tls.VersionTLS12, // has no effect
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			from := p.current().opts.TLS
 			if from == nil {
@@ -44,12 +44,12 @@ func (p *Proxy) serverTLS() *tls.Config {
 	}
 }
 
-// adaptedTLS is a configuration as the traffic side needs it (to), and its original.
+// adaptedTLS is a configuration for the traffic side (to), and its original.
 type adaptedTLS struct{ from, to *tls.Config }
 
-// adaptTLS offers the protocols above, and makes records as long as a write. crypto/tls
-// begins with records of one packet, and writes each by itself: a response of 4 KB would
-// take four system calls.
+// adaptTLS offers the protocols above, and makes records as long as a write. crypto/tls begins with
+// records of one packet, and writes each by itself: a response of 4 KB would take four system
+// calls.
 func adaptTLS(from *tls.Config) *adaptedTLS {
 	to := from.Clone()
 	to.NextProtos = []string{protoHTTP2, protoHTTP1}
@@ -57,8 +57,8 @@ func adaptTLS(from *tls.Config) *adaptedTLS {
 	return &adaptedTLS{from, to}
 }
 
-// ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, from which
-// fasthttp's server learns of HTTP/2.
+// ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, which
+// fasthttp's server needs for HTTP/2.
 func (c *clientConn) ConnectionState() tls.ConnectionState {
 	if c.tls == nil {
 		if c.spoken.Load() {

@@ -101,7 +101,7 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 			io.WriteString(c, raw[i:min(i+step, len(raw))]) //nolint:errcheck // the read shows the error
 		}
 		read()
-		time.Sleep(15 * time.Millisecond) // parked or not, what comes next is a request
+		time.Sleep(15 * time.Millisecond) // parked or not, the next bytes are a request
 	}
 	io.WriteString(c, strings.Repeat(raw, 3)) //nolint:errcheck // the read shows the error
 	for range 3 {
@@ -118,7 +118,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 		}
 		return c
 	}
-	slow := dial() // says nothing
+	slow := dial() // sends no byte
 	defer slow.Close()
 	m.await(1, failedHandshakes, "timeout")
 
@@ -242,7 +242,7 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	cut.after = 20
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read shows the error
-	// It gets a 408 only if the server had begun to wait for it again.
+	// It gets a 408 only if the server already waited for it again.
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != 408 {
 		t.Errorf("status %d, want 408", res.StatusCode)
 	}
@@ -314,7 +314,7 @@ func TestReloadTurnsTLSOnForTheNextConnection(t *testing.T) {
 	exchange(t, m.dialTLS(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 }
 
-// A Drain does not wait for TLS bytes that came and were not read.
+// A Drain does not wait for TLS bytes that arrived and were not read.
 func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory, o.ReadTimeout = true, time.Hour }), bids("a", "{}"))
 	stalled, err := net.Dial("tcp", m.addr())
@@ -337,7 +337,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	}
 }
 
-// A client that reads a long response in drops has write_timeout for all of it, not for each TLS
+// A client that reads a long response slowly has write_timeout for all of it, not for each TLS
 // record.
 func TestSlowReaderOverTLSHasOneWriteTimeoutForAResponse(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))

@@ -29,8 +29,8 @@ var newIdentity = sync.OnceValue(func() identity {
 	}
 })
 
-// overTLS makes a proxy speak TLS. Each handshake gets its certificate anew, as when certificates
-// are reloaded.
+// overTLS configures a proxy for TLS. Each handshake loads its certificate again, as when
+// certificates are reloaded.
 func overTLS(o *proxy.Options, _ *route.Route) {
 	server := newIdentity().server
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return server, nil }}
@@ -105,7 +105,7 @@ func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...str
 	return res, string(b)
 }
 
-// await waits for a series to have a value.
+// await waits until a series has a value.
 func (m *modeProxy) await(want float64, name, label string) {
 	m.t.Helper()
 	for began := time.Now(); m.series(name, label) != want; time.Sleep(time.Millisecond) {

@@ -23,12 +23,12 @@ const maxTmaxScan = 256 << 10
 
 var tmaxKey = []byte(`"tmax"`)
 
-// scanTmax finds the top-level key "tmax" of a JSON object: its value, and that body[start:end] are
-// its digits. start is end if there is none, or one that is not an integer from 1 to 600000, written
-// with digits alone.
+// scanTmax finds the top-level key "tmax" of a JSON object. It returns its value and the offsets of
+// its digits, body[start:end]. start is end if there is none, or if it is not an integer from 1 to
+// 600000, written with digits alone.
 //
-// Of several keys the first counts. Parsers differ there (RFC 8259, section 4; most take the last),
-// but only the first can be found without reading to the end of the body.
+// If there are several keys, the first one counts. Parsers differ here (RFC 8259, section 4; most
+// take the last). Only the first can be found without reading to the end of the body.
 func scanTmax(body []byte) (value time.Duration, start, end int) {
 	start, end = jsonsyntax.Member(body[:min(len(body), maxTmaxScan)], tmaxKey)
 	if start == end || body[start] == '0' {

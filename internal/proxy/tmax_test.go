@@ -105,7 +105,7 @@ func TestTmaxOfACompressedBodyIsNotLookedFor(t *testing.T) {
 	}
 }
 
-// The state of one request must not stay for the next that uses its memory.
+// The state of one request must not remain for the next one that uses its memory.
 func TestTheNextRequestHasNoTmaxOfTheLast(t *testing.T) {
 	var r request
 	if err := r.fields.Scan([]byte("Host: a\r\n\r\n")); err != nil {
@@ -151,7 +151,7 @@ func FuzzTmax(f *testing.F) {
 	})
 }
 
-// parsedTmax is what a parser finds; ok is false if body is no JSON object.
+// parsedTmax is the value that encoding/json finds; ok is false if body is not a JSON object.
 func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
 	if b := bytes.TrimLeft(body, " \t\r\n"); !json.Valid(body) || b[0] != '{' {
 		return 0, false
@@ -182,7 +182,7 @@ func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
 	return 0, true
 }
 
-// bidRequest is a body of n bytes or more, as OpenRTB has them, its tmax last.
+// bidRequest is a body of at least n bytes, like those of OpenRTB, with tmax as the last key.
 func bidRequest(n int) []byte {
 	b := []byte(`{"id":"80ce30c53c16e6ede735f123ef6e32361bfc7b22","at":1,"cur":["USD"],"imp":[`)
 	for len(b) < n-400 {

@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// beginTrace decides, once, whether r is traced. For a request that is refused before it has
-// arrived whole, it is called at the end.
+// beginTrace decides once whether r is traced. For a request that is refused before it is complete,
+// it is called at the end.
 func (r *request) beginTrace(now time.Time) {
 	if r.opts.Tracer == nil || r.traceDecided {
 		return

@@ -13,8 +13,8 @@ import (
 // uploads are the requests whose body is still arriving: server.max_uploads. A request
 // whose body arrives with its message head is never among them.
 //
-// When one more upload begins than the limit allows, the oldest is dropped. So clients
-// that never finish their uploads cannot keep other clients' uploads out.
+// When one more upload begins than the limit allows, the oldest is dropped. So clients that never
+// finish their uploads cannot exclude other clients' uploads.
 type uploads struct {
 	mu      sync.Mutex // guards the fields below, and those of each upload
 	limit   int
@@ -24,14 +24,14 @@ type uploads struct {
 
 // upload is a request's part in uploads.
 type upload struct {
-	begun   bool // it was in uploads; used by the request's goroutine alone
+	begun   bool // it was in uploads; only the request's goroutine uses it
 	place   *list.Element
 	source  stopper
-	stopped bool // to make room for another upload
+	stopped bool // another upload has taken its place
 }
 
-// stopper is the source of a body. After stop, each read of the body that would wait
-// fails, and so does a read that waits already. stop must not block.
+// stopper is the source of a body. After stop, each read of the body that would wait fails, and so
+// does a read that is waiting. stop must not block.
 type stopper interface{ stop() }
 
 func (u *uploads) setLimit(n int) {
@@ -74,7 +74,7 @@ func (u *uploads) end(up *upload, complete bool) (dropped bool) {
 	return dropped
 }
 
-// now returns how many uploads there are, their limit, and how many were dropped.
+// now returns the number of uploads, their limit, and how many were dropped.
 func (u *uploads) now() (n, limit int, dropped uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

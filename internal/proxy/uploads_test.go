@@ -20,9 +20,8 @@ func post(length int) string {
 	return fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
 }
 
-// A claimed length takes nothing from other clients: neither memory nor a place among the requests
-// in flight. Twenty bodies of the largest size are more than the budget, and more than may be in
-// flight.
+// A claimed length takes neither memory nor a place among the requests in flight from other
+// clients. Twenty bodies of the largest size exceed the budget and the limit of requests in flight.
 func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 	small := func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 4 }
 	t.Run("HTTP/1", func(t *testing.T) {
@@ -83,8 +82,8 @@ func (m *modeProxy) wantOthersServed(most float64) {
 	}
 }
 
-// If max_uploads is reached, the upload that has been arriving for the longest time gets 408, and
-// its connection is closed. The order in which other uploads' bytes come makes no difference.
+// If max_uploads is reached, the oldest upload gets 408, and its connection is closed. The order in
+// which other uploads' bytes arrive makes no difference.
 func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 3 }, echoes("a"))
 	var uploads []*rawClient
@@ -102,9 +101,9 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		}
 		oldest.wantEnd()
 		m.await(float64(i-2), uploadsDropped, "")
-		uploads[i-1].send(0, "c") // that makes it no younger
+		uploads[i-1].send(0, "c") // that does not change its age
 	}
-	// Requests without a body, or whose body comes with the head, never count as uploads.
+	// Requests without a body, or whose body arrives with the head, never count as uploads.
 	for range 5 {
 		m.dialRaw().send(0, post(3)+"abc"+getFill)
 	}
@@ -130,7 +129,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	}
 }
 
-// The client goes on sending after the response. Its connection is not reset, since its kernel
+// The client continues to send after the response. Its connection is not reset, since its kernel
 // might then discard the response.
 func TestUploadThatIsCancelledForAnotherGetsAResponseThoughItGoesOnSending(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 1 }, echoes("a"))
@@ -168,14 +167,14 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	m.await(0, uploadsNow, "")
 }
 
-// A body has read_timeout from its own first byte on, not from the head's.
+// A body has read_timeout from its own first byte on, not from the message head's.
 func TestBodyHasReadTimeoutFromItsFirstByteOn(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	shorter := func(o *proxy.Options) { o.ReadTimeout = timeout }
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { shorter(o) }, echoes("a"))
 	c := m.dialRaw()
-	c.send(timeout*6/10, post(2), "a", "b") // each step within its time, both together not
+	c.send(timeout*6/10, post(2), "a", "b") // each step is within the timeout, both together are not
 	c.wants(200)
 
 	m = newModeProxy(t, route.Single, overTLSAnd(shorter), echoes("a"))
@@ -190,7 +189,7 @@ func TestBodyHasReadTimeoutFromItsFirstByteOn(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 a GET that leaves its stream open and sends nothing has no body.
+// Over HTTP/2 a GET that leaves its stream open and sends no DATA has no body.
 func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, echoes("a"))
 	f := m.frames(t)

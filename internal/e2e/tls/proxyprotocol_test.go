@@ -150,7 +150,7 @@ func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	c.Close()
 }
 
-// The error for a Unix socket in a missing folder, or in a folder of another user, contains the
+// The error for a Unix socket in a missing folder, or in a folder of another user, names the
 // folder.
 func TestErrorsOfUnixSocketsNameThePath(t *testing.T) {
 	t.Parallel()
