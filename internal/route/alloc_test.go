@@ -39,6 +39,8 @@ func TestModesAllocateLittle(t *testing.T) {
 		{"single", newRoute(Single, tiers[2]), 0, upstream.Fill},
 		{"split", newRoute(Split, tiers[2], tiers[2]), 0, upstream.Fill},
 		{"waterfall", newRoute(Waterfall, tiers...), 0, upstream.Fill},
+		{"single, mirrored", mirroring(tiers[2], quiet("m", fills(0, body)), 1, 1<<20), 0, upstream.Fill},
+		{"single, mirror over its budget", mirroring(tiers[2], quiet("m", silent), 1, 1), 0, upstream.Fill},
 		{"parallel-all over 4", all(bids()), 0, upstream.Merged},
 		{"parallel-all over 4, of them 2 secondary", all(bids(), false, false, true, true), 8, upstream.Merged},
 		{"parallel-first over 4", newRoute(ParallelFirst, bids()...), 8, upstream.Fill},
@@ -54,8 +56,8 @@ func TestModesAllocateLittle(t *testing.T) {
 					t.Fatalf("result: %s", ended(&res))
 				}
 				res.Release()
-				for r.Budget.Used() > 0 {
-					runtime.Gosched() // until the abandoned legs have ended, so that the next request can reuse their memory
+				for r.Budget.Used() > 0 || tt.rt.Mirror != nil && tt.rt.Mirror.Stats.inFlight.Load() > 0 {
+					runtime.Gosched() // until abandoned legs and copies have ended, so that the next request can reuse their memory
 				}
 			})
 			if n > tt.most {

@@ -67,12 +67,10 @@ var fanouts = sync.Pool{New: func() any {
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
 	f := fanouts.Get().(*fanout)
 	f.process, f.request = p, *r
-	if abandon {
-		if err := f.memory.take(&f.request); err != nil {
-			f.request = ssp.Request{}
-			fanouts.Put(f)
-			return nil, err
-		}
+	if abandon && !f.memory.take(&f.request) {
+		f.request = ssp.Request{}
+		fanouts.Put(f)
+		return nil, overBudget("the request's copy for its legs", copySize(r), r.Budget)
 	}
 	f.resize(len(rt.Targets))
 	for i := range f.legs {

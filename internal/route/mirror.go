@@ -51,7 +51,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	c := mirroredPool.Get().(*mirrored)
 	c.mirror, c.process, c.request = m, p, *r
 	c.request.Budget, c.request.Gone, c.request.Context = m.Budget, nil, nil
-	if c.memory.take(&c.request) != nil {
+	if !c.memory.take(&c.request) {
 		c.release()
 		m.drop()
 		return

@@ -16,13 +16,16 @@ type requestCopy struct {
 	reserved int64  // bytes of the budget
 }
 
-// take replaces r, and everything that it points to, by a copy in c. It fails if the copy does not
-// fit into the budget.
-func (c *requestCopy) take(r *ssp.Request) *upstream.Error {
-	n := int64(r.Fields.Size() + len(r.Query) + len(r.Body))
+// copySize returns how many bytes a copy of r needs.
+func copySize(r *ssp.Request) int64 { return int64(r.Fields.Size() + len(r.Query) + len(r.Body)) }
+
+// take replaces r, and everything that it points to, by a copy in c. It returns false if the copy
+// does not fit into the budget.
+func (c *requestCopy) take(r *ssp.Request) bool {
+	n := copySize(r)
 	if r.Budget != nil {
 		if !r.Budget.Reserve(n) {
-			return overBudget("the request's copy for its legs", n, r.Budget)
+			return false
 		}
 		c.reserved = n
 	}
@@ -37,7 +40,7 @@ func (c *requestCopy) take(r *ssp.Request) *upstream.Error {
 	c.identity.CopyFrom(r.Identity, &c.fields)
 	c.memory = m
 	r.Fields, r.Identity, r.Query, r.Body = &c.fields, &c.identity, m[query:body:body], m[body:]
-	return nil
+	return true
 }
 
 // release drops the copy, and releases its bytes.
