@@ -29,16 +29,22 @@ func (ab *Process) Dial() *Client {
 	if err != nil {
 		ab.T.Fatal(err)
 	}
-	ab.T.Cleanup(func() { c.Close() })                  //nolint:errcheck // the test is over
-	c.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	ab.T.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
 	return &Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}
 }
 
 func (c *Client) Close() { c.Conn.Close() } //nolint:errcheck // nothing is left to be done about it
 
+// patient bounds the next write or read, not the life of the connection: a test may use it for
+// longer than one wait.
+func (c *Client) patient() {
+	c.Conn.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+}
+
 // Send writes bytes as they are.
 func (c *Client) Send(raw string) {
 	c.T.Helper()
+	c.patient()
 	if _, err := io.WriteString(c.Conn, raw); err != nil {
 		c.T.Fatal(err)
 	}
@@ -104,6 +110,7 @@ func (c *Client) Read(method string) *Response {
 // framing.
 func (c *Client) TryRead(method string) (*Response, error) {
 	began := time.Now()
+	c.patient()
 	a := &Response{t: c.T}
 	line, err := c.line()
 	if err != nil {
@@ -168,6 +175,7 @@ func (c *Client) line() (string, error) {
 // WantClosed checks that adbuffer closes the connection, and sends nothing more.
 func (c *Client) WantClosed() {
 	c.T.Helper()
+	c.patient()
 	rest, err := io.ReadAll(c.Reader)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {

@@ -30,7 +30,7 @@ func (w *Worker) Exchange(method, target, body string, fields ...string) (*Respo
 		}
 		w.Client = &Client{T: w.Process.T, Conn: c, Reader: bufio.NewReader(c)}
 	}
-	w.Client.Conn.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	w.Client.patient()
 	began := time.Now()
 	_, err := io.WriteString(w.Client.Conn, Request(method, target, body, fields...))
 	var a *Response

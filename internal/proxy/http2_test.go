@@ -379,16 +379,14 @@ func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 
 // When a Drain times out, it cuts streams, counts them, and leaves no resource in use.
 func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) //nolint:errcheck // it is empty
+	asked, respond := make(chan struct{}, 1), make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}
-		<-r.Context().Done()
+		<-respond
 	}})
 	failed := make(chan error)
 	go func() {
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", m.https("/fill"), nil)
-		req.Header.Set("X-Adbuffer-Timeout-Ms", "500")
 		res, err := m.client(true).Do(req)
 		if err == nil {
 			err = fmt.Errorf("status %d", res.StatusCode)
@@ -405,6 +403,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 	if err := <-failed; err == nil || strings.HasPrefix(err.Error(), "status") {
 		t.Errorf("the client saw %v", err)
 	}
+	close(respond)
 	for m.p.InFlight() > 0 {
 		time.Sleep(time.Millisecond)
 	}

@@ -140,7 +140,7 @@ func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
 	for name, kind := range parkedKinds {
 		for _, drain := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, drain %v", name, drain), func(t *testing.T) {
-				idle := 300 * time.Millisecond
+				idle := time.Second
 				if drain {
 					idle = time.Hour
 				}

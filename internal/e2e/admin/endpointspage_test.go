@@ -44,7 +44,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		t.Errorf("the endpoint's row says %q", got)
 	}
 	choices <- false
-	br.run(chromedp.Click(row + ` button[data-set="draining"]`))
+	br.click(row + ` button[data-set="draining"]`)
 	if q := <-asked; !strings.Contains(q, name) || !strings.Contains(q, "Drain") {
 		t.Errorf("the page asked %q", q)
 	}
@@ -52,7 +52,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=enabled") // not confirmed
 
 	choices <- true
-	br.run(chromedp.Click(row + ` button[data-set="draining"]`))
+	br.click(row + ` button[data-set="draining"]`)
 	<-asked
 	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(text(row), "draining") })
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
@@ -61,7 +61,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	}
 
 	choices <- true
-	br.run(chromedp.Click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`))
+	br.click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`)
 	<-asked
 	testsupport.Eventually(t, "the card says disabled", func() bool { return strings.Contains(text(`[data-field="ssp-state"]`), "disabled") })
 	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=disabled")

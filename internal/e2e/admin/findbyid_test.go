@@ -155,7 +155,8 @@ func TestAFailedRequestOfEachModeIsFoundByItsIDEverywhere(t *testing.T) {
 		}
 	}
 	b := openPage(t, "http://"+f.AdminAddr+"/")
-	b.run(chromedp.Click("#failures summary"), chromedp.WaitVisible("#failures tbody tr"))
+	b.click("#failures summary")
+	b.run(chromedp.WaitVisible("#failures tbody tr"))
 	var rows string
 	b.eval(`document.querySelector("#failures tbody").textContent`, &rows)
 	for _, m := range modes[:4] { // parallel-all did not fail

@@ -62,6 +62,24 @@ func (b *browser) run(actions ...chromedp.Action) {
 	}
 }
 
+// click clicks the middle of an element once it is visible there. One script does all of it: the
+// page may move its rows at any moment, and a node that chromedp has found would be lost.
+func (b *browser) click(selector string) {
+	b.t.Helper()
+	testsupport.Eventually(b.t, selector+" can be clicked", func() (clicked bool) {
+		b.eval(fmt.Sprintf(`(() => {
+  const e = document.querySelector(%q);
+  if (!e) return false;
+  e.scrollIntoView({block: "center"});
+  const r = e.getBoundingClientRect(), at = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
+  if (!at || !e.contains(at)) return false;
+  at.click();
+  return true;
+})()`, selector), &clicked)
+		return clicked
+	})
+}
+
 // eval runs a script and decodes its result.
 func (b *browser) eval(script string, v any) {
 	b.t.Helper()
@@ -243,7 +261,7 @@ func quantileOf(m *e2e.Scrape, q float64, name string, labels ...string) float64
 
 func (b *browser) wantConfigWithoutSecrets() {
 	b.t.Helper()
-	b.run(chromedp.Click("#config summary"))
+	b.click("#config summary")
 	var text string
 	testsupport.Eventually(b.t, "the configuration is shown", func() bool {
 		b.eval(`document.querySelector("#config pre").textContent`, &text)

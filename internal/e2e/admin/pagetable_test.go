@@ -57,14 +57,15 @@ func TestThePageListsManySSPsBySaturation(t *testing.T) {
 	})
 	b.run(chromedp.Evaluate(`(f => { f.value = ""; f.dispatchEvent(new Event("input")); })(document.getElementById("filter"))`, nil))
 
-	b.run(chromedp.Click(`tr[data-row="ssp-07"] button`), chromedp.WaitVisible(`tr[data-below="ssp-07"] article .charts`))
+	b.click(`tr[data-row="ssp-07"] button`)
+	b.run(chromedp.WaitVisible(`tr[data-below="ssp-07"] article .charts`))
 	page := b.fresh()
 	if f := page.SSPs["ssp-07"]; len(page.SSPs) != 1 || number(t, f["requests"]) < 10 || number(t, f["p50"]) < 50 {
 		t.Errorf("the row opens to %v", page.SSPs)
 	}
 	b.wantDrawnCharts()
 	b.wantAccessible()
-	b.run(chromedp.Click(`tr[data-row="ssp-07"] button`))
+	b.click(`tr[data-row="ssp-07"] button`)
 	testsupport.Eventually(t, "the row closes", func() bool {
 		b.eval(`document.querySelectorAll("article").length`, &cards)
 		return cards == 0

@@ -20,8 +20,9 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// prometheusServer is a process of Debian's Prometheus. It scrapes one adbuffer and evaluates the
-// rules of deploy/prometheus every second.
+// prometheusServer is a process of Debian's Prometheus. It scrapes one adbuffer every two seconds,
+// since a scrape must end within that time, and evaluates the rules of deploy/prometheus every
+// second.
 type prometheusServer struct {
 	t   testing.TB
 	url string
@@ -50,7 +51,7 @@ func startPrometheusWith(t testing.TB, ab *e2e.Process, o prometheusOptions) *pr
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	config := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `
-global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
   - {job_name: adbuffer, static_configs: [{targets: [%q]}]%s}

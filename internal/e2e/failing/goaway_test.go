@@ -37,7 +37,7 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 				wg.Go(func() {
 					c := ab.Dial()
 					for range each {
-						c.Post("/fillbuffer", `{"id":"1"}`, "X-Adbuffer-Timeout-Ms: 5000").WantFill("openx")
+						c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
 					}
 				})
 			}

@@ -32,8 +32,8 @@ func echoSSP(t *testing.T) *httptest.Server {
 const largeBodies = "max_body_bytes: 2097152, max_in_flight: 4000, max_buffered_bytes: 1073741824"
 
 func startForHTTP2Clients(t *testing.T) *e2e.Reloadable {
-	return e2e.StartReloadable(t, "deadline: {default: 5s}\nserver: {h2c: true, "+largeBodies+"}\n"+
-		e2e.Single(echoSSP(t).URL+"/", "max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824\n    pool: {max_pending: 4000, pending_timeout: 5s}"))
+	return e2e.StartReloadable(t, "server: {h2c: true, "+largeBodies+"}\n"+
+		e2e.Single(echoSSP(t).URL+"/", "max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824\n    pool: {max_pending: 4000}"))
 }
 
 // net/http sends bodies of 0 bytes to 1 MiB on 1 to 250 streams at once, with a stated length and
@@ -107,7 +107,7 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 		}
 		for _, load := range [][]string{{"-n500", "-c4", "-m1"}, {"-n1000", "-c2", "-m100", "-w14", "-W14"}} {
 			if size > 65536 {
-				load[0] = "-n40"
+				load[0] = "-n20"
 			}
 			out := run("h2load", append(load, "-d", file, url)...)
 			if !regexp.MustCompile(` 0 failed, 0 errored`).MatchString(out) || !strings.Contains(out, " 0 4xx, 0 5xx") {

@@ -46,7 +46,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	t.Parallel()
 	// Every fourth request on a used connection is lost with it, and is sent again.
 	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 4}}})
-	const limit, burst = 200.0, 25.0
+	const limit, burst = 30.0, 15.0 // a slow machine sends more than that
 	all := startFleet(t, 3, sharing(redistest.Start(t), s.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
 	traffics := map[*e2e.Process]*e2e.Traffic{}
 	for _, ab := range all {
@@ -149,8 +149,10 @@ func TestRequestsGoOnWhileRedisIsAway(t *testing.T) {
 			t.Error("no call has failed")
 		}
 		log := ab.Log.String()
-		if n := strings.Count(log, "Redis is away"); n < 1 || n > 2 {
-			t.Errorf("the log says %d times that Redis is away", n)
+		// An outage has one line, however many calls fail. A slow machine may add an outage.
+		away, back := strings.Count(log, "Redis is away"), strings.Count(log, "Redis is back")
+		if away < 1 || away > back+1 {
+			t.Errorf("the log says %d times that Redis is away, and %d times that it is back", away, back)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := e2e.Start(t, "server: {read_timeout: 100ms, idle_timeout: 3s}\n"+e2e.Single(s.URL()))
+	ab := e2e.Start(t, "server: {idle_timeout: 3s}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=100ms")
 	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"100ms", "server.read_timeout"}}
 	for _, row := range []struct{ name, raw, route string }{
 		{"half a head", "GET /fillbuffer HTTP/1.1\r\nHo", "none"},

@@ -33,18 +33,18 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 	} {
 		t.Run(sick.name, func(t *testing.T) {
 			t.Parallel()
-			config := "ssp_defaults: {timeouts: {connect: 250ms}}\nssps:\n"
+			config := "ssps:\n"
 			routes := "routes:\n"
 			for i := range 5 {
-				b := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}
+				b, connect := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}, "10s"
 				if i == 4 {
-					b = sspsim.Behaviour{Faults: sick.faults}
+					b, connect = sspsim.Behaviour{Faults: sick.faults}, "250ms"
 				}
 				s := e2e.StartSSP(t, sspsim.Options{Behaviour: b})
-				config += fmt.Sprintf("  - {name: s%d, endpoints: [%q]}\n", i, s.URL())
+				config += fmt.Sprintf("  - {name: s%d, endpoints: [%q], timeouts: {connect: %s}}\n", i, s.URL(), connect)
 				routes += fmt.Sprintf("  - {name: s%[1]d, match: {path: /s%[1]d}, ssps: [s%[1]d]}\n", i)
 			}
-			ab := e2e.Start(t, config+routes, "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=250ms")
+			ab := e2e.Start(t, config+routes)
 			var others, own e2e.Tally
 			began := time.Now()
 			ab.Concurrently(20, func(w *e2e.Worker) error {
