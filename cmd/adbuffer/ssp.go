@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -157,8 +156,11 @@ func writeSSPs(w io.Writer, all []admin.SSPState) {
 	for _, s := range all {
 		for _, e := range s.Endpoints {
 			state := e.State
+			if e.Unreachable {
+				state += ", unreachable"
+			}
 			if s.State != "enabled" {
-				state = strings.Join([]string{e.State, "SSP " + s.State}, ", ")
+				state += ", SSP " + s.State
 			}
 			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%.1f %%\t%d\t%d\n", s.SSP, e.Endpoint, state, e.Weight, e.Priority, 100*e.Share, e.Connections, e.InFlight)
 		}

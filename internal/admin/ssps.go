@@ -26,6 +26,7 @@ type EndpointState struct {
 	Endpoint         string  `json:"endpoint"` // host:port
 	State            string  `json:"state"`    // disabled, draining, ejected or enabled
 	Active           bool    `json:"active"`   // new requests go to it
+	Unreachable      bool    `json:"unreachable"`
 	Weight           int     `json:"weight"`
 	ConfiguredWeight int     `json:"configured_weight"`
 	Priority         int     `json:"priority"`

@@ -18,7 +18,7 @@ func (v *Views) States() []admin.SSPState {
 			for i := range snap.Endpoints {
 				e := &snap.Endpoints[i]
 				s.Endpoints[i] = admin.EndpointState{
-					SSP: snap.SSP, Endpoint: e.Endpoint, State: e.State, Active: e.Active, Weight: e.Weight, ConfiguredWeight: e.ConfiguredWeight,
+					SSP: snap.SSP, Endpoint: e.Endpoint, State: e.State, Active: e.Active, Unreachable: e.Unreachable, Weight: e.Weight, ConfiguredWeight: e.ConfiguredWeight,
 					Priority: e.Priority, Share: e.Share, Connections: e.Connections, InFlight: e.InFlight,
 				}
 			}

@@ -28,7 +28,7 @@ func ParseState(name string) (State, error) {
 			return State(s), nil
 		}
 	}
-	return 0, fmt.Errorf("state must be %s", strings.Join(stateNames[:], ", "))
+	return 0, fmt.Errorf("state %.40q must be one of %s", name, strings.Join(stateNames[:], ", "))
 }
 
 // MaxWeight is the highest weight of an endpoint.

@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func put(t *testing.T, ab *e2e.Process, path, body string) string {
@@ -79,7 +80,7 @@ func TestWrongChangesByHand(t *testing.T) {
 	}{
 		{"/ssps/appnexus/state", `{"state":"disabled"}`, 404, "there are openx"},
 		{"/ssps/openx/endpoints/nowhere:80/state", `{"state":"disabled"}`, 404, hostPort(t, b)},
-		{"/ssps/openx/state", `{"state":"off"}`, 400, "enabled, draining, disabled"},
+		{"/ssps/openx/state", `{"state":"off"}`, 400, `"off" must be one of enabled, draining, disabled`},
 		{"/ssps/openx/state", `{"weight":3}`, 400, "draining"},
 		{"/ssps/openx/state", `draining`, 400, "draining"},
 		{endpoint + "/weight", `{"weight":0}`, 400, "from 1 to 1000"},
@@ -186,4 +187,19 @@ func TestSSPCommand(t *testing.T) {
 	if _, log := run(2, "weight", "openx", "3"); !strings.Contains(log, "--endpoint") {
 		t.Errorf("weight without an endpoint: %s", log)
 	}
+}
+
+// The list says why an endpoint gets no requests although it is enabled: nothing listens there.
+func TestListNamesUnreachableEndpoints(t *testing.T) {
+	t.Parallel()
+	a := e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps: [{name: openx, endpoints: [%q, "http://%s/bid"], ejection: {enabled: false}}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+`, a.URL(), testsupport.FreeAddr(t)))
+	testsupport.Eventually(t, "the list names it", func() bool {
+		ab.Get("/fillbuffer").WantFill("openx")
+		out, _, _ := e2e.Run(t, nil, "ssp", "list", "--admin", "http://"+ab.AdminAddr)
+		return strings.Contains(out, "enabled, unreachable")
+	})
 }
