@@ -124,12 +124,14 @@ func (l *layout) UpperBounds() []float64 { return l.exported }
 // AppendCumulative appends how many values are up to each of the exported bounds, and in all.
 func (l *layout) AppendCumulative(all []uint64, c Counts) []uint64 {
 	n, next := uint64(0), 0
-	for i, count := range c {
-		n += count
-		if next < len(l.whole) && i == l.whole[next] {
-			all = append(all, n)
-			next++
+	for _, last := range l.whole {
+		for _, count := range c[next : last+1] {
+			n += count
 		}
+		all, next = append(all, n), last+1
+	}
+	for _, count := range c[next:] {
+		n += count
 	}
 	return append(all, n)
 }
