@@ -46,7 +46,7 @@ with an SSP too, as HAR; those hold bodies and query values of requests.
 With admin.flight_recorder the trace has the seconds before the command, otherwise the
 second behind it.
 
-What cannot be collected is named in errors.txt; the exit status is 1 if nothing can.`,
+What cannot be collected is printed and named in errors.txt; the exit status is 1 if nothing can.`,
 		Example: `  adbuffer bundle
   adbuffer bundle --admin http://10.0.0.7:9090 --token-file token --capture openx --out ticket-42.zip`,
 		Args: cobra.NoArgs,
@@ -61,9 +61,12 @@ What cannot be collected is named in errors.txt; the exit status is 1 if nothing
 			if out == "" {
 				out = "adbuffer-" + time.Now().UTC().Format("20060102-150405") + ".zip"
 			}
-			n, err := writeBundle(cmd.Context(), client, out, seconds, capture)
+			n, problems, err := writeBundle(cmd.Context(), client, out, seconds, capture)
 			if err != nil {
 				return failed(err)
+			}
+			if problems != nil {
+				cmd.PrintErrln(problems)
 			}
 			_, err = fmt.Fprintf(stdout, "%s: %d parts\n", out, n)
 			return failed(err)
@@ -77,11 +80,12 @@ What cannot be collected is named in errors.txt; the exit status is 1 if nothing
 	return cmd
 }
 
-// writeBundle writes the file, and returns how many parts it has. Without any part there is no file.
-func writeBundle(ctx context.Context, client *admin.Client, out string, seconds int, capture []string) (n int, err error) {
+// writeBundle writes the file, and returns how many parts it has, and why others are missing. Without
+// any part there is no file.
+func writeBundle(ctx context.Context, client *admin.Client, out string, seconds int, capture []string) (n int, missing, err error) {
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer func() {
 		err = errors.Join(err, f.Close())
@@ -114,13 +118,14 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, seconds 
 		}
 		add(part.file, path)
 	}
+	missing = errors.Join(problems...)
 	if n == 0 {
-		return 0, errors.Join(problems...)
+		return 0, nil, missing
 	}
-	if len(problems) > 0 {
-		err = writePart(z, "errors.txt", []byte(errors.Join(problems...).Error()+"\n"))
+	if missing != nil {
+		err = writePart(z, "errors.txt", []byte(missing.Error()+"\n"))
 	}
-	return n, errors.Join(err, z.Close())
+	return n, missing, errors.Join(err, z.Close())
 }
 
 func writePart(z *zip.Writer, file string, body []byte) error {

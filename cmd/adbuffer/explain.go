@@ -44,7 +44,12 @@ Secrets are shown as (hidden).`,
 		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'
   adbuffer explain --config config/adbuffer.yaml -X POST -H 'Content-Type: application/json' --data @bid.json http://ads.example/fillbuffer
   adbuffer explain --admin http://127.0.0.1:9090 --client 203.0.113.9 --json /fillbuffer/openx`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("explain takes one URL, but got %d; for example '/fillbuffer?pub=1'", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), stdout, args[0]) },
 	}
 	fl := cmd.Flags()
@@ -131,7 +136,11 @@ func (f *explainFlags) message(target string) ([]byte, error) {
 		method = http.MethodGet
 	}
 	host := "adbuffer"
-	if _, rest, ok := strings.Cut(target, "://"); ok {
+	if !strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "http://") && !strings.HasPrefix(target, "https://") {
+		return nil, fmt.Errorf("%q is neither a URL of http or https nor a path that begins with /", target)
+	}
+	if !strings.HasPrefix(target, "/") {
+		_, rest, _ := strings.Cut(target, "://")
 		end := strings.IndexAny(rest, "/?")
 		if end < 0 {
 			end = len(rest)

@@ -25,8 +25,10 @@ func newTail(stdout *os.File) *cobra.Command {
 		Use:   "tail",
 		Short: "Follow the requests of a running adbuffer",
 		Long: `Shows the requests of a running adbuffer as they end, at most 50 a second, until Ctrl-C.
-Flags choose which; all that are given must hold. On a terminal each request is a line,
-red where it failed; elsewhere it is a line of JSON with the fields of the access log.`,
+Flags choose which; all that are given must hold. On a terminal each request is a line:
+time, status and outcome, duration, SSP and endpoint (or each leg with its outcome),
+method and path, id and error. It is red where the request failed. Elsewhere it is a
+line of JSON with the fields of the access log.`,
 		Example: `  adbuffer tail
   adbuffer tail --ssp openx --outcome deadline
   adbuffer tail --slow 100ms --admin http://10.0.0.7:9090 --token-file token | jq .peer
@@ -37,8 +39,13 @@ red where it failed; elsewhere it is a line of JSON with the fields of the acces
 			if err != nil {
 				return err
 			}
-			q := url.Values{"ssp": {ssp}, "outcome": {outcome}, "id": {id}}
-			if slow > 0 {
+			q := url.Values{}
+			for name, value := range map[string]string{"ssp": ssp, "outcome": outcome, "id": id} {
+				if value != "" {
+					q.Set(name, value)
+				}
+			}
+			if slow != 0 {
 				q.Set("slow", slow.String())
 			}
 			write := writeJSONLine
@@ -50,7 +57,7 @@ red where it failed; elsewhere it is a line of JSON with the fields of the acces
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&ssp, "ssp", "", "only requests to this SSP")
-	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, for example deadline")
+	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, for example deadline; a leg's counts too")
 	fl.StringVar(&id, "id", "", "only the request with this id")
 	fl.DurationVar(&slow, "slow", 0, "only requests that took longer")
 	addAdminFlags(cmd, &at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
@@ -80,30 +87,57 @@ func printable(s string) string {
 	}, s)
 }
 
-// writeRequestLine writes a line for eyes. Its texts may come from clients and SSPs.
-func writeRequestLine(w io.Writer, line []byte) error {
-	var r struct {
-		Time                                            time.Time
-		ID, Method, Path, Route, Outcome, Source, Error string
-		Status                                          int
-		TotalMs                                         float64 `json:"total_ms"`
-		Skipped                                         uint64
+// tailLine is a line of /tail.
+type tailLine struct {
+	Time                                     time.Time
+	ID, Method, Path, Outcome, SSP, Endpoint string
+	Error                                    string
+	Status                                   int
+	TotalMs                                  float64 `json:"total_ms"`
+	Legs                                     []struct{ SSP, Outcome string }
+	Skipped                                  uint64
+}
+
+// asked names the SSPs that were asked: one with its endpoint, or each leg with its outcome.
+func (l *tailLine) asked() string {
+	switch {
+	case len(l.Legs) > 0:
+		legs := make([]string, len(l.Legs))
+		for i, leg := range l.Legs {
+			legs[i] = leg.SSP + ":" + leg.Outcome
+		}
+		return strings.Join(legs, ",")
+	case l.SSP == "":
+		return "-"
+	case l.Endpoint == "":
+		return l.SSP
 	}
-	if err := json.Unmarshal(line, &r); err != nil {
+	return l.SSP + "@" + l.Endpoint
+}
+
+func (l *tailLine) colour() string {
+	switch {
+	case l.Status >= 500:
+		return red
+	case l.Status >= 400 || l.Outcome != "fill" && l.Outcome != "merged":
+		return yellow
+	}
+	return green
+}
+
+// writeRequestLine writes a line for eyes: time, status and outcome, duration, SSP, request, id and
+// error. Its texts may come from clients and SSPs.
+func writeRequestLine(w io.Writer, line []byte) error {
+	var l tailLine
+	if err := json.Unmarshal(line, &l); err != nil {
 		return fmt.Errorf("a line of the admin listener: %w", err)
 	}
-	if r.Skipped > 0 {
-		_, err := fmt.Fprintf(w, "%s… %d more requests%s\n", yellow, r.Skipped, plain)
+	if l.Skipped > 0 {
+		_, err := fmt.Fprintf(w, "%s… %d more requests%s\n", yellow, l.Skipped, plain)
 		return err
 	}
-	colour := green
-	switch {
-	case r.Status >= 500:
-		colour = red
-	case r.Status >= 400 || r.Outcome != "fill":
-		colour = yellow
-	}
-	texts := strings.Join([]string{r.Source, r.Method, r.Path, r.Error, r.ID}, " ")
-	_, err := fmt.Fprintf(w, "%s %s%3d %s%s %v ms %s\n", r.Time.Local().Format("15:04:05.000"), colour, r.Status, printable(r.Outcome), plain, r.TotalMs, printable(texts))
+	texts := fmt.Sprintf("%-28s %s %s  %s  %s", l.asked(), l.Method, l.Path, l.ID, l.Error)
+	_, err := fmt.Fprintf(w, "%s %s%3d %-18s%s %9.1f ms  %s\n", l.Time.Local().Format("15:04:05.000"), l.colour(), l.Status,
+		printable(l.Outcome), plain, l.TotalMs, printable(strings.TrimRight(texts, " ")))
 	return err
 }

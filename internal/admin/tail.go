@@ -2,12 +2,17 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/requestlog"
+	"adbuffer/internal/upstream"
 )
 
 const (
@@ -32,18 +37,14 @@ func (s *Server) failures(w http.ResponseWriter, _ *http.Request) {
 // tail sends a line of JSON for each request that ends and that the query's filter takes, until the
 // reader leaves.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	f := requestlog.Filter{ID: q.Get("id"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
-	if v := q.Get("slow"); v != "" {
-		var err error
-		if f.Slow, err = time.ParseDuration(v); err != nil || f.Slow < 0 {
-			text(w, http.StatusBadRequest, "slow must be a duration, for example 100ms")
-			return
-		}
+	f, err := s.filterOf(r.URL.Query())
+	if err != nil {
+		text(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	if s.tails.n.Add(1) > maxTails {
 		s.tails.n.Add(-1)
-		text(w, http.StatusTooManyRequests, fmt.Sprintf("%d others follow already", maxTails))
+		text(w, http.StatusTooManyRequests, fmt.Sprintf("%d clients follow requests already, which is the limit", maxTails))
 		return
 	}
 	defer s.tails.n.Add(-1)
@@ -84,4 +85,32 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+}
+
+// filterOf reads the filter of a tail. A filter that no request can pass is an error, since its
+// reader would wait forever.
+func (s *Server) filterOf(q url.Values) (requestlog.Filter, error) {
+	f := requestlog.Filter{ID: q.Get("id"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
+	if f.ID != "" && !httpheader.IsRequestID(f.ID) {
+		return f, errors.New("id must be the id of a request: 1 to 128 letters, digits, dots, underscores and hyphens")
+	}
+	if f.Outcome != "" && !upstream.IsOutcome(f.Outcome) {
+		return f, fmt.Errorf("there is no outcome %q; deploy/prometheus/RUNBOOK.md lists the outcomes", f.Outcome)
+	}
+	if f.SSP != "" && s.opts.SSPs != nil {
+		var known []string
+		for _, state := range s.opts.SSPs.States() {
+			known = append(known, state.SSP)
+		}
+		if !slices.Contains(known, f.SSP) {
+			return f, &UnknownError{"SSP", f.SSP, known}
+		}
+	}
+	if v := q.Get("slow"); v != "" {
+		var err error
+		if f.Slow, err = time.ParseDuration(v); err != nil || f.Slow < 0 {
+			return f, errors.New("slow must be a duration, for example 100ms")
+		}
+	}
+	return f, nil
 }

@@ -89,12 +89,22 @@ func (d *Demo) Invite(quiet bool) {
 		load = "No load runs, as --quiet says."
 	}
 	fmt.Fprintf(d.out, `%[3]s Ctrl-C ends the demo. Try next:
-  open %[2]s/                                        the page: how full the pools are, what to set
-  curl -i '%[1]s/fillbuffer?pub=1'                              a request
-  curl -i -H 'X-Adbuffer-Timeout-Ms: 20' '%[1]s/fillbuffer/beta'  too little time
-  curl -s '%[1]s/parallel-all' | head -c 400                      all SSPs at once
-  curl -s '%[2]s/metrics' | grep ^adbuffer_pool_saturation        saturation for Prometheus
-  adbuffer plan --from %[2]s                         how large the pools should be
+  the page: how full the pools are, what to set
+    open %[2]s/
+  a request
+    curl -i '%[1]s/fillbuffer?pub=1'
+  too little time
+    curl -i -H 'X-Adbuffer-Timeout-Ms: 20' '%[1]s/fillbuffer/beta'
+  all SSPs at once
+    curl -s '%[1]s/parallel-all' | head -c 400
+  the requests that broken fails, as they end
+    adbuffer tail --admin %[2]s --ssp broken
+  what would happen to a request
+    adbuffer explain --admin %[2]s '/waterfall?pub=1'
+  saturation for Prometheus
+    curl -s '%[2]s/metrics' | grep ^adbuffer_pool_saturation
+  how large the pools should be
+    adbuffer plan --from %[2]s
 Then write a configuration: config/minimal.yaml is the shortest, config/adbuffer.yaml describes every setting.
 `, "http://"+d.App.TrafficAddr().String(), "http://"+d.App.AdminAddr().String(), load)
 }

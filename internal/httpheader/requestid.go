@@ -46,15 +46,23 @@ func (f *RequestFields) RequestID() []byte { return f.id.text[:f.id.n] }
 
 // set makes v the id. It reports false if v is no id.
 func (id *requestID) set(v []byte) bool {
+	if !IsRequestID(v) {
+		return false
+	}
+	id.n = copy(id.text[:], v)
+	return true
+}
+
+// IsRequestID reports whether v has the form of a request's id: [A-Za-z0-9._-]{1,128}.
+func IsRequestID[T string | []byte](v T) bool {
 	if len(v) == 0 || len(v) > maxRequestID {
 		return false
 	}
-	for _, c := range v {
-		if !isRequestIDByte(c) {
+	for i := range len(v) {
+		if !isRequestIDByte(v[i]) {
 			return false
 		}
 	}
-	id.n = copy(id.text[:], v)
 	return true
 }
 

@@ -1,5 +1,7 @@
 package upstream
 
+import "slices"
+
 // Outcome is how a request, or one leg of it, ended. It is a closed set. Its names are the values
 // of the metric label `outcome`, the reasons in adbuffer's own error bodies, and the text behind
 // `proxy/` in X-Adbuffer-Source.
@@ -60,6 +62,9 @@ func (o Outcome) String() string {
 	}
 	return "unknown"
 }
+
+// IsOutcome reports whether an outcome has this name.
+func IsOutcome(name string) bool { return slices.Contains(outcomeNames[:], name) }
 
 // HasResponse reports whether the outcome classifies an SSP's response.
 func (o Outcome) HasResponse() bool { return o <= ServerError }

@@ -73,8 +73,14 @@ routes:
 	if err := json.Unmarshal([]byte(body), &v); status != 200 || err != nil || len(v.Failures) == 0 || v.Failures[0].ID != "edge-1" || v.Failures[0].Outcome != "connect_failed" || v.Failures[0].Error == "" {
 		t.Errorf("%d %v %s", status, err, body)
 	}
-	if status, body := ab.AskAdmin("/tail?slow=soon"); status != 400 || !strings.Contains(body, "slow") {
-		t.Errorf("%d %s", status, body)
+	// A filter that no request can pass is refused.
+	for query, want := range map[string]string{
+		"slow=soon": "slow", "slow=-1s": "slow", "outcome=late": "no outcome", "ssp=opnx": "there are openx, gone", "id=a%20b": "id must be",
+		"id=" + strings.Repeat("a", 10<<10): "id must be",
+	} {
+		if status, body := ab.AskAdmin("/tail?" + query); status != 400 || !strings.Contains(body, want) {
+			t.Errorf("%.40s: %d %.200s, want %q", query, status, body, want)
+		}
 	}
 	// Readers of /tail beyond the limit are refused. When a reader disconnects, another one may
 	// connect.
