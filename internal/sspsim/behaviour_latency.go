@@ -87,7 +87,15 @@ func (s *sampler) draw(r *rand.Rand) float64 {
 	if s.max == 0 {
 		return s.constant
 	}
-	return min(math.Exp(s.mu+s.sigma*r.NormFloat64()), s.max)
+	return s.at(r.NormFloat64())
+}
+
+// at returns the value that lies z standard deviations above the median.
+func (s *sampler) at(z float64) float64 {
+	if s.max == 0 {
+		return s.constant
+	}
+	return min(math.Exp(s.mu+s.sigma*z), s.max)
 }
 
 func (d Distribution) sampler() sampler {
@@ -129,6 +137,19 @@ type Size struct {
 	P95      int `json:"p95"` // at least P50
 	// Max limits the values drawn from a lognormal; 0 is 64 MiB.
 	Max int `json:"max"`
+}
+
+// Mistakes returns what is wrong with s, each with its path below path.
+func (s Size) Mistakes(path string) []string {
+	var c checker
+	s.check(&c, path)
+	return c.mistakes
+}
+
+// At returns the size that a share q of the draws stays below, 0 < q < 1.
+func (s Size) At(q float64) int {
+	d := s.sampler()
+	return int(d.at(math.Sqrt2 * math.Erfinv(2*q-1)))
 }
 
 func (s Size) check(c *checker, path string) {

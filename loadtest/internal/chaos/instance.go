@@ -174,16 +174,19 @@ func (r *run) handOver(ctx context.Context, st *instance) error {
 	st.now = next
 	st.mu.Unlock()
 	st.handovers++
-	if err := old.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	status, err := old.Await(drainDelay + drainTimeout + 10*time.Second)
-	if err != nil || status != 0 {
-		r.broken.add(orderly, "%s: the process that was handed over: exit status %d, %v: %s", st.name, status, err, tail(old.Log()))
-		old.Stop()
-	}
-	r.inspect(st, old)
+	r.drain(st, old)
 	return nil
+}
+
+// drain ends a process of an instance as an operator does.
+func (r *run) drain(st *instance, a *rig.Adbuffer) {
+	err := a.Signal(syscall.SIGTERM)
+	status, waited := a.Await(drainDelay + drainTimeout + 10*time.Second)
+	if err = errors.Join(err, waited); err != nil || status != 0 {
+		r.broken.add(orderly, "%s: a process that drained: exit status %d, %v: %s", st.name, status, err, tail(a.Log()))
+		a.Stop()
+	}
+	r.inspect(st, a)
 }
 
 // inspect looks for bugs in a process's log.
@@ -203,12 +206,7 @@ func (r *run) end(st *instance) {
 		r.broken.add(orderly, "%s: the process ended: %s", st.name, tail(st.now.Log()))
 		return
 	}
-	err := st.now.Signal(syscall.SIGTERM)
-	status, waited := st.now.Await(drainDelay + drainTimeout + 10*time.Second)
-	if err = errors.Join(err, waited); err != nil || status != 0 {
-		r.broken.add(orderly, "%s: exit status %d, %v: %s", st.name, status, err, tail(st.now.Log()))
-	}
-	r.inspect(st, st.now)
+	r.drain(st, st.now)
 }
 
 func tail(b []byte) string {

@@ -59,7 +59,7 @@ func (r *run) defaultDeadline() time.Duration {
 // draw returns a correct request.
 func (r *run) draw(client string, rnd *rand.Rand) *request {
 	a := &request{client: client, token: r.log.token(), method: "GET", deadline: defaultDeadline}
-	m := modes[weighted(rnd, len(modes), func(i int) int { return modes[i].share })]
+	m := drawMode(rnd)
 	a.path, a.fansOut = m.path, m.fansOut
 	if m.path == "/single" {
 		s := r.ssps[rnd.IntN(len(r.ssps))]
@@ -118,17 +118,15 @@ func (a *request) String() string {
 	return fmt.Sprintf("%s: %s %s?%s with %v", a.client, a.method, a.path, a.query(), a.deadline)
 }
 
-// weighted draws an index by the weights.
-func weighted(rnd *rand.Rand, n int, weight func(int) int) int {
+// drawMode draws a mode by the shares.
+func drawMode(rnd *rand.Rand) mode {
 	sum := 0
-	for i := range n {
-		sum += weight(i)
+	for _, m := range modes {
+		sum += m.share
 	}
-	at := rnd.IntN(sum)
-	for i := range n {
-		if at -= weight(i); at < 0 {
-			return i
-		}
+	at, i := rnd.IntN(sum), 0
+	for ; at >= modes[i].share; i++ {
+		at -= modes[i].share
 	}
-	panic("BUG: weights changed")
+	return modes[i]
 }

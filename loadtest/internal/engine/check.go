@@ -38,19 +38,23 @@ func (c *checker) oneOf(path, v string, known ...string) {
 	}
 }
 
+// once adds a fault where the name is among names already.
+func (c *checker) once(names map[string]bool, path, name string) {
+	if names[name] {
+		c.fault(path, "%q is there twice", name)
+	}
+	names[name] = true
+}
+
 func (c *checker) scenario(s *Scenario) {
 	c.ssps(s)
 	c.target(s)
 	c.load(s)
 	names := map[string]bool{}
 	for i := range s.Requests {
-		r := &s.Requests[i]
 		path := fmt.Sprintf("requests[%d]", i)
-		c.request(path, r)
-		if names[r.Name] {
-			c.fault(path+".name", "%q is there twice", r.Name)
-		}
-		names[r.Name] = true
+		c.request(path, &s.Requests[i])
+		c.once(names, path+".name", s.Requests[i].Name)
 	}
 	for i, status := range s.Expect.Status {
 		c.within(fmt.Sprintf("expect.status[%d]", i), status, 200, 599)
@@ -69,13 +73,10 @@ func (c *checker) ssps(s *Scenario) {
 		ssp := s.SSPs[i]
 		ssp.Speaks = cmp.Or(ssp.Speaks, sspsim.HTTP1)
 		path := fmt.Sprintf("ssps[%d]", i)
-		switch {
-		case ssp.Name == "":
+		if ssp.Name == "" {
 			c.fault(path+".name", "is missing")
-		case names[ssp.Name]:
-			c.fault(path+".name", "%q is there twice", ssp.Name)
 		}
-		names[ssp.Name] = true
+		c.once(names, path+".name", ssp.Name)
 		c.oneOf(path+".protocol", string(ssp.Speaks), string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto), string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
 		c.behaviour(path+".behaviour", &ssp.Node, &ssp.Behaviour)
 	}
@@ -146,10 +147,8 @@ func (c *checker) target(s *Scenario) {
 }
 
 func (s *Scenario) ssp(name string) *SSP {
-	for i := range s.SSPs {
-		if s.SSPs[i].Name == name {
-			return s.SSPs[i]
-		}
+	if i := slices.IndexFunc(s.SSPs, func(ssp *SSP) bool { return ssp.Name == name }); i >= 0 {
+		return s.SSPs[i]
 	}
 	return nil
 }
@@ -181,10 +180,7 @@ func (c *checker) load(s *Scenario) {
 		if p.Name == "" {
 			p.Name = fmt.Sprintf("phase %d", i+1)
 		}
-		if names[p.Name] {
-			c.fault(path+".name", "%q is there twice", p.Name)
-		}
-		names[p.Name] = true
+		c.once(names, path+".name", p.Name)
 		recorded = recorded || p.Record == nil || *p.Record
 		c.phase(path, p, l.Mode)
 	}
@@ -210,7 +206,7 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 	rates := p.Rate != nil || p.From != nil || p.To != nil || p.Burst != (Burst{})
 	switch {
 	case mode == "closed" && rates:
-		c.fault(path, "a closed loop has no rate and no burst: it sends when an answer came")
+		c.fault(path, "a closed loop has no rate and no burst: it sends when a response has come")
 	case mode == "open" && !rates && !c.faults.has(path):
 		c.fault(path+".rate", "is missing")
 	case p.Rate != nil && (p.From != nil || p.To != nil):
@@ -255,14 +251,15 @@ func (c *checker) request(path string, r *load.Template) {
 			c.fault(at+".name", "%q is the generator's own", f.Name)
 		}
 	}
-	for _, f := range r.Body.Faults() {
-		key, rule, _ := strings.Cut(f, ": ")
-		c.fault(path+".body."+key, "%s", rule)
+	for _, m := range r.Body.Mistakes(path + ".body") {
+		at, rule, _ := strings.Cut(m, ": ")
+		c.fault(at, "%s", rule)
 	}
-	if r.Method == "GET" && (!r.Body.Zero() || r.Literal != "") {
+	hasBody := r.Body != (sspsim.Size{})
+	if r.Method == "GET" && (hasBody || r.Literal != "") {
 		c.fault(path+".body", "a GET has none")
 	}
-	if r.Literal != "" && !r.Body.Zero() {
+	if r.Literal != "" && hasBody {
 		c.fault(path+".literal", "either literal or body")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 )
 
@@ -25,7 +26,7 @@ func Presets() map[string]load.Template {
 		"ad": {Name: "ad", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + load.Number +
 			"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250&imp=3&gdpr=1&gdpr_consent=CPXxRfAPXxRfAAfKABENB-CgAAAAAAAAAAYgAAAAAAAA" +
 			"&us_privacy=1YNN&ifa=6D92078A-8246-4BA4-AE5B-76104861E7DC&lat=40.71&lon=-74.00"},
-		"rtb": {Name: "rtb", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: load.Size{P50: 1300, P95: 3000, Max: 20000},
+		"rtb": {Name: "rtb", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: sspsim.Size{P50: 1300, P95: 3000, Max: 20000},
 			Headers: []load.Field{{Name: "Content-Type", Value: "application/json"}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "Accept-Encoding", Value: "gzip"}}},
 		"vast": {Name: "vast", Method: "GET", Headers: phone, Path: "/fillbuffer?cb=" + load.Number +
 			"&format=video&pub=123456&vid=8472&min_dur=5&max_dur=30&cust=" + strings.Repeat("section%3Dsport%26genre%3Dlive%26", 55)},
@@ -41,7 +42,7 @@ func fillPreset(r *load.Template) {
 	if r.Headers == nil {
 		r.Headers = p.Headers
 	}
-	if r.Body.Zero() && r.Literal == "" {
+	if r.Body == (sspsim.Size{}) && r.Literal == "" {
 		r.Body, r.JSON = p.Body, r.JSON || p.JSON
 	}
 }

@@ -3,8 +3,8 @@ package engine
 import (
 	"fmt"
 	"io"
-	"sort"
-	"strings"
+	"maps"
+	"slices"
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
@@ -28,21 +28,17 @@ func (o *Outcome) Print(w io.Writer) {
 	} else {
 		row(r.Whole.Name, r.Whole)
 	}
-	if len(r.Doubts) > 0 {
-		for i := range t.Rows {
-			t.Rows[i].Doubts = r.Doubts
-		}
+	for i := range t.Rows {
+		t.Rows[i].Doubts = r.Doubts
 	}
-	report := results.Report{Tables: []results.Table{t}}
-	report.PrintTables(w)
-
-	for _, kind := range sortedKeys(r.Whole.Errors) {
+	fmt.Fprint(w, t.Markdown())
+	for _, kind := range slices.Sorted(maps.Keys(r.Whole.Errors)) {
 		fmt.Fprintf(w, "error: %s: %d\n", kind, r.Whole.Errors[kind])
 	}
 	c := r.Connections
 	fmt.Fprintf(w, "client side: %d TCP handshakes, %d TLS handshakes (%d resumed), %d requests on reused connections, %d connections closed by the server between requests\n",
 		c.TCP, c.TLS, c.Resumed, c.Reused, c.ClosedIdle)
-	for _, name := range sortedKeys(o.SSPs) {
+	for _, name := range slices.Sorted(maps.Keys(o.SSPs)) {
 		s := o.SSPs[name]
 		fmt.Fprintf(w, "SSP %s: %d TCP handshakes, %d TLS handshakes (%d resumed), %d requests, at most %d at once\n", name, s.Connections, s.Handshakes, s.Resumed, s.Requests, s.MaxInFlight)
 	}
@@ -55,13 +51,4 @@ func (o *Outcome) Print(w io.Writer) {
 	for _, d := range r.Doubts {
 		fmt.Fprintf(w, "NOT TO BE TRUSTED: %s\n", d)
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Slice(keys, func(i, j int) bool { return strings.Compare(keys[i], keys[j]) < 0 })
-	return keys
 }

@@ -220,7 +220,7 @@ func TestClassesAreCountedApart(t *testing.T) {
 	p.Threads = 2
 	p.Templates = []Template{
 		{Name: "video", Method: "GET", Path: "/v"},
-		{Name: "bid", Method: "POST", Path: "/b", JSON: true, Body: Size{P50: 1300, P95: 3000}, Weight: 3},
+		{Name: "bid", Method: "POST", Path: "/b", JSON: true, Body: sspsim.Size{P50: 1300, P95: 3000}, Weight: 3},
 	}
 	r := run(t, p)
 	if len(r.Whole.Classes) != 2 || r.Whole.Classes[0].Answered+r.Whole.Classes[1].Answered != 400 || r.Whole.Classes[1].Answered < 250 {

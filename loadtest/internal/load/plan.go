@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -153,15 +154,7 @@ func (p *Plan) makeTLS() error {
 }
 
 func (p *Plan) expects(status int) bool {
-	if len(p.Statuses) == 0 {
-		return status/100 == 2
-	}
-	for _, s := range p.Statuses {
-		if s == status {
-			return true
-		}
-	}
-	return false
+	return len(p.Statuses) == 0 && status/100 == 2 || slices.Contains(p.Statuses, status)
 }
 
 // isResponse says whether a, which has an expected status, is the response to the

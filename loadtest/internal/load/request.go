@@ -2,10 +2,14 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
+
+	"adbuffer/internal/sspsim"
 )
 
 // Number stands for the request's own number in a path, a header value or a
@@ -23,13 +27,13 @@ type Field struct {
 
 // Template is one kind of request.
 type Template struct {
-	Name    string  `yaml:"name"`
-	Preset  string  `yaml:"preset"`  // of a scenario's file: fills in what is not given
-	Weight  float64 `yaml:"weight"`  // of the draw among templates; 0 is 1
-	Method  string  `yaml:"method"`  // GET or POST
-	Path    string  `yaml:"path"`    // origin-form, with the query; may hold Number
-	Headers []Field `yaml:"headers"` // values may hold Number
-	Body    Size    `yaml:"body"`    // POST only
+	Name    string      `yaml:"name"`
+	Preset  string      `yaml:"preset"`  // of a scenario's file: fills in what is not given
+	Weight  float64     `yaml:"weight"`  // of the draw among templates; 0 is 1
+	Method  string      `yaml:"method"`  // GET or POST
+	Path    string      `yaml:"path"`    // origin-form, with the query; may hold Number
+	Headers []Field     `yaml:"headers"` // values may hold Number
+	Body    sspsim.Size `yaml:"body"`    // POST only
 	// JSON makes bodies OpenRTB bid requests, whose id is Number; otherwise they
 	// are filler. A bid request is padded to its size and never cut.
 	JSON bool `yaml:"json"`
@@ -65,14 +69,10 @@ func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
 	s := &Set{Templates: templates, next: make([]int, len(templates)), random: rand.New(rand.NewPCG(seed, 1))}
 	sum := 0.0
 	for i, t := range templates {
-		weight := t.Weight
-		if weight == 0 {
-			weight = 1
-		}
-		sum += weight
+		sum += cmp.Or(t.Weight, 1)
 		s.pick = append(s.pick, sum)
 		n := 1
-		if !t.Body.Zero() && t.Body.Constant == 0 {
+		if t.Body.P50 > 0 {
 			n = bodyVariants
 		}
 		variants := make([]Request, n)
@@ -155,7 +155,7 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 		b.WriteString("Connection: close\r\n")
 	}
 	if t.Method == "POST" {
-		if t.JSON && !hasField(t.Headers, "content-type") {
+		if t.JSON && !slices.ContainsFunc(t.Headers, func(f Field) bool { return strings.EqualFold(f.Name, "content-type") }) {
 			b.WriteString("Content-Type: application/json\r\n")
 		}
 		b.WriteString("Content-Length: " + strconv.Itoa(len(onWire)) + "\r\n")
@@ -175,15 +175,6 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 		r.Raw = append(r.Raw, "0000000000"...)
 		text = text[i+len(Number):]
 	}
-}
-
-func hasField(fields []Field, name string) bool {
-	for _, f := range fields {
-		if strings.EqualFold(f.Name, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // bidRequest returns an OpenRTB 2.6 bid request of size bytes, or of its

@@ -84,7 +84,7 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 			p.body(b[n:])
 			return len(b), false, nil
 		default:
-			line, ok := cutLine(b[n:])
+			line, _, ok := bytes.Cut(b[n:], []byte("\r\n"))
 			if !ok {
 				if len(b)-n > maxHead {
 					return n, false, errors.New("a line of a chunked body is too long")
@@ -138,44 +138,30 @@ func (p *Parser) head(b []byte) (int, error) {
 	p.Response = Response{Status: status, Close: line[7] == '0'}
 	length, chunked := int64(-1), false
 	for len(rest) > 0 {
-		i := bytes.IndexByte(rest, '\n')
-		field := rest[:i+1]
-		rest = rest[i+1:]
-		colon := bytes.IndexByte(field, ':')
-		if colon <= 0 {
-			return 0, fmt.Errorf("not a header field: %.40q", field)
+		name, value, after := httpsyntax.CutField(rest)
+		if !httpsyntax.IsToken(name) {
+			return 0, fmt.Errorf("not a header field: %.40q", rest)
 		}
-		value := bytes.TrimSpace(field[colon+1:])
-		switch colon {
-		case len("content-length"):
-			if httpsyntax.EqualFold(field[:colon], "content-length") {
-				n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
-				if !ok || length >= 0 && length != int64(n) {
-					return 0, fmt.Errorf("content-length %.20q", value)
-				}
-				length = int64(n)
+		rest = after
+		switch {
+		case httpsyntax.EqualFold(name, "content-length"):
+			n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+			if !ok || length >= 0 && length != int64(n) {
+				return 0, fmt.Errorf("content-length %.20q", value)
 			}
-		case len("transfer-encoding"):
-			if httpsyntax.EqualFold(field[:colon], "transfer-encoding") {
-				if chunked = httpsyntax.EqualFold(value, "chunked"); !chunked {
-					return 0, fmt.Errorf("transfer-encoding %.20q", value)
-				}
-			} else if httpsyntax.EqualFold(field[:colon], "x-adbuffer-source") {
-				p.Source = append(p.source[:0], value[:min(len(value), len(p.source))]...)
+			length = int64(n)
+		case httpsyntax.EqualFold(name, "transfer-encoding"):
+			if chunked = httpsyntax.EqualFold(value, "chunked"); !chunked {
+				return 0, fmt.Errorf("transfer-encoding %.20q", value)
 			}
-		case len("connection"):
-			if httpsyntax.EqualFold(field[:colon], "connection") {
-				switch {
-				case httpsyntax.EqualFold(value, "close"):
-					p.Close = true
-				case httpsyntax.EqualFold(value, "keep-alive"):
-					p.Close = false
-				}
-			}
-		case len("x-echo-cb"):
-			if httpsyntax.EqualFold(field[:colon], "x-echo-cb") {
-				p.Echo = append(p.echo[:0], value[:min(len(value), len(p.echo))]...)
-			}
+		case httpsyntax.EqualFold(name, "connection") && httpsyntax.EqualFold(value, "close"):
+			p.Close = true
+		case httpsyntax.EqualFold(name, "connection") && httpsyntax.EqualFold(value, "keep-alive"):
+			p.Close = false
+		case httpsyntax.EqualFold(name, "x-adbuffer-source"):
+			p.Source = append(p.source[:0], value[:min(len(value), len(p.source))]...)
+		case httpsyntax.EqualFold(name, "x-echo-cb"):
+			p.Echo = append(p.echo[:0], value[:min(len(value), len(p.echo))]...)
 		}
 	}
 	switch {
@@ -220,15 +206,6 @@ func (p *Parser) chunkLine(line []byte) (done bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-// cutLine returns the line at the start of b without its CRLF.
-func cutLine(b []byte) (line []byte, ok bool) {
-	i := bytes.Index(b, []byte("\r\n"))
-	if i < 0 {
-		return nil, false
-	}
-	return b[:i], true
 }
 
 func parseHex(b []byte) (n int64, ok bool) {

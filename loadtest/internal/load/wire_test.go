@@ -1,6 +1,7 @@
 package load
 
 import (
+	"adbuffer/internal/sspsim"
 	"bufio"
 	"bytes"
 	"encoding/json"
@@ -13,7 +14,7 @@ import (
 
 func TestRequestIsWhatNetHTTPReads(t *testing.T) {
 	set := NewSet("ads.example", []Template{{Name: "bid", Method: "POST", Path: "/fillbuffer?cb={n}", JSON: true,
-		Headers: []Field{{"X-Request-Id", "r{n}"}}, Body: Size{Constant: 1300}}}, false, 1)
+		Headers: []Field{{"X-Request-Id", "r{n}"}}, Body: sspsim.Size{Constant: 1300}}}, false, 1)
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(set.Next().Append(nil, 42))))
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestRequestIsWhatNetHTTPReads(t *testing.T) {
 }
 
 func TestBodySizesHaveTheSpreadAskedFor(t *testing.T) {
-	set := NewSet("h", []Template{{Method: "POST", Path: "/", Body: Size{P50: 1300, P95: 3000}}}, false, 1)
+	set := NewSet("h", []Template{{Method: "POST", Path: "/", Body: sspsim.Size{P50: 1300, P95: 3000}}}, false, 1)
 	var sizes []int
 	for range bodyVariants {
 		sizes = append(sizes, len(set.Next().Body))

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func (r *Report) Markdown(w io.Writer, level int) error {
 		b.WriteByte('\n')
 	}
 	for _, t := range r.Tables {
-		t.markdown(b)
+		b.WriteString(t.Markdown())
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "- %s\n", n)
@@ -78,12 +79,16 @@ func (r *Report) Markdown(w io.Writer, level int) error {
 }
 
 func (r *Report) versions() string {
-	var names []string
-	names = append(names, sortedValues(r.Versions)...)
-	return strings.Join(names, "; ")
+	var out []string
+	for _, program := range slices.Sorted(maps.Keys(r.Versions)) {
+		out = append(out, r.Versions[program])
+	}
+	return strings.Join(out, "; ")
 }
 
-func (t Table) markdown(b *strings.Builder) {
+// Markdown returns the table, whose columns are aligned for terminals too.
+func (t Table) Markdown() string {
+	b := &strings.Builder{}
 	rows := [][]string{append([]string(nil), t.Columns...)}
 	for _, r := range t.Rows {
 		cells := append([]string(nil), r.Cells...)
@@ -131,25 +136,5 @@ func (t Table) markdown(b *strings.Builder) {
 		}
 	}
 	b.WriteByte('\n')
-}
-
-func sortedValues(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for i, k := range keys {
-		keys[i] = m[k]
-	}
-	return keys
-}
-
-// PrintTables writes the tables alone.
-func (r *Report) PrintTables(w io.Writer) {
-	b := &strings.Builder{}
-	for _, t := range r.Tables {
-		t.markdown(b)
-	}
-	_, _ = io.WriteString(w, b.String()) // a terminal that has gone
+	return b.String()
 }

@@ -145,7 +145,7 @@ func WriteMeasured(from, file string) error {
 		}
 		for _, t := range r.Tables {
 			if t.Summary {
-				t.markdown(b)
+				b.WriteString(t.Markdown())
 			}
 		}
 		fmt.Fprintf(b, "%s, scale %s, %s; %s.\n\n", r.Started.UTC().Format("2006-01-02"), Number(r.Scale), r.Machine, r.versions())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
@@ -84,7 +85,7 @@ func Soak(ctx context.Context, e *engine.Env, n int) (*engine.Test, error) {
 		ssp.URLs = []string{scheme + route.Addr + "/bid"}
 		plan := engine.ClosedLoop(w.clients, n, 12*time.Hour,
 			load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
-			load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: load.Size{P50: 1300, P95: 3000}})
+			load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: sspsim.Size{P50: 1300, P95: 3000}})
 		plan.Echo, plan.EchoBody = true, true
 		t.Trials = append(t.Trials, engine.Trial{Name: w.name, SSPs: []*engine.SSP{ssp}, Server: engine.Server{Anywhere: true, Config: engine.Config{Deadline: "30s"}},
 			Steps: []engine.Step{{Load: func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
