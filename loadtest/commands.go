@@ -32,29 +32,28 @@ type suite struct {
 	peers tests.PeersOptions
 }
 
-// loadTest is a load test that makes a report.
+// loadTest is a load test and its own flags.
 type loadTest struct {
-	name, short, long, example string
-	flags                      func(*cobra.Command)
-	check                      func(*cobra.Command) error // may be nil
-	run                        func(context.Context, *engine.Env) (*results.Report, error)
+	tests.Command
+	example string
+	flags   func(*cobra.Command)
+	check   func(*cobra.Command) error                                  // may be nil
+	run     func(context.Context, *engine.Env) (*results.Report, error) // nil carries Make's test out
 }
 
 // commands in the order in which all runs them; all leaves out story, which takes seven
 // minutes at any scale.
 func (s *suite) commands() (out []loadTest) {
-	simple := func(t tests.Command) loadTest {
-		return loadTest{name: t.Name, short: t.Short, long: t.Long, run: tested(t.Make)}
-	}
 	for _, t := range tests.Commands {
-		out = append(out, simple(t))
+		out = append(out, loadTest{Command: t})
 	}
 	return append(out,
-		loadTest{name: "soak", short: "A million requests each way to a real nginx, every one accounted for",
-			long: "Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,\n" +
+		loadTest{Command: tests.Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
+			Make: func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Soak(ctx, e, s.soak) },
+			Long: "Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,\n" +
 				"and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.\n" +
-				"Each answer must carry its request's number, and nginx's log each number exactly once;\n" +
-				"the exit status is 1 if one does not. It needs nginx.",
+				"Each response must carry its request's number, and nginx's log each number exactly once;\n" +
+				"the exit status is 1 if one does not. It needs nginx."},
 			example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
 			flags: func(c *cobra.Command) {
 				c.Flags().IntVar(&s.soak, "requests", 0, "requests each way; default: a million times --scale")
@@ -64,39 +63,39 @@ func (s *suite) commands() (out []loadTest) {
 					return errors.New("--requests: must be at least 1")
 				}
 				return nil
-			},
-			run: tested(func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Soak(ctx, e, s.soak) })},
-		loadTest{name: "chaos", short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
-			long: "Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose\n" +
+			}},
+		loadTest{Command: tests.Command{Name: "chaos", Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
+			Long: "Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose\n" +
 				"behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request\n" +
 				"carries a number that its response must echo, and SSPs count the POSTs that they process.\n" +
 				"Now and then all clients pause, and what adbuffer still holds is measured. The exit status\n" +
-				"is 1 if a promise was broken.",
+				"is 1 if a promise was broken."},
 			example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
 			flags:   s.chaosFlags, check: s.checkChaos,
 			run: func(ctx context.Context, e *engine.Env) (*results.Report, error) { return chaos.Run(ctx, e, s.chaos) }},
-		loadTest{name: "peers", short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
-			long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
+		loadTest{Command: tests.Command{Name: "peers", Short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
+			Make: func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Peers(ctx, e, s.peers) },
+			Long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
 request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
 fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
-of all proxies take turns. A proxy must first return exactly the upstream's answer, and a row
+of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
 with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
-broken.`,
+broken.`},
 			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
-			flags:   s.peersFlags, check: s.checkPeers,
-			run: tested(func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Peers(ctx, e, s.peers) })},
-		simple(tests.Story))
+			flags:   s.peersFlags, check: s.checkPeers},
+		loadTest{Command: tests.Story})
 }
 
-// tested carries a test out.
-func tested(test func(context.Context, *engine.Env) (*engine.Test, error)) func(context.Context, *engine.Env) (*results.Report, error) {
-	return func(ctx context.Context, e *engine.Env) (*results.Report, error) {
-		t, err := test(ctx, e)
-		if err != nil {
-			return nil, err
-		}
-		return engine.Run(ctx, e, t)
+// report carries the test out.
+func (t loadTest) report(ctx context.Context, e *engine.Env) (*results.Report, error) {
+	if t.run != nil {
+		return t.run(ctx, e)
 	}
+	test, err := t.Make(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Run(ctx, e, test)
 }
 
 func (s *suite) chaosFlags(c *cobra.Command) {
@@ -151,7 +150,7 @@ func (s *suite) add(cmd *cobra.Command, scale float64) {
 
 // cobra makes the command of a test.
 func (t loadTest) cobra(s *suite) *cobra.Command {
-	cmd := &cobra.Command{Use: t.name, Short: t.short, Long: t.long, Example: t.example, Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: t.Long, Example: t.example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if t.check != nil {
 				if err := t.check(cmd); err != nil {
@@ -195,7 +194,7 @@ var errBroken = errors.New("a promise was broken; see BROKEN above")
 
 // one runs a test, prints its report and saves it.
 func (s *suite) one(ctx context.Context, e *engine.Env, t loadTest) error {
-	r, err := t.run(ctx, e)
+	r, err := t.report(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -242,11 +241,11 @@ promise was broken.`,
 func (s *suite) everything(ctx context.Context, e *engine.Env) error {
 	var errs []error
 	for _, t := range s.commands() {
-		if t.name == tests.Story.Name {
+		if t.Name == tests.Story.Name {
 			continue
 		}
 		if err := s.one(ctx, e, t); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", t.name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", t.Name, err))
 		}
 		// What a test has started and not stopped must not disturb the next.
 		e.Rig.StopAll()

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,9 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
 )
 
 // attack is what one hostile client, or one hostile SSP, does.
@@ -170,25 +169,15 @@ func openStreams(ctx context.Context, t *engine.Stage) {
 	}
 	defer stop()
 	const streams = 250
-	out := bufio.NewWriter(c)
-	_, _ = out.WriteString(http2.ClientPreface)
-	f := http2.NewFramer(out, c)
-	_ = f.WriteSettings()
-	var block bytes.Buffer
-	fields := hpack.NewEncoder(&block)
-	open := func(id uint32) {
-		block.Reset()
-		for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "a"}, {":path", "/fillbuffer/fair1"}, {"content-length", "262144"}} {
-			_ = fields.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
-		}
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
-	}
-	next := uint32(1)
-	for range streams {
-		open(next)
+	f, next := load.NewRawHTTP2(c), uint32(1)
+	open := func() {
+		f.Open(next, "POST", "/fillbuffer/fair1", 262_144)
 		next += 2
 	}
-	for out.Flush() == nil {
+	for range streams {
+		open()
+	}
+	for f.Flush() == nil {
 		frame, err := f.ReadFrame()
 		if err != nil {
 			return
@@ -205,8 +194,7 @@ func openStreams(ctx context.Context, t *engine.Stage) {
 		case *http2.RSTStreamFrame:
 			// One stream less: the next, but not faster than a patient attacker.
 			time.Sleep(time.Millisecond)
-			open(next)
-			next += 2
+			open()
 		}
 	}
 }

@@ -1,0 +1,47 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"strconv"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// RawHTTP2 is the client side of a connection whose frames a hostile client writes by itself.
+type RawHTTP2 struct {
+	*http2.Framer
+	Conn  net.Conn
+	out   *bufio.Writer
+	block bytes.Buffer
+	enc   *hpack.Encoder
+}
+
+// NewRawHTTP2 writes the preface and the settings.
+func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
+	h := &RawHTTP2{Conn: c, out: bufio.NewWriter(c)}
+	h.enc = hpack.NewEncoder(&h.block)
+	_, _ = h.out.WriteString(http2.ClientPreface)
+	h.Framer = http2.NewFramer(h.out, c)
+	_ = h.WriteSettings(settings...)
+	return h
+}
+
+// Open writes the header of a request. It claims a body of length bytes, or has none where length
+// is below 0.
+func (h *RawHTTP2) Open(id uint32, method, path string, length int) {
+	h.block.Reset()
+	fields := [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}}
+	if length >= 0 {
+		fields = append(fields, [2]string{"content-length", strconv.Itoa(length)})
+	}
+	for _, f := range fields {
+		_ = h.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: h.block.Bytes(), EndHeaders: true, EndStream: length < 0})
+}
+
+// Flush sends what was written.
+func (h *RawHTTP2) Flush() error { return h.out.Flush() }
