@@ -81,11 +81,7 @@ func sameHost(a, b string) bool {
 
 // loops warns of endpoints that lead back to adbuffer.
 func (w *warner) loops(cfg *Config, ssp *SSP, path string) {
-	all, err := ssp.ParseEndpoints()
-	if err != nil {
-		panic("BUG: endpoints passed validation: " + err.Error())
-	}
-	for i, u := range all.All {
+	for i, u := range ssp.Parsed.All {
 		for _, l := range []struct {
 			key    string
 			at     Address

@@ -12,6 +12,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"adbuffer/internal/upstream"
 )
 
 // Config is the complete and valid configuration: defaults are filled in, ssp_defaults are
@@ -180,9 +182,11 @@ type Deadline struct {
 
 // SSP is one upstream ad server.
 type SSP struct {
-	Name      string     `yaml:"name" jsonschema:"required"`      // [a-z0-9_-]+
-	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required"` // see URLs
+	Name      string     `yaml:"name" jsonschema:"required"` // [a-z0-9_-]+
+	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required"`
 	Settings  `yaml:",inline"`
+
+	Parsed upstream.Endpoints `yaml:"-"` // the URLs of Endpoints; validation sets it
 }
 
 // Endpoint is where an SSP receives requests. In YAML it is the URL alone, or a mapping. The URLs of an

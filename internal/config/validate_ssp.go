@@ -67,7 +67,12 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 		r.add(path, n, fmt.Sprintf("must not be more than %d", maxEndpoints))
 		return ""
 	}
-	all, err := ssp.ParseEndpoints()
+	urls := make([]string, len(ssp.Endpoints))
+	for i, e := range ssp.Endpoints {
+		urls[i] = e.URL
+	}
+	all, err := upstream.ParseEndpoints(urls)
+	ssp.Parsed = all
 	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // ParseEndpoints joins them
 		for _, err := range several.Unwrap() {
 			e := err.(*upstream.EndpointError) //nolint:errorlint,forcetypeassert // as above

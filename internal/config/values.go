@@ -1,7 +1,6 @@
 package config
 
 import (
-	"adbuffer/internal/upstream"
 	"fmt"
 	"io/fs"
 	"strconv"
@@ -39,12 +38,3 @@ func (m FileMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil
 
 // String is four octal digits.
 func (m FileMode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
-
-// ParseEndpoints parses the URLs of the endpoints. Validation has shown that they are right.
-func (s *SSP) ParseEndpoints() (upstream.Endpoints, error) {
-	urls := make([]string, len(s.Endpoints))
-	for i, e := range s.Endpoints {
-		urls[i] = e.URL
-	}
-	return upstream.ParseEndpoints(urls)
-}

@@ -211,14 +211,7 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 		// Each request needs a connection of its own. Once the black hole is known, no
 		// request may wait for it, even when it is tried again.
 		for i := range 3000 {
-			r := ask(t, p, sec)
-			pass(10 * msec)
-			if i < 10 {
-				pass(300 * msec)
-			}
-			if !r.ended() || r.err != nil {
-				t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
-			}
+			r := askAfterLearning(t, p, i)
 			if i >= 10 && r.took > 5*msec {
 				t.Fatalf("request %d waited %v", i, r.took)
 			}

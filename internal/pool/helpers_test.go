@@ -166,6 +166,21 @@ func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
 	return askWith(t, p, deadline, nil)
 }
 
+// askAfterLearning asks for request i of a series, which must get its place within 310 ms if it is
+// one of the first ten, from which the pool learns, and within 10 ms if it is a later one.
+func askAfterLearning(t testing.TB, p *Pool, i int) *request {
+	t.Helper()
+	r := ask(t, p, sec)
+	pass(10 * msec)
+	if i < 10 {
+		pass(300 * msec)
+	}
+	if !r.ended() || r.err != nil {
+		t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
+	}
+	return r
+}
+
 func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
 	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1}}
 	go func() {

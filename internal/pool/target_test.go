@@ -79,14 +79,7 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 		})
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
 		for i := range 1000 {
-			r := ask(t, p, sec)
-			pass(10 * msec)
-			if i < 10 {
-				pass(300 * msec)
-			}
-			if !r.ended() || r.err != nil {
-				t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
-			}
+			r := askAfterLearning(t, p, i)
 			if dead(r.conn().addr) || r.place.m.addr != r.conn().addr {
 				t.Fatalf("request %d: the pool has a connection to %v as one to %v", i, r.conn().addr, r.place.m.addr)
 			}

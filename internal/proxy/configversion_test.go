@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/route"
 )
 
@@ -28,14 +26,8 @@ func (m *modeProxy) another(name, path string) *route.Route {
 // routesCounted returns the values of the label route.
 func (m *modeProxy) routesCounted() map[string]float64 {
 	m.t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(m.p)
-	families, err := reg.Gather()
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	all := make(map[string]float64)
-	for _, f := range families {
+	for _, f := range m.gather() {
 		for _, s := range f.GetMetric() {
 			for _, l := range s.GetLabel() {
 				if f.GetName() == "adbuffer_requests_total" && l.GetName() == "route" {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -214,8 +215,8 @@ func (m *modeProxy) series(name, label string) float64 {
 	return m.seriesOf(name, label, "r")
 }
 
-// seriesOf returns the value of a series of a route.
-func (m *modeProxy) seriesOf(name, label, route string) float64 {
+// gather returns the proxy's metrics.
+func (m *modeProxy) gather() []*dto.MetricFamily {
 	m.t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m.p)
@@ -223,7 +224,13 @@ func (m *modeProxy) seriesOf(name, label, route string) float64 {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	for _, f := range families {
+	return families
+}
+
+// seriesOf returns the value of a series of a route.
+func (m *modeProxy) seriesOf(name, label, route string) float64 {
+	m.t.Helper()
+	for _, f := range m.gather() {
 		if f.GetName() != name {
 			continue
 		}

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/route"
 )
 
@@ -13,18 +11,12 @@ import (
 // memory.
 func TestARequestThatIsRefusedUnreadTookNoTime(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(m.p)
 	for range 20 {
 		m.do("GET", "/fill", "A: 1")
 		time.Sleep(time.Millisecond)
 		m.do("GET", "/nowhere", "A: 1")
 	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
+	for _, f := range m.gather() {
 		for _, s := range f.Metric {
 			if h := s.Histogram; h != nil && s.Label[0].GetValue() == "none" && (h.GetSampleCount() != 20 || h.GetSampleSum() != 0) {
 				t.Errorf("%d requests without a route took %v s, want 20 and 0", h.GetSampleCount(), h.GetSampleSum())

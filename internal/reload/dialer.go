@@ -21,13 +21,12 @@ type dialer struct {
 	dial  *dial.Dialer
 	conns atomic.Pointer[connOptions] // of the connections that are opened from now on
 
-	endpoints upstream.Endpoints
-	headWait  *histogram.Histogram // of all its pipelined connections
+	headWait *histogram.Histogram // of all its pipelined connections
 }
 
-func newDialer(c *config.SSP, endpoints upstream.Endpoints, log *zap.Logger) (*dialer, error) {
+func newDialer(c *config.SSP, log *zap.Logger) (*dialer, error) {
 	d, err := dial.New(dial.Options{
-		Endpoints: endpoints, Mode: dial.Mode(c.Protocol), // the same words
+		Endpoints: c.Parsed, Mode: dial.Mode(c.Protocol), // the same words
 		ConnectTimeout: c.Timeouts.Connect, TLSTimeout: c.Timeouts.TLSHandshake,
 		TLS: dial.TLS{
 			ServerName: c.TLS.ServerName, CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile,
@@ -39,7 +38,7 @@ func newDialer(c *config.SSP, endpoints upstream.Endpoints, log *zap.Logger) (*d
 	if err != nil {
 		return nil, err
 	}
-	all := &dialer{ssp: c.Name, dial: d, endpoints: endpoints, headWait: newHeadWait()}
+	all := &dialer{ssp: c.Name, dial: d, headWait: newHeadWait()}
 	all.set(c)
 	return all, nil
 }

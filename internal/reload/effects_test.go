@@ -213,14 +213,29 @@ func TestAReloadDoesWhatTheTableSays(t *testing.T) {
 	}
 }
 
+// Host named the first endpoint of the configuration that the pool was made for.
+func TestHostFollowsEndpointsThatChangeInPlace(t *testing.T) {
+	parse := func(endpoints string) *config.Config {
+		cfg, _, err := config.Parse([]byte("ssps: [{name: a, endpoints: "+endpoints+"}]\nroutes: [{name: r, match: {path: /*}, ssps: [a]}]\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	v := versionsOf(t, parse(`["http://127.0.0.1:1/bid", "http://127.0.0.1:2/bid"]`))
+	pool := v.Current().Part("a").SSP.Pool()
+	if _, err := v.Replace(parse(`["http://127.0.0.1:2/bid"]`)); err != nil {
+		t.Fatal(err)
+	}
+	if is := v.Current().Part("a"); is.Host() != "127.0.0.1:2" || is.SSP.Pool() != pool {
+		t.Errorf("host %s, and a new pool: %v; want 127.0.0.1:2 in the same pool", is.Host(), is.SSP.Pool() != pool)
+	}
+}
+
 // settingsOf are the settings of an SSP and its pool, in a form to compare.
 func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
 	t.Helper()
-	endpoints, err := c.ParseEndpoints()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := preparedSSP{cfg: c, endpoints: endpoints}
+	s := preparedSSP{cfg: c}
 	o := s.sspOptions(v.Current().common, nil)
 	policy := *o.Policy
 	o.Policy = nil

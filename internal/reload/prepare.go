@@ -11,7 +11,6 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
-	"adbuffer/internal/upstream"
 )
 
 // prepared is the next version before the swap. All steps that can fail are done, and no
@@ -28,20 +27,19 @@ type prepared struct {
 
 // preparedSSP is an SSP of the next version.
 type preparedSSP struct {
-	cfg       *config.SSP
-	endpoints upstream.Endpoints
-	files     configfile.Content // of the TLS files
-	was       *Part              // the part in force; nil for a new SSP
-	effect    Effect             // the strongest of its changes; "" = nothing changes
-	dialer    *dialer            // was's, or a new one for a new pool
-	pool      *pool.Pool         // the new pool where it replaces another; see prewarm
-	events    func(pool.Event)
+	cfg    *config.SSP
+	files  configfile.Content // of the TLS files
+	was    *Part              // the part in force; nil for a new SSP
+	effect Effect             // the strongest of its changes; "" = nothing changes
+	dialer *dialer            // was's, or a new one for a new pool
+	pool   *pool.Pool         // the new pool where it replaces another; see prewarm
+	events func(pool.Event)
 }
 
 // replaces reports whether the SSP gets a pool in place of another.
 func (s *preparedSSP) replaces() bool { return s.was != nil && s.was.dialer != s.dialer }
 
-func (s *preparedSSP) encrypted() bool { return s.endpoints.Scheme == "https" }
+func (s *preparedSSP) encrypted() bool { return s.cfg.Parsed.Scheme == "https" }
 
 // prepare prepares the version of cfg that follows was. The error is
 // config.Errors, with everything that failed; nothing has changed then.
@@ -72,9 +70,6 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 }
 
 func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
-	if s.endpoints, err = s.cfg.ParseEndpoints(); err != nil {
-		return err
-	}
 	// Before they are read for use: the next reload sees a change in between.
 	if s.encrypted() {
 		s.files = configfile.Look(slices.Collect(maps.Values(tlsFiles(s.cfg))))
@@ -87,7 +82,7 @@ func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
 		s.dialer = s.was.dialer
 		return nil
 	}
-	s.dialer, err = newDialer(s.cfg, s.endpoints, v.opts.Peers)
+	s.dialer, err = newDialer(s.cfg, v.opts.Peers)
 	return err
 }
 
@@ -136,7 +131,7 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 		// The dialer first: the pool counts connections that it dials from then on as new.
 		p := s.was.SSP.Pool()
 		s.dialer.set(s.cfg)
-		s.dialer.dial.SetEndpoints(s.endpoints)
+		s.dialer.dial.SetEndpoints(s.cfg.Parsed)
 		po.ConnVersion = p.Options().ConnVersion
 		if s.effect == NewConnections {
 			po.ConnVersion++

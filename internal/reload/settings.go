@@ -14,7 +14,7 @@ import (
 func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	c := s.cfg
 	o := ssp.Options{
-		Name: c.Name, Scheme: s.endpoints.Scheme, Path: s.endpoints.Path, Query: s.endpoints.Query, Host: c.Host,
+		Name: c.Name, Scheme: s.cfg.Parsed.Scheme, Path: s.cfg.Parsed.Path, Query: s.cfg.Parsed.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity], Via: common.via,
 			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
@@ -46,7 +46,7 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
 		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events,
 	}
-	for i, e := range s.endpoints.All {
+	for i, e := range s.cfg.Parsed.All {
 		o.Endpoints = append(o.Endpoints, pool.EndpointOptions{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
 	}
 	if s.encrypted() {

@@ -84,4 +84,4 @@ func commonOf(cfg *config.Config, via string) common {
 }
 
 // Host returns the Host field of requests to the SSP's first endpoint.
-func (p *Part) Host() string { return p.dialer.endpoints.All[0].Authority }
+func (p *Part) Host() string { return p.Config.Parsed.All[0].Authority }
