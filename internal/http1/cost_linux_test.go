@@ -9,10 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -70,38 +68,27 @@ func costOf(t *testing.T, text string, size int) cost {
 	if size == 1 {
 		times = 1 + times/10
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	best := cost{nanoseconds: 1e18, allocated: 1e18}
 	for range 5 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		begin := threadTime(t)
-		for range times {
-			src.text = text
-			br.Reset(src)
-			ex.Response = upstream.Response{ContentLength: -1}
-			a.start(upstream.GET)
-			if err := a.read(br, ex); err != nil {
-				t.Fatal(err)
+		took := testsupport.ThreadTime(func() {
+			for range times {
+				src.text = text
+				br.Reset(src)
+				ex.Response = upstream.Response{ContentLength: -1}
+				a.start(upstream.GET)
+				if err := a.read(br, ex); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		took := threadTime(t) - begin
+		})
 		runtime.ReadMemStats(&after)
 		n := float64(times * len(text))
 		best.nanoseconds = min(best.nanoseconds, float64(took)/n)
 		best.allocated = min(best.allocated, float64(after.TotalAlloc-before.TotalAlloc)/n)
 	}
 	return best
-}
-
-// threadTime is the CPU time of this thread. Other work of the machine does not affect it.
-func threadTime(t *testing.T) time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(now.Nano())
 }
 
 // A byte of any response costs at most a fixed multiple of the CPU and memory of a byte of an

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -259,17 +260,6 @@ func (p *peer) openStreams(n int) {
 	}
 }
 
-// shortest is how long the shortest of several calls took.
-func shortest(calls int, call func()) time.Duration {
-	best := time.Hour
-	for range calls {
-		start := time.Now()
-		call()
-		best = min(best, time.Since(start))
-	}
-	return best
-}
-
 // A frame of 16 KB holds 2730 settings. The cost of one must not depend on the number of streams.
 func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 	var entries []h2.Setting
@@ -282,7 +272,7 @@ func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 		opts.MaxStreams = streams
 		p := connect(t, opts)
 		p.openStreams(streams)
-		return shortest(10, func() {
+		return testsupport.Shortest(func() {
 			if err := p.conn.onSettings(f); err != nil {
 				t.Fatal(err)
 			}

@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// Shortest is the shortest of many times that f takes. Noise only lengthens times, so
+// Shortest is the shortest of many CPU times that f takes. Noise only lengthens times, so
 // two of them can be compared on a busy machine.
 func Shortest(f func()) time.Duration {
 	shortest := time.Hour
 	for range 50 {
-		start := time.Now()
-		f()
-		shortest = min(shortest, time.Since(start))
+		shortest = min(shortest, ThreadTime(f))
 	}
 	return shortest
 }
