@@ -99,6 +99,7 @@ func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Pr
 		ab.Cmd.Wait() //nolint:errcheck // ProcessState shows the error
 		close(ab.ended)
 	}()
+	t.Cleanup(func() { ab.Cmd.Process.Kill() }) //nolint:errcheck // it has ended, unless Stop was cut short
 	t.Cleanup(ab.Stop)
 	testsupport.Eventually(t, "the listeners are open", func() bool {
 		if ab.HasEnded() {
