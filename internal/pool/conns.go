@@ -101,6 +101,15 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	return nil
 }
 
+// pickBeside is pick for a request that an endpoint has failed, or is slow with: of the next active
+// endpoint in turn that is not the named one, or nil. It takes no turn.
+func (c *connections) pickBeside(name string, alone bool, now time.Time) *member {
+	if e := c.turns.beside(name); e != nil {
+		return c.pickOf(e, alone, now)
+	}
+	return nil
+}
+
 // pickProbe returns the connection for a probe, for the first endpoint that waits for one.
 func (c *connections) pickProbe(alone bool, now time.Time) *member {
 	e := c.probes[0]

@@ -98,7 +98,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	found := p.conns.load()
 	for again := false; ; again = true {
 		how := reused
-		l, err := p.takeLocked(ex.Alone, now)
+		l, err := p.takeLocked(ex, now)
 		if l != nil || err != nil {
 			p.mu.Unlock() // before counting: other requests wait for the lock
 			if !again {
@@ -139,18 +139,24 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 }
 
 // takeLocked takes a place that is free. Without one, it returns no lease and no error.
-func (p *Pool) takeLocked(alone bool, now time.Time) (*lease, error) {
+func (p *Pool) takeLocked(ex *upstream.Exchange, now time.Time) (*lease, error) {
 	switch {
 	case p.closed:
 		return nil, errDraining
 	case p.queue.n > 0:
 		return nil, nil // requests that wait come first
 	}
-	m := p.conns.pick(alone, now)
+	var m *member
+	if ex.Avoid != "" {
+		m = p.conns.pickBeside(ex.Avoid, ex.Alone, now)
+	}
+	if m == nil {
+		m = p.conns.pick(ex.Alone, now)
+	}
 	if m == nil {
 		return nil, nil
 	}
-	l := p.conns.acquire(m, alone, now)
+	l := p.conns.acquire(m, ex.Alone, now)
 	if e := p.conns.short; e != nil {
 		p.conns.short = nil
 		p.dialShortLocked(e, now)

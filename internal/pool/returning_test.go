@@ -171,3 +171,43 @@ func TestMostEjectedIsExact(t *testing.T) {
 		}
 	}
 }
+
+// A request that is sent again, and a hedge, go to another endpoint than before. The shares of the
+// other requests stay exact.
+func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := endpointsSSP(t, 2)
+			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: protocol} })
+			p := start(t, s, func(o *Options) { withWeights(3, 1)(o); o.Protocol = protocol })
+			serve(t, p, 40, msec, nil)
+			shares := map[string]int{}
+			for range 40 {
+				shares[serveOne(t, p, "")]++
+				for _, c := range []struct{ avoid, want string }{{"a:80", "b:80"}, {"b:80", "a:80"}} {
+					if got := serveOne(t, p, c.avoid); got != c.want {
+						t.Fatalf("%v: a request that avoids %s went to %s", protocol, c.avoid, got)
+					}
+				}
+			}
+			if shares["a:80"] != 30 {
+				t.Errorf("%v: the other requests were shared %v, want 30 to 10", protocol, shares)
+			}
+			p.SetEndpointState("b:80", Disabled)
+			if got := serveOne(t, p, "a:80"); got != "a:80" {
+				t.Errorf("%v: a request that avoids all that is left went to %q", protocol, got)
+			}
+		})
+	}
+}
+
+// serveOne makes a request that avoids an endpoint, and returns where it went.
+func serveOne(t *testing.T, p *Pool, avoid string) string {
+	ex := &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: avoid}
+	place, err := p.Acquire(ex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place.Release()
+	return ex.Endpoint
+}

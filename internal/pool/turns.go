@@ -23,6 +23,16 @@ func (t *turns) next() *endpoint {
 	return e
 }
 
+// beside returns the next endpoint in turn that is not the named one, or nil. It takes no turn.
+func (t *turns) beside(name string) *endpoint {
+	for i := range t.order {
+		if e := t.order[(t.at+i)%len(t.order)]; e.name != name {
+			return e
+		}
+	}
+	return nil
+}
+
 // set works the order out. weights are positive. It begins anywhere: else the first requests of all
 // adbuffers would go to the same endpoint.
 func (t *turns) set(endpoints []*endpoint, weights []int) {

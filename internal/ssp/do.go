@@ -136,6 +136,7 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 			return e
 		}
 		why, failed = again, e
+		ex.Avoid = ex.Endpoint
 		ex.ReleaseBody()
 		ex.Response.Reset()
 		ex.Times = upstream.Times{} // the pool sets Queued to the begin of the attempt

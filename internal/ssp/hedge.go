@@ -105,7 +105,7 @@ func (h *hedge) stop() {
 // exchange returns a new exchange with the limits of the caller's.
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
-	ex.Deadline, ex.Budget, ex.Share, ex.Context = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx
+	ex.Deadline, ex.Budget, ex.Share, ex.Context, ex.Avoid = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx, h.caller.Avoid
 	return ex
 }
 
@@ -132,6 +132,7 @@ func (h *hedge) run() {
 	h.leg.start = time.Now()
 	h.leg.retries.limited = s.opts.RetryMax // a hedge is not retried
 	h.second = h.exchange(h.secondCtx)
+	h.second.Avoid = h.first.Endpoint
 	h.err = s.attempt(h.request, h.second, &h.leg, retryHedge, nil)
 	h.leg.body.release(h.request.Budget)
 	if h.leg.sent == 0 {

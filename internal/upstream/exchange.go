@@ -100,6 +100,9 @@ type Exchange struct {
 	// Resent: the request was sent before, and the SSP provably did not process it. It waits in
 	// front of other requests, until its deadline.
 	Resent bool
+	// Avoid is the endpoint of an earlier attempt, "" for none. A free place at another active
+	// endpoint is preferred.
+	Avoid string
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
 	Context context.Context
@@ -167,7 +170,7 @@ func (ex *Exchange) Release() {
 	ex.Deadline, ex.Context, ex.Budget, ex.Share = time.Time{}, nil, nil, nil
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
-	ex.Endpoint, ex.Peer, ex.Attempts = "", netip.AddrPort{}, 0
+	ex.Avoid, ex.Endpoint, ex.Peer, ex.Attempts = "", "", netip.AddrPort{}, 0
 	if cap(ex.Block) > MaxKeptBuffer {
 		ex.Block = nil
 	}

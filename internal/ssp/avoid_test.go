@@ -1,0 +1,48 @@
+package ssp
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// askedToAvoid records what the attempts avoid. The n-th attempt goes to the n-th of endpoints.
+func askedToAvoid(p *fakePool, endpoints ...string) (avoided func() []string) {
+	var mu sync.Mutex
+	var list []string
+	p.acquire = func(_ int, ex *upstream.Exchange) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ex.Endpoint = endpoints[len(list)]
+		list = append(list, ex.Avoid)
+		return nil
+	}
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return list
+	}
+}
+
+// A retry asks for another endpoint than the attempt before it, and a hedge for another one than the
+// attempt that is late.
+func TestSecondAttemptsAvoidTheEndpoint(t *testing.T) {
+	p := &fakePool{steps: []step{fail(notProcessed), fail(stale), fill()}}
+	avoided := askedToAvoid(p, "a:80", "b:80", "c:80")
+	newClient(t, p, nil).get().want(upstream.Fill)
+	if got := avoided(); !slices.Equal(got, []string{"", "a:80", "b:80"}) {
+		t.Errorf("the attempts avoid %q", got)
+	}
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{never(), after(5*msec, fill())}}
+		c := learnt(t, p, nil)
+		avoided := askedToAvoid(p, "a:80", "b:80")
+		c.get().want(upstream.Fill)
+		if got := avoided(); !slices.Equal(got, []string{"", "a:80"}) {
+			t.Errorf("the hedged attempts avoid %q", got)
+		}
+	})
+}
