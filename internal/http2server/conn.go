@@ -186,10 +186,6 @@ func (c *Conn) closeLocked(err error) {
 		c.dropLocked(c.streams.open[len(c.streams.open)-1])
 	}
 	c.dispatchLocked() // releases the ready streams, since all are gone
-	for s := c.waiting.first(); s != nil; s = c.waiting.first() {
-		c.waiting.pop()
-		c.unholdLocked(s)
-	}
 	for _, s := range c.fresh {
 		c.unholdLocked(s)
 	}

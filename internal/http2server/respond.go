@@ -112,9 +112,7 @@ func (c *Conn) pumpLocked() {
 			return
 		}
 		c.waiting.pop()
-		if !s.gone.Load() {
-			c.bodyLocked(s)
-		}
+		c.bodyLocked(s)
 		c.unholdLocked(s)
 	}
 }

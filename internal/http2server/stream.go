@@ -140,6 +140,10 @@ func (c *Conn) dropLocked(s *Stream) {
 	}
 	c.streams.remove(s)
 	s.toSend, s.trailers = nil, nil
+	if s.queued { // the window may never open
+		c.waiting.remove(s)
+		s.holds--
+	}
 	c.releaseLocked(s)
 	c.drainedLocked()
 }

@@ -1,5 +1,7 @@
 package http2server
 
+import "slices"
+
 // receiveWindow is how many bytes the client may send. RFC 9113, section 6.9.
 type receiveWindow struct {
 	left, size int
@@ -39,6 +41,12 @@ func (q *queue) first() *Stream {
 		return nil
 	}
 	return q.all[0]
+}
+
+func (q *queue) remove(s *Stream) {
+	s.queued = false
+	i := slices.Index(q.all, s)
+	q.all = slices.Delete(q.all, i, i+1)
 }
 
 func (q *queue) pop() {
