@@ -113,6 +113,8 @@ type modeProxy struct {
 	url     string
 	logs    *observer.ObservedLogs
 
+	listeners int // beside the first one; fasthttp counts each as a connection
+
 	requests *requestlog.Log
 	limiter  *loglimit.Limiter
 }

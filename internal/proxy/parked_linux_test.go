@@ -107,7 +107,7 @@ func (m *modeProxy) connectMany(n int, connect func(*modeProxy) net.Conn) (all [
 
 func (m *modeProxy) awaitParked() {
 	m.t.Helper()
-	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Serving() == 0 })
+	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Serving() == m.listeners })
 }
 
 // Parked clients of any kind need no goroutine. Requests of all of them at once are all served.
