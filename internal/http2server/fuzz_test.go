@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 )
 
 // tape is a client that sends prepared bytes, in reads of a few bytes or many, and then closes. It
@@ -123,11 +124,10 @@ func play(t *testing.T, in []byte, step int) (served int32) {
 	if err := c.Serve(); errors.Is(err, ErrIdle) {
 		t.Error("a connection that has ended is idle")
 	}
-	for i := 0; j.released.Load() < j.opened.Load(); i++ { // workers may still run
-		if i > 5000 {
+	for end := time.Now().Add(testsupport.Patience); j.released.Load() < j.opened.Load(); time.Sleep(time.Millisecond) { // workers may still run
+		if time.Now().After(end) {
 			t.Fatalf("%d of %d requests are released", j.released.Load(), j.opened.Load())
 		}
-		time.Sleep(time.Millisecond)
 	}
 	client.mu.Lock()
 	defer client.mu.Unlock()

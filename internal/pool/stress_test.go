@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -98,7 +99,7 @@ func (c stress) run(t *testing.T) {
 	}
 	outcomes := c.burst(t, p, s, &given, &back)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
+	ctx, cancel := context.WithTimeout(t.Context(), testsupport.Patience)
 	defer cancel()
 	if cut := p.Close(ctx); cut != 0 {
 		t.Errorf("%d places were never released", cut)
@@ -222,7 +223,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	}
 	o = testOptions()
 	p.SetOptions(o)
-	for deadline := time.Now().Add(10 * sec); ; time.Sleep(msec) {
+	for deadline := time.Now().Add(testsupport.Patience); ; time.Sleep(msec) {
 		p.mu.Lock()
 		n := len(p.conns.members) + p.governor.dialing + p.conns.closing
 		if n <= o.MaxConns {
