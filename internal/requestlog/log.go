@@ -102,7 +102,9 @@ func (w *window) allow(now time.Time, n int) bool {
 	for {
 		old := w.state.Load()
 		next := old + 1
-		if old>>32<<32 != second {
+		// A time of the second before is that of a request which was slow to come here. It counts in
+		// the current second: a window that went back would begin the current second again.
+		if ahead := int32(uint32(second>>32) - uint32(old>>32)); ahead != 0 && ahead != -1 {
 			next = second + 1
 		} else if uint64(uint32(old)) >= uint64(n) {
 			return false

@@ -203,3 +203,25 @@ func BenchmarkWants(b *testing.B) {
 		})
 	}
 }
+
+// At the turn of a second, requests of both seconds come in any order.
+func TestARequestOfTheSecondBeforeDoesNotBeginTheSecondAgain(t *testing.T) {
+	var w window
+	second, n := time.Unix(1_790_000_000, 0), 0
+	for range 10 {
+		for _, at := range []time.Time{second.Add(time.Millisecond), second.Add(-time.Millisecond)} {
+			if w.allow(at, 3) {
+				n++
+			}
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d lines, want 3", n)
+	}
+	// The next second begins; so does a clock that was set back by an hour.
+	for _, at := range []time.Time{second.Add(time.Second), second.Add(-time.Hour), second} {
+		if !w.allow(at, 3) {
+			t.Errorf("no line at %v", at)
+		}
+	}
+}
