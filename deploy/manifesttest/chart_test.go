@@ -149,7 +149,7 @@ func TestSchemaAndValuesNameTheSame(t *testing.T) {
 	compare("", schema, c.Values)
 }
 
-func TestNotesSayHowToGoOn(t *testing.T) {
+func TestNotesNameTheNextSteps(t *testing.T) {
 	for file, want := range map[string][]string{
 		"testdata/values-default.yaml":  {"http://ads-adbuffer.edge.svc/fillbuffer", "respond 403", "up to 12 replicas", `WARNING: the SSP "openx"`},
 		"testdata/values-full.yaml":     {"http://ads-ads-proxy.edge.svc:8080/fillbuffer", "secret ads-admin"},

@@ -139,7 +139,7 @@ func becomeService(text string, args []string) error {
 	if err := errors.Join(os.Unsetenv(policyVariable), os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))); err != nil {
 		return err
 	}
-	runtime.LockOSThread() // filters are a thread's, and exec goes on with this one
+	runtime.LockOSThread() // filters belong to a thread, and exec continues with this one
 	if err := dropPrivileges(); err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (p policy) memoryFilter() []bpf.Instruction {
 	}
 }
 
-// callsFilter is what systemd makes of SystemCallFilter=, but that it kills: with
-// an error number the service might go on, and do without what it wanted.
+// callsFilter is the filter that systemd makes of SystemCallFilter=, but it kills the process. With
+// an error number instead, the service might continue without the result of the call.
 func (p policy) callsFilter() []bpf.Instruction {
 	program := []bpf.Instruction{bpf.LoadAbsolute{Off: offsetCall, Size: 4}}
 	for _, call := range p.Calls {

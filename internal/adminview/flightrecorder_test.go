@@ -56,7 +56,7 @@ func TestTheFlightRecorderHasTheSecondsBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	mark("mark-three")
-	for range 2 { // it goes on
+	for range 2 { // the capture continues
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		b, err := f.Snapshot(ctx) // waits for nothing
 		cancel()

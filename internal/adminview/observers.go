@@ -15,7 +15,7 @@ type observers struct {
 	captures map[string]ssp.Observer // by SSP
 }
 
-// follow lets captures go on with the SSPs of a new version.
+// follow lets captures continue with the SSPs of a new version.
 func (o *observers) follow(v *reload.Version) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -33,5 +33,5 @@ func (v *Views) Watch(ctx context.Context) {
 // History is what GET /history shows.
 func (v *Views) History() any { return v.history.view() }
 
-// Follow lets captures go on with the SSPs of a new version.
+// Follow lets captures continue with the SSPs of a new version.
 func (v *Views) Follow(version *reload.Version) { v.observers.follow(version) }

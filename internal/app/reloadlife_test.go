@@ -161,7 +161,7 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	got := make(chan string, 1)
 	go func() { got <- v.admin("/capture?ssp=a&wait=30s") }()
 	s.ssps[0] = at("a", a, "max_in_flight: 9")
-	v.reload(s) // a capture goes on
+	v.reload(s) // a capture continues
 	var shown string
 	v.await("the capture has a request", func() bool {
 		v.want("/x", "a")

@@ -24,7 +24,7 @@ type storm struct {
 	t    *testing.T
 	rnd  *rand.Rand
 	sims []*sspsim.SSP
-	how  []func() string // how each of sims is spoken to
+	how  []func() string // the protocol of each of sims
 	ca   string          // a file that is a good authority, until it is spoilt
 
 	mu    sync.Mutex

@@ -18,6 +18,13 @@ var riddles = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybo
 // riddleNames matches the same words inside identifiers. It does not match NoBody, an empty body.
 var riddleNames = regexp.MustCompile(`Nobody|Somebody|Anybody|Everybody|Whoever|Whomever|ForEver([A-Z]|$)`)
 
+// oldWords are words of comments with a plainer one in their place: a watch calls or reports, an SSP
+// sends a response, and an exchange continues. The words of code itself are not comments.
+var oldWords = regexp.MustCompile(`\b([Tt]old|[Tt]ells?|[Tt]elling|[Aa]nswer(s|ed|ing)?|([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent) on|in hand|spoken)\b`)
+
+// oldWordNames are the same words in the name of a test.
+var oldWordNames = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z].*(Told|Tells?|Telling|Answer(s|ed|ing)?|Go(es)?On|Spoken)([A-Z]|$)`)
+
 func TestCommentsAndTextsSayWhichPartyIsMeant(t *testing.T) {
 	const root = "../.."
 	files := 0
@@ -68,6 +75,12 @@ func goRiddles(t *testing.T, path string) error {
 			continue
 		}
 		reportRiddle(t, path, file.Line(pos), riddles.FindString(comment.String()))
+		if !strings.HasPrefix(path, "../../loadtest/") {
+			reportOldWord(t, path, file.Line(pos), oldWords.FindString(comment.String()))
+			if tok == token.IDENT {
+				reportOldWord(t, path, file.Line(pos), oldWordNames.FindString(lit))
+			}
+		}
 		comment.Reset()
 		switch tok {
 		case token.EOF:
@@ -83,5 +96,11 @@ func goRiddles(t *testing.T, path string) error {
 func reportRiddle(t *testing.T, path string, line int, word string) {
 	if word != "" {
 		t.Errorf("%s:%d: %q: name the client, SSP, request, connection, goroutine or operator instead, or the bound", strings.TrimPrefix(path, "../../"), line, word)
+	}
+}
+
+func reportOldWord(t *testing.T, path string, line int, word string) {
+	if word != "" {
+		t.Errorf("%s:%d: %q: say calls, reports, returns, shows, responds, response or continues", strings.TrimPrefix(path, "../../"), line, word)
 	}
 }

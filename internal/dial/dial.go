@@ -138,8 +138,7 @@ func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
 	d.resolver.set(e.All)
 }
 
-// Close ends the look-ups under way; Addresses fails from then on. Connections
-// and dials go on.
+// Close ends the look-ups under way; Addresses fails from then on. Connections and dials continue.
 func (d *Dialer) Close() { d.resolver.close() }
 
 // Dial connects to one of addrs, which Addresses has returned for one host. It tries them in order

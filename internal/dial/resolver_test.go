@@ -179,7 +179,7 @@ func TestTheFirstLookupIsWaitedForWithinTheConnectTimeout(t *testing.T) {
 		if kind(e) != "dns" || !upstream.IsTimeout(e) || time.Since(began) != connectTimeout {
 			t.Errorf("%v after %v, counted as %s", e, time.Since(began), kind(e))
 		}
-		// The look-up went on, and serves the next request.
+		// The look-up continued, and serves the next request.
 		time.Sleep(time.Second)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.wantAsked(t, "a.example", 1)

@@ -19,8 +19,8 @@ import (
 	"adbuffer/internal/testsupport/redistest"
 )
 
-// awaitAway waits until all go on alone, and checks that they do at their last
-// shares, and that the log says so once; before is what it had said.
+// awaitAway waits until all replicas run alone. It checks that they do so at their last shares, and
+// that the log says so once; before is the log so far.
 func awaitAway(t *testing.T, all []*member, before []int) {
 	t.Helper()
 	for _, m := range all {
@@ -96,8 +96,8 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 	}
 }
 
-// One that Redis no longer hears of may be alive, and go on at its share: until it
-// has timed out the others leave it that.
+// A replica that Redis does not reach may be alive, and send at its share. Until it has timed out,
+// the other replicas leave it that share.
 func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -111,7 +111,7 @@ func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
 	}
 	time.Sleep(500 * time.Millisecond)
-	all[2].crash() // its calls end, and its requests go on
+	all[2].crash() // its calls end, and its requests continue
 	all[2].awaitConnected(t, false)
 	n := all[2].sent.Load()
 	testsupport.Eventually(t, "it goes on", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })

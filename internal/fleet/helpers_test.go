@@ -140,7 +140,7 @@ func (m *member) logged(message string) int {
 	return n
 }
 
-// load is requests of a replica that go on beside a test.
+// load is requests of a replica that run beside a test.
 type load struct {
 	stopped atomic.Bool
 	wg      sync.WaitGroup

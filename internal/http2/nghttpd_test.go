@@ -145,7 +145,7 @@ func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
 }
 
 // An upload that begins before the settings of a peer with a small window are known can fail. All
-// other exchanges and the connection go on.
+// other exchanges and the connection continue.
 func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) {
 	addr := startNghttpd(t, "-w", "6")
 	for range 5 {

@@ -45,7 +45,8 @@ func (in *reader) init(opts Options) {
 	in.fragments.Limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
 }
 
-// clock returns when the current frame was read. It asks the clock once for all frames of one read.
+// clock returns when the current frame was read. It reads the clock once for all frames of one
+// read.
 func (in *reader) clock() time.Time {
 	if in.now.IsZero() {
 		in.now = time.Now()

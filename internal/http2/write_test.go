@@ -125,7 +125,7 @@ func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	}
 }
 
-func TestReaderGoesOnWhileThePeerIsStuck(t *testing.T) {
+func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
 	// Each side waits until the other reads: the classic deadlock.
 	opts := testOptions()
 	opts.WriteTimeout = time.Hour

@@ -8,7 +8,7 @@ import (
 // over as bytes that live until the next one. Only the reader uses it.
 type Decoder struct {
 	table    decoderTable
-	text     text      // Huffman-coded strings of the field in hand, decoded
+	text     text      // Huffman-coded strings of the current field, decoded
 	interned *interned // made by the first such string
 }
 

@@ -28,7 +28,7 @@ type Encoder struct {
 	smallest int
 	resized  bool
 
-	name []byte // lower-case name of the field in hand
+	name []byte // lower-case name of the current field
 	// responses: it writes the blocks of responses, whose content-length is that of
 	// their fields.
 	responses bool
@@ -90,7 +90,7 @@ func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, sy
 	return b, ok, ok || inserted == e.table.inserted && !resized
 }
 
-// appendResize tells the peer about a change of the table's size.
+// appendResize announces a change of the table's size to the peer.
 func (e *Encoder) appendResize(b []byte) []byte {
 	if !e.resized {
 		return b

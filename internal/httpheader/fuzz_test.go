@@ -77,8 +77,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// sameToEveryone checks that fasthttp and net/http, where they accept the block too, read the same framing
-// and host out of it. It returns the block with every line in the form "Name: value".
+// sameToEveryone checks that fasthttp and net/http read the same framing and host from the block,
+// if they accept it too. It returns the block with every line in the form "Name: value".
 func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string) {
 	for i := range f.Fields() {
 		field := &f.Fields()[i]

@@ -91,9 +91,9 @@ func open(o Options, given map[string]*Listener, log *zap.Logger) (l *Listener, 
 	return l, nil
 }
 
-// Serving tells the process before that this one accepts connections. That process
-// then stops accepting on the admin socket, if they share it. onSuccession(true) is
-// called when the next process does the same, onSuccession(false) when it has gone.
+// Serving informs the previous process that this one accepts connections. That process then stops
+// accepting on the admin socket, if they share it. onSuccession(true) is called when the next
+// process does the same, onSuccession(false) when it has ended.
 func (s *Sockets) Serving(onSuccession func(bool)) {
 	if s.handover != nil {
 		s.handover.serving(onSuccession)

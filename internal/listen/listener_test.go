@@ -117,7 +117,7 @@ func (s *shortSocket) Accept() (net.Conn, error) {
 }
 
 // A server that stops for good when files run out is worse than one that is slow.
-func TestAcceptGoesOnAfterAShortageAndCountsIt(t *testing.T) {
+func TestAcceptContinuesAfterAShortageAndCountsIt(t *testing.T) {
 	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
 	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}}
 	dial(t, s.Traffic.Addr())

@@ -153,7 +153,7 @@ func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 	})
 }
 
-// A pool that replaces another one goes on with what operators decided, and with the counts.
+// A pool that replaces another one keeps the states that operators set, and the counts.
 func TestPoolInherits(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 3)

@@ -13,7 +13,7 @@ import (
 // closedMoved is why connections to an endpoint close that gets no requests.
 const closedMoved = upstream.ClosedDrain
 
-// endpointStats are an endpoint's counters. A pool that replaces another one goes on with them.
+// endpointStats are an endpoint's counters. A pool that replaces another one continues them.
 type endpointStats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64 // of attempts
 	duration  *histogram.Histogram

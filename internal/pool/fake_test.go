@@ -221,14 +221,14 @@ func (c *fakeConn) closeLocked(r upstream.CloseReason) {
 	}
 }
 
-// closeItself closes the connection without telling its owner.
+// closeItself closes the connection without a call of its owner.
 func (c *fakeConn) closeItself(r upstream.CloseReason) {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
 	c.closeLocked(r)
 }
 
-// goAway makes the connection take no more requests, like a GOAWAY. Outstanding exchanges go on.
+// goAway makes the connection take no more requests, like a GOAWAY. Outstanding exchanges continue.
 func (c *fakeConn) goAway(r upstream.CloseReason) {
 	c.closeItself(r)
 	c.owner.Changed()

@@ -38,7 +38,7 @@ func (pr *probation) earn(m *member) {
 // SSP processed any request on it.
 func (pr *probation) refused(m *member) (useless bool) {
 	if m.refused++; m.conn.CloseReason() == upstream.NotClosed {
-		return false // the SSP refused one request, and the connection goes on
+		return false // the SSP refused one request, and the connection stays open
 	}
 	processed := m.requests - m.refused // or still under way
 	if m.refused >= processed {

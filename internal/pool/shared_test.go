@@ -188,7 +188,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 		if snap.Draining[upstream.HTTP2] != 1 || snap.Active[upstream.HTTP2] != 1 || snap.PlacesInUse != 2 {
 			t.Errorf("the pool is %+v", snap)
 		}
-		held.do() // the outstanding exchange goes on
+		held.do() // the outstanding exchange continues
 		r.do()
 		if n := p.stats.closedBy[upstream.ClosedGoaway].Load(); n != 1 {
 			t.Errorf("%d connections closed for goaway, want 1", n)

@@ -218,7 +218,7 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 	})
 }
 
-// A second attempt may keep Times.Queued of the first one. Its wait once went on after the
+// A second attempt may keep Times.Queued of the first one. Its wait once continued after the
 // deadline, for as long as the first attempt had taken.
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {

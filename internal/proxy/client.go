@@ -30,8 +30,8 @@ type clientConn struct {
 	greeting  greeting
 	deadlines deadlines
 
-	http2  *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
-	spoken atomic.Bool       // HTTP/2: http2 is set, and never removed
+	http2   *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
+	isHTTP2 atomic.Bool       // HTTP/2: http2 is set, and never removed
 
 	// sending holds the exchange whose response is being written, nil for none. The
 	// response has been written when the server asks for the next request, or closes.

@@ -83,7 +83,7 @@ func TestReloadChangesOptionsAndRoutesForTheNextRequest(t *testing.T) {
 	}
 }
 
-func TestCountersOfARouteThatStaysGoOnAndOfOneThatGoesVanish(t *testing.T) {
+func TestCountersOfAKeptRouteContinueAndThoseOfARemovedOneVanish(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.another("goes", "/goes"), m.same()}))
 	m.do("GET", "/goes")

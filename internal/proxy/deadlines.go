@@ -86,7 +86,7 @@ func (d *deadlines) write(o *Options, http2 bool) time.Time {
 func (c *clientConn) waitRead() time.Time {
 	o := &c.proxy.current().opts
 	switch {
-	case c.spoken.Load():
+	case c.isHTTP2.Load():
 		return c.http2.WaitUntil(c.MidRecord())
 	case c.deadlines.stage == idle && !c.MidRecord():
 		return c.deadlines.readIdle(o)
@@ -97,5 +97,5 @@ func (c *clientConn) waitRead() time.Time {
 }
 
 func (c *clientConn) waitWrite() time.Time {
-	return c.deadlines.write(&c.proxy.current().opts, c.spoken.Load())
+	return c.deadlines.write(&c.proxy.current().opts, c.isHTTP2.Load())
 }

@@ -84,7 +84,7 @@ func (c *clientConn) respondPlaintext(err error) {
 		return
 	}
 	g := c.proxy.current()
-	f, id := malformed("TLS is spoken here; see server.tls"), g.newRequestID()
+	f, id := malformed("this listener expects TLS; see server.tls"), g.newRequestID()
 	g.endedUnread(nil, f.outcome)
 	c.proxy.reportUnread(g, c.peer, id, f)
 	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way

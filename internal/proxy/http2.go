@@ -60,7 +60,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
 			MaxUnread: int(o.maxUnread()),
 		})
-		c.spoken.Store(true)
+		c.isHTTP2.Store(true)
 		c.heard.Store(true) // a GOAWAY states which of its requests are served
 	}
 	return c.http2

@@ -73,7 +73,7 @@ func (pc *parkedConn) newClient() *clientConn {
 	}
 	if c.http2 = pc.http2; c.http2 != nil {
 		c.http2.Use(http2Socket{c}, c)
-		c.spoken.Store(true)
+		c.isHTTP2.Store(true)
 	}
 	return c
 }

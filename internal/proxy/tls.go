@@ -61,7 +61,7 @@ func adaptTLS(from *tls.Config) *adaptedTLS {
 // fasthttp's server needs for HTTP/2.
 func (c *clientConn) ConnectionState() tls.ConnectionState {
 	if c.tls == nil {
-		if c.spoken.Load() {
+		if c.isHTTP2.Load() {
 			return tls.ConnectionState{NegotiatedProtocol: protoHTTP2}
 		}
 		return tls.ConnectionState{}

@@ -143,13 +143,13 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 
 	_, err = tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: newIdentity().roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10})
 	if err == nil {
-		t.Fatal("TLS 1.1 is spoken")
+		t.Fatal("a TLS 1.1 handshake succeeded")
 	}
 	m.await(1, failedHandshakes, "version")
 
 	plain := dial()
 	defer plain.Close()
-	if body := exchange(t, plain, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "TLS is spoken here") {
+	if body := exchange(t, plain, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "this listener expects TLS") {
 		t.Errorf("response to plain HTTP: %s", body)
 	}
 	m.await(1, failedHandshakes, "invalid")

@@ -131,7 +131,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 
 // The client continues to send after the response. Its connection is not reset, since its kernel
 // might then discard the response.
-func TestUploadThatIsCancelledForAnotherGetsAResponseThoughItGoesOnSending(t *testing.T) {
+func TestUploadCancelledForAnotherOneGetsAResponseThoughItContinues(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 1 }, echoes("a"))
 	c := m.dialRaw()
 	c.send(0, post(100_000)+"a")

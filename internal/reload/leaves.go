@@ -76,7 +76,7 @@ func (s *leaves) members(path string, list *yaml.Node) {
 		} else if m := fieldOf(member, "match"); m != nil {
 			about = leafOf(at, m)
 		}
-		// raw is empty: the leaves below tell whether endpoints or conditions changed.
+		// raw is empty: the leaves below show whether endpoints or conditions changed.
 		s.add(leaf{path: at, shown: about.shown})
 		s.section(at, member)
 	}

@@ -32,7 +32,7 @@ type preparedSSP struct {
 	was    *Part              // the part in force; nil for a new SSP
 	effect Effect             // the strongest of its changes; "" = nothing changes
 	dialer *dialer            // was's, or a new one for a new pool
-	pool   *pool.Pool         // the new pool where it replaces another; see prewarm
+	pool   *pool.Pool         // the new pool if it replaces another one; see prewarm
 	events func(pool.Event)
 }
 

@@ -79,7 +79,7 @@ func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
 		calls++
 		return time.Now().Add(150 * time.Millisecond)
 	}, nil)
-	// An earlier deadline is armed. It fires while the Read waits. The Read then goes on to the
+	// An earlier deadline is armed. It fires while the Read waits. The Read then waits for the
 	// later deadline and must not call OnWait's function again.
 	near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	var b [1]byte

@@ -8,12 +8,11 @@ import (
 
 // deadline arms a socket's deadline late.
 //
-// A proxy moves deadlines forward with each request, and nearly none of them
-// is ever met; yet each move costs a lock and a timer in the runtime. So we only
-// remember where the deadline is, as long as the runtime's timer is set to an
-// earlier moment. If that fires too early, the reader arms the timer again and
-// goes on. A move forward costs 11 ns so, instead of 82 (BenchmarkDeadline),
-// and an exchange makes two.
+// A proxy moves deadlines forward with each request, and nearly no deadline is ever reached. But
+// each move costs a lock and a timer in the runtime. So a move only stores the deadline, as long as
+// the runtime's timer is set to an earlier moment. If that timer fires too early, the reader arms
+// it again and continues. A move forward thus costs 11 ns instead of 82 (BenchmarkDeadline), and an
+// exchange makes two.
 //
 // Invariant: when no rearm or arm is under way, armed <= want, where never
 // counts as infinite.

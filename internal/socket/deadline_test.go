@@ -113,7 +113,7 @@ func TestPassedDeadlineStaysPassedUntilItIsMoved(t *testing.T) {
 }
 
 // A runtime timer that fires too early must cost no byte and send none twice.
-func TestWriteGoesOnBehindATimerThatFiredTooEarly(t *testing.T) {
+func TestWriteContinuesAfterATimerThatFiredTooEarly(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		ours, peer := net.Pipe()
 		defer ours.Close()

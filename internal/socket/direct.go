@@ -67,8 +67,8 @@ func (d *direct) recv(fd uintptr) bool {
 	}
 }
 
-// waits asks wait for a deadline, once a Read or Write: one that wakes early and
-// goes on waiting, since its deadline has moved, must not move it again.
+// waits calls wait for a deadline, once for each Read or Write. A call that wakes early and waits
+// again, since its deadline has moved, must not move the deadline again.
 func (d *direct) waits() {
 	if d.wait == nil || d.waitCalled {
 		return

@@ -88,7 +88,7 @@ func TestReadsThatMustNotBlockDoNot(t *testing.T) {
 	if !WouldBlock(err) {
 		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
 	}
-	// TLS goes on after such an error only if it says so itself.
+	// TLS continues after such an error only if it says so itself.
 	if ne, ok := err.(net.Error); !ok || !ne.Temporary() || !ne.Timeout() { //nolint:staticcheck // crypto/tls asks for Temporary
 		t.Fatalf("%v is not a temporary net.Error", err)
 	}

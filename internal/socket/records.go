@@ -19,7 +19,7 @@ import (
 type records struct {
 	buf   *[]byte // from recordBuffers while there is something in it, else nil
 	r, w  int     // buf[r:w] has been read from the socket and not been handed over
-	left  int     // bytes of the record in hand that have not been handed over
+	left  int     // bytes of the current record that have not been returned
 	head  [recordHeader]byte
 	nhead int  // bytes of the next record's header that have been handed over
 	begun bool // a byte has been read from the socket

@@ -88,7 +88,7 @@ func (q *qps) taken(now time.Duration) bool {
 	return q.bucket.Take(now) || q.bucket.Take(q.later(now))
 }
 
-// later asks the clock. now is when a request began, and other requests may have taken tokens since.
-// For a request that was delayed for longer than the bucket takes to fill, an empty bucket looks like
-// a full one.
+// later reads the clock. now is when a request began, and other requests may have taken tokens
+// since. For a request that was delayed for longer than the bucket takes to fill, an empty bucket
+// looks like a full one.
 func (q *qps) later(now time.Duration) time.Duration { return max(now, time.Since(q.made)) }

@@ -221,7 +221,7 @@ func (c *conn) write(b []byte) bool {
 	return true
 }
 
-// closeGracefully closes the sending half, and lets reads go on for lingerTimeout.
+// closeGracefully closes the sending half. Reads are possible for lingerTimeout more.
 func (c *conn) closeGracefully() {
 	if c.closing.Swap(true) {
 		return

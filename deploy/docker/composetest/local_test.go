@@ -45,7 +45,7 @@ func (l *local) addr(service, port string) string {
 	return l.addrs[key]
 }
 
-// text is what s means where it is written in a service's command or files.
+// text is the value of s in a service's command or files.
 func (l *local) text(s types.ServiceConfig, text string) string {
 	l.t.Helper()
 	text = l.names.ReplaceAllStringFunc(text, func(m string) string {

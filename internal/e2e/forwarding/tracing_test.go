@@ -171,7 +171,7 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 }
 
 // Spans without a receiver are dropped and counted. They delay neither requests nor the drain.
-func TestRequestsGoOnWithoutTheOTLPReceiver(t *testing.T) {
+func TestRequestsContinueWithoutTheOTLPReceiver(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)
 	r.Close()

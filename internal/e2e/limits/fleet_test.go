@@ -102,7 +102,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 
 // Redis hangs, stops, or comes back empty. Meanwhile requests get responses without delay, at the
 // last shares.
-func TestRequestsGoOnWhileRedisIsAway(t *testing.T) {
+func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
 	r := redistest.Start(t)
