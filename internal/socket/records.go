@@ -32,9 +32,9 @@ const (
 
 var recordBuffers = sync.Pool{New: func() any { b := make([]byte, recordBuffer); return &b }}
 
-// errNoCloseNotify is the end of the socket, before TLS's own end. crypto/tls takes io.EOF behind a
-// whole record for close_notify, and so a response that ends with the connection, and that was cut,
-// for a whole one. RFC 9112, section 9.8.
+// errNoCloseNotify is the end of the socket without TLS's own end. crypto/tls takes io.EOF after a
+// whole record for close_notify. A response that ends with the connection and was cut would then
+// pass as complete. RFC 9112, section 9.8.
 var errNoCloseNotify = fmt.Errorf("the peer closed the connection without TLS's close_notify: %w", io.ErrUnexpectedEOF)
 
 func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) {

@@ -69,8 +69,8 @@ func (s *SSP) controlHandler() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A web page in a browser on this machine must not reach the endpoint, neither by a host
-		// name that resolves to loopback nor by a form.
+		// A web page in a browser on this machine must not reach the endpoint. It could use a host
+		// name that resolves to loopback, or a form.
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil || !isLoopbackHost(host) || r.Header.Get("Origin") != "" {
 			writeJSON(w, http.StatusForbidden, map[string][]string{"errors": {"only for programs on this machine, not for web pages"}})
