@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -217,9 +218,7 @@ func (d decoder) merged(node *yaml.Node, t reflect.Type, path string, section ma
 				continue
 			}
 			value, _ := d.section(source, t, path)
-			for name, v := range value.(map[string]any) {
-				section[name] = v
-			}
+			maps.Copy(section, value.(map[string]any))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 )
@@ -49,9 +50,7 @@ func defaultValue(text string, t reflect.Type, key string) any {
 // merge returns base with over written on it, key by key; lists replace.
 func merge(base, over map[string]any) map[string]any {
 	merged := make(map[string]any, len(base)+len(over))
-	for name, value := range base {
-		merged[name] = value
-	}
+	maps.Copy(merged, base)
 	for name, value := range over {
 		below, isMap := value.(map[string]any)
 		if old, ok := merged[name].(map[string]any); ok && isMap {

@@ -18,6 +18,18 @@ type Source interface {
 // Collect implements a Source's Collect by its Series.
 func Collect(s Source, ch chan<- prometheus.Metric) { s.Series(Sink{ch: ch}) }
 
+// NewSource returns a Source of the series that series writes; descs are all of theirs.
+func NewSource(descs []*Desc, series func(Sink)) Source { return &funcSource{descs, series} }
+
+type funcSource struct {
+	descs  []*Desc
+	series func(Sink)
+}
+
+func (s *funcSource) Describe(ch chan<- *prometheus.Desc) { Describe(ch, s.descs...) }
+func (s *funcSource) Collect(ch chan<- prometheus.Metric) { Collect(s, ch) }
+func (s *funcSource) Series(to Sink)                      { s.series(to) }
+
 // Sink takes the series of one scrape. Exactly one of its destinations is set.
 type Sink struct {
 	ch    chan<- prometheus.Metric

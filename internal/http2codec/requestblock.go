@@ -164,7 +164,7 @@ func (b *RequestBlock) EndHeader(last bool) {
 	case connect:
 	case !b.has(scheme), len(b.value(path)) == 0:
 		b.violation("no :scheme, or no :path")
-	case !isHTTP(b.value(scheme)):
+	case !httpsyntax.IsHTTP(b.value(scheme)):
 		b.violation("the scheme is neither http nor https")
 	case last && b.Length > 0:
 		b.violation("a content-length without a body")
@@ -181,10 +181,6 @@ func (b *RequestBlock) EndHeader(last bool) {
 	b.parts[1] = len(b.lines)
 	b.lines = append(b.lines, b.value(path)...)
 	b.parts[2] = len(b.lines)
-}
-
-func isHTTP(scheme []byte) bool {
-	return httpsyntax.EqualFold(scheme, "http") || httpsyntax.EqualFold(scheme, "https")
 }
 
 // EndTrailers checks the trailers of a request, which have no pseudo-fields, and drops them. RFC

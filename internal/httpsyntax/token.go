@@ -45,6 +45,9 @@ func EqualFold(a []byte, b string) bool {
 	return true
 }
 
+// IsHTTP reports whether a URL's scheme is http or https.
+func IsHTTP(scheme []byte) bool { return EqualFold(scheme, "http") || EqualFold(scheme, "https") }
+
 // folded maps ASCII letters to lower case, and every other byte to itself.
 var folded = func() (t [256]byte) {
 	for i := range t {

@@ -7,13 +7,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// collector exports the metrics of pools.
-type collector struct {
-	pools func() []*Pool
-}
-
 // NewCollector returns a collector of what pools returns at each scrape.
-func NewCollector(pools func() []*Pool) prometheus.Collector { return &collector{pools: pools} }
+func NewCollector(pools func() []*Pool) prometheus.Collector {
+	return exposition.NewSource(allDescs, func(to exposition.Sink) {
+		for _, p := range pools() {
+			p.collect(to)
+		}
+	})
+}
 
 var allDescs []*exposition.Desc
 
@@ -53,21 +54,6 @@ var (
 	descLearnedIdle      = desc("learned_idle_seconds", "Idle time after which the SSP closes connections, as learned from its closes, in seconds; pool.idle_timeout belongs below it. 0 while unknown.")
 	descWarm             = desc("warm", "1 once min_idle connections have been open, 0 before.")
 )
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	exposition.Describe(ch, allDescs...)
-}
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
-
-// Series implements exposition.Source.
-func (c *collector) Series(to exposition.Sink) {
-	for _, p := range c.pools() {
-		p.collect(to)
-	}
-}
 
 func (p *Pool) collect(to exposition.Sink) {
 	s := p.Snapshot()

@@ -95,7 +95,7 @@ func (r *request) splitTarget(target []byte) *refusal {
 	}
 	if len(target) > 0 && target[0] != '/' {
 		i := bytes.Index(target, []byte("://"))
-		if i < 0 || !isHTTP(target[:i]) {
+		if i < 0 || !httpsyntax.IsHTTP(target[:i]) {
 			return &refusal{outcome: upstream.BadRequest, detail: "the request target is neither a path nor an http URL", close: true}
 		}
 		target = target[i+len("://"):]
@@ -117,8 +117,4 @@ func (r *request) splitTarget(target []byte) *refusal {
 	path, query, _ := bytes.Cut(target, []byte{'?'})
 	r.lookup.Path, r.lookup.Query = path, query
 	return nil
-}
-
-func isHTTP(scheme []byte) bool {
-	return bytes.EqualFold(scheme, []byte("http")) || bytes.EqualFold(scheme, []byte("https"))
 }

@@ -9,31 +9,25 @@ import (
 )
 
 var (
-	descRequests     = exposition.NewDesc("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", "route", "outcome")
-	descDuration     = exposition.NewDesc("adbuffer_request_duration_seconds", "Time from the arrival of the whole request until its response was ready, in seconds.", "route")
-	descNoAd         = exposition.NewDesc("adbuffer_no_ad_total", "Responses without an ad, by origin: the SSP's no-bid (ssp), or an error, also one that on_error replaced (proxy).", "route", "origin")
-	descInFlight     = exposition.NewDesc("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.")
-	descInFlightMax  = exposition.NewDesc("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).")
-	descUploads      = exposition.NewDesc("adbuffer_uploads", "Requests whose body is still arriving.")
-	descUploadsMax   = exposition.NewDesc("adbuffer_uploads_limit", "Requests whose body may still be arriving (server.max_uploads).")
-	descDropped      = exposition.NewDesc("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached and their body had been arriving for the longest time.")
-	descClients      = exposition.NewDesc("adbuffer_client_connections", "Open connections of clients.")
-	descClientsMax   = exposition.NewDesc("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).")
-	descBuffered     = exposition.NewDesc("adbuffer_buffered_bytes", "Bytes of request and response bodies held.")
-	descBufferedMax  = exposition.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).")
-	descSent         = exposition.NewDesc("adbuffer_client_sent_bytes_total", "Bytes written to the sockets of clients' connections, TLS included.")
-	descReceived     = exposition.NewDesc("adbuffer_client_received_bytes_total", "Bytes read from the sockets of clients' connections, TLS included.")
-	descPanics       = exposition.NewDesc("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
-	descHandshakes   = exposition.NewDesc("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", "resumed")
-	descShaking      = exposition.NewDesc("adbuffer_client_tls_handshakes_in_progress", "Clients whose TLS handshake has begun and not ended. Many: they wait for CPU, or do not respond.")
-	descsOfTLS       = handshake.NewDescs("adbuffer_client_tls", "clients")
-	descHTTP2Errors  = exposition.NewDesc("adbuffer_client_http2_errors_total", "Streams and connections that were reset or closed because the client violated HTTP/2.")
-	requestsOutcomes = func() (all []upstream.Outcome) {
-		for o := upstream.Fill; o < upstream.Outcomes; o++ {
-			all = append(all, o)
-		}
-		return all
-	}()
+	descRequests    = exposition.NewDesc("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", "route", "outcome")
+	descDuration    = exposition.NewDesc("adbuffer_request_duration_seconds", "Time from the arrival of the whole request until its response was ready, in seconds.", "route")
+	descNoAd        = exposition.NewDesc("adbuffer_no_ad_total", "Responses without an ad, by origin: the SSP's no-bid (ssp), or an error, also one that on_error replaced (proxy).", "route", "origin")
+	descInFlight    = exposition.NewDesc("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.")
+	descInFlightMax = exposition.NewDesc("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).")
+	descUploads     = exposition.NewDesc("adbuffer_uploads", "Requests whose body is still arriving.")
+	descUploadsMax  = exposition.NewDesc("adbuffer_uploads_limit", "Requests whose body may still be arriving (server.max_uploads).")
+	descDropped     = exposition.NewDesc("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached and their body had been arriving for the longest time.")
+	descClients     = exposition.NewDesc("adbuffer_client_connections", "Open connections of clients.")
+	descClientsMax  = exposition.NewDesc("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).")
+	descBuffered    = exposition.NewDesc("adbuffer_buffered_bytes", "Bytes of request and response bodies held.")
+	descBufferedMax = exposition.NewDesc("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).")
+	descSent        = exposition.NewDesc("adbuffer_client_sent_bytes_total", "Bytes written to the sockets of clients' connections, TLS included.")
+	descReceived    = exposition.NewDesc("adbuffer_client_received_bytes_total", "Bytes read from the sockets of clients' connections, TLS included.")
+	descPanics      = exposition.NewDesc("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
+	descHandshakes  = exposition.NewDesc("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", "resumed")
+	descShaking     = exposition.NewDesc("adbuffer_client_tls_handshakes_in_progress", "Clients whose TLS handshake has begun and not ended. Many: they wait for CPU, or do not respond.")
+	descsOfTLS      = handshake.NewDescs("adbuffer_client_tls", "clients")
+	descHTTP2Errors = exposition.NewDesc("adbuffer_client_http2_errors_total", "Streams and connections that were reset or closed because the client violated HTTP/2.")
 )
 
 // Describe implements prometheus.Collector.
@@ -52,7 +46,7 @@ func (p *Proxy) Collect(ch chan<- prometheus.Metric) { exposition.Collect(p, ch)
 func (p *Proxy) Series(to exposition.Sink) {
 	g := p.current()
 	for _, rs := range g.routes {
-		for _, o := range requestsOutcomes {
+		for o := range upstream.Outcomes {
 			to.Counter(descRequests, rs.outcomes[o].Load(), rs.name, o.String())
 		}
 		to.Histogram(descDuration, rs.duration, rs.name)

@@ -30,7 +30,7 @@ func (p *Proxy) Snapshot() Snapshot {
 	}
 	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
 	for _, rs := range g.routes {
-		for o := upstream.Fill; o < upstream.Outcomes; o++ {
+		for o := range upstream.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				s.Outcomes[o.String()] += n
 				s.Requests += n

@@ -9,8 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+var allDescs []*exposition.Desc
+
 func desc(name, help string, labels ...string) *exposition.Desc {
-	return exposition.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
+	d := exposition.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
+	allDescs = append(allDescs, d)
+	return d
 }
 
 var (
@@ -34,30 +38,13 @@ var (
 	descBackoff          = desc("ssp_backoff_remaining_seconds", "How much longer requests to an SSP are refused because it asked for a pause, in seconds.")
 )
 
-// Collector exports the metrics of SSPs.
-type Collector struct {
-	ssps func() []*SSP
-}
-
 // NewCollector returns a collector of what ssps returns at each scrape.
-func NewCollector(ssps func() []*SSP) *Collector { return &Collector{ssps: ssps} }
-
-// Describe implements prometheus.Collector.
-func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	exposition.Describe(ch,
-		descResponses, descNoBids, descRequestBytes, descResponseBytes, descRequests, descDuration, descFirstByte, descRetries, descShedRatio, descShed, descQPSLimited, descQPSLimit,
-		descInFlight, descConcurrencyLimit, descBuffered, descBufferedLimit, descRetryAfter, descBackoff,
-	)
-}
-
-// Collect implements prometheus.Collector.
-func (c *Collector) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
-
-// Series implements exposition.Source.
-func (c *Collector) Series(to exposition.Sink) {
-	for _, s := range c.ssps() {
-		s.collect(to)
-	}
+func NewCollector(ssps func() []*SSP) prometheus.Collector {
+	return exposition.NewSource(allDescs, func(to exposition.Sink) {
+		for _, s := range ssps() {
+			s.collect(to)
+		}
+	})
 }
 
 func (s *SSP) collect(to exposition.Sink) {
