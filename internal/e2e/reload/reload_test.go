@@ -91,14 +91,14 @@ func TestAnInvalidFileChangesNothingAndEveryErrorIsNamed(t *testing.T) {
 	keys := func(m *e2e.Scrape) []string { return slices.Sorted(maps.Keys(m.Series)) }
 	before := ab.Scrape()
 	bad := `
-server: {max_conections: 5, read_timeout: 80}
+server: {max_conections: 5, idle_timeout: 80}
 ssps:
   - {name: openx, endpoints: ["ftp://x/"], headers: {set: [{name: "X Y", value: s3cret}]}}
   - {name: two, endpoints: ["http://127.0.0.1:1/"], pool: {max_conns: 0}, tls: {ca_file: /no/such/ca.pem}}
 routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [unknown]}
 `
-	paths := []string{"server.max_conections", "server.read_timeout", "ssps[0].endpoints[0]", "ssps[0].headers.set[0].name", "ssps[1].pool.max_conns", "ssps[1].tls.ca_file", "routes[0].ssps[0].name"}
+	paths := []string{"server.max_conections", "server.idle_timeout", "ssps[0].endpoints[0]", "ssps[0].headers.set[0].name", "ssps[1].pool.max_conns", "ssps[1].tls.ca_file", "routes[0].ssps[0].name"}
 	ab.Write(bad)
 	status, res := ab.Post()
 	if status != 422 || res.Result != "refused" {
