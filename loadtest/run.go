@@ -96,7 +96,7 @@ func newBar(w *os.File, p load.Plan) *bar {
 
 func (b *bar) show(p load.Progress) {
 	b.shown = true
-	line := fmt.Sprintf("%5.0f of %.0f s  %8d answers  %6d errors  p50 %8.2f ms  p99 %8.2f ms  %6d waiting",
+	line := fmt.Sprintf("%5.0f of %.0f s  %8d responses  %6d errors  p50 %8.2f ms  p99 %8.2f ms  %6d waiting",
 		p.Second, b.length, p.Answered, p.Errors, p.P50, p.P99, p.Waiting)
 	if !b.terminal {
 		fmt.Fprintln(b.w, line)

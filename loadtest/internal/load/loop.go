@@ -7,15 +7,13 @@ import (
 )
 
 // loop is one thread's connections and everything about them. All of it is for
-// that thread, but for what progress holds.
+// that thread, except the recorder.
 type loop struct {
 	plan     *Plan
-	part     int
 	addr     *sockaddr
 	poller   *poller
 	requests *Set
 	rec      *recorder
-	progress *progress
 
 	conns   []*conn
 	free    queue[*conn] // with room for a request, the longest idle first
@@ -35,12 +33,10 @@ type loop struct {
 	number   uint64        // of the next request
 	quota    int           // closed: requests left to send; below 0 is no limit
 	inFlight int
-	nextTick time.Duration
 	nextScan time.Duration // for timeouts
 	dialing  int
 
 	counts Counts
-	last   time.Duration // of the last response, since the first phase
 	fatal  error
 }
 
@@ -50,13 +46,12 @@ const maxDialing = 256
 // scanEvery is how often timeouts are looked for.
 const scanEvery = 10 * time.Millisecond
 
-func newLoop(plan *Plan, part int, addr *sockaddr, progress *progress) (*loop, error) {
+func newLoop(plan *Plan, part int, addr *sockaddr, rec *recorder) (*loop, error) {
 	poller, err := newPoller(512)
 	if err != nil {
 		return nil, err
 	}
-	l := &loop{plan: plan, part: part, addr: addr, poller: poller, progress: progress, buf: make([]byte, 256<<10),
-		rec:      newRecorder(len(plan.Phases), len(plan.Templates)),
+	l := &loop{plan: plan, addr: addr, poller: poller, rec: rec, buf: make([]byte, 256<<10),
 		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed+uint64(part)),
 		length:   plan.length(), quota: -1, number: uint64(part) * 1e9}
 	if plan.Requests > 0 {
@@ -117,7 +112,6 @@ func (l *loop) countOpen() (n int) {
 // run goes through the phases, then waits for outstanding responses.
 func (l *loop) run(ctx context.Context) error {
 	l.running, l.started = true, l.now()
-	l.nextTick = l.started + l.plan.Tick
 	if l.plan.Open {
 		l.next, l.more = l.schedule.Next()
 	} else {
@@ -145,7 +139,6 @@ func (l *loop) run(ctx context.Context) error {
 			return err
 		}
 	}
-	l.rec.Roll(l.now() - l.started)
 	return nil
 }
 
@@ -172,7 +165,7 @@ func (l *loop) wait(now time.Duration) time.Duration {
 func (l *loop) takeDue(now time.Duration) {
 	for l.more && l.started+l.next.At <= now {
 		due := l.started + l.next.At
-		recordLag(l.rec, now-due)
+		l.rec.Due(now - due)
 		if a := (arrival{due, int32(l.next.Phase)}); l.backlog.count < maxBacklog {
 			l.backlog.push(a)
 		} else {
@@ -203,8 +196,8 @@ func (l *loop) sendDue(now time.Duration) {
 // fail counts a request that was never sent.
 func (l *loop) fail(a arrival, kind string, now time.Duration) {
 	class := l.requests.Next().Class
-	l.rec.Offered(int(a.phase), class)
-	l.rec.Error(int(a.phase), class, kind, now-a.due)
+	l.rec.Sent(int(a.phase), class)
+	l.rec.Failed(int(a.phase), class, kind, now-a.due)
 }
 
 // refill sends as many requests on c as it has room for: a closed loop's way.
@@ -225,7 +218,7 @@ func (l *loop) send(c *conn, due time.Duration, phase int32, now time.Duration) 
 	c.out = r.Append(c.out, l.number)
 	c.flights.push(flight{due: due, sent: now, number: l.number, phase: phase, class: int32(r.Class)})
 	l.inFlight++
-	l.rec.Offered(int(phase), r.Class)
+	l.rec.Sent(int(phase), r.Class)
 	if c.state == closed {
 		l.dial(c, now)
 		return
@@ -292,9 +285,8 @@ func (l *loop) poll(timeout time.Duration) error {
 		l.nextScan = now + scanEvery
 		l.expire(now)
 	}
-	if l.nextTick > 0 && now >= l.nextTick {
-		l.nextTick += l.plan.Tick
-		l.progress.publish(l.part, l.rec.Roll(now-l.started), l.inFlight+l.backlog.count)
+	if l.running {
+		l.rec.Tick(now - l.started)
 	}
 	return l.fatal
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -25,18 +26,28 @@ func Record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(int64(max(0, min(d, longest)))) // in range
 }
 
-// recorder is one thread's book. Its methods are for that thread.
+// recorder counts what the requests of a run come to, on all its threads.
 type recorder struct {
-	phases   int
-	classes  int
-	cells    []cell // by phase and class; a cell is made when first used
-	tick     *hdrhistogram.Histogram
-	errors   uint64 // since the last tick
-	Timeline []Tick
-	// Lag is how late the generator itself looked at requests that were due.
-	Lag *hdrhistogram.Histogram
+	plan   *Plan
+	report func(Progress) // nil: no progress is reported
 
-	names map[errorName]string
+	mu       sync.Mutex // guards the fields below
+	cells    []cell     // by phase and class; a cell is made when first used
+	tick     *hdrhistogram.Histogram
+	errors   uint64        // since the last tick
+	nextTick time.Duration // since the first phase
+	timeline []Tick
+	lag      *hdrhistogram.Histogram // how late the generator saw the requests that were due
+	last     time.Duration           // of the last response, since the first phase
+	// The requests so far: due in an open loop, sent, and ended.
+	due, sent, ended uint64
+	names            map[errorName]string
+}
+
+// Progress is one interval of a run.
+type Progress struct {
+	Tick
+	Waiting uint64 // requests without a response
 }
 
 type cell struct {
@@ -63,25 +74,68 @@ type Tick struct {
 	Max      float64 `json:"max_ms"`
 }
 
-// newRecorder returns a Recorder for so many phases and classes of requests.
-func newRecorder(phases, classes int) *recorder {
-	return &recorder{phases: phases, classes: classes, cells: make([]cell, phases*classes),
-		tick: NewHistogram(), Lag: NewHistogram(), names: map[errorName]string{}}
+func newRecorder(plan *Plan, report func(Progress)) *recorder {
+	return &recorder{plan: plan, report: report, cells: make([]cell, len(plan.Phases)*len(plan.Templates)), nextTick: plan.Tick,
+		tick: NewHistogram(), lag: NewHistogram(), names: map[errorName]string{}}
 }
 
 func (r *recorder) cell(phase, class int) *cell {
-	c := &r.cells[phase*r.classes+class]
+	c := &r.cells[phase*len(r.plan.Templates)+class]
 	if c.latency == nil {
 		c.latency, c.errors = NewHistogram(), map[string]uint64{}
 	}
 	return c
 }
 
-// Offered counts a request that was due, or that a closed loop sent.
-func (r *recorder) Offered(phase, class int) { r.cell(phase, class).offered++ }
+// Due counts a request that an open loop sees lag after its time.
+func (r *recorder) Due(lag time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due++
+	_ = r.lag.RecordValue(int64(max(lag, 0))) // beyond two minutes it is not recorded
+}
 
-// Response counts a response of the expected kind.
-func (r *recorder) Response(phase, class, status int, body int64, latency time.Duration) {
+// Sent counts a request.
+func (r *recorder) Sent(phase, class int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent++
+	r.cell(phase, class).offered++
+}
+
+// Received counts a response to the request with a number, which came at a time since the first phase.
+func (r *recorder) Received(phase, class int, number uint64, a *Response, latency, at time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended++
+	r.last = max(r.last, at)
+	switch {
+	case !r.plan.expects(a.Status):
+		r.badStatus(phase, class, a.Status, a.Source, latency)
+	case !r.plan.isResponse(a, number):
+		r.failed(phase, class, wrongResponse, latency)
+	default:
+		r.answered(phase, class, a.Status, a.Body, latency)
+	}
+}
+
+// Failed counts a request that was sent and got no response.
+func (r *recorder) Failed(phase, class int, kind string, latency time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended++
+	r.failed(phase, class, kind, latency)
+}
+
+// Unsolicited counts bytes that no request asked for.
+func (r *recorder) Unsolicited(phase int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed(phase, 0, unsolicited, 0)
+}
+
+// answered counts a response of the expected kind.
+func (r *recorder) answered(phase, class, status int, body int64, latency time.Duration) {
 	c := r.cell(phase, class)
 	c.answered++
 	c.bytes += body
@@ -92,9 +146,9 @@ func (r *recorder) Response(phase, class, status int, body int64, latency time.D
 	Record(r.tick, latency)
 }
 
-// BadStatus counts a response with a status that is not expected. source is
+// badStatus counts a response with a status that is not expected. source is
 // what X-Adbuffer-Source says, which tells the proxy's errors apart.
-func (r *recorder) BadStatus(phase, class, status int, source []byte, latency time.Duration) {
+func (r *recorder) badStatus(phase, class, status int, source []byte, latency time.Duration) {
 	name, ok := r.names[errorName{status, string(source)}]
 	if !ok {
 		if name = "status " + strconv.Itoa(status); len(source) > 0 {
@@ -109,12 +163,12 @@ func (r *recorder) BadStatus(phase, class, status int, source []byte, latency ti
 	if status < len(c.statuses) {
 		c.statuses[status]++
 	}
-	r.Error(phase, class, name, latency)
+	r.failed(phase, class, name, latency)
 }
 
-// Error counts a request that failed. Its time counts among the latencies: without the slowest
+// failed counts a request that failed. Its time counts among the latencies: without the slowest
 // requests the figures would flatter.
-func (r *recorder) Error(phase, class int, kind string, latency time.Duration) {
+func (r *recorder) failed(phase, class int, kind string, latency time.Duration) {
 	c := r.cell(phase, class)
 	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {
 		kind = "other"
@@ -125,14 +179,29 @@ func (r *recorder) Error(phase, class int, kind string, latency time.Duration) {
 	Record(r.tick, latency)
 }
 
-// Roll ends an interval of the timeline at now since the start.
-func (r *recorder) Roll(now time.Duration) Tick {
+// Tick ends an interval of the timeline, and reports it, if its time has come.
+func (r *recorder) Tick(now time.Duration) {
+	r.mu.Lock()
+	if now < r.nextTick {
+		r.mu.Unlock()
+		return
+	}
+	r.nextTick += r.plan.Tick
+	p := Progress{Tick: r.roll(now), Waiting: max(r.due, r.sent) - r.ended}
+	r.mu.Unlock()
+	if r.report != nil {
+		r.report(p)
+	}
+}
+
+// roll ends an interval of the timeline at now since the first phase.
+func (r *recorder) roll(now time.Duration) Tick {
 	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors,
 		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Max: ms(r.tick.Max())}
 	t.Answered = r.tick.TotalCount() - int64(r.errors)
 	r.tick.Reset()
 	r.errors = 0
-	r.Timeline = append(r.Timeline, t)
+	r.timeline = append(r.timeline, t)
 	return t
 }
 

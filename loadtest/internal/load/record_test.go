@@ -8,23 +8,30 @@ import (
 
 const ms10 = 10 * time.Millisecond
 
-func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
-	var threads []*recorder
+// books returns the recorder of a plan with so many phases and classes of requests.
+func books(phases int, classes ...string) *recorder {
+	p := &Plan{Phases: make([]Phase, phases), Tick: time.Second}
+	for _, c := range classes {
+		p.Templates = append(p.Templates, Template{Name: c})
+	}
+	return newRecorder(p, nil)
+}
+
+func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
+	r := books(2, "a", "b")
 	for range 2 {
-		r := newRecorder(2, 2)
 		for i := range 100 {
-			r.Offered(0, 0)
-			r.Response(0, 0, 200, 7, time.Hour) // of the warm-up
-			r.Offered(1, i%2)
+			r.Sent(0, 0)
+			r.answered(0, 0, 200, 7, time.Hour) // of the warm-up
+			r.Sent(1, i%2)
 			if i < 98 {
-				r.Response(1, i%2, 200, 10, ms10)
+				r.answered(1, i%2, 200, 10, ms10)
 			} else {
-				r.BadStatus(1, i%2, 503, []byte("proxy/deadline"), 300*time.Millisecond)
+				r.badStatus(1, i%2, 503, []byte("proxy/deadline"), 300*time.Millisecond)
 			}
 		}
-		threads = append(threads, r)
 	}
-	whole, each := summarize(threads, []stretch{{"warm-up", time.Second, false}, {"load", 2 * time.Second, true}}, []string{"a", "b"})
+	whole, each := r.summarize([]stretch{{"warm-up", time.Second, false}, {"load", 2 * time.Second, true}})
 	if whole.Offered != 200 || whole.Answered != 196 || whole.Failed != 4 || whole.Rate != 98 || whole.Body != 1960 {
 		t.Errorf("whole %+v", whole)
 	}
@@ -43,38 +50,59 @@ func TestSummaryAddsThreadsAndRecordedPhasesUp(t *testing.T) {
 }
 
 func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
-	r := newRecorder(1, 1)
-	r.Response(0, 0, 200, 0, ms10)
-	r.Error(0, 0, "timeout", time.Second)
-	first := r.Roll(time.Second)
-	r.Response(0, 0, 200, 0, 2*ms10)
-	second := r.Roll(2 * time.Second)
+	r := books(1, "a")
+	r.answered(0, 0, 200, 0, ms10)
+	r.failed(0, 0, "timeout", time.Second)
+	first := r.roll(time.Second)
+	r.answered(0, 0, 200, 0, 2*ms10)
+	second := r.roll(2 * time.Second)
 	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 || second.Max > 21 {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	if got := mergeTimelines([]*recorder{r, r}); len(got) != 2 || got[0].Answered != 2 {
-		t.Errorf("%+v", got)
+	if len(r.timeline) != 2 {
+		t.Errorf("%+v", r.timeline)
 	}
 }
 
 func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
-	r := newRecorder(1, 1)
+	r := books(1, "a")
 	for i := range 10000 {
-		r.BadStatus(0, 0, 500, fmt.Appendf(nil, "made-up/%d", i), 0)
+		r.badStatus(0, 0, 500, fmt.Appendf(nil, "made-up/%d", i), 0)
 	}
-	whole, _ := summarize([]*recorder{r}, []stretch{{"load", time.Second, true}}, []string{"a"})
+	whole, _ := r.summarize([]stretch{{"load", time.Second, true}})
 	if len(whole.Errors) > 201 || whole.Failed != 10000 || len(r.names) > 200 {
 		t.Errorf("%d kinds and %d names for %d errors", len(whole.Errors), len(r.names), whole.Failed)
 	}
 }
 
 func TestCurveEndsWhereThereIsLessThanARequest(t *testing.T) {
-	r := newRecorder(1, 1)
+	r := books(1, "a")
 	for range 50 {
-		r.Response(0, 0, 200, 0, ms10)
+		r.answered(0, 0, 200, 0, ms10)
 	}
-	whole, _ := summarize([]*recorder{r}, []stretch{{"load", time.Second, true}}, []string{"a"})
+	whole, _ := r.summarize([]stretch{{"load", time.Second, true}})
 	if last := whole.Latency.Curve[len(whole.Latency.Curve)-1]; last.Percentile != 95 {
 		t.Errorf("the curve of 50 requests ends at %v", last.Percentile)
+	}
+}
+
+func TestProgressCountsTheRequestsThatWait(t *testing.T) {
+	var got []Progress
+	r := books(1, "a")
+	r.report = func(p Progress) { got = append(got, p) }
+	for range 5 {
+		r.Due(time.Millisecond)
+	}
+	for range 4 {
+		r.Sent(0, 0)
+	}
+	r.Received(0, 0, 1, &Response{Status: 200}, ms10, 900*time.Millisecond)
+	r.Failed(0, 0, TimedOut, time.Second)
+	r.Unsolicited(0)
+	for _, now := range []time.Duration{999, 1000, 1001, 2100} {
+		r.Tick(now * time.Millisecond)
+	}
+	if len(got) != 2 || got[0].Waiting != 3 || got[0].Answered != 1 || got[0].Errors != 2 || got[1].Errors != 0 || r.last != 900*time.Millisecond {
+		t.Errorf("%+v, the last response at %v", got, r.last)
 	}
 }

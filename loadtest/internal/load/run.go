@@ -52,15 +52,14 @@ func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error)
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
-	p := &progress{report: report, threads: 1}
+	rec := newRecorder(&plan, report)
 	if plan.tls != nil {
-		return runWorkers(ctx, &plan, p)
+		return runWorkers(ctx, &plan, rec)
 	}
-	p.threads = plan.Threads
-	return runLoops(ctx, &plan, p)
+	return runLoops(ctx, &plan, rec)
 }
 
-func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
+func runLoops(ctx context.Context, plan *Plan, rec *recorder) (*Result, error) {
 	var loops []*loop
 	for part := range plan.Threads {
 		// Each its own: connecting writes to it.
@@ -68,7 +67,7 @@ func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := newLoop(plan, part, addr, p)
+		l, err := newLoop(plan, part, addr, rec)
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +106,10 @@ func runLoops(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	}
 	done.Wait()
 	r := &Result{Started: g.began, Generator: g.result(), Interrupted: interrupted.Err() != nil}
-	var recs []*recorder
-	var last time.Duration
 	for _, l := range loops {
-		recs = append(recs, l.rec)
 		r.Connections.add(l.counts)
-		last = max(last, l.last)
 	}
-	r.finish(plan, recs, last)
+	r.finish(rec)
 	return r, first(errs)
 }
 
@@ -125,8 +120,8 @@ func (l *loop) closeAll() {
 	}
 }
 
-func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
-	w := newWorkers(plan, p)
+func runWorkers(ctx context.Context, plan *Plan, rec *recorder) (*Result, error) {
+	w := newWorkers(plan, rec)
 	g := new(gauge)
 	g.begin()
 	started, cpu := time.Now(), processCPU()
@@ -135,31 +130,29 @@ func runWorkers(ctx context.Context, plan *Plan, p *progress) (*Result, error) {
 	// the process may use.
 	g.thread((processCPU()-cpu)/time.Duration(max(len(allowedCores()), 1)), time.Since(started))
 	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result(), Interrupted: ctx.Err() != nil}
-	r.finish(plan, []*recorder{w.rec}, w.last)
+	r.finish(rec)
 	return r, err
 }
 
-// finish sums the books up. last is when the last response came.
-func (r *Result) finish(plan *Plan, recs []*recorder, last time.Duration) {
+// finish sums up what was recorded.
+func (r *Result) finish(rec *recorder) {
+	plan := rec.plan
+	if !r.Started.IsZero() {
+		rec.roll(time.Since(r.Started)) // the rest, behind the last interval
+	}
 	var phases []stretch
 	rest := plan.length()
 	if !plan.Open && plan.Requests > 0 || r.Interrupted {
-		rest = min(rest, last) // the phases ended with the requests
+		rest = min(rest, rec.last) // the phases ended with the requests
 	}
 	for _, p := range plan.Phases {
 		d := min(p.Duration, rest)
 		rest -= d
 		phases = append(phases, stretch{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
 	}
-	var classes []string
-	for _, t := range plan.Templates {
-		classes = append(classes, t.Name)
-	}
-	r.Whole, r.Phases = summarize(recs, phases, classes)
-	r.Timeline = mergeTimelines(recs)
-	for _, rec := range recs {
-		r.Generator.LagP99 = max(r.Generator.LagP99, float64(rec.Lag.ValueAtQuantile(99))/1e6)
-	}
+	r.Whole, r.Phases = rec.summarize(phases)
+	r.Timeline = rec.timeline
+	r.Generator.LagP99 = float64(rec.lag.ValueAtQuantile(99)) / 1e6
 	r.Doubts = doubts(plan, r)
 }
 
@@ -212,5 +205,3 @@ func isNumber(text []byte, n uint64) bool {
 	putNumber(want[:], n)
 	return string(text) == string(want[:])
 }
-
-func recordLag(r *recorder, lag time.Duration) { _ = r.Lag.RecordValue(int64(max(lag, 0))) }

@@ -119,7 +119,7 @@ func (l *loop) closeConn(c *conn, kind string) {
 		if started && (kind == Closed || kind == Reset) {
 			of = Cut
 		}
-		l.rec.Error(int(f.phase), int(f.class), of, now-f.due)
+		l.rec.Failed(int(f.phase), int(f.class), of, now-f.due)
 		started = false // those behind it have no byte of a response
 	}
 	if l.plan.Protocol != Close {
@@ -215,7 +215,7 @@ func (l *loop) consume(c *conn, b []byte) {
 	now := l.now()
 	for len(b) > 0 {
 		if c.flights.count == 0 {
-			l.rec.Error(l.plan.phaseAt(now-l.started), 0, unsolicited, 0)
+			l.rec.Unsolicited(l.plan.phaseAt(now - l.started))
 			l.closeConn(c, Closed)
 			return
 		}
@@ -247,19 +247,11 @@ func (l *loop) consume(c *conn, b []byte) {
 func (l *loop) received(c *conn, now time.Duration) {
 	f := c.flights.pop()
 	l.inFlight--
-	l.last = now - l.started
 	a := &c.parser.Response
 	if c.uses++; c.uses > 1 {
 		l.counts.Reused++
 	}
-	switch {
-	case !l.plan.expects(a.Status):
-		l.rec.BadStatus(int(f.phase), int(f.class), a.Status, a.Source, now-f.due)
-	case !l.plan.isResponse(a, f.number):
-		l.rec.Error(int(f.phase), int(f.class), wrongResponse, now-f.due)
-	default:
-		l.rec.Response(int(f.phase), int(f.class), a.Status, a.Body, now-f.due)
-	}
+	l.rec.Received(int(f.phase), int(f.class), f.number, a, now-f.due, now-l.started)
 	switch {
 	case a.Close || l.plan.Protocol == Close:
 		l.closeConn(c, Closed)

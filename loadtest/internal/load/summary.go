@@ -1,7 +1,6 @@
 package load
 
 import (
-	"sort"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -16,7 +15,7 @@ type Summary struct {
 	Failed   uint64            `json:"failed"`
 	Errors   map[string]uint64 `json:"errors"` // by kind
 	Statuses map[int]uint64    `json:"statuses"`
-	Rate     float64           `json:"rate"` // isResponse a second
+	Rate     float64           `json:"rate"` // responses a second
 	Body     int64             `json:"body_bytes"`
 	Latency  Latency           `json:"latency"`
 	Classes  []Summary         `json:"classes,omitempty"` // if there is more than one
@@ -56,17 +55,20 @@ type stretch struct {
 	Recorded bool
 }
 
-// summarize merges the threads' books. whole sums the recorded phases up.
-func summarize(threads []*recorder, phases []stretch, classes []string) (whole Summary, each []Summary) {
+// summarize adds the classes up. whole sums the recorded phases up.
+func (r *recorder) summarize(phases []stretch) (whole Summary, each []Summary) {
+	var classes []string
+	for _, t := range r.plan.Templates {
+		classes = append(classes, t.Name)
+	}
 	sum := newSummed("all", classes)
 	for p, phase := range phases {
 		s := newSummed(phase.Name, classes)
-		for _, t := range threads {
-			for c := range classes {
-				s.add(c, &t.cells[p*t.classes+c])
-				if phase.Recorded {
-					sum.add(c, &t.cells[p*t.classes+c])
-				}
+		for c := range classes {
+			counted := &r.cells[p*len(classes)+c]
+			s.add(c, counted)
+			if phase.Recorded {
+				sum.add(c, counted)
 			}
 		}
 		s.all.Seconds = phase.Duration.Seconds()
@@ -160,24 +162,4 @@ func LatencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
 		}
 	}
 	return l
-}
-
-// mergeTimelines adds up the threads' intervals. Of percentiles the worst
-// thread's stands for all.
-func mergeTimelines(threads []*recorder) []Tick {
-	var out []Tick
-	for _, t := range threads {
-		for i, tick := range t.Timeline {
-			if i == len(out) {
-				out = append(out, tick)
-				continue
-			}
-			o := &out[i]
-			o.Answered += tick.Answered
-			o.Errors += tick.Errors
-			o.P50, o.P99, o.Max = max(o.P50, tick.P50), max(o.P99, tick.P99), max(o.Max, tick.Max)
-		}
-	}
-	sort.Slice(out, func(a, b int) bool { return out[a].Second < out[b].Second })
-	return out
 }

@@ -16,21 +16,18 @@ import (
 // workers run what needs TLS: each worker is a goroutine with a place on a
 // connection, a connection of its own in HTTP/1, a stream's in HTTP/2.
 type workers struct {
-	plan     *Plan
-	progress *progress
-	base     time.Time // of the first phase
-	due      chan arrival
-	left     atomic.Int64 // closed: requests left to send
-	number   atomic.Uint64
-	inFlight atomic.Int64
-	stop     context.Context
-	fatal    func(error) // ends the run
+	plan   *Plan
+	rec    *recorder
+	base   time.Time // of the first phase
+	due    chan arrival
+	left   atomic.Int64 // closed: requests left to send
+	number atomic.Uint64
+	stop   context.Context
+	fatal  func(error) // ends the run
 
 	mu       sync.Mutex // guards the fields below
 	requests *Set
-	rec      *recorder
 	counts   Counts
-	last     time.Duration
 }
 
 // place sends one request at a time.
@@ -43,9 +40,8 @@ type place interface {
 	close()
 }
 
-func newWorkers(plan *Plan, progress *progress) *workers {
-	w := &workers{plan: plan, progress: progress, due: make(chan arrival, maxBacklog),
-		rec:      newRecorder(len(plan.Phases), len(plan.Templates)),
+func newWorkers(plan *Plan, rec *recorder) *workers {
+	w := &workers{plan: plan, rec: rec, due: make(chan arrival, maxBacklog),
 		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
 	w.left.Store(-1)
 	if plan.Requests > 0 {
@@ -105,7 +101,6 @@ func (w *workers) run(ctx context.Context) error {
 	running.Wait()
 	close(ticks)
 	ticking.Wait()
-	w.rec.Roll(time.Since(w.base))
 	return w.cause()
 }
 
@@ -130,9 +125,7 @@ func (w *workers) pace() {
 		for wait := a.At - time.Since(w.base); wait > 0; wait = a.At - time.Since(w.base) {
 			sleep(wait) // a signal ends it early
 		}
-		w.mu.Lock()
-		recordLag(w.rec, time.Since(w.base)-a.At)
-		w.mu.Unlock()
+		w.rec.Due(time.Since(w.base) - a.At)
 		select {
 		case w.due <- arrival{a.At, int32(a.Phase)}:
 		default:
@@ -142,11 +135,17 @@ func (w *workers) pace() {
 }
 
 func (w *workers) failed(a arrival, kind string) {
+	r := w.send(a)
+	w.rec.Failed(int(a.phase), r.Class, kind, time.Since(w.base)-a.due)
+}
+
+// send draws a request and counts it.
+func (w *workers) send(a arrival) *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	class := w.requests.Next().Class
-	w.rec.Offered(int(a.phase), class)
-	w.rec.Error(int(a.phase), class, kind, time.Since(w.base)-a.due)
+	r := w.requests.Next()
+	w.rec.Sent(int(a.phase), r.Class)
+	return r
 }
 
 func (w *workers) closedLoop(p place) {
@@ -163,7 +162,7 @@ func (w *workers) closedLoop(p place) {
 	}
 }
 
-// once sends one request and books its response.
+// once sends one request and counts its response.
 func (w *workers) once(p place, a arrival) {
 	if w.stop.Err() != nil {
 		return
@@ -172,17 +171,9 @@ func (w *workers) once(p place, a arrival) {
 		w.failed(a, noConnection)
 		return
 	}
-	w.mu.Lock()
-	r := w.requests.Next()
-	w.rec.Offered(int(a.phase), r.Class)
-	w.mu.Unlock()
-	n := w.number.Add(1)
-	w.inFlight.Add(1)
-	answer, err := p.do(r, n, time.Now().Add(w.plan.Timeout))
-	w.inFlight.Add(-1)
-	took := time.Since(w.base) - a.due
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	r, n := w.send(a), w.number.Add(1)
+	response, err := p.do(r, n, time.Now().Add(w.plan.Timeout))
+	now := time.Since(w.base)
 	if err != nil {
 		if w.stop.Err() != nil {
 			return
@@ -191,18 +182,10 @@ func (w *workers) once(p place, a arrival) {
 		if errors.As(err, &refused) {
 			w.fatal(err)
 		}
-		w.rec.Error(int(a.phase), r.Class, kindOf(err), took)
+		w.rec.Failed(int(a.phase), r.Class, kindOf(err), now-a.due)
 		return
 	}
-	w.last = time.Since(w.base)
-	switch {
-	case !w.plan.expects(answer.Status):
-		w.rec.BadStatus(int(a.phase), r.Class, answer.Status, answer.Source, took)
-	case !w.plan.isResponse(answer, n):
-		w.rec.Error(int(a.phase), r.Class, wrongResponse, took)
-	default:
-		w.rec.Response(int(a.phase), r.Class, answer.Status, answer.Body, took)
-	}
+	w.rec.Received(int(a.phase), r.Class, n, response, now-a.due, now)
 }
 
 func (w *workers) tick(stop <-chan struct{}) {
@@ -213,10 +196,7 @@ func (w *workers) tick(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-t.C:
-			w.mu.Lock()
-			tick := w.rec.Roll(time.Since(w.base))
-			w.mu.Unlock()
-			w.progress.publish(0, tick, int(w.inFlight.Load())+len(w.due))
+			w.rec.Tick(time.Since(w.base))
 		}
 	}
 }
