@@ -105,7 +105,7 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 		if got := run("nghttp", "-d", file, "--trailer", "x-t: 1", url); got != "echo"+body {
 			t.Errorf("nghttp with %d bytes: got %d", size, len(got))
 		}
-		for _, load := range [][]string{{"-n500", "-c4", "-m1"}, {"-n1000", "-c2", "-m100", "-w14", "-W14"}} {
+		for _, load := range [][]string{{"-n500", "-c4", "-m1"}, {"-n1000", "-c2", "-m100", "-w14", "-W14"}, {"-n1000", "-c1", "-m250"}} {
 			if size > 65536 {
 				load[0] = "-n20"
 			}

@@ -1,0 +1,74 @@
+package forwarding
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/chromiumtest"
+)
+
+// A browser sends bodies of 0 bytes to 1 MiB at once over HTTP/2, and gets each one back. Then it
+// cancels twenty requests that the SSP has: the SSP sees each one cancelled, and the connection continues.
+func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
+	t.Parallel()
+	var asked, cancelled atomic.Int32
+	ssp := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.RawQuery {
+		case "wait":
+			asked.Add(1)
+			<-r.Context().Done()
+			cancelled.Add(1)
+		case "asked":
+			fmt.Fprint(w, asked.Load())
+		default:
+			body, _ := io.ReadAll(r.Body)
+			w.Write(append([]byte("echo"), body...)) //nolint:errcheck // the page compares it
+		}
+	}))
+	ssp.Config.Protocols = unencryptedHTTP2()
+	ssp.Start()
+	t.Cleanup(ssp.Close)
+	e := e2e.NewListener(t)
+	ab := e2e.Start(t, "deadline: {default: 10m, max: 10m}\n"+e.ServerSection(", "+largeBodies)+
+		e2e.Single(ssp.URL+"/", "protocol: h2c\n    max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824"))
+	const script = `(async () => {
+  const path = "/fillbuffer";
+  const echo = async size => {
+    const body = String.fromCharCode(97 + size % 26).repeat(size);
+    const got = await (await fetch(path, {method: "POST", body})).text();
+    return got === "echo" + body ? "" : size + " bytes: got " + got.length;
+  };
+  const sizes = [0, 1, 1000, 16384, 65535, 65536, 300000, 1048576];
+  const wrong = (await Promise.all([...sizes, ...sizes].map(echo))).join("");
+  const all = new AbortController();
+  const waiting = [...Array(20).keys()].map(() => fetch(path + "?wait", {signal: all.signal, cache: "no-store"}).then(r => r.status, e => e.name));
+  while (await (await fetch(path + "?asked", {cache: "no-store"})).text() !== "20") await new Promise(r => setTimeout(r, 10));
+  all.abort();
+  const ends = new Set(await Promise.all(waiting));
+  const protocols = new Set(performance.getEntries().filter(e => e.nextHopProtocol).map(e => e.nextHopProtocol));
+  return [wrong, await echo(5), ...ends, ...protocols].join(";");
+})()`
+	ctx := chromiumtest.Start(t, chromedp.IgnoreCertErrors)
+	var got string
+	err := chromedp.Run(ctx, chromedp.Navigate("https://"+ab.TrafficAddr+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return p.WithAwaitPromise(true)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != ";;AbortError;h2" {
+		t.Errorf("the page says %q", got)
+	}
+	testsupport.Eventually(t, "the SSP sees 20 cancelled requests", func() bool { return cancelled.Load() == 20 })
+	ab.AwaitMetric(20, "adbuffer_requests_total", "route=default", "outcome=client_gone")
+	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
+}
