@@ -270,16 +270,16 @@ func (m *model) take(step string, f http2.Frame) {
 	case *http2.HeadersFrame:
 		m.status = ""
 		m.headers.Write(f.HeaderBlockFragment()) //nolint:errcheck // ok says it
-		switch {
-		case m.status == "100":
-			ok, s.continues = s.continues && !last, false
-			return
-		case m.status == "":
-			ok, s.trailers = s.trailers && len(s.body) == 0, false
+		ends := len(s.body) == 0 && !s.trailers
+		switch m.status {
+		case "100":
+			ok, s.continues, ends = s.continues, false, false
+		case "":
+			ok, s.trailers, ends = s.trailers && len(s.body) == 0, false, len(s.body) == 0
 		default:
 			ok, s.status = s.status == m.status, ""
 		}
-		ok = ok && last == (len(s.body) == 0 && !s.trailers)
+		ok = ok && last == ends
 	case *http2.DataFrame:
 		n := len(f.Data())
 		ok = s.status == "" && n <= len(s.body) && int64(n) <= min(m.window, m.initial+s.credit) && bytes.Equal(f.Data(), s.body[:n]) &&

@@ -268,10 +268,10 @@ func (m *model) waitLong() string {
 		m.endDrain()
 	}
 	for _, s := range m.streams {
-		switch {
-		case s.state == coming:
+		switch s.state {
+		case coming:
 			m.respond(s, 408, nil, false)
-		case s.state == sending:
+		case sending:
 			m.reset(s, http2.ErrCodeCancel)
 		}
 	}
