@@ -82,7 +82,7 @@ func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 }
 
 // nginxRequests are how many GETs and how many POSTs each protocol must carry.
-const nginxRequests = 20000
+const nginxRequests = 10000
 
 // The SSP has keepalive_requests 1000, and an idle timeout shorter than adbuffer's. No client sees
 // an error, and no response reaches another request.
@@ -152,7 +152,7 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string) (lost, closed int
 		}
 		return nil
 	}
-	const parts = 4
+	const parts = 2
 	for part := range parts {
 		ab.Concurrently(16, func(w *e2e.Worker) error {
 			return exchange(w, part*nginxRequests/parts, (part+1)*nginxRequests/parts)
