@@ -86,7 +86,7 @@ func TestAnOverlayOfOnesOwnFollowsThePage(t *testing.T) {
 		}
 		return disk.WriteFile(path.Join("/repo/deploy/kubernetes", name), b)
 	}))
-	config := strings.Replace(page(t, "../kubernetes/base/adbuffer.yaml"), "rtb.openx.example", "rtb.mine.example", -1)
+	config := strings.ReplaceAll(page(t, "../kubernetes/base/adbuffer.yaml"), "rtb.openx.example", "rtb.mine.example")
 	must(t, disk.WriteFile("/repo/ads/kustomization.yaml", []byte(made[2])))
 	must(t, disk.WriteFile("/repo/ads/adbuffer.yaml", []byte(config)))
 	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/repo/ads")

@@ -19,7 +19,7 @@ func TestTheFarRegionServesWhileTheNearOneIsDown(t *testing.T) {
 		filled := func(s *simulated) float64 {
 			return gauge(t, get(t, "", r.admin+"/metrics").body, fmt.Sprintf(`adbuffer_endpoint_requests_total{endpoint="%s",outcome="fill",ssp="openx"}`, s.addr))
 		}
-		if !ad() || !ad() || filled(r.near) != 2 || filled(r.far) != 0 {
+		if first, second := ad(), ad(); !first || !second || filled(r.near) != 2 || filled(r.far) != 0 {
 			t.Fatalf("%s: the near region had %v of 2 requests, the far one %v", name, filled(r.near), filled(r.far))
 		}
 		must(t, r.near.cmd.Process.Kill())
