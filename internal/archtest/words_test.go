@@ -15,7 +15,7 @@ import (
 // riddles are words that leave open which client, request, process or operator is meant.
 var riddles = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody|[Ww]hoever|[Ww]homever|[Ww]hom|[Nn]o-one|[Nn]o one (can|else|has|is|may)|[Ff]or ever)\b`)
 
-// riddleNames matches the same words inside identifiers. It does not match NoBody, an empty body.
+// riddleNames finds these words inside names of Go code. NoBody is not one: it names an empty body.
 var riddleNames = regexp.MustCompile(`Nobody|Somebody|Anybody|Everybody|Whoever|Whomever|ForEver([A-Z]|$)`)
 
 // oldWords are words of comments with a plainer one in their place: a watch calls or reports, an SSP

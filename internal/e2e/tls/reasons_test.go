@@ -134,7 +134,7 @@ routes:
 		one := ask(t, http1, row.method, url+row.path, row.body, row.fields)
 		time.Sleep(20 * time.Millisecond) // the back-off after a failed dial has ended
 		two := ask(t, http2, row.method, url+row.path, row.body, row.fields)
-		// The text of a failed exchange depends on where it failed.
+		// The two exchanges may fail at different points, and the error text names the point.
 		switch row.outcome {
 		case "tls_failed", "conn_lost", "bad_response", "connect_failed", "merged", "fill":
 			one.body, two.body = "", ""
