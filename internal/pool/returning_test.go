@@ -10,6 +10,18 @@ import (
 
 func failsAtB(e string) bool { return e == "b:80" }
 
+// startWithBEjected starts a pool of two endpoints, and makes requests until b is ejected.
+func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
+	t.Helper()
+	s := endpointsSSP(t, 2)
+	p := start(t, s, withWeights(1, 1))
+	serve(t, p, 50, msec, failsAtB)
+	if got := stateOf(p, "b:80"); got != "ejected" {
+		t.Fatalf("b is %s", got)
+	}
+	return s, p
+}
+
 // Only the end of the probe decides whether an ejected endpoint is back. While ejection is ignored,
 // its connections carry other requests too.
 func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
@@ -42,9 +54,7 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 // While ejection is ignored, a probe that fails closes no connection: nothing else serves.
 func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		p := start(t, s, withWeights(1, 1))
-		serve(t, p, 50, msec, failsAtB)
+		s, p := startWithBEjected(t)
 		p.SetEndpointState("a:80", Disabled)
 		dials := 0
 		for i := range 30 { // several times as long as an ejection lasts
@@ -101,13 +111,9 @@ func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
 // at once: the new settings may have repaired it.
 func TestPoolInheritsEjections(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		before := start(t, s, withWeights(1, 1))
-		serve(t, before, 50, msec, failsAtB)
-
-		s = endpointsSSP(t, 2)
+		_, before := startWithBEjected(t)
 		var log eventLog
-		after := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Events = log.add })
+		after := start(t, endpointsSSP(t, 2), func(o *Options) { withWeights(1, 1)(o); o.Events = log.add })
 		after.Inherit(before)
 		after.Inherit(before) // as a reload does: before it opens connections, and after
 		if got := stateOf(after, "b:80"); got != "ejected" {
@@ -201,7 +207,8 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 	}
 }
 
-// serveOne makes a request that avoids an endpoint, and returns where it went.
+// serveOne acquires a place for a request that avoids an endpoint. It returns the endpoint of the
+// place.
 func serveOne(t *testing.T, p *Pool, avoid string) string {
 	ex := &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: avoid}
 	place, err := p.Acquire(ex)
