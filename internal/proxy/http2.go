@@ -100,6 +100,9 @@ func (c *clientConn) Violated(rule string) {
 	c.proxy.log.Debug("a client broke HTTP/2", zap.String("rule", rule))
 }
 
+// maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
+func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
+
 // Refused implements http2server.Owner.
 func (c *clientConn) Refused(violation string) { c.refused(malformed(violation)) }
 

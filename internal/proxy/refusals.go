@@ -61,9 +61,6 @@ func (g *configVersion) tooManyStreams() *refusal {
 	}
 }
 
-// maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
-func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
-
 // tooMuchUnread is the error for a stream of a client that does not read its responses.
 func (g *configVersion) tooMuchUnread(bytes int) *refusal {
 	return &refusal{
