@@ -59,7 +59,7 @@ bench-once: ## every benchmark once, so that none rots
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 bench-cores: ## what more cores cost acquire and release, counters and the in-flight limit
-	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/pool ./internal/histogram ./internal/ssp
+	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/pool ./internal/metrics ./internal/ssp
 
 compare: ## benchmarks of this tree against main: make compare PKG=./internal/http2
 	scripts/compare "$(PKG)" "$(BENCHSTAT)"

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
@@ -36,7 +36,7 @@ type history struct {
 	at     time.Time      // of the last look
 
 	looks int
-	marks []histogram.Counts // of the latency, oldest first
+	marks []metrics.Counts // of the latency, oldest first
 }
 
 // lastMinute is the latency of the requests of about the last minute.
@@ -118,7 +118,7 @@ func (h *history) note(now time.Time, s *pool.Snapshot) {
 	h.before, h.at = s, now
 }
 
-func (h *history) mark(c histogram.Counts) {
+func (h *history) mark(c metrics.Counts) {
 	if h.looks%markEvery == 0 {
 		if len(h.marks) == minuteMarks {
 			h.marks = h.marks[1:]

@@ -15,10 +15,10 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
-	"adbuffer/internal/exposition"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/loglimit"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/requestlog"
@@ -28,7 +28,7 @@ import (
 type App struct {
 	log      *zap.Logger       // of events that operators cause
 	peers    *loglimit.Limiter // of events that clients, SSPs and local processes cause
-	registry *exposition.Registry
+	registry *metrics.Registry
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions

@@ -11,9 +11,9 @@ import (
 
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
-	"adbuffer/internal/exposition"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
@@ -52,7 +52,7 @@ func (a *App) build(cfg *config.Config) error {
 
 // register makes the registry of all metrics.
 func (a *App) register() error {
-	a.registry = exposition.NewRegistry()
+	a.registry = metrics.NewRegistry()
 	all := []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -17,8 +17,8 @@ import (
 var layers = []string{
 	"adbuffer/cmd/adbuffer", "adbuffer/internal/demo", "adbuffer/internal/app", "adbuffer/internal/adminview", "adbuffer/internal/sizing", "adbuffer/internal/reload", "adbuffer/internal/config", "adbuffer/internal/admin", "adbuffer/internal/proxy",
 	"adbuffer/internal/route", "adbuffer/internal/ssp", "adbuffer/internal/fleet", "adbuffer/internal/pool", "adbuffer/internal/dial", "adbuffer/internal/http1",
-	"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec", "adbuffer/internal/listen", "adbuffer/internal/requestlog", "adbuffer/internal/configfile", "adbuffer/internal/handshake", "adbuffer/internal/socket", "adbuffer/internal/tracing", "adbuffer/internal/exposition", "adbuffer/internal/upstream", "adbuffer/internal/httpheader", "adbuffer/internal/httpsyntax", "adbuffer/internal/jsonsyntax",
-	"adbuffer/internal/rates", "adbuffer/internal/capacity", "adbuffer/internal/histogram", "adbuffer/internal/loglimit", "adbuffer/internal/e2e", "adbuffer/internal/sspsim", "adbuffer/internal/testsupport/redistest", "adbuffer/internal/testsupport/chromiumtest", "adbuffer/internal/testsupport",
+	"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec", "adbuffer/internal/listen", "adbuffer/internal/requestlog", "adbuffer/internal/configfile", "adbuffer/internal/handshake", "adbuffer/internal/socket", "adbuffer/internal/tracing", "adbuffer/internal/metrics", "adbuffer/internal/upstream", "adbuffer/internal/httpheader", "adbuffer/internal/httpsyntax", "adbuffer/internal/jsonsyntax",
+	"adbuffer/internal/rates", "adbuffer/internal/capacity", "adbuffer/internal/loglimit", "adbuffer/internal/e2e", "adbuffer/internal/sspsim", "adbuffer/internal/testsupport/redistest", "adbuffer/internal/testsupport/chromiumtest", "adbuffer/internal/testsupport",
 }
 
 // onlyUsers are packages outside that one package alone may import.
@@ -76,7 +76,7 @@ func TestArrowsPointDown(t *testing.T) {
 func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
 	traffic := layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/sspsim")]
 	mayImport := map[string][]string{
-		"net/http":               {"adbuffer/internal/e2e", "adbuffer/internal/exposition"}, // the handler of /metrics
+		"net/http":               {"adbuffer/internal/e2e", "adbuffer/internal/metrics"}, // the handler of /metrics
 		"golang.org/x/net/http2": {"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"},
 	}
 	for _, p := range listPackages(t) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 )
 
 // Counts counts handshakes: those that succeeded by version and group, and those that
@@ -56,14 +56,14 @@ func load(to []uint64, from []atomic.Uint64) {
 }
 
 // Descs describe the metrics of Counts.
-type Descs struct{ versions, groups, failed *exposition.Desc }
+type Descs struct{ versions, groups, failed *metrics.Desc }
 
 // NewDescs returns the metrics prefix_handshakes_by_version_total,
 // prefix_handshakes_by_group_total and prefix_handshake_errors_total. with is the peer in
 // their help, such as "clients". Each has its own label behind labels.
 func NewDescs(prefix, with string, labels ...string) Descs {
-	desc := func(name, label, help string) *exposition.Desc {
-		return exposition.NewDesc(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)
+	desc := func(name, label, help string) *metrics.Desc {
+		return metrics.NewDesc(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)
 	}
 	return Descs{
 		desc("_handshakes_by_version_total", "version", "succeeded, by TLS version."),
@@ -74,11 +74,11 @@ func NewDescs(prefix, with string, labels ...string) Descs {
 
 // Describe sends all descriptions.
 func (d Descs) Describe(ch chan<- *prometheus.Desc) {
-	exposition.Describe(ch, d.versions, d.groups, d.failed)
+	metrics.Describe(ch, d.versions, d.groups, d.failed)
 }
 
 // Series sends a counter for each version, group and reason.
-func (d Descs) Series(to exposition.Sink, t Totals) {
+func (d Descs) Series(to metrics.Sink, t Totals) {
 	for i, v := range versions {
 		to.Counter(d.versions, t.versions[i], v.name)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/sspsim"
 )
 
@@ -174,9 +174,9 @@ var descs = NewDescs("adbuffer_x_tls", "tests", "ssp")
 
 func (collector) Describe(ch chan<- *prometheus.Desc) { descs.Describe(ch) }
 
-func (c collector) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
+func (c collector) Collect(ch chan<- prometheus.Metric) { metrics.Collect(c, ch) }
 
-func (c collector) Series(to exposition.Sink) { descs.Series(to.With("openx"), c.Load()) }
+func (c collector) Series(to metrics.Sink) { descs.Series(to.With("openx"), c.Load()) }
 
 func gather(t *testing.T, c *Counts) string {
 	t.Helper()

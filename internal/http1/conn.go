@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -40,7 +40,7 @@ type Options struct {
 	// HeadWait, if not nil, observes head-of-line waiting for each response on a pipelined
 	// connection: the time from Times.Acquired until the response in front was complete. It is 0 if
 	// there was none. Pipelining cannot have delayed the response by more.
-	HeadWait *histogram.Histogram
+	HeadWait *metrics.Histogram
 
 	readers sync.Pool // *bufio.Reader of MaxResponseHeaderBytes
 }

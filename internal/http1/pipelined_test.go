@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -88,7 +88,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
 			opts := testOptions()
-			opts.HeadWait = histogram.Durations(time.Nanosecond, time.Hour)
+			opts.HeadWait = metrics.Durations(time.Nanosecond, time.Hour)
 			conn, p, owner := dialPipelined(t, tr, opts, nil)
 			prove(t, conn, p, owner)
 			f := send(t, conn, p, "a", "b", "c", "d")

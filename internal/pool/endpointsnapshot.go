@@ -3,7 +3,7 @@ package pool
 import (
 	"time"
 
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 
 	"adbuffer/internal/upstream"
 )
@@ -93,7 +93,7 @@ var (
 
 var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", Enabled.String()}
 
-func (e *EndpointSnapshot) collect(to exposition.Sink) {
+func (e *EndpointSnapshot) collect(to metrics.Sink) {
 	to = to.With(e.Endpoint)
 	for _, o := range attemptOutcomes {
 		to.Counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())

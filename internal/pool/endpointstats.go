@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -16,7 +16,7 @@ const closedMoved = upstream.ClosedDrain
 // endpointStats are an endpoint's counters. A pool that replaces another one continues them.
 type endpointStats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64 // of attempts
-	duration  *histogram.Histogram
+	duration  *metrics.Histogram
 	ejections atomic.Uint64
 	failed    [dialErrors]atomic.Uint64 // dials
 }
@@ -30,7 +30,7 @@ var attemptOutcomes = []upstream.Outcome{
 func newEndpointStats() *endpointStats {
 	return &endpointStats{
 		// As for the SSP: around the deadlines that ad serving lives by.
-		duration: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
+		duration: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 	}
 }
 

@@ -3,27 +3,27 @@ package pool
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
 // NewCollector returns a collector of what pools returns at each scrape.
 func NewCollector(pools func() []*Pool) prometheus.Collector {
-	return exposition.NewSource(allDescs, func(to exposition.Sink) {
+	return metrics.NewSource(allDescs, func(to metrics.Sink) {
 		for _, p := range pools() {
 			p.collect(to)
 		}
 	})
 }
 
-var allDescs []*exposition.Desc
+var allDescs []*metrics.Desc
 
-func desc(name, help string, labels ...string) *exposition.Desc {
+func desc(name, help string, labels ...string) *metrics.Desc {
 	return newDesc("pool_"+name, help, labels...)
 }
 
-func newDesc(name, help string, labels ...string) *exposition.Desc {
-	d := exposition.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
+func newDesc(name, help string, labels ...string) *metrics.Desc {
+	d := metrics.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 	allDescs = append(allDescs, d)
 	return d
 }
@@ -55,7 +55,7 @@ var (
 	descWarm             = desc("warm", "1 once min_idle connections have been open, 0 before.")
 )
 
-func (p *Pool) collect(to exposition.Sink) {
+func (p *Pool) collect(to metrics.Sink) {
 	s := p.Snapshot()
 	to = to.With(s.SSP)
 	for pr := upstream.HTTP1; pr < upstream.Protocols; pr++ {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -65,17 +65,17 @@ func dialErrorKind(err error) dialError {
 
 // stats are the pool's counters. They are atomic, so that a scrape does not delay requests.
 type stats struct {
-	acquire         [acquireOutcomes]*histogram.Histogram
-	hold            *histogram.Histogram
-	idleAge         *histogram.Histogram
-	atArrival       *histogram.Histogram // in thousandths
-	requestsPerConn *histogram.Histogram
-	dns, tcp, tls   *histogram.Histogram
+	acquire         [acquireOutcomes]*metrics.Histogram
+	hold            *metrics.Histogram
+	idleAge         *metrics.Histogram
+	atArrival       *metrics.Histogram // in thousandths
+	requestsPerConn *metrics.Histogram
+	dns, tcp, tls   *metrics.Histogram
 
 	openedBy [upstream.Protocols]atomic.Uint64
 	closedBy [upstream.CloseReasons]atomic.Uint64
 
-	arrivals  *histogram.Counter
+	arrivals  *metrics.Counter
 	stale     atomic.Uint64
 	demotions atomic.Uint64
 }
@@ -86,24 +86,24 @@ func newStats() *stats {
 	s := &stats{
 		// Up to the longest deadline that is common in ad serving, and denser where a few
 		// milliseconds decide about a bid.
-		hold: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
+		hold: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 		// Around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
-		idleAge:         histogram.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
-		atArrival:       histogram.New(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
-		requestsPerConn: histogram.New(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
-		arrivals:        histogram.NewCounter(),
+		idleAge:         metrics.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
+		atArrival:       metrics.NewHistogram(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
+		requestsPerConn: metrics.NewHistogram(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
+		arrivals:        metrics.NewCounter(),
 		dns:             dialHistogram(),
 		tcp:             dialHistogram(),
 		tls:             dialHistogram(),
 	}
 	for i := range s.acquire {
-		s.acquire[i] = histogram.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
+		s.acquire[i] = metrics.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
 	}
 	return s
 }
 
-func dialHistogram() *histogram.Histogram {
-	return histogram.Durations(ms/10, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms, 2500*ms)
+func dialHistogram() *metrics.Histogram {
+	return metrics.Durations(ms/10, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms, 2500*ms)
 }
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -25,7 +25,7 @@ var originNames = [origins]string{"proxy", "ssp"}
 type routeStats struct {
 	name     string
 	outcomes [upstream.Outcomes]atomic.Uint64
-	duration *histogram.Histogram
+	duration *metrics.Histogram
 	noAds    [origins]atomic.Uint64
 }
 
@@ -36,6 +36,6 @@ func newRouteStats(name string) *routeStats {
 	return &routeStats{
 		name: name,
 		// The buckets end at the longest deadline by default, as for SSPs.
-		duration: histogram.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
+		duration: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 	}
 }

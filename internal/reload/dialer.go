@@ -8,9 +8,9 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
-	"adbuffer/internal/histogram"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/http2"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
@@ -21,7 +21,7 @@ type dialer struct {
 	dial  *dial.Dialer
 	conns atomic.Pointer[connOptions] // of the connections that are opened from now on
 
-	headWait *histogram.Histogram // of all its pipelined connections
+	headWait *metrics.Histogram // of all its pipelined connections
 }
 
 func newDialer(c *config.SSP, log *zap.Logger) (*dialer, error) {

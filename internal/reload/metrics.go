@@ -6,49 +6,48 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/dial"
-	"adbuffer/internal/exposition"
 	"adbuffer/internal/handshake"
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/tracing"
 )
 
 const ms = time.Millisecond
 
 // newHeadWait has buckets from what is lost in the noise up to a usual deadline.
-func newHeadWait() *histogram.Histogram {
-	return histogram.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
+func newHeadWait() *metrics.Histogram {
+	return metrics.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
 }
 
 var (
-	descConfig     = exposition.NewDesc("adbuffer_config_info", "1, with a hash of the effective configuration.", "hash")
-	descGood       = exposition.NewDesc("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if not.")
-	descLoaded     = exposition.NewDesc("adbuffer_config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
-	descDraining   = exposition.NewDesc("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
-	descHeadWait   = exposition.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
-	descHandshakes = exposition.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
+	descConfig     = metrics.NewDesc("adbuffer_config_info", "1, with a hash of the effective configuration.", "hash")
+	descGood       = metrics.NewDesc("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if not.")
+	descLoaded     = metrics.NewDesc("adbuffer_config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
+	descDraining   = metrics.NewDesc("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
+	descHeadWait   = metrics.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
+	descHandshakes = metrics.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
 	descsOfTLS     = handshake.NewDescs("adbuffer_tls", "an SSP", "ssp")
-	descHellos     = exposition.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the SSP then responded (good) or not (failed).", "ssp", "result")
-	descLookups    = exposition.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by how they ended; while one fails, the last good response is used.", "ssp", "result")
-	descAddrs      = exposition.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
-	descSent       = exposition.NewDesc("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
-	descReceived   = exposition.NewDesc("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
-	descCipher     = exposition.NewDesc("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
-	descCerts      = exposition.NewDesc("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; while it cannot, the version before stays in use.", "ssp", "result")
+	descHellos     = metrics.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the SSP then responded (good) or not (failed).", "ssp", "result")
+	descLookups    = metrics.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by how they ended; while one fails, the last good response is used.", "ssp", "result")
+	descAddrs      = metrics.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
+	descSent       = metrics.NewDesc("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
+	descReceived   = metrics.NewDesc("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
+	descCipher     = metrics.NewDesc("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
+	descCerts      = metrics.NewDesc("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; while it cannot, the version before stays in use.", "ssp", "result")
 )
 
 // Describe implements prometheus.Collector.
 func (v *Versions) Describe(ch chan<- *prometheus.Desc) {
-	exposition.Describe(ch, descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descHellos, descLookups, descAddrs, descCipher, descCerts, descSent, descReceived)
+	metrics.Describe(ch, descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descHellos, descLookups, descAddrs, descCipher, descCerts, descSent, descReceived)
 	descsOfTLS.Describe(ch)
 	(*tracing.Tracer)(nil).Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
-func (v *Versions) Collect(ch chan<- prometheus.Metric) { exposition.Collect(v, ch) }
+func (v *Versions) Collect(ch chan<- prometheus.Metric) { metrics.Collect(v, ch) }
 
-// Series implements exposition.Source. Counters of connections begin at 0 with each new pool, and
+// Series implements metrics.Source. Counters of connections begin at 0 with each new pool, and
 // those of spans with each new tracer.
-func (v *Versions) Series(to exposition.Sink) {
+func (v *Versions) Series(to metrics.Sink) {
 	current := v.Current()
 	succeeded := 0.0
 	if v.succeeded.Load() {
@@ -66,13 +65,13 @@ func (v *Versions) Series(to exposition.Sink) {
 	}
 }
 
-func (d *dialer) collect(to exposition.Sink) {
+func (d *dialer) collect(to metrics.Sink) {
 	to.Histogram(descHeadWait, d.headWait)
 	collectDials(to, d.dial.Stats())
 }
 
 // collectDials sends what an SSP's dialer has counted.
-func collectDials(to exposition.Sink, s dial.Stats) {
+func collectDials(to metrics.Sink, s dial.Stats) {
 	to.Counter(descSent, s.BytesSent)
 	to.Counter(descReceived, s.BytesReceived)
 	to.Counter(descHandshakes, s.HandshakesFull, "full")

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"adbuffer/internal/dial"
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 )
 
 // dialCounts is a collector of one dialer's counts.
@@ -17,9 +17,9 @@ type dialCounts dial.Stats
 
 func (dialCounts) Describe(chan<- *prometheus.Desc) {}
 
-func (c dialCounts) Collect(ch chan<- prometheus.Metric) { exposition.Collect(c, ch) }
+func (c dialCounts) Collect(ch chan<- prometheus.Metric) { metrics.Collect(c, ch) }
 
-func (c dialCounts) Series(to exposition.Sink) { collectDials(to.With("openx"), dial.Stats(c)) }
+func (c dialCounts) Series(to metrics.Sink) { collectDials(to.With("openx"), dial.Stats(c)) }
 
 func TestEveryCountOfADialerIsExported(t *testing.T) {
 	counts := dialCounts{

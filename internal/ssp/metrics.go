@@ -3,16 +3,16 @@ package ssp
 import (
 	"time"
 
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var allDescs []*exposition.Desc
+var allDescs []*metrics.Desc
 
-func desc(name, help string, labels ...string) *exposition.Desc {
-	d := exposition.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
+func desc(name, help string, labels ...string) *metrics.Desc {
+	d := metrics.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 	allDescs = append(allDescs, d)
 	return d
 }
@@ -40,14 +40,14 @@ var (
 
 // NewCollector returns a collector of what ssps returns at each scrape.
 func NewCollector(ssps func() []*SSP) prometheus.Collector {
-	return exposition.NewSource(allDescs, func(to exposition.Sink) {
+	return metrics.NewSource(allDescs, func(to metrics.Sink) {
 		for _, s := range ssps() {
 			s.collect(to)
 		}
 	})
 }
 
-func (s *SSP) collect(to exposition.Sink) {
+func (s *SSP) collect(to metrics.Sink) {
 	to = to.With(s.Name())
 	now := s.since(time.Now())
 	for o := range upstream.Outcomes {

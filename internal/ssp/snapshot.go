@@ -3,7 +3,7 @@ package ssp
 import (
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -44,7 +44,7 @@ type Snapshot struct {
 }
 
 // Latency returns the times of all requests since start.
-func (s *SSP) Latency() *histogram.Histogram { return s.stats.duration }
+func (s *SSP) Latency() *metrics.Histogram { return s.stats.duration }
 
 // Snapshot returns the SSP as it is now.
 func (s *SSP) Snapshot() Snapshot {

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
@@ -14,15 +14,15 @@ const ms = time.Millisecond
 // stats are the SSP's counters: atomics that are read at scrape time.
 type stats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64
-	duration  *histogram.Histogram
-	firstByte *histogram.Histogram
+	duration  *metrics.Histogram
+	firstByte *metrics.Histogram
 	retries   [retryKinds]atomic.Uint64
 	sent      atomic.Uint64 // including retries and hedges
 
 	codes         codes
 	noBids        noBids
-	requestBytes  *histogram.Histogram
-	responseBytes *histogram.Histogram
+	requestBytes  *metrics.Histogram
+	responseBytes *metrics.Histogram
 }
 
 func newStats() *stats {
@@ -33,13 +33,13 @@ func newStats() *stats {
 
 // latency has buckets around the usual deadlines of ad serving: bidders get 80 to 1000 ms, and most
 // respond within 250 ms. Quantiles are finer than its buckets by the number of parts.
-func latency(parts int) *histogram.Histogram {
-	return histogram.DurationsInParts(parts, ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
+func latency(parts int) *metrics.Histogram {
+	return metrics.DurationsInParts(parts, ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
 }
 
 // sizes has buckets from a beacon up to the largest body that the default settings allow.
-func sizes() *histogram.Histogram {
-	return histogram.New(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
+func sizes() *metrics.Histogram {
+	return metrics.NewHistogram(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
 }
 
 // record counts a leg that began at start. trace is nil for a request that is not traced.

@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"adbuffer/internal/histogram"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -40,7 +40,7 @@ func (t *Tracer) Begin(traceParent []byte, trusted bool, id []byte, now time.Tim
 
 // Observe counts a duration that ended at the time at. A traced request becomes the exemplar of its
 // bucket.
-func (r *Request) Observe(h *histogram.Histogram, d time.Duration, at time.Time) {
+func (r *Request) Observe(h *metrics.Histogram, d time.Duration, at time.Time) {
 	if r == nil {
 		h.ObserveDuration(d)
 		return

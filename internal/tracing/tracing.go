@@ -25,7 +25,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"adbuffer/internal/exposition"
+	"adbuffer/internal/metrics"
 )
 
 // Options are the settings `tracing`.
@@ -82,15 +82,15 @@ func New(o Options) (*Tracer, error) {
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // Collect implements prometheus.Collector.
-func (t *Tracer) Collect(ch chan<- prometheus.Metric) { exposition.Collect(t, ch) }
+func (t *Tracer) Collect(ch chan<- prometheus.Metric) { metrics.Collect(t, ch) }
 
-// Series implements exposition.Source.
-func (t *Tracer) Series(to exposition.Sink) {
+// Series implements metrics.Source.
+func (t *Tracer) Series(to metrics.Sink) {
 	t.exporter.collect(to)
 	t.sampler.collect(to)
 }
 
 // Describe implements prometheus.Collector.
 func (t *Tracer) Describe(ch chan<- *prometheus.Desc) {
-	exposition.Describe(ch, descSpans, descRequests)
+	metrics.Describe(ch, descSpans, descRequests)
 }

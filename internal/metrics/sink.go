@@ -1,11 +1,9 @@
-package exposition
+package metrics
 
 import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"adbuffer/internal/histogram"
 )
 
 // Source is a collector with many series. Its Collect calls the function Collect.
@@ -63,7 +61,7 @@ func (s Sink) Gauge(d *Desc, v float64, labels ...string) {
 }
 
 // Histogram writes a histogram with the values of its other labels.
-func (s Sink) Histogram(d *Desc, h *histogram.Histogram, labels ...string) {
+func (s Sink) Histogram(d *Desc, h *Histogram, labels ...string) {
 	if s.page == nil {
 		s.ch <- h.Metric(d.Desc, s.values(labels)...)
 		return

@@ -1,4 +1,4 @@
-package exposition
+package metrics
 
 import (
 	"cmp"
@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-
-	"adbuffer/internal/histogram"
 )
 
 // page is the response to one scrape; reused. Series come SSP by SSP, but each metric's series must
@@ -18,7 +16,7 @@ type page struct {
 
 	// scratch
 	name       []byte
-	counts     histogram.Counts
+	counts     Counts
 	cumulative []uint64
 	message    message
 }
@@ -109,7 +107,7 @@ func appendValue(b []byte, v string) []byte {
 	return append(b, v...)
 }
 
-func (p *page) histogram(d *Desc, h *histogram.Histogram, first, more []string) {
+func (p *page) histogram(d *Desc, h *Histogram, first, more []string) {
 	f := p.family(d, histograms)
 	p.counts = h.AppendCounts(p.counts[:0])
 	p.cumulative = h.AppendCumulative(p.cumulative[:0], p.counts)
@@ -123,7 +121,7 @@ func (p *page) histogram(d *Desc, h *histogram.Histogram, first, more []string) 
 	} else {
 		p.name = append(p.name, `{le="`...)
 	}
-	var exemplars []*histogram.Exemplar
+	var exemplars []*Exemplar
 	if p.openMetrics {
 		exemplars = h.Exemplars()
 	}
@@ -147,7 +145,7 @@ func (p *page) histogram(d *Desc, h *histogram.Histogram, first, more []string) 
 	f.text = append(b, '\n')
 }
 
-func (p *page) appendExemplar(b []byte, h *histogram.Histogram, e *histogram.Exemplar) []byte {
+func (p *page) appendExemplar(b []byte, h *Histogram, e *Exemplar) []byte {
 	b = append(b, ` # {trace_id="`...)
 	b = append(hex.AppendEncode(b, e.TraceID[:]), `"} `...)
 	b = append(p.appendNumber(b, h.Exported(e)), ' ')

@@ -1,4 +1,4 @@
-package histogram
+package metrics
 
 import (
 	"math"
@@ -53,10 +53,10 @@ func TestExportedBoundsAreTheDecimalsThatWereMeant(t *testing.T) {
 			t.Errorf("%v is exported as %v, want %v", d, got, want)
 		}
 	}
-	if got := New(1e-3, 950).exported[0]; got != 0.95 {
+	if got := NewHistogram(1e-3, 950).exported[0]; got != 0.95 {
 		t.Errorf("950 thousandths are exported as %v", got)
 	}
-	if got := New(1024, 3).exported[0]; got != 3072 {
+	if got := NewHistogram(1024, 3).exported[0]; got != 3072 {
 		t.Errorf("3 units of 1024 are exported as %v", got)
 	}
 }
@@ -86,7 +86,7 @@ func TestNegativeDurationsCountAsZero(t *testing.T) {
 }
 
 func TestQuantileIsTheBoundOfItsBucket(t *testing.T) {
-	h := New(1e-9, int64(ms), int64(10*ms), int64(100*ms))
+	h := NewHistogram(1e-9, int64(ms), int64(10*ms), int64(100*ms))
 	if q := h.Quantile(0.5); q != 0 {
 		t.Errorf("the median of nothing is %v", q)
 	}
@@ -105,7 +105,7 @@ func TestQuantileIsTheBoundOfItsBucket(t *testing.T) {
 }
 
 func TestNothingIsLostUnderConcurrency(t *testing.T) {
-	h := New(1, 1, 2, 3)
+	h := NewHistogram(1, 1, 2, 3)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -122,7 +122,7 @@ func TestNothingIsLostUnderConcurrency(t *testing.T) {
 
 func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
-	h, c := New(1, 1, 2, 3), NewCounter()
+	h, c := NewHistogram(1, 1, 2, 3), NewCounter()
 	if n := len(h.stripes.words) / h.stripes.width; n != 8 || h.stripes.mask != 7 {
 		t.Fatalf("%d stripes, mask %d, for 6 cores", n, h.stripes.mask)
 	}
@@ -170,7 +170,7 @@ func TestBoundsMustAscend(t *testing.T) {
 					t.Errorf("bounds %v were taken", bounds)
 				}
 			}()
-			New(1, bounds...)
+			NewHistogram(1, bounds...)
 		}()
 	}
 }

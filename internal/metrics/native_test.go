@@ -1,4 +1,4 @@
-package histogram
+package metrics
 
 import (
 	"math"
@@ -76,7 +76,7 @@ func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 
 // Only durations have a native histogram, and all fine buckets lie within one bucket of each kind.
 func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
-	if h := written(t, New(1, 1, 2).Metric(testDesc, "openx")); h.Schema != nil {
+	if h := written(t, NewHistogram(1, 1, 2).Metric(testDesc, "openx")); h.Schema != nil {
 		t.Error("sizes have a native histogram")
 	}
 	h := DurationsInParts(4, bounds...)

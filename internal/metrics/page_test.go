@@ -1,4 +1,4 @@
-package exposition
+package metrics
 
 import (
 	"cmp"
@@ -21,8 +21,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
-
-	"adbuffer/internal/histogram"
 )
 
 var (
@@ -35,10 +33,10 @@ var (
 )
 
 // source has series with everything that a text format writes in a way of its own.
-type source struct{ wait, sizes *histogram.Histogram }
+type source struct{ wait, sizes *Histogram }
 
 func newSource() *source {
-	s := &source{histogram.Durations(time.Millisecond, 35*time.Millisecond, time.Second), histogram.New(1, 0, 1<<10, 1<<20)}
+	s := &source{Durations(time.Millisecond, 35*time.Millisecond, time.Second), NewHistogram(1, 0, 1<<10, 1<<20)}
 	for _, d := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 123456789 * time.Nanosecond, time.Hour} {
 		s.wait.ObserveDuration(d)
 		s.sizes.Observe(int64(d))

@@ -1,12 +1,10 @@
-package exposition
+package metrics
 
 import (
 	"encoding/hex"
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"adbuffer/internal/histogram"
 )
 
 // The numbers of fields in io.prometheus.client's metrics.proto.
@@ -32,7 +30,7 @@ var familyTypes = [...]uint64{counter: 0, gauge: 1, histograms: 4}
 // ones are made first.
 type message struct {
 	metric, histogram, bucket, exemplar, pair []byte
-	native                                    histogram.Native
+	native                                    Native
 }
 
 // appendMessage appends the metric's message, after its length.
@@ -72,7 +70,7 @@ func (m *message) appendPair(b []byte, n protowire.Number, name, value string) [
 }
 
 // appendHistogram appends a histogram with both kinds of buckets.
-func (m *message) appendHistogram(b []byte, d *Desc, h *histogram.Histogram, counts histogram.Counts, cumulative []uint64, first, more []string) []byte {
+func (m *message) appendHistogram(b []byte, d *Desc, h *Histogram, counts Counts, cumulative []uint64, first, more []string) []byte {
 	m.begin(d, first, more)
 	m.histogram = appendNumber(m.histogram[:0], histogramCount, cumulative[len(cumulative)-1])
 	m.histogram = appendDouble(m.histogram, histogramSum, h.Sum())
@@ -97,7 +95,7 @@ func (m *message) appendHistogram(b []byte, d *Desc, h *histogram.Histogram, cou
 	return appendBytes(b, familyMetric, m.metric)
 }
 
-func (m *message) appendExemplar(h *histogram.Histogram, e *histogram.Exemplar) {
+func (m *message) appendExemplar(h *Histogram, e *Exemplar) {
 	m.exemplar = m.appendPair(m.exemplar[:0], exemplarLabel, "trace_id", hex.EncodeToString(e.TraceID[:]))
 	m.exemplar = appendDouble(m.exemplar, exemplarValue, h.Exported(e))
 	m.pair = appendNumber(m.pair[:0], timeSeconds, uint64(e.At.Unix()))
