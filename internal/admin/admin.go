@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/requestlog"
+	"adbuffer/internal/logs"
 )
 
 // Options are what the admin listener shows and how it protects it. A path whose func is
@@ -45,7 +45,7 @@ type Options struct {
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
 	// Requests has the last failures, and reports requests as they end.
-	Requests *requestlog.Log
+	Requests *logs.RequestLog
 	// Explain says what would happen to a request; see the type.
 	Explain Explain
 	// Reload reads the configuration again; see the type.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/requestlog"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/upstream"
 )
 
@@ -89,8 +89,8 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 
 // filterOf reads the filter of a tail. A filter that no request can pass is an error, since its
 // reader would wait forever.
-func (s *Server) filterOf(q url.Values) (requestlog.Filter, error) {
-	f := requestlog.Filter{ID: q.Get("id"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
+func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
+	f := logs.Filter{ID: q.Get("id"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
 	if f.ID != "" && !httpheader.IsRequestID(f.ID) {
 		return f, errors.New("id must be the id of a request: 1 to 128 letters, digits, dots, underscores and hyphens")
 	}

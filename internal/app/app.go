@@ -17,22 +17,21 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
-	"adbuffer/internal/loglimit"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
-	"adbuffer/internal/requestlog"
 )
 
 // App is the whole service. Make one with New, run it once with Run.
 type App struct {
-	log      *zap.Logger       // of events that operators cause
-	peers    *loglimit.Limiter // of events that clients, SSPs and local processes cause
+	log      *zap.Logger   // of events that operators cause
+	peers    *logs.Limiter // of events that clients, SSPs and local processes cause
 	registry *metrics.Registry
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions
-	requests *requestlog.Log
+	requests *logs.RequestLog
 	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil = no Redis is configured
@@ -82,9 +81,9 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 
 // build makes every part of an App but its listeners.
 func build(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, peers: loglimit.New(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+	a := &App{log: log, peers: logs.NewLimiter(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
-	a.requests = requestlog.New(log, a.peers)
+	a.requests = logs.NewRequestLog(log, a.peers)
 	for _, e := range extras {
 		e(a)
 	}

@@ -13,11 +13,11 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/listen"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
-	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
@@ -151,7 +151,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
 			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
-		Access: requestlog.Options(c.Log.Access),
+		Access: logs.AccessOptions(c.Log.Access),
 		Tracer: v.Tracer,
 	}
 }

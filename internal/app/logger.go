@@ -7,12 +7,12 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/loglimit"
+	"adbuffer/internal/logs"
 )
 
 // NewLogger returns a logger with the configuration's level and format, and the sink
 // through which it writes to w. The level can be changed while the logger is in use.
-func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *loglimit.Sink, error) {
+func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *logs.Sink, error) {
 	level, err := zap.ParseAtomicLevel(string(c.Level))
 	if err != nil {
 		return nil, level, nil, err
@@ -28,6 +28,6 @@ func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *loglimi
 		e.ConsoleSeparator = " "
 		encoder = zapcore.NewConsoleEncoder(e)
 	}
-	sink := loglimit.NewSink(w)
+	sink := logs.NewSink(w)
 	return zap.New(zapcore.NewCore(encoder, sink, level)), level, sink, nil
 }

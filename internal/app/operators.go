@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
-	"adbuffer/internal/loglimit"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/reload"
 )
 
@@ -24,7 +24,7 @@ func WithLogLevel(l zap.AtomicLevel) Extra {
 }
 
 // WithLogSink counts the log lines that s drops.
-func WithLogSink(s *loglimit.Sink) Extra {
+func WithLogSink(s *logs.Sink) Extra {
 	return func(a *App) { a.dropped = s.Dropped }
 }
 

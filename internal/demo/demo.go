@@ -16,7 +16,7 @@ import (
 
 	"adbuffer/internal/app"
 	"adbuffer/internal/config"
-	"adbuffer/internal/loglimit"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/sspsim"
 )
 
@@ -29,7 +29,7 @@ type Demo struct {
 	ssps []*sspsim.SSP
 	dir  string // with the authority of the SSP that speaks TLS
 	out  io.Writer
-	log  *loglimit.Sink
+	log  *logs.Sink
 }
 
 // demoSSPs are the simulated SSPs, in the order of the configuration.

@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/requestlog"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
@@ -41,9 +41,9 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 	if w.None() {
 		return
 	}
-	rec := &requestlog.Record{
-		At: e.at, ID: string(r.requestID()), Method: requestlog.Visible(r.method), Path: requestlog.Visible(r.path()),
-		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: requestlog.Cut(e.detail),
+	rec := &logs.Record{
+		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
+		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
 	}
 	rec.Source, rec.BytesOut = string(ctx.Response.Header.Peek(sourceField)), len(ctx.Response.Body())
 	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
@@ -62,7 +62,7 @@ func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *re
 	if w.None() {
 		return
 	}
-	rec := &requestlog.Record{At: now, ID: string(id), Route: noRoute, Client: g.clientWithoutRoute(peer), Outcome: f.outcome, Error: requestlog.Cut(f.detail)}
+	rec := &logs.Record{At: now, ID: string(id), Route: noRoute, Client: g.clientWithoutRoute(peer), Outcome: f.outcome, Error: logs.Cut(f.detail)}
 	if !f.reset {
 		rec.Status, rec.Source = f.statusCode(), "proxy/"+f.outcome.String()
 	}
@@ -70,7 +70,7 @@ func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *re
 }
 
 // addResult adds the SSPs that got the request, and their results.
-func addResult(rec *requestlog.Record, res *route.Result, ex *upstream.Exchange) {
+func addResult(rec *logs.Record, res *route.Result, ex *upstream.Exchange) {
 	if res.SSP != nil {
 		rec.SSP = res.SSP.Name()
 	}
@@ -78,7 +78,7 @@ func addResult(rec *requestlog.Record, res *route.Result, ex *upstream.Exchange)
 		rec.Exchange = ex.Summary()
 	}
 	for _, l := range res.Legs() {
-		rec.Legs = append(rec.Legs, requestlog.Leg{SSP: l.SSP.Name(), Outcome: l.Outcome, Exchange: l.Exchange, Took: l.Took})
+		rec.Legs = append(rec.Legs, logs.Leg{SSP: l.SSP.Name(), Outcome: l.Outcome, Exchange: l.Exchange, Took: l.Took})
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/logs"
 	"adbuffer/internal/proxy"
-	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
@@ -109,7 +109,7 @@ func TestTheAccessLogHasEachLeg(t *testing.T) {
 func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
-		o.Access = requestlog.Options{Enabled: true, Failures: true, MaxPerSecond: 1000}
+		o.Access = logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1000}
 		o.MaxConnections, rt.NoAdOnError = 3, true
 	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"}, says("e", 404))
 	for id, c := range map[string]struct {
@@ -155,7 +155,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 func TestSlowRequestsAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
-		o.Access = requestlog.Options{Enabled: true, Slow: time.Nanosecond, MaxPerSecond: 1000}
+		o.Access = logs.AccessOptions{Enabled: true, Slow: time.Nanosecond, MaxPerSecond: 1000}
 	}, bids("a", "{}"))
 	m.do("GET", "/fill", "X-Request-Id: one")
 	wantFields(t, m.line(t, "one"), map[string]any{"status": int64(200), "logged_for": "slow"})

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"adbuffer/internal/logs"
 	"adbuffer/internal/proxy"
-	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
@@ -80,7 +80,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
-		o.MaxStreams, o.Access = 1, requestlog.Options{Enabled: true, Failures: true, MaxPerSecond: 100}
+		o.MaxStreams, o.Access = 1, logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 100}
 	}), bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { close(asked); <-release }})
 	defer close(release)
 	f := m.frames(t)

@@ -23,10 +23,9 @@ import (
 
 	"adbuffer/internal/http1"
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/loglimit"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
-	"adbuffer/internal/requestlog"
 	"adbuffer/internal/route"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
@@ -115,8 +114,8 @@ type modeProxy struct {
 
 	listeners int // beside the first one; fasthttp counts each as a connection
 
-	requests *requestlog.Log
-	limiter  *loglimit.Limiter
+	requests *logs.RequestLog
+	limiter  *logs.Limiter
 }
 
 func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *route.Route), bidders ...bidder) *modeProxy {
@@ -150,15 +149,15 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		MaxConnections: 100, MaxInFlight: 100, MaxStreams: 250, MaxUploads: 1000, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true, AbortOnClose: true,
 		Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute, Header: "X-Adbuffer-Timeout-Ms"},
-		Access:   requestlog.Options{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
+		Access:   logs.AccessOptions{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
 	}
 	if change != nil {
 		change(&o, rt)
 	}
-	core, logs := observer.New(zap.InfoLevel)
+	core, lines := observer.New(zap.InfoLevel)
 	log := zap.New(core)
-	limiter := loglimit.New(log)
-	requests := requestlog.New(log, limiter)
+	limiter := logs.NewLimiter(log)
+	requests := logs.NewRequestLog(log, limiter)
 	p := proxy.New(o, route.NewTable([]*route.Route{rt}), log, requests, func() bool { return true })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,7 +171,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			t.Error(err)
 		}
 	})
-	return &modeProxy{t: t, p: p, options: o, route: rt, url: "http://" + l.Addr().String(), logs: logs, requests: requests, limiter: limiter}
+	return &modeProxy{t: t, p: p, options: o, route: rt, url: "http://" + l.Addr().String(), logs: lines, requests: requests, limiter: limiter}
 }
 
 // do sends a request on a connection of its own.

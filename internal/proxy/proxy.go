@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/requestlog"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/route"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
@@ -50,7 +50,7 @@ type Options struct {
 	TLS *tls.Config
 
 	Deadline DeadlineOptions
-	Access   requestlog.Options
+	Access   logs.AccessOptions
 	Tracer   *tracing.Tracer // nil = no tracing
 }
 
@@ -58,7 +58,7 @@ type Options struct {
 // Drain.
 type Proxy struct {
 	log      *zap.Logger
-	requests *requestlog.Log
+	requests *logs.RequestLog
 	server   *fasthttp.Server
 	inFlight ssp.InFlight
 	process  route.Process
@@ -87,7 +87,7 @@ type Proxy struct {
 
 // New returns a Proxy that routes by table. requests receives requests that ended,
 // and may be nil. ready decides the response to HealthPath.
-func New(opts Options, table *route.Table, logger *zap.Logger, requests *requestlog.Log, ready func() bool) *Proxy {
+func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.RequestLog, ready func() bool) *Proxy {
 	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"adbuffer/internal/requestlog"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
@@ -27,7 +27,7 @@ func (r *request) endTrace(ctx *fasthttp.RequestCtx, e *end) {
 		return
 	}
 	t := tracing.RequestEnd{
-		Method: "_OTHER", Route: r.stats(r.route).name, Scheme: "http", Path: requestlog.Visible(r.path()), Protocol: "1.1",
+		Method: "_OTHER", Route: r.stats(r.route).name, Scheme: "http", Path: logs.Visible(r.path()), Protocol: "1.1",
 		Outcome: e.outcome, Failed: isFailure(e.outcome), From: e.at.Add(-e.took), To: e.at,
 	}
 	switch m := string(r.method); m {

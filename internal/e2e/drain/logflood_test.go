@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/loglimit"
+	"adbuffer/internal/logs"
 	"adbuffer/internal/testsupport"
 )
 
@@ -64,7 +64,7 @@ func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 			seconds++
 		}
 	}
-	if n := strings.Count(ab.Log.String(), refused+`","error`); n > (seconds+2)*loglimit.PerSecond {
+	if n := strings.Count(ab.Log.String(), refused+`","error`); n > (seconds+2)*logs.PerSecond {
 		t.Errorf("%d lines in %d seconds for %d connections", n, seconds, connections)
 	}
 	ab.Dial().Get("/fillbuffer").WantFill("openx")

@@ -1,6 +1,4 @@
-// Package loglimit bounds what log lines cost: how many of them clients, SSPs and
-// local processes can cause, and how long a line may wait to be written.
-package loglimit
+package logs
 
 import (
 	"slices"
@@ -31,8 +29,8 @@ type Limiter struct {
 	messages []string // of those, each once
 }
 
-// New returns a Limiter of lines to log.
-func New(log *zap.Logger) *Limiter { return &Limiter{to: log} }
+// NewLimiter returns a Limiter of lines to log.
+func NewLimiter(log *zap.Logger) *Limiter { return &Limiter{to: log} }
 
 // Logger returns a logger with a limit of its own.
 func (l *Limiter) Logger() *zap.Logger {

@@ -1,4 +1,4 @@
-package requestlog
+package logs
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package requestlog
+package logs
 
 import (
 	"strings"
@@ -9,27 +9,26 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"adbuffer/internal/loglimit"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
-// logged is a Log, and the lines that it wrote.
+// logged is a RequestLog, and the lines that it wrote.
 type logged struct {
-	*Log
-	limiter *loglimit.Limiter
+	*RequestLog
+	limiter *Limiter
 	lines   *observer.ObservedLogs
 }
 
 func newLogged() *logged {
 	core, lines := observer.New(zapcore.InfoLevel)
 	log := zap.New(core)
-	limiter := loglimit.New(log)
-	return &logged{New(log, limiter), limiter, lines}
+	limiter := NewLimiter(log)
+	return &logged{NewRequestLog(log, limiter), limiter, lines}
 }
 
 // end is a request that ended.
-func (l *logged) end(o *Options, failed bool, took time.Duration) {
+func (l *logged) end(o *AccessOptions, failed bool, took time.Duration) {
 	now := time.Now()
 	w := l.Wants(o, failed, took, now)
 	if w.None() {
@@ -50,7 +49,7 @@ func (l *logged) count(r Reason) int {
 func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
-		o := &Options{Enabled: true, Sample: 0.01, Failures: true, MaxPerSecond: 100}
+		o := &AccessOptions{Enabled: true, Sample: 0.01, Failures: true, MaxPerSecond: 100}
 		for i := range 10_000 {
 			l.end(o, i%1000 == 0, time.Millisecond)
 		}
@@ -66,7 +65,7 @@ func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
-		o := &Options{Enabled: true, Sample: 1, Failures: true, Slow: time.Second, MaxPerSecond: 100}
+		o := &AccessOptions{Enabled: true, Sample: 1, Failures: true, Slow: time.Second, MaxPerSecond: 100}
 		for range 3 {
 			for range 5000 {
 				l.end(o, true, 2*time.Second)
@@ -89,7 +88,7 @@ func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
 func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
-		o := &Options{Enabled: true, Failures: true, Slow: 100 * time.Millisecond, MaxPerSecond: 3}
+		o := &AccessOptions{Enabled: true, Failures: true, Slow: 100 * time.Millisecond, MaxPerSecond: 3}
 		for _, took := range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond, time.Second} {
 			l.end(o, false, took)
 		}
@@ -109,7 +108,7 @@ func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
 func TestUnwantedRequestsAllocateNothing(t *testing.T) {
 	l := newLogged()
 	now := time.Now()
-	for _, o := range []*Options{{}, {Enabled: true, Failures: true, Slow: time.Second, MaxPerSecond: 1}} {
+	for _, o := range []*AccessOptions{{}, {Enabled: true, Failures: true, Slow: time.Second, MaxPerSecond: 1}} {
 		if n := testing.AllocsPerRun(100, func() { l.Wants(o, false, time.Millisecond, now) }); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
@@ -120,16 +119,16 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		for i := range keptFailures + 10 {
-			l.end(&Options{}, true, time.Duration(i))
+			l.end(&AccessOptions{}, true, time.Duration(i))
 			time.Sleep(time.Second)
 		}
-		l.end(&Options{}, false, 0)
+		l.end(&AccessOptions{}, false, 0)
 		all := l.Failures()
 		if len(all) != keptFailures || all[0].Total != keptFailures+9 || all[keptFailures-1].Total != 10 {
 			t.Errorf("%d failures are remembered", len(all))
 		}
 		for range 1000 {
-			l.end(&Options{}, true, time.Hour)
+			l.end(&AccessOptions{}, true, time.Hour)
 		}
 		n := 0
 		for _, r := range l.Failures() {
@@ -148,9 +147,9 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 		l := newLogged()
 		w := l.Watch(Filter{Outcome: "deadline"})
 		other := l.Watch(Filter{SSP: "b"})
-		l.end(&Options{}, false, 0)
+		l.end(&AccessOptions{}, false, 0)
 		for range 1000 {
-			l.end(&Options{}, true, 0)
+			l.end(&AccessOptions{}, true, 0)
 		}
 		if n := len(w.Records()); n != watchPerSecond || w.Skipped() != 1000-watchPerSecond {
 			t.Errorf("%d requests reported, and %d skipped", n, w.Skipped())
@@ -160,7 +159,7 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 		}
 		w.Stop()
 		other.Stop()
-		if !l.Wants(&Options{}, false, 0, time.Now()).None() {
+		if !l.Wants(&AccessOptions{}, false, 0, time.Now()).None() {
 			t.Error("requests pay for watchers that have stopped")
 		}
 	})
@@ -193,7 +192,7 @@ func TestTextsAreCut(t *testing.T) {
 // The log's cost for a request that no reader wants, and for a failure beyond the limit.
 func BenchmarkWants(b *testing.B) {
 	l := newLogged()
-	o := &Options{Enabled: true, Failures: true, MaxPerSecond: 1}
+	o := &AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1}
 	now := time.Now()
 	for name, failed := range map[string]bool{"unwanted": false, "suppressed": true} {
 		b.Run(name, func(b *testing.B) {

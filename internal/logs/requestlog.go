@@ -1,4 +1,4 @@
-package requestlog
+package logs
 
 import (
 	"math/rand/v2"
@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"adbuffer/internal/loglimit"
 )
 
-// Options are the settings `log.access`.
-type Options struct {
+// AccessOptions are the settings `log.access`.
+type AccessOptions struct {
 	Enabled  bool
 	Sample   float64       // share of the requests, 0 to 1
 	Failures bool          // requests that ended in a 5xx, whatever Sample says
@@ -20,17 +18,19 @@ type Options struct {
 	MaxPerSecond int
 }
 
-// Log takes records of requests. A nil Log wants none.
-type Log struct {
+// RequestLog takes records of requests. A nil RequestLog wants none.
+type RequestLog struct {
 	to       *zap.Logger
-	limiter  *loglimit.Limiter // counts lines that are suppressed
-	lines    window            // of Failures and Slow
+	limiter  *Limiter // counts lines that are suppressed
+	lines    window   // of Failures and Slow
 	failures failures
 	watchers watchers
 }
 
-// New returns a Log that writes its lines to to.
-func New(to *zap.Logger, limiter *loglimit.Limiter) *Log { return &Log{to: to, limiter: limiter} }
+// NewRequestLog returns a RequestLog that writes its lines to to.
+func NewRequestLog(to *zap.Logger, limiter *Limiter) *RequestLog {
+	return &RequestLog{to: to, limiter: limiter}
+}
 
 // message is what all lines of the access log say.
 const message = "request"
@@ -46,7 +46,7 @@ func (w wanted) None() bool { return w == wanted{} }
 
 // Wants decides what needs the record of a request that ended now. failed says that it ended in a
 // 5xx, ours or an SSP's. Wants costs a request that is not wanted no lock and no clock.
-func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) (w wanted) {
+func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, now time.Time) (w wanted) {
 	if l == nil {
 		return w
 	}
@@ -74,7 +74,7 @@ func (l *Log) Wants(o *Options, failed bool, took time.Duration, now time.Time) 
 }
 
 // Write passes the record to the outputs that want it. It keeps r.
-func (l *Log) Write(r *Record, w wanted) {
+func (l *RequestLog) Write(r *Record, w wanted) {
 	r.Reason = w.reason
 	if w.reason != NoReason {
 		l.to.Info(message, r.Fields()...)
@@ -89,7 +89,7 @@ func (l *Log) Write(r *Record, w wanted) {
 
 // Failures returns the last requests that failed, the last one first. If very many fail in one second,
 // it keeps only a part of them.
-func (l *Log) Failures() []*Record { return l.failures.last() }
+func (l *RequestLog) Failures() []*Record { return l.failures.last() }
 
 // window counts events of the current second.
 type window struct {

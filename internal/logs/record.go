@@ -1,6 +1,9 @@
-// Package requestlog reports single requests to operators: lines of the access log, the requests
-// that operators watch live, and the last failures. A request pays for it only if one of them wants
-package requestlog
+// Package logs reports single requests to operators: lines of the access log, the requests that
+// operators watch live, and the last failures. A request pays for it only if one of them wants it.
+//
+// It also bounds what log lines cost: how many of them clients, SSPs and local processes can cause,
+// and how long a line may wait to be written.
+package logs
 
 import (
 	"strings"

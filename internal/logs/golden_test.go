@@ -1,4 +1,4 @@
-package requestlog
+package logs
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"adbuffer/internal/loglimit"
 	"adbuffer/internal/upstream"
 )
 
@@ -67,7 +66,7 @@ func records() []*Record {
 func TestTheLinesAreAsDocumented(t *testing.T) {
 	var out bytes.Buffer
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"}), zapcore.AddSync(&out), zap.InfoLevel))
-	l := New(log, loglimit.New(log))
+	l := NewRequestLog(log, NewLimiter(log))
 	for _, r := range records() {
 		l.Write(r, wanted{reason: r.Reason})
 	}

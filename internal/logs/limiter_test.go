@@ -1,4 +1,4 @@
-package loglimit
+package logs
 
 import (
 	"adbuffer/internal/testsupport"
@@ -15,7 +15,7 @@ import (
 func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		core, lines := observer.New(zap.DebugLevel)
-		l := New(zap.New(core))
+		l := NewLimiter(zap.New(core))
 		log, other := l.Logger(), l.Logger()
 		const flood, seconds = 1000, 3
 		for range seconds {
@@ -52,7 +52,7 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 func TestWhatIsSaidIsBounded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		core, lines := observer.New(zap.DebugLevel)
-		l := New(zap.New(core))
+		l := NewLimiter(zap.New(core))
 		log := l.Logger()
 		for i := range 100 {
 			for range 2 * PerSecond {
@@ -70,7 +70,7 @@ func TestWhatIsSaidIsBounded(t *testing.T) {
 
 func TestLevelsAndFieldsStay(t *testing.T) {
 	core, lines := observer.New(zap.WarnLevel)
-	l := New(zap.New(core).With(zap.String("a", "b")))
+	l := NewLimiter(zap.New(core).With(zap.String("a", "b")))
 	log := l.Logger().With(zap.String("c", "d"))
 	log.Info("too low")
 	log.Error("yes")

@@ -1,4 +1,4 @@
-package requestlog
+package logs
 
 import (
 	"sync"
@@ -44,14 +44,14 @@ const watchPerSecond = 50
 // in time, or beyond WatchPerSecond, are skipped and counted.
 type Watcher struct {
 	filter  Filter
-	log     *Log
+	log     *RequestLog
 	records chan *Record
 	second  window
 	skipped atomic.Uint64
 }
 
 // Watch returns a new watcher. Its caller calls Stop once.
-func (l *Log) Watch(f Filter) *Watcher {
+func (l *RequestLog) Watch(f Filter) *Watcher {
 	w := &Watcher{filter: f, log: l, records: make(chan *Record, watchPerSecond)}
 	l.watchers.add(w)
 	return w
