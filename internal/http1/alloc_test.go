@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// An exchange allocates nothing in adbuffer. crypto/tls allocates once for each record that it
-// reads.
+// adbuffer's own code allocates nothing for an exchange. crypto/tls allocates once for each record
+// that it reads.
 func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 	for _, tr := range transports {
 		for _, pipelined := range []bool{false, true} {
@@ -23,7 +23,7 @@ func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 			go stub(p.conn, benchResponse)
 			ceiling := 0.0
 			if tr == overTLS {
-				ceiling = 2 // one of the two is the peer's
+				ceiling = 2 // one of them is the peer's
 			}
 			ex := benchExchange()
 			got := testing.AllocsPerRun(2000, func() {

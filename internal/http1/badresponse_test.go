@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// badResponses are responses that the parser refuses, and the errors.
+// badResponses are responses that the parser rejects, with the expected errors.
 var badResponses = []struct {
 	name, response string
 	err            error

@@ -77,9 +77,9 @@ func (r *responseReader) readTrailer(br *bufio.Reader) error {
 	return nil
 }
 
-// line returns the next line without its CRLF, and its length with the CRLF. n is 0 if the line has
-// not arrived whole: then more bytes have arrived meanwhile, and the caller calls line again. For a
-// line over limit bytes, or one that ends in a bare LF, line returns tooBad.
+// line returns the next line without its CRLF, and its length with the CRLF. n is 0 if the line is
+// still incomplete: the call has read more bytes, and the caller calls line again. For a line over
+// limit bytes, or one that ends in a bare LF, line returns tooBad.
 func (r *responseReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
 	b, _ := br.Peek(br.Buffered())
 	line, n, bare, ok := cutLine(b, 0, r.searched)

@@ -38,8 +38,8 @@ type Options struct {
 	// connections ignore it.
 	Depth int
 	// HeadWait, if not nil, observes head-of-line waiting for each response on a pipelined
-	// connection: the time from Times.Acquired until the response in front was complete. It is 0 if
-	// there was none. Pipelining cannot have delayed the response by more.
+	// connection: the time from Times.Acquired until the previous response was complete. It is 0 if
+	// there was no previous response. Pipelining cannot have delayed the response by more.
 	HeadWait *metrics.Histogram
 
 	readers sync.Pool // *bufio.Reader of MaxResponseHeaderBytes
@@ -63,7 +63,8 @@ type Conn struct {
 
 	reason atomic.Uint32 // upstream.CloseReason
 
-	interrupt func() // ends the waiting of the current exchange; made once, so that it costs no allocation
+	// interrupt ends the waiting of the current exchange. It is made once, to avoid an allocation.
+	interrupt func()
 }
 
 var _ upstream.Conn = (*Conn)(nil)
@@ -199,8 +200,8 @@ func (c *Conn) release(r upstream.CloseReason, held time.Duration) {
 	c.owner.Freed(held)
 }
 
-// abandon frees the caller. A goroutine reads the response to its end, for at most opts.Linger and
-// within the limits of a response, and then frees the place.
+// abandon releases the caller. A goroutine reads the response to its end, for at most opts.Linger
+// and within the limits of a response, and then releases the place.
 func (c *Conn) abandon(ex *upstream.Exchange) {
 	ex.Times.Done = time.Now()
 	if c.opts.Linger <= 0 {

@@ -53,10 +53,10 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// cost is the cost of reading a response, for each of its bytes.
+// cost is the cost of reading a response, per byte of the response.
 type cost struct{ nanoseconds, allocated float64 }
 
-// costOf reads text often, in pieces of size bytes, each time into new memory.
+// costOf reads text many times, in pieces of size bytes, each time into new memory.
 func costOf(t *testing.T, text string, size int) cost {
 	t.Helper()
 	opts := testOptions()

@@ -68,7 +68,7 @@ func lingering() *Options {
 	return opts
 }
 
-// phases say how much of a response has arrived when the deadline passes, and what is missing.
+// phases hold the part of a response that has arrived at the deadline, and the missing part.
 var phases = map[string]struct{ came, missing string }{
 	"nothing":      {"", textResponse("late")},
 	"status line":  {"HTTP/1.1 20", "0 OK\r\nContent-Length: 4\r\n\r\nlate"},
@@ -83,7 +83,7 @@ var phases = map[string]struct{ came, missing string }{
 	"chunk behind": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n0\r\n", "1\r\n1\r\n0\r\n\r\n"},
 }
 
-// abandonCauses are what makes a caller abandon its exchange at shortBudget.
+// abandonCauses make a caller abandon its exchange at shortBudget.
 var abandonCauses = map[string]struct {
 	arm func(ex *upstream.Exchange) context.CancelFunc
 	err error
@@ -196,7 +196,7 @@ func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 			}
 			err := wait(t, done)
 			if conn.Protocol() == upstream.HTTP1Pipelined && err == upstream.ErrDeadline {
-				err = want // its reader may be first: then it does not know that no byte was sent
+				err = want // the reader may end first: then it does not know that no byte was sent
 			}
 			if err != want {
 				t.Fatalf("error %v with %d bytes read, want %v", err, read, want)

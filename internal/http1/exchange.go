@@ -14,11 +14,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// errAbandoned: the deadline passed or the exchange was cancelled before its response was complete.
+// errAbandoned says that the deadline passed, or that the exchange was cancelled, before its
+// response was complete.
 var errAbandoned = errors.New("abandoned")
 
-// exchangeUntilCancelled is exchange on a socket whose deadline passes when the context ends. After
-// it has returned, no other goroutine sets deadlines.
+// exchangeUntilCancelled runs exchange on a socket whose deadline passes when the context ends.
+// After it has returned, no other goroutine sets deadlines.
 func (c *Conn) exchangeUntilCancelled(ex *upstream.Exchange) error {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ex.Context, func() {
@@ -41,7 +42,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	c.response.start(ex.Request.Method)
 	err := c.response.read(c.br, ex)
 	if errors.Is(err, os.ErrDeadlineExceeded) && (ex.Context == nil || ex.Context.Err() == nil) {
-		// Bytes that arrived before the deadline count, even if this goroutine reads them late.
+		// Bytes that arrived before the deadline count even if this goroutine reads them late.
 		c.sock.SetNonblocking(true)
 		err = c.response.read(c.br, ex)
 		c.sock.SetNonblocking(false)

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// exchangeOnce runs an exchange on conn that succeeds.
+// exchangeOnce runs one exchange on conn, which must succeed.
 func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) {
 	tb.Helper()
 	ex := get(tb, name)
@@ -124,7 +124,7 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
 				conn, p, owner := dial(t, tr, testOptions())
-				exchangeOnce(t, conn, p, "first") // so that a close could be the keep-alive race
+				exchangeOnce(t, conn, p, "first") // so that the close could be the keep-alive race
 				done := start(conn, newExchange(t))
 				p.request()
 				p.send(c.response)
@@ -139,8 +139,8 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 	}
 }
 
-// In the keep-alive race, the peer closes while a request is on its way. On a new connection it is
-// not the keep-alive race.
+// In the keep-alive race, the peer closes while a request is under way. On a new connection a close
+// is not the keep-alive race.
 func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
 		for _, tr := range transports {
@@ -237,7 +237,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 				ex.Context = ctx
 				done := start(conn, ex)
 				p.wantRequests("x")
-				if round%10 > 0 { // else the response comes first, on every machine
+				if round%10 > 0 { // in these rounds the response comes first, on every machine
 					go func() {
 						time.Sleep(time.Duration(round%10) * 10 * time.Microsecond)
 						cancel()

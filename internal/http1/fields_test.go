@@ -63,9 +63,8 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 	}
 }
 
-// Once, a message head was parsed from its start again for each read. A head of 1 MB that arrived
-// byte by byte took minutes. It must take at most some thousand times as long as one that arrives
-// in one piece.
+// Once, the parser started again for each read. A head of 1 MB that arrived byte by byte took
+// minutes. It may take at most some thousand times as long as one that arrives in one piece.
 func TestHeaderInManyPiecesIsParsedOnce(t *testing.T) {
 	const size = 1 << 20
 	for name, head := range map[string]string{

@@ -184,7 +184,7 @@ func FuzzParseHead(f *testing.F) {
 			t.Fatalf("%d bytes, error %v", n, err)
 		}
 		if !bytes.HasPrefix(fields, []byte("kept")) {
-			t.Fatal("what stood in front of the fields is gone")
+			t.Fatal("the bytes before the fields are gone")
 		}
 		if n == 0 {
 			return

@@ -17,19 +17,20 @@ const (
 	untilClose
 )
 
-// head is what a status line and a header say about the message and the connection.
+// head holds the facts about the message and the connection in a status line and a header.
 type head struct {
 	status int
 	http10 bool
 	close  bool // Connection: close
-	// notReusable: readable, but the connection must be closed: obs-fold, bare LF, Content-Length
-	// beside Transfer-Encoding, a 204 that announces a body.
+	// notReusable says that the response is readable, but the connection must be closed. Causes are
+	// obs-fold, a bare LF, Content-Length beside Transfer-Encoding, and a 204 that announces a
+	// body.
 	notReusable   bool
 	hasTE         bool
 	contentLength int // -1 for none
 }
 
-// framing returns how the body of a response ends. toHEAD: the request was HEAD.
+// framing returns how the body of a response ends. toHEAD says that the request was HEAD.
 func (h *head) framing(toHEAD bool) framing {
 	switch {
 	case toHEAD || h.status < 200 || h.status == 204 || h.status == 304:
@@ -53,7 +54,7 @@ func (h *head) statedLength() int {
 	return h.contentLength
 }
 
-// Violations of the protocol in a response. Their text never quotes what the SSP sent.
+// Violations of the protocol in a response. Their text never quotes bytes of the SSP.
 var (
 	errStatusLine     = errors.New("malformed status line")
 	errVersion        = errors.New("neither HTTP/1.1 nor HTTP/1.0")

@@ -18,14 +18,14 @@ type headParser struct {
 	fields       int  // fields so far
 	first        int  // offset of the first field; 0 until the status line is parsed
 	next         int  // offset of the next line
-	searched     int  // no LF stands between next and this offset
-	rewritten    bool // lines are appended one by one, instead of all together at the end
-	framingField bool // the last field was one of framing
+	searched     int  // no LF is between next and this offset
+	rewritten    bool // the parser appends lines one by one, instead of all together at the end
+	framingField bool // the last field defines the framing
 }
 
-// parse continues with the message head that begins at b[0]; b may hold more than at the call
-// before. It returns the length of the message head, 0 while it is incomplete. It appends the
-// fields to lines, which must be what the call before returned. If keep is false it appends
+// parse continues with the message head that begins at b[0]; b may hold more than at the previous
+// call. It returns the length of the message head, or 0 while it is incomplete. It appends the
+// fields to lines, which must be the result of the previous call. If keep is false it appends
 // nothing.
 func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 	for {
@@ -47,7 +47,7 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		folded := len(line) > 0 && (line[0] == ' ' || line[0] == '\t') // obs-fold, RFC 9112, section 5.2
 		if bare || folded {
 			p.notReusable = true
-			if !p.rewritten { // from here on the lines are written one by one
+			if !p.rewritten { // from here on the parser writes the lines one by one
 				p.rewritten = true
 				if keep {
 					lines = append(lines, b[p.first:start]...)
@@ -104,7 +104,7 @@ func (p *headParser) unfold(line, lines []byte, keep bool) ([]byte, error) {
 
 // cutLine returns the line that starts at b[from:], without its end, and the offset of the next
 // line. bare reports whether the line ended in a bare LF. ok is false while the line is incomplete.
-// No LF stands between from and searched.
+// No LF is between from and searched.
 func cutLine(b []byte, from, searched int) (line []byte, next int, bare, ok bool) {
 	searched = max(from, searched)
 	i := bytes.IndexByte(b[searched:], '\n')

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TLS may have decrypted bytes after a response together with it. Then these bytes are neither in
-// the read buffer nor in the socket. Once, they became the start of the next response if
+// TLS may decrypt later bytes together with a response. Then these bytes are neither in the read
+// buffer nor in the socket. Once, they became the start of the next response if
 // max_response_header_bytes was smaller than a TLS record.
 func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 	for _, buffer := range []int{512, 4096, 15000} {

@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// gated is a connection whose reads wait until the gate is open, as if the reading goroutine had
-// not been scheduled.
+// gated is a connection whose reads wait until the gate is open. It simulates a reading goroutine
+// that is scheduled late.
 type gated struct {
 	net.Conn
 	gate chan struct{}

@@ -12,14 +12,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// The model of a pipelined connection states which results each exchange may have, only from the
+// The model of a pipelined connection states the allowed results of each exchange. It uses only the
 // bytes that crossed the wire. RFC 9112, sections 9.3 and 9.6:
 //
-// |  - A request was not sent if no byte of it was written.
-// |  - A request that was written after a response with Connection: close was not processed.
-//   - Any other request that was written may have been processed.
+//   - A request was not sent if no byte of it was written.
+//   - A request that was written after a response with Connection: close was not processed.
+//   - Any other written request may have been processed.
 //
-// The test plays all combinations of states, responses, closes and failed writes, and compares the
+// The test runs all combinations of states, responses, closes and failed writes, and compares the
 // connection with the model.
 
 // ending is the last response of a case, and its effect on the connection.
@@ -45,7 +45,7 @@ const (
 var endingNames = [endingKinds]string{"none", "close", "half a close", "http/1.0", "http/1.0 with close", "until close", "odd",
 	"half a head", "half a body", "malformed", "over budget", "unasked", "ahead"}
 
-// text is what the SSP sends for the request with this name.
+// text is the SSP's response to the request with this name.
 func (e ending) text(name string) string {
 	switch e {
 	case closes:
@@ -76,12 +76,12 @@ func (e ending) text(name string) string {
 // provesBehind reports whether the response states that no later request is processed.
 func (e ending) provesBehind() bool { return e == closes || e == closesHalf || e == http10Closes }
 
-// whole reports whether the exchange that gets this response succeeds, and at once.
+// whole reports whether the exchange that gets this response succeeds at once.
 func (e ending) whole() bool { return e == closes || e == http10 || e == http10Closes || e == odd }
 
 const modelBudget = 100
 
-// plan is one case.
+// modelCase is one case.
 type modelCase struct {
 	proven    bool
 	exchanges int
@@ -89,7 +89,7 @@ type modelCase struct {
 	cancelled bool // abandoned because of its context, not its deadline
 	good      int  // complete responses that arrive
 	ending    ending
-	then      string // what happens at the end: "fin", "close", "time"
+	then      string // the event at the end: "fin", "close", "time"
 	writable  int    // bytes of successful writes, in halves of a request; -1 for all
 	stalled   bool   // writes wait until the end, and then fail
 }
@@ -172,8 +172,8 @@ func (p modelCase) play(tb testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for i := range p.exchanges {
-		// The first deadline is the last one: the first write ends at its deadline, and must not meet
-		// the deadline of a request that waits behind it.
+		// The first deadline is the latest. The first write ends at its deadline, and the deadline
+		// of a waiting request must come earlier.
 		budget := time.Minute - time.Duration(i)*time.Millisecond
 		if i == p.gone && !p.cancelled {
 			budget = 10 * time.Millisecond
@@ -218,7 +218,7 @@ func (p modelCase) play(tb testing.TB) {
 	proof := "" // no request after the one with this name was processed
 	if p.ending == unasked {
 		w.text += m.s.Take()
-		if w.responded*len(requestText) == len(w.text) { // a response may arrive for a part of a request
+		if w.responded*len(requestText) == len(w.text) { // a response may follow only a part of its request
 			m.send(textResponse("?"))
 		}
 	} else if p.ending != noEnding && p.ending != ahead {
@@ -262,8 +262,9 @@ func (p modelCase) play(tb testing.TB) {
 
 func nameOf(i int) string { return string(rune('a' + i)) }
 
-// check compares the result of an exchange with the model. good: its complete response arrived. e:
-// the other bytes that arrived for it. behind: an earlier response stated the close.
+// check compares the result of an exchange with the model. good says that its complete response
+// arrived. e is the ending that arrived for it. behind says that an earlier response announced the
+// close.
 func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e ending, behind bool) {
 	tb.Helper()
 	name, left := nameOf(i), i == p.gone
@@ -275,7 +276,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 		return
 	}
 	if whole && !left {
-		tb.Fatalf("%s failed although its response arrived: %v", name, c.err)
+		tb.Fatalf("%s failed, but its response arrived: %v", name, c.err)
 	}
 	err := upstream.AsError(c.err)
 	if left && (p.writable >= 0 || p.stalled && i == 0) && err.Progress == upstream.NotSent && err.Outcome != upstream.Cancelled {

@@ -121,7 +121,7 @@ func (c *corkable) uncork() {
 	c.held = nil
 }
 
-// recorder is an Owner that counts.
+// recorder is an Owner that counts its calls.
 type recorder struct {
 	mu      sync.Mutex
 	freed   int
@@ -154,7 +154,7 @@ func (r *recorder) counts() (freed, changed int) {
 	return r.freed, r.changed
 }
 
-// await waits for what until is true of the calls so far.
+// await waits until the calls so far fulfil until.
 func (r *recorder) await(tb testing.TB, what string, until func(freed, changed int) bool) {
 	tb.Helper()
 	limit := time.After(patience)
@@ -166,7 +166,7 @@ func (r *recorder) await(tb testing.TB, what string, until func(freed, changed i
 		case <-r.event:
 		case <-limit:
 			freed, changed := r.counts()
-			tb.Fatalf("waited in vain for %s; Freed %d, Changed %d", what, freed, changed)
+			tb.Fatalf("timeout while waiting for %s; Freed %d, Changed %d", what, freed, changed)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 	return ex
 }
 
-// start runs an exchange on conn in a goroutine, and returns a channel for its error.
+// newConn returns an exclusive or pipelined connection.
 func newConn(pipelined bool, c net.Conn, sock *socket.Conn, owner upstream.Owner) upstream.Conn {
 	if pipelined {
 		return NewPipelined(c, sock, owner, testOptions())
@@ -317,7 +317,7 @@ func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upst
 	}
 }
 
-// wantReason checks whether, and why, a connection takes no more requests.
+// wantReason checks the close reason of a connection and its number of places.
 func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) {
 	tb.Helper()
 	if got := conn.CloseReason(); got != reason {
@@ -328,7 +328,7 @@ func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) 
 	}
 }
 
-// response returns a 200 with a body of fixed length.
+// textResponse returns a 200 with a body of fixed length.
 func textResponse(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
@@ -341,6 +341,6 @@ func serverTLS() *tls.Config {
 }
 
 func clientTLS() *tls.Config {
-	// With a session cache the client accepts tickets, as a dialer's does.
+	// With a session cache the client accepts tickets, like a dialer's client.
 	return &tls.Config{ServerName: "ssp.example", RootCAs: testsupport.Roots(certificate()), ClientSessionCache: tls.NewLRUClientSessionCache(8)}
 }

@@ -12,25 +12,26 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Pipelined is an HTTP/1.1 connection that carries up to Options.Depth exchanges at once. Requests
-// leave in few writes; responses arrive in the order of the requests. RFC 9112, section 9.3.2.
+// Pipelined is an HTTP/1.1 connection that carries up to Options.Depth exchanges at once. Few
+// writes send the requests; responses arrive in the order of the requests. RFC 9112, section 9.3.2.
 //
-// After a connection breaks, it is unknown which of its requests were processed. The setting
+// After a connection breaks, it is unknown which of its requests the SSP processed. The setting
 // `pipeline_methods` therefore keeps POST away from pipelined connections by default.
 //
 // One goroutine reads, from NewPipelined until the socket is closed. There is no writer goroutine:
 // a caller encodes its request into the shared buffer. If no other goroutine is writing, it writes
 // the whole buffer; see flush. There is no timer for each caller: the reader's deadline is the
 // earliest deadline of all callers; see sweep. BenchmarkPipelined, 64 callers on one connection:
-// 1.06 us of CPU an exchange, including the peer's half; with a timer for each caller 1.33 us.
+// 1.06 us of CPU per exchange, including the peer's half; with a timer for each caller 1.33 us.
 //
-// Only the reader completes exchanges. A caller that gives up asks the reader to do it (wake), so
-// the reader never writes into an exchange whose caller has returned. It still reads the response
-// of such an exchange, and drops it.
+// Only the reader completes exchanges. A caller that abandons its exchange asks the reader to
+// complete it (wake). So the reader never writes into an exchange whose caller has returned. The
+// reader still reads the response of such an exchange, and drops it.
 //
 // On a new connection, later requests wait until the first one has its response and the connection
-// has stayed open. So a peer that closes after each response never sees a request twice. Requests
-// that failed on one connection are not pipelined at once on the next, as section 9.3.2 asks.
+// has stayed open. So a peer that closes after each response never sees a request twice. The pool
+// does not pipeline requests that failed on one connection at once on the next, as section 9.3.2
+// asks.
 //
 //	open ──close announced, write failed, response overdue──▶ closing ──no caller waits──▶ closed
 //	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────────▶
@@ -46,7 +47,7 @@ type Pipelined struct {
 	reason      atomic.Uint32 // upstream.CloseReason
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
 	// Offsets in bytes since the connection was opened: respondedBytes <= takenBytes <= queuedBytes.
-	takenBytes     atomic.Int64 // passed to Write, and did not fail there
+	takenBytes     atomic.Int64 // passed to a Write that did not fail for them
 	respondedBytes atomic.Int64 // have their responses, as of the reader's last Read
 
 	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
@@ -134,8 +135,8 @@ func (p *Pipelined) Close(r upstream.CloseReason) {
 	p.sock.Close() //nolint:errcheck // the reader does what is left to do
 }
 
-// setCloseReason sets the close reason and returns true, unless there is one already. After true,
-// the caller must report it to the owner, unless the owner itself closes the connection.
+// setCloseReason sets the close reason and returns true, unless one is already set. After true, the
+// caller must report it to the owner, unless the owner itself closes the connection.
 func (p *Pipelined) setCloseReason(r upstream.CloseReason) (first bool) {
 	return p.reason.CompareAndSwap(uint32(upstream.NotClosed), uint32(r))
 }
@@ -156,7 +157,7 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		// instead of 1.06 us (BenchmarkPipelined).
 		runtime.Gosched()
 		if turn == checkAndWrite && !p.socketIsQuiet() {
-			// The reader fails the entry, of which nothing was sent.
+			// The reader fails the entry, of which no byte was sent.
 			p.sock.Close() //nolint:errcheck // as said
 			p.stopWriting()
 		} else {
@@ -193,7 +194,7 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	r := &ex.Request
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Set before any error: the number of retries of a reused connection that had closed depends on
+	// Set before any error: the number of retries after a close of a reused connection depends on
 	// it.
 	ex.Reused = p.queuedBytes > 0
 	switch {
@@ -242,12 +243,12 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	}
 }
 
-// socketIsQuiet checks the socket before a request is sent that will be the only one outstanding:
-// bytes that are there already cannot be its response. The reader judges bytes that it has read by
-// takenBytes. If socketIsQuiet returns false, it has set the close reason.
+// socketIsQuiet checks the socket before a request that will be the only outstanding one: bytes
+// that have already arrived cannot be its response. For bytes that the reader has read, the reader
+// compares with takenBytes. If socketIsQuiet returns false, it has set the close reason.
 //
-// It costs one system call, 3 % of an exchange, but only for a request that goes alone. Under load
-// other requests are nearly always outstanding.
+// It costs one system call, 3 % of an exchange, but only for a lone request. Under load other
+// requests are nearly always outstanding.
 func (p *Pipelined) socketIsQuiet() bool {
 	r := upstream.ClosedByPeer
 	switch p.sock.PeekSocket() {

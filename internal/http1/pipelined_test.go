@@ -31,7 +31,7 @@ func get(tb testing.TB, name string) *upstream.Exchange {
 	return ex
 }
 
-// prove runs one exchange, after which conn pipelines.
+// prove runs one exchange. After it, conn pipelines.
 func prove(tb testing.TB, conn *Pipelined, p *peer, owner *recorder) {
 	tb.Helper()
 	ex := get(tb, "first")
@@ -52,7 +52,7 @@ func (p *peer) wantRequests(names ...string) {
 	}
 }
 
-// flight is a list of exchanges that have been sent in order.
+// flight is a list of exchanges in the order of their sending.
 type flight struct {
 	tb   testing.TB
 	p    *peer
@@ -60,8 +60,8 @@ type flight struct {
 	done []<-chan error
 }
 
-// send starts exchanges for names. It starts each one when the peer has received the one before, so
-// their order is known.
+// send starts exchanges for names. It starts each one after the peer has received the previous one,
+// so their order is known.
 func send(tb testing.TB, conn *Pipelined, p *peer, names ...string) *flight {
 	tb.Helper()
 	f := &flight{tb: tb, p: p}
@@ -112,7 +112,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 				t.Fatalf("the wait at the head was observed %d times, want 5", n)
 			}
 			if opts.HeadWait.Sum() <= 0 {
-				t.Fatal("no response waited behind others")
+				t.Fatal("no response waited behind another one")
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 	}
 }
 
-// Other callers may have appended their requests before the first is taken.
+// Other callers may append their requests before a write takes the first one.
 func TestFirstWriteTakesOneRequestAlone(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	first, second := get(t, "first"), get(t, "second")

@@ -21,7 +21,7 @@ var (
 )
 
 // failUnsent fails the entries whose requests were not sent when a write failed. They are the
-// youngest entries.
+// newest entries.
 func (r *reader) failUnsent(cause error) {
 	sent := r.n
 	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
@@ -36,11 +36,10 @@ func (r *reader) failUnsent(cause error) {
 }
 
 // closeAnnounced is called when a response is the last of its connection. Only `Connection: close`
-// states that no later request is processed (RFC 9112, section 9.6). After an HTTP/1.0 response, or
-// one without a length, the SSP may have processed every request that was written.
+// states that the SSP processed no later request (RFC 9112, section 9.6). After an HTTP/1.0
+// response, or one without a length, the SSP may have processed every written request.
 //
-// Requests that were not written yet also count as not processed: the SSP's close should not use up
-// retries.
+// Unwritten requests also count as not processed: the SSP's close should not use up retries.
 func (r *reader) closeAnnounced() {
 	r.lastResponse = true
 	first := r.setCloseReason(upstream.ClosedByPeer)
@@ -59,7 +58,7 @@ func (r *reader) closeAnnounced() {
 	})
 }
 
-// failFrom fails all entries but the from oldest, in their order.
+// failFrom fails all entries except the oldest from entries, in their order.
 func (r *reader) failFrom(from int, why func(i int, e *entry) error) {
 	for i := from; i < r.n; i++ {
 		e := *r.at(i)
@@ -102,14 +101,14 @@ func (r *reader) failure(i int, e *entry, cause error) error {
 		return notSent(cause)
 	default:
 		return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-			// After a close by adbuffer it was not the keep-alive race.
+			// A close by adbuffer is not the keep-alive race.
 			Stale:  e.ex.Reused && !errors.Is(cause, net.ErrClosed),
 			Detail: "the pipelined connection closed before the first byte of the response", Err: cause}
 	}
 }
 
-// closeReasonFor returns the close reason for cause. started: a byte of the current response had
-// arrived.
+// closeReasonFor returns the close reason for cause. started says that a byte of the current
+// response had arrived.
 func closeReasonFor(cause error, started bool) upstream.CloseReason {
 	switch {
 	case errors.Is(cause, errUnsolicited):
@@ -126,8 +125,8 @@ func notSent(cause error) error {
 		Detail: "the pipelined connection failed before the request was sent", Err: cause}
 }
 
-// isOverBudget reports whether a response did not fit into the budget. The rest of it can still be
-// read and dropped.
+// isOverBudget reports whether a response did not fit into the budget. The reader can still read
+// and drop its remaining bytes.
 func isOverBudget(err error) bool {
 	var e *upstream.Error
 	return errors.As(err, &e) && e.Outcome == upstream.Overloaded

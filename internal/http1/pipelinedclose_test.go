@@ -13,9 +13,9 @@ import (
 )
 
 // Only `Connection: close` states that later requests were not processed: they are retried
-// elsewhere at once. POSTs after a response of HTTP/1.0, or after one without a length, were once
-// sent twice, since they counted as not processed too. In either case they fail even if the
-// response is incomplete.
+// elsewhere at once. Once, POSTs after an HTTP/1.0 response, or after one without a length, were
+// sent twice, since they also counted as not processed. In all cases they fail even if the response
+// is incomplete.
 func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T) {
 	cases := map[string]struct {
 		head, body string
@@ -218,7 +218,7 @@ func TestLeftoverBehindTheLastPipelinedResponseClosesTheConnection(t *testing.T)
 	}
 }
 
-// Bytes may also end at the end of their read buffer: the rest is left in TLS, or in the socket.
+// Later bytes may also begin at the end of the read buffer: they stay in TLS, or in the socket.
 func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
@@ -255,8 +255,8 @@ func (c *heldReads) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// usedAndHeld returns a connection that has had one response. Its reader reads no more until it is
-// released.
+// usedAndHeld returns a connection that has carried one response. Its reader reads nothing more
+// until it is released.
 func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, held *heldReads) {
 	t.Helper()
 	conn, p, owner = dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
@@ -316,7 +316,7 @@ func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
 // failingWrites fails each write after a number of bytes.
 type failingWrites struct {
 	net.Conn
-	after atomic.Int64 // bytes that are still written; negative means all
+	after atomic.Int64 // bytes that a write may still send; negative means all
 }
 
 var errTestWrite = &net.OpError{Op: "write", Err: errors.New("broken pipe")}
@@ -384,7 +384,7 @@ func TestCloseFailsOutstandingExchanges(t *testing.T) {
 			f := send(t, conn, p, "a", "b")
 			conn.Close(upstream.ClosedDrain)
 			conn.Close(upstream.ClosedIdle)
-			// It is not the keep-alive race: adbuffer has closed.
+			// A close by adbuffer is not the keep-alive race.
 			f.wantError(0, upstream.ConnLost, upstream.MaybeProcessed, false)
 			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
 			owner.awaitFreed(t, 3)

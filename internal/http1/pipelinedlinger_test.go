@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// The oldest response may delay later ones for linger after its request was abandoned, not for
-// linger after its deadline.
+// The oldest response may delay later ones for the time linger, counted from the abandoning of its
+// request and not from its deadline.
 func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget time.Duration

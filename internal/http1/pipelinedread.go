@@ -27,12 +27,12 @@ type reader struct {
 	response      responseReader // of the oldest entry
 	started       bool           // a byte of that response has arrived
 	firstReported bool           // firstResponseDone was called
-	lastResponse  bool           // the peer has announced the close: the oldest entry gets the last response
+	lastResponse  bool           // the peer announced the close: the oldest entry gets the last response
 
 	now         time.Time // when the last Read returned, or the last sweep began
-	takenAtRead int64     // takenBytes at that time: bytes that have arrived cannot respond to later requests
+	takenAtRead int64     // takenBytes at now: bytes that have arrived cannot respond to later requests
 	respondedTo int64     // requests before this offset have their responses
-	oldestSince time.Time // when the last response was complete: since then the oldest entry is the oldest
+	oldestSince time.Time // when the last response was complete: the oldest entry has been the oldest since then
 }
 
 // run reads until the connection cannot be used any more, and fails the remaining entries.
@@ -95,13 +95,13 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// fill waits for more bytes, and sweeps when it is woken.
+// fill waits for more bytes, and sweeps when wake is called.
 func (r *reader) fill() error {
 	r.respondedBytes.Store(r.respondedTo)
 	for {
 		if !r.sock.ReadAhead() {
 			// Callers that were completed run first, and send their next requests; meanwhile more
-			// responses arrive. Without it, an exchange costs 1.19 us instead of 1.06 us
+			// responses arrive. Without this yield, an exchange costs 1.19 us instead of 1.06 us
 			// (BenchmarkPipelined).
 			runtime.Gosched()
 		}
@@ -115,7 +115,7 @@ func (r *reader) fill() error {
 			return nil
 		case errors.Is(err, io.EOF) && r.started && r.response.phase == inUntilClose:
 			r.now = time.Now()
-			return r.completeOldest() // which returns errFinished
+			return r.completeOldest() // completeOldest returns errFinished
 		case !errors.Is(err, os.ErrDeadlineExceeded) && !socket.WouldBlock(err):
 			return err
 		}
@@ -134,7 +134,7 @@ func (r *reader) read() error {
 	return err
 }
 
-// readNow is read without waiting, whatever the deadline is.
+// readNow reads without waiting, whatever the deadline is.
 func (r *reader) readNow() error {
 	r.sock.SetNonblocking(true)
 	err := r.read()
@@ -147,9 +147,8 @@ func (r *reader) readNow() error {
 const maxLateReads = 64
 
 // mayReadLate reports whether the reader may look for bytes that arrived before its deadline but
-// were not read in time. A caller must not be in socketIsQuiet meanwhile. The condition excludes
-// it: the oldest request has been taken, and socketIsQuiet runs only before that, for a lone
-// request.
+// were read late. No caller may be in socketIsQuiet at that time. The condition excludes it: the
+// oldest request has been taken, and socketIsQuiet runs only before that, for a lone request.
 func (r *reader) mayReadLate() bool {
 	e := r.oldest()
 	if e == nil || e.start >= r.takenBytes.Load() || r.lateReads == maxLateReads {
@@ -205,11 +204,11 @@ func (r *reader) completeOldest() error {
 	return nil
 }
 
-// leftover reports whether bytes lie behind the response while no other entry is outstanding. The
+// leftover reports whether bytes follow the response while no other entry is outstanding. The
 // response's caller has not returned yet, so it cannot have sent another request.
 //
-// It also checks what reads do not show: bytes that TLS has decrypted, and bytes that were read
-// ahead below TLS.
+// It also checks for bytes that reads do not show: bytes that TLS has decrypted, and bytes that
+// were read ahead below TLS.
 func (r *reader) leftover() bool {
 	if r.br.Buffered() > 0 {
 		return true
@@ -218,7 +217,7 @@ func (r *reader) leftover() bool {
 		return false
 	}
 	if r.readNow() != nil {
-		return false // nothing, or an error that the next Read returns too
+		return false // no bytes, or an error that the next Read returns too
 	}
 	r.now, r.takenAtRead = time.Now(), r.takenBytes.Load()
 	return r.outstanding.Load() == 1

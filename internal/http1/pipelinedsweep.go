@@ -41,8 +41,8 @@ func (r *reader) sweep() error {
 }
 
 // expire returns errors to callers whose request was cancelled or whose deadline has passed. If the
-// response that delays all others is overdue, it sets the close reason. It returns when to run
-// again, zero for never.
+// response that delays all others is overdue, it sets the close reason. It returns the time of its
+// next run, zero for never.
 func (r *reader) expire() (next time.Time) {
 	for i := 0; i < r.n; i++ {
 		e := r.at(i)
@@ -78,8 +78,8 @@ func (r *reader) expire() (next time.Time) {
 	return next
 }
 
-// overdue returns when the connection must be closed if the abandoned oldest entry has no complete
-// response by then. Linger begins with the entry's deadline, or when it became the oldest if that
+// overdue returns when the reader closes the connection if the abandoned oldest entry has no
+// complete response. Linger begins with the entry's deadline, or when it became the oldest if that
 // is later.
 func (r *reader) overdue() time.Time {
 	from := r.at(0).deadline
@@ -89,8 +89,7 @@ func (r *reader) overdue() time.Time {
 	return from.Add(r.opts.Linger)
 }
 
-// wakeWhenOverdue makes the reader sweep when the oldest entry, if it is abandoned, becomes
-// overdue.
+// wakeWhenOverdue makes the reader sweep when an abandoned oldest entry becomes overdue.
 func (r *reader) wakeWhenOverdue() {
 	if r.n == 0 || r.at(0).ex != nil {
 		return
@@ -103,8 +102,8 @@ func (r *reader) wakeWhenOverdue() {
 	}
 }
 
-// withdraw removes the i-th oldest entry if no byte of its request was taken to be written. Then no
-// byte of it ever will be.
+// withdraw removes the i-th oldest entry if no write took a byte of its request. Then no byte of it
+// is ever sent.
 func (r *reader) withdraw(i int) (entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// inPipeline runs test in a bubble, on a pipelined connection that has had its first response.
+// inPipeline runs test in a bubble, on a pipelined connection that has carried its first response.
 func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
@@ -24,7 +24,7 @@ func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipel
 	})
 }
 
-// A goroutine does a write that may block because of its size, so the caller returns in time. While
+// A large write may block, so a separate goroutine does it and the caller returns in time. While
 // other callers wait, the peer may delay its response.
 func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Requests wait until the connection's first response. Once, requests that were abandoned meanwhile
-// were reported as maybe processed, and were still sent after the first response.
+// Requests wait until the connection's first response. Once, requests abandoned during this wait
+// were reported as maybe processed. They were still sent after the first response.
 func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
@@ -32,16 +32,16 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 		var done []<-chan error
 		for _, ex := range []*upstream.Exchange{late, cancelled, last} {
 			done = append(done, start(conn, ex))
-			synctest.Wait() // in this order
+			synctest.Wait() // the requests enter in this order
 		}
 		if err := wait(t, done[0]); err != upstream.ErrDeadlineNotSent {
-			t.Errorf("the late one's error is %v, want %v", err, upstream.ErrDeadlineNotSent)
+			t.Errorf("the late request's error is %v, want %v", err, upstream.ErrDeadlineNotSent)
 		}
 		cancel()
 		if err := wait(t, done[1]); err != upstream.ErrCancelled {
-			t.Errorf("the cancelled one's error is %v, want %v", err, upstream.ErrCancelled)
+			t.Errorf("the cancelled request's error is %v, want %v", err, upstream.ErrCancelled)
 		}
-		owner.awaitFreed(t, 2) // their places, while the first response is outstanding
+		owner.awaitFreed(t, 2) // their places are freed while the first response is outstanding
 
 		behind := start(conn, get(t, "behind"))
 		synctest.Wait()
@@ -59,7 +59,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 }
 
 // The first request of a connection is withdrawn if its caller writes it too late. Then the next
-// one is the first, and is sent alone.
+// request is the first, and is sent alone.
 func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)

@@ -9,13 +9,13 @@ import (
 
 const (
 	// maxUnwritten bounds the requests that wait to be written on one connection, unless it is a
-	// single request. More gather only if the peer does not read them.
+	// single request. More bytes collect only if the peer does not read them.
 	maxUnwritten = 1 << 20
 	// maxDirect is how many bytes of outstanding requests a caller writes itself. The socket
-	// buffers of both sides hold that many, so the write does not block. A goroutine writes larger
-	// amounts.
+	// buffers of both sides hold that many bytes, so the write does not block. A goroutine writes
+	// larger amounts.
 	maxDirect = 64 << 10
-	// maxRounds is how often a caller writes before it leaves the rest to a goroutine: its own
+	// maxRounds is how often a caller writes before a goroutine takes over: the caller's own
 	// response may have arrived.
 	maxRounds = 4
 	// maxKeptBuffer is the largest write buffer that is kept.
@@ -40,7 +40,7 @@ func (p *Pipelined) flush(deadline time.Time) {
 	}
 }
 
-// flushBehind is flush in its own goroutine. The write may take as long as a caller waits for a
+// flushBehind runs flush in its own goroutine. The write may take as long as a caller waits for a
 // response.
 func (p *Pipelined) flushBehind() {
 	for {
@@ -84,8 +84,8 @@ func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
 	return true
 }
 
-// writeFailed ends all writing after a write failed with left bytes unwritten. The socket stays
-// open: it may hold the peer's last responses, perhaps with an announcement of the close.
+// writeFailed ends all writing after a write left bytes unwritten. The socket stays open: it may
+// hold the peer's last responses, perhaps with an announcement of the close.
 func (p *Pipelined) writeFailed(left int, err error) {
 	first := p.setCloseReason(upstream.ClosedError)
 	p.mu.Lock()
@@ -116,8 +116,8 @@ func (p *Pipelined) stopWritingLocked() {
 	}
 }
 
-// withdrawLocked removes the request of e, of which no byte was taken, from the buffer and returns
-// its size. The caller moves the later entries forward.
+// withdrawLocked removes the request of e from the buffer and returns its size. No write has taken
+// a byte of it. The caller moves the later entries forward.
 func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
 	size = e.end - e.start
 	at := e.start - p.takenBytes.Load()
@@ -145,7 +145,7 @@ func releaseBuffer(b *[]byte) {
 	}
 }
 
-// firstResponseDone lets the requests be written that waited for the first response.
+// firstResponseDone allows the write of the requests that waited for the first response.
 func (p *Pipelined) firstResponseDone() {
 	p.mu.Lock()
 	p.firstDone = true

@@ -6,9 +6,8 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// plaintext reads from a TLS connection, and remembers whether TLS may hold decrypted bytes. These
-// are neither in the read buffer nor in the socket, where leftover bytes behind a response are
-// looked for.
+// plaintext reads from a TLS connection, and records whether TLS may hold decrypted bytes. A search
+// for leftover bytes in the read buffer and in the socket does not find them.
 type plaintext struct {
 	from net.Conn
 	full bool // the last Read filled its buffer

@@ -61,7 +61,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	share, all := upstream.NewBudget(1<<30), upstream.NewBudget(1<<30)
 	use := func(ex *upstream.Exchange) {
 		ex.Share, ex.Budget = share, all
-		ex.Response.Body, ex.Response.Fields = nil, nil // no memory of other tests
+		ex.Response.Body, ex.Response.Fields = nil, nil // exclude the memory of other tests
 	}
 	came := 0
 	var calls []*call
@@ -86,14 +86,14 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 		t.Helper()
 		used := share.Used()
 		if used != all.Used() || used > int64(came) {
-			t.Fatalf("%d bytes of the share and %d of all are reserved, %d have come", used, all.Used(), came)
+			t.Fatalf("%d bytes of the share and %d of all are reserved, %d have arrived", used, all.Used(), came)
 		}
 		memory := 0
 		for _, c := range calls {
 			memory += cap(c.ex.Response.Body) + cap(c.ex.Response.Fields)
 		}
 		if memory > 2*came+len(calls)<<12 {
-			t.Fatalf("%d bytes of memory, %d have come", memory, came)
+			t.Fatalf("%d bytes of memory, %d have arrived", memory, came)
 		}
 	}
 	for rest := text; rest != ""; {
@@ -103,9 +103,9 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 		check()
 	}
 	if used := share.Used(); used < int64(came)/2-int64(len(text)-strings.Count(text, "x"))-200 {
-		t.Fatalf("%d bytes are reserved, %d have come: the test looks at nothing", used, came)
+		t.Fatalf("%d bytes are reserved, %d have arrived: the test checks nothing", used, came)
 	}
-	// The caller returns, and its memory is free, whatever bytes arrive later.
+	// The caller returns, and its memory is released, whatever bytes arrive later.
 	time.Sleep(time.Second)
 	synctest.Wait()
 	if c.err != upstream.ErrDeadline {

@@ -11,22 +11,22 @@ import (
 )
 
 // responseReader reads one response. A deadline may interrupt it at any byte, and it can continue
-// later. In that way an abandoned response is read to its end and discarded, so that its connection
-// can be reused.
+// later. So it can read an abandoned response to its end and discard it, and the connection can be
+// reused.
 type responseReader struct {
 	maxHead   int // bytes of a message head; also the size of the bufio.Reader
 	maxBody   int
 	maxFields int
 
 	toHEAD  bool
-	discard bool // the response is abandoned: keep nothing of it
+	discard bool // the response is abandoned: discard all its bytes
 
 	phase        phase
 	header       headParser
 	interim      int // 1xx responses so far
-	remaining    int // bytes of the body, or of the chunk, that are still to come
+	remaining    int // missing bytes of the body, or of the chunk
 	size         int // bytes of the body so far
-	searched     int // the first bytes of the buffer that hold no LF; see line
+	searched     int // length of the buffer's start without an LF; see line
 	trailerBytes int // bytes of the trailer so far
 	waits        int // reads that waited for the network
 }
@@ -67,13 +67,13 @@ func (r *responseReader) hasBegun(br *bufio.Reader) bool {
 	return r.phase != inHead || r.interim > 0 || br.Buffered() > 0
 }
 
-// announcesClose reports whether the message head has arrived and makes this response the last one
-// of its connection. RFC 9112, sections 6.3 and 9.6.
+// announcesClose reports whether the message head has arrived and announces the close of the
+// connection. RFC 9112, sections 6.3 and 9.6.
 func (r *responseReader) announcesClose() bool {
 	return r.phase != inHead && (r.header.close || r.header.http10 || r.header.framing(r.toHEAD) == untilClose)
 }
 
-// read continues until the response is complete or br fails. What it reads goes to ex, unless r
+// read continues until the response is complete or br fails. It stores the response in ex, unless r
 // discards; then ex may be nil.
 func (r *responseReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 	for {
@@ -231,8 +231,8 @@ func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n
 	return n, err
 }
 
-// asError converts the error that ended the reading of a response. hasBegun: a byte of the response
-// had arrived.
+// asError converts the error that ended the reading of a response. hasBegun says that a byte of the
+// response had arrived.
 func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	var typed *upstream.Error
 	e := &upstream.Error{Progress: upstream.MaybeProcessed, Err: err}

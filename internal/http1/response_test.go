@@ -11,13 +11,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// limits of the responses in these tests are small, so that inputs reach them.
+// The limits of these tests are small, so that inputs reach them.
 const (
 	testMaxHead = 512
 	testMaxBody = 2000
 )
 
-// outcome is every possible result of reading a response.
+// outcome holds the result of reading a response.
 type outcome struct {
 	status         int
 	fields         string
@@ -30,8 +30,8 @@ type outcome struct {
 	closes         bool // it has Connection: close
 }
 
-// broken is a source of input that interrupts reads, as a socket does: it returns an error after
-// each piece. The caller then repeats the read. next returns the sizes of the pieces.
+// broken is an input that interrupts reads, like a socket: it returns an error after each piece.
+// The caller then repeats the read. next returns the sizes of the pieces.
 type broken struct {
 	input     []byte
 	next      func() int
@@ -57,8 +57,8 @@ func (s *broken) Read(p []byte) (int, error) {
 type readWay struct {
 	buffer    int
 	next      func() int // sizes of the pieces in which the response arrives
-	interrupt error      // the error of the reads in between, which are repeated
-	discard   int        // after how many interruptions the response is discarded; -1 for never
+	interrupt error      // error of the reads between pieces, which are repeated
+	discard   int        // number of interruptions after which the response is discarded; -1 for never
 }
 
 // readResponse reads the response to method at the start of input.
@@ -83,14 +83,14 @@ func readResponse(input []byte, method upstream.Method, h readWay) outcome {
 			end: len(input) - len(src.input) - br.Buffered(), notReusable: a.header.notReusable, announcesClose: a.announcesClose(), closes: a.header.close,
 		}
 		if err != nil {
-			// The parts of a failed response do not matter.
+			// The contents of a failed response are not compared.
 			o = outcome{err: err.Error()}
 		}
 		return o
 	}
 }
 
-// whole reads a response that arrives at once.
+// whole reads a response that arrives in one piece.
 func whole() readWay {
 	return readWay{buffer: testMaxHead, next: func() int { return 1 << 20 }, discard: -1}
 }
@@ -115,7 +115,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 			tb.Fatalf("%s, %v %q:\n got %+v\nwant %+v", name, method, input, got, want)
 		}
 	}
-	// If the rest of the response is discarded, its end and its violations are the same.
+	// If the remaining response is discarded, its end and its violations are the same.
 	h := readWay{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
 	got := readResponse(input, method, h)
 	if got.err != want.err || got.end != want.end || got.notReusable != want.notReusable || got.announcesClose != want.announcesClose {

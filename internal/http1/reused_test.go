@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A connection that closes at the moment of being acquired may have carried a request before.
-// Exchange.Reused reports it although the request was not sent.
+// A connection may close at the moment of its acquisition, after it has carried a request.
+// Exchange.Reused reports the reuse although the request was not sent.
 func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 	used, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, used, p, owner)
@@ -22,7 +22,7 @@ func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 	}
 }
 
-// The requests on a pipeline share the responses that it has carried.
+// The requests on a pipeline share the count of responses that it has carried.
 func TestServedIsSharedByTheRequestsOnAPipeline(t *testing.T) {
 	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
 	prove(t, conn, p, owner)

@@ -45,7 +45,7 @@ func latin1(b []byte) string {
 	return s.String()
 }
 
-// cutReferenceLine takes a line off s. bare: it ended in LF alone.
+// cutReferenceLine cuts the first line off s. bare says that it ended in LF alone.
 func cutReferenceLine(s string) (line, rest string, bare, ok bool) {
 	line, rest, ok = strings.Cut(s, "\n")
 	line, crlf := strings.CutSuffix(line, "\r")
@@ -199,7 +199,7 @@ func (v reference) chunks(rest string, at func(string) int) reference {
 func checkReference(tb testing.TB, input []byte, method upstream.Method, got outcome) {
 	tb.Helper()
 	if len(input) > 8<<10 {
-		return // the reference is too slow for it
+		return // the reference is too slow for this input
 	}
 	for _, limit := range []error{errHeadTooLarge, errBodyTooLarge, errTooManyFields, errInterimFlood} {
 		if got.err == limit.Error() {
@@ -235,7 +235,7 @@ func TestRulesOfRFC9112(t *testing.T) {
 		{"5.1 no blank between name and colon", []string{ok + "X:y\r\n\r\n", ok + "X:\t y \t\r\n\r\n", ok + "X:\r\n\r\n"}, []string{ok + "X : y\r\n\r\n", ok + "X\t: y\r\n\r\n", ok + ": y\r\n\r\n", ok + "X\r\n\r\n"}},
 		{"RFC 9110, 5.1 a name is a token", []string{ok + "!#$%&'*+-.^_`|~09azAZ: y\r\n\r\n"}, []string{ok + "X(: y\r\n\r\n", ok + "X\x80: y\r\n\r\n", ok + "\"X\": y\r\n\r\n", ok + "X/Y: y\r\n\r\n"}},
 		{"RFC 9110, 5.5 a value has no control", []string{ok + "X: \x80\xff \t\r\n\r\n"}, []string{ok + "X: \x00\r\n\r\n", ok + "X: a\rb\r\n\r\n", ok + "X: \x7f\r\n\r\n", ok + "X: \x1b\r\n\r\n"}},
-		{"5.2 a fold goes on with a value", []string{ok + "X: y\r\n z\r\n\r\n", ok + "X: y\r\n\t\r\n\r\n"}, []string{ok + " z\r\n\r\n", ok + "Content-Length: 1\r\n 0\r\n\r\nx", ok + "X: y\r\n \x00\r\n\r\n"}},
+		{"5.2 a fold continues a value", []string{ok + "X: y\r\n z\r\n\r\n", ok + "X: y\r\n\t\r\n\r\n"}, []string{ok + " z\r\n\r\n", ok + "Content-Length: 1\r\n 0\r\n\r\nx", ok + "X: y\r\n \x00\r\n\r\n"}},
 		{"6.1 a transfer coding is chunked, alone and once", []string{ok + "Transfer-Encoding: cHUNKED\r\n\r\n0\r\n\r\n"},
 			[]string{ok + "Transfer-Encoding: gzip\r\n\r\n", ok + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", ok + "Transfer-Encoding: identity\r\n\r\n", ok + "Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}},
 		{"6.2 a length is digits, stated once", []string{ok + "Content-Length: 01\r\n\r\nx"},

@@ -18,7 +18,7 @@ import (
 // they run a sample that is always the same.
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
-// In the simulation a response arrives in two parts, cut at any byte, on connections of any
+// In the simulation a response arrives in two parts, cut at any byte, on connections with any
 // history. The pause ends 1 ms before, at, and 1 ms after each timeout. In every case, bytes that
 // arrived before the deadline count, and the caller returns exactly at the deadline. A connection
 // is reused if and only if the response ends within linger. No response reaches another request.
@@ -55,7 +55,7 @@ type sim struct {
 type call struct {
 	ex  *upstream.Exchange
 	err error
-	at  time.Time // when it ended; zero before
+	at  time.Time // when it ended; zero while it runs
 }
 
 func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
@@ -70,7 +70,7 @@ func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
 	return m
 }
 
-// begin starts an exchange, and returns when its request has been written or waits.
+// begin starts an exchange, and returns when its request is written or waits.
 func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
 	m.lent++
 	c := &call{ex: newExchange(m.tb)}
@@ -86,7 +86,7 @@ func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
 	return c
 }
 
-// send makes text arrive and be read.
+// send delivers text and waits until it is read.
 func (m *sim) send(text string) {
 	m.s.Arrive(text)
 	synctest.Wait()
@@ -109,7 +109,7 @@ func (m *sim) close() {
 func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	m.tb.Helper()
 	if c.at.IsZero() || c.err != nil {
-		m.tb.Fatalf("the exchange did not end well: %v", c.err)
+		m.tb.Fatalf("the exchange failed: %v", c.err)
 	}
 	if c.ex.Response.Status != status || string(c.ex.Response.Body) != body {
 		m.tb.Fatalf("got %d %q, want %d %q", c.ex.Response.Status, c.ex.Response.Body, status, body)
@@ -120,7 +120,7 @@ func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 }
 
 // histories bring a connection to the start of the exchange under test. They return the bytes that
-// the SSP must send before its response, in one segment with its first part.
+// the SSP must send before its response, in one segment with the first part of it.
 var histories = []struct {
 	name    string
 	behind  bool // after another exchange; pipelined only
@@ -136,7 +136,7 @@ var histories = []struct {
 		m.exchange(20*time.Millisecond, 19*time.Millisecond)
 		return ""
 	}},
-	{"kept beyond the deadline before", false, false, func(m *sim) string {
+	{"kept beyond the previous deadline", false, false, func(m *sim) string {
 		m.exchange(20*time.Millisecond, 19*time.Millisecond)
 		time.Sleep(tick)
 		return ""
@@ -196,7 +196,7 @@ var histories = []struct {
 	}},
 }
 
-// exchange runs one exchange that succeeds, whose response arrives after a pause.
+// exchange runs one successful exchange, whose response arrives after a pause.
 func (m *sim) exchange(budget, pause time.Duration) {
 	m.tb.Helper()
 	c := m.begin(budget, nil)
@@ -262,14 +262,14 @@ func (sc scene) play(tb testing.TB) {
 		}
 	}
 
-	// After an abandoned exchange, only a response that is complete within linger leaves a reusable
-	// connection. If another exchange is in front, linger begins when that one has ended.
+	// After an abandoned exchange, a connection is reusable only if its response is complete within
+	// linger. If another exchange is in front, linger begins when that exchange has ended.
 	m.s.Hold(false)
 	limit := deadline.Add(simLinger)
 	if turn := begin.Add(sc.first); h.behind && turn.After(deadline) {
 		limit = turn.Add(simLinger)
 	}
-	overdue := h.overdue && sc.first > 0 // the exchange in front was
+	overdue := h.overdue && sc.first > 0 // the exchange in front was overdue
 	time.Sleep(time.Until(deadline.Add(simLinger + 5*tick)))
 	synctest.Wait()
 	switch used := m.conn.Places() > 0; {
@@ -340,7 +340,7 @@ func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
-					n := history // so that samples differ
+					n := history // every history gets a different sample
 					scenes(pipelined, history, func(sc scene) {
 						if n++; *full || n%23 == 0 {
 							sc.play(namer{t, sc})

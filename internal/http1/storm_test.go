@@ -18,11 +18,11 @@ import (
 )
 
 // storm is a peer that responds to each request with the request's own target, in many ways and at
-// many speeds. It closes connections as real peers do.
+// many speeds. It also closes connections in the ways of real peers.
 type storm struct {
 	r *rand.Rand
-	// unsolicited: the peer sends unsolicited responses. On a pipelined connection with outstanding
-	// requests that could not be detected.
+	// unsolicited lets the peer send unsolicited responses. On a pipelined connection with
+	// outstanding requests adbuffer could not detect them.
 	unsolicited bool
 }
 
@@ -115,10 +115,10 @@ func (p *place) Freed(held time.Duration) {
 
 func (p *place) Changed() {}
 
-// This is the most important promise. Callers with short deadlines, some of which cancel early,
+// This is the most important guarantee. Callers with short deadlines, some of which cancel early,
 // share connections to a peer. It responds in every way: late, in pieces, and sometimes not at all.
-// A caller gets only the response to its own request. Each place is freed exactly once, and every
-// caller returns.
+// A caller gets only the response to its own request. Each place is released exactly once, and
+// every caller returns.
 func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 	for _, tr := range transports {
 		for _, pipelined := range []bool{false, true} {
@@ -137,7 +137,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 						case p.conn.Places() == 0:
 							places[i] = places[len(places)-1]
 							places = places[:len(places)-1]
-							return nil // look again
+							return nil // check again
 						case int(p.inUse.Load()) >= p.conn.Places():
 						case p.inUse.Load() == 0 && !p.conn.Idle():
 							return nil

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// addressState is what dials to an address came to lately. Guarded by Pool.mu.
+// addressState records the latest dials to one address, or the latest look-ups. Guarded by Pool.mu.
 type addressState struct {
 	dialing  int       // dials under way
 	failures int       // dials in a row that failed
-	until    time.Time // no dial before, because of failures
+	until    time.Time // no dial starts earlier, because dials failed
 	useless  int       // connections in a row on which the SSP processed no request
-	spaced   time.Time // no dial before, because of useless
+	spaced   time.Time // no dial starts earlier, because connections were useless
 }
 
 const (
-	// unspaced is how many connections in a row may be useless before dials are spaced.
+	// unspaced is how many connections in a row may be useless before the pool spaces its dials.
 	unspaced = 3
-	// firstSpace is the first space between two dials. It doubles each time.
+	// firstSpace is the first space between two dials. Each further one is twice as long.
 	firstSpace = time.Millisecond
 )
 
-// healthy reports whether any number of dials may go to the address. nil is an address that was
-// never dialled.
+// healthy reports whether the pool may dial the address without a limit. A nil state means that the
+// address was never dialled.
 func (s *addressState) healthy(now time.Time) bool {
 	return s == nil || s.failures == 0 && !s.spaced.After(now)
 }
 
-// pausedUntil returns the time before which no dial goes to the address, which is not healthy.
+// pausedUntil returns the time before which the pool does not dial an unhealthy address.
 func (s *addressState) pausedUntil() time.Time {
 	if s.spaced.After(s.until) {
 		return s.spaced
@@ -35,19 +35,19 @@ func (s *addressState) pausedUntil() time.Time {
 	return s.until
 }
 
-// failed notes a failed dial. failures is what s.failures was when the dial began: dials that began
-// together fail together, and count as one failure.
+// failed records a failed dial. failures is the value of s.failures when the dial began: dials that
+// began together fail together, and count as one failure.
 func (s *addressState) failed(failures int, now time.Time, o *Options) {
 	if failures != s.failures {
 		return
 	}
 	if s.failures++; s.failures > 1 {
-		// ±20 %, so that many adbuffers do not dial in step; never above BackoffMax.
+		// ±20 %, so that several adbuffers do not dial at the same moments; at most BackoffMax.
 		s.until = now.Add(jitter(doubled(o.BackoffMin, s.failures-2, o.BackoffMax), 0.2))
 	}
 }
 
-// space sets the time before the next dial, if the last connections were useless.
+// space sets the time of the next dial if the last connections were useless.
 func (s *addressState) space(now time.Time, o *Options) {
 	if n := s.useless - unspaced; n >= 0 {
 		s.spaced = now.Add(jitter(doubled(firstSpace, n, o.BackoffMax), 0.2))

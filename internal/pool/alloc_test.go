@@ -26,7 +26,7 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Two requests take turns on one connection: each waits for the other.
+// Two requests alternate on one connection: each waits for the other.
 func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
 	held, err := p.Acquire(newExchange())
@@ -48,7 +48,7 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 	}()
 	if n := testing.AllocsPerRun(1000, func() {
 		ask <- struct{}{}
-		for waiting := 0; waiting == 0; { // until it is in the queue
+		for waiting := 0; waiting == 0; { // until the second request is in the queue
 			p.mu.Lock()
 			waiting = p.queue.n
 			p.mu.Unlock()

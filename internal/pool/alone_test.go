@@ -38,15 +38,15 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		}
 		behind := ask(t, p, time.Second)
 		synctest.Wait()
-		behind.wantWaits() // no request is put behind it
+		behind.wantWaits() // the pool puts no request behind the request that must be alone
 		place.Release()
 		synctest.Wait()
 		if !behind.ended() || behind.err != nil {
-			t.Fatalf("the request behind was not served: %v", behind.err)
+			t.Fatalf("the waiting request was not served: %v", behind.err)
 		}
 
-		// A request that must be alone waits until the connection is empty. Requests behind
-		// it wait too, so that it gets empty.
+		// A request that must be alone waits until the connection is empty. Later requests wait
+		// too, so that the connection becomes empty.
 		type result struct {
 			place Place
 			err   error
@@ -62,7 +62,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		later.wantWaits()
 		select {
 		case <-alone:
-			t.Fatal("it got a place although another exchange was outstanding")
+			t.Fatal("the request got a place although another exchange was outstanding")
 		default:
 		}
 		behind.place.Release()
@@ -75,7 +75,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		r.place.Release()
 		synctest.Wait()
 		if !later.ended() || later.err != nil {
-			t.Fatalf("the request behind was not served: %v", later.err)
+			t.Fatalf("the waiting request was not served: %v", later.err)
 		}
 		later.place.Release()
 	})
@@ -87,15 +87,15 @@ func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 		first := acquire(t, p)
 		place, err := acquireAlone(p, 20*msec)
 		if err != nil {
-			t.Fatalf("an HTTP/2 stream is always alone: %v", err)
+			t.Fatalf("the request got no place, but an HTTP/2 stream is always alone: %v", err)
 		}
 		place.Release()
 		first.place.Release()
 	})
 }
 
-// Each of these requests needs a connection of its own. So the pool dials that many at once, and no
-// more requests count as waiting for dials.
+// Each of these requests needs its own connection. So the pool dials one for each at once, and no
+// further requests count as waiting for dials.
 func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newPipelinedSSP(t)
@@ -116,7 +116,7 @@ func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 			t.Errorf("%d dials for eight requests that must be alone, want max_conns, 6", n)
 		}
 		if err := <-errs; upstream.AsError(err).Outcome != upstream.PendingFull {
-			t.Errorf("the eighth got %v", err)
+			t.Errorf("the eighth request got %v", err)
 		}
 		pass(10 * msec)
 		for range 6 {

@@ -49,7 +49,7 @@ func (c *nullConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Addr
 	return Dialed{Conn: &made}, nil
 }
 
-// startFor returns a pool with all its connections open.
+// startFor returns a pool whose connections are all open.
 func startFor(b testing.TB, like nullConn, conns int) *Pool {
 	o := testOptions()
 	o.MaxConns, o.MaxIdle, o.MinIdle, o.MaxHTTP2Conns, o.MaxDials = conns, conns, conns, conns, conns
@@ -67,7 +67,7 @@ func startFor(b testing.TB, like nullConn, conns int) *Pool {
 	return p
 }
 
-// acquireAndRelease does what a request does with the pool.
+// acquireAndRelease acquires a place, runs ex on it and releases it.
 func acquireAndRelease(p *Pool, ex *upstream.Exchange) error {
 	ex.Times.Queued = time.Time{}
 	place, err := p.Acquire(ex)
@@ -81,8 +81,8 @@ func newExchange() *upstream.Exchange {
 	return &upstream.Exchange{Deadline: time.Now().Add(time.Hour)}
 }
 
-// BenchmarkAcquire acquires places on idle connections, in one goroutine for each P. Run it with
-// -cpu 1,2,4,8.
+// BenchmarkAcquire acquires places on idle connections, with one goroutine per P. Run it with -cpu
+// 1,2,4,8.
 func BenchmarkAcquire(b *testing.B) {
 	for name, c := range map[string]nullConn{
 		"exclusive":   {protocol: upstream.HTTP1, places: 1},
@@ -107,7 +107,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkWait has four times as many goroutines as places: most wait in the queue.
+// BenchmarkWait runs four times as many goroutines as there are places, so most wait in the queue.
 func BenchmarkWait(b *testing.B) {
 	const places = 16
 	p := startFor(b, nullConn{protocol: upstream.HTTP1, places: 1, yield: true}, places)
@@ -161,7 +161,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkEndpoints acquires places of pools with few and with many endpoints: they cost the same.
+// BenchmarkEndpoints acquires places from pools with few and with many endpoints. Both should cost
+// the same.
 func BenchmarkEndpoints(b *testing.B) {
 	for name, c := range map[string]nullConn{
 		"exclusive":   {protocol: upstream.HTTP1, places: 1},

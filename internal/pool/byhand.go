@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// State is what an operator decided about an SSP or an endpoint.
+// State is the state that an operator set for an SSP or an endpoint.
 type State uint8
 
 // The states.
 const (
 	Enabled  State = iota
-	Draining       // no new requests; those under way end, and idle connections stay
+	Draining       // no new requests; running requests finish, and idle connections stay open
 	Disabled       // no new requests, and idle connections close
 )
 
@@ -34,14 +34,14 @@ func ParseState(name string) (State, error) {
 // MaxWeight is the highest weight of an endpoint.
 const MaxWeight = 1000
 
-// byHand is what an operator changed at run time. It lasts over reloads.
+// byHand holds the changes that an operator made at run time. They survive reloads.
 type byHand struct {
 	state  State
-	weight int // 0 = as configured
+	weight int // 0 means the configured weight
 }
 
-// Refusing reports whether the SSP is drained or disabled by hand, itself or with all its endpoints.
-// Requests are not kept from the pool: a caller that admits them asks first.
+// Refusing reports whether an operator drained or disabled the SSP or all its endpoints. The pool
+// itself does not refuse requests for this reason: a caller that admits requests asks first.
 func (p *Pool) Refusing() bool { return p.refusing.Load() }
 
 // SetState changes the state of the whole SSP.
@@ -68,7 +68,7 @@ func (p *Pool) EndpointNames() []string {
 	return names
 }
 
-// SetEndpointState changes the state of an endpoint, and reports whether there is one of that name.
+// SetEndpointState changes the state of an endpoint, and reports whether the endpoint exists.
 func (p *Pool) SetEndpointState(name string, s State) bool {
 	now := time.Now()
 	p.mu.Lock()
@@ -96,8 +96,8 @@ func (p *Pool) setStateLocked(e *endpoint, s State, now time.Time) {
 	}
 }
 
-// SetEndpointWeight changes the weight of an endpoint, and reports whether there is one of that name.
-// 0 is the configured weight.
+// SetEndpointWeight changes the weight of an endpoint, and reports whether the endpoint exists.
+// Weight 0 restores the configured weight.
 func (p *Pool) SetEndpointWeight(name string, weight int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +110,8 @@ func (p *Pool) SetEndpointWeight(name string, weight int) bool {
 	return true
 }
 
-// Inherit takes over what operators decided about the pool before, and of endpoints that both have,
-// what was counted and which are ejected.
+// Inherit takes over the operator's changes from the pool before. For endpoints that exist in both
+// pools it also takes over the counters and the ejections.
 func (p *Pool) Inherit(before *Pool) {
 	type heir struct {
 		byHand   byHand

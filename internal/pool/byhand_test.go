@@ -11,8 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// load makes 2 000 requests a second until the returned function is called, which returns how many
-// failed.
+// loaded sends 2 000 requests a second until stop is called. stop returns how many failed.
 func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 	var wg sync.WaitGroup
 	var failed atomic.Int64
@@ -43,8 +42,8 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 	}
 }
 
-// Whatever an operator does to endpoints under load, no request fails, and a drained or disabled
-// endpoint gets no new one.
+// While operators change endpoints under load, no request fails, and a drained or disabled endpoint
+// gets no new request.
 func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP1Pipelined, upstream.HTTP2} {
 		t.Run(protocol.String(), func(t *testing.T) {
@@ -101,7 +100,7 @@ func openTo(p *Pool, name string) int {
 	return -1
 }
 
-// The whole SSP, drained or disabled, refuses; requests that were admitted before still end well.
+// A drained or disabled SSP refuses requests. Requests that were admitted before still complete.
 func TestWholeSSPByHand(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -113,7 +112,7 @@ func TestWholeSSPByHand(t *testing.T) {
 			if !p.Refusing() || p.Snapshot().State != state.String() {
 				t.Errorf("%v: not refusing", state)
 			}
-			late := acquire(t, p) // was admitted just before
+			late := acquire(t, p) // admitted just before the change
 			finish(late, false)
 			finish(held, false)
 			pass(2 * sec)
@@ -137,7 +136,7 @@ func TestWholeSSPByHand(t *testing.T) {
 	})
 }
 
-// If the endpoints that are not ejected are drained by hand, ejection is ignored.
+// If an operator drains all endpoints that are not ejected, the pool ignores the ejection.
 func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -171,7 +170,7 @@ func TestPoolInherits(t *testing.T) {
 			t.Errorf("500 requests were shared %v, want none for a and 300 for b", got)
 		}
 		if got := servedBy(after, "b:80"); got < served+300 {
-			t.Errorf("b's counter is %d, was %d before", got, served)
+			t.Errorf("b's counter is %d, want %d as before", got, served)
 		}
 		before.SetState(Disabled)
 		after.Inherit(before)

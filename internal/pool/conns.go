@@ -9,28 +9,28 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// connections are the open connections of a pool and the places on them. Guarded by Pool.mu.
+// connections holds the open connections of a pool and their places. Guarded by Pool.mu.
 //
-// Each member is exactly one of: draining, in shared, in idle, checked by the janitor, or exclusive
-// and in use.
+// Each member is in exactly one state: draining, in shared, in idle, checked by the janitor, or
+// exclusive and in use.
 type connections struct {
 	// Each request changes these fields.
 
 	inUse  int // sum of the members' inUse; inUse <= places
 	places int // sum of the members' counted
 	turns  turns
-	kept   int         // connections that are idle, those under check included
-	probes []*endpoint // those whose next request is a probe
+	kept   int         // idle connections, including connections that the janitor checks
+	probes []*endpoint // endpoints whose next request is a probe
 	probe  bool        // the next request that acquires a place is a probe
 	_      cpu.CacheLinePad
 
 	endpoints endpoints
 	checking  int       // idle connections that the janitor has taken out to check them
 	benched   int       // open connections to barred endpoints
-	short     *endpoint // had no place for the request that pick served; see dialShortLocked
+	short     *endpoint // had no place for the request that pick served from another endpoint; see dialShortLocked
 
 	opts *Options // the pool's
-	// closeSoon closes a member's connection outside the lock, and then takes one off closing.
+	// closeSoon closes a member's connection outside the lock, and then decrements closing.
 	closeSoon func(*member)
 	stats     *stats
 
@@ -38,7 +38,7 @@ type connections struct {
 	// MaxConns.
 	members  map[*member]struct{}
 	draining int // members that take no more requests
-	closing  int // connections that were removed, and whose Close has not returned
+	closing  int // removed connections whose Close has not returned
 	shared   sharedList
 
 	forecast  forecast
@@ -49,8 +49,8 @@ type connections struct {
 // serving returns how many connections take new requests.
 func (c *connections) serving() int { return len(c.members) - c.draining - c.benched }
 
-// pick chooses the connection for the next request, or returns nil: of the endpoint whose turn it
-// is, or else of another one.
+// pick chooses the connection for the next request, or returns nil. It prefers the endpoint whose
+// turn it is.
 func (c *connections) pick(alone bool, now time.Time) *member {
 	if len(c.probes) > 0 {
 		if m := c.pickProbe(alone, now); m != nil {
@@ -66,14 +66,14 @@ func (c *connections) pick(alone bool, now time.Time) *member {
 		}
 	}
 	if m == nil {
-		c.turns.at = at // a request that waits takes no turn
+		c.turns.at = at // a request that waits uses no turn
 	}
 	return m
 }
 
-// pickOther is pick for a request of e that e has no place for. The active endpoints after e come
-// first. Endpoints of another priority serve only if the active ones have no connection yet, or if
-// no more connections may be opened.
+// pickOther picks a connection of another endpoint, for a request of e when e has no free place. It
+// tries the active endpoints after e first. Endpoints of another priority serve only if the active
+// ones have no connection yet, or if the pool may open no more connections.
 func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member {
 	if c.kept == 0 && len(c.shared.list) == 0 {
 		return nil
@@ -101,8 +101,8 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	return nil
 }
 
-// pickBeside is pick for a request that an endpoint has failed, or is slow with: of the next active
-// endpoint in turn that is not the named one, or nil. It takes no turn.
+// pickBeside picks a connection for a retry or a hedge: of the next active endpoint in turn that is
+// not the named one, or nil. It uses no turn.
 func (c *connections) pickBeside(name string, alone bool, now time.Time) *member {
 	if e := c.turns.beside(name); e != nil {
 		return c.pickOf(e, alone, now)
@@ -110,7 +110,7 @@ func (c *connections) pickBeside(name string, alone bool, now time.Time) *member
 	return nil
 }
 
-// pickProbe returns the connection for a probe, for the first endpoint that waits for one.
+// pickProbe returns a connection for a probe of the first endpoint that waits for one.
 func (c *connections) pickProbe(alone bool, now time.Time) *member {
 	e := c.probes[0]
 	c.probes = slices.Delete(c.probes, 0, 1)
@@ -119,24 +119,25 @@ func (c *connections) pickProbe(alone bool, now time.Time) *member {
 	}
 	m := c.pickOf(e, alone, now)
 	if m == nil {
-		e.probe = noProbe // its connection has closed: the janitor begins again
+		e.probe = noProbe // the probe's connection closed: the janitor begins again
 		return nil
 	}
 	c.probeOn(e, now)
 	return m
 }
 
-// probeOn makes the next request that acquires a place, which is on a connection to e, the probe.
+// probeOn makes the next request that acquires a place a probe of e. That place is on a connection
+// to e.
 func (c *connections) probeOn(e *endpoint, now time.Time) {
 	e.probe, e.probed, c.probe = probeSent, now, true
 }
 
-// unwanted reports whether a new connection to e is of no use.
+// unwanted reports whether a new connection to e would be useless.
 func (c *connections) unwanted(e *endpoint) bool {
 	return e.gone || e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled)
 }
 
-// add counts m, a new connection. It takes no requests before serve.
+// add counts m, a new connection. m takes no requests until serve is called.
 func (c *connections) add(m *member, now time.Time) {
 	c.members[m] = struct{}{}
 	c.opened(m)
@@ -179,10 +180,10 @@ func (c *connections) acquire(m *member, alone bool, now time.Time) *lease {
 	return &m.leases[0]
 }
 
-// unused is the hold time of a place that no exchange ran on.
+// unused is the hold time of a place on which no exchange ran.
 const unused = time.Duration(-1)
 
-// release takes a place of m back, which was in use for held.
+// release takes back a place of m that was in use for held.
 func (c *connections) release(m *member, held time.Duration) {
 	if m.inUse <= 0 {
 		panic("BUG: a place was released twice")
@@ -194,14 +195,14 @@ func (c *connections) release(m *member, held time.Duration) {
 	case held == unused:
 		m.requests--
 	case m.exclusive():
-		m.used = m.used.Add(held) // since it was acquired: saves asking the clock
+		m.used = m.used.Add(held) // the time of acquire plus held, which saves a clock call
 	case m.inUse == 0:
 		m.used = time.Now()
 	}
 }
 
-// recount brings the sums up to date with m's places. A place in use counts even if the connection
-// offers fewer places by now.
+// recount updates the sums with m's places. A place in use counts even if the connection now offers
+// fewer places.
 func (c *connections) recount(m *member) {
 	m.places = 0
 	if !m.draining {
@@ -221,8 +222,8 @@ func (c *connections) recount(m *member) {
 	}
 }
 
-// drain stops new requests on m and closes it once none of its places is in use. The first reason
-// stays. m must not be in idle.
+// drain stops new requests on m and closes it once none of its places is in use. A second call does
+// not change the reason. m must not be in idle.
 func (c *connections) drain(m *member, why upstream.CloseReason) {
 	if !m.draining {
 		if why == upstream.NotClosed {
@@ -239,7 +240,7 @@ func (c *connections) drain(m *member, why upstream.CloseReason) {
 	}
 }
 
-// remove forgets and closes m, which drains and has no place in use.
+// remove forgets and closes m. m is draining and none of its places is in use.
 func (c *connections) remove(m *member) {
 	if _, open := c.members[m]; !open {
 		return
@@ -253,7 +254,7 @@ func (c *connections) remove(m *member) {
 	}
 }
 
-// drainFree drains all connections except exclusive ones in use.
+// drainFree drains all connections except exclusive connections in use.
 func (c *connections) drainFree() {
 	c.drainIdle(c.kept)
 	c.drainShared(upstream.ClosedDrain)
@@ -266,9 +267,9 @@ func (c *connections) drainShared(why upstream.CloseReason) {
 	}
 }
 
-// trim drains the connections beyond max_idle, max_conns and max_http2_conns: the idle ones used
-// least recently, and the multiplexed ones with the fewest requests. Exclusive ones in use are
-// drained when they are released.
+// trim drains the connections above max_idle, max_conns and max_http2_conns. It chooses the least
+// recently used idle connections and the multiplexed connections with the fewest requests.
+// Exclusive connections in use drain when they are released.
 func (c *connections) trim() {
 	c.drainIdle(max(c.surplus(), c.kept-c.opts.MaxIdle))
 	for len(c.shared.list) > 0 && (c.surplus() > 0 || len(c.shared.list) > c.sharedLimit()) {

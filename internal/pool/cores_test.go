@@ -19,7 +19,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// spun keeps the compiler from removing work.
+// spun keeps the compiler from removing the work.
 var spun atomic.Uint64
 
 // work takes 1.1 ns of CPU for each step.
@@ -33,18 +33,18 @@ func work(steps int) {
 	}
 }
 
-// BenchmarkCores measures what acquire and release cost on several cores: make bench-cores. Four
-// goroutines for each P compete for one pool.
+// BenchmarkCores measures the cost of acquire and release on several cores: make bench-cores. Four
+// goroutines per P compete for one pool.
 //
 //   - nothing else: they do no other work. This is the worst case.
 //   - a request: they use 11 us of CPU between acquire and release, the least that a request needs.
-//   - scraped: a goroutine takes a thousand snapshots a second meanwhile.
+//   - scraped: a goroutine also takes a thousand snapshots a second.
 //
-// With -cpu 8 on two cores, the kernel may take the lock's holder off its core. That is how a
-// convoy would begin.
+// With -cpu 8 on two cores, the kernel may preempt the lock's holder. A lock convoy would begin
+// this way.
 //
-// CPU ns/op on an AMD EPYC whose two cores share no cache. These are medians of 8 runs of 15 ms
-// each in the real-time class, so that no other process disturbs them (chrt -r 1):
+// CPU ns/op on an AMD EPYC whose two cores share no cache. The figures are medians of 8 runs of 15
+// ms each in the real-time class, so that no other process disturbs them (chrt -r 1):
 //
 //	-cpu                          1       2       8
 //	exclusive, nothing else     118     798     940
@@ -55,16 +55,15 @@ func work(steps int) {
 //	http2, a request          11392   11663   11663
 //
 // So the second core costs a request 0.2 to 0.5 us of CPU in the pool, 2 to 4 %. It cost 0.6 to 0.8
-// us before three changes. Histograms and counters count on each core apart: half of the gain, for
-// 9 ns more on one core. The fields that requests change have cache lines of their own: a third of
-// the gain. The pool observes after it has unlocked. With -cpu 8, and scraped, it is not slower: no
-// convoy forms.
+// us before three changes. Each core counts in its own histograms and counters: half of the gain,
+// for 9 ns more on one core. The fields that requests change have their own cache lines: a third of
+// the gain. The pool observes after it has unlocked. Neither -cpu 8 nor scraping makes it slower:
+// no convoy forms.
 //
 // The idle connections are not split by core. In the worst case acquire and release hold the lock
-// for 0.6 us. So one pool serves 1.6 million requests a second, which is what 18 cores can send to
-// one SSP. A split would save 2 to 4 % at most. It would cost what one list guarantees without
-// looking at other lists: the most recently used connection first, first come first served, and
-// max_conns exactly.
+// for 0.6 us. So one pool serves 1.6 million requests a second, as many as 18 cores can send to one
+// SSP. A split would save 2 to 4 % at most. It would lose three guarantees of the single list: most
+// recently used connection first, first in first out, and an exact max_conns.
 func BenchmarkCores(b *testing.B) {
 	for _, kind := range []struct {
 		name  string

@@ -12,21 +12,21 @@ import (
 type demotion struct {
 	until      time.Time
 	lasts      time.Duration
-	violations int       // since the time below
+	violations int       // violations after since
 	since      time.Time // of the first violation
 }
 
 const (
 	demotedFor    = 30 * time.Second
 	demotedAtMost = 10 * time.Minute
-	// maxViolations within violationWindow demote: one could be an accident.
+	// maxViolations within violationWindow cause a demotion. A single violation may be an accident.
 	maxViolations   = 3
 	violationWindow = time.Minute
 )
 
 func (d *demotion) on(now time.Time) bool { return now.Before(d.until) }
 
-// violated notes a violation, and reports whether there were too many.
+// violated records a violation, and reports whether there were too many.
 func (d *demotion) violated(now time.Time) bool {
 	if now.Sub(d.since) > violationWindow {
 		d.violations, d.since = 0, now
@@ -35,8 +35,8 @@ func (d *demotion) violated(now time.Time) bool {
 	return d.violations >= maxViolations
 }
 
-// violatedOn notes that an exchange on m failed because the SSP violates HTTP/2 or refuses it, and
-// reports whether that is reason to demote it. A violation may fail all exchanges of a connection;
+// violatedOn records that an exchange on m failed because the SSP violates or refuses HTTP/2. It
+// reports whether the pool must demote the SSP. A violation may fail all exchanges of a connection;
 // it counts once.
 func (d *demotion) violatedOn(m *member, e *upstream.Error, now time.Time) bool {
 	switch {
@@ -51,7 +51,7 @@ func (d *demotion) violatedOn(m *member, e *upstream.Error, now time.Time) bool 
 
 func (d *demotion) begin(now time.Time) {
 	d.violations = 0
-	if d.lasts == 0 || now.Sub(d.until) > 4*d.lasts { // HTTP/2 went well for long enough
+	if d.lasts == 0 || now.Sub(d.until) > 4*d.lasts { // HTTP/2 worked for long enough
 		d.lasts = demotedFor
 	} else {
 		d.lasts = min(2*d.lasts, demotedAtMost)
@@ -59,12 +59,12 @@ func (d *demotion) begin(now time.Time) {
 	d.until = now.Add(d.lasts)
 }
 
-// demotableLocked reports whether the pool could turn to HTTP/1, and has not.
+// demotableLocked reports whether the pool may switch to HTTP/1 and has not done so.
 func (p *Pool) demotableLocked(now time.Time) bool {
 	return !p.closed && p.opts.Protocol == upstream.Unknown && !p.demotion.on(now)
 }
 
-// demoteLocked turns the pool to HTTP/1 for a while.
+// demoteLocked switches the pool to HTTP/1 for a while.
 func (p *Pool) demoteLocked(now time.Time) {
 	p.demotion.begin(now)
 	p.stats.demotions.Add(1)

@@ -204,7 +204,7 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 		}
 		second.do()
 		if got := p.Snapshot().Protocol; got != upstream.HTTP1 {
-			t.Errorf("the pool speaks %v", got)
+			t.Errorf("the pool uses %v", got)
 		}
 	})
 }

@@ -8,13 +8,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Dialed is a new connection, and how long its parts took.
+// Dialed is a new connection with the durations of its dial.
 type Dialed struct {
 	Conn     upstream.Conn
 	TCP, TLS time.Duration // TLS is 0 on cleartext
-	// At is the address that Conn leads to, or that the error is about: 0 is the first, and 1 the
-	// first of the other ones. Lost are the errors of the other attempts, by the same index; nil if
-	// there were none.
+	// At is the index of the address that Conn leads to, or that the error is about: 0 is addr, 1
+	// is the first of others. Lost holds the errors of the other attempts by the same index, or
+	// nil.
 	At   int
 	Lost []error
 }
@@ -22,23 +22,23 @@ type Dialed struct {
 // Dialer finds an SSP and connects to it. Its methods are safe for concurrent use and return soon
 // after ctx ends. Their errors are *upstream.Error with Progress NotSent.
 type Dialer interface {
-	// Addresses returns the addresses of all endpoints, in an order in which taking turns
-	// spreads the load. It is fast if it was called a short time ago, and otherwise bounds its
-	// own time. The slice must not be changed.
+	// Addresses returns the addresses of all endpoints, in an order that spreads the load if dials
+	// take turns. It is fast if it was called a short time ago, and otherwise bounds its own time.
+	// The slice must not be changed.
 	Addresses(ctx context.Context) ([]upstream.Address, error)
-	// Dial connects to addr or, if that fails or is slow, to one of others, which are of the same
-	// endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol is what was negotiated.
-	// The connection calls owner when the number of its places changes, perhaps before Dial
-	// returns. ctx ends when the time for a dial is over. Dial sets all of Dialed but Conn even if
-	// it fails.
+	// Dial connects to addr or, if that fails or is slow, to one of others, which belong to the
+	// same endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol returns the
+	// negotiated protocol. The connection calls owner when the number of its places changes,
+	// perhaps before Dial returns. ctx ends when the time for a dial is over. Dial sets all of
+	// Dialed except Conn even if it fails.
 	Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
 }
 
-// dialDurations is how long the parts of a dial took.
+// dialDurations holds how long the parts of a dial took.
 type dialDurations struct{ dns, tcp, tls time.Duration }
 
-// startDialLocked starts a dial, to the given endpoint or, if it is nil, to the one that needs a
-// connection most.
+// startDialLocked starts a dial to the given endpoint. If it is nil, the dial goes to the endpoint
+// that needs a connection most.
 func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
 	offerHTTP2 := p.offersHTTP2Locked(now)
 	p.governor.begin(to, offerHTTP2)
@@ -46,9 +46,9 @@ func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
 	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
 }
 
-// offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may choose, no more
-// dials offer HTTP/2 than there may be HTTP/2 connections. So an SSP that chooses it only sometimes
-// stays within max_http2_conns, and no handshake is wasted.
+// offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may choose, the
+// pool offers HTTP/2 on at most as many dials as it may have HTTP/2 connections. So an SSP that
+// chooses HTTP/2 only sometimes stays within max_http2_conns, and no handshake is wasted.
 func (p *Pool) offersHTTP2Locked(now time.Time) bool {
 	switch p.opts.Protocol {
 	case upstream.HTTP2:
@@ -86,7 +86,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	case p.closed:
 	case errors.Is(err, errNotNow):
 		p.dialFailedForLocked(want, false, now)
-	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may be healthy over HTTP/1
+	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
 		p.dialFailedForLocked(want, false, now)
@@ -100,8 +100,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	p.growLocked(now)
 }
 
-// nextAddress looks the SSP up, which is fast except once in a while, and picks the next address to
-// dial.
+// nextAddress looks the SSP up and picks the next address to dial. The look-up is usually fast.
 func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err error) {
 	p.mu.Lock()
 	failures := p.governor.lookup.failures
@@ -133,11 +132,11 @@ func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err e
 	return to, took, nil
 }
 
-// dialGrace is how much later than the dialer the pool ends a dial. The dialer's own error names
+// dialGrace is how long the pool waits beyond the dialer's own timeouts. The dialer's error names
 // the step that took too long.
 const dialGrace = 10 * time.Millisecond
 
-// connect dials to and sets m's connection.
+// connect dials to and stores the connection in m.
 func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	o := p.Options()
 	ctx, cancel := context.WithTimeout(p.ctx, o.dialLimit()+dialGrace)
@@ -149,8 +148,8 @@ func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	return d, err
 }
 
-// lostLocked notes the addresses of a dial that failed, or were slow, while another one was reached.
-// The endpoint is not to blame.
+// lostLocked records the addresses of a dial that failed or were slow while another one was
+// reached. They do not count as failures of the endpoint.
 func (p *Pool) lostLocked(to target, lost []error, now time.Time) {
 	for i, err := range lost {
 		if err != nil {
@@ -200,7 +199,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	p.noteWarmLocked()
 }
 
-// probeOnLocked makes the next request on m, whose endpoint was ejected, the probe.
+// probeOnLocked makes the next request on m the probe of its ejected endpoint.
 func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 	e := m.ep
 	switch e.probe = probeReady; {
@@ -215,8 +214,8 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 	p.conns.probes = append(p.conns.probes, e)
 }
 
-// closedAtOnceLocked notes that the SSP closed m before it was of any use, like a dial that failed.
-// If it was an HTTP/2 connection, the SSP may not like HTTP/2.
+// closedAtOnceLocked records that the SSP closed m before any use, and treats it like a failed
+// dial. If m was an HTTP/2 connection, the SSP may not support HTTP/2.
 func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
 	p.noteDialErrorLocked(m.ep, errClosedAtOnce(m.addr))
 	if m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(now) {
@@ -224,7 +223,8 @@ func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
 	}
 }
 
-// noteDialErrorLocked counts the error of a dial to e, or of a look-up if e is nil.
+// noteDialErrorLocked counts the error of a dial to e. If e is nil, it counts the error of a
+// look-up.
 func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 	if e == nil {
 		e = p.conns.endpoints.lookedUpFor(err)
@@ -233,8 +233,8 @@ func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 	p.governor.failedWith(err)
 }
 
-// dialFailedForLocked notes that a dial to e brought no connection. e is nil if it was for any
-// endpoint and picked no address. failed: the endpoint is to blame.
+// dialFailedForLocked records that a dial to e brought no connection. e is nil if the dial was for
+// any endpoint and picked no address. failed says that the endpoint caused the failure.
 func (p *Pool) dialFailedForLocked(e *endpoint, failed bool, now time.Time) {
 	if e == nil {
 		return
@@ -249,8 +249,8 @@ func (p *Pool) dialFailedForLocked(e *endpoint, failed bool, now time.Time) {
 	}
 }
 
-// reachLocked notes whether e can be reached: a connection to it is open, or the last dial to one of
-// its addresses did not fail.
+// reachLocked records whether e is reachable: a connection to it is open, or the last dial to one
+// of its addresses succeeded.
 func (p *Pool) reachLocked(e *endpoint, now time.Time) {
 	switch lost := e.open == 0 && p.governor.lost(e); {
 	case lost != e.unreachable:

@@ -10,21 +10,22 @@ import (
 
 // governor decides when the next dial starts, and to which address. Guarded by Pool.mu.
 //
-// The endpoint with the fewest connections for its weight comes first, and its addresses take turns.
-// An address whose last dial failed is on trial: one dial at a time goes to
-// it until one succeeds. The first failure may be an accident, so the next dial starts at once.
-// After each further failure in a row the address pauses, and the pause doubles each time. So an
-// SSP that refuses costs almost nothing, and one dead address of several costs only its own dials.
+// The endpoint with the fewest connections for its weight comes first, and its addresses take
+// turns. An address whose last dial failed is on trial: the pool dials it once at a time until a
+// dial succeeds. The first failure may be an accident, so the next dial starts at once. After each
+// further failure in a row the address pauses, and each pause is twice as long. So an SSP that
+// refuses connections costs almost nothing. One dead address among several costs only its own
+// dials.
 //
-// A failed look-up is treated like an address that failed.
+// The governor treats a failed look-up like an address that failed.
 type governor struct {
 	opts *Options // the pool's
 
 	// Dials under way, from begin to over.
 	dialing   int // dialing <= opts.MaxDials, unless SetOptions lowered MaxDials
-	offering  int // those that may become HTTP/2
-	onTrial   int // those to an address on trial
-	undecided int // those that have not picked their address yet
+	offering  int // dials that may become HTTP/2
+	onTrial   int // dials to an address on trial
+	undecided int // dials that have not picked their address yet
 
 	endpoints *endpoints         // the pool's
 	known     []upstream.Address // of the last look-up; may hold an address several times
@@ -32,7 +33,7 @@ type governor struct {
 	lookup    addressState
 
 	lastError *upstream.Error // of the last dial that failed; never nil
-	paused    *upstream.Error // for requests that come while every address pauses; never nil
+	paused    *upstream.Error // returned to requests that arrive while every address pauses; never nil
 }
 
 func newGovernor(o *Options, s *endpoints) governor {
@@ -46,7 +47,7 @@ type pause struct {
 }
 
 // ready reports whether a dial may start now, and if not, how long the pause is. Before the first
-// look-up a dial may start.
+// look-up a dial may always start.
 func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	if g.lookup.failures > 0 && g.lookup.until.After(now) {
 		return false, pause{until: g.lookup.until}
@@ -54,7 +55,7 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	if len(g.known) == 0 {
 		return g.lookup.failures == 0 || g.undecided == 0, pause{}
 	}
-	trials := 0 // dials that may start, each on a trial
+	trials := 0 // addresses on trial that may be dialled now
 	for _, e := range g.endpoints.all {
 		if e.barred {
 			continue
@@ -76,7 +77,7 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	return trials > g.undecided, p
 }
 
-// statesOf yields the states of e's addresses, by their index. Without addresses, it yields the one
+// statesOf yields the states of e's addresses, by their index. If e has no addresses, it yields the
 // state of e's look-ups.
 func (g *governor) statesOf(e *endpoint) iter.Seq2[int, *addressState] {
 	return func(yield func(int, *addressState) bool) {
@@ -93,7 +94,7 @@ func (g *governor) statesOf(e *endpoint) iter.Seq2[int, *addressState] {
 	}
 }
 
-// dialableAt returns when an address of e may be dialled: in the past if it may now.
+// dialableAt returns when the pool may dial an address of e. A time in the past means now.
 func (g *governor) dialableAt(e *endpoint, now time.Time) time.Time {
 	if len(g.known) == 0 {
 		return g.lookup.until
@@ -120,7 +121,7 @@ func (g *governor) lost(e *endpoint) bool {
 	return true
 }
 
-// begin counts a new dial, to the given endpoint or, if it is nil, to any.
+// begin counts a new dial to the given endpoint, or to any if it is nil.
 func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
 	if want != nil {
 		want.dialing++
@@ -132,8 +133,8 @@ func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
 	}
 }
 
-// lookedUp notes the addresses of a look-up, none if it failed. failures is what lookup.failures
-// was when it began. It forgets the states of other addresses.
+// lookedUp records the addresses of a look-up, none if it failed. failures is the value of
+// lookup.failures when the look-up began. lookedUp forgets the states of all other addresses.
 func (g *governor) lookedUp(addrs []upstream.Address, failures int, now time.Time) {
 	g.undecided--
 	if len(addrs) == 0 {
@@ -174,14 +175,14 @@ func (g *governor) share(addrs []upstream.Address, now time.Time) {
 	}
 }
 
-// pick chooses the address of a dial, of the endpoint want or, if that is nil, of any. An address on
-// trial is chosen only if mayTry or want, or if no other address is left.
+// pick chooses the address of a dial: of the endpoint want or, if want is nil, of any endpoint. It
+// chooses an address on trial only if mayTry is true, want is set, or no other address exists.
 func (g *governor) pick(now time.Time, mayTry bool, want *endpoint) (t target, ok bool) {
 	list := []*endpoint{want}
 	if want == nil {
 		list = g.endpoints.byCrowding()
 	}
-	var trial *endpoint // the first with an address on trial that may be dialled
+	var trial *endpoint // the first endpoint with an address on trial that may be dialled
 	trialAt := -1
 	for _, e := range list {
 		if len(e.addrs) == 0 {
@@ -210,7 +211,7 @@ func (g *governor) takeTurn(e *endpoint, at int, want *endpoint) target {
 	a := e.addrs[at]
 	e.turn = (at + 1) % len(e.addrs)
 	if want == nil {
-		e.dialing++ // else begin has counted it
+		e.dialing++ // for other dials begin has counted it
 	}
 	s := g.stateOf(a)
 	s.dialing++
@@ -223,7 +224,7 @@ func (g *governor) takeTurn(e *endpoint, at int, want *endpoint) target {
 	return t
 }
 
-// stateOf returns the state of an address, a new one if it was never dialled.
+// stateOf returns the state of an address. It creates the state if the address was never dialled.
 func (g *governor) stateOf(a upstream.Address) *addressState {
 	s := g.states[a]
 	if s == nil {
@@ -233,7 +234,7 @@ func (g *governor) stateOf(a upstream.Address) *addressState {
 	return s
 }
 
-// over takes a dial off the counts. The zero target is that of a dial that picked no address.
+// over removes a dial from the counts. A dial that picked no address passes the zero target.
 func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 	g.dialing--
 	if offeredHTTP2 {
@@ -251,21 +252,21 @@ func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 	}
 }
 
-// ended notes whether a dial brought a connection that the SSP did not close at once.
+// ended records whether a dial brought a connection that the SSP did not close at once.
 func (g *governor) ended(t target, ok bool, now time.Time) {
 	if t.endpoint == nil {
-		return // it picked no address
+		return // the dial picked no address
 	}
 	switch s := g.stateOf(t.addr); {
 	case ok:
 		s.failures = 0
-		s.space(now, g.opts) // the connection may still be useless
+		s.space(now, g.opts) // the new connection may still prove useless
 	default:
 		s.failed(t.failures, now, g.opts)
 	}
 }
 
-// failedWith notes the error of a dial.
+// failedWith records the error of a dial.
 func (g *governor) failedWith(err error) {
 	g.lastError = upstream.AsError(err)
 	g.paused = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: errNotNow.Detail, Err: g.lastError}
@@ -274,9 +275,9 @@ func (g *governor) failedWith(err error) {
 	}
 }
 
-// useless notes that a connection to a ended before the SSP processed a request on it. After
-// several in a row dials to a are spaced, more widely each time, until the SSP processes a request.
-// Such an SSP is alive, so requests may wait for the next dial.
+// useless records that a connection to a ended before the SSP processed a request on it. After
+// several useless connections in a row the governor spaces dials to a. Each space is twice as long,
+// until the SSP processes a request. Such an SSP is alive, so requests may wait for the next dial.
 func (g *governor) useless(a upstream.Address, now time.Time) {
 	if s := g.states[a]; s != nil {
 		s.useless++
@@ -284,15 +285,15 @@ func (g *governor) useless(a upstream.Address, now time.Time) {
 	}
 }
 
-// useful notes that the SSP processed a request on a connection to a.
+// useful records that the SSP processed a request on a connection to a.
 func (g *governor) useful(a upstream.Address) {
 	if s := g.states[a]; s != nil {
 		s.useless, s.spaced = 0, time.Time{}
 	}
 }
 
-// untried reports whether an address is known that may get requests and whose last dial did not
-// fail.
+// untried reports whether the governor knows an address that may get requests and whose last dial
+// did not fail.
 func (g *governor) untried() bool {
 	return g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
 		return !e.barred && len(e.addrs) > 0 && !g.lost(e)

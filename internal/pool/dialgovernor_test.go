@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// refuse makes all dials fail after the given time.
+// refuse makes all dials fail after the given duration.
 func (s *fakeSSP) refuse(after time.Duration) {
 	s.set(func(dialCall) dialResult { return dialResult{after: after, err: errRefused} })
 }
@@ -31,7 +31,7 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 			}
 			slowest = max(slowest, r.took)
 			if e := upstream.AsError(r.err); e.Outcome != upstream.ConnectFailed || !strings.Contains(e.Error(), "refused by the script") {
-				t.Fatalf("request %d got %v, which is not the last error", i, r.err)
+				t.Fatalf("request %d got %v, want the last error", i, r.err)
 			}
 		}
 		if slowest != 0 {
@@ -111,7 +111,7 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 			ask(t, p, sec)
 		}
 		pass(0)
-		// Of the max_dials that began together, the first failure allows one more at once.
+		// After the first failure of max_dials dials that began together, one more dial may start.
 		if n := s.dialCount(); n > 16+1 {
 			t.Fatalf("%d dials at first, max_dials is 16", n)
 		}
@@ -208,8 +208,8 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 			return dialResult{after: 5 * msec}
 		})
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
-		// Each request needs a connection of its own. Once the black hole is known, no
-		// request may wait for it, even when it is tried again.
+		// Each request needs its own connection. Once the black hole is known, no request may wait
+		// for it, even while the pool dials it again.
 		for i := range 3000 {
 			r := askAfterLearning(t, p, i)
 			if i >= 10 && r.took > 5*msec {
@@ -321,7 +321,7 @@ func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
 			t.Fatalf("%d dials, want 3: one follows the first failure at once", n)
 		}
 		s.set(nil)
-		pass(200 * msec) // only the end of the pause happens
+		pass(200 * msec) // the pool gets no other event than the end of the pause
 		if !r.ended() || r.err != nil {
 			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
 		}
@@ -333,8 +333,8 @@ func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
 	})
 }
 
-// Both addresses refuse, and are dialled again when their pause ends. One of them has become a
-// black hole by then: no request waits for it alone.
+// Both addresses refuse, and the pool dials them again when their pause ends. Then one of them is a
+// black hole: no request waits for it alone.
 func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

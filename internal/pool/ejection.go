@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// EjectionOptions say when an endpoint that fails gets no requests for a while.
+// EjectionOptions say when a failing endpoint gets no requests for a while.
 type EjectionOptions struct {
 	Enabled           bool
 	Window            time.Duration
@@ -20,13 +20,13 @@ type EjectionOptions struct {
 	DryRun            bool
 }
 
-// most returns how many of n endpoints may be ejected at once.
+// most returns how many of n endpoints may be ejected at the same time.
 func (o *EjectionOptions) most(n int) int {
-	const tiny = 1e-9 // 0.58 of 50 are 28.999…
+	const tiny = 1e-9 // 0.58 * 50 is 28.999…
 	return min(max(int(o.MaxEjected*float64(n)+tiny), 1), n-1)
 }
 
-// Verdict is what an attempt says about its endpoint.
+// Verdict is the result of an attempt for the health of its endpoint.
 type Verdict uint8
 
 // The verdicts.
@@ -36,7 +36,7 @@ const (
 	Failure
 )
 
-// health counts an endpoint's failures. It is atomic: each request changes it.
+// health counts an endpoint's failures. Its fields are atomic because each request changes them.
 type health struct {
 	window rates.Window
 	inARow atomic.Int32
@@ -63,38 +63,38 @@ func (h *health) clear() {
 	h.inARow.Store(0)
 }
 
-// ejection is whether an endpoint is ejected, and what follows. Guarded by Pool.mu.
+// ejection holds whether an endpoint is ejected, and the steps of its return. Guarded by Pool.mu.
 //
 //	enabled ──▶ ejected until a time ──▶ a dial ──▶ one request, the probe ──▶ enabled
 //	                   ▲                   │                │
 //	                   └───────────────────┴── fails ───────┘
 type ejection struct {
 	ejected  bool
-	until    time.Time     // in a dry run: when it would come back
-	lasts    time.Duration // the last ejection
-	inARow   int           // ejections, the last one included
-	returned time.Time     // when it came back; zero = slow_start does not apply
+	until    time.Time     // in a dry run: when the endpoint would return
+	lasts    time.Duration // duration of the last ejection
+	inARow   int           // ejections in a row, including the last one
+	returned time.Time     // when the endpoint returned; zero = slow_start does not apply
 	probe    probe
 	probed   time.Time // when the probe was sent
 }
 
-// probeLimit is how long a probe may take: longer than any deadline. A probe whose request panicked
-// never reports its end; it must not keep the endpoint ejected forever.
+// probeLimit is how long a probe may take. It is longer than any deadline. A probe whose request
+// panicked never reports its end, and must not keep the endpoint ejected forever.
 const probeLimit = 11 * time.Minute
 
 type probe uint8
 
 const (
 	noProbe    probe = iota
-	probeDials       // a connection is being opened
+	probeDials       // the pool opens a connection
 	probeReady       // the next request is the probe
 	probeSent
 )
 
 func (e *ejection) probing() bool { return e.probe != noProbe }
 
-// end is called when a setting ends the ejection, or that of a dry run. The next one may begin at
-// once.
+// end ends the ejection, or the dry run of one, because a setting changed. The next ejection may
+// begin at once.
 func (e *ejection) end(now time.Time) {
 	e.ejected, e.probe = false, noProbe
 	if e.until.After(now) {
@@ -102,16 +102,16 @@ func (e *ejection) end(now time.Time) {
 	}
 }
 
-// inherit makes e ejected if it was so in the pool before. The probe is due at once, because the new
-// pool's settings may have repaired the endpoint.
+// inherit ejects e if the pool before had ejected it. The probe is due at once, because the new
+// settings may have repaired the endpoint.
 func (e *ejection) inherit(before ejection, now time.Time) {
 	if before.ejected && !e.ejected {
 		e.ejected, e.until, e.lasts, e.inARow, e.probe = true, now, before.lasts, before.inARow, noProbe
 	}
 }
 
-// begin ejects for the next time, which grows with each ejection in a row. A row ends when the
-// endpoint has worked for as long as it was ejected, and for a window.
+// begin ejects the endpoint. Each ejection in a row lasts longer. A row ends once the endpoint has
+// worked for as long as its last ejection, and for at least a window.
 func (e *ejection) begin(o *EjectionOptions, now time.Time) {
 	if healthy := now.Sub(e.until); e.inARow > 0 && healthy >= max(e.lasts, o.Window) {
 		e.inARow = 0
@@ -125,7 +125,7 @@ func (e *ejection) begin(o *EjectionOptions, now time.Time) {
 	e.probe = noProbe
 }
 
-// started returns how far an endpoint that came back is: 10 once it gets its full share.
+// started returns how far a returned endpoint is in its slow start. 10 means its full share.
 func (e *ejection) started(slowStart time.Duration, now time.Time) int {
 	if e.returned.IsZero() || slowStart <= 0 || now.Sub(e.returned) >= slowStart {
 		return 10
@@ -136,16 +136,17 @@ func (e *ejection) started(slowStart time.Duration, now time.Time) int {
 // Event is a change of an endpoint's state that no operator made.
 type Event struct {
 	Endpoint string
-	Ejected  bool // else it came back
-	DryRun   bool // it would have been ejected
-	// Of an ejection: how long it lasts, how many there were in a row, and what led to it.
+	Ejected  bool // false: the endpoint returned
+	DryRun   bool // ejection.dry_run is set: the endpoint was not ejected
+	// For an ejection: its duration, the number of ejections in a row, and the counts that caused
+	// it.
 	Lasts              time.Duration
 	InARow             int
 	Requests, Failures uint64 // in the window
 	FailuresInARow     int
 }
 
-// Ended notes how an attempt on the place ended, after Do, and what that says about the endpoint.
+// Ended records how an attempt on the place ended, after Do, and the verdict on its endpoint.
 func (pl Place) Ended(o upstream.Outcome, v Verdict, t *upstream.Times) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
@@ -168,7 +169,7 @@ func (p *Pool) failedDialLocked(e *endpoint, now time.Time) {
 	}
 }
 
-// ejectLocked ejects e, unless it is ejected already, or too many endpoints are.
+// ejectLocked ejects e, unless it is ejected already or too many endpoints are.
 func (p *Pool) ejectLocked(e *endpoint, now time.Time) {
 	s, o := &p.conns.endpoints, &p.opts.Ejection
 	if p.closed || !o.Enabled || e.ejected || e.gone || now.Before(e.until) {
@@ -190,8 +191,8 @@ func (p *Pool) ejectLocked(e *endpoint, now time.Time) {
 	}
 }
 
-// outLocked is called when e is ejected: its connections close, and its share goes to the other
-// endpoints.
+// outLocked applies the ejection of e: its connections close, and the other endpoints get its
+// share.
 func (p *Pool) outLocked(e *endpoint, now time.Time) {
 	p.rebuildLocked(now)
 	if e.barred {
@@ -200,7 +201,7 @@ func (p *Pool) outLocked(e *endpoint, now time.Time) {
 	p.serveLocked(now)
 }
 
-// probeEnded notes how the first request after an ejection ended.
+// probeEnded records how the first request after an ejection ended.
 func (p *Pool) probeEnded(m *member, v Verdict) {
 	now := time.Now()
 	p.mu.Lock()
@@ -212,7 +213,7 @@ func (p *Pool) probeEnded(m *member, v Verdict) {
 		p.backLocked(e, now)
 	case v == Failure:
 		e.probeFailed(now)
-		if e.barred { // else it is all that serves
+		if e.barred { // otherwise e is the only endpoint left, and serves although it is ejected
 			p.conns.drainEndpoint(e, closedMoved)
 		}
 		p.reviveLocked(now)
@@ -221,7 +222,7 @@ func (p *Pool) probeEnded(m *member, v Verdict) {
 	}
 }
 
-// probeAgainLocked lets the next request be the probe, if the connection is still there.
+// probeAgainLocked makes the next request the probe if the connection is still open.
 func (p *Pool) probeAgainLocked(e *endpoint) {
 	if e.probe = noProbe; e.open > 0 {
 		e.probe = probeReady
@@ -229,8 +230,8 @@ func (p *Pool) probeAgainLocked(e *endpoint) {
 	}
 }
 
-// probeFailed prolongs the ejection by the same time. It does not grow: a long outage would else
-// keep a repaired endpoint out for minutes, and a probe costs one request.
+// probeFailed repeats the ejection with the same duration. The duration does not grow: otherwise a
+// long outage would keep a repaired endpoint out for minutes. A probe costs only one request.
 func (e *ejection) probeFailed(now time.Time) {
 	e.until, e.probe = now.Add(e.lasts), noProbe
 }

@@ -10,12 +10,12 @@ import (
 // EndpointOptions are the settings of one endpoint.
 type EndpointOptions struct {
 	Name     string // host:port
-	Weight   int    // ≥ 1; its share of the requests is its part of the sum
-	Priority int    // ≥ 0; endpoints of the lowest one that works get the requests
+	Weight   int    // ≥ 1; weight / sum of weights is its share of the requests
+	Priority int    // ≥ 0; the working endpoints with the lowest priority get the requests
 }
 
 // endpoint is one of the SSP's endpoints, with its connections. Guarded by Pool.mu, except name and
-// the fields that say otherwise.
+// the fields marked as atomic.
 type endpoint struct {
 	name   string
 	stats  *endpointStats // atomic
@@ -26,21 +26,21 @@ type endpoint struct {
 
 	idle    idleList
 	shared  []*member // multiplexed connections that take requests
-	open    int       // connections that do not drain
+	open    int       // connections that are not draining
 	dialing int       // dials under way to one of its addresses
 
 	addrs []upstream.Address // of the last look-up; may hold an address several times
 	turn  int                // index in addrs of the next address
-	// lookup is whether look-ups that found addresses of other endpoints found none of this one.
+	// lookup is the state of look-ups that found addresses of other endpoints but none of this one.
 	lookup addressState
 
 	// Set by endpoints.rebuild.
 
-	barred      bool // gets no new requests: by hand, or because it is ejected
-	active      bool // new requests go to it
-	unreachable bool // nothing is open, and the last dial to each address failed; set by reachLocked
+	barred      bool // gets no new requests: by an operator's change, or because it is ejected
+	active      bool // gets new requests
+	unreachable bool // no connection is open, and the last dial to each address failed; set by reachLocked
 
-	gone bool // a reload removed it; its last connections drain
+	gone bool // a reload removed the endpoint; its last connections drain
 }
 
 // weight returns the weight in force.
@@ -51,8 +51,8 @@ func (e *endpoint) weight() int {
 	return max(1, e.opts.Weight)
 }
 
-// pick returns a connection of e that has a free place, or nil. Multiplexed connections come first,
-// then the idle connection that was used last.
+// pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
+// connections, then the most recently used idle connection.
 func (c *connections) pickOf(e *endpoint, alone bool, now time.Time) *member {
 	if m := leastInUse(e.shared, alone); m != nil {
 		return m
@@ -68,7 +68,7 @@ func (c *connections) opened(m *member) {
 	}
 }
 
-// notOpen counts m, which begins to drain, no longer as open.
+// notOpen removes m, which begins to drain, from the open connections.
 func (c *connections) notOpen(m *member) {
 	e := m.ep
 	e.open--
@@ -80,7 +80,8 @@ func (c *connections) notOpen(m *member) {
 	}
 }
 
-// drainEndpoint drains all connections of e. Exclusive ones in use close when they are released.
+// drainEndpoint drains all connections of e. Exclusive connections in use close when they are
+// released.
 func (c *connections) drainEndpoint(e *endpoint, why upstream.CloseReason) {
 	for m := range c.members {
 		if m.ep == e && !m.draining {
@@ -97,7 +98,7 @@ func (c *connections) drainSharedOf(e *endpoint, why upstream.CloseReason) {
 	}
 }
 
-// crowding returns how many connections e has for its weight, with the next one.
+// crowding returns the number of connections of e, including the next one, divided by its weight.
 func (e *endpoint) crowding() float64 {
 	return float64(e.open+e.dialing+1) / float64(e.weight())
 }

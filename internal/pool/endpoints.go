@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// endpoints are all endpoints of the SSP, and which of them get requests. Guarded by Pool.mu.
+// endpoints holds all endpoints of the SSP, and decides which of them get requests. Guarded by
+// Pool.mu.
 //
 // An endpoint is available if it is enabled by hand and not ejected. The available endpoints of the
 // lowest priority that can be reached are active: new requests go to them, by weight. If all
-// enabled endpoints are ejected, ejection is ignored. If no endpoint is enabled, the SSP admits no
-// requests, and requests admitted before use any endpoint.
+// enabled endpoints are ejected, the pool ignores the ejections. If no endpoint is enabled, the SSP
+// admits no requests. Requests admitted before use any endpoint.
 type endpoints struct {
 	all    []*endpoint
 	byName map[string]*endpoint
 	active []*endpoint
 
-	byHand State // of the whole SSP
-	kept   *int  // of all idle lists
+	byHand State // state of the whole SSP
+	kept   *int  // connections in the idle lists of all endpoints
 }
 
 func newEndpoints(o *Options, kept *int) endpoints {
@@ -27,8 +28,8 @@ func newEndpoints(o *Options, kept *int) endpoints {
 	return s
 }
 
-// set brings the settings of o into force. Endpoints that stay keep what they have; new ones begin
-// without connections. It returns those that are new, and those that have gone. age is the pool's.
+// set applies the endpoint settings of o. Endpoints that stay keep their state; new ones begin
+// without connections. set returns the new endpoints and the removed ones. age is the pool's age.
 func (s *endpoints) set(o *Options, age time.Duration) (added, gone []*endpoint) {
 	before := s.byName
 	list := o.Endpoints
@@ -63,7 +64,7 @@ func (s *endpoints) of(a upstream.Address) *endpoint {
 	return s.byName[a.Name]
 }
 
-// count returns how many endpoints fulfil a condition.
+// count returns how many endpoints meet a condition.
 func (s *endpoints) count(is func(*endpoint) bool) (n int) {
 	for _, e := range s.all {
 		if is(e) {
@@ -73,20 +74,21 @@ func (s *endpoints) count(is func(*endpoint) bool) (n int) {
 	return n
 }
 
-// admitting reports whether the SSP takes requests at all, as far as the operator decides.
+// admitting reports whether the operator lets the SSP take requests.
 func (s *endpoints) admitting() bool {
 	return s.byHand == Enabled && slices.ContainsFunc(s.all, (*endpoint).enabled)
 }
 
-// disabled reports whether idle connections to e close, because an operator disabled it or the SSP.
+// disabled reports whether idle connections to e must close because an operator disabled e or the
+// SSP.
 func (s *endpoints) disabled(e *endpoint) bool {
 	return s.byHand == Disabled || e.byHand.state == Disabled
 }
 
 func (e *endpoint) enabled() bool { return e.byHand.state == Enabled }
 
-// rebuild decides anew which endpoints are barred and active. It must be called after each change of
-// what it depends on.
+// rebuild decides again which endpoints are barred and active. Call it after each change of its
+// inputs.
 func (s *endpoints) rebuild() {
 	may := func(e *endpoint) bool { return e.enabled() && !e.ejected }
 	if !slices.ContainsFunc(s.all, may) {
@@ -114,8 +116,8 @@ func (s *endpoints) rebuild() {
 	}
 }
 
-// weights returns the weights of the active endpoints. An endpoint in slow start has a part of its
-// weight.
+// weights returns the weights of the active endpoints. An endpoint in slow start has only part of
+// its weight.
 func (s *endpoints) weights(slowStart time.Duration, now time.Time) []int {
 	all := make([]int, len(s.active))
 	for i, e := range s.active {
@@ -124,8 +126,8 @@ func (s *endpoints) weights(slowStart time.Duration, now time.Time) []int {
 	return all
 }
 
-// byCrowding returns the active endpoints, those with the fewest connections for their weights first,
-// and then the other ones that are not barred.
+// byCrowding returns the active endpoints, the least crowded first, and then the other endpoints
+// that are not barred.
 func (s *endpoints) byCrowding() []*endpoint {
 	if len(s.all) == 1 {
 		return s.all
@@ -149,8 +151,8 @@ func (s *endpoints) byCrowding() []*endpoint {
 	return list
 }
 
-// rebuildLocked decides anew which endpoints get requests, after something about an endpoint has
-// changed, and makes the connections follow.
+// rebuildLocked decides again which endpoints get requests, after an endpoint changed, and applies
+// the result to the connections.
 func (p *Pool) rebuildLocked(now time.Time) {
 	c := &p.conns
 	c.endpoints.rebuild()
@@ -166,8 +168,9 @@ func (p *Pool) rebuildLocked(now time.Time) {
 	p.reviveLocked(now)
 }
 
-// leaveWorseLocked drains multiplexed connections to endpoints that are not active, once an active
-// one has a connection. Idle exclusive ones stay until idle_timeout, or until their place is needed.
+// leaveWorseLocked drains multiplexed connections to inactive endpoints once an active one has a
+// connection. Idle exclusive connections stay until idle_timeout, or until the pool needs their
+// place.
 func (p *Pool) leaveWorseLocked() {
 	s := &p.conns.endpoints
 	if len(s.all) == 1 || !slices.ContainsFunc(s.active, func(e *endpoint) bool { return e.open > 0 }) {

@@ -13,10 +13,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// names are the endpoints a, b, c of the tests.
+// names are the endpoints of the tests.
 var names = []string{"a:80", "b:80", "c:80", "d:80"}
 
-// endpointsSSP is an SSP with endpoints a, b, c, …, each at one address.
+// endpointsSSP is an SSP with n endpoints a, b, c, …, each with one address.
 func endpointsSSP(t testing.TB, n int) *fakeSSP {
 	s := newFakeSSP(t)
 	s.addrs = addresses(n)
@@ -26,7 +26,7 @@ func endpointsSSP(t testing.TB, n int) *fakeSSP {
 	return s
 }
 
-// of returns the settings of endpoints a, b, c, … with these weights.
+// withWeights configures endpoints a, b, c, … with these weights.
 func withWeights(weights ...int) func(*Options) {
 	return func(o *Options) {
 		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 64, 64, 8
@@ -49,7 +49,7 @@ func (l *eventLog) add(e Event) {
 	l.list = append(l.list, e)
 }
 
-// all returns the events, once all goroutines are blocked.
+// all returns the events once all goroutines are blocked.
 func (l *eventLog) all() []Event {
 	synctest.Wait()
 	l.mu.Lock()
@@ -57,7 +57,7 @@ func (l *eventLog) all() []Event {
 	return l.list
 }
 
-// ejections returns how long each ejection lasts.
+// ejections returns the duration of each ejection.
 func (l *eventLog) ejections() (lasts []time.Duration) {
 	for _, e := range l.all() {
 		if e.Ejected {
@@ -67,8 +67,8 @@ func (l *eventLog) ejections() (lasts []time.Duration) {
 	return lasts
 }
 
-// serve makes n requests, one after the other, each of which takes took and ends as fails says. It
-// returns how many each endpoint had, and how many had no place.
+// serve makes n requests one after the other. Each request takes took, and fails says whether it
+// fails. serve returns how many requests each endpoint had, and how many got no place.
 func serve(t testing.TB, p *Pool, n int, took time.Duration, fails func(endpoint string) bool) (served map[string]int) {
 	t.Helper()
 	served = make(map[string]int)
@@ -131,14 +131,14 @@ func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
 	}
 }
 
-// Over both kinds of connections, each round of requests is shared exactly by weight.
+// Over both kinds of connections, the pool shares each round of requests exactly by weight.
 func TestWeightsShareRequests(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			s := endpointsSSP(t, 3)
 			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
 			p := start(t, s, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol })
-			serve(t, p, 30, 5*msec, nil) // until each has a connection
+			serve(t, p, 30, 5*msec, nil) // until each endpoint has a connection
 			for range 3 {
 				if got := serve(t, p, 800, msec, nil); got["a:80"] != 500 || got["b:80"] != 200 || got["c:80"] != 100 {
 					t.Errorf("%v: 800 requests were shared %v, want 500, 200, 100", protocol, got)
@@ -249,7 +249,7 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 				t.Fatalf("b got %d requests while it is ejected", got["b:80"])
 			}
 			if got := serve(t, p, 50, 10*msec, fails); got["b:80"] != 1 {
-				t.Fatalf("b got %d requests after that, want 1 probe", got["b:80"])
+				t.Fatalf("b got %d requests after the ejection, want 1 probe", got["b:80"])
 			}
 		}
 		bad = false
@@ -276,7 +276,7 @@ func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
 		for range 3 {
 			r := acquire(t, p)
 			r.ex.Times.Done = time.Now()
-			r.do() // and no call reports how it ended
+			r.do() // no call reports how the request ended
 		}
 		pass(probeLimit + 2*sec)
 		serve(t, p, 20, msec, nil)
@@ -286,8 +286,8 @@ func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
 	})
 }
 
-// An endpoint that fails again soon after it came back is ejected for longer each time. One that
-// worked for as long as it was ejected begins anew.
+// Each ejection of an endpoint that fails again soon after its return lasts longer. After it has
+// worked for as long as its ejection, the row begins again.
 func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -297,7 +297,7 @@ func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
 			o.Events = log.add
 		})
 		began := time.Now()
-		serve(t, p, 4000, 10*msec, func(e string) bool { // a second works, a second fails
+		serve(t, p, 4000, 10*msec, func(e string) bool { // works for a second, fails for a second
 			return e == "b:80" && int(time.Since(began)/time.Second)%2 == 1
 		})
 		lasts := log.ejections()
@@ -318,7 +318,7 @@ func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
 	})
 }
 
-// max_ejected bounds how many endpoints are ejected, and one always stays.
+// max_ejected bounds the number of ejected endpoints, and one endpoint always stays.
 func TestMaxEjectedEndpoints(t *testing.T) {
 	for _, c := range []struct {
 		endpoints int
@@ -339,7 +339,7 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 				}
 			}
 			if ejected != c.want {
-				t.Errorf("%+v: %d are ejected", c, ejected)
+				t.Errorf("%+v: %d endpoints are ejected", c, ejected)
 			}
 		})
 	}
@@ -359,12 +359,12 @@ func TestDryRunEjectsNothingAndCounts(t *testing.T) {
 		}
 		events := log.all()
 		if b := p.Snapshot().Endpoints[1]; b.Ejections != 1 || b.State != "enabled" || len(events) != 1 || !events[0].DryRun {
-			t.Errorf("%+v, events %+v; want one that was not carried out", b, events)
+			t.Errorf("%+v, events %+v; want one event of the dry run", b, events)
 		}
 	})
 }
 
-// slow_start raises the share of an endpoint that came back, step by step.
+// slow_start raises the share of a returned endpoint step by step.
 func TestSlowStart(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -377,11 +377,11 @@ func TestSlowStart(t *testing.T) {
 		}
 		for i := 1; i < len(shares); i++ {
 			if shares[i] < shares[i-1]-3 {
-				t.Errorf("b's requests of each hundred a second: %v, want them never to fall", shares)
+				t.Errorf("b's requests of each hundred a second: %v, want no decrease", shares)
 			}
 		}
 		if shares[0] > 15 || shares[12] != 50 || shares[5] < 20 || shares[5] > 45 {
-			t.Errorf("b's requests of each hundred a second: %v, want them to grow from about 10 to 50", shares)
+			t.Errorf("b's requests of each hundred a second: %v, want an increase from about 10 to 50", shares)
 		}
 	})
 }
@@ -458,8 +458,8 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// With all endpoints refusing, requests get the error of a dial, and the pool recovers when one of
-// them works again.
+// While all endpoints refuse, requests get the error of a dial. The pool recovers when an endpoint
+// works again.
 func TestAllEndpointsDown(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)

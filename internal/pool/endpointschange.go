@@ -7,15 +7,15 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// removeLocked drains the connections of e, which a reload removed. Requests on them end; dials under
-// way bring connections that drain at once.
+// removeLocked drains the connections of e, which a reload removed. Requests on them complete.
+// Dials under way bring connections that drain at once.
 func (p *Pool) removeLocked(e *endpoint) {
 	p.conns.drainEndpoint(e, closedMoved)
 	e.gone, e.barred, e.active, e.probe, e.addrs = true, true, false, noProbe, nil
 }
 
-// addedLocked opens a first connection to each endpoint that a reload added, if the SSP has
-// connections at all. The next look-up brings the other addresses.
+// addedLocked opens a first connection to each endpoint that a reload added, if the SSP has any
+// connections. The next look-up brings the other addresses.
 func (p *Pool) addedLocked(added, gone []*endpoint, now time.Time) {
 	if len(added)+len(gone) == 0 {
 		return
@@ -32,8 +32,8 @@ func (p *Pool) addedLocked(added, gone []*endpoint, now time.Time) {
 	p.growLocked(now)
 }
 
-// forget forgets the addresses of endpoints that have gone. The list is a new one, so the next
-// look-up gives new endpoints theirs.
+// forget forgets the addresses of removed endpoints. The list is a new slice, so the next look-up
+// assigns addresses to new endpoints.
 func (g *governor) forget() {
 	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a upstream.Address) bool { return g.endpoints.of(a) == nil })
 }

@@ -26,7 +26,7 @@ func change(p *Pool, s *fakeSSP, to ...string) {
 	p.SetOptions(o)
 }
 
-// openTo returns the connections to an endpoint that are open.
+// openTo returns the open connections to an endpoint.
 func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,8 +38,8 @@ func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
 	return open
 }
 
-// A changed list of endpoints costs no request. Connections to endpoints that stay are kept, and
-// those to removed ones close.
+// A changed list of endpoints fails no request. Connections to endpoints that stay remain open, and
+// connections to removed ones close.
 func TestEndpointsChangeInPlace(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {
@@ -66,9 +66,9 @@ func TestEndpointsChangeInPlace(t *testing.T) {
 				t.Errorf("%v: no connection to the new endpoint", protocol)
 			}
 			wantEqualShares(t, p, 2)
-			change(p, s, names[2]) // one is left
+			change(p, s, names[2]) // one endpoint stays
 			wantEqualShares(t, p, 1)
-			change(p, s, names[2], names[1], names[0]) // removed ones come back
+			change(p, s, names[2], names[1], names[0]) // removed endpoints come back
 			pass(sec)
 			wantEqualShares(t, p, 3)
 			if n := stop(); n > 0 {
@@ -95,8 +95,8 @@ func wantEqualShares(t *testing.T, p *Pool, n int) {
 	}
 }
 
-// What an operator decided and what the pool learned stays with endpoints that stay. An endpoint that
-// goes while it is ejected or drained, and comes back, is a new one.
+// An endpoint that stays keeps its operator state and its learned state. A removed endpoint that
+// comes back is a new one, even if it was ejected or drained.
 func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 3)
@@ -119,7 +119,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 		change(p, s, names[0], names[3])
 		change(p, s, names[0], names[3], names[1], names[2])
 		if stateOf(p, names[1]) != "enabled" || stateOf(p, names[2]) != "enabled" {
-			t.Errorf("endpoints that went and came back are %s and %s", stateOf(p, names[1]), stateOf(p, names[2]))
+			t.Errorf("endpoints that were removed and came back are %s and %s", stateOf(p, names[1]), stateOf(p, names[2]))
 		}
 		change(p, s, names[1])
 		p.SetEndpointState(names[1], Disabled)
@@ -136,7 +136,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 	})
 }
 
-// An ejected endpoint that is left alone gets the requests, and is ejected no longer.
+// The only endpoint gets the requests although it is ejected, and its ejection ends.
 func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -152,7 +152,7 @@ func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
 	})
 }
 
-// Requests on a removed endpoint end as they would have, and a dial to it that is under way brings a
+// Requests on a removed endpoint complete as usual. A dial to it that is under way brings a
 // connection that closes unused.
 func TestRemovedEndpointDrains(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 		late := []*request{ask(t, p, sec), ask(t, p, sec)} // a dial to each endpoint
 		pass(msec)
 		change(p, s, names[0])
-		pass(500 * msec) // the dial that was lost, and another one
+		pass(500 * msec) // the dial to the removed endpoint, and another dial
 		for _, r := range late {
 			if !r.ended() || r.err != nil {
 				t.Fatalf("a request that waited: ended %v, %v", r.ended(), r.err)
@@ -184,7 +184,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 			if c := r.conn(); c.reason != upstream.NotClosed {
 				t.Errorf("the connection of a request closed: %v", c.reason)
 			}
-			finish(r, true) // what it says about a removed endpoint changes nothing
+			finish(r, true) // the result of a removed endpoint changes nothing
 		}
 		useAll(late)
 		pass(sec)
@@ -199,7 +199,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 	})
 }
 
-// A look-up that began before an endpoint was removed does not bring it back.
+// A look-up that began before the removal of an endpoint does not bring the endpoint back.
 func TestLateLookupDoesNotBringAnEndpointBack(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -210,7 +210,7 @@ func TestLateLookupDoesNotBringAnEndpointBack(t *testing.T) {
 		s.mu.Lock()
 		s.addrs = old
 		s.mu.Unlock()
-		time.Sleep(10 * time.Second) // the janitor takes it over
+		time.Sleep(10 * time.Second) // the janitor reads the look-up's result
 		for range 3 {
 			acquire(t, p)
 		}

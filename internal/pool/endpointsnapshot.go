@@ -8,11 +8,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// EndpointSnapshot is an endpoint at one moment, for /pools and the metrics. Counts are since start.
+// EndpointSnapshot is an endpoint at one moment, for /pools and the metrics. Counts cover the time
+// since start.
 type EndpointSnapshot struct {
 	Endpoint string `json:"endpoint"` // host:port
 	State    string `json:"state"`    // disabled, draining, ejected or enabled
-	Active   bool   `json:"active"`   // new requests go to it
+	Active   bool   `json:"active"`   // gets new requests
 	// Unreachable: no connection is open, and the last dial to each address failed.
 	Unreachable      bool    `json:"unreachable"`
 	Weight           int     `json:"weight"` // in force
@@ -20,21 +21,21 @@ type EndpointSnapshot struct {
 	Priority         int     `json:"priority"`
 	Share            float64 `json:"share"` // of new requests, 0 to 1
 
-	Connections    int     `json:"connections"` // open, with those that drain
+	Connections    int     `json:"connections"` // open connections, including draining ones
 	InFlight       int     `json:"in_flight"`   // places in use
 	Dialing        int     `json:"dialing"`
-	EjectedSeconds float64 `json:"ejected_seconds"` // left of the ejection
+	EjectedSeconds float64 `json:"ejected_seconds"` // remaining time of the ejection
 
-	Requests   map[string]uint64 `json:"requests"` // attempts, by outcome; those that came
+	Requests   map[string]uint64 `json:"requests"` // attempts by outcome; outcomes without attempts are absent
 	Ejections  uint64            `json:"ejections"`
 	DialErrors uint64            `json:"dial_errors"`
-	P50Seconds float64           `json:"p50_seconds"` // upper bounds, as fine as the histogram's buckets
+	P50Seconds float64           `json:"p50_seconds"` // P50 and P99 are upper bounds with the precision of the histogram's buckets
 	P99Seconds float64           `json:"p99_seconds"`
 
 	stats *endpointStats
 }
 
-// state returns the first state that applies, as the metrics say it.
+// state returns the first state that applies, with the name used in the metrics.
 func (e *endpoint) state() string {
 	switch {
 	case e.byHand.state == Disabled, e.byHand.state == Draining:
@@ -74,7 +75,7 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 		at[e].Share += 1 / float64(len(c.turns.order))
 	}
 	for m := range c.members {
-		if e := at[m.ep]; e != nil { // else its endpoint has gone
+		if e := at[m.ep]; e != nil { // otherwise a reload removed its endpoint
 			e.Connections++
 			e.InFlight += m.inUse
 		}

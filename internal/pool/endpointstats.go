@@ -10,18 +10,18 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// closedMoved is why connections to an endpoint close that gets no requests.
+// closedMoved is the close reason of connections to an endpoint that gets no more requests.
 const closedMoved = upstream.ClosedDrain
 
-// endpointStats are an endpoint's counters. A pool that replaces another one continues them.
+// endpointStats holds an endpoint's counters. A pool that replaces another one continues them.
 type endpointStats struct {
-	outcomes  [upstream.Outcomes]atomic.Uint64 // of attempts
+	outcomes  [upstream.Outcomes]atomic.Uint64 // attempts by outcome
 	duration  *metrics.Histogram
 	ejections atomic.Uint64
-	failed    [dialErrors]atomic.Uint64 // dials
+	failed    [dialErrors]atomic.Uint64 // failed dials by kind of error
 }
 
-// attemptOutcomes are the outcomes that an attempt at an endpoint can have.
+// attemptOutcomes are the possible outcomes of an attempt at an endpoint.
 var attemptOutcomes = []upstream.Outcome{
 	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.Overloaded, upstream.ConnLost,
 	upstream.BadResponse, upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal, upstream.ClientGone, upstream.Cancelled,
@@ -29,7 +29,7 @@ var attemptOutcomes = []upstream.Outcome{
 
 func newEndpointStats() *endpointStats {
 	return &endpointStats{
-		// As for the SSP: around the deadlines that ad serving lives by.
+		// The same buckets as for the SSP: around the usual deadlines of ad requests.
 		duration: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 	}
 }
@@ -41,7 +41,8 @@ func (s *endpointStats) ended(o upstream.Outcome, took time.Duration) {
 
 func (s *endpointStats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add(1) }
 
-// lookedUpFor returns the endpoint whose look-up failed with err: the first, if err names none.
+// lookedUpFor returns the endpoint whose look-up failed with err. If err names no endpoint, it
+// returns the first one.
 func (s *endpoints) lookedUpFor(err error) *endpoint {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {

@@ -12,8 +12,8 @@ var (
 	errDraining  = &upstream.Error{Outcome: upstream.Draining, Progress: upstream.NotSent, RetryAfter: time.Second, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
 	errCancelled = &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.NotSent}
 	errNoAddress = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "the look-up found no address"}
-	// errNotNow ends a dial that found every address paused when it was about to start. It
-	// fails no request.
+	// errNotNow ends a dial that found every address paused just before its start. It fails no
+	// request.
 	errNotNow = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "every address backs off after failures; see pool.dial_backoff"}
 )
 
@@ -39,14 +39,14 @@ func errPendingTimeout(limit time.Duration) error {
 	}
 }
 
-// queueFull is what is full when the queue has no room for a request. The request makes the error
-// of it, outside the lock.
+// queueFull describes the limits that a refused request met. The request builds the error text
+// outside the lock.
 type queueFull struct {
 	load                                load
 	conns, connsLimit, pending, maximum int
 
 	http2 bool
-	cause error // why no connection is opened; nil if nothing prevents it
+	cause error // why the pool opens no connection; nil if nothing prevents it
 }
 
 func (f *queueFull) error() error {

@@ -13,15 +13,15 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// fakeSSP is a Dialer that does what its script says. It counts the connections and dials of the
-// pool from outside.
+// fakeSSP is a Dialer that follows its script. It counts the pool's connections and dials
+// independently of the pool.
 type fakeSSP struct {
 	t testing.TB
 
 	mu     sync.Mutex
 	addrs  []upstream.Address
-	lookup error // of Addresses
-	// lookupFails is how many look-ups end with lookup; 0 = all.
+	lookup error // the error of Addresses
+	// lookupFails is how many look-ups fail with lookup; 0 = all.
 	lookupFails int
 	script      func(dialCall) dialResult // nil: HTTP/1 after 10 ms
 	do          func(*fakeConn, *upstream.Exchange) error
@@ -37,20 +37,20 @@ type fakeSSP struct {
 
 // dialCall is one call of Dial.
 type dialCall struct {
-	n      int // how many dials began before
+	n      int // dials that began before this one
 	addr   upstream.Address
 	offer  bool
 	at     time.Time
 	others []upstream.Address
 }
 
-// dialResult is how a dial ends. The zero dialResult is an HTTP/1 connection at once.
+// dialResult is the result of a dial. The zero dialResult is an immediate HTTP/1 connection.
 type dialResult struct {
 	after    time.Duration
 	err      error
 	protocol upstream.Protocol    // Unknown means HTTP1
 	places   int                  // 0 means 1, 8 or 100, by protocol
-	closed   upstream.CloseReason // by the SSP, before Dial has returned
+	closed   upstream.CloseReason // the SSP closes the connection before Dial returns
 	to       int                  // Dialed.At
 	lost     []error              // Dialed.Lost
 }
@@ -156,13 +156,13 @@ func (s *fakeSSP) conn(n int) *fakeConn {
 type fakeConn struct {
 	ssp      *fakeSSP
 	owner    upstream.Owner
-	n        int // how many connections were opened before
+	n        int // connections that were opened before this one
 	addr     upstream.Address
 	protocol upstream.Protocol
 
 	places      int
 	reason      upstream.CloseReason
-	inUse       int // calls of Do that have not released their place
+	inUse       int // calls of Do whose place is not released yet
 	done        int // calls of Do
 	unsolicited bool
 	checks      int // calls of Idle
@@ -221,20 +221,20 @@ func (c *fakeConn) closeLocked(r upstream.CloseReason) {
 	}
 }
 
-// closeItself closes the connection without a call of its owner.
+// closeItself closes the connection without a call by its owner.
 func (c *fakeConn) closeItself(r upstream.CloseReason) {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
 	c.closeLocked(r)
 }
 
-// goAway makes the connection take no more requests, like a GOAWAY. Outstanding exchanges continue.
+// goAway makes the connection refuse new requests, like a GOAWAY. Outstanding exchanges continue.
 func (c *fakeConn) goAway(r upstream.CloseReason) {
 	c.closeItself(r)
 	c.owner.Changed()
 }
 
-// setPlaces changes how many exchanges the connection takes.
+// setPlaces changes how many exchanges the connection accepts.
 func (c *fakeConn) setPlaces(n int) {
 	c.ssp.mu.Lock()
 	c.places = n
@@ -244,7 +244,7 @@ func (c *fakeConn) setPlaces(n int) {
 
 var errFakeLost = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
 
-// Do takes no time, unless fakeSSP.do is set.
+// Do returns at once, unless fakeSSP.do is set.
 func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	c.ssp.mu.Lock()
 	c.done++

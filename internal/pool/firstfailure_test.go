@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// failFirst makes the first n dials fail after 5 ms, and the next ones succeed.
+// failFirst makes the first n dials fail after 5 ms. All later dials succeed.
 func (s *fakeSSP) failFirst(n int, protocol upstream.Protocol, err error) {
 	s.set(func(c dialCall) dialResult {
 		if c.n < n {
@@ -19,7 +19,7 @@ func (s *fakeSSP) failFirst(n int, protocol upstream.Protocol, err error) {
 	})
 }
 
-// A failure may not happen again: the requests that wait for the dial get another one at once.
+// A single failure may be an accident: the pool dials again at once for the requests that wait.
 func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 	for name, err := range map[string]error{
 		"refused":   errRefused,
@@ -62,7 +62,7 @@ func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
 }
 
 // retry.max says how many failed dials a request outlasts. An address that has failed twice in a
-// row pauses all the same.
+// row still pauses.
 func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 	for _, c := range []struct{ redials, failing, dials int }{
 		{0, 1, 1}, {1, 1, 2}, {1, 2, 2}, {3, 1, 2}, {3, 2, 2},
@@ -88,7 +88,7 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 	}
 }
 
-// A request that may outlast no failed dial fails with its dial. The next request causes a dial at
+// A request that may outlast no failed dial fails with its dial. The next request starts a dial at
 // once: the address pauses only after the second failure in a row.
 func TestFirstFailureBeginsNoPause(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 	})
 }
 
-// Many requests a second ask for an SSP that refuses all dials after a while. At most max_dials are
-// under way at once, and one follows after each pause.
+// After a while the SSP refuses all dials, while many requests a second arrive. At most max_dials
+// dials run at once, and one dial follows each pause.
 func TestRefusingSSPGetsMaxDialsAndThenOneInEachPause(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -132,14 +132,14 @@ func TestRefusingSSPGetsMaxDialsAndThenOneInEachPause(t *testing.T) {
 		if s.maxDials != 4 {
 			t.Errorf("%d dials were under way at once, want 4", s.maxDials)
 		}
-		// Four dials, one more, and one after 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 and then every 5
-		// s, ±20 %. Each takes 0.1 s.
+		// Four dials, one more, one after each of 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and then one
+		// every 5 s, ±20 %. Each takes 0.1 s.
 		if n := s.dialCount(); n > 4+1+6+60/4 {
 			t.Errorf("%d dials in a minute", n)
 		}
 		for i, c := range s.dials[5:] {
 			if i > 0 && c.at.Sub(s.dials[5+i-1].at) < 80*msec {
-				t.Errorf("dial %d follows the one before after %v", 5+i, c.at.Sub(s.dials[5+i-1].at))
+				t.Errorf("dial %d starts %v after the previous one", 5+i, c.at.Sub(s.dials[5+i-1].at))
 			}
 		}
 	})

@@ -2,29 +2,29 @@ package pool
 
 import "adbuffer/internal/upstream"
 
-// forecast is what the pool knows about its next connection from earlier ones. Guarded by Pool.mu.
+// forecast predicts the pool's next connection from earlier ones. Guarded by Pool.mu.
 type forecast struct {
 	protocol upstream.Protocol // of the last connection; Unknown before the first one
-	places   int               // of the last connection of this protocol; 0 before there was one
+	places   int               // of the last connection of this protocol; 0 before the first one
 }
 
-// spoke notes the protocol of a new connection.
+// spoke records the protocol of a new connection.
 func (f *forecast) spoke(pr upstream.Protocol) {
 	if f.protocol != pr {
 		*f = forecast{protocol: pr}
 	}
 }
 
-// saw notes that a connection offers n places.
+// saw records that a connection offers n places.
 func (f *forecast) saw(pr upstream.Protocol, n int) {
 	if pr == f.protocol {
 		f.places = n
 	}
 }
 
-// next returns the protocol that the next connection will speak, as far as can be known: the last
-// one's. An SSP that speaks HTTP/2 on some connections only gets HTTP/1 connections once it has
-// max_http2_conns of HTTP/2.
+// next returns the likely protocol of the next connection: the last connection's. If the SSP uses
+// HTTP/2 only on some connections, all later ones are HTTP/1 once max_http2_conns connections use
+// HTTP/2.
 func (c *connections) next() upstream.Protocol {
 	if c.forecast.protocol == upstream.HTTP2 && c.serving() > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
 		return upstream.HTTP1
@@ -32,8 +32,9 @@ func (c *connections) next() upstream.Protocol {
 	return c.forecast.protocol
 }
 
-// perConn returns how many places the next connection will have: as many as the last of its kind
-// had. Before there was one, it is what the settings allow, and 1 while the protocol is unknown.
+// perConn returns how many places the next connection will likely have: as many as the last one of
+// its protocol. Before the first one it is the configured limit, or 1 while the protocol is
+// unknown.
 func (c *connections) perConn() int {
 	n := c.opts.placesPerConn(c.next())
 	if c.forecast.places > 0 {
@@ -45,7 +46,7 @@ func (c *connections) perConn() int {
 	return n
 }
 
-// limit returns how many connections there may be of the kind that is opened next.
+// limit returns how many connections of the next connection's kind may be open.
 func (c *connections) limit() int {
 	if c.next() == upstream.HTTP2 {
 		return c.sharedLimit()
@@ -61,11 +62,11 @@ func (c *connections) sharedLimit() int {
 	return min(c.opts.MaxHTTP2Conns, c.opts.MaxConns)
 }
 
-// surplus returns how many serving connections are beyond max_conns. Only SetOptions can make it
+// surplus returns how many serving connections exceed max_conns. Only SetOptions can make it
 // positive.
 func (c *connections) surplus() int { return c.serving() - c.opts.MaxConns }
 
-// mayOpen returns how many connections may be opened beside the open ones.
+// mayOpen returns how many more connections may be opened.
 func (c *connections) mayOpen() int {
 	n := c.opts.MaxConns - len(c.members)
 	if c.next() == upstream.HTTP2 {

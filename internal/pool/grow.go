@@ -6,21 +6,21 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// growth decides whether another connection is worth opening: it compares the requests that wait
-// with the connections that are open or being dialled. Guarded by Pool.mu.
+// growth decides whether another connection is worth opening: it compares the waiting requests with
+// the connections that are open or being dialled. Guarded by Pool.mu.
 type growth struct {
 	opts     *Options
 	queue    *queue
 	conns    *connections
 	governor *governor
 
-	paused bool // a connection is wanted, every address pauses, and no dial is under way
+	paused bool // the pool wants a connection, every address pauses, and no dial is under way
 }
 
-// wants reports whether one more connection is of use, beside those that are being dialled.
+// wants reports whether one more connection would help, beside those that are being dialled.
 func (g *growth) wants() bool {
 	switch g.conns.next() {
-	case upstream.Unknown: // one dial shows the protocol, and so how many connections are needed
+	case upstream.Unknown: // one dial shows the protocol, and so the number of connections needed
 		return g.governor.dialing == 0 && (g.tooFew() || g.queue.n > 0)
 	case upstream.HTTP1:
 		return g.tooFew() || g.queue.n > g.coming()
@@ -32,7 +32,8 @@ func (g *growth) wants() bool {
 	}
 }
 
-// tooFew reports whether the dials under way will not bring the pool to min_idle connections.
+// tooFew reports whether min_idle needs more connections than the open ones and the dials under
+// way.
 func (g *growth) tooFew() bool {
 	return g.conns.serving()+g.governor.dialing < g.minIdle()
 }
@@ -51,13 +52,14 @@ func (g *growth) mayDial() bool {
 }
 
 // mayTry reports whether a dial may go to an address on trial although another address is healthy.
-// While that dial hangs, there must be a connection to use, or another one may be opened.
+// While that dial hangs, a usable connection must exist, or the pool must be able to open another
+// one.
 func (g *growth) mayTry() bool {
 	return g.conns.forecast.protocol != upstream.Unknown && (g.mayDial() || g.conns.serving() > 0)
 }
 
 // coming returns how many places the dials under way will likely bring. Dials to addresses on trial
-// count for none, so that no request waits for them alone while another address may be dialled.
+// do not count. So no request waits only for them while the pool may dial another address.
 func (g *growth) coming() int {
 	return g.conns.checking + (g.governor.dialing-g.governor.onTrial)*g.conns.perConn()
 }
@@ -71,9 +73,9 @@ func (g *growth) extraForAlone() int {
 	return g.queue.alone * (g.conns.perConn() - 1)
 }
 
-// willServe returns how many waiters will get a place, as far as can be known, without a request
-// releasing one. While dials are under way it counts the places of all connections that may yet be
-// opened, even if max_dials delays most of them.
+// willServe estimates how many waiters will get a place without a request releasing one. While
+// dials are under way it counts the places of all connections that the pool may still open, even if
+// max_dials delays most of them.
 func (g *growth) willServe() int {
 	n := g.conns.checking
 	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
@@ -89,9 +91,9 @@ func (g *growth) willServe() int {
 // hopeless reports whether no connection takes requests and none is being dialled.
 func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.serving() == 0 }
 
-// growLocked starts the dials that are wanted and allowed. If there is nothing to wait for, it
-// fails the waiters. It must be called after each change of how many requests wait, or of what they
-// wait for.
+// growLocked starts the dials that are wanted and allowed. If the waiters cannot get a place, it
+// fails them. Call it after each change of the number of waiters, or of the connections they wait
+// for.
 func (p *Pool) growLocked(now time.Time) {
 	if p.growth.paused { // each request reads its cache line: write it only if needed
 		p.growth.paused = false
@@ -110,15 +112,15 @@ func (p *Pool) growLocked(now time.Time) {
 	p.settleLocked(now)
 }
 
-// pauseLocked is called when a connection is wanted and every address pauses. It fails the waiters
-// if the pool is hopeless and the last dials to all addresses failed. Requests that are sent again
-// wait on.
+// pauseLocked runs when the pool wants a connection and every address pauses. It fails the waiters
+// if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
+// wait.
 func (p *Pool) pauseLocked(pause pause, now time.Time) {
 	p.growth.paused = p.governor.dialing == 0
 	if p.growth.hopeless() && !pause.alive {
 		p.queue.fail(func(w *waiter) error {
 			switch {
-			case w.resent: // the next connection is for it
+			case w.resent: // the next connection serves it
 				return nil
 			case w.pending:
 				return p.governor.paused
@@ -147,8 +149,8 @@ func (p *Pool) growAgain() {
 	p.growLocked(time.Now())
 }
 
-// dialFailedLocked fails waiters after a dial has failed, unless an address is left that did not
-// fail. A waiter that may outlast further failed dials waits for the next dial instead.
+// dialFailedLocked fails waiters after a failed dial, unless some address has not failed. A waiter
+// that may outlast further failed dials waits for the next dial instead.
 func (p *Pool) dialFailedLocked(now time.Time) {
 	if !p.growth.hopeless() || p.governor.untried() {
 		return

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// testOptions are the settings of a small HTTP/1 pool.
+// testOptions returns the settings of a small HTTP/1 pool.
 func testOptions() Options {
 	return Options{
 		SSP: "openx", MaxConns: 4, MaxHTTP2Conns: 2, MaxIdle: 4, IdleTimeout: 55 * time.Second,
@@ -25,7 +25,7 @@ func testOptions() Options {
 	}
 }
 
-// testEjection are the default settings.
+// testEjection returns the default settings.
 func testEjection() EjectionOptions {
 	return EjectionOptions{
 		Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, BaseTime: 5 * time.Second, MaxTime: 5 * time.Minute,
@@ -33,7 +33,7 @@ func testEjection() EjectionOptions {
 	}
 }
 
-// start returns a pool that is closed and checked at the end of the test.
+// start returns a pool. The end of the test closes and checks it.
 func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	t.Helper()
 	o := testOptions()
@@ -148,7 +148,7 @@ func wantConsistentEndpoints(t testing.TB, p *Pool) {
 	}
 }
 
-// request is one call of Acquire in a goroutine of its own.
+// request is one call of Acquire in its own goroutine.
 type request struct {
 	t     testing.TB
 	ex    *upstream.Exchange
@@ -161,13 +161,13 @@ type request struct {
 	took  time.Duration
 }
 
-// ask starts a request whose deadline is that far from now.
+// ask starts a request with the given time to its deadline.
 func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
 	return askWith(t, p, deadline, nil)
 }
 
-// askAfterLearning asks for request i of a series, which must get its place within 310 ms if it is
-// one of the first ten, from which the pool learns, and within 10 ms if it is a later one.
+// askAfterLearning asks for request i of a series. The pool learns from the first ten, which must
+// get their place within 310 ms. Later ones must get it within 10 ms.
 func askAfterLearning(t testing.TB, p *Pool, i int) *request {
 	t.Helper()
 	r := ask(t, p, sec)
@@ -241,7 +241,7 @@ func (r *request) wantWaits() {
 
 func (r *request) conn() *fakeConn { return r.place.m.conn.(*fakeConn) }
 
-// do uses the place.
+// do runs the request's exchange on its place.
 func (r *request) do() error { return r.place.Do(r.ex) }
 
 // acquire acquires a place in the caller's goroutine.
@@ -256,7 +256,7 @@ func acquire(t testing.TB, p *Pool) *request {
 	return r
 }
 
-// pass lets time pass, and then waits until all goroutines are blocked.
+// pass waits for d, and then until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -265,8 +265,8 @@ func pass(d time.Duration) {
 func pass5()  { time.Sleep(5 * time.Millisecond) }
 func pass20() { time.Sleep(20 * time.Millisecond) }
 
-// useAll uses the places of the requests until all of them have got one. Each use may give a place
-// to a request that waits.
+// useAll uses the places of the requests until every request has got one. Each use may release a
+// place for a waiting request.
 func useAll(all []*request) {
 	for len(all) > 0 {
 		synctest.Wait()

@@ -7,12 +7,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// idleList is the exclusive connections that are open and not in use. The most recently used
-// connection is last and goes out first, so that the list shrinks when load falls. Guarded by
+// idleList holds the exclusive connections that are open and not in use. The most recently used
+// connection is last and is taken first, so that the list shrinks when the load falls. Guarded by
 // Pool.mu.
 type idleList struct {
 	list []*member
-	kept *int // counts the idle connections of all endpoints, those under check included
+	kept *int // counts the idle connections of all endpoints, including those that the janitor checks
 }
 
 func (l *idleList) push(m *member) {
@@ -20,7 +20,7 @@ func (l *idleList) push(m *member) {
 	*l.kept++
 }
 
-// take removes up to n connections, those used least recently.
+// take removes up to n connections, the least recently used ones.
 func (l *idleList) take(n int) []*member {
 	n = min(max(n, 0), len(l.list))
 	taken := slices.Clone(l.list[:n])
@@ -37,8 +37,8 @@ func (l *idleList) remove(m *member) {
 	}
 }
 
-// startCheck moves the next batch of connections from the list to batch. The batch begins at index
-// at, and ends before the first connection used after before. A batch is small, so that requests
+// startCheck moves the next connections from the list to batch. The batch begins at index at, and
+// ends before the first connection that was used after before. A batch is small, so that requests
 // find most idle connections in the list. It grows with the list, so that a large pool spends
 // little time on moving connections.
 func (l *idleList) startCheck(batch []*member, at int, before time.Time) []*member {
@@ -53,14 +53,14 @@ func (l *idleList) startCheck(batch []*member, at int, before time.Time) []*memb
 	return batch
 }
 
-// endCheck puts back what is left of a batch.
+// endCheck puts the remaining connections of a batch back.
 func (l *idleList) endCheck(batch []*member, at, dropped int) {
 	*l.kept -= dropped
 	l.list = slices.Insert(l.list, min(at, len(l.list)), batch...)
 }
 
-// keep makes m, which is exclusive and not in use, idle, or closes it if max_idle connections are
-// idle already.
+// keep makes m, which is exclusive and not in use, idle. If max_idle connections are idle already,
+// it closes m.
 func (c *connections) keep(m *member) {
 	if c.kept >= c.opts.MaxIdle {
 		c.drain(m, upstream.ClosedIdle)
@@ -69,7 +69,7 @@ func (c *connections) keep(m *member) {
 	m.ep.idle.push(m)
 }
 
-// drainIdle drains up to n idle connections, those used least recently.
+// drainIdle drains up to n idle connections, the least recently used ones.
 func (c *connections) drainIdle(n int) {
 	for ; n > 0; n-- {
 		var oldest *endpoint
@@ -87,8 +87,8 @@ func (c *connections) drainIdle(n int) {
 	}
 }
 
-// popIdle takes the idle connection of e that was used last, or returns nil. It drains expired
-// connections on the way.
+// popIdle takes the most recently used idle connection of e, or returns nil. It drains expired
+// connections that it meets.
 func (c *connections) popIdle(e *endpoint, now time.Time) *member {
 	l := &e.idle
 	for n := len(l.list); n > 0; n = len(l.list) {

@@ -110,7 +110,7 @@ func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 	})
 }
 
-// slowIdle is a connection whose check takes long enough for a request to come meanwhile.
+// slowIdle is a connection with a slow check, so that a request arrives during the check.
 type slowIdle struct{ *fakeConn }
 
 func (c slowIdle) Idle() bool {

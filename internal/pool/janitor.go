@@ -11,8 +11,9 @@ import (
 // request, however late the janitor is.
 const janitorPeriod = time.Second
 
-// janitor closes expired connections, finds connections that the SSP has closed, keeps min_idle
-// connections open, and works out the need. New starts it, and it stops when p.ctx ends.
+// janitor runs once per janitorPeriod. It closes expired connections, finds connections that the
+// SSP has closed, keeps min_idle connections open, and updates the need. New starts it, and it
+// stops when p.ctx ends.
 func (p *Pool) janitor() {
 	tick := time.NewTicker(janitorPeriod)
 	defer tick.Stop()
@@ -45,12 +46,12 @@ func (p *Pool) sweep(now time.Time) {
 	p.mu.Unlock()
 }
 
-// sweepClosed drops connections that the SSP has closed while they were idle. So the gauges are
-// right, and no request finds the connection closed. It checks a batch at a time, outside the lock;
-// a request that finds no other place waits for the batch.
+// sweepClosed drops idle connections that the SSP has closed. So the gauges are right, and few
+// requests find their connection closed. It checks one batch at a time outside the lock. A request
+// that finds no other place waits for the batch.
 func (p *Pool) sweepClosed(now time.Time) {
 	p.mu.Lock()
-	all := p.conns.endpoints.all // a reload makes another list
+	all := p.conns.endpoints.all // a reload creates a new slice
 	p.mu.Unlock()
 	for _, e := range all {
 		p.sweepClosedOf(e, now)
@@ -84,7 +85,7 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 // did.
 func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	switch {
-	case m.draining: // meanwhile
+	case m.draining: // drained during the check
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
 		p.endedLocked(m, now)

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// closeIdle lets the given time pass, and then makes the SSP close all idle connections.
+// closeIdle waits for the given duration, and then makes the SSP close all idle connections.
 func closeIdle(s *fakeSSP, after time.Duration) {
 	time.Sleep(after)
 	for _, c := range s.conns {
@@ -29,7 +29,7 @@ func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
-		pass(300 * msec) // not in step with the janitor
+		pass(300 * msec) // out of step with the janitor
 		fill(t, p, 8)
 		wantLearned(t, p, 0, 0)
 		closeIdle(s, 20*sec)
@@ -114,7 +114,7 @@ func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
 		}
 		fill(t, p, 4) // four other connections
 		pass(10 * sec)
-		useAll(held) // four are idle since now, and four for ten seconds
+		useAll(held) // four connections are idle since now, and four for ten seconds
 		closeIdle(s, 3*sec)
 		pass(2 * sec)
 		if n := p.closedFor(upstream.ClosedByPeer); n != 8 {
@@ -133,13 +133,13 @@ func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 			acquire(t, p).do()
 		}
 		s.do = nil
-		for range 2 * learnedLeast { // a FIN right behind the response
+		for range 2 * learnedLeast { // a FIN directly after the response
 			acquire(t, p).do()
 			time.Sleep(20 * msec)
 			s.conn(len(s.conns) - 1).closeItself(upstream.ClosedByPeer)
 			acquire(t, p).do()
 		}
-		for range 2 * learnedLeast { // our own idle_timeout
+		for range 2 * learnedLeast { // the pool's own idle_timeout
 			acquire(t, p).do()
 			pass(56 * sec)
 		}

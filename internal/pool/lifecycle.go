@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// New returns a pool that dials with d. It opens no connection before Warm, a request, or the
-// janitor asks for one.
+// New returns a pool that dials with d. It opens no connection before a call of Warm, a request, or
+// the janitor.
 func New(opts Options, d Dialer) *Pool {
 	p := &Pool{
 		dialer: d, stats: newStats(), opts: opts,
@@ -35,8 +35,8 @@ func New(opts Options, d Dialer) *Pool {
 	return p
 }
 
-// Warm opens min_idle connections and returns once they are open, or with ctx's error, or with
-// Draining after Close. It returns at once if min_idle is 0.
+// Warm opens min_idle connections and returns once they are open. It returns ctx's error if ctx
+// ends, or Draining after Close. It returns at once if min_idle is 0.
 func (p *Pool) Warm(ctx context.Context) error {
 	p.mu.Lock()
 	p.growLocked(time.Now())
@@ -51,7 +51,7 @@ func (p *Pool) Warm(ctx context.Context) error {
 	}
 }
 
-// Ready reports whether min_idle connections have been open once.
+// Ready reports whether min_idle connections have been open at the same time once.
 func (p *Pool) Ready() bool {
 	select {
 	case <-p.warm:
@@ -68,8 +68,9 @@ func (p *Pool) noteWarmLocked() {
 }
 
 // Close drains the pool: it refuses new requests, fails waiting requests with Draining, and closes
-// idle connections. It waits for the exchanges under way until ctx ends, then cuts the rest. It
-// returns how many places were in use by then. No goroutine of the pool is left when it returns.
+// idle connections. It waits for the exchanges under way until ctx ends, then closes their
+// connections. It returns how many places were still in use. When it returns, no goroutine of the
+// pool runs.
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()
 	if !p.closed {
@@ -112,8 +113,8 @@ func (p *Pool) startDrainLocked() {
 	p.conns.drainFree()
 }
 
-// closeSoon closes m's connection in a goroutine of its own, because a close may write (TLS's
-// close_notify). Until it has returned, it counts towards max_conns.
+// closeSoon closes m's connection in its own goroutine, because a close may write (TLS's
+// close_notify). The connection counts towards max_conns until Close has returned.
 func (p *Pool) closeSoon(m *member) {
 	p.wg.Go(func() {
 		m.conn.Close(m.why)

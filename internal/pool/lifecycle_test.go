@@ -100,7 +100,7 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 					t.Errorf("%d connections closed as drained, want 2", n)
 				}
 				if p.Close(t.Context()) != 0 { // closing again is harmless
-					t.Error("the second Close cut something")
+					t.Error("the second Close cut exchanges")
 				}
 			})
 		})
@@ -179,7 +179,7 @@ func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
 		go func() { p.Close(t.Context()); close(closed) }()
 		synctest.Wait()
 		r.wantErr(upstream.Draining, 0)
-		// The dialer noticed it too late.
+		// The dialer notices the end of its context too late.
 		s.mu.Lock()
 		s.script = nil
 		s.mu.Unlock()

@@ -7,16 +7,16 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// renewal is the time within which SetOptions replaces connections that were opened with outdated
-// settings. They go one by one, so that they are not all dialled again at once.
+// renewal is the time within which SetOptions replaces connections with outdated settings. The pool
+// replaces them one by one, so that it does not dial all of them at once.
 const renewal = 5 * time.Second
 
-// replaceWithin bounds how long an old connection stays because no other one can be opened. An SSP
-// that refuses new connections must not keep old ones alive forever. A connection that closes is
-// replaced at once only if it was used within this time.
+// replaceWithin bounds how long an old connection stays because the pool can open no other one. An
+// SSP that refuses new connections must not keep old ones alive forever. The pool replaces a closed
+// connection at once only if it was used within this time.
 const replaceWithin = time.Minute
 
-// expired returns why m should take no more requests; NotClosed if it may.
+// expired returns why m should take no more requests, or NotClosed.
 func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
@@ -29,7 +29,7 @@ func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
 }
 
 // setMaxAge sets when m is too old: max_age ±10 % after it was opened, so that connections that
-// were opened together do not go together.
+// were opened together do not close together.
 func (m *member) setMaxAge(maxAge time.Duration) {
 	m.retireAt = time.Time{}
 	if maxAge > 0 {
@@ -45,8 +45,8 @@ func (m *member) renew(o *Options, now time.Time) {
 	m.retireSoon(now)
 }
 
-// expireIdle drains the idle connections that are too old or were idle for too long. Their order
-// says nothing about their age, so it checks all of them.
+// expireIdle drains the idle connections that are too old or were idle for too long. The list is
+// not ordered by age, so it checks all of them.
 func (c *connections) expireIdle(now time.Time) {
 	for _, e := range c.endpoints.all {
 		e.idle.list = slices.DeleteFunc(e.idle.list, func(m *member) bool {
@@ -60,9 +60,9 @@ func (c *connections) expireIdle(now time.Time) {
 	}
 }
 
-// expireShared drains the multiplexed connections that are too old or were idle for too long. If a
-// connection is in use and the rest are not roomy, it is aging: it stays until another connection
-// has come.
+// expireShared drains the multiplexed connections that are too old or were idle for too long. A
+// connection stays, marked as aging, if it is in use and the other connections are not roomy. It
+// drains once another connection is open.
 func (c *connections) expireShared(now time.Time) {
 	for i := len(c.shared.list) - 1; i >= 0; i-- {
 		m := c.shared.list[i]

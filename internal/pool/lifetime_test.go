@@ -14,7 +14,7 @@ func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.IdleTimeout = 10 * sec })
 		fill(t, p, 3)
 		pass(9 * sec)
-		acquire(t, p).do() // uses one connection again
+		acquire(t, p).do() // reuses one connection
 		pass(2 * sec)
 		if n := s.openCount(); n != 1 {
 			t.Errorf("%d connections are open, want only the one that was used", n)
@@ -129,7 +129,7 @@ func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 				var last *request
 				began := time.Now()
 				for time.Since(began) < 60*sec {
-					next := acquire(t, p) // one request is always under way
+					next := acquire(t, p) // at every moment one request is under way
 					if next.took != 0 && last != nil {
 						t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
 					}

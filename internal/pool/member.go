@@ -15,9 +15,9 @@ import (
 // it has free places. A draining member takes none, and is closed when no place of it is in use.
 type member struct {
 	pool   *Pool
-	leases [2]lease // of the usual requests, and of a probe
+	leases [2]lease // one lease for usual requests, and one for a probe
 
-	// Set by dial before the pool knows the member; they never change.
+	// dial sets these fields before the pool knows the member; they never change.
 
 	addr     upstream.Address
 	ep       *endpoint
@@ -29,26 +29,26 @@ type member struct {
 
 	inUse    int  // places in use by requests or by abandoned responses
 	places   int  // Conn.Places as of the last recount, within allowed and alone; 0 if draining
-	counted  int  // its part of connections.places: places, or inUse if that is more
-	requests int  // that got a place so far
-	refused  int  // of requests, those that the SSP did not process
+	counted  int  // its part of connections.places: the larger of places and inUse
+	requests int  // requests that got a place since the dial
+	refused  int  // requests that the SSP did not process
 	allowed  int  // places while on probation, 0 = all
-	alone    bool // in use by an exchange beside which nothing may be outstanding
-	fresh    bool // in use by the first exchange, right after the dial
-	aging    bool // too old, but needed: goes when another connection has come
-	violated bool // closed after an HTTP/2 violation that is counted
+	alone    bool // in use by an exchange that allows no other outstanding exchange
+	fresh    bool // in use by the first exchange, directly after the dial
+	aging    bool // too old, but still needed: drains when another connection is open
+	violated bool // closed after an HTTP/2 violation that is already counted
 	draining bool
 	why      upstream.CloseReason // why it drains
 	used     time.Time            // when a place was last acquired or released
-	idleFor  time.Duration        // before its place was acquired last; means little if multiplexed
+	idleFor  time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
 	opened   time.Time
 	retireAt time.Time // zero = never
 
-	worked atomic.Bool // an exchange on it had a response; set only if multiplexed
+	worked atomic.Bool // an exchange on it got a response; set only if multiplexed
 }
 
-// lease is what Place points to. The probe of an ejected endpoint has another one than the other
-// requests on its connection, so that only its own end decides.
+// lease is the target of a Place. The probe of an ejected endpoint has its own lease, so that only
+// the end of the probe decides about the endpoint.
 type lease struct {
 	m     *member
 	probe bool
@@ -64,7 +64,8 @@ func newMember(p *Pool) *member {
 // exclusive reports whether m carries one exchange at a time.
 func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 }
 
-// takes reports whether m, multiplexed, has a place for a request that must, or need not, be alone.
+// takes reports whether m, which is multiplexed, has a place for a request. alone says that the
+// request must be alone.
 func (m *member) takes(alone bool) bool {
 	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
 }
@@ -75,8 +76,8 @@ func (m *member) Freed(held time.Duration) { m.pool.release(m, max(held, 0)) }
 // Changed implements upstream.Owner.
 func (m *member) Changed() { m.pool.changed(m) }
 
-// Place is one place on a connection, in use by one exchange. It is released by Do, or, unused, by
-// Release; exactly one of them must be called, once.
+// Place is one place on a connection, in use by one exchange. Do releases it, or Release if it is
+// unused. Exactly one of them must be called, once.
 type Place struct{ *lease }
 
 // Do runs ex on the place. See upstream.Conn.
@@ -96,7 +97,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	return err
 }
 
-// Release releases the place unused.
+// Release releases an unused place.
 func (pl Place) Release() {
 	pl.m.pool.release(pl.m, unused)
 	if pl.probe {
@@ -104,7 +105,7 @@ func (pl Place) Release() {
 	}
 }
 
-// Protocol returns what the place's connection speaks.
+// Protocol returns the protocol of the place's connection.
 func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
 
 // Host returns the value of the Host field of requests to the place's endpoint: host[:port].

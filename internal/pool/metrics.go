@@ -64,7 +64,7 @@ func (p *Pool) collect(to metrics.Sink) {
 		to.Gauge(descConnections, float64(s.Draining[pr]), pr.String(), "draining")
 		to.Counter(descOpened, p.stats.openedBy[pr].Load(), pr.String())
 	}
-	// The protocol of a dial is unknown before it is over.
+	// The protocol of a dial is unknown until the dial ends.
 	to.Gauge(descConnections, float64(s.Dialing), upstream.Unknown.String(), "dialing")
 	to.Gauge(descConnectionsLimit, float64(s.ConnectionsLimit))
 	to.Gauge(descPlacesInUse, float64(s.PlacesInUse))

@@ -64,7 +64,7 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 		c := acquire(t, p) // its second place
 		d := acquire(t, p) // dialled: HTTP/1, because there may be only one HTTP/2 connection
 		e, f := ask(t, p, sec), (*request)(nil)
-		pass(10 * msec) // its dial fails twice: it waits for a place
+		pass(10 * msec) // its dial fails twice: then it waits for a place
 		f = ask(t, p, sec)
 		pass(100 * msec)
 		e.wantErr(upstream.PendingTimeout, 56*msec)
@@ -93,9 +93,9 @@ func TestMetricsFollowNamingRules(t *testing.T) {
 	})
 }
 
-// An SSP has a fixed number of series, so that the cost of a scrape is bounded.
+// An SSP has a fixed number of series, which bounds the cost of a scrape.
 func TestSeriesAreBoundedPerSSP(t *testing.T) {
-	const perSSP = 240 + 38 // of the pool, and of each endpoint
+	const perSSP = 240 + 38 // of the pool, plus those of one endpoint
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()

@@ -7,24 +7,24 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Need is what the requests of the last minute needed of the pool, by Little's law. The janitor
-// works it out once a second; requests spend no time on it.
+// Need is the number of places and connections that the requests of the last minute needed, by
+// Little's law. The janitor computes it once a second; requests spend no time on it.
 type Need struct {
-	// WindowSeconds is the time that Need covers: a minute, less after the start.
+	// WindowSeconds is the time that Need covers: a minute, or less soon after the start.
 	WindowSeconds float64 `json:"window_seconds"`
 	// ArrivalsPerSecond is the rate of requests that asked for a place, including requests that got
 	// none.
 	ArrivalsPerSecond float64 `json:"arrivals_per_second"`
-	// HoldSeconds is the mean time that a place was in use, of those released.
+	// HoldSeconds is the mean time that released places were in use.
 	HoldSeconds float64 `json:"hold_seconds"`
 	// Load is the mean number of places in use: rate × hold. It is 0 if no request came, or no
 	// place was released yet.
 	Load float64 `json:"load"`
-	// AdvisedPlaces is how many places let capacity.DefaultWaitingShare of the requests wait.
-	// It is 0 if Load is.
+	// AdvisedPlaces is the number of places with which capacity.DefaultWaitingShare of the requests
+	// wait. It is 0 if Load is 0.
 	AdvisedPlaces int `json:"advised_places"`
-	// AdvisedConnections offer AdvisedPlaces. It is what max_conns should be, or
-	// max_http2_conns over HTTP/2, if no connection is more than half full on average.
+	// AdvisedConnections is how many connections offer AdvisedPlaces if each is at most half full
+	// on average. It is the advised value of max_conns, or of max_http2_conns over HTTP/2.
 	AdvisedConnections int `json:"advised_connections"`
 	// HeadroomRatio is the share of the possible places that Load leaves free: 1 without load,
 	// negative if Load exceeds them.
@@ -34,27 +34,27 @@ type Need struct {
 // needWindow is how many seconds Need covers.
 const needWindow = 60
 
-// sums are the pool's counters at one moment. The difference of two gives the rates between them.
+// sums holds the pool's counters at one moment. The difference of two gives the rates between them.
 type sums struct {
 	at              time.Time
 	arrivals, holds uint64
 	held            float64 // seconds
 }
 
-// sums reads the counters. It reads holds first: a place released in between then adds a little too
-// much time, rather than none.
+// sums reads the counters. It reads holds first: so a place released in between adds a little too
+// much time, and never too little.
 func (s *stats) sums(now time.Time) sums {
 	return sums{at: now, arrivals: s.arrivals.Load(), holds: s.hold.Count(), held: s.hold.Sum()}
 }
 
-// needHistory is the sums of the last minute, second by second. Guarded by Pool.mu.
+// needHistory holds the sums of the last minute, one per second. Guarded by Pool.mu.
 type needHistory struct {
 	ring [needWindow + 1]sums
-	n    int // sums noted; the last is ring[(n-1) % len(ring)]
+	n    int // sums recorded; the last is ring[(n-1) % len(ring)]
 	last Need
 }
 
-// note adds the sums of this second, and returns the rates since the oldest ones.
+// note adds the sums of this second, and returns the rates since the oldest sums.
 func (h *needHistory) note(now sums) (window time.Duration, rate float64, hold time.Duration) {
 	h.ring[h.n%len(h.ring)] = now
 	h.n++
@@ -73,7 +73,7 @@ func (h *needHistory) note(now sums) (window time.Duration, rate float64, hold t
 	return window, rate, hold
 }
 
-// updateNeed works the need out once a second.
+// updateNeed computes the need once a second.
 func (p *Pool) updateNeed(now time.Time) {
 	s := p.stats.sums(now)
 	p.mu.Lock()
@@ -81,7 +81,7 @@ func (p *Pool) updateNeed(now time.Time) {
 	protocol, perConn := p.conns.next(), p.conns.perConn()
 	p.mu.Unlock()
 
-	// Erlang C takes microseconds for hundreds of places: not under the lock.
+	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
 	need := Need{WindowSeconds: window.Seconds(), ArrivalsPerSecond: rate, HoldSeconds: hold.Seconds(), Load: capacity.Load(rate, hold)}
 	need.AdvisedPlaces = capacity.Places(rate, hold, capacity.DefaultWaitingShare)
 	if protocol == upstream.HTTP2 {
@@ -94,7 +94,8 @@ func (p *Pool) updateNeed(now time.Time) {
 	p.mu.Unlock()
 }
 
-// current returns the need of the janitor's last round, against what is possible now.
+// current returns the need of the janitor's last round, compared with the places that are possible
+// now.
 func (h *needHistory) current(l load) Need {
 	need := h.last
 	need.HeadroomRatio = capacity.HeadroomRatio(need.Load, l.possible)

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// drive sends a request at each interval of every, for length.
+// drive sends a request every interval, for length.
 func drive(t testing.TB, p *Pool, every, length time.Duration) {
 	t.Helper()
 	for range length / every {

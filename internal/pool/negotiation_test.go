@@ -7,13 +7,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// auto sets up a pool that learns the protocol by ALPN.
+// auto configures a pool that negotiates the protocol by ALPN.
 func auto(o *Options) {
 	o.Protocol = upstream.Unknown
 	o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 256, 256, 4, 512
 }
 
-// speakHTTP2 makes dials that offer HTTP/2 get it, and all other dials HTTP/1.
+// speakHTTP2 makes dials that offer HTTP/2 negotiate it, and all other dials HTTP/1.
 func (s *fakeSSP) speakHTTP2() {
 	s.set(func(c dialCall) dialResult {
 		if c.offer {
@@ -169,7 +169,7 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 			r.do()
 		}
 		if n := len(s.conns); n != 10 {
-			t.Errorf("%d connections were opened, want 10: each handshake is of use", n)
+			t.Errorf("%d connections were opened, want 10: every handshake gives a used connection", n)
 		}
 	})
 }

@@ -12,50 +12,49 @@ type Options struct {
 	SSP string // for messages and metrics
 
 	MaxConns      int           // ≥ 1; connections open, being dialled, or being closed
-	MaxHTTP2Conns int           // ≥ 1; of MaxConns
+	MaxHTTP2Conns int           // ≥ 1; part of MaxConns
 	MinIdle       int           // connections that stay open without requests
 	MaxIdle       int           // 0 = a new connection for each request, if connections are exclusive
 	IdleTimeout   time.Duration // 0 = no limit
 	MaxAge        time.Duration // ±10 %; 0 = no limit
 	MaxRequests   int           // per connection; 0 = no limit
 
-	MaxPending     int // requests that wait, beyond those that dials will serve; 0 = none, -1 = no limit
+	MaxPending     int // waiting requests beyond those that dials will serve; 0 = none, -1 = no limit
 	PendingTimeout time.Duration
 
 	MaxDials   int // ≥ 1
 	BackoffMin time.Duration
 	BackoffMax time.Duration
-	// ConnectTimeout and TLSTimeout bound a dial, and so the wait for one. TLSTimeout is 0 if
-	// the SSP is cleartext.
+	// ConnectTimeout and TLSTimeout bound a dial, and so the wait for one. TLSTimeout is 0 if the
+	// SSP uses cleartext.
 	ConnectTimeout, TLSTimeout time.Duration
 
-	// Protocol is what all connections speak, Unknown if ALPN decides.
+	// Protocol is the protocol of all connections, or Unknown if ALPN decides.
 	Protocol upstream.Protocol
-	// PipelineDepth and MaxStreams are the most places that a connection of these protocols
-	// has.
+	// PipelineDepth and MaxStreams are the maximum places of a connection of these protocols.
 	PipelineDepth, MaxStreams int
 
-	// Endpoints are the SSP's endpoints. SetOptions may add and remove some; the Dialer knows the
-	// new ones before.
+	// Endpoints are the SSP's endpoints. SetOptions may add and remove some. The Dialer must know
+	// new endpoints before SetOptions is called.
 	Endpoints []EndpointOptions
 	Ejection  EjectionOptions
-	SlowStart time.Duration // an endpoint that comes back gets its full share after so long
-	Events    func(Event)   // called for each event, in a goroutine of its own; may be nil
+	SlowStart time.Duration // a returned endpoint gets its full share after this time
+	Events    func(Event)   // called for each event, in its own goroutine; may be nil
 
-	// ConnVersion counts the changes of the settings that a connection keeps from its dial.
-	// When SetOptions raises it, open connections are replaced within renewal.
+	// ConnVersion counts the changes of the settings that apply only to new connections. When
+	// SetOptions raises it, the pool replaces open connections within renewal.
 	ConnVersion int
 }
 
 // dialLimit returns how long a dial may take.
 func (o *Options) dialLimit() time.Duration { return o.ConnectTimeout + o.TLSTimeout }
 
-// waitForDial returns how long a request waits for a dial. It is longer than a dial may take, so
-// that the request gets the error of a dial that fails.
+// waitForDial returns how long a request waits for a dial. It is longer than dialLimit, so that the
+// request gets the error of a failed dial.
 func (o *Options) waitForDial() time.Duration { return o.dialLimit() + 2*dialGrace }
 
-// placesPerConn returns how many places a connection of the protocol has at most, 1 if the protocol
-// is unknown.
+// placesPerConn returns the maximum places of a connection with the protocol, 1 if the protocol is
+// unknown.
 func (o *Options) placesPerConn(pr upstream.Protocol) int {
 	switch pr {
 	case upstream.HTTP2:
@@ -74,10 +73,10 @@ func (p *Pool) Options() Options {
 	return p.opts
 }
 
-// SetOptions changes the settings of a running pool; SSP and Protocol must be the same. Connections
-// beyond a lowered limit close as soon as nothing is outstanding on them, idle ones first and at
-// once. If more connections may be opened, waiters get them at once. Requests that wait keep the
-// time that they were given, but those beyond a lowered MaxPending are refused.
+// SetOptions changes the settings of a running pool; SSP and Protocol must stay the same. Idle
+// connections above a lowered limit close at once. Connections in use close when no exchange is
+// outstanding on them. If the pool may open more connections, waiters get them at once. Waiting
+// requests keep their timeout, but requests above a lowered MaxPending are refused.
 func (p *Pool) SetOptions(o Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +104,7 @@ func (p *Pool) SetOptions(o Options) {
 	p.noteWarmLocked()
 }
 
-// setEndpointOptionsLocked brings the settings of endpoints into force.
+// setEndpointOptionsLocked applies the settings of endpoints.
 func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 	s, o := &p.conns.endpoints, p.opts.Ejection
 	added, gone := s.set(&p.opts, now.Sub(p.made))
@@ -114,7 +113,8 @@ func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 	}
 	for _, e := range s.all {
 		e.health.window.SetLength(o.Window, now.Sub(p.made))
-		// An ejection lasts over a reload, and that of a dry run over a reload of a dry run.
+		// An ejection survives a reload. A dry run's ejection survives if the new settings are a
+		// dry run too.
 		if ejects := o.Enabled && len(s.all) > 1; !ejects || e.ejected == o.DryRun {
 			e.end(now)
 		}

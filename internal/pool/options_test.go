@@ -9,7 +9,6 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// changeOptions changes the pool's settings.
 func changeOptions(p *Pool, change func(*Options)) {
 	o := p.Options()
 	change(&o)
@@ -26,7 +25,7 @@ func TestLoweredMaxConnsClosesIdleConnectionsAtOnceAndUsedOnesLater(t *testing.T
 			held = append(held, acquire(t, p))
 		}
 		s.mu.Lock()
-		s.maxOpen = 0 // connections that were open may stay for a while
+		s.maxOpen = 0 // connections that were already open may stay for a while
 		s.mu.Unlock()
 		changeOptions(p, func(o *Options) { o.MaxConns, o.MaxIdle = 3, 3 })
 		synctest.Wait()
@@ -241,7 +240,7 @@ func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 				defer p.mu.Unlock()
 				for m := range p.conns.members {
 					if m.version != 1 {
-						t.Errorf("connection %d of the version before is open", m.conn.(*fakeConn).n)
+						t.Errorf("connection %d of the previous version is open", m.conn.(*fakeConn).n)
 					}
 				}
 			})
@@ -254,7 +253,7 @@ func TestNewConnVersionReplacesTheConnectionOfAnEarlierDial(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
-		synctest.Wait() // the dial is under way
+		synctest.Wait() // until the dial is under way
 		changeOptions(p, func(o *Options) { o.ConnVersion++ })
 		pass(20 * msec)
 		if !r.ended() {
@@ -263,7 +262,7 @@ func TestNewConnVersionReplacesTheConnectionOfAnEarlierDial(t *testing.T) {
 		useAll([]*request{r})
 		pass(renewal + 2*janitorPeriod)
 		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open, want none of the version before", n)
+			t.Errorf("%d connections are open, want none of the previous version", n)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 		for _, r := range all {
 			r.do()
 		}
-		for _, n := range []int{3, 2, 0} { // connection 1, which is not the last used, stays
+		for _, n := range []int{3, 2, 0} { // connection 1 stays: it is not the last used
 			s.conn(n).closeItself(upstream.ClosedByPeer)
 		}
 		r := acquire(t, p)

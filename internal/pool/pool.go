@@ -19,7 +19,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Pool gives requests places on one SSP's connections. Make one with New; end it with Close.
+// Pool gives requests places on one SSP's connections. Create one with New; close it with Close.
 //
 //	Acquire ─── a place is free ──────────▶ Place.Do ──▶ releaseLocked
 //	   │                                       ▲             │
@@ -31,12 +31,12 @@ import (
 //
 // Pool joins its parts. Each part is a type with its own state:
 //
-//   - connections (conns.go) are open; idle.go, shared.go, lifetime.go, forecast.go and
-//     probation.go hold their rules. pick chooses the connection of a request.
+//   - connections (conns.go) holds the open connections; idle.go, shared.go, lifetime.go,
+//     forecast.go and probation.go hold their rules. pick chooses the connection of a request.
 //   - queue (queue.go, waiter.go) holds the requests that wait.
 //   - growth (grow.go) decides whether to dial.
 //   - governor (dialgovernor.go, address.go) decides when and where to dial.
-//   - demotion turns the pool to HTTP/1 for a while.
+//   - demotion switches the pool to HTTP/1 for a while.
 //   - learnedIdle and needHistory observe the SSP and the load.
 type Pool struct {
 	dialer  Dialer
@@ -47,16 +47,16 @@ type Pool struct {
 	cancel  context.CancelFunc // ends ctx
 	warm    chan struct{}      // closed once min_idle connections have been open
 	drained chan struct{}      // closed once the pool is closed and no place is in use
-	made    time.Time          // what endpoints' windows count from
+	made    time.Time          // start of the endpoints' failure windows
 
 	refusing atomic.Bool                     // see Refusing
 	ejection atomic.Pointer[EjectionOptions] // nil: no endpoint can be ejected
 	_        cpu.CacheLinePad
 
-	mu sync.Mutex // guards the fields below and what they hold; never held during I/O
+	mu sync.Mutex // guards the fields below and their contents; never held during I/O
 
-	// Each request changes the first fields of conns. They stand together and apart from the
-	// rest, so that another core fetches few cache lines: see BenchmarkCores.
+	// Each request changes the first fields of conns. They are next to each other and apart from
+	// the other fields, so that another core fetches few cache lines: see BenchmarkCores.
 
 	conns connections
 	queue queue
@@ -72,7 +72,7 @@ type Pool struct {
 	looked      time.Time   // when the janitor last asked for addresses
 
 	growTimer *time.Timer // calls growAgain
-	growNext  time.Time   // when; zero = not set
+	growNext  time.Time   // when growTimer fires; zero = not set
 	closed    bool        // Close was called
 }
 
@@ -81,10 +81,10 @@ type Pool struct {
 // TLSFailed, Draining, or Cancelled.
 //
 // A request with ex.Resent waits in front of other requests, and until its deadline. A request that
-// waits for dials outlasts ex.Redials failed dials; the next one fails it. Acquire reduces
-// ex.Redials by those it outlasted.
+// waits for dials outlasts ex.Redials failed dials; the next failed dial fails it. Acquire reduces
+// ex.Redials by the failed dials that the request outlasted.
 //
-// Acquire sets ex.Times.Queued if it is zero; a caller that has just asked the clock may set it
+// Acquire sets ex.Times.Queued if it is zero; a caller that has just read the clock may set it
 // before, to the same effect. It sets Acquired, Endpoint and Peer, and DNS, TCP and TLS if the
 // request waited for a dial.
 func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
@@ -120,8 +120,8 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 			return Place{}, err
 		}
 		m := l.m
-		// The SSP may have closed a connection that was idle, or sent bytes that no request
-		// asked for. A multiplexed connection watches itself.
+		// The SSP may have closed an idle connection, or sent bytes that no request asked for. A
+		// multiplexed connection detects this itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
 			ex.Endpoint, ex.Peer = m.ep.name, m.addr.AddrPort
 			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))
@@ -131,20 +131,20 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		now = time.Now()
 		p.mu.Lock()
 		p.learned.foundClosed(m)
-		if l.probe { // it was never sent
+		if l.probe { // the probe was not sent
 			m.ep.probe = noProbe
 		}
 		p.releaseLocked(m, unused)
 	}
 }
 
-// takeLocked takes a place that is free. Without one, it returns no lease and no error.
+// takeLocked takes a free place. If no place is free, it returns neither a lease nor an error.
 func (p *Pool) takeLocked(ex *upstream.Exchange, now time.Time) (*lease, error) {
 	switch {
 	case p.closed:
 		return nil, errDraining
 	case p.queue.n > 0:
-		return nil, nil // requests that wait come first
+		return nil, nil // waiting requests come first
 	}
 	var m *member
 	if ex.Avoid != "" {
@@ -167,7 +167,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, now time.Time) (*lease, error) 
 	return l, nil
 }
 
-// release takes back a place of m, which was in use for held.
+// release takes back a place of m that was in use for held.
 func (p *Pool) release(m *member, held time.Duration) {
 	if held != unused {
 		p.stats.hold.ObserveDuration(held)
@@ -221,18 +221,18 @@ func (p *Pool) reuseLocked(m *member) {
 		p.settleLocked(now)
 	default:
 		p.conns.keep(m)
-		if p.queue.n > 0 { // it is of no use for those
+		if p.queue.n > 0 { // the waiters cannot use this connection
 			p.growLocked(time.Now())
 		}
 	}
 }
 
-// changed notes that m offers another number of places, or has closed.
+// changed records that m offers another number of places, or has closed.
 func (p *Pool) changed(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, open := p.conns.members[m]; !open {
-		return // not added yet, or removed; addLocked checks the connection itself
+		return // not added yet, or removed; addLocked checks a new connection itself
 	}
 	now := time.Now()
 	if m.conn.CloseReason() == upstream.NotClosed {
@@ -247,20 +247,20 @@ func (p *Pool) changed(m *member) {
 	p.serveLocked(now)
 }
 
-// endedLocked drains m, whose connection takes no more requests.
+// endedLocked drains m, whose connection accepts no more requests.
 func (p *Pool) endedLocked(m *member, now time.Time) {
 	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin
 	p.conns.drain(m, m.conn.CloseReason())
 	if m.ep.open == 0 {
 		p.reachLocked(m.ep, now)
 	}
-	if atOnce { // else the pool would dial again and again, without a pause
+	if atOnce { // otherwise the pool would dial again and again without a pause
 		p.governor.useless(m.addr, now)
 		p.closedAtOnceLocked(m, now)
 	}
 }
 
-// useful notes that an exchange on m, the first one, had a response.
+// useful records that the first exchange on m got a response.
 func (p *Pool) useful(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +268,7 @@ func (p *Pool) useful(m *member) {
 	p.growLocked(time.Now())
 }
 
-// failed notes an error of an exchange on m that says something about the SSP.
+// failed records an error of an exchange on m that tells something about the SSP.
 func (p *Pool) failed(m *member, e *upstream.Error) {
 	now := time.Now()
 	p.mu.Lock()

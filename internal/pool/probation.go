@@ -2,18 +2,18 @@ package pool
 
 import "adbuffer/internal/upstream"
 
-// probation is for an SSP that closes its multiplexed connections after few requests (GOAWAY, or an
-// explicit Connection: close). The requests sent behind those are not processed, and are sent again
-// from the front of the queue. If all of them went to the next connection at once, the SSP would
-// again process only a few.
+// probation handles an SSP that closes its multiplexed connections after few requests (GOAWAY, or
+// an explicit Connection: close). The SSP does not process the requests sent later, and the pool
+// sends them again from the front of the queue. If all of them went to the next connection at once,
+// the SSP would again process only a few.
 //
-// So a new connection has only as many places at first as the last one of that kind processed
-// requests. After as many exchanges on it have ended, each further one adds a place. Probation ends
-// when a connection has all its places that way.
+// So a new connection first has only as many places as its predecessor processed requests. After
+// that many exchanges on it have ended, each further exchange adds a place. Probation ends when a
+// connection has all its places.
 //
 // Guarded by Pool.mu.
 type probation struct {
-	places int // of a new connection at first; 0 = all
+	places int // first places of a new connection; 0 = all
 }
 
 // limit returns how many of n places a new connection has.
@@ -24,7 +24,7 @@ func (pr *probation) limit(n int) int {
 	return n
 }
 
-// earn notes that an exchange on m, which is on probation, has ended.
+// earn records that an exchange on m, which is on probation, has ended.
 func (pr *probation) earn(m *member) {
 	if ended := m.requests - m.inUse; ended <= pr.places {
 		return
@@ -34,13 +34,13 @@ func (pr *probation) earn(m *member) {
 	}
 }
 
-// refused notes that the SSP did not process a request on m. It reports whether m ended before the
-// SSP processed any request on it.
+// refused records that the SSP did not process a request on m. It reports whether m ended before
+// the SSP processed any request on it.
 func (pr *probation) refused(m *member) (useless bool) {
 	if m.refused++; m.conn.CloseReason() == upstream.NotClosed {
 		return false // the SSP refused one request, and the connection stays open
 	}
-	processed := m.requests - m.refused // or still under way
+	processed := m.requests - m.refused // includes requests that are still under way
 	if m.refused >= processed {
 		pr.places = max(1, processed)
 	}

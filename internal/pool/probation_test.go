@@ -14,7 +14,7 @@ import (
 var errFakeRefused = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "the SSP closed the connection without looking at the request"}
 
 // processOnly makes the SSP process the first n requests on each connection, and then send a
-// GOAWAY, late after the last response. It refuses the other requests on the connection. With n 0
+// GOAWAY, late after the last response. It refuses the other requests on the connection. If n is 0,
 // it processes no request.
 func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atomic.Int64) {
 	processed = new(atomic.Int64)
@@ -39,7 +39,7 @@ func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atom
 	return processed
 }
 
-// sendUntilProcessed sends a request, and sends it again until it is processed.
+// sendUntilProcessed sends a request again and again until the SSP processes it.
 func sendUntilProcessed(p *Pool, deadline time.Duration) (refusals int, err error) {
 	ex := &upstream.Exchange{Deadline: time.Now().Add(deadline), Redials: 1}
 	for {
@@ -62,7 +62,7 @@ func http2Pool(o *Options) {
 }
 
 // The SSP closes each connection after its first request. Eight clients send one request after the
-// other. All requests are processed, and none is refused many times.
+// other. The SSP processes all requests, and refuses none of them many times.
 func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	for i, clients := range []int{8, 64, 8, 64} {
 		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
@@ -103,8 +103,8 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	}
 }
 
-// A connection with more processed than refused requests begins no probation, and one that stays
-// open ends it.
+// A connection with more processed than refused requests begins no probation. A connection that
+// stays open ends it.
 func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -124,7 +124,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 		if n := p.conns.probation.places; n != 3 {
 			t.Fatalf("new connections have %d places, want 3, as many as the last one processed", n)
 		}
-		// The SSP recovers. The next connection gets place after place, up to all.
+		// The SSP recovers. The next connection gets one more place after each exchange, up to all.
 		s.mu.Lock()
 		s.do = func(*fakeConn, *upstream.Exchange) error { pass5(); return nil }
 		s.mu.Unlock()
@@ -138,7 +138,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 		}
 		useAll(all)
 		if p.conns.probation.places != 0 {
-			t.Error("the probation goes on")
+			t.Error("the probation continues")
 		}
 		if n := s.dialCount(); n != 2 {
 			t.Errorf("%d dials, want 2", n)
@@ -157,7 +157,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 }
 
 // An SSP closes each connection and processes no request. The pool dials it less and less often.
-// Requests wait for the next connection; refused ones wait until their deadline.
+// Requests wait for the next connection; refused requests wait until their deadline.
 func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -176,11 +176,11 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 			}
 			pass(sec - time.Since(began))
 		}
-		// Three dials, then one after 1, 2, 4 ms and so on, up to 5 s.
+		// Three dials, then one after each of 1, 2, 4 ms and so on, up to 5 s.
 		if n := s.dialCount(); n > 3+13+5 {
 			t.Errorf("%d dials in 20 s", n)
 		}
-		// It recovers: all requests use the next connection at once.
+		// The SSP recovers: all requests use the next connection at once.
 		s.mu.Lock()
 		s.do = nil
 		s.mu.Unlock()
@@ -193,8 +193,7 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 	})
 }
 
-// A request that is sent again comes first. Of several, the one with the earliest deadline comes
-// first.
+// A resent request comes first. Among several, the request with the earliest deadline comes first.
 func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -225,7 +224,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	})
 }
 
-// pending_timeout and max_pending do not apply to a request that is sent again.
+// pending_timeout and max_pending do not apply to a resent request.
 func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

@@ -2,7 +2,7 @@ package pool
 
 import "time"
 
-// queue is the requests that wait, first in, first out. Guarded by Pool.mu.
+// queue holds the requests that wait, first in, first out. Guarded by Pool.mu.
 //
 // Dials are expected to serve the requests at the front. The other requests are pending: they wait
 // for a place to be released, and max_pending and pending_timeout bound them.
@@ -14,8 +14,8 @@ type queue struct {
 	head, tail   *waiter
 	firstPending *waiter // nil if none is pending
 	n            int
-	pending      int // of n
-	alone        int // of n, those that must be alone on a pipelined connection
+	pending      int // requests that are pending; at most n
+	alone        int // requests that must be alone on a pipelined connection; at most n
 }
 
 // push adds w: at the back, or at the front if it had a place before.
@@ -42,8 +42,8 @@ func (q *queue) pushBack(w *waiter) {
 	q.count(w, 1)
 }
 
-// maxFront is among how many requests at the front a new one is ordered by its deadline. It bounds
-// the time of pushFront; beyond it, the order matters little.
+// maxFront is how many requests pushFront compares with a new one, to order them by deadline. It
+// bounds the time of pushFront. Beyond it the order has little effect.
 const maxFront = 64
 
 func (q *queue) pushFront(w *waiter) {
@@ -122,7 +122,7 @@ func (q *queue) expect(n int, now time.Time) {
 }
 
 // popOverflow removes and returns the last request if more than most are pending, else nil; most -1
-// is no limit. Requests that are sent again stay: they are few, and were admitted before.
+// is no limit. Resent requests stay: they are few, and were admitted before.
 func (q *queue) popOverflow(most int) *waiter {
 	if most < 0 || q.pending <= most || q.tail.resent {
 		return nil

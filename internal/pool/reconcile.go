@@ -8,11 +8,13 @@ import (
 )
 
 // lookPeriod is how often the janitor asks for the SSP's addresses while connections are open. The
-// dialer returns addresses from memory. It looks names up in the background once its result is old.
+// dialer returns addresses from memory. It looks names up in the background when its result is too
+// old.
 const lookPeriod = 2 * time.Second
 
-// followAddresses makes the connections follow DNS: those to addresses that have gone are replaced
-// within renewal, and each new address gets a connection. A look-up that fails changes nothing.
+// followAddresses applies DNS changes to the connections. It replaces connections to removed
+// addresses within renewal, and opens a connection to each new address. A failed look-up changes
+// nothing.
 func (p *Pool) followAddresses(now time.Time) {
 	p.mu.Lock()
 	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
@@ -43,7 +45,7 @@ func (p *Pool) followAddresses(now time.Time) {
 	}
 }
 
-// reconcileLocked makes the connections of e follow a change of its addresses.
+// reconcileLocked applies a change of e's addresses to its connections.
 func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
 		return // the last good result stays in use

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// When DNS changes, new addresses get requests and connections to those that have gone are closed,
-// within seconds and without a failed request.
+// When DNS changes, new addresses get requests and connections to removed addresses close. This
+// takes seconds, and no request fails.
 func TestConnectionsFollowDNS(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			}
 			s.mu.Unlock()
 			if seen[all[0]] != 0 {
-				t.Errorf("%v: %d connections to the address that has gone", protocol, seen[all[0]])
+				t.Errorf("%v: %d connections to the removed address", protocol, seen[all[0]])
 			}
 			if seen[all[2]] == 0 || served < 10 {
 				t.Errorf("%v: the new address has %d connections and got %d requests", protocol, seen[all[2]], served)

@@ -22,20 +22,20 @@ func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
 	return s, p
 }
 
-// Only the end of the probe decides whether an ejected endpoint is back. While ejection is ignored,
-// its connections carry other requests too.
+// Only the end of the probe decides whether an ejected endpoint returns. While the pool ignores
+// ejection, the endpoint's connections carry other requests too.
 func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 })
 		serve(t, p, 50, msec, failsAtB)
-		p.SetEndpointState("a:80", Draining) // b is all that is left, so it gets requests
+		p.SetEndpointState("a:80", Draining) // b is the only endpoint left, so it gets requests
 		before := acquire(t, p)
 		pass(6 * sec)
 		probe := acquire(t, p)
 		if before.conn() != probe.conn() {
-			t.Fatal("the probe has a connection of its own")
+			t.Fatal("the probe has its own connection")
 		}
 		finish(before, true)
 		if got := before.conn().CloseReason(); got != upstream.NotClosed {
@@ -51,13 +51,13 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 	})
 }
 
-// While ejection is ignored, a probe that fails closes no connection: nothing else serves.
+// While the pool ignores ejection, a failed probe closes no connection: no other endpoint serves.
 func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := startWithBEjected(t)
 		p.SetEndpointState("a:80", Disabled)
 		dials := 0
-		for i := range 30 { // several times as long as an ejection lasts
+		for i := range 30 { // several times as long as an ejection
 			serve(t, p, 100, 10*msec, failsAtB)
 			if i == 0 {
 				dials = s.dialCount()
@@ -72,7 +72,7 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 	})
 }
 
-// A reload that ends a dry run, or switches ejection off and on, ejects what fails at once.
+// A reload that ends a dry run, or switches ejection off and on, allows an ejection at once.
 func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
 	for name, first := range map[string]func(*EjectionOptions){
 		"dry run": func(o *EjectionOptions) { o.DryRun = true },
@@ -107,15 +107,15 @@ func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
 	}
 }
 
-// A pool that replaces another one knows which endpoints are ejected. One request probes each of them
-// at once: the new settings may have repaired it.
+// A new pool takes over the ejections of the pool that it replaces. One request probes each ejected
+// endpoint at once, because the new settings may have repaired it.
 func TestPoolInheritsEjections(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		_, before := startWithBEjected(t)
 		var log eventLog
 		after := start(t, endpointsSSP(t, 2), func(o *Options) { withWeights(1, 1)(o); o.Events = log.add })
 		after.Inherit(before)
-		after.Inherit(before) // as a reload does: before it opens connections, and after
+		after.Inherit(before) // a reload calls it before it opens connections, and again after
 		if got := stateOf(after, "b:80"); got != "ejected" {
 			t.Fatalf("b is %s", got)
 		}
@@ -133,7 +133,7 @@ func TestPoolInheritsEjections(t *testing.T) {
 	})
 }
 
-// An endpoint that refused connections and was given up comes back by slow_start too.
+// An endpoint that refused connections also returns by slow_start.
 func TestSlowStartAfterRefusals(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 2)
@@ -166,7 +166,7 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 	})
 }
 
-// The share of max_ejected is rounded down, without an error of binary fractions.
+// The share of max_ejected is rounded down, without a binary rounding error.
 func TestMostEjectedIsExact(t *testing.T) {
 	for n := 2; n <= 200; n++ {
 		for percent := 1; percent <= 100; percent++ {
@@ -178,8 +178,8 @@ func TestMostEjectedIsExact(t *testing.T) {
 	}
 }
 
-// A request that is sent again, and a hedge, go to another endpoint than before. The shares of the
-// other requests stay exact.
+// A retry and a hedge go to another endpoint than the first attempt. The shares of the other
+// requests stay exact.
 func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 			}
 			p.SetEndpointState("b:80", Disabled)
 			if got := serveOne(t, p, "a:80"); got != "a:80" {
-				t.Errorf("%v: a request that avoids all that is left went to %q", protocol, got)
+				t.Errorf("%v: a request that avoids the only endpoint left went to %q", protocol, got)
 			}
 		})
 	}

@@ -7,9 +7,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// reviveLocked finds out whether endpoints that get no requests work again: it dials those whose
-// time has come. An endpoint that was ejected then gets one request. It also takes slow_start
-// further. A timer calls it again when it is due, and so does the janitor.
+// reviveLocked finds out whether endpoints that get no requests work again: it dials each endpoint
+// whose pause has ended. An ejected endpoint then gets one request. reviveLocked also continues
+// slow_start. A timer and the janitor call it again when it is due.
 func (p *Pool) reviveLocked(now time.Time) {
 	s := &p.conns.endpoints
 	if p.closed || len(s.all) == 1 {
@@ -52,7 +52,7 @@ func (p *Pool) reviveAgain() {
 	p.reviveLocked(time.Now())
 }
 
-// startSlowlyLocked raises the shares of endpoints that came back.
+// startSlowlyLocked raises the shares of endpoints that returned.
 func (p *Pool) startSlowlyLocked(now time.Time) {
 	c := &p.conns
 	starting := func(e *endpoint) bool { return !e.returned.IsZero() }
@@ -67,7 +67,7 @@ func (p *Pool) startSlowlyLocked(now time.Time) {
 	}
 }
 
-// probeLocked opens a connection to e, unless it has one, for the probe.
+// probeLocked opens a connection to e for the probe, unless one is open.
 func (p *Pool) probeLocked(e *endpoint, now time.Time) {
 	if e.open > 0 {
 		p.probeAgainLocked(e)
@@ -79,7 +79,7 @@ func (p *Pool) probeLocked(e *endpoint, now time.Time) {
 }
 
 // dialForLocked starts a dial to e, and reports whether max_dials and max_conns allow it. At
-// max_conns an idle connection closes, and the dial may start when it has closed.
+// max_conns it closes an idle connection, and the dial may start after the close.
 func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 	if !p.growth.mayDial() {
 		p.makeRoomLocked(e)
@@ -89,7 +89,8 @@ func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 	return true
 }
 
-// dialShort starts a dial to e, which had no free place for a request, so that e gets its share.
+// dialShortLocked starts a dial to e, which had no free place for a request, so that e gets its
+// share.
 func (p *Pool) dialShortLocked(e *endpoint, now time.Time) {
 	c := &p.conns
 	if e.dialing > 0 && float64(e.open+e.dialing) >= c.shareOf(e, c.inUse) {
@@ -113,8 +114,9 @@ func (c *connections) shareOf(e *endpoint, n int) float64 {
 	return float64(n) * float64(e.weight()) / float64(max(sum, 1))
 }
 
-// makeRoomLocked closes an idle connection for one to e, if max_conns are open: one to an endpoint
-// that gets no requests, or to an active one that has more than its share. It closes one at a time.
+// makeRoomLocked closes an idle connection if max_conns are open, so that e can get one. It chooses
+// an endpoint that gets no requests, or an active one with more than its share. It closes one
+// connection at a time.
 func (p *Pool) makeRoomLocked(e *endpoint) {
 	c := &p.conns
 	if c.closing > 0 || c.kept == 0 || len(c.members)+p.governor.dialing < c.opts.MaxConns {
@@ -130,7 +132,7 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 			from = other
 		}
 	}
-	if from == nil && e != nil && e.open == 0 { // it has none at all: any other one gives
+	if from == nil && e != nil && e.open == 0 { // e has no connection: any other endpoint may lose one
 		for _, other := range c.endpoints.all {
 			if other != e && len(other.idle.list) > 0 && (from == nil || other.open > from.open) {
 				from = other

@@ -2,9 +2,9 @@ package pool
 
 import "time"
 
-// load is how full a pool is.
+// load says how many places of a pool are in use.
 type load struct {
-	inUse    int // places
+	inUse    int // places in use
 	possible int // places that the pool could offer at once
 }
 
@@ -17,8 +17,8 @@ func (l load) saturation() float64 {
 }
 
 // load returns the places in use, and the places that the pool could offer at once. The latter are
-// those of open connections, and perConn for each connection that may yet be opened. Of a draining
-// connection, only the places in use count.
+// the places of open connections, plus perConn for each connection that may still be opened. A
+// draining connection counts only its places in use.
 func (c *connections) load() load {
 	l := load{inUse: c.inUse, possible: c.places}
 	if n := c.mayOpen(); n > 0 {
@@ -27,8 +27,7 @@ func (c *connections) load() load {
 	return l
 }
 
-// highWater remembers the highest saturation of the last 60 seconds, second by second. Guarded by
-// Pool.mu.
+// highWater remembers the highest saturation of each of the last 60 seconds. Guarded by Pool.mu.
 type highWater struct {
 	second [60]struct {
 		at         int64 // Unix time in seconds

@@ -87,7 +87,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		highest := func(want float64) {
 			t.Helper()
-			for range 2 { // reading does not change it
+			for range 2 { // reading does not change the value
 				if got := p.Snapshot().SaturationMax; got != want {
 					t.Errorf("the highest saturation is %v, want %v", got, want)
 				}

@@ -7,21 +7,21 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// sharedList is the multiplexed connections that take new requests. Guarded by Pool.mu.
+// sharedList holds the multiplexed connections that take new requests. Guarded by Pool.mu.
 type sharedList struct {
 	list  []*member
-	aging int // connections that go once another one has come
-	// replace: a connection that was of use closed. Another one is opened before a request asks
-	// for it.
+	aging int // connections that drain once another one is open
+	// replace says that a useful connection closed. The pool opens another one before a request
+	// needs it.
 	replace bool
 }
 
 // leastInUse returns the connection with the fewest requests if it has a place for the request, or
-// nil. A request that must be alone on a pipelined connection needs one without requests. While it
-// waits, the requests behind it wait too, so a connection gets empty soon.
+// nil. A request that must be alone on a pipelined connection needs an empty one. While it waits,
+// the requests behind it wait too, so a connection soon becomes empty.
 //
-// It scans the list, which has max_http2_conns connections, four by default. Of pipelined
-// connections there may be max_conns; the first idle one ends the scan.
+// It scans the list, which has max_http2_conns connections, four by default. There may be max_conns
+// pipelined connections; the first idle one ends the scan.
 func leastInUse(list []*member, alone bool) *member {
 	var best *member
 	for _, m := range list {
@@ -42,7 +42,7 @@ func (s *sharedList) emptiest() *member {
 	return slices.MinFunc(s.list, func(a, b *member) int { return a.inUse - b.inUse })
 }
 
-// staying returns how many connections stay: all except the aging ones.
+// staying returns how many connections are not aging.
 func (s *sharedList) staying() int { return len(s.list) - s.aging }
 
 // roomy reports whether a connection other than m stays and has more than half of its places free.
@@ -55,8 +55,8 @@ func (s *sharedList) roomy(m *member) bool {
 	return false
 }
 
-// wantsAnother reports whether another connection is worth opening before a request needs it: every
-// connection that stays has half its places in use.
+// wantsAnother reports whether the pool should open another connection before a request needs it:
+// every connection that stays has half its places in use.
 func (s *sharedList) wantsAnother() bool {
 	if len(s.list) == 0 {
 		return s.replace
@@ -64,7 +64,7 @@ func (s *sharedList) wantsAnother() bool {
 	return !s.roomy(nil)
 }
 
-// remove removes m, which drains, if it is there.
+// remove removes m, which is draining, if it is in the list.
 func (s *sharedList) remove(m *member) {
 	i := slices.Index(s.list, m)
 	if i < 0 {

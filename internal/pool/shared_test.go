@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// multiplexed sets up a pool of HTTP/2 connections with ten places each.
+// multiplexed configures a pool of HTTP/2 connections with ten places each.
 func multiplexed(o *Options) {
 	o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns = upstream.HTTP2, 10, 3, 8
 }
@@ -45,7 +45,7 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 				t.Errorf("connection %d has %d exchanges, want 7", n, places)
 			}
 		}
-		// The connection that gets free places is used next.
+		// The pool next uses the connection whose places become free.
 		busy := all[0].conn()
 		for _, r := range all {
 			if r.conn() == busy {
@@ -77,11 +77,11 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 					multiplexed(o)
 					o.Protocol, o.PipelineDepth = protocol, 10
 					if protocol == upstream.HTTP1Pipelined {
-						o.MaxConns = 3 // max_http2_conns does not matter
+						o.MaxConns = 3 // max_http2_conns does not apply
 					}
 				})
 				var all []*request
-				grown := map[int]int{5: 2, 10: 3} // number of dials, by the number of requests
+				grown := map[int]int{5: 2, 10: 3} // number of dials by the number of requests
 				want := 1
 				for i := range 30 {
 					all = append(all, acquire(t, p))
@@ -138,7 +138,7 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 		s.conn(0).setPlaces(7)
 		pass(0)
 		if !none.ended() || !more.ended() {
-			t.Error("requests wait, but the SSP takes more of them")
+			t.Error("requests wait, but the SSP accepts more of them")
 		}
 		for _, r := range append(all[4:], r, none, more) {
 			r.do()
@@ -159,8 +159,8 @@ func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 			synctest.Wait()
 		}
 		pass(10 * msec)
-		// The pool expected 100 streams, and got one: it dials three more connections, and
-		// two requests are pending.
+		// The pool expected 100 streams and got one: it dials three more connections, and two
+		// requests are pending.
 		all[6].wantErr(upstream.PendingFull, 10*msec)
 		if snap := p.Snapshot(); snap.Dialing != 3 || snap.PlacesLimit != 4 || snap.WaitingForDials != 3 || snap.Pending != 2 {
 			t.Errorf("the pool is %+v, want 3 dials and 4 places, with 3 requests waiting for dials and 2 pending", snap)
@@ -210,7 +210,7 @@ func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 	})
 }
 
-// A connection fails with all its exchanges. The pool learns it only by their calls of Freed.
+// A connection fails with all its exchanges. The pool learns this only from their calls of Freed.
 func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)

@@ -22,11 +22,11 @@ func (b byProtocol) MarshalJSON() ([]byte, error) {
 // Snapshot is the state of a pool at one moment, for /pools and the metrics.
 type Snapshot struct {
 	SSP string `json:"ssp"`
-	// Protocol is what was negotiated last.
+	// Protocol is the protocol of the last connection.
 	Protocol     upstream.Protocol `json:"-"`
 	ProtocolName string            `json:"protocol"`
 
-	// Connections. The protocol of a dial is unknown before it is over.
+	// Connections by state. The protocol of a dial is unknown until the dial ends.
 	Idle             byProtocol `json:"idle"`
 	Active           byProtocol `json:"active"`
 	Draining         byProtocol `json:"draining"`
@@ -39,8 +39,8 @@ type Snapshot struct {
 	Saturation    float64 `json:"saturation"`     // PlacesInUse / PlacesLimit
 	SaturationMax float64 `json:"saturation_max"` // of the last 60 s
 
-	Pending         int  `json:"pending"`          // requests that no dial will serve
-	WaitingForDials int  `json:"waiting_for_dial"` // other requests that wait
+	Pending         int  `json:"pending"`          // requests that wait for a released place
+	WaitingForDials int  `json:"waiting_for_dial"` // requests that wait for a dial
 	PendingLimit    int  `json:"pending_limit"`    // -1 = none
 	Warm            bool `json:"warm"`             // min_idle connections have been open
 
@@ -49,30 +49,30 @@ type Snapshot struct {
 	Holds       uint64  `json:"holds"`        // places released since start
 
 	Lent       uint64 `json:"lent"`        // places acquired since start: reused, dialed, waited
-	Opened     uint64 `json:"opened"`      // connections since start
-	Stale      uint64 `json:"stale"`       // idle connections since start that a request found closed
-	DialErrors uint64 `json:"dial_errors"` // since start
+	Opened     uint64 `json:"opened"`      // connections opened since start
+	Stale      uint64 `json:"stale"`       // idle connections that a request found closed, since start
+	DialErrors uint64 `json:"dial_errors"` // failed dials since start
 
-	// State is what an operator decided: enabled, draining or disabled.
+	// State is the state that an operator set: enabled, draining or disabled.
 	State     string             `json:"state"`
 	Endpoints []EndpointSnapshot `json:"endpoints"`
 
-	// Need is what the requests of the last minute needed.
+	// Need is what the requests of the last minute needed of the pool.
 	Need Need `json:"need"`
-	// LearnedIdleSeconds is the time after which the SSP closes idle connections, too low
-	// rather than too high. It is 0 while the SSP has closed too few.
+	// LearnedIdleSeconds is the idle time after which the SSP closes connections. It is too low
+	// rather than too high, and 0 while the SSP has closed too few.
 	LearnedIdleSeconds float64 `json:"learned_idle_seconds"`
 
-	// LastDialError is the error of the last dial that failed. It is empty unless the last dial
-	// to an address failed.
+	// LastDialError is the error of the last failed dial. It is empty unless the last dial to an
+	// address failed.
 	LastDialError string `json:"last_dial_error,omitempty"`
-	// Demoted: the pool does not offer HTTP/2 for a while, because the SSP violates it.
-	// Demotions is how often that began.
+	// Demoted reports that the pool does not offer HTTP/2 for a while, because the SSP violates it.
+	// Demotions counts how often that began.
 	Demoted   bool   `json:"demoted"`
 	Demotions uint64 `json:"demotions"`
 }
 
-// Snapshot returns the pool as it is now.
+// Snapshot returns the current state of the pool.
 func (p *Pool) Snapshot() Snapshot {
 	now := time.Now()
 	p.mu.Lock()

@@ -12,16 +12,16 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// acquireOutcome is how a request got its place, or why it got none. It is the label `outcome` of
+// acquireOutcome says how a request got its place, or why it got none. It is the label `outcome` of
 // adbuffer_pool_acquire_seconds.
 type acquireOutcome uint8
 
 const (
 	reused   acquireOutcome = iota // a place was free at once
-	dialed                         // waited for a connection that was opened meanwhile
-	waited                         // waited for a place that was released
+	dialed                         // waited for a connection that the pool opened
+	waited                         // waited for a place that another request released
 	full                           // the queue was full
-	timedOut                       // waited in vain, or there was nothing to wait for
+	timedOut                       // waited too long, or no place could come
 	acquireOutcomes
 )
 
@@ -63,12 +63,12 @@ func dialErrorKind(err error) dialError {
 	}
 }
 
-// stats are the pool's counters. They are atomic, so that a scrape does not delay requests.
+// stats holds the pool's counters. They are atomic, so that a scrape does not delay requests.
 type stats struct {
 	acquire         [acquireOutcomes]*metrics.Histogram
 	hold            *metrics.Histogram
 	idleAge         *metrics.Histogram
-	atArrival       *metrics.Histogram // in thousandths
+	atArrival       *metrics.Histogram // in thousandths of saturation
 	requestsPerConn *metrics.Histogram
 	dns, tcp, tls   *metrics.Histogram
 
@@ -84,13 +84,13 @@ const ms = time.Millisecond
 
 func newStats() *stats {
 	s := &stats{
-		// Up to the longest deadline that is common in ad serving, and denser where a few
+		// Buckets reach the longest usual deadline of an ad request. They are narrow where a few
 		// milliseconds decide about a bid.
 		hold: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
-		// Around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
+		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
 		idleAge:         metrics.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
-		atArrival:       metrics.NewHistogram(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
-		requestsPerConn: metrics.NewHistogram(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
+		atArrival:       metrics.New(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
+		requestsPerConn: metrics.New(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
 		arrivals:        metrics.NewCounter(),
 		dns:             dialHistogram(),
 		tcp:             dialHistogram(),
@@ -108,8 +108,8 @@ func dialHistogram() *metrics.Histogram {
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
 
-// arrived counts a request, which found the pool as full as l says. Poisson arrivals see time
-// averages (PASTA), so this also shows peaks between two scrapes.
+// arrived counts a request and observes l, the load that the request found. Poisson arrivals see
+// time averages (PASTA), so this also shows peaks between two scrapes.
 func (s *stats) arrived(l load) {
 	s.arrivals.Inc()
 	if l.possible > 0 {
@@ -128,7 +128,7 @@ func (s *stats) refused(err error, asked time.Time) {
 
 func (s *stats) opened(p upstream.Protocol) { s.openedBy[p].Add(1) }
 
-// closed counts a member that is removed. Its connection's own reason goes before the pool's.
+// closed counts a removed member. The connection's own reason takes precedence over the pool's.
 func (s *stats) closed(m *member) {
 	why := m.conn.CloseReason()
 	if why == upstream.NotClosed {

@@ -15,8 +15,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stress is a burst of goroutines, without synctest, against an SSP that sometimes does each thing
-// wrong.
+// stress is a burst of goroutines, without synctest, against an SSP with many kinds of errors.
 type stress struct {
 	change   func(*Options)
 	protocol func(dialCall) upstream.Protocol
@@ -130,8 +129,8 @@ func (c stress) run(t *testing.T) {
 	}
 }
 
-// burst acquires places for a while, in ten times as many goroutines as there are places, and
-// checks the pool all the time.
+// burst acquires places for a while, with ten times as many goroutines as places, and checks the
+// pool all the time.
 func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int64) map[upstream.Outcome]int {
 	var (
 		clients, watcher sync.WaitGroup
@@ -228,7 +227,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 		n := len(p.conns.members) + p.governor.dialing + p.conns.closing
 		if n <= o.MaxConns {
 			s.mu.Lock()
-			s.maxOpen = 0 // the new limit applies from now on
+			s.maxOpen = 0 // the new limit applies from here on
 			s.mu.Unlock()
 		}
 		p.mu.Unlock()
@@ -239,7 +238,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 			t.Fatalf("%d connections are open or being dialled, %d may be", n, o.MaxConns)
 		}
 	}
-	time.Sleep(20 * msec) // of load
+	time.Sleep(20 * msec) // lets load run
 	close(stop)
 	clients.Wait()
 	p.Close(t.Context())
@@ -271,7 +270,7 @@ func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rand.IntN(8)) * msec)
 		if cut := p.Close(t.Context()); cut != 0 {
-			t.Errorf("%d places were cut without need", cut)
+			t.Errorf("%d places were cut without reason", cut)
 		}
 		clients.Wait()
 		wantConsistent(t, p, s)

@@ -11,7 +11,7 @@ type target struct {
 	endpoint *endpoint
 	failures int
 	onTrial  bool
-	others   []upstream.Address // that the dial tries if addr fails or is slow
+	others   []upstream.Address // the dial tries these if addr fails or is slow
 }
 
 // nth returns the n-th address of the dial; 0 is the first.
@@ -26,12 +26,12 @@ func (t target) nth(n int) target {
 const maxOthers = 3
 
 // othersOf returns the addresses that a dial may try if e.addrs[at] fails or is slow. They
-// alternate between the other family and the same one, and their last dial did not fail. So an
-// address that fails gets no more dials than the governor allows.
+// alternate between the other family and the same one, and their last dial did not fail. So a
+// failing address gets no more dials than the governor allows.
 func (g *governor) othersOf(e *endpoint, at int) (others []upstream.Address) {
 	last := e.addrs[at]
 	for len(others) < maxOthers {
-		other, same := -1, -1 // the next ones of the other family, and of the same
+		other, same := -1, -1 // next index of the other family, and of the same family
 		for i := len(e.addrs) - 1; i > 0; i-- {
 			n := (at + i) % len(e.addrs)
 			a := e.addrs[n]

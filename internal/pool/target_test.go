@@ -11,7 +11,7 @@ import (
 
 var errSilent = &upstream.Error{Outcome: upstream.ConnectFailed, Err: timeoutError{}}
 
-// dualStack returns the addresses of one endpoint with both families, by turns.
+// dualStack returns the addresses of one endpoint, alternating between both families.
 func dualStack(each int) []upstream.Address {
 	var all []upstream.Address
 	for i := range each {
@@ -28,7 +28,8 @@ func address6(i int) upstream.Address {
 	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 80)}
 }
 
-// A dial tries both families by turns, at most four addresses, and none whose last dial failed.
+// A dial alternates between both families. It tries at most four addresses, and none whose last
+// dial failed.
 func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -57,8 +58,9 @@ func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 	}
 }
 
-// An address that lost to another one is on trial: the other ones get the dials. Each attempt that
-// failed counts once, the endpoint is not to blame, and the connection is of the address reached.
+// An address that lost to another one is on trial: the other addresses get the dials. Each failed
+// attempt counts once, and the endpoint has no failure. The connection belongs to the address that
+// was reached.
 func TestAddressThatLosesIsOnTrial(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -81,18 +83,18 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 		for i := range 1000 {
 			r := askAfterLearning(t, p, i)
 			if dead(r.conn().addr) || r.place.m.addr != r.conn().addr {
-				t.Fatalf("request %d: the pool has a connection to %v as one to %v", i, r.conn().addr, r.place.m.addr)
+				t.Fatalf("request %d: the connection to %v is recorded as one to %v", i, r.conn().addr, r.place.m.addr)
 			}
 			r.do()
 		}
-		pass(sec) // the last dial ends
+		pass(sec) // until the last dial ends
 		tries := 0
 		for _, c := range s.dials {
 			if dead(c.addr) {
 				tries++
 			}
 			if slices.ContainsFunc(c.others, dead) && len(s.dials) > 10 && c.n > 10 {
-				t.Fatalf("dial %d tries an address again that lost: %v", c.n, c.others)
+				t.Fatalf("dial %d tries an address that lost before: %v", c.n, c.others)
 			}
 		}
 		if tries < 4 || tries > 24 {

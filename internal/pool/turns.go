@@ -2,9 +2,9 @@ package pool
 
 import "math/rand/v2"
 
-// turns is the order in which endpoints get requests: smooth weighted round robin. The order of a
-// whole round is worked out in advance, so that a request costs the same for one endpoint and for
-// fifty. Guarded by Pool.mu.
+// turns is the order in which endpoints get requests: smooth weighted round robin. The pool
+// computes the order of a whole round in advance, so that the number of endpoints does not change
+// the cost of a request. Guarded by Pool.mu.
 type turns struct {
 	order []*endpoint
 	at    int // index in order of the next endpoint
@@ -23,7 +23,7 @@ func (t *turns) next() *endpoint {
 	return e
 }
 
-// beside returns the next endpoint in turn that is not the named one, or nil. It takes no turn.
+// beside returns the next endpoint in turn that is not the named one, or nil. It uses no turn.
 func (t *turns) beside(name string) *endpoint {
 	for i := range t.order {
 		if e := t.order[(t.at+i)%len(t.order)]; e.name != name {
@@ -33,8 +33,8 @@ func (t *turns) beside(name string) *endpoint {
 	return nil
 }
 
-// set works the order out. weights are positive. It begins anywhere: else the first requests of all
-// adbuffers would go to the same endpoint.
+// set computes the order. weights are positive. The start is random: otherwise the first requests
+// of all adbuffers would go to the same endpoint.
 func (t *turns) set(endpoints []*endpoint, weights []int) {
 	if len(endpoints) == 1 {
 		t.order, t.at = endpoints, 0
@@ -49,7 +49,7 @@ func (t *turns) set(endpoints []*endpoint, weights []int) {
 }
 
 // smooth returns one round of smooth weighted round robin, as indices of weights. Each turn raises
-// all by their weights, and takes the sum off the highest.
+// all values by their weights, and subtracts the sum from the highest.
 func smooth(weights []int) []int {
 	weights = reduced(weights)
 	sum := 0
@@ -70,8 +70,8 @@ func smooth(weights []int) []int {
 	return round
 }
 
-// reduced returns the smallest weights in the same proportion, or in almost the same one if a round
-// would be longer than maxTurns.
+// reduced returns the smallest weights with the same proportion. If a round would be longer than
+// maxTurns, the proportion is only approximate.
 func reduced(weights []int) []int {
 	divisor, sum := 0, 0
 	for _, w := range weights {

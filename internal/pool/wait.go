@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// waitLocked puts ex into the queue and waits for a place. It unlocks p.mu. again: ex had a place
-// on a stale connection.
+// waitLocked puts ex into the queue and waits for a place. It unlocks p.mu. again says that ex had
+// a place on a stale connection.
 func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*lease, acquireOutcome, error) {
 	now := time.Now()
 	if !now.Before(ex.Deadline) {
@@ -41,8 +41,8 @@ func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*lease, acquireOut
 	return r.lease, dialed, nil
 }
 
-// await returns what w gets. Then w is outside the queue, its channel is empty, and its timer is
-// stopped.
+// await returns the result of w. When it returns, w is outside the queue, its channel is empty, and
+// its timer is stopped.
 func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 	var cancelled <-chan struct{}
 	if ctx != nil {
@@ -60,7 +60,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 		}
 		p.mu.Lock()
 		if !w.queued {
-			// The result came at the same instant; it wins.
+			// The result came at the same instant; it takes precedence.
 			p.mu.Unlock()
 			w.timer.Stop()
 			return <-w.ready
@@ -82,8 +82,8 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 	}
 }
 
-// serveLocked gives free places to waiters, in their order, and opens connections for the rest of
-// them.
+// serveLocked gives free places to waiters, in their order, and opens connections for the remaining
+// waiters.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
 		m := p.conns.pick(p.queue.head.alone, now)

@@ -218,7 +218,7 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 	})
 }
 
-// A second attempt may keep Times.Queued of the first one. Its wait once continued after the
+// A second attempt may keep Times.Queued of the first one. Once, its wait then continued after the
 // deadline, for as long as the first attempt had taken.
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 }
 
 // Four requests wait for four dials, and max_pending is 1. The dials fail while the pool has a
-// connection. From then on the requests are pending, within max_pending and pending_timeout.
+// connection. Then the requests are pending, within max_pending and pending_timeout.
 func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -304,13 +304,13 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		}
 		pass(60 * time.Millisecond)
 		synctest.Wait()
-		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 for the dials, 50 for the place
+		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 ms for the dials, 50 ms for the place
 		held.do()
 	})
 }
 
-// Dials fail again and again, so that the request waits in turn for a dial and for a place. All its
-// waits for a place together last at most pending_timeout.
+// Dials fail again and again, so the request waits alternately for a dial and for a place. The sum
+// of its waits for a place is at most pending_timeout.
 func TestPendingTimesAddUp(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -319,8 +319,7 @@ func TestPendingTimesAddUp(t *testing.T) {
 		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
 		r := ask(t, p, 10*sec)
 		pass(sec)
-		// The pause of 100 ms and most of the one of 200 ms, ±20 %, and three dials
-		// between.
+		// The pause of 100 ms, most of the pause of 200 ms (±20 %), and three dials between.
 		r.wantErr(upstream.PendingTimeout, 260*time.Millisecond)
 		held.do()
 	})

@@ -22,22 +22,22 @@ type waiter struct {
 	resent     bool // see upstream.Exchange
 	redials    int  // see upstream.Exchange
 
-	// timer fires when the waiter should check whether its time has passed. It may fire too
-	// early, never too late.
+	// timer fires when the waiter should check whether its time has passed. It may fire too early,
+	// but never too late.
 	timer       *time.Timer
 	armed       bool
 	deadline    time.Time
-	since       time.Time     // pending did not change since then
-	dialLeft    time.Duration // how long it may still wait for dials
-	pendingLeft time.Duration // how long it may still be pending
+	since       time.Time     // when pending last changed
+	dialLeft    time.Duration // remaining time to wait for dials
+	pendingLeft time.Duration // remaining time to be pending
 }
 
-// waitResult is what a waiter gets. Without a place and an error, full says why.
+// waitResult is the result of a wait. If it holds neither a place nor an error, full says why.
 type waitResult struct {
 	lease  *lease
 	err    error
 	full   queueFull
-	dialed bool // its connection was opened just now
+	dialed bool // the pool just opened the connection
 	took   dialDurations
 }
 
@@ -47,7 +47,7 @@ func newWaiter() *waiter {
 	return &waiter{ready: make(chan waitResult, 1), timer: t}
 }
 
-// begin prepares w for the wait of ex. again: ex had a place on a stale connection.
+// begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
 func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
 	w.deadline, w.since, w.armed = ex.Deadline, now, false
 	w.alone, w.resent, w.redials = ex.Alone, ex.Resent, ex.Redials
@@ -59,7 +59,7 @@ func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.T
 	}
 }
 
-// setPending changes what the waiter waits for, and so for how long.
+// setPending sets whether w waits for a released place or a dial, and so how long it may wait.
 func (w *waiter) setPending(pending bool, now time.Time) {
 	*w.left() -= now.Sub(w.since)
 	w.pending, w.since = pending, now
@@ -68,9 +68,9 @@ func (w *waiter) setPending(pending bool, now time.Time) {
 	}
 }
 
-// extend lets the waiter wait for another dial for as long as dialLeft.
+// extend lets the waiter wait up to dialLeft for another dial.
 func (w *waiter) extend(dialLeft time.Duration, now time.Time) {
-	w.setPending(w.pending, now) // takes off the time it has waited so far
+	w.setPending(w.pending, now) // subtracts the time that it has waited so far
 	w.dialLeft = dialLeft
 	if w.armed {
 		w.arm(now)
@@ -90,7 +90,7 @@ func (w *waiter) arm(now time.Time) {
 	w.timer.Reset(min(*w.left()-now.Sub(w.since), w.deadline.Sub(now)))
 }
 
-// overdue returns why w may wait no longer, or nil if it may.
+// overdue returns why w may not wait longer, or nil.
 func (w *waiter) overdue(o *Options, now time.Time) error {
 	switch {
 	case !now.Before(w.deadline):
