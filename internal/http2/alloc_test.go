@@ -11,8 +11,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// TestExchangeAllocatesNothing counts only this side's allocations: the peer is a loop over
-// prepared bytes.
+// TestExchangeAllocatesNothing counts only adbuffer's allocations: the peer is a loop over prepared
+// bytes.
 func TestExchangeAllocatesNothing(t *testing.T) {
 	client, server := loopback(t)
 	defer server.Close()

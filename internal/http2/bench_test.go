@@ -50,8 +50,8 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
-// BenchmarkHTTP1 measures the same for fasthttp's client over HTTP/1 and TLS, to compare processor
-// times.
+// BenchmarkHTTP1 measures fasthttp's client over HTTP/1 and TLS, to compare processor times with
+// BenchmarkExchange.
 func BenchmarkHTTP1(b *testing.B) {
 	addr := startNginx(b, `
 		keepalive_requests 100000000;
@@ -86,8 +86,8 @@ var adHeaders = func() map[string]string {
 	return m
 }()
 
-// measure runs b.N exchanges from so many goroutines, and reports the
-// processor time of this process for each.
+// measure runs b.N exchanges from callers goroutines, and reports this process's processor time per
+// exchange.
 func measure(b *testing.B, callers int, exchange func(caller int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -144,8 +144,8 @@ func adRequest() upstream.Request {
 	return upstream.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(adTarget), Fields: []byte(adFields)}
 }
 
-// BenchmarkCodec writes a request's header block and reads a response's with our codec, including
-// their frames.
+// BenchmarkCodec writes a request's header block and reads a response's, including their frames,
+// with package http2codec.
 func BenchmarkCodec(b *testing.B) {
 	request := adRequest()
 	b.Run("write", func(b *testing.B) {
@@ -178,8 +178,8 @@ func BenchmarkCodec(b *testing.B) {
 	})
 }
 
-// responseFrames is a HEADERS frame as nginx writes it, with no use of the table
-// and Huffman codes, and a DATA frame.
+// responseFrames returns a HEADERS frame as nginx writes it, without the table and Huffman codes,
+// and a DATA frame.
 func responseFrames() []byte {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
@@ -194,7 +194,7 @@ func responseFrames() []byte {
 	return wire.Bytes()
 }
 
-// BenchmarkLibraryCodec is the same with Framer and hpack.
+// BenchmarkLibraryCodec does the work of BenchmarkCodec with Framer and hpack.
 func BenchmarkLibraryCodec(b *testing.B) {
 	request := adRequest()
 	b.Run("write", func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// bodies are the bytes that the exchanges of a connection have allocated, and the number of
+// bodies returns how many bytes the exchanges of a connection have allocated, and the number of
 // exchanges.
 func (c *Conn) bodies() (memory, fields, exchanges int) {
 	c.mu.Lock()
@@ -29,7 +29,7 @@ func (c *Conn) bodies() (memory, fields, exchanges int) {
 	return memory, fields, exchanges
 }
 
-// hostileStep is the peer's next frame: claims without data, bodies in pieces of all sizes,
+// hostileStep returns the peer's next frame: claims without data, bodies in pieces of all sizes,
 // padding, resets, and ends at any moment.
 func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 	id := ids[r.IntN(len(ids))]
@@ -53,8 +53,8 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 	}
 }
 
-// Whatever a peer claims and sends, the reserved bytes are at most the bytes that have arrived. The
-// memory is at most twice that, and 4 KB for each response that has begun. In the end no byte is
+// Whatever a peer claims and sends, adbuffer reserves at most as many bytes as have arrived. The
+// memory is at most twice that, plus 4 KB for each response that has begun. At the end no byte is
 // reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 	const scripts = 150
@@ -129,8 +129,8 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 	return ch
 }
 
-// A stuck stream holds only the bytes that it has sent. The other streams of the connection
-// continue, however many are stuck.
+// A stuck stream holds only the bytes that arrived on it. The other streams of the connection
+// continue, however many streams are stuck.
 func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		opts := testOptions()
@@ -143,7 +143,7 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 		for i := range uint32(n) {
 			stuck = append(stuck, startWithin(c, share, all, time.Minute))
 			synctest.Wait()
-			// Send all but one byte of its window, and then no more.
+			// Send the stream's whole window except one byte, and then nothing more.
 			b := appendHeaders(nil, 2*i+1, false, ":status", "200", "content-length", itoa(1<<20))
 			for sent := 0; sent < 1<<20-http2codec.MaxFrameSize; sent += http2codec.MaxFrameSize {
 				b = appendData(b, 2*i+1, false, string(make([]byte, http2codec.MaxFrameSize)))
@@ -152,10 +152,10 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 			synctest.Wait()
 		}
 		if want := int64(n * (1<<20 - http2codec.MaxFrameSize)); all.Used() != want {
-			t.Errorf("%d bytes are reserved, want the %d that have come", all.Used(), want)
+			t.Errorf("%d bytes are reserved, want the %d that have arrived", all.Used(), want)
 		}
 		if owed := connWindow/2 + http2codec.MaxFrameSize; c.recvOwed > owed {
-			t.Errorf("%d bytes of the connection's window were not given back", c.recvOwed)
+			t.Errorf("%d bytes of the connection's window were not returned", c.recvOwed)
 		}
 		for i := range uint32(10) {
 			done := get("/").start(c)

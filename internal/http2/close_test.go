@@ -77,7 +77,7 @@ func TestPeerThatClosesFailsOpenExchanges(t *testing.T) {
 }
 
 func TestGoAwayBehindAFailedWriteIsRead(t *testing.T) {
-	// The peer sends GOAWAY and closes while we write. The write fails first, but the GOAWAY
+	// The peer sends GOAWAY and closes while adbuffer writes. The write fails first, but the GOAWAY
 	// decides the result.
 	p := connect(t, testOptions())
 	ids, done := p.startMany(2)

@@ -31,7 +31,7 @@ type Conn struct {
 	// streamWindow is the receive window of a new stream.
 	streamWindow int
 
-	places atomic.Int32  // what Places returns
+	places atomic.Int32  // the value of Places
 	reason atomic.Uint32 // upstream.CloseReason; written under mu
 
 	in    reader // used only by the reader's goroutine
@@ -58,13 +58,13 @@ type Conn struct {
 
 	// lastProcessed is the last stream in the peer's GOAWAY, NoLimit before the first GOAWAY.
 	lastProcessed uint32
-	// What the peer's GOAWAY says about HTTP/2; see classify.
+	// The verdict of the peer's GOAWAY on HTTP/2; see classify.
 	demote, refuses bool
 	flood           http2codec.Flood
 	resets          resets
 	deadlines       deadlines
 
-	// What unlock must do.
+	// Work for unlock.
 	mustCloseSocket bool
 	changed         bool
 	freed           []time.Duration
@@ -72,8 +72,8 @@ type Conn struct {
 
 var _ upstream.Conn = (*Conn)(nil)
 
-// New starts HTTP/2 on conn: a *tls.Conn that has negotiated h2, or cleartext to a peer that is
-// known to speak HTTP/2. Close closes conn; if New returns an error, the caller does.
+// New starts HTTP/2 on conn: a *tls.Conn that has negotiated h2, or cleartext to a peer with prior
+// knowledge of HTTP/2. Close closes conn; if New returns an error, the caller must close it.
 //
 // New does not wait for the peer's settings. Until they arrive, the connection opens up to 100
 // streams, the minimum that RFC 9113, section 6.5.2, advises peers to allow.
@@ -168,8 +168,8 @@ func (c *Conn) updatePlacesLocked() {
 	}
 }
 
-// drainLocked makes the connection take no more requests, and closes it if it carries none. r
-// becomes the close reason if there is none yet.
+// drainLocked makes the connection refuse new requests, and closes it if no exchange runs. r
+// becomes the close reason if none is set.
 func (c *Conn) drainLocked(r upstream.CloseReason) {
 	if c.CloseReason() == upstream.NotClosed {
 		c.reason.Store(uint32(r))
@@ -202,7 +202,7 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	c.updatePlacesLocked()
 	c.deadlines.stop()
 	// Requests that were not passed to the socket count as not sent below, so their bytes must not
-	// follow. A GOAWAY may follow.
+	// follow. Only a GOAWAY may follow.
 	c.out.buf = c.out.buf[:0]
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
@@ -226,7 +226,7 @@ func (c *Conn) closeSocketLocked() {
 	}
 }
 
-// unlock unlocks mu, and then does what must not be done under it: it closes the socket, and
+// unlock unlocks mu, and then does the work that is not allowed under it: it closes the socket, and
 // reports changes to the owner.
 func (c *Conn) unlock() {
 	if !c.changed && len(c.freed) == 0 && !c.mustCloseSocket {

@@ -15,23 +15,23 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// fed is a connection without a reader: the test calls it with frames.
+// fed is a connection without a reader: the test passes frames to it.
 type fed struct {
 	t    testing.TB
 	conn *Conn
-	all  []*upstream.Exchange // of its streams; some have ended
+	all  []*upstream.Exchange // exchanges of its streams, including ended ones
 }
 
 func newFed(t testing.TB, opts Options) *fed {
 	f := &fed{t: t, conn: newConn(newWire(), newOwner(), opts.withDefaults())}
 	f.conn.in.gotSettings = true
 	f.conn.peer.maxStreams = http2codec.NoLimit
-	f.conn.socketClosed = true // nothing is written to the peer
+	f.conn.socketClosed = true // the connection writes nothing to the peer
 	return f
 }
 
-// open opens n streams, and returns the number of the first; each next number is two higher. bodies
-// are the parts that their requests still have to send.
+// open opens n streams, and returns the number of the first; each next number is two higher. body
+// is the number of bytes that each request still has to send.
 func (f *fed) open(n, body int) (first uint32) {
 	f.t.Helper()
 	c := f.conn
@@ -74,8 +74,8 @@ func (f *fed) clear() {
 	f.all = f.all[:0]
 }
 
-// feed handles the frames in b. It returns how much CPU time that took, and how many bytes
-// the connection wants to write for them.
+// feed handles the frames in b. It returns the CPU time used, and how many bytes the connection
+// wants to write in response.
 func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 	c := f.conn
 	c.flood = http2codec.Flood{Left: 1 << 30, Late: http2codec.MaxLate} // this test measures the cost of a frame
@@ -100,16 +100,16 @@ func response(b []byte, id uint32) []byte {
 	return appendData(b, id, true, strings.Repeat("x", 1024))
 }
 
-// hostility is a kind of frames that cost more than their size suggests. frames prepares the
-// connection, and returns one round of them.
+// hostility is a kind of frame whose cost is high for its size. frames prepares the connection, and
+// returns one round of these frames.
 type hostility struct {
 	name   string
 	frames func(f *fed) []byte
-	// decoded: the header lists count with their decoded size, which is bounded. Their encoded size
-	// does not count.
+	// decoded says that header lists count with their decoded size, which is bounded, and not with
+	// their encoded size.
 	decoded bool
 	ends    bool // the frames end the connection
-	fresh   bool // each round needs a connection of its own
+	fresh   bool // each round needs a new connection
 }
 
 func repeat(n int, b []byte) []byte { return slices.Repeat(b, n) }
@@ -293,11 +293,11 @@ var hostilities = []hostility{
 	}},
 }
 
-// costOf is the cost of one byte of a hostility: time, allocated memory, and bytes that are written
-// in response.
+// costOf is the cost of one byte of a hostility: time, allocated memory, and bytes written in
+// response.
 type costOf struct{ ns, allocated, written float64 }
 
-// measure returns the least of a few measurements.
+// measure returns the lowest of a few measurements.
 func (h *hostility) measure(t *testing.T) costOf {
 	least := costOf{ns: 1e9, allocated: 1e9}
 	opts := testOptions()
@@ -309,7 +309,7 @@ func (h *hostility) measure(t *testing.T) costOf {
 		f := newFed(t, opts)
 		for bytes < 40<<10 {
 			b := h.frames(f)
-			insert := []byte{0x40, 1, 'a', 1, 'b'} // the first makes the table's memory
+			insert := []byte{0x40, 1, 'a', 1, 'b'} // the first insert allocates the table's memory
 			if err := f.conn.in.decoder.Decode(insert, &http2codec.ResponseBlock{Limit: 1 << 10}); err != nil {
 				t.Fatal(err)
 			}
@@ -342,11 +342,11 @@ func (h *hostility) measure(t *testing.T) costOf {
 }
 
 // Each byte that a peer sends has a bounded cost. The limits are far above the measured costs.
-// RST_STREAM, which ends an exchange with 13 bytes, costs 40 times as much as a byte of a response;
-// all other frames up to 30 times. When a frame of 6 bytes visited all streams, it cost 10 000
-// times as much.
+// RST_STREAM ends an exchange with 13 bytes, and costs 40 times as much as a byte of a response.
+// All other frames cost up to 30 times as much. When a frame of 6 bytes visited all streams, it
+// cost 10 000 times as much.
 const (
-	mostTimes     = 150 // the time of a byte of a response
+	mostTimes     = 150 // relative to the time of a byte of a response
 	mostAllocated = 20
 	mostWritten   = 2
 )
@@ -370,8 +370,8 @@ func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
 	}
 }
 
-// Each kind of frame that serves no exchange counts as flood, and so does each kind that the tests
-// above send without limit.
+// Frames that serve no exchange count as flood. So do all frames that the tests above send without
+// limit.
 func TestEveryHostileFrameIsCounted(t *testing.T) {
 	counted := []string{
 		"empty DATA", "DATA of padding", "DATA of a byte for a stream that was reset", "DATA and HEADERS behind a whole response", "PRIORITY",
@@ -394,7 +394,7 @@ func TestEveryHostileFrameIsCounted(t *testing.T) {
 			rest = rest[n:]
 		}
 		if err == nil {
-			t.Errorf("%s: %d bytes of them are no flood", h.name, 3*len(b))
+			t.Errorf("%s: %d bytes of these frames are no flood", h.name, 3*len(b))
 		}
 		f.clear()
 	}

@@ -42,7 +42,7 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 	case !s.gotHeader:
 		c.malformedLocked(s, "DATA before the header", true)
 	case s.noBody && len(p) > 0:
-		c.malformedLocked(s, "a body where there is none", false)
+		c.malformedLocked(s, "a body for a response that has none", false)
 	case ex.Response.ContentLength >= 0 && s.received > ex.Response.ContentLength && !s.noBody:
 		c.malformedLocked(s, "the body is longer than its content-length", false)
 	case s.received > c.opts.MaxResponseBytes:

@@ -174,7 +174,7 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 	done := p.start(r)
 	id := p.request().StreamID
 	p.head(id, false, ":status", "200")
-	// Each frame costs 256 bytes of the window and brings nothing. Half of a window is given back
+	// Each frame costs 256 bytes of the window and carries no content. Half of a window is returned
 	// after 128 frames.
 	for range 128 {
 		p.do(p.fr.WriteDataPadded(id, false, nil, make([]byte, 255)))
@@ -209,8 +209,8 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 	opts := testOptions()
 	opts.PingTimeout = time.Minute
 	p := connect(t, opts)
-	// Enough streams to fill the connection's window twice. Each sends its whole window after it
-	// was reset.
+	// Enough streams to fill the connection's window twice. Each sends its whole window after its
+	// reset.
 	const streams = 2 * connWindow / maxStreamWindow
 	var ids [streams]uint32
 	var done [streams]<-chan result
@@ -240,7 +240,7 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 			if f.StreamID != 0 {
 				t.Fatalf("WINDOW_UPDATE for stream %d", f.StreamID)
 			}
-			if f.Increment != connWindow-http2codec.InitialWindow { // that of the start
+			if f.Increment != connWindow-http2codec.InitialWindow { // the WINDOW_UPDATE at the start
 				returned += f.Increment
 			}
 		}

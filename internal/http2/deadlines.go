@@ -11,19 +11,19 @@ import (
 // deadlines fails exchanges whose deadline has passed, with one timer for the whole connection. The
 // timer is set to the earliest deadline; when it fires, it is set to the next. Nearly all exchanges
 // end before their deadlines, so it fires once per timeout. A timer for each exchange would cost
-// 400 ns: to set it, to stop it, and to wait for both it and the response.
+// 400 ns: to set it, to stop it, and to wait for both the timer and the response.
 //
-// Conn.mu guards it.
+// Guarded by Conn.mu.
 //
 // A response that arrived before the deadline counts, even if the reader's goroutine reads it late.
-// If the reader is busy, or bytes are unread, the deadline is checked a few times more before the
+// If the reader is busy, or bytes are unread, the deadline is checked a few more times before the
 // exchange fails.
 type deadlines struct {
 	timer      *time.Timer
 	at         time.Time // when the timer fires; zero if it is not set
-	lateChecks int       // checks since the deadline that has passed
+	lateChecks int       // checks since the passed deadline
 	quiet      bool      // the last check found nothing
-	// hasUnread reports whether the socket has unread bytes; nil if that is not known.
+	// hasUnread reports whether the socket has unread bytes; nil if that is unknown.
 	hasUnread func() bool
 }
 
@@ -100,8 +100,8 @@ func (c *Conn) expire() {
 	c.flush(nil, nil)
 }
 
-// late reports whether a response may have come that the reader has not handled, and
-// after which pause to check again.
+// late reports whether a response may have arrived that the reader has not handled, and the pause
+// before the next check.
 func (d *deadlines) late(r *reads) (late bool, pause time.Duration) {
 	switch {
 	case d.lateChecks == maxLateChecks:

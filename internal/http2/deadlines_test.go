@@ -69,8 +69,8 @@ func TestTimerIsNotSetForEachExchange(t *testing.T) {
 	}
 }
 
-// gated is a connection whose reads begin only when the gate opens, as if the scheduler had delayed
-// the reader's goroutine.
+// gated is a connection whose reads begin only when the gate opens. It simulates a reader's
+// goroutine that the scheduler delays.
 type gated struct {
 	*wire
 	gate chan struct{}
@@ -81,7 +81,7 @@ func (g gated) Read(b []byte) (int, error) {
 	return g.wire.Read(b)
 }
 
-// A response that arrived before the deadline counts, however late it is read. A request does not
+// A response that arrived before the deadline counts, even if it is read late. A request does not
 // wait for a response beyond its deadline.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLateChecks*lateCheckPause - time.Microsecond, time.Second} {

@@ -8,17 +8,17 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// badResponse is the error of an exchange whose response violates a rule. demote: the rule is one
-// of HTTP/2.
+// badResponse is the error of an exchange whose response violates a rule. demote says that the rule
+// is one of HTTP/2.
 func badResponse(text string, demote bool) *upstream.Error {
 	return &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: demote, Detail: text}
 }
 
 // resetByPeer is the error of an exchange whose stream the peer reset with code before the response
-// was complete. responding: HEADERS of the response have arrived.
+// was complete. responding says that HEADERS of the response have arrived.
 //
-// REFUSED_STREAM states that nothing was processed: RFC 9113, section 8.7. A peer that has sent
-// HEADERS, even of an interim response, has begun to process the request. Its REFUSED_STREAM
+// REFUSED_STREAM states that the peer processed nothing: RFC 9113, section 8.7. A peer that has
+// sent HEADERS, even of an interim response, has begun to process the request. Its REFUSED_STREAM
 // contradicts that and proves nothing.
 //
 // Section 8.7 does not name HTTP_1_1_REQUIRED, so it proves nothing by itself. It asks for the same
@@ -37,9 +37,9 @@ func resetByPeer(code h2.ErrCode, responding bool) *upstream.Error {
 	return e
 }
 
-// classify reports what an error code of a GOAWAY or RST_STREAM says about HTTP/2. demote: the peer
-// accuses adbuffer of a violation, so HTTP/2 does not work between them. refuses: the peer wants
-// HTTP/1.
+// classify reports the meaning of a GOAWAY's or RST_STREAM's error code for HTTP/2. demote says
+// that the peer reports a violation by adbuffer, so HTTP/2 does not work between them. refuses says
+// that the peer wants HTTP/1.
 func classify(code h2.ErrCode) (demote, refuses bool) {
 	switch code {
 	case h2.ErrCodeProtocol, h2.ErrCodeFlowControl, h2.ErrCodeFrameSize, h2.ErrCodeCompression:

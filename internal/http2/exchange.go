@@ -51,7 +51,7 @@ func (c *Conn) wait(s *stream, ex *upstream.Exchange) error {
 // cancel ends an exchange whose context has ended, unless the exchange has ended meanwhile.
 func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
 	c.mu.Lock()
-	if s.ex == ex { // else s may belong to another exchange now
+	if s.ex == ex { // otherwise s may belong to another exchange now
 		c.abandonLocked(s, upstream.ErrCancelled)
 	}
 	c.flush(nil, nil)
@@ -70,7 +70,7 @@ func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 // openLocked gives ex a stream and appends its request to the buffer, with as much of the body as
 // may be sent now.
 func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
-	// Set before any error: the number of retries of a reused connection that had closed depends on
+	// Set before any error: the number of retries after a close of a reused connection depends on
 	// it.
 	ex.Reused = c.streams.next > 1
 	switch {
@@ -135,7 +135,7 @@ func (c *Conn) completeLocked(s *stream, err error) {
 	ex := s.ex
 	c.streams.remove(s)
 	c.recycleLocked(s)
-	// Under mu, so that a caller whose context ends knows which of the two came first.
+	// Under mu, so that a caller whose context ends knows which event came first.
 	ex.Complete(err)
 	c.closeIfDrainedLocked()
 }
@@ -155,8 +155,8 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 	c.failLocked(s, err)
 }
 
-// abandonLocked abandons the exchange of s with ErrDeadline or ErrCancelled. Frames that the peer
-// sends for it from now on are dropped. Its place is freed here, or by resets later.
+// abandonLocked abandons the exchange of s with ErrDeadline or ErrCancelled. Frames that arrive for
+// it later are dropped. Its place is freed here, or by resets later.
 func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
 	acquired := s.ex.Times.Acquired
 	c.resetLocked(s, h2.ErrCodeCancel, why)

@@ -48,7 +48,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 			}()
 			for range 4 * http2codec.FloodBudget {
 				if send(p, id) != nil {
-					break // it has closed
+					break // the connection has closed
 				}
 			}
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "ENHANCE_YOUR_CALM"})
@@ -56,7 +56,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 	}
 }
 
-// quietPeer is a peer on a pipe, within a testsupport.Bubble, that has shaken hands.
+// quietPeer is a peer on a pipe, within a testsupport.Bubble, after the handshake.
 func quietPeer(t *testing.T, opts Options) *peer {
 	t.Helper()
 	client, server := net.Pipe()
@@ -74,7 +74,7 @@ func TestAnIdleConnectionSendsNoPing(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		p.do(p.fr.WritePing(false, [8]byte{'x'}))
 		if f, ok := p.read().(*h2.PingFrame); !ok || !f.IsAck() {
-			t.Errorf("got %v before the response to our PING", f)
+			t.Errorf("got %v before the ACK of the test's PING", f)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func (c *Conn) receivedLocked(n int) {
 	}
 }
 
-// receivedOnLocked does the same for a stream that may receive more.
+// receivedOnLocked returns n bytes of DATA to the receive window of a stream that may receive more.
 func (c *Conn) receivedOnLocked(s *stream, n int) {
 	if s.recvOwed += n; s.recvOwed >= c.streamWindow/2 {
 		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, s.id, uint32(s.recvOwed))

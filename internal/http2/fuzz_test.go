@@ -22,7 +22,7 @@ import (
 // tape is a connection whose peer has sent all its bytes beforehand. It accepts every write, and
 // counts the HEADERS in it.
 type tape struct {
-	net.Conn // nil: nothing else is called
+	net.Conn // nil: the other methods are not called
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -148,7 +148,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	return results
 }
 
-// frames returns the bytes that write writes.
+// frames returns the bytes that write produces.
 func frames(write func(fr *h2.Framer, block func(fields ...string) []byte)) []byte {
 	var out, b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
@@ -198,14 +198,14 @@ func checkLines(t *testing.T, fields string) {
 		line, rest, ok := strings.Cut(fields, "\r\n")
 		name, value, colon := strings.Cut(line, ": ")
 		if !ok || !colon || http2codec.Classify([]byte(name), []byte(value)) > http2codec.ContentLength || strings.ContainsAny(line, "\r\n\x00") {
-			t.Fatalf("a malformed line got through: %q", line)
+			t.Fatalf("a malformed line was accepted: %q", line)
 		}
 		fields = rest
 	}
 }
 
-// FuzzResponsesReachTheirOwnCallers lets a fuzzer choose frames, each of which names the request
-// that it belongs to.
+// FuzzResponsesReachTheirOwnCallers lets a fuzzer choose frames. Each frame names the request that
+// it belongs to.
 func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 	f.Add([]byte{0x00, 0x40, 0x50, 0x41, 0x11, 0x52, 0x03, 0x43})
 	f.Add([]byte{0x00, 0x10, 0x40, 0x80, 0x20, 0xc0, 0x51, 0x53, 0xb1, 0x02, 0x52, 0x13, 0x63})
@@ -269,7 +269,7 @@ func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 	})
 }
 
-// A SETTINGS frame has the same effect as its settings in frames of their own.
+// A SETTINGS frame with several settings has the same effect as one frame for each of them.
 func FuzzOneSettingsFrameEqualsManyFrames(f *testing.F) {
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1}, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 2}))
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 4096}))

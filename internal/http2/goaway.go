@@ -10,9 +10,9 @@ import (
 )
 
 // onGoAway handles GOAWAY: the peer takes no more requests, and states the last stream that it will
-// respond to. Later streams were not processed and may be sent again, unless the peer has begun to
-// respond to them. A peer may send GOAWAY twice: first with the largest number, as an announcement,
-// and then with the real one. RFC 9113, section 6.8.
+// respond to. The peer did not process later streams. Their requests may be sent again, unless the
+// peer has begun to respond to them. A peer may send GOAWAY twice: first with the largest number,
+// as an announcement, and then with the real one. RFC 9113, section 6.8.
 func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case f.ID != 0:

@@ -46,7 +46,7 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	for _, id := range ids[:3] {
 		wait(t, done[id]).wantBody(t, fmt.Sprint("response ", id))
 	}
-	p.wantGoAway(h2.ErrCodeNo) // with its last exchange the connection ends
+	p.wantGoAway(h2.ErrCodeNo) // the connection ends with its last exchange
 	if n := p.owner.freed.Load(); n != 7 {
 		t.Errorf("%d places were freed, want 7", n)
 	}
@@ -71,7 +71,7 @@ func TestGoAwayInTwoSteps(t *testing.T) {
 	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway {
 		t.Errorf("after the announcement: %d places, reason %v", p.conn.Places(), p.conn.CloseReason())
 	}
-	p.ping() // nothing has failed so far
+	p.ping() // no exchange has failed so far
 	select {
 	case r := <-done[ids[1]]:
 		t.Fatalf("the announcement ended an exchange: %v", r.err)

@@ -48,7 +48,7 @@ func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	done := p.start(r)
 	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
-	// The line enters the table when it is sent a second time; the rest of the request is
+	// The second time, the encoder puts the line into the table. Other parts of the request are
 	// malformed.
 	r.fields += "bad line\r\n"
 	r.do(p.conn).wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent})

@@ -19,10 +19,11 @@ import (
 var modelDepth = flag.Int("model.depth", 0, "frames in each history of TestConnectionAgainstItsModel; 0 = what fits into a short test")
 
 // The model is a second, much simpler description of how a connection with two requests ends. It
-// was written from RFC 9113, not from the code. The test plays every history of a few frames to
-// both, with every way to end and with writes that fail. It compares the results of both requests.
+// was written from RFC 9113, not from the code. The test plays every history of a few frames to the
+// model and to the connection, with every end and with failing writes. It compares the results of
+// both requests.
 
-// modelResult is the result that a request gets: its response, or how far it had got.
+// modelResult is the result of a request: its response, or its progress.
 type modelResult struct {
 	body     string // "" if it failed
 	progress upstream.Progress
@@ -62,7 +63,7 @@ func (s *side) complete() {
 	s.finish(modelResult{body: s.body + "."})
 }
 
-// bad: the response violates HTTP/2, and adbuffer resets the stream.
+// bad says that the response violates HTTP/2, and adbuffer resets the stream.
 func (s *side) bad() {
 	s.weReset = true
 	s.fail(upstream.MaybeProcessed)
@@ -75,7 +76,7 @@ type modelled struct {
 	closed   bool
 }
 
-// end: the connection is over for both.
+// end ends the connection for both requests.
 func (m *modelled) end() {
 	m.closed = true
 	for _, s := range m.sides {
@@ -197,7 +198,7 @@ func events(m *modelled) (all []event) {
 	return all
 }
 
-// writes says how many bytes of the two requests are written. Writes of the rest fail or wait.
+// writes says how many bytes of the two requests are written. Later writes fail or wait.
 type writes struct {
 	name       string
 	a, b       int // bytes of each, -1 = all
@@ -216,7 +217,7 @@ var allWrites = []writes{
 	{"the first being written", 5, 0, true, true, false, func(of uint32) bool { return of == 0 }},
 }
 
-// endings are the ways in which a connection is ended after its history.
+// endings are the ways in which a connection ends after its history.
 var endings = []struct {
 	name  string
 	do    func(c *Conn, w *wire)
@@ -246,7 +247,7 @@ func newModel(w writes) *modelled {
 	return m
 }
 
-// played returns the results that the connection gives to the two requests of a history.
+// played returns the connection's results for the two requests of a history.
 func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2]modelResult {
 	c, w, o := onWire(t, testOptions())
 	synctest.Wait()
@@ -256,9 +257,9 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 	a, b := get("/A"), post("/B", "body")
 	a.timeout, b.timeout = time.Second, time.Second
 	done := [2]<-chan result{a.start(c)}
-	synctest.Wait() // the first is being written
+	synctest.Wait() // until the first request is being written
 	c.mu.Lock()
-	sizeOfA := int(c.streams.get(1).start) // where it begins
+	sizeOfA := int(c.streams.get(1).start) // offset of its start
 	sizeOfA = int(c.out.handed) - sizeOfA
 	c.mu.Unlock()
 	if wr.a < 0 && wr.b >= 0 {
@@ -283,7 +284,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 	synctest.Wait()
 	end(c, w)
 	synctest.Wait()
-	w.take(1 << 20) // the waiting bytes may be written now, if it is not too late
+	w.take(1 << 20) // the waiting bytes may be written now, if the connection is still open
 	synctest.Wait()
 	var got [2]modelResult
 	for i := range done {
@@ -299,7 +300,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 		e := upstream.AsError(res.err)
 		got[i] = modelResult{progress: e.Progress, http1: e.OverHTTP1}
 		if e.Progress == upstream.NotSent && w.wrote(uint32(2*i+1)) {
-			t.Errorf("request %c is said not to have been sent, and was written", 'A'+i)
+			t.Errorf("request %c is reported as not sent, and was written", 'A'+i)
 		}
 	}
 	c.Close(upstream.ClosedDrain)
@@ -345,7 +346,7 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 						for i, s := range final.sides {
 							want := s.result
 							if !s.sent && (got[i].progress == upstream.NotProcessed) {
-								want.progress = upstream.NotProcessed // no byte was sent that could be processed
+								want.progress = upstream.NotProcessed // the SSP received no byte that it could process
 							}
 							if got[i] != want {
 								var names []string

@@ -16,12 +16,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// nghttpdSizes are sizes of bodies in both directions: around one frame, around the first window,
-// and several frames and windows.
+// nghttpdSizes are body sizes in both directions: around one frame, around the first window, and
+// several frames and windows.
 var nghttpdSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
 
-// nghttpdBody returns the file of that size, which is also uploaded. All its parts differ, so lost,
-// repeated or misplaced DATA is detected.
+// nghttpdBody returns the file of that size, which tests also upload. All its parts differ, so
+// tests detect lost, repeated or misplaced DATA.
 func nghttpdBody(size int) string {
 	b := make([]byte, 0, size+16)
 	for i := 0; len(b) < size; i++ {
@@ -53,23 +53,23 @@ func startNghttpd(t testing.TB, options ...string) string {
 	return addr
 }
 
-// nghttpdPeers are options of nghttpd that are hard for clients.
+// nghttpdPeers are options of nghttpd that are difficult for clients.
 var nghttpdPeers = []struct {
 	name    string
 	options []string
 }{
-	{"as it is", nil},
+	{"default options", nil},
 	{"cleartext", []string{"--no-tls"}},
 	{"small windows", []string{"-w", "10"}},                  // 1023 bytes of each upload at a time
-	{"large windows", []string{"-w", "24", "-W", "26"}},      // wider than what a body needs
-	{"padding", []string{"-b", "255"}},                       // of each frame it sends
-	{"no header table", []string{"--header-table-size=0"}},   // for what we send
+	{"large windows", []string{"-w", "24", "-W", "26"}},      // wider than a body needs
+	{"padding", []string{"-b", "255"}},                       // in each frame that nghttpd sends
+	{"no header table", []string{"--header-table-size=0"}},   // for adbuffer's requests
 	{"its own table", []string{"--header-table-size=65536"}}, // larger than the default
 	{"no table of its own", []string{"--encoder-header-table-size=0"}},
 	{"responds early", []string{"--early-response"}},
 	{"trailers", []string{"--trailer", "x-checksum: abc", "--trailer", "x-second: 2"}},
 	{"no content-length", []string{"--no-content-length"}},
-	{"pushes", []string{"-p", "/1=/16383,/0", "-p", "/0=/1"}}, // which our settings forbid
+	{"pushes", []string{"-p", "/1=/16383,/0", "-p", "/0=/1"}}, // adbuffer's settings forbid them
 	{"two threads", []string{"-n", "2"}},
 	{"padding and small windows", []string{"-b", "100", "-w", "13", "--trailer", "x-checksum: abc"}},
 }
@@ -90,9 +90,9 @@ func dialNghttpd(t testing.TB, addr string, cleartext bool) net.Conn {
 	return c
 }
 
-// greet waits for one response; after it the peer's settings are known. A body that is sent earlier
-// keeps to the first window of RFC 9113, 65 535 bytes. A peer with a smaller window may reset that
-// stream with FLOW_CONTROL_ERROR (section 6.9.3), and nghttpd does.
+// greet waits for one response; after it the peer's settings are known. An earlier body uses the
+// first window of RFC 9113, 65 535 bytes. A peer with a smaller window may reset that stream with
+// FLOW_CONTROL_ERROR (section 6.9.3), and nghttpd does.
 func greet(t *testing.T, conn *Conn) {
 	t.Helper()
 	get("/1").do(conn).wantBody(t, nghttpdBody(1))
@@ -144,8 +144,8 @@ func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
 	}
 }
 
-// An upload that begins before the settings of a peer with a small window are known can fail. All
-// other exchanges and the connection continue.
+// An upload may fail if it begins before adbuffer knows that the peer's window is small. All other
+// exchanges and the connection continue.
 func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) {
 	addr := startNghttpd(t, "-w", "6")
 	for range 5 {
@@ -174,8 +174,8 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 	}
 }
 
-// A response of nghttpd ends with trailers, which we read and drop: the next
-// responses must still be whole, and our own header table in step with nghttpd's.
+// A response of nghttpd ends with trailers, which adbuffer reads and drops. The next responses must
+// still be complete, and both header tables must stay equal.
 func TestNghttpdsTrailersAreDropped(t *testing.T) {
 	conn, _ := open(t, dialTLS(t, startNghttpd(t, "--trailer", "x-checksum: abc")), testOptions())
 	for range 50 {
@@ -187,8 +187,8 @@ func TestNghttpdsTrailersAreDropped(t *testing.T) {
 	}
 }
 
-// Many header fields that change from request to request replace both tables' entries again and
-// again.
+// Many header fields that change from request to request replace the entries of both tables again
+// and again.
 func TestNghttpdAcceptsHeadersThatFillItsTable(t *testing.T) {
 	for _, table := range []string{"0", "64", "1024", "4096", "65536"} {
 		t.Run(table, func(t *testing.T) {
@@ -214,8 +214,8 @@ func TestNghttpdAcceptsHeadersThatFillItsTable(t *testing.T) {
 	}
 }
 
-// nghttpd allows one stream. It refuses more until we have read its settings; refused requests were
-// not processed and are sent again. Afterwards we keep to the limit.
+// nghttpd allows one stream. It refuses more until adbuffer has read its settings; refused requests
+// were not processed and are sent again. After that adbuffer keeps to the limit.
 func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 	conn, _ := open(t, dialTLS(t, startNghttpd(t, "-m", "1")), testOptions())
 	var all sync.WaitGroup
@@ -238,7 +238,7 @@ func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 	if conn.Places() != 1 {
 		t.Errorf("%d places, want 1", conn.Places())
 	}
-	// If requests are sent one at a time, none is refused.
+	// If requests are sent one at a time, nghttpd refuses none.
 	for _, size := range nghttpdSizes {
 		post("/", nghttpdBody(size)).do(conn).wantBody(t, nghttpdBody(size))
 	}

@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// startNginx runs nginx with HTTP/2 over TLS, and returns its address. server is
-// what stands in its server block.
+// startNginx runs nginx with HTTP/2 over TLS, and returns its address. server is the content of its
+// server block.
 func startNginx(t testing.TB, server string) string {
 	t.Helper()
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
@@ -35,8 +35,8 @@ func startNginx(t testing.TB, server string) string {
 	return addr
 }
 
-// fleet is a minimal pool for connections of this package. It gives out their places, and sends
-// requests again that were not processed.
+// fleet is a minimal pool for connections of this package. It lends their places, and sends
+// unprocessed requests again.
 type fleet struct {
 	t    *testing.T
 	addr string
@@ -91,7 +91,7 @@ func (f *fleet) do(i int, r request) result {
 		f.again++
 		f.mu.Unlock()
 	}
-	return result{err: errors.New("sent 20 times in vain")}
+	return result{err: errors.New("sent 20 times without success")}
 }
 
 func (f *fleet) close() {

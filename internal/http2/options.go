@@ -20,8 +20,8 @@ type Options struct {
 	// WriteTimeout is how long one write may be stuck before the connection is closed. Zero means 5
 	// s. It does not delay callers: they return at their deadlines.
 	WriteTimeout time.Duration
-	// PingTimeout is how long the peer may stay silent after the PING that follows
-	// abandoned exchanges, before the connection is closed. Zero is 5 s.
+	// PingTimeout is how long the peer may send nothing after the PING that follows abandoned
+	// exchanges, before the connection is closed. Zero means 5 s.
 	PingTimeout time.Duration
 }
 

@@ -82,19 +82,19 @@ func theirs(conn *http.ClientConn, scheme string, r request) compared {
 	}
 	v := compared{false, resp.StatusCode, resp.ContentLength, describe(b), stable(resp.Header)}
 	if _, stated := resp.Header["Content-Length"]; !stated {
-		v.Length = -1 // net/http makes up a 0 here and there
+		v.Length = -1 // net/http invents a 0 in some cases
 	}
 	return v
 }
 
-// stable leaves out what differs from one response to the next.
+// stable removes the fields that differ from response to response.
 func stable(h http.Header) http.Header {
 	delete(h, "Date")
 	delete(h, "Trailer") // net/http takes it apart
 	return h
 }
 
-// wilful responds as the request's query asks it to.
+// wilful responds as the request's query demands.
 func wilful(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	body, err := io.ReadAll(r.Body)
@@ -197,7 +197,7 @@ func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	compare(request{target: "/?status=200&size=1", fields: long + long}) // a head over one frame
 }
 
-// phases is a server that makes the one error that the target names, or none. It gives each body a
+// phases is a server that makes the error that the target names, or none. It gives each body a
 // window of one byte.
 func phases(c net.Conn) {
 	defer c.Close()
@@ -231,7 +231,7 @@ func phases(c net.Conn) {
 		}
 		seen := itoa(got[id])
 		if target == "/response-early" {
-			seen = "some" // it depends on when our settings arrived
+			seen = "some" // the number depends on when the client's settings arrived
 		}
 		head(false, ":status", "200", "x-got", seen)
 		if target == "/reset-after-head" {
@@ -312,7 +312,7 @@ func TestSameAsNetHTTPInEachPhase(t *testing.T) {
 	} {
 		sizes := []int{0, 1, 2, 1000}
 		if target == "/" || *full {
-			sizes = append(sizes, 16385) // a second, since windows are one byte
+			sizes = append(sizes, 16385) // takes about a second, since windows are one byte
 		}
 		for _, size := range sizes {
 			t.Run(fmt.Sprint(target, " ", size), func(t *testing.T) {

@@ -20,14 +20,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// full runs the campaigns of this package in their full length.
+// full runs the campaigns of this package at full length.
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(
-			// Goroutines of fasthttp's clients in the benchmark, which end later.
+			// These goroutines of fasthttp's clients in the benchmark end later.
 			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"),
 			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*TCPDialer).tcpAddrsClean"),
 			goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop")); err != nil {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 // patience bounds each wait of these tests. It is far longer than any of them takes.
 const patience = testsupport.Patience
 
-// owner counts the calls that a pool would get.
+// owner counts the calls of the connection to its owner.
 type owner struct {
 	freed   atomic.Int64
 	changes atomic.Int64
@@ -104,8 +104,8 @@ type peer struct {
 	owner *owner
 }
 
-// connect starts a connection to a scripted peer over loopback. The peer has
-// sent its settings, and has read our preface and settings.
+// connect starts a connection to a scripted peer over loopback. The peer has sent its settings, and
+// has read adbuffer's preface and settings.
 func connect(t testing.TB, opts Options, settings ...h2.Setting) *peer {
 	t.Helper()
 	p := dialPeer(t, opts)
@@ -113,7 +113,7 @@ func connect(t testing.TB, opts Options, settings ...h2.Setting) *peer {
 	return p
 }
 
-// dialPeer is connect, but the peer sends nothing.
+// dialPeer does the same as connect, but the peer sends nothing.
 func dialPeer(t testing.TB, opts Options) *peer {
 	t.Helper()
 	client, server := loopback(t)
@@ -209,8 +209,8 @@ func (p *peer) read() h2.Frame {
 	return f
 }
 
-// next returns the next frame of type F, and skips all others but those that
-// say that something is wrong.
+// next returns the next frame of type F. It skips all other frames except GOAWAY and RST_STREAM,
+// which fail the test.
 func next[F h2.Frame](p *peer) F {
 	p.t.Helper()
 	for {
@@ -231,7 +231,7 @@ func (p *peer) request() *h2.MetaHeadersFrame {
 	return next[*h2.MetaHeadersFrame](p)
 }
 
-// requestAfterResets is request, whatever streams were reset before it.
+// requestAfterResets does the same as request, and skips resets of other streams before it.
 func (p *peer) requestAfterResets() *h2.MetaHeadersFrame {
 	p.t.Helper()
 	for {
@@ -244,7 +244,7 @@ func (p *peer) requestAfterResets() *h2.MetaHeadersFrame {
 	}
 }
 
-// encode returns a header block: names and values in turn.
+// encode returns a header block from alternating names and values.
 func (p *peer) encode(fields ...string) []byte {
 	p.block.Reset()
 	for i := 0; i < len(fields); i += 2 {
@@ -322,7 +322,7 @@ func (p *peer) wantEnd() {
 	}
 }
 
-// ping makes sure that the connection has handled all that was sent to it.
+// ping waits until the connection has handled all frames sent before.
 func (p *peer) ping() {
 	p.t.Helper()
 	data := [8]byte{'t', 'e', 's', 't'}

@@ -28,7 +28,8 @@ type reader struct {
 	fragments http2codec.Fragments
 }
 
-// reads counts the reads of the socket. The reader's goroutine counts; all goroutines may load.
+// reads counts the reads of the socket. The reader's goroutine counts; all goroutines may read the
+// counters.
 type reads struct{ begun, done atomic.Uint64 }
 
 // handling reports whether the reader is handling the bytes of its last read.
@@ -95,7 +96,7 @@ func (c *Conn) readFrames() error {
 		in.w = copy(in.buf, in.buf[in.r:in.w])
 		in.r = 0
 		// Callers whose responses have arrived run first. Their next requests join the bytes in the
-		// buffer, and more responses arrive meanwhile.
+		// buffer, and meanwhile more responses arrive.
 		runtime.Gosched()
 		c.mu.Lock()
 		c.flush(nil, nil)
@@ -175,9 +176,9 @@ func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Idle()
 }
 
-// onClosedStreamLocked handles a frame for a stream that is not open. It is a violation on a stream
-// that was never opened; RFC 9113, section 5.1. After a reset by adbuffer, frames may arrive for a
-// while. After a complete response, HEADERS and DATA are an error of that stream alone.
+// onClosedStreamLocked handles a frame for a stream that is not open. A frame for a stream that was
+// never opened is a violation; RFC 9113, section 5.1. After a reset by adbuffer, frames may arrive
+// for a while. After a complete response, HEADERS and DATA are an error of that stream alone.
 func (c *Conn) onClosedStreamLocked(f http2codec.Frame) *http2codec.Error {
 	if c.streams.idle(f.ID) {
 		return http2codec.ProtocolError(f.Kind.String() + " on a stream that was never opened")

@@ -67,7 +67,7 @@ func (r request) do(conn upstream.Conn) result {
 	return res
 }
 
-// start runs r beside the test.
+// start runs r in its own goroutine.
 func (r request) start(conn upstream.Conn) <-chan result {
 	ch := make(chan result, 1)
 	go func() { ch <- r.do(conn) }()
@@ -96,13 +96,13 @@ func (r result) wantBody(t testing.TB, body string) {
 	}
 }
 
-// want is what an error must say.
+// want describes an expected error.
 type want struct {
 	outcome  upstream.Outcome
 	progress upstream.Progress
 	demote   bool
-	refuses  bool // HTTP/2
-	// overHTTP1: the request may be sent again over HTTP/1.
+	refuses  bool // refuses HTTP/2
+	// overHTTP1 says that the request may be sent again over HTTP/1.
 	overHTTP1 bool
 	detail    string // a part of the text
 }

@@ -11,26 +11,27 @@ import (
 
 // resets holds the abandoned exchanges whose places are not free yet.
 //
-// The peer may continue to work on a stream that adbuffer has reset; if it hangs, it does not even
-// read the reset. So a place is free again only after the peer has acknowledged a PING that was
-// sent behind the RST_STREAM. An SSP that cannot keep up then does not get more and more requests,
-// and one that hangs is detected. One PING is outstanding at a time; later places wait for the
-// next. Conn.mu guards it.
+// The peer may continue to work on a stream that adbuffer has reset. If it hangs, it does not even
+// read the reset. So a place is free again only after the peer has acknowledged a PING that follows
+// the RST_STREAM. So an SSP that cannot keep up does not get more and more requests, and adbuffer
+// detects an SSP that hangs. One PING is outstanding at a time; later places wait for the next.
+// Guarded by Conn.mu.
 type resets struct {
-	pinged   []time.Time // when the places were acquired that wait for the outstanding PING
-	unpinged []time.Time // the same of places that wait for the next PING
-	// responded: the peer has sent HEADERS or DATA since the last PING. noPings: it had not when it
-	// acknowledged that PING. Then no more PINGs are sent, and places are free at once, until it
-	// responds to a request. gRPC servers close connections on which PINGs outnumber responses.
+	pinged   []time.Time // acquisition times of the places that wait for the outstanding PING
+	unpinged []time.Time // acquisition times of the places that wait for the next PING
+	// responded says that the peer has sent HEADERS or DATA since the last PING. noPings says that
+	// it had sent none when it acknowledged that PING. Then adbuffer sends no more PINGs, and frees
+	// places at once, until the peer responds to a request. gRPC servers close connections on which
+	// PINGs outnumber responses.
 	responded, noPings bool
 	reads              uint64 // Conn.reads.done when the PING was sent
 	timer              *time.Timer
 }
 
-// resetPing is the content of these PINGs. It distinguishes their acknowledgements from others.
+// resetPing is the content of these PINGs. It distinguishes their acknowledgements from all others.
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
-// pending is how many places wait.
+// pending returns how many places wait.
 func (r *resets) pending() int { return len(r.pinged) + len(r.unpinged) }
 
 // add keeps the place of an abandoned exchange whose RST_STREAM is in the buffer. acquired is when
@@ -79,7 +80,7 @@ func (r *resets) acked(c *Conn) {
 	r.ping(c)
 }
 
-// onResponse notes that the peer has sent HEADERS or DATA.
+// onResponse records that the peer has sent HEADERS or DATA.
 func (r *resets) onResponse() { r.responded, r.noPings = true, false }
 
 // free makes unlock free the places of list.

@@ -28,7 +28,7 @@ func (p *peer) abandonOne() uint32 {
 	return id
 }
 
-// readPing returns the next PING of the connection's own.
+// readPing returns the next PING that the connection sends by itself.
 func (p *peer) readPing() [8]byte {
 	p.t.Helper()
 	for {
@@ -46,7 +46,7 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 		t.Fatalf("%d places were freed before the PING was acknowledged", n)
 	}
 	get("/").do(p.conn).wantError(t, notProcessed) // the only place is in use
-	p.owner.awaitFreed(t)                          // the place of that exchange
+	p.owner.awaitFreed(t)                          // the place of the abandoned exchange
 	p.do(p.fr.WritePing(true, data))
 	if held := p.owner.awaitFreed(t); held <= 0 || held > time.Hour {
 		t.Errorf("the place was held for %v", held)
@@ -61,14 +61,14 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 	for range 3 {
 		p.abandonOne()
 	}
-	done := p.start(get("/responded")) // so that another PING may be sent
+	done := p.start(get("/responded")) // now adbuffer may send another PING
 	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 	if n := p.owner.freed.Load(); n != 1 {
-		t.Fatalf("%d places were freed, want that of the response alone", n)
+		t.Fatalf("%d places were freed, want only the place of the response", n)
 	}
 	p.do(p.fr.WritePing(true, first))
-	second := p.readPing() // for the three
+	second := p.readPing() // the PING for the three resets
 	testsupport.Eventually(t, "the first place is freed", func() bool { return p.owner.freed.Load() == 2 })
 	p.do(p.fr.WritePing(true, second))
 	testsupport.Eventually(t, "the others are freed", func() bool { return p.owner.freed.Load() == 5 })
@@ -79,13 +79,13 @@ func TestPingsDoNotOutnumberResponses(t *testing.T) {
 	p.abandonOne()
 	p.do(p.fr.WritePing(true, p.readPing()))
 	p.owner.awaitFreed(t)
-	// No response came since: a gRPC server would count another PING against us. So places are free
-	// at once.
+	// No response has arrived since the PING: a gRPC server would count another PING as a
+	// violation. So places are free at once.
 	for range 3 {
 		p.abandonOne()
 		p.owner.awaitFreed(t)
 	}
-	p.wantNoData() // and reads whatever was sent: a PING would stand before
+	p.wantNoData() // reads all frames sent so far: a PING would come first
 	done := p.start(get("/"))
 	p.head(p.request().StreamID, true, ":status", "200")
 	wait(t, done).wantBody(t, "")
@@ -116,7 +116,7 @@ func TestPeerThatRespondsButIgnoresPingsIsAlive(t *testing.T) {
 	neighbour := p.start(get("/neighbour"))
 	other := p.request().StreamID
 	p.abandonOne()
-	p.head(other, false, ":status", "200") // anything
+	p.head(other, false, ":status", "200") // any frame
 	p.ping()
 	p.owner.awaitFreed(t) // after PingTimeout
 	p.data(other, true, "ok")
@@ -131,7 +131,7 @@ func TestLateResponsesOfAbandonedExchangesAreDropped(t *testing.T) {
 	neighbour := p.start(get("/neighbour"))
 	other := p.request().StreamID
 	id := p.abandonOne()
-	next := p.start(get("/next")) // may use the abandoned one's memory
+	next := p.start(get("/next")) // may use the memory of the abandoned exchange
 	third := p.request().StreamID
 	p.head(id, false, ":status", "200", "x-late", "1")
 	p.data(id, false, "late")

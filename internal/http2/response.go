@@ -31,8 +31,8 @@ func (c *Conn) onContinuation(f http2codec.Frame) *http2codec.Error {
 	return c.onBlock(f, block, last)
 }
 
-// onBlock handles a complete header block: the header of a final or 1xx response, or trailers.
-// last: END_STREAM.
+// onBlock handles a complete header block: the header of a final or 1xx response, or trailers. last
+// reports END_STREAM.
 func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Error {
 	b := &c.in.block
 	b.Reset()
@@ -67,7 +67,7 @@ func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Erro
 }
 
 // malformedLocked fails an exchange whose response violates a rule. RFC 9113, section 8.1.1.
-// ofHTTP2: the rule is one of HTTP/2, so the request may succeed over HTTP/1.
+// ofHTTP2 says that the rule is one of HTTP/2, so the request may succeed over HTTP/1.
 func (c *Conn) malformedLocked(s *stream, rule string, ofHTTP2 bool) {
 	c.resetLocked(s, h2.ErrCodeProtocol, badResponse("malformed HTTP/2 response: "+rule, ofHTTP2))
 }
@@ -125,7 +125,7 @@ func (c *Conn) responseDoneLocked(s *stream) {
 	s.ex.Times.Done = c.in.clock()
 	c.streams.slot(s.id).completed = s.id
 	if !s.sentEnd {
-		// The peer does not need the rest of the request: RFC 9113, section 8.1.
+		// The peer does not need the remaining request: RFC 9113, section 8.1.
 		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 	}
 	c.flood.Earn()

@@ -11,7 +11,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// afterwards makes sure that the connection still carries exchanges.
+// afterwards checks that the connection still carries exchanges.
 func (p *peer) afterwards() {
 	p.t.Helper()
 	done := p.start(get("/afterwards"))
@@ -69,7 +69,7 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 			done := p.start(get("/"))
 			id := p.request().StreamID
 			p.head(id, false, fields...)
-			// An error that HTTP/1 would have too does not count against HTTP/2.
+			// An error that is also possible over HTTP/1 does not count against HTTP/2.
 			anyHTTP := strings.Contains(name, "value") || strings.HasPrefix(name, "content-length")
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: !anyHTTP, detail: "malformed"})
 			p.wantReset(id, h2.ErrCodeProtocol)
@@ -83,7 +83,7 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 
 func TestFieldsArriveAsTheyWereSent(t *testing.T) {
 	p := connect(t, testOptions())
-	for range 3 { // literal, then from the table
+	for range 3 { // literal, and then from the table
 		done := p.start(get("/"))
 		id := p.request().StreamID
 		p.head(id, true, ":status", "203",
@@ -200,7 +200,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 			p.head(id, false, fields...)
 			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_header_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
-			// Our table is still the same as the peer's.
+			// adbuffer's table is still equal to the peer's.
 			done = p.start(get("/"))
 			p.head(p.request().StreamID, true, ":status", "200", "a", "b")
 			if res := wait(t, done); res.err != nil || res.fields != "a: b\r\n" {
@@ -211,7 +211,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 }
 
 // Each reference of one byte stands for a field of 3 KB. A few too many fail the exchange; 16 000
-// of them, 48 MB, close the connection.
+// references, 48 MB, close the connection.
 func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 	for _, references := range []int{5, 15, 16000} {
 		opts := testOptions()
@@ -241,8 +241,8 @@ func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 	}
 }
 
-// The number of a response's fields is bounded, including its trailers, however small they are and
-// however they are encoded.
+// The number of a response's fields is bounded, including its trailers, for any size and encoding
+// of the fields.
 func TestNumberOfFieldsIsBounded(t *testing.T) {
 	tiny := func(n int) (fields []string) {
 		for i := range n {
@@ -315,7 +315,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 			id := p.request().StreamID
 			p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200")}))
 			for range http2codec.MaxContinuations + 1 {
-				// A literal without end. Bytes sent after the close do not matter.
+				// The literal never ends. Bytes sent after the close do not matter.
 				if p.fr.WriteContinuation(id, false, make([]byte, piece)) != nil {
 					break
 				}
@@ -324,7 +324,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 			if p.conn.CloseReason() != upstream.ClosedError {
 				t.Errorf("reason %v", p.conn.CloseReason())
 			}
-			if n := p.conn.in.fragments.Held(); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader has done with it
+			if n := p.conn.in.fragments.Held(); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader no longer uses it
 				t.Errorf("%d bytes of the block were kept", n)
 			}
 		})

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A connection may close at the moment of being acquired, after it carried other requests.
-// Exchange.Reused reports it although the request was not sent.
+// A connection may close at the moment of its acquisition, after it carried other requests.
+// Exchange.Reused reports the reuse although the request was not sent.
 func TestRequestOnAClosedReusedConnectionReportsReused(t *testing.T) {
 	p := connect(t, testOptions())
 	fresh := connect(t, testOptions())

@@ -8,33 +8,33 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// sendBuffer computes how much can be written to the socket without blocking.
+// sendBuffer computes how many bytes can be written to the socket without blocking.
 //
-// Callers and the reader write to the socket themselves, which is cheaper than to wake a writer
-// goroutine. A peer that does not read must not block them. A caller has a deadline; a reader that
-// waits for a peer that waits for the reader is a deadlock.
+// Callers and the reader write to the socket themselves, which is cheaper than a wake-up of a
+// writer goroutine. A peer that does not read must not block them: a caller has a deadline, and a
+// blocked reader could mean a deadlock of both peers.
 //
 // A write blocks only if the socket's send buffer is full. When the peer responds to a request, all
 // bytes written before that request have left the buffer. So the free part is known without a
-// system call. A write that may not fit gets a goroutine that may block.
+// system call. A write that may not fit is done by a goroutine that may block.
 //
 // All figures are costs: bytes, and writeOverhead for each write.
 type sendBuffer struct {
-	size   uint64 // a lower bound of the send buffer; 0 if it is not known
-	spent  uint64 // of all writes begun
-	proven uint64 // of the writes that the peer has read
+	size   uint64 // a lower bound of the send buffer; 0 if unknown
+	spent  uint64 // cost of all writes begun
+	proven uint64 // cost of the writes that the peer has read
 }
 
-// writeOverhead is more than the kernel counts for a write in addition to its bytes, TLS record
-// headers included.
+// writeOverhead is an upper bound of the kernel's extra cost of a write, TLS record headers
+// included.
 const writeOverhead = 2048
 
 func cost(n int) uint64 { return uint64(n) + writeOverhead }
 
-// has reports whether n bytes can be written without waiting.
+// fits reports whether n bytes can be written without waiting.
 func (r *sendBuffer) fits(n int) bool { return r.spent-r.proven+cost(n) <= r.size }
 
-// prove notes that the peer has read all writes that had begun when spent had this value.
+// prove records that the peer has read all writes that had begun when spent had this value.
 func (r *sendBuffer) prove(spent uint64) { r.proven = max(r.proven, spent) }
 
 // newSendBuffer asks the kernel for the size of the send buffer and uses half of it. Only memory

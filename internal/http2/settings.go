@@ -14,8 +14,8 @@ type peerSettings struct {
 	maxHeaderList uint32
 }
 
-// defaultPeerSettings apply until the peer's settings arrive. By the RFC there is no limit of
-// streams until then, but a peer may refuse streams. It is advised to allow at least 100.
+// defaultPeerSettings apply until the peer's settings arrive. The RFC sets no limit of streams
+// until then, but a peer may refuse streams. It advises peers to allow at least 100.
 var defaultPeerSettings = peerSettings{
 	maxStreams:    100,
 	initialWindow: http2codec.InitialWindow,
@@ -23,15 +23,15 @@ var defaultPeerSettings = peerSettings{
 	maxHeaderList: http2codec.NoLimit,
 }
 
-// connWindow is the receive window of the connection. It never delays a peer: received bytes are in
-// the callers' memory already, and the limits of bodies bound them.
+// connWindow is the receive window of the connection. It never delays a peer: received bytes are
+// already in the callers' memory, and the limits of bodies bound them.
 const connWindow = 16 << 20
 
 // maxStreamWindow bounds the receive window of a stream.
 const maxStreamWindow = 4 << 20
 
-// streamWindow is the receive window of a stream: the largest body, at most maxStreamWindow. It is
-// at least the initial window, which a peer may use before it has read adbuffer's settings.
+// streamWindow returns the receive window of a stream: the largest body, at most maxStreamWindow.
+// It is at least the initial window, which a peer may use before it has read adbuffer's settings.
 func streamWindow(maxBody int) int {
 	return max(min(maxBody, maxStreamWindow), http2codec.InitialWindow)
 }
@@ -103,7 +103,7 @@ func (c *Conn) applyLocked(s *http2codec.SettingsChange) *http2codec.Error {
 // setInitialWindowLocked changes the windows of all open streams by the change of the initial
 // window: RFC 9113, section 6.9.2. A stream counts its credit relative to the initial window (see
 // windowLocked), so most changes visit no stream. A change that may wake uploads, or make a window
-// overflow, visits all streams once; flood counts that visit by its cost.
+// overflow, visits all streams once; flood counts the cost of that visit.
 func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
 	grew := initial > c.peer.initialWindow
 	c.peer.initialWindow = initial

@@ -169,8 +169,8 @@ func TestLargerFramesAreSentIfThePeerAllowsThem(t *testing.T) {
 
 func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0})
-	// A peer's decoder allows no table. It refuses a block that uses one, or that does not begin
-	// with a table size of 0.
+	// The peer's decoder allows no table. It refuses a block that uses a table, or that does not
+	// begin with a table size of 0.
 	strict := hpack.NewDecoder(4096, nil)
 	p.fr.ReadMetaHeaders = nil
 	exchange := func(first bool) {
@@ -260,7 +260,8 @@ func (p *peer) openStreams(n int) {
 	}
 }
 
-// A frame of 16 KB holds 2730 settings. The cost of one must not depend on the number of streams.
+// A frame of 16 KB holds 2730 settings. The cost of a setting must not depend on the number of
+// streams.
 func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 	var entries []h2.Setting
 	for i := range http2codec.MaxFrameSize / 6 {
@@ -299,7 +300,7 @@ func TestLastValueOfASettingAppliesAndAllAreChecked(t *testing.T) {
 	_, err = http2codec.ParseSettings(settingsPayload(
 		h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}, h2.Setting{ID: h2.SettingMaxFrameSize, Val: http2codec.MaxFrameSize}))
 	if err == nil || err.Code != h2.ErrCodeProtocol {
-		t.Errorf("a bad value in front of a good one: %v", err)
+		t.Errorf("a bad value before a good one: %v", err)
 	}
 	if _, err = http2codec.ParseSettings(make([]byte, 7)); err == nil || err.Code != h2.ErrCodeFrameSize {
 		t.Errorf("a frame of 7 bytes: %v", err)

@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// moody responds late, partly, or not at all, as the target says.
+// moody responds late, partly, or not at all, as the target demands.
 func moody(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path[1] {
 	case 'l':
@@ -81,7 +81,7 @@ func TestStorm(t *testing.T) {
 					t.Errorf("%s got %.40q", r.target, res.body)
 				case errors.Is(res.err, upstream.ErrDeadline), errors.Is(res.err, upstream.ErrCancelled):
 					abandoned.Add(1)
-				case errors.Is(res.err, errNoStream): // abandoned ones hold their places for a while
+				case errors.Is(res.err, errNoStream): // abandoned exchanges hold their places for a while
 					refused.Add(1)
 				case kind != 'p' && kind != 'n' && !errors.Is(res.err, upstream.ErrDeadlineNotSent):
 					t.Errorf("%s: %v", r.target, res.err)

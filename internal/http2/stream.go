@@ -48,8 +48,8 @@ type stream struct {
 func (s *stream) responding() bool { return s.gotHeader || s.interim > 0 }
 
 // table holds the open streams of a connection in a ring, by their numbers. If a long-lived stream
-// still uses the slot of the next number, that number is skipped: numbers need only grow. So no map
-// is needed.
+// still uses the slot of the next number, the table skips that number: numbers need only grow. So
+// no map is needed.
 type table struct {
 	slots  []slot // a power of two, at least twice as many as open streams
 	active int
@@ -81,8 +81,8 @@ func (t *table) get(id uint32) *stream {
 	return nil
 }
 
-// add gives s a number. ok is false if there are no more numbers. The caller respects the number of
-// streams that the table was made for.
+// add gives s a number. ok is false if no numbers are left. The caller opens at most as many
+// streams as the table was made for.
 func (t *table) add(s *stream) (ok bool) {
 	for t.next <= http2codec.MaxStreamID && t.slot(t.next).stream != nil {
 		t.next += 2
@@ -102,7 +102,7 @@ func (t *table) remove(s *stream) {
 	t.active--
 }
 
-// exhausted reports whether there are no more numbers.
+// exhausted reports whether no numbers are left.
 func (t *table) exhausted() bool { return t.next > http2codec.MaxStreamID }
 
 // idle reports whether stream id was never opened.

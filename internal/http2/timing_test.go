@@ -15,9 +15,9 @@ import (
 )
 
 // The tests below play a connection on a scripted socket, with exact moments. They cut a message in
-// two at each byte, and miss, meet and keep each timeout of the connection by 1 ms, after each
-// history. The rule: bytes that have come are never refused for their time, and a silent peer is
-// never waited for without end.
+// two at each byte. They miss, meet and keep each timeout of the connection by 1 ms, after each
+// history. The rule: adbuffer never refuses bytes that arrived in time, and never waits for a
+// silent peer without a bound.
 
 const exactly = time.Millisecond
 
@@ -92,7 +92,7 @@ func wantBodyOf(t *testing.T, r result, body string) {
 	}
 }
 
-// played runs one request after a history.
+// afterHistory runs one request after a history.
 func afterHistory(t *testing.T, opts Options, h history, r request, play func(c *Conn, w *wire, id uint32, done <-chan result)) {
 	t.Helper()
 	c, w, _ := onWire(t, opts)
@@ -152,8 +152,8 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 	}
 }
 
-// If the peer reads again just before write_timeout, the connection stays open, however often
-// writes waited before. If it does not, the connection is closed.
+// If the peer reads again just before write_timeout, the connection stays open, even after many
+// writes that waited. If it does not, the connection is closed.
 func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
@@ -193,9 +193,9 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	}
 }
 
-// The place of an abandoned exchange is free when the PING behind its reset is acknowledged, and
-// not before. If a peer sends nothing for ping_timeout, the connection closes; any frame keeps it
-// open.
+// The place of an abandoned exchange becomes free when the peer acknowledges the PING after its
+// reset, and not before. If a peer sends nothing for ping_timeout, the connection closes; any frame
+// keeps it open.
 func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -237,8 +237,8 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 	})
 }
 
-// However frames are cut, and with any pauses, a draining connection completes its current
-// exchanges and closes.
+// A draining connection completes its current exchanges and closes, however its frames are cut and
+// delayed.
 func TestDrainInTwoParts(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		whole := appendGoAwayOf(nil, 1, h2.ErrCodeNo)

@@ -11,21 +11,21 @@ import (
 // for long.
 const maxDataFrame = 64 << 10
 
-// uploads are the streams whose request body is not completely in the buffer yet.
+// uploads holds the streams whose request body is not completely in the buffer yet.
 //
-// A stream that waits for its own window is in no list. A stream that waits for what all streams
-// share, the connection's window and the buffer, is in the queue. One stream of the queue is active
-// at a time: it is woken, takes what it can use, and wakes the next. So a WINDOW_UPDATE wakes only
-// as many goroutines as it has bytes for.
+// A stream that waits for its own window is in no list. The connection's window and the buffer are
+// shared; a stream that waits for them is in the queue. One stream of the queue is active at a
+// time: it is woken, takes the bytes that it can use, and wakes the next. So a WINDOW_UPDATE wakes
+// only as many goroutines as it has bytes for.
 //
-// Conn.mu guards it.
+// Guarded by Conn.mu.
 type uploads struct {
 	n      int       // streams that upload
-	queue  []*stream // wait for what is shared, in order; may hold closed streams
+	queue  []*stream // streams that wait for the shared window or buffer, in order; may hold closed streams
 	active *stream   // was woken and has not run since; nil for none
 }
 
-// waitReason is what an upload waits for.
+// waitReason says why an upload waits.
 type waitReason uint8
 
 const (
@@ -82,7 +82,7 @@ func (c *Conn) appendBodyLocked(s *stream) {
 	}
 }
 
-// startBodyLocked begins the upload of s, behind the uploads that wait already.
+// startBodyLocked begins the upload of s, after the uploads that already wait.
 func (c *Conn) startBodyLocked(s *stream) {
 	if c.uploads.active == nil && len(c.uploads.queue) == 0 {
 		c.appendBodyLocked(s)
@@ -95,7 +95,7 @@ func (c *Conn) startBodyLocked(s *stream) {
 	}
 }
 
-// upload sends the rest of a body as the windows and the buffer allow, and then waits for the
+// upload sends the remaining body as the windows and the buffer allow, and then waits for the
 // response.
 func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) error {
 	var cancelled <-chan struct{}
@@ -111,7 +111,7 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) er
 		case <-wake:
 		}
 		c.mu.Lock()
-		if s.ex != ex { // it has ended, and s may belong to another exchange now
+		if s.ex != ex { // the exchange has ended, and s may belong to another exchange now
 			c.mu.Unlock()
 			return <-ex.Done()
 		}
@@ -128,7 +128,7 @@ func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) er
 	}
 }
 
-// waitLocked makes s wait for its own window or for what is shared.
+// waitLocked makes s wait for its own window or for the shared window or buffer.
 func (c *Conn) waitLocked(s *stream) {
 	if c.windowLocked(s) <= 0 {
 		s.waitsFor = forWindow
@@ -154,7 +154,7 @@ func (c *Conn) wakeNextLocked() {
 	}
 	if s := u.pop(); s != nil {
 		u.active, s.waitsFor = s, forNothing
-		s.wake <- struct{}{} // its buffer is empty, since s waited
+		s.wake <- struct{}{} // the channel is empty, since s waited
 	}
 }
 

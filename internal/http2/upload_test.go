@@ -15,8 +15,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// wantData reads DATA until n > 0 bytes of the stream's body have come, and
-// fails if it gets more.
+// wantData reads DATA until n > 0 bytes of the stream's body have arrived, and fails if more
+// arrive.
 func (p *peer) wantData(id uint32, n int) (body string, ended bool) {
 	p.t.Helper()
 	var got strings.Builder
@@ -34,7 +34,7 @@ func (p *peer) wantData(id uint32, n int) (body string, ended bool) {
 	return got.String(), ended
 }
 
-// wantNoData makes sure that no DATA is on its way.
+// wantNoData checks that no DATA is under way.
 func (p *peer) wantNoData() {
 	p.t.Helper()
 	data := [8]byte{'n', 'o'}
@@ -104,7 +104,7 @@ func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p.do(p.fr.WriteWindowUpdate(0, 10))
 	p.wantData(ids[0], 10)
 	p.wantNoData()
-	// The rest of the first body queues behind the other bodies.
+	// The remaining first body queues behind the other bodies.
 	p.do(p.fr.WriteWindowUpdate(0, 15*(n-1)))
 	for _, id := range ids[1:] {
 		p.wantData(id, 15)
@@ -168,9 +168,9 @@ func TestWindowMayBecomeNegative(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-// 64 KiB, or 1 MiB with -full, go through a window that the peer opens byte by byte.
+// A body of 64 KiB, or 1 MiB with -full, passes through a window that the peer opens byte by byte.
 func TestLargeBodyThroughAWindowOf1Byte(t *testing.T) {
-	size, alone := 1<<16, 100 // alone: bytes for which the peer waits before it opens the window again
+	size, alone := 1<<16, 100 // alone: number of bytes before which the peer waits with each new window
 	if *full {
 		size = 1 << 20
 	}
@@ -221,8 +221,8 @@ func TestResponseBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
 	p.respond(id, "enough")
 	wait(t, done).wantBody(t, "enough")
 	p.wantReset(id, h2.ErrCodeNo)
-	// A server may send this reset itself: RFC 9113, section 8.1. The stream is already closed by
-	// then.
+	// A server may send this reset itself: RFC 9113, section 8.1. Then the stream is already
+	// closed.
 	p.do(p.fr.WriteRSTStream(id, h2.ErrCodeNo))
 	p.ping()
 	if n := p.owner.freed.Load(); n != 1 {
@@ -253,7 +253,7 @@ func TestUploadEndsWhen(t *testing.T) {
 			happens: func(p *peer, _ uint32, _ func()) { p.conn.Close(upstream.ClosedMaxAge) },
 			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"},
 		},
-		"the time is up": {
+		"the deadline passes": {
 			happens: func(*peer, uint32, func()) {},
 			timeout: 50 * time.Millisecond,
 			is:      upstream.ErrDeadline,

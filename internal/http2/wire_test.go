@@ -13,15 +13,15 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// wire is a socket whose other end is the test. The test decides which bytes arrive when, and what
-// happens to written bytes. It works in a synctest bubble.
+// wire is a socket whose other end is the test. The test decides which bytes arrive when, and how
+// writes end. It works in a synctest bubble.
 type wire struct {
 	mu            sync.Mutex
 	in            []byte
-	inErr         error // behind in
+	inErr         error // after the bytes of in
 	out           []byte
-	room          int   // bytes that writes still take
-	full          error // what a write gets that finds no room; nil: it waits
+	room          int   // bytes that writes may still send
+	full          error // the error of a write without room; nil: the write waits
 	closed        bool
 	readBy, wrtBy time.Time
 	changed       chan struct{} // closed and replaced with each change
@@ -39,10 +39,10 @@ func (w *wire) change(f func()) {
 	w.changed = make(chan struct{})
 }
 
-// send makes bytes arrive.
+// send delivers bytes.
 func (w *wire) send(b []byte) { w.change(func() { w.in = append(w.in, b...) }) }
 
-// end makes the peer's FIN or error arrive, behind the bytes sent before.
+// end delivers the peer's FIN or error, after the bytes sent before.
 func (w *wire) end(err error) { w.change(func() { w.inErr = err }) }
 
 // take makes room for n more bytes.
@@ -64,7 +64,7 @@ func (w *wire) wrote(id uint32) bool {
 	}
 }
 
-// wait waits for a change, with mu held, until by.
+// wait waits for a change until by. mu is held.
 func (w *wire) wait(by time.Time) error {
 	var late <-chan time.Time
 	if !by.IsZero() {
@@ -106,7 +106,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 }
 
-// HasCome does what socket.Conn's method does.
+// HasCome implements the method of socket.Conn.
 func (w *wire) HasCome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +170,8 @@ func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 	return c, w, o
 }
 
-// A block of literals that enter no table, so that blocks can be used in any order.
+// appendPlainBlock appends a block of literals that enter no table, so that blocks can be used in
+// any order.
 func appendPlainBlock(b []byte, fields ...string) []byte {
 	for _, f := range fields {
 		if len(f) > 126 {
@@ -210,7 +211,7 @@ func appendGoAwayOf(b []byte, last uint32, code h2.ErrCode) []byte {
 	return b
 }
 
-// errReset is what a socket gives whose peer has reset it.
+// errReset is the error of a socket that its peer has reset.
 var errReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
 func (w *wire) isClosed() bool {

@@ -14,7 +14,7 @@ import (
 type writer struct {
 	buf     []byte
 	spare   []byte // replaces buf while the bytes of buf are being written
-	writing bool   // a goroutine is writing; it also writes frames appended meanwhile
+	writing bool   // a goroutine is writing; it also writes frames appended during its writes
 	handed  uint64 // bytes passed to the socket
 	failed  bool   // a write has failed: no more writes
 }
@@ -24,16 +24,16 @@ type writer struct {
 // frames.
 const maxBuffered = 256 << 10
 
-// maxRounds is how many writes one caller does for all.
+// maxRounds is how many writes one caller does for all callers.
 const maxRounds = 64
 
 // flush writes the buffer, unless another goroutine does. mu is held, and unlocked on return.
 //
-// A caller with a current request passes it as s and ex. Its goroutine first lets every goroutine
-// that is ready append its frames, and then writes all of them at once. In that way 64 callers on
-// two connections send two or three requests in each write, and a lone caller loses nothing. It
-// continues to write what others append meanwhile, as long as it would only wait for its response.
-// Other callers of flush, mainly the reader, write once.
+// A caller with a current request passes it as s and ex. Its goroutine first lets every ready
+// goroutine append its frames, and then writes all of them at once. So 64 callers on two
+// connections send two or three requests in each write, and a lone caller loses nothing. While its
+// response is outstanding, it also writes frames that are appended later. All other callers of
+// flush, mainly the reader, write once.
 func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 	if c.out.failed {
 		c.out.buf = c.out.buf[:0]
@@ -63,8 +63,8 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 	c.endFlushLocked()
 }
 
-// writeAll continues where flush stopped. It may wait for the peer, at most WriteTimeout for each
-// write. flush starts it; it ends when the buffer is empty or the socket is closed.
+// writeAll continues after flush. It may wait for the peer, at most WriteTimeout for each write.
+// flush starts it; it ends when the buffer is empty or the socket is closed.
 func (c *Conn) writeAll() {
 	c.mu.Lock()
 	for c.writableLocked() {
@@ -80,13 +80,13 @@ func (c *Conn) writableLocked() bool {
 	return len(c.out.buf) > 0 && !c.socketClosed && !c.out.failed
 }
 
-// writeLocked writes the buffer once. mu is unlocked meanwhile.
+// writeLocked writes the buffer once. It unlocks mu during the write.
 func (c *Conn) writeLocked() {
 	b := c.out.buf
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.sendBuffer.spent += cost(len(b))
-	c.wakeNextLocked() // there is space in the buffer again
+	c.wakeNextLocked() // the buffer has space again
 	c.unlock()
 	n, err := c.net.Write(b)
 	c.mu.Lock()
@@ -99,8 +99,8 @@ func (c *Conn) writeLocked() {
 	}
 }
 
-// endFlushLocked ends a flush. If the connection was closed meanwhile, and its last frames are
-// written, it closes the socket.
+// endFlushLocked ends a flush. If the connection was closed during the flush, and its last frames
+// are written, it closes the socket.
 func (c *Conn) endFlushLocked() {
 	c.out.writing = false
 	if c.closed && !c.socketClosed {
@@ -113,8 +113,8 @@ func (c *Conn) endFlushLocked() {
 }
 
 // writeFailedLocked closes the connection if the peer is stuck. Otherwise the peer has closed, and
-// frames that it sent before, perhaps a GOAWAY, are still unread: the reader reads them and then
-// the end. Requests that were not written do not wait for that.
+// its earlier frames, perhaps a GOAWAY, are still unread: the reader reads them and then the end.
+// Unwritten requests do not wait for that.
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -65,8 +65,7 @@ func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-// stuck returns a peer that has stopped reading, with so much sent to it that
-// nothing more goes out.
+// stuck returns a peer that has stopped reading, with all buffers full.
 func stuck(t *testing.T, opts Options) (p *peer, first <-chan result) {
 	t.Helper()
 	p = connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
@@ -110,7 +109,7 @@ func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	p.conn.Close(upstream.ClosedDrain) // does not wait either
+	p.conn.Close(upstream.ClosedDrain) // also returns without waiting
 	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
 	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 21 })
 }
@@ -126,7 +125,7 @@ func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 }
 
 func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
-	// Each side waits until the other reads: the classic deadlock.
+	// Each side waits until the other reads: a typical deadlock.
 	opts := testOptions()
 	opts.WriteTimeout = time.Hour
 	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
@@ -137,7 +136,7 @@ func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
 	large := p.start(post("/large", strings.Repeat("x", 32<<20)))
 	p.awaitFullSocket()
 	for range 100 {
-		p.do(p.fr.WritePing(false, [8]byte{})) // the peer expects its ACK some time
+		p.do(p.fr.WritePing(false, [8]byte{})) // the peer expects its ACK later
 	}
 	p.respond(id, strings.Repeat("y", 4<<20))
 	wait(t, small).wantBody(t, strings.Repeat("y", 4<<20))
@@ -152,14 +151,14 @@ func TestUnwrittenRequestsAreNotSent(t *testing.T) {
 	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
 }
 
-// A request that counts as not sent may be sent elsewhere. It must not be written
-// in front of the GOAWAY after all.
+// A request that counts as not sent may be sent elsewhere. adbuffer must not write it before the
+// GOAWAY.
 func TestUnsentRequestsAreNotWrittenLater(t *testing.T) {
 	p, first, behind := halfWritten(t)
-	p.do(p.fr.WriteData(0, false, nil)) // no stream: a violation
+	p.do(p.fr.WriteData(0, false, nil)) // stream 0: a violation
 	wait(t, behind).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotSent, demote: true})
 	wait(t, first).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true})
-	p.request() // the first
+	p.request() // the first request
 	for {
 		f, err := p.fr.ReadFrame()
 		if err != nil {
@@ -174,10 +173,10 @@ func TestUnsentRequestsAreNotWrittenLater(t *testing.T) {
 	}
 }
 
-// halfWritten returns a peer to which one request is being written, and another
-// one is queued behind it.
+// halfWritten returns a peer and a request that is being written, with another request queued
+// behind it.
 func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
-	client, server := net.Pipe() // holds nothing: a write waits until it is read
+	client, server := net.Pipe() // no buffer: a write waits until it is read
 	p = newPeer(t, client, server, testOptions())
 	p.handshake()
 	p.ping()
@@ -220,7 +219,7 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 	if !r.fits(100) {
 		t.Error("a response to the last request freed no space")
 	}
-	r.prove(0) // an older one takes nothing away
+	r.prove(0) // an older request changes nothing
 	if !r.fits(100) {
 		t.Error("a response to an old request reduced the space")
 	}

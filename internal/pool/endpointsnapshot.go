@@ -29,7 +29,7 @@ type EndpointSnapshot struct {
 	Requests   map[string]uint64 `json:"requests"` // attempts by outcome; outcomes without attempts are absent
 	Ejections  uint64            `json:"ejections"`
 	DialErrors uint64            `json:"dial_errors"`
-	P50Seconds float64           `json:"p50_seconds"` // P50 and P99 are upper bounds with the precision of the histogram's buckets
+	P50Seconds float64           `json:"p50_seconds"` // upper bounds with the precision of the histogram's buckets
 	P99Seconds float64           `json:"p99_seconds"`
 
 	stats *endpointStats
