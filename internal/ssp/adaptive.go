@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// adaptive adapts the limit of requests in flight to the SSP's latency. It follows a gradient, as
-// Netflix's concurrency-limits and Envoy's adaptive concurrency do. Once a window:
+// adaptive adapts the limit of requests in flight to the SSP's latency. It follows a gradient, like
+// Netflix's concurrency-limits and Envoy's adaptive concurrency. Once per window:
 //
 //	limit = gradient*limit + sqrt(limit)    gradient = 1.5 * base / latency
 //
-// latency is the window's mean, and base is the latency at its best. While the latency stays within
-// 1.5 times the base, the limit has no effect: it grows, but only while it is used. If the latency
-// rises because the SSP has a queue, the limit falls until that queue is about sqrt(limit) long. It
-// falls from the used part, not from the allowed one, and never below the floor.
+// latency is the window's mean, and base is the latency of an SSP without a queue. While the
+// latency is within 1.5 times the base, the limit has no effect: it grows, but only while it is
+// used. If the latency rises because the SSP has a queue, the limit falls until that queue is about
+// sqrt(limit) long. It falls from the number in use, not from the allowed number, and never below
+// the floor.
 //
-// In a window that is faster, the base falls by half of the difference. In one that is not slow, it
+// In a faster window, the base falls by half of the difference. In a window that is not slow, it
 // rises by a hundredth of it, and so follows slow changes over the day. While the limit refuses
 // requests, a probe every 30 s also moves the base by half. The probe is a window with half the
-// limit. In it a queue that adbuffer causes disappears; an SSP that is still slow is slow by
-// itself. So an SSP that has become slower for good gets its requests back within about a minute.
-// An overloaded SSP does not.
+// limit. During the probe a queue that adbuffer causes disappears. If the SSP is still slow, its
+// own work is slow. So an SSP that has become slower permanently gets its requests back within
+// about a minute. An overloaded SSP does not.
 //
 // Times are since the SSP was made. It is safe for concurrent use.
 type adaptive struct {
@@ -56,10 +57,10 @@ const (
 
 const (
 	adaptiveWindow     = 500 * time.Millisecond
-	adaptiveMinSamples = 50  // a window waits for that many, so that noise does not count as a gradient
-	adaptiveTolerance  = 1.5 // times the base is not slow
+	adaptiveMinSamples = 50  // a window waits for this many, so that noise does not count as a gradient
+	adaptiveTolerance  = 1.5 // up to this multiple of the base, a latency is not slow
 	adaptiveProbeEvery = 30 * time.Second
-	adaptiveSuspect    = 1.25 // times the base causes a probe
+	adaptiveSuspect    = 1.25 // above this multiple of the base, a probe starts
 	minGradient        = 0.5
 )
 
@@ -108,15 +109,15 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	a.inFlight.SetLimit(limit)
 }
 
-// detach makes a stop setting the limit, because another adaptive sets it from now on.
+// detach stops a from setting the limit, because another adaptive sets it from now on.
 func (a *adaptive) detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.enabled = false
 }
 
-// observe records the latency of an exchange that is about to end. After a timeout, latency is the
-// time that the SSP had.
+// observe records the latency of an exchange that is about to end. After a timeout, latency is how
+// long the SSP had.
 func (a *adaptive) observe(now, latency time.Duration) {
 	for n := int64(a.inFlight.Now()); ; {
 		was := a.peak.Load()
@@ -182,7 +183,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 func (a *adaptive) next(limit, peak int, gradient float64) int {
 	if gradient >= 1 {
 		if limit == 0 || peak < limit/2 {
-			return limit // not used: without load, growth would say nothing about the SSP
+			return limit // not used: without load, growth would give no information about the SSP
 		}
 	} else if limit == 0 || peak < limit {
 		limit = peak

@@ -12,7 +12,7 @@ import (
 )
 
 // model is an SSP with a number of workers and an unbounded queue. Its clients time out after a
-// while, and the SSP does not notice. The model computes with numbers only, without a clock.
+// while, and the SSP does not notice. The model only computes, and reads no clock.
 type model struct {
 	rnd     *rand.Rand
 	workers int           // 0 = unbounded
@@ -25,7 +25,7 @@ type model struct {
 	a      adaptive
 	now    time.Duration
 	free   times  // when each worker is idle, ascending
-	flying flying // requests in flight, by when they end
+	flying flying // requests in flight, ordered by their end
 
 	sent, shed, responded int
 	latencies             time.Duration // sum of the requests with a response
@@ -129,14 +129,14 @@ func TestSteadySSPIsNotLimited(t *testing.T) {
 	for _, rate := range []float64{500, 50, 500, 900, 10} {
 		m.rate = rate
 		if m.run(90 * time.Second); m.shed > 0 {
-			t.Errorf("%d of %d requests were shed at %v a second, with nothing wrong", m.shed, m.sent+m.shed, rate)
+			t.Errorf("%d of %d requests were shed at %v a second, although the SSP is healthy", m.shed, m.sent+m.shed, rate)
 		}
 	}
 }
 
 // An SSP works on 45 requests at once, and gets twice as many a second as it can serve. Without a
-// limit its queue grows until no response comes in time. With a limit it serves as many as it can,
-// in less than twice the time, for as long as the load lasts.
+// limit its queue grows until no response is in time. With a limit it serves as many as it can, in
+// less than twice the time, during the whole load.
 func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 	const capacity = 500 // 45 workers, 90 ms on average
 	for _, adapt := range []bool{false, true} {
@@ -151,7 +151,7 @@ func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 			goodput := float64(m.responded) / 60
 			switch {
 			case !adapt && goodput > capacity/10:
-				t.Fatalf("the model is no test: %v requests a second get a response without a limit", goodput)
+				t.Fatalf("the model tests nothing: %v requests a second get a response without a limit", goodput)
 			case adapt && (goodput < 0.9*capacity || m.mean() > 180*msec):
 				t.Errorf("minute %d: %.0f of %d get a response, in %v; limit %d to %d", minute, goodput, capacity, m.mean(), m.lowest, m.highest)
 			}
@@ -205,7 +205,7 @@ func TestUnusedAdaptiveLimitDoesNotGrow(t *testing.T) {
 	m := newModel(8, 0)
 	m.rate = 100 // 9 in flight
 	m.run(10 * time.Second)
-	m.f.SetLimit(100) // as if it had been slow
+	m.f.SetLimit(100) // simulates an SSP that was slow
 	m.run(5 * time.Minute)
 	if m.lowest != 100 || m.highest != 100 {
 		t.Errorf("the limit was %d to %d with a tenth of it in use", m.lowest, m.highest)
@@ -250,13 +250,13 @@ func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
 			t.Errorf("the limit is %d, want the floor", got)
 		}
 		if got := c.ssp.MaxInFlight(); got != 100 {
-			t.Errorf("max_in_flight is said to be %d", got)
+			t.Errorf("the error says that max_in_flight is %d", got)
 		}
 		c.wantIdle()
 	})
 }
 
-// A request that failed at once or was cancelled by its client says nothing about the SSP's
+// A request that failed at once or was cancelled by its client gives no information about the SSP's
 // latency.
 func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 	for _, c := range []struct {
@@ -280,7 +280,7 @@ func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 				defer ex.Release()
 				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
 				if got := cl.ssp.adaptive.count.Load(); got != c.want {
-					t.Errorf("%d latencies were taken in, want %d", got, c.want)
+					t.Errorf("%d latencies were recorded, want %d", got, c.want)
 				}
 			})
 		})

@@ -9,7 +9,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// askedToAvoid records what the attempts avoid. The n-th attempt goes to the n-th of endpoints.
+// askedToAvoid records the endpoints that the attempts avoid. The n-th attempt goes to the n-th of
+// endpoints.
 func askedToAvoid(p *fakePool, endpoints ...string) (avoided func() []string) {
 	var mu sync.Mutex
 	var list []string
@@ -27,8 +28,8 @@ func askedToAvoid(p *fakePool, endpoints ...string) (avoided func() []string) {
 	}
 }
 
-// A retry asks for another endpoint than the attempt before it, and a hedge for another one than the
-// attempt that is late.
+// A retry avoids the endpoint of the attempt before it, and a hedge avoids the endpoint of the late
+// attempt.
 func TestSecondAttemptsAvoidTheEndpoint(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed), fail(stale), fill()}}
 	avoided := askedToAvoid(p, "a:80", "b:80", "c:80")

@@ -42,7 +42,7 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 	}
 }
 
-// left returns how long the pause still lasts, 0 for no pause.
+// left returns the remaining time of the pause, 0 for no pause.
 func (b *backoff) left(now time.Duration) time.Duration {
 	if b.max <= 0 {
 		return 0 // an SSP with earlier settings may still start a pause
@@ -52,10 +52,11 @@ func (b *backoff) left(now time.Duration) time.Duration {
 }
 
 // observe counts a response. It starts a pause and returns true if the response asks for one and
-// may get it. at is when the response arrived, and now the same since the SSP was made. If several
-// responses ask for pauses, the longest pause counts: all requests were sent before it began.
+// the settings allow it. at is when the response arrived, and now is the same moment since the SSP
+// was made. If several responses ask for pauses, the longest pause counts: all requests were sent
+// before it began.
 //
-// A 429 may ask one client or all clients to slow down. So it pauses the SSP for all clients only
+// A 429 may be meant for one client or for all clients. So it pauses the SSP for all clients only
 // if many responses are 429.
 func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration) bool {
 	if b.max <= 0 {
@@ -108,8 +109,8 @@ func (b *backoff) shorten(now time.Duration) {
 	}
 }
 
-// maxRetryAfterSeconds is a day. A longer pause means no more than that, since retry_after_max is
-// at most an hour.
+// maxRetryAfterSeconds is a day. A longer pause has no further effect, since retry_after_max is at
+// most an hour.
 const maxRetryAfterSeconds = 24 * 60 * 60
 
 // parseRetryAfter returns the pause that the SSP asked for. v is the raw field value: whole seconds

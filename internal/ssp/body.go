@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// bodyCopy is a body that rewrite_tmax or gzip_request changes. It stands at the start of the
+// bodyCopy is a body that rewrite_tmax or gzip_request changes. It is at the start of the
 // exchange's Block, since all legs share the original body.
 type bodyCopy struct {
 	n        int // its length; 0 = Request.Body is sent unchanged
@@ -16,7 +16,8 @@ type bodyCopy struct {
 	reserved int64 // bytes of the budget
 }
 
-// maxTmax is the longest time, in milliseconds, that is written. deadline.max is at most 600000.
+// maxTmax is the longest time, in milliseconds, that adbuffer writes. deadline.max is at most
+// 600000.
 const (
 	maxTmax       = 999999
 	maxTmaxDigits = 6
@@ -55,7 +56,7 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 	return nil
 }
 
-// noNumber means that there is no number between the two parts of a body.
+// noNumber means that no number is between the two parts of a body.
 const noNumber int64 = -1
 
 // remaining returns the milliseconds until the deadline, at least 1.

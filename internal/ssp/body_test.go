@@ -175,7 +175,7 @@ func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 		p.steps[i] = func(ex *upstream.Exchange) error {
 			if b := ex.Request.Body; first == nil {
 				first = &b[0]
-				r.Body[0] = 'B' // would show in another copy
+				r.Body[0] = 'B' // a second copy would contain this byte
 			}
 			return then(ex)
 		}
@@ -200,7 +200,7 @@ func TestBodyCopyOverTheBudgetIsRefused(t *testing.T) {
 	r := c.withTmax("300")
 	c.do(r).want(upstream.Overloaded).wantDetail("50", "server.max_buffered_bytes")
 	if p.returned != 1 || len(p.requests()) != 0 {
-		t.Errorf("%d sent, %d places given back", len(p.requests()), p.returned)
+		t.Errorf("%d sent, %d places released unused", len(p.requests()), p.returned)
 	}
 	c.wantIdle()
 }
@@ -245,8 +245,8 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	c.wantIdle()
 }
 
-// FuzzGzip checks that any bytes can be decompressed again and follow the bytes before them, or
-// that nothing is added.
+// FuzzGzip checks that appended bytes can be decompressed and follow the bytes before them, or that
+// nothing is appended.
 func FuzzGzip(f *testing.F) {
 	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), int64(300))
 	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), int64(-1))
@@ -265,7 +265,7 @@ func FuzzGzip(f *testing.F) {
 		packed := out[len(dst):]
 		if !ok {
 			if len(packed) > 0 {
-				t.Fatalf("%d bytes were left behind", len(packed))
+				t.Fatalf("%d bytes were not read", len(packed))
 			}
 			return
 		}
@@ -273,7 +273,7 @@ func FuzzGzip(f *testing.F) {
 			t.Fatalf("%d bytes became %d", len(body), len(packed))
 		}
 		if got := gunzip(t, string(packed)); got != want {
-			t.Fatalf("%q came out as %q", want, got)
+			t.Fatalf("%q was decompressed as %q", want, got)
 		}
 	})
 }

@@ -31,7 +31,7 @@ type breaker struct {
 // shedCounts counts requests that were shed, and requests that a dry run would have shed.
 type shedCounts struct{ shed, wouldShed atomic.Uint64 }
 
-// admit decides at random whether a request may pass, and returns the error if not.
+// admit decides at random whether a request may pass, and returns an error if not.
 func (b *breaker) admit(now time.Duration) *upstream.Error {
 	if !b.opts.Enabled {
 		return nil
@@ -64,7 +64,7 @@ func (b *breaker) record(now time.Duration, failed bool) {
 	}
 }
 
-// shedRatio is the share of requests that is shed now, or would be in a dry run.
+// shedRatio returns the share of requests that the breaker sheds now, or would shed in a dry run.
 func (b *breaker) shedRatio(now time.Duration) float64 {
 	if !b.opts.Enabled {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// init makes b a breaker with a window of its own.
+// init makes b a breaker with its own window.
 func (b *breaker) init(o BreakerOptions) {
 	*b = breaker{opts: o, Window: new(rates.Window), shedCounts: new(shedCounts)}
 	b.Window.Init(o.Window, 0)
@@ -44,8 +44,8 @@ func TestBreakerShedsInProportion(t *testing.T) {
 	}
 }
 
-// For any history, the breaker never sheds all requests, and none up to the ratio. One more failure
-// never makes it shed less.
+// With any history, the breaker never sheds all requests, and sheds none up to the ratio. One more
+// failure never makes it shed less.
 func TestShedShareIsMonotonousAndBounded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -81,7 +81,7 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 	}
 	// 1000 are expected, the standard deviation is 30.
 	if passed < 800 || passed > 1200 || int(b.shed.Load()) != 10000-passed {
-		t.Errorf("%d of 10000 passed and %d were counted as shed, want about 1000 and the rest", passed, b.shed.Load())
+		t.Errorf("%d of 10000 passed and %d were counted as shed, want about 1000 and all others", passed, b.shed.Load())
 	}
 	if got := b.shedRatio(11 * time.Second); got != 0 {
 		t.Errorf("sheds %v after the window", got)
@@ -122,12 +122,12 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 		}
 		requests, failures := c.ssp.breaker.Tally()
 		if n := uint64(len(p.requests())); n > 250 || requests != n || failures != n {
-			t.Errorf("%d of 1000 were sent, and %d of %d counted as failures; what is shed must not count", n, failures, requests)
+			t.Errorf("%d of 1000 were sent, and %d of %d counted as failures; shed requests must not count", n, failures, requests)
 		}
 		c.wantIdle()
 
-		// The SSP recovers. The requests that the breaker still sends show that, and in the end it
-		// sheds none.
+		// The SSP recovers. The breaker sees this from the requests that it still sends, and in the
+		// end it sheds none.
 		p.steps = []step{fill()}
 		for range 2000 {
 			c.get()
@@ -160,9 +160,9 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		{"503 with one that asks for nothing", response(503, "", "Retry-After: 0"), nil, 0, failed},
 		{"503 with Retry-After", response(503, "", "Retry-After: 1"), nil, 0, neither},
 		{"429 with Retry-After", response(429, "", "Retry-After: 1"), nil, 0, neither},
-		{"a patient timeout", never(), nil, 0, failed},
+		{"a timeout after a long deadline", never(), nil, 0, failed},
 		{"a timeout that began a little late", never(), nil, 285 * msec, failed},
-		{"an impatient timeout", never(), nil, 200 * msec, neither},
+		{"a timeout after a short deadline", never(), nil, 200 * msec, neither},
 		{"no place in time", nil, upstream.ErrDeadlineNotSent, 0, neither},
 		{"cannot connect", nil, &refused, 0, failed},
 		{"no TLS", nil, &upstream.Error{Outcome: upstream.TLSFailed}, 0, failed},

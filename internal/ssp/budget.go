@@ -3,8 +3,8 @@ package ssp
 import "sync/atomic"
 
 // retryBudget bounds retries to a share of the requests, so that an SSP in trouble does not get
-// more load. Each request earns a fifth of a token; a retry or a hedge costs one. At most ten are
-// kept, and it starts with ten. It is safe for concurrent use.
+// more load. Each request earns a fifth of a token; a retry or a hedge costs one. The budget starts
+// with ten tokens and keeps at most ten. It is safe for concurrent use.
 type retryBudget struct{ fifths atomic.Int64 }
 
 const (
@@ -21,7 +21,7 @@ func (b *retryBudget) refund() { b.add(fifthsPerToken) }
 
 func (b *retryBudget) add(n int64) {
 	for {
-		// Full is the common case: load before writing to a shared cache line.
+		// The budget is usually full: load before writing to a shared cache line.
 		was := b.fifths.Load()
 		if was >= maxFifths || b.fifths.CompareAndSwap(was, min(was+n, maxFifths)) {
 			return

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Compared with plain arithmetic: a request adds a fifth, a retry takes one, ten is the most, and
-// the budget is full at the start.
+// The test compares with plain arithmetic: a request adds a fifth, a retry takes one, ten is the
+// maximum, and the budget is full at the start.
 func TestRetryBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
@@ -34,7 +34,7 @@ func TestRetryBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 			default:
 				b.refund()
 				fifths = min(fifths+5, 50)
-				retries-- // at most: it was not sent
+				retries-- // most of these retries: this one was not sent
 			}
 			if retries > requests/5+10 {
 				t.Fatalf("seed %d: %d retries for %d requests", seed, retries, requests)

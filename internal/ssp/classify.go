@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// NoBidBody is how a body distinguishes a no-bid from a fill.
+// NoBidBody says how a body distinguishes a no-bid from a fill.
 type NoBidBody uint8
 
 // The values of `no_bid_body`.
@@ -17,7 +17,7 @@ const (
 	NoBidOpenRTB                  // a document without a bid is no bid
 )
 
-// maxScan bounds how large a body is searched for an ad. A larger one counts as an ad.
+// maxScan bounds the size of a body that is searched for an ad. A larger body counts as an ad.
 const maxScan = 64 << 10
 
 // classify returns the outcome of a response, and counts the response.
@@ -55,7 +55,8 @@ func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noB
 	return upstream.NoBid, why
 }
 
-// filled reports whether the body, which may be compressed, holds an ad, and why it holds none.
+// filled reports whether the body, which may be compressed, holds an ad, and the reason if it holds
+// none.
 func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
 	coding, fields := identity, 0
 	for name, value := range httpsyntax.Fields(a.Fields) {
@@ -82,7 +83,7 @@ var (
 	lowerEscape = []byte(`\u006`)
 )
 
-// look is hasAd, and also returns the reason if there is no ad.
+// look reports whether body holds an ad, like hasAd, and also returns the reason if it holds none.
 func (n NoBidBody) look(body []byte) (bool, noBidReason) {
 	switch {
 	case n.hasAd(body):
@@ -106,8 +107,8 @@ func (n NoBidBody) hasAd(body []byte) bool {
 				return false
 			}
 			body = body[i+len(vastAd):]
-			// <AdSystem> or <AdTitle> stands only within an <Ad>, but a
-			// malformed document should not pass for one.
+			// <AdSystem> or <AdTitle> occurs only within an <Ad>, but a malformed document must not
+			// count as an ad.
 			if len(body) > 0 && (body[0] == '>' || body[0] == '/' || body[0] <= ' ') {
 				return true
 			}
@@ -119,7 +120,7 @@ func (n NoBidBody) hasAd(body []byte) bool {
 	}
 }
 
-// isWide reports whether body is UTF-16 or UTF-32, as XML may be. It is if it has a byte order
+// isWide reports whether body is UTF-16 or UTF-32, which XML allows. Such a body has a byte order
 // mark, or a zero byte beside its first character.
 func isWide(body []byte) bool {
 	if len(body) < 2 {
@@ -129,8 +130,8 @@ func isWide(body []byte) bool {
 	return a == 0 || b == 0 || a == 0xfe && b == 0xff || a == 0xff && b == 0xfe
 }
 
-// hasBid looks for a "bid" key whose value is an array that is not empty. It finds each one that a
-// parser finds. If the key may be spelled with escapes (\u0062 is b), it returns true.
+// hasBid searches for a "bid" key whose value is an array that is not empty. It finds every such
+// key that a parser finds. If the key may be spelled with escapes (\u0062 is b), it returns true.
 func hasBid(body []byte) bool {
 	for from := body; ; {
 		i := bytes.Index(from, openRTBBid)

@@ -49,14 +49,14 @@ func TestClassificationOfResponses(t *testing.T) {
 		{"OpenRTB, a key that only ends in bid", NoBidOpenRTB, upstream.POST, 200, `{"x\"bid":[1]}`, "", upstream.NoBid},
 		{"OpenRTB, the key with an escape", NoBidOpenRTB, upstream.POST, 200, `{"seatbid":[{"b\u0069d":[{}]}]}`, "", upstream.Fill},
 		{"VAST in UTF-16", NoBidVAST, upstream.GET, 200, "\xff\xfe<\x00A\x00d\x00>\x00", "", upstream.Fill},
-		{"VAST in UTF-16, the other way round", NoBidVAST, upstream.GET, 200, "\xfe\xff\x00<\x00A\x00d\x00>", "", upstream.Fill},
+		{"VAST in UTF-16, the other byte order", NoBidVAST, upstream.GET, 200, "\xfe\xff\x00<\x00A\x00d\x00>", "", upstream.Fill},
 		{"VAST in UTF-16 without a mark", NoBidVAST, upstream.GET, 200, "<\x00A\x00d\x00>\x00", "", upstream.Fill},
 		{"VAST with a mark in UTF-8", NoBidVAST, upstream.GET, 200, "\ufeff" + noAdVAST, "", upstream.NoBid},
 		{"OpenRTB, cut", NoBidOpenRTB, upstream.POST, 200, `{"bid":[`, "", upstream.NoBid},
-		{"said to be compressed, and is not", NoBidVAST, upstream.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", upstream.Fill},
+		{"labelled as compressed, but plain", NoBidVAST, upstream.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", upstream.Fill},
 		{"identity is not compressed", NoBidVAST, upstream.GET, 200, noAdVAST, "Content-Encoding: Identity\r\n", upstream.NoBid},
-		{"larger than is searched", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan+1), "", upstream.Fill},
-		{"as large as is searched", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan), "", upstream.NoBid},
+		{"larger than the search limit", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan+1), "", upstream.Fill},
+		{"as large as the search limit", NoBidVAST, upstream.GET, 200, strings.Repeat(" ", maxScan), "", upstream.NoBid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSSP(options(func(o *Options) { o.NoBidBody = c.by }), &fakePool{})
@@ -114,8 +114,7 @@ func FuzzHasBid(f *testing.F) {
 	})
 }
 
-// parserFindsBid looks for a key "bid" with a list that is not empty; keys may
-// repeat.
+// parserFindsBid searches for a key "bid" with a list that is not empty; keys may repeat.
 func parserFindsBid(t *testing.T, dec *json.Decoder) bool {
 	dec.UseNumber()
 	found := false

@@ -14,16 +14,16 @@ import (
 	"adbuffer/internal/httpsyntax"
 )
 
-// maxCodedScan bounds how large a compressed body is decoded. A larger one counts as an ad. A
-// document without an ad takes 50 to 500 bytes.
+// maxCodedScan bounds the size of a compressed body that is decoded. A larger body counts as an ad.
+// A document without an ad takes 50 to 500 bytes.
 //
 // It also bounds the cost of a hostile body. The worst case is not a large output, which maxScan
-// bounds, but tables: 10 bytes of deflate make the decoder build some, in 1.5 µs. With 2 KB, that
+// bounds. It is tables: 10 bytes of deflate make the decoder build some, in 1.5 µs. With 2 KB, that
 // costs no more than the longest search in 64 KB.
 const maxCodedScan = 2 << 10
 
-// hasCodedAd is look for a body with a content coding. A body that cannot be decoded completely
-// within the bounds counts as an ad.
+// hasCodedAd does the same as look, for a body with a content coding. A body that cannot be decoded
+// completely within the bounds counts as an ad.
 func (n NoBidBody) hasCodedAd(coding, body []byte) (bool, noBidReason) {
 	if len(body) > maxCodedScan {
 		return true, nbrNone
@@ -43,7 +43,7 @@ func (n NoBidBody) hasCodedAd(coding, body []byte) (bool, noBidReason) {
 	return n.look(plain)
 }
 
-// scanBuffers have one byte more than is searched, to detect a longer body.
+// scanBuffers have one byte more than the search limit, to detect a longer body.
 var scanBuffers = sync.Pool{New: func() any { return new([maxScan + 1]byte) }}
 
 // decoder decodes bodies. It is reused.
@@ -149,7 +149,7 @@ type brotliDecoder struct {
 func (d *brotliDecoder) decode(dst, body []byte) ([]byte, bool) {
 	b := d.copy[:copy(d.copy[:], body)]
 	if len(b) > 0 && b[0]&1 == 1 && b[0]&0x0e != 0 {
-		b[0] = b[0]&^0x0f | 0x03 // 18 to 24 bits: 18
+		b[0] = b[0]&^0x0f | 0x03 // from 18 to 24 bits to 18
 	}
 	d.from.Reset(b)
 	d.z.Reset(&d.from) //nolint:errcheck // it never fails

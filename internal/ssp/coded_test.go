@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// encoders are the content codings and their libraries.
+// encoders are libraries for the content codings.
 var encoders = []struct {
 	coding string
 	writer func(io.Writer) io.WriteCloser
@@ -42,8 +42,8 @@ var encoders = []struct {
 	}},
 }
 
-// encode writes body in two pieces with a flush between, as a server does that sends a response
-// while it makes it.
+// encode writes body in two pieces with a flush between them, like a server that sends a response
+// while it produces it.
 func encode(t testing.TB, writer func(io.Writer) io.WriteCloser, body string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -81,7 +81,7 @@ func classifyCoded(by NoBidBody, body []byte, codings ...string) upstream.Outcom
 	return s.classify(&Request{Method: upstream.GET}, a)
 }
 
-// A compressed no-bid was once taken for an ad, and ended the waterfall.
+// Once, a compressed no-bid counted as an ad, and ended the waterfall.
 func TestCompressedNoBidIsANoBid(t *testing.T) {
 	for i, e := range encoders {
 		t.Run(fmt.Sprint(e.coding, " ", i), func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 					}
 				}
 				if !bytes.Equal(coded, before) {
-					t.Fatal("looking into the body has changed it")
+					t.Fatal("the search changed the body")
 				}
 				if c.by == NoBidNone || len(coded) < 2 || c.body == "" {
 					continue
@@ -143,11 +143,11 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 		{"two codings in one field", twice, []string{"gzip, gzip"}},
 		{"two codings in two fields", twice, []string{"gzip", "gzip"}},
 		{"a coding and identity", gz(noBidJSON), []string{"gzip", "identity"}},
-		{"larger than is looked into", gz(noBidJSON + base64.StdEncoding.EncodeToString(noise)), []string{"gzip"}},
-		{"another coding than is said", gz(noBidJSON), []string{"br"}},
+		{"larger than the decoding limit", gz(noBidJSON + base64.StdEncoding.EncodeToString(noise)), []string{"gzip"}},
+		{"another coding than the label", gz(noBidJSON), []string{"br"}},
 		{"no coding at all", []byte(noBidJSON), []string{"deflate"}},
-		{"bytes behind it", append(gz(noBidJSON), "x"...), []string{"gzip"}},
-		{"bytes behind brotli's end", append(encode(t, encoders[4].writer, noBidJSON), "x"...), []string{"br"}},
+		{"bytes after the end", append(gz(noBidJSON), "x"...), []string{"gzip"}},
+		{"bytes after brotli's end", append(encode(t, encoders[4].writer, noBidJSON), "x"...), []string{"br"}},
 		{"a wrong checksum", func() []byte { b := gz(noBidJSON); b[len(b)-5] ^= 1; return b }(), []string{"gzip"}},
 	} {
 		if got := classifyCoded(NoBidOpenRTB, c.body, c.codings...); got != upstream.Fill {
@@ -215,7 +215,7 @@ func FuzzCoded(f *testing.F) {
 		before := bytes.Clone(coded)
 		NoBidVAST.hasCodedAd([]byte(e.coding), coded)
 		if !bytes.Equal(before, coded) {
-			t.Fatal("looking into the body has changed it")
+			t.Fatal("the search changed the body")
 		}
 		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
 			coded := encode(t, e.writer, string(body))

@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A look into a compressed body costs no more than a look into a plain one. The costliest plain
-// body is a list of keys "bid" without a value.
+// A search in a compressed body costs no more than a search in a plain one. The most expensive
+// plain body is a list of keys "bid" without a value.
 func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	plain := bytes.Repeat([]byte(`"bid"`), maxScan/len(`"bid"`))
 	budget := testsupport.Shortest(func() { NoBidOpenRTB.hasAd(plain) })

@@ -9,15 +9,15 @@ import (
 const (
 	minCode = 200
 	maxCode = 599
-	// maxCodes is how many different statuses of one SSP have a series of their own.
+	// maxCodes is how many different statuses of one SSP have their own series.
 	maxCodes = 40
 )
 
 // usualCodes have a series from the start; any other status from its first response.
 var usualCodes = [...]int{200, 204, 429, 500, 503}
 
-// codes counts responses by their status. Beyond maxCodes different ones of an SSP, the rest count
-// together.
+// codes counts responses by their status. If an SSP sends more than maxCodes different statuses,
+// the further ones count together.
 type codes struct {
 	counts [maxCode - minCode + 1]code
 	other  atomic.Uint64
@@ -28,7 +28,7 @@ type codes struct {
 
 type code struct {
 	n     atomic.Uint64
-	known atomic.Bool // it has a series; never false again
+	known atomic.Bool // has a series; never false again
 }
 
 func (c *codes) init() {
@@ -51,7 +51,7 @@ func (c *codes) add(status int) {
 	}
 }
 
-// admit gives a status a series, if there are not too many.
+// admit gives a status a series, unless too many have one.
 func (c *codes) admit(at *code) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,8 @@ func (c *codes) admit(at *code) bool {
 	return at.known.Load()
 }
 
-// each calls f with the count of each status that has a series, and with the sum of the rest.
+// each calls f with the count of each status that has a series, and with the sum of all other
+// statuses.
 func (c *codes) each(f func(code string, n uint64)) {
 	for i := range c.counts {
 		if at := &c.counts[i]; at.known.Load() {

@@ -2,11 +2,11 @@ package ssp
 
 import "testing"
 
-// BenchmarkCores measures how more cores slow the count of requests in flight: make bench-cores. A
-// request adds to one word twice. A counter on each core could not keep the limit exactly.
+// BenchmarkCores measures how more cores slow the count of requests in flight: make bench-cores.
+// Each request adds to the same word twice. A counter per core could not keep the limit exactly.
 //
-// On two cores that do nothing else, both additions take 11 ns; on one core 5 ns. That is 0.1 % of
-// a request, so it stays one word.
+// On two otherwise idle cores, both additions take 11 ns; on one core 5 ns. That is 0.1 % of a
+// request, so the count stays one word.
 func BenchmarkCores(b *testing.B) {
 	var f InFlight
 	f.SetLimit(1 << 20)

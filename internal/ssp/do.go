@@ -8,11 +8,11 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// leg is a request at one SSP, while Do runs.
+// leg is a request at one SSP during Do.
 type leg struct {
 	start   time.Time
 	body    bodyCopy
-	outcome upstream.Outcome // of the attempt that ended last
+	outcome upstream.Outcome // of the last ended attempt
 	paused  bool             // its response paused the SSP
 	sent    int              // attempts sent
 	hedged  bool
@@ -67,7 +67,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	return outcome, err
 }
 
-// releaseLeg releases what the leg holds, even after a panic.
+// releaseLeg releases all resources of the leg, even after a panic.
 func (s *SSP) releaseLeg(r *Request, l *leg) {
 	l.body.release(r.Budget)
 	s.inFlight.Release()
@@ -118,7 +118,7 @@ func (s *SSP) overloaded() *upstream.Error {
 	return e
 }
 
-// send makes attempts until one has a response, or may not be retried.
+// send makes attempts until one gets a response, or until a retry is not allowed.
 func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 	var failed *upstream.Error // the error that is being retried
 	why := firstAttempt
@@ -153,7 +153,7 @@ func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, l *leg, why retr
 	return s.attempt(r, ex, l, why, nil)
 }
 
-// attempt makes one attempt, and notes how it ended if the leg is traced.
+// attempt makes one attempt, and records its end if the leg is traced.
 func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
 	if l.trace == nil {
 		return s.acquireAndSend(r, ex, l, why, h)
@@ -170,8 +170,8 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, 
 	return err
 }
 
-// acquireAndSend acquires a place, builds the leg's own header, and runs the exchange. If h is not
-// nil, it arms h when the exchange begins.
+// acquireAndSend acquires a place, builds the leg's header, and runs the exchange. If h is not nil,
+// it arms h when the exchange begins.
 func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
 	// pipeline_methods: a request with side effects waits for no other response, and no other
 	// request waits for its response.
@@ -228,13 +228,13 @@ func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err
 	pl.Ended(l.outcome, s.verdict(ex, l, l.outcome, nil), t)
 }
 
-// errDisabled: an operator has drained or disabled the SSP, or all its endpoints.
+// errDisabled says that an operator has drained or disabled the SSP, or all its endpoints.
 var errDisabled = &upstream.Error{
 	Outcome: upstream.SSPDisabled, Progress: upstream.NotSent,
 	Detail: "an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list",
 }
 
-// prepare runs between the acquiring of a place and its use.
+// prepare runs after the acquisition of a place and before its use.
 func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {
 	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
 		return errClientGone

@@ -18,12 +18,12 @@ func TestEndpointSetsTheTargetAndTheClientOnlyTheQuery(t *testing.T) {
 		host                     string
 		target, authority        string
 	}{
-		{"both queries, ours first", "/bid", "v=2", "pub=1&slot=top", "", "/bid?v=2&pub=1&slot=top", "rtb.openx.example:8443"},
+		{"both queries, the configured one first", "/bid", "v=2", "pub=1&slot=top", "", "/bid?v=2&pub=1&slot=top", "rtb.openx.example:8443"},
 		{"ours alone", "/bid", "v=2", "", "", "/bid?v=2", "rtb.openx.example:8443"},
 		{"theirs alone", "/bid", "", "pub=1", "", "/bid?pub=1", "rtb.openx.example:8443"},
 		{"none, and no question mark", "/", "", "", "", "/", "rtb.openx.example:8443"},
-		{"bytes as they came", "/b%2f", "", "a=%2e;;&?=&", "", "/b%2f?a=%2e;;&?=&", "rtb.openx.example:8443"},
-		{"host is the operator's", "/bid", "", "", "serverside.example", "/bid", "serverside.example"},
+		{"bytes unchanged", "/b%2f", "", "a=%2e;;&?=&", "", "/b%2f?a=%2e;;&?=&", "rtb.openx.example:8443"},
+		{"host is the configured one", "/bid", "", "", "serverside.example", "/bid", "serverside.example"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &fakePool{}
@@ -111,7 +111,7 @@ func TestTimeoutCountsFromTheBeginOfTheLeg(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
 		r := c.request(upstream.GET)
-		time.Sleep(100 * msec) // an earlier tier
+		time.Sleep(100 * msec) // time of an earlier tier
 		ex := upstream.AcquireExchange()
 		defer ex.Release()
 		start := time.Now()

@@ -19,14 +19,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const msec = time.Millisecond
 
-// step is what happens to one exchange on a place.
+// step is the result of one exchange on a place.
 type step func(ex *upstream.Exchange) error
 
 // fakePool is a pool whose places run the steps of a test. The first attempt runs the first of
 // steps, and so on; the last step repeats.
 type fakePool struct {
 	steps   []step
-	acquire func(n int, ex *upstream.Exchange) error // before the n-th place is acquired, from 0; nil: at once
+	acquire func(n int, ex *upstream.Exchange) error // runs before the n-th place is acquired, from 0; nil: at once
 	host    string
 	// protocol is the protocol of its connections.
 	protocol upstream.Protocol
@@ -41,7 +41,7 @@ type fakePool struct {
 	mostBusy atomic.Int32
 }
 
-// sentRequest is a request that a place was asked to send.
+// sentRequest is a request that a place had to send.
 type sentRequest struct {
 	method                          upstream.Method
 	scheme, target, authority, head string
@@ -111,7 +111,7 @@ func (p *fakePool) requests() []sentRequest {
 	return p.sent
 }
 
-// response responds at once. fields are lines without their ends.
+// response responds at once. fields are lines without their line ends.
 func response(status int, body string, fields ...string) step {
 	return func(ex *upstream.Exchange) error {
 		if err := ex.Reserve(len(body)); err != nil {
@@ -167,7 +167,7 @@ func sleep(ex *upstream.Exchange, d time.Duration) error {
 // never does not respond.
 func never() step { return after(time.Hour, fill()) }
 
-// The ways in which an attempt fails.
+// These errors end an attempt.
 var (
 	notSent        = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Detail: "scripted"}
 	notProcessed   = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "scripted"}
@@ -221,7 +221,7 @@ func (c *client) head(raw string) {
 	}
 }
 
-// request returns a request that has just arrived, and has 295 ms.
+// request returns a request that has just arrived and has a deadline of 295 ms.
 func (c *client) request(m upstream.Method) *Request {
 	now := time.Now()
 	return &Request{Method: m, Fields: &c.fields, Identity: &c.id, Received: now, Deadline: now.Add(295 * msec), Budget: c.budget}
@@ -238,7 +238,7 @@ type result struct {
 	took    time.Duration
 }
 
-// do sends r on an exchange of its own.
+// do sends r on its own exchange.
 func (c *client) do(r *Request) result {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
@@ -260,7 +260,7 @@ func (r result) want(o upstream.Outcome) result {
 		r.t.Fatalf("outcome %v (%v), want %v", r.outcome, r.err, o)
 	}
 	if r.err != nil && r.err.Outcome != o {
-		r.t.Fatalf("the error says %v, want %v", r.err.Outcome, o)
+		r.t.Fatalf("the error is %v, want %v", r.err.Outcome, o)
 	}
 	return r
 }

@@ -35,7 +35,7 @@ func (w *gzipWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendGzip appends before, number and behind, compressed, to dst; number may be noNumber. If the
+// appendGzip appends before, number and behind to dst, compressed; number may be noNumber. If the
 // result is not shorter than length, it returns dst unchanged, and false.
 func appendGzip(dst []byte, length int, before []byte, number int64, behind []byte) ([]byte, bool) {
 	w := gzipWriters.Get().(*gzipWriter)

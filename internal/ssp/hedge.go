@@ -7,20 +7,20 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// hedge is a second attempt beside a late first one. Late means slower than most (Dean and Barroso,
-// "The Tail at Scale").
+// hedge is a second attempt beside a late first one. Late means slower than most attempts (Dean and
+// Barroso, "The Tail at Scale").
 //
 //	first   ──────────┬──────────────▶ response, or cancelled
 //	             late │
 //	second            └─────▶ response, or cancelled
 //
 // The first attempt runs on the caller's goroutine; only if it is late does a timer start the
-// second. Each has its own exchange. The caller's exchange gets the response at the end, since a
-// connection may still use the other exchange.
+// second. Each has its own exchange. At the end the response moves to the caller's exchange, since
+// a connection may still use the other exchange.
 //
-// The caller waits for both, so that nothing reads the request after Do. A cancelled attempt ends
-// at once. A hedge never makes a response worse. Its response with a status from 400 on does not
-// cancel the first attempt, and counts only if the first one has none.
+// The caller waits for both attempts, so that no goroutine reads the request after Do. A cancelled
+// attempt ends at once. A hedge never makes a response worse. Its response with a status of 400 or
+// more does not cancel the first attempt. It counts only if the first attempt gets no response.
 type hedge struct {
 	ssp     *SSP
 	request *Request
@@ -39,7 +39,7 @@ type hedge struct {
 	panicked any
 }
 
-// hedged is attempt with a hedge, if it takes longer than after.
+// hedged makes an attempt, and a hedge if the attempt takes longer than after.
 func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
 	defer h.stop()
@@ -143,11 +143,11 @@ func (h *hedge) run() {
 	}
 }
 
-// errNotHedged: there was no second attempt. No caller gets this error.
+// errNotHedged says that there was no second attempt. No caller gets this error.
 var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
 
-// observeForHedge records the latency of an attempt for the hedge delay. A cancelled attempt took
-// at least that long; it counts only if it was late already.
+// observeForHedge records the latency of an attempt for the hedge delay. The latency of a cancelled
+// attempt is a lower bound; it counts only if the attempt was already late.
 func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
 	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// learnt is a client of an SSP that responds within 10 ms, and whose latency is known from enough
-// requests. The test's steps begin after them.
+// learnt returns a client of an SSP that responds within 10 ms. Enough requests have passed to know
+// its latency. The test's steps begin after these requests.
 func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	t.Helper()
 	steps := p.steps
@@ -28,7 +28,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	}
 	late := c.ssp.lateAfter.get()
 	if late < 10*msec || late > 11*msec {
-		t.Fatalf("late is %v, want 10ms and a little", late)
+		t.Fatalf("an attempt is late after %v, want 10ms and a little more", late)
 	}
 	p.steps, p.lent, p.sent = steps, 0, nil
 	c.ssp.stats.sent.Store(0)
@@ -38,16 +38,16 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 
 func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{never(), after(5*msec, response(200, "of the second", "X-Second: 1"))}}
+		p := &fakePool{steps: []step{never(), after(5*msec, response(200, "hedge responds", "X-Second: 1"))}}
 		c := learnt(t, p, nil)
 		late := c.ssp.lateAfter.get()
 		ex := upstream.AcquireExchange()
 		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
-		if res.body != "of the second" || string(ex.Response.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
+		if res.body != "hedge responds" || string(ex.Response.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
 			t.Errorf("%q with fields %q after %v", res.body, ex.Response.Fields, res.took)
 		}
 		if got := ex.Times.FirstByte.Sub(ex.Times.Queued); got != res.took {
-			t.Errorf("the first byte is said to have come after %v", got)
+			t.Errorf("the first byte is recorded after %v", got)
 		}
 		if c.budget.Used() != int64(len(res.body)) {
 			t.Errorf("%d bytes of the budget are held", c.budget.Used())
@@ -68,9 +68,9 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 
 func TestFirstAttemptWinsIfItIsFaster(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(20*msec, response(200, "of the first")), never()}}
+		p := &fakePool{steps: []step{after(20*msec, response(200, "first attempt responds")), never()}}
 		c := learnt(t, p, nil)
-		if res := c.get().want(upstream.Fill); res.body != "of the first" || res.took != 20*msec {
+		if res := c.get().want(upstream.Fill); res.body != "first attempt responds" || res.took != 20*msec {
 			t.Errorf("%q after %v", res.body, res.took)
 		}
 		c.wantSent(p, 2)
@@ -122,7 +122,7 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 			}
 		}},
 		{"over max_in_flight", upstream.GET, func(o *Options) { o.MaxInFlight = 1 }, nil},
-		{"too little is known", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
+		{"too few observations", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
 		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(int64(295 * msec)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -178,9 +178,9 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 	for _, status := range []int{400, 429, 503} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(50*msec, response(200, "of the first")), response(status, "of the second")}}
+			p := &fakePool{steps: []step{after(50*msec, response(200, "first attempt responds")), response(status, "hedge responds")}}
 			c := learnt(t, p, nil)
-			if res := c.get().want(upstream.Fill); res.body != "of the first" {
+			if res := c.get().want(upstream.Fill); res.body != "first attempt responds" {
 				t.Errorf("got %q", res.body)
 			}
 			c.wantIdle()
@@ -191,9 +191,9 @@ func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
 	for _, status := range []int{200, 404} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, response(status, "of the second"))}}
+			p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, response(status, "hedge responds"))}}
 			c := learnt(t, p, nil)
-			if res := c.get(); res.err != nil || res.status != status || res.body != "of the second" {
+			if res := c.get(); res.err != nil || res.status != status || res.body != "hedge responds" {
 				t.Errorf("%v %d %q", res.err, res.status, res.body)
 			}
 			c.wantSent(p, 2)
@@ -213,7 +213,7 @@ func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
 		p.steps, p.lent, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, fill())}, 0, nil
 		c.ssp.stats.sent.Store(0)
 		c.get().want(upstream.Fill)
-		c.wantSent(p, 3) // the retry is late, too, and is not hedged again
+		c.wantSent(p, 3) // the retry is late too, and is not hedged again
 		c.wantRetries(map[retryKind]uint64{retryHedge: 2, retryStale: 1})
 		c.wantIdle()
 	})
@@ -281,11 +281,11 @@ func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 	})
 }
 
-// Hedges cut slow attempts short. If only complete latencies counted, slow attempts would look
-// rare, and requests would be hedged ever earlier.
+// Hedges end slow attempts early. If only complete latencies counted, slow attempts would look
+// rare, and adbuffer would hedge requests earlier and earlier.
 func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		var first atomic.Int64 // how long the first takes; the second 1 ms
+		var first atomic.Int64 // duration of the first attempt; the second takes 1 ms
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
 			d := time.Duration(first.Swap(int64(msec)))
 			return after(d, fill())(ex)
@@ -300,7 +300,7 @@ func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 			c.get().want(upstream.Fill)
 		}
 		if late := c.ssp.lateAfter.get(); late < 100*msec || late > 107*msec {
-			t.Errorf("late is %v in the end; of the latencies, as they are without hedging, 9 in 10 are up to 100ms", late)
+			t.Errorf("an attempt is late after %v in the end; without hedging, 9 in 10 latencies are up to 100ms", late)
 		}
 		if hedges := c.ssp.stats.retries[retryHedge].Load(); hedges < 300 || hedges > 420 {
 			t.Errorf("%d hedges for 4000 requests, want a tenth", hedges)

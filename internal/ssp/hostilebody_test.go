@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// bitWriter writes a stream of bits, the lowest first.
+// bitWriter writes a stream of bits, the lowest bit first.
 type bitWriter struct {
 	b    []byte
 	v, n uint
@@ -20,7 +20,7 @@ func (w *bitWriter) put(value, n uint) *bitWriter {
 	return w
 }
 
-// hostileBodies have at most maxCodedScan bytes, and cost a decoder as much as so many bytes can.
+// hostileBodies have at most maxCodedScan bytes, and cost a decoder the maximum for this size.
 func hostileBodies(t testing.TB) map[string]struct {
 	coding string
 	body   []byte
@@ -32,11 +32,11 @@ func hostileBodies(t testing.TB) map[string]struct {
 	all := map[string]coded{}
 	zeros := strings.Repeat("\x00", 4<<20)
 	for i, e := range encoders {
-		// A bomb of the largest size within the bound, and one that is cut.
+		// A bomb of the largest size within the bound, and a truncated one.
 		b := encode(t, e.writer, zeros)
 		all[fmt.Sprint("a bomb in ", e.coding, " ", i)] = coded{e.coding, b[:min(len(b), maxCodedScan)]}
 	}
-	// Deflate: empty blocks, each with tables of its own.
+	// Deflate: empty blocks, each with its own tables.
 	w := new(bitWriter)
 	for len(w.b) < maxCodedScan-16 {
 		w.put(0, 1).put(2, 2).put(0, 5).put(0, 5).put(14, 4)
@@ -77,7 +77,7 @@ func hostileBodies(t testing.TB) map[string]struct {
 	all["trees in brotli"] = coded{"br", w.b}
 	for name, c := range all {
 		if len(c.body) > maxCodedScan {
-			t.Fatalf("%s has %d bytes, which are not looked into", name, len(c.body))
+			t.Fatalf("%s has %d bytes, over the decoding limit", name, len(c.body))
 		}
 	}
 	return all

@@ -13,8 +13,8 @@ type InFlight struct {
 // lowered limit.
 func (f *InFlight) SetLimit(n int) { f.limit.Store(int64(n)) }
 
-// Acquire counts one more request, or returns false if the limit is reached. The count is exact: a
-// refused Acquire is never part of it.
+// Acquire counts one more request, or returns false if the limit is reached. The count is exact: it
+// never includes a refused Acquire.
 func (f *InFlight) Acquire() bool {
 	for {
 		n := f.n.Load()
@@ -27,7 +27,7 @@ func (f *InFlight) Acquire() bool {
 	}
 }
 
-// Release ends an Acquire that returned true.
+// Release releases a successful Acquire.
 func (f *InFlight) Release() {
 	if f.n.Add(-1) < 0 {
 		panic("BUG: more released than acquired")

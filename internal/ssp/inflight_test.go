@@ -44,13 +44,13 @@ func TestLoweredLimitKeepsRequestsInFlight(t *testing.T) {
 	}
 	f.SetLimit(2)
 	if f.Now() != 5 || f.Limit() != 2 || f.Acquire() {
-		t.Errorf("%d of %d, and one more entered", f.Now(), f.Limit())
+		t.Errorf("%d of %d, and one more was admitted", f.Now(), f.Limit())
 	}
 	for range 4 {
 		f.Release()
 	}
 	if !f.Acquire() || f.Acquire() {
-		t.Error("one of two were in flight: exactly one more may enter")
+		t.Error("one of two was in flight: exactly one more may be admitted")
 	}
 }
 

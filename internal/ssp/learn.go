@@ -20,9 +20,9 @@ func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upst
 	}
 }
 
-// verdict returns what a request or an attempt says about the SSP or the endpoint. A response that
-// paused the SSP says nothing, because the pause is the consequence. Nor does a timeout if the
-// client's deadline was too short to blame the SSP.
+// verdict returns the verdict of a request or an attempt on the SSP or the endpoint. A response
+// that paused the SSP gives no verdict, because the pause is the consequence. Neither does a
+// timeout if the client's deadline was too short to blame the SSP.
 func (s *SSP) verdict(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) pool.Verdict {
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	switch {
@@ -40,7 +40,7 @@ func (s *SSP) verdict(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *up
 // failure reports whether an outcome counts as a failure of the SSP. Some timeouts count too, see
 // verdict.
 //
-// A response that violates HTTP counts, since it has no use. An outcome caused by adbuffer (a full
+// A response that violates HTTP counts, since it is useless. An outcome caused by adbuffer (a full
 // queue, a limit, a cancelled leg) is neither failure nor success.
 func failure(o upstream.Outcome) bool {
 	switch o {
@@ -52,7 +52,7 @@ func failure(o upstream.Outcome) bool {
 }
 
 // success reports whether an outcome shows that the SSP works. A response over adbuffer's limit
-// does too: shedding requests would not make it smaller, and might hide from operators which limit
+// does too. Shedding requests would not make it smaller, and might hide from operators which limit
 // to set.
 func success(o upstream.Outcome) bool {
 	switch o {
@@ -63,7 +63,7 @@ func success(o upstream.Outcome) bool {
 	}
 }
 
-// hadEnoughTime reports whether the SSP had as long as usual, so that a timeout is its failure. The
+// hadEnoughTime reports whether the SSP had its usual time, so that a timeout is its failure. The
 // wait for a place is included: the pool of a slow SSP is full, and the breaker must see that. A
 // twentieth may be missing for the time before the leg began.
 func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {

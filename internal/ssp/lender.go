@@ -21,8 +21,7 @@ type place interface {
 	Release()
 	Protocol() upstream.Protocol
 	Host() string
-	// Ended notes, after Do, how the attempt ended and what that says about its
-	// endpoint.
+	// Ended records, after Do, how the attempt ended and the verdict on its endpoint.
 	Ended(o upstream.Outcome, v pool.Verdict, t *upstream.Times)
 }
 

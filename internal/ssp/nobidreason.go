@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// noBidReason is why an SSP made no bid, as its OpenRTB response says: the field nbr.
+// noBidReason is the SSP's reason for a no-bid in its OpenRTB response: the field nbr.
 type noBidReason uint8
 
 // The reasons 0 to maxNBR are those of OpenRTB 2.6, list 3.22 of AdCOM ("No-Bid Reason Codes").

@@ -2,7 +2,7 @@ package ssp
 
 import "adbuffer/internal/upstream"
 
-// Observer is called for each finished request to s, with the settings that s had for it. It runs
+// Observer is called for each finished request to s, with its settings during the request. It runs
 // on the request's goroutine, so it must be quick, and keep only copies of r and ex. err is nil if
 // ex has a response. A hedged request's ex.Request is empty.
 type Observer func(s *SSP, r *Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error)

@@ -54,8 +54,8 @@ type AdaptiveOptions struct {
 type BreakerOptions struct {
 	Enabled      bool
 	Window       time.Duration
-	MinRequests  int     // in the window; below, nothing is shed
-	FailureRatio float64 // 0 to 0.99; up to it nothing is shed
+	MinRequests  int     // requests in the window; with fewer, nothing is shed
+	FailureRatio float64 // 0 to 0.99; up to this ratio nothing is shed
 	MinProbe     float64 // share of requests that pass if all fail
 	DryRun       bool
 }
@@ -65,8 +65,8 @@ type QPSOptions struct {
 	Limit  float64 // requests a second, 0 = no limit
 	Burst  int     // 0 = a tenth of Limit, at least 1
 	DryRun bool
-	// Fleet is the source of tokens if the limit holds for all replicas together; it has the same
-	// Limit and Burst. nil = the limit is this replica's own.
+	// Fleet is the source of tokens if all replicas share the limit; it has the same Limit and
+	// Burst. nil = the limit applies to this replica alone.
 	Fleet *fleet.Bucket
 }
 
@@ -90,8 +90,8 @@ type GzipOptions struct {
 	MinBytes int // smaller bodies are not compressed
 }
 
-// RetryStale is whether a request is retried whose reused HTTP/1 connection closed before the first
-// byte of a response.
+// RetryStale says which requests are retried when their reused HTTP/1 connection closed before the
+// first byte of a response.
 type RetryStale uint8
 
 // The values of `retry.stale`.

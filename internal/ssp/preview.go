@@ -2,8 +2,8 @@ package ssp
 
 import "adbuffer/internal/upstream"
 
-// Preview returns r as the SSP would get it now on a connection to an endpoint with this host, by
-// the code that sends it. The result is a copy. Times that rewrite_tmax would write are those of
+// Preview returns r as adbuffer would send it now on a connection to an endpoint with this host. It
+// uses the code that sends. The result is a copy. Times for rewrite_tmax are computed from
 // r.Received.
 func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Error) {
 	ex := upstream.AcquireExchange()

@@ -10,18 +10,18 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// qps limits everything that is sent to an SSP: requests, retries, hedges. It is safe for concurrent
-// use. The zero value has no limit. Times are since the SSP was made.
+// qps limits all requests that are sent to an SSP: first attempts, retries, hedges. It is safe for
+// concurrent use. The zero value has no limit. Times are since the SSP was made.
 //
-// If the limit is the fleet's, the tokens are those that this replica has leased, and bucket is not
-// used.
+// If all replicas share the limit, the tokens are those that this replica has leased, and bucket is
+// not used.
 type qps struct {
 	opts   QPSOptions
 	made   time.Time // when the SSP was made; times count from it
 	bucket rates.Bucket
 
-	fleet       *fleet.Bucket // nil if the limit is this replica's own
-	fleetOffset time.Duration // the fleet's bucket is older than the SSP by this, so its times are later
+	fleet       *fleet.Bucket // nil if the limit applies to this replica alone
+	fleetOffset time.Duration // age of the fleet's bucket minus age of the SSP; added to times for the bucket
 
 	limited *atomic.Uint64  // requests refused, or that a dry run would refuse; shared with successors
 	refusal *upstream.Error // allocated once, so that a refusal costs no allocation
@@ -49,7 +49,7 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 	}
 }
 
-// admit refuses, and counts, a request for which there is no token now, so that it does not first
+// admit refuses, and counts, a request for which no token is free now, so that it does not first
 // wait for a place. It takes no token.
 func (q *qps) admit(now time.Duration) *upstream.Error {
 	if q.opts.Limit <= 0 || q.opts.DryRun || q.has(now) {
@@ -72,7 +72,7 @@ func (q *qps) take(now time.Duration) *upstream.Error {
 	return q.refusal
 }
 
-// has reports whether there is a token.
+// has reports whether a token is free.
 func (q *qps) has(now time.Duration) bool {
 	if q.fleet != nil {
 		return q.fleet.Has(now + q.fleetOffset)
@@ -80,7 +80,7 @@ func (q *qps) has(now time.Duration) bool {
 	return q.bucket.Has(now) || q.bucket.Has(q.later(now))
 }
 
-// taken takes a token, if there is one.
+// taken takes a token and returns true, if one is free.
 func (q *qps) taken(now time.Duration) bool {
 	if q.fleet != nil {
 		return q.fleet.Take(now + q.fleetOffset)
@@ -89,6 +89,6 @@ func (q *qps) taken(now time.Duration) bool {
 }
 
 // later reads the clock. now is when a request began, and other requests may have taken tokens
-// since. For a request that was delayed for longer than the bucket takes to fill, an empty bucket
-// looks like a full one.
+// since. To a request with a delay longer than the time to fill the bucket, an empty bucket would
+// look full.
 func (q *qps) later(now time.Duration) time.Duration { return max(now, time.Since(q.made)) }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// behind sets a bucket's clock behind all times that the test makes up.
+// behind sets a bucket's clock to after all times of the test.
 var behind = time.Now().Add(24 * time.Hour)
 
 // Over five seconds of overload the rate is within 5 % of the limit, for any pattern of arrivals.
@@ -27,7 +27,7 @@ func TestRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 		{QPSOptions{Limit: 50}, 5 * time.Second},
 		{QPSOptions{Limit: 123.4}, 5 * time.Second},
 		{QPSOptions{Limit: 20000}, 5 * time.Second},
-		{QPSOptions{Limit: 7e6, Burst: 100}, 5 * msec}, // 142.86 ns apart: rounded, it would be 0.6 % off
+		{QPSOptions{Limit: 7e6, Burst: 100}, 5 * msec}, // 142.86 ns apart: rounding would cause an error of 0.6 %
 	} {
 		var q qps
 		q.init(c.o, behind)
@@ -88,7 +88,7 @@ func TestDefaultBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 	} {
 		var q qps
 		q.init(c.o, behind)
-		for _, at := range []time.Duration{0, 365 * 24 * time.Hour} { // full at start, and full again
+		for _, at := range []time.Duration{0, 365 * 24 * time.Hour} { // full at the start, and full again
 			n := 0
 			for q.take(at) == nil {
 				n++
@@ -118,7 +118,7 @@ func TestQPSLimitHoldsForConcurrentRequests(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 10000 {
-				if q.take(time.Duration(i)*100*time.Microsecond) == nil { // a second
+				if q.take(time.Duration(i)*100*time.Microsecond) == nil { // for a second
 					sent.Add(1)
 				}
 			}
@@ -141,7 +141,7 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit).wantDetail("10 requests a second", "2 at once", "ssps[].qps")
 		if p.lent != 2 {
-			t.Errorf("%d places were asked for, want 2: a request over the limit need not wait for a place", p.lent)
+			t.Errorf("%d places were acquired, want 2: a request over the limit need not wait for a place", p.lent)
 		}
 		time.Sleep(100 * msec)
 		c.get().want(upstream.Fill)
@@ -152,8 +152,8 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 	})
 }
 
-// After a pause of the process, some requests began long before others that have taken tokens as of
-// now. The bucket still counts as full.
+// After a pause of the process, some requests began long before other requests that have taken
+// tokens as of now. The bucket still counts as full.
 func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 2} })
@@ -169,7 +169,7 @@ func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 	})
 }
 
-// A request takes its token right before it is sent. So of requests that waited for places
+// A request takes its token directly before it is sent. So of requests that waited for places
 // together, only as many are sent as the limit allows.
 func TestQPSLimitCountsSentRequests(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestQPSLimitCountsSentRequests(t *testing.T) {
 		}
 		c.wantSent(p, 3)
 		if p.returned != 7 || c.ssp.qps.limited.Load() != 7 {
-			t.Errorf("%d places were given back and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
+			t.Errorf("%d places were released unused and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
 		}
 		c.wantIdle()
 	})
@@ -216,8 +216,8 @@ func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
 	}
 }
 
-// fleetOf returns the bucket of a fleet of one replica without Redis: it may send limit divided by
-// expected a second.
+// fleetOf returns the bucket of a fleet of one replica without Redis. It may send limit divided by
+// expected per second.
 func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 	t.Helper()
 	f := fleet.New(fleet.Options{
@@ -228,10 +228,10 @@ func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 	return f.Bucket("openx", limit, burst)
 }
 
-// An SSP counts time as its bucket does, whether it was made before or after the bucket.
+// An SSP counts time like its bucket, whether it was made before or after the bucket.
 func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		b := fleetOf(t, 40, 8, 4) // alone: 10 a second, 2 at once, none at first
+		b := fleetOf(t, 40, 8, 4) // one replica: 10 a second, 2 at once, none at first
 		time.Sleep(time.Hour)
 		p := &fakePool{steps: []step{fail(notSent), fill(), fill()}}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 40, Burst: 8, Fleet: b} })

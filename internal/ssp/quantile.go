@@ -12,17 +12,17 @@ import (
 // observation is one atomic addition. The first observation after a quarter of a second computes
 // the quantile again.
 //
-// Times are since the SSP was made. It is safe for concurrent use. An observation at the very
-// moment when the oldest ones are forgotten may be forgotten with them.
+// Times are since the SSP was made. It is safe for concurrent use. An observation at the exact
+// moment when the oldest ones are dropped may be dropped with them.
 type quantile struct {
 	counts   [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
 	current  atomic.Uint32                     // index of the current half
 	value    atomic.Int64                      // ns; 0 = too few observations
 	refresh  atomic.Int64                      // ns; when the value is computed again
-	mu       sync.Mutex                        // held meanwhile; guards the fields below
-	forgetAt time.Duration                     // when the older half is forgotten
+	mu       sync.Mutex                        // held during the computation; guards the fields below
+	forgetAt time.Duration                     // when the older half is dropped
 	q        float64
-	need     uint32 // observations before there is a value
+	need     uint32 // observations needed for a value
 }
 
 const (
@@ -67,7 +67,7 @@ func (q *quantile) refreshLocked(now time.Duration) {
 		for i := range q.counts[forget] {
 			q.counts[forget][i].Store(0)
 		}
-		if now >= q.forgetAt+quantileSpan { // unused for long: the other half is old, too
+		if now >= q.forgetAt+quantileSpan { // unused for long: the other half is old too
 			for i := range q.counts[forget^1] {
 				q.counts[forget^1][i].Store(0)
 			}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Compared with sorting, over random latencies: the result is never lower, and at most a sixteenth
-// higher.
+// The test compares with sorting, over random latencies: the result is never lower, and at most a
+// sixteenth higher.
 func TestQuantileIsWithinASixteenth(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
@@ -85,7 +85,7 @@ func TestQuantileForgets(t *testing.T) {
 	}
 	feed(10*time.Second, 30*time.Second, 10*msec)
 	if got := q.get(); got > 11*msec {
-		t.Errorf("is %v though two of three are 10ms", got)
+		t.Errorf("is %v, but two of three latencies are 10ms", got)
 	}
 	feed(30*time.Second, 61*time.Second, 20*msec)
 	for i := range q.counts {
@@ -95,7 +95,7 @@ func TestQuantileForgets(t *testing.T) {
 	}
 	feed(time.Hour, time.Hour+quantileRefresh+10*msec, time.Millisecond)
 	if got := q.get(); got > 2*msec {
-		t.Errorf("is %v after an hour in which nothing came, and then 1ms", got)
+		t.Errorf("is %v after an hour without observations, and then 1ms", got)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// retryKind is why a request is sent again. Except for firstAttempt it is the label `kind` of
-// adbuffer_retries_total.
+// retryKind is the reason why a request is sent again. Except for firstAttempt it is the label
+// `kind` of adbuffer_retries_total.
 type retryKind int8
 
 const (
@@ -35,7 +35,7 @@ func (k retryKind) String() string {
 // request was sent.
 const maxStale = 10
 
-// retries counts the retries of one request, and what they require of its next attempt.
+// retries counts the retries of one request, and holds the requirements of its next attempt.
 type retries struct {
 	limited      int // counted by retry.max: failed dials, and requests that were not sent
 	notProcessed int
@@ -45,7 +45,7 @@ type retries struct {
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
-// terms sets what the next attempt asks of the pool. It returns ex.Redials.
+// terms sets the next attempt's requirements of the pool. It returns ex.Redials.
 func (n *retries) terms(ex *upstream.Exchange, most int) (redials int) {
 	ex.Resent, ex.Redials = n.resent, most-n.limited
 	return ex.Redials
@@ -75,17 +75,17 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 		n.notProcessed++
 		return retryNotProcessed, pace(ex, l.start, n.notProcessed)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
-		// A reused connection was closed before the request was sent. The SSP may have closed many
-		// at once, and this needs no dial.
+		// The reused connection was closed before the request was sent. The SSP may have closed
+		// many connections at once, and a retry needs no dial.
 		n.notProcessed++
 		return retryNotSent, pace(ex, l.start, n.notProcessed)
 	case e.Progress == upstream.NotSent:
 		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
 	case e.Stale:
 		// The next reused connection may be stale too: retry.max does not count such retries. An
-		// SSP that restarts closes all connections at once, more than the budget has tokens. So a
-		// connection whose own responses have earned a token pays with it, and otherwise the budget
-		// pays. Either way at most every fifth request is sent again.
+		// SSP that restarts closes all connections at once, more than the budget has tokens for. So
+		// a connection whose own responses have earned a token pays with it; otherwise the budget
+		// pays. In both cases at most every fifth request is sent again.
 		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
 		return retryStale, ok && n.stale <= maxStale && (ex.Served >= fifthsPerToken || s.budget.spend())
@@ -94,19 +94,19 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 	}
 }
 
-// A request that was not processed is retried until the deadline. retry.max and the budget do not
-// count these retries, since they cost the SSP nothing. They are paced, so that an SSP that always
-// refuses costs adbuffer little. After the first few, an attempt begins paceShare of the leg's time
-// so far after the one before, and at least paceMin. So their number grows with the logarithm of
-// the time: 40 attempts in 300 ms, 65 in 5 s.
+// adbuffer retries an unprocessed request until the deadline. retry.max and the budget do not count
+// these retries, since they cost the SSP nothing. They are paced, so that an SSP that always
+// refuses costs adbuffer little. After the first few, a pause separates two attempts: paceShare of
+// the leg's time so far, and at least paceMin. So their number grows with the logarithm of the
+// time: 40 attempts in 300 ms, 65 in 5 s.
 const (
 	unpacedAttempts = 3
 	paceShare       = 8
 	paceMin         = time.Millisecond
 )
 
-// pace waits until the attempt after the n-th refusal may begin. It returns false if that is after
-// the deadline, or if the exchange ends.
+// pace waits until the attempt after the n-th refusal may begin. It returns false if that moment is
+// after the deadline, or if the exchange ends.
 func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 	if n <= unpacedAttempts {
 		return true
@@ -136,7 +136,7 @@ func isOver(ex *upstream.Exchange) bool {
 }
 
 // repeatsDialError reports whether e only repeats the error of an earlier dial: every address is
-// backing off, and a retry at once would fail.
+// backing off, and an immediate retry would fail.
 func repeatsDialError(e *upstream.Error) bool {
 	var earlier *upstream.Error
 	return isDialError(e) && errors.As(e.Err, &earlier)
@@ -155,8 +155,8 @@ func (s *SSP) mayRetry(n *retries) bool {
 	return true
 }
 
-// preventedRetry reports whether e prevented that the retry of failed was sent. Then failed is the
-// outcome of the request: e is a limit of adbuffer, or says no more than failed.
+// preventedRetry reports whether e prevented the sending of the retry of failed. Then failed is the
+// outcome of the request: e is a limit of adbuffer, or contains no more information than failed.
 func preventedRetry(failed, e *upstream.Error) bool {
 	switch e.Outcome {
 	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded:
@@ -166,8 +166,8 @@ func preventedRetry(failed, e *upstream.Error) bool {
 	}
 }
 
-// errOnlyHTTP2: the request may be sent again only over HTTP/1, but the SSP is configured for
-// HTTP/2. Callers get the error that the retry was for.
+// errOnlyHTTP2 says that the request may be sent again only over HTTP/1, but the SSP is configured
+// for HTTP/2. Callers get the error that caused the retry.
 var errOnlyHTTP2 = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent}
 
 // parentOf returns the context that ends ex early. It is never nil.

@@ -44,7 +44,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 		{"GET, malformed response", malformed, get, StaleAll, no},
 		{"GET, response too large", tooLarge, get, StaleAll, no},
 		{"GET, too large for the SSP", headTooLarge, get, StaleAll, no},
-		{"GET, over a limit of ours", overloaded, get, StaleAll, no},
+		{"GET, over a limit of adbuffer", overloaded, get, StaleAll, no},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &fakePool{steps: []step{fail(c.err), fill()}}
@@ -140,7 +140,7 @@ func TestUnprocessedRequestsUseNeitherRetryMaxNorBudget(t *testing.T) {
 	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 5})
 }
 
-// A request that the SSP refuses at once is sent again until its deadline, more and more slowly. So
+// A request that the SSP refuses at once is sent again until its deadline, with growing pauses. So
 // the number of attempts is bounded for any deadline.
 func TestUnprocessedRequestsAreRetriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
@@ -240,7 +240,7 @@ func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 }
 
 // A retry that finds every address in back-off ends the request with the first attempt's error,
-// which says more.
+// which has more information.
 func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
 	for _, first := range []upstream.Error{
 		{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"},
@@ -263,8 +263,8 @@ func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
 	}
 }
 
-// An SSP that closes idle connections closes many at once. The pool finds a pipelined connection
-// closed only after a request has acquired it.
+// An SSP that closes idle connections closes many at once. The pool finds a closed pipelined
+// connection only after a request has acquired it.
 func TestClosedIdleConnectionsUseNoRetries(t *testing.T) {
 	closed := func(ex *upstream.Exchange) error {
 		ex.Reused = true
@@ -359,7 +359,7 @@ func TestFailedWaitForAPlaceIsNotRetried(t *testing.T) {
 			if p.lent != c.asked {
 				t.Errorf("a place was asked for %d times, want %d", p.lent, c.asked)
 			}
-			cl.wantRetries(nil) // none of them was sent
+			cl.wantRetries(nil) // none of the retries was sent
 			cl.wantIdle()
 		})
 	}
@@ -390,7 +390,7 @@ func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
 	c.wantRetries(nil)
 }
 
-// The pool takes Queued for the current time, so an attempt must not acquire a place in the past.
+// The pool uses Queued as the current time, so an attempt must not acquire a place in the past.
 func TestEachAttemptIsQueuedWhenItBegins(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		var queued []time.Time
@@ -404,7 +404,7 @@ func TestEachAttemptIsQueuedWhenItBegins(t *testing.T) {
 			t.Errorf("the retry was queued %v after the first, want 30ms", d)
 		}
 		if res.times.Queued != queued[0] {
-			t.Error("the leg is not said to have begun when it did")
+			t.Error("the recorded begin of the leg is wrong")
 		}
 	})
 }

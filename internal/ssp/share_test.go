@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// All responses of an SSP that are held at once share its limit, even if a reload changed its
-// settings meanwhile.
+// All responses of an SSP that are held at once share its limit, even after a reload that changed
+// its settings.
 func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		body := strings.Repeat("x", 600)

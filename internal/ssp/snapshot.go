@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Snapshot is an SSP at one moment, for the admin page. Counts are since start.
+// Snapshot is an SSP at one moment, for the admin page. Counts cover the time since start.
 type Snapshot struct {
 	Outcomes map[string]uint64 `json:"outcomes"` // only outcomes that occurred, by name
 	Sent     uint64            `json:"sent"`     // requests sent, including retries and hedges
@@ -33,20 +33,20 @@ type Snapshot struct {
 	QPSLimit   float64 `json:"qps_limit"` // 0 = none
 	QPSLimited uint64  `json:"qps_limited"`
 
-	BackoffSeconds float64 `json:"backoff_seconds"` // rest of the pause that the SSP asked for
+	BackoffSeconds float64 `json:"backoff_seconds"` // remaining time of the pause that the SSP asked for
 	// RetryAfterPaused and RetryAfterIgnored count responses that asked for a pause, by whether a
 	// pause followed.
 	RetryAfterPaused  uint64 `json:"retry_after_paused"`
 	RetryAfterIgnored uint64 `json:"retry_after_ignored"`
-	// HedgeAfterSeconds is when an attempt is late; 0 if hedging is off, or has too few
-	// observations.
+	// HedgeAfterSeconds is the time after which an attempt is late. It is 0 if hedging is off, or
+	// has too few observations.
 	HedgeAfterSeconds float64 `json:"hedge_after_seconds"`
 }
 
 // Latency returns the times of all requests since start.
 func (s *SSP) Latency() *metrics.Histogram { return s.stats.duration }
 
-// Snapshot returns the SSP as it is now.
+// Snapshot returns the current state of the SSP.
 func (s *SSP) Snapshot() Snapshot {
 	now := s.since(time.Now())
 	snap := Snapshot{

@@ -30,7 +30,7 @@ type SSP struct {
 	plain      *httpheader.Policy // opts.Policy, for requests with Plain set
 	blameAfter time.Duration
 	backoff    backoff // settings, with the state in learned
-	breaker    breaker // as above
+	breaker    breaker // settings, with the state in learned
 	qps        *qps    // shared with successors while the qps settings are the same
 
 	*counters
@@ -69,7 +69,7 @@ func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 // endpoints. Its requests end as ssp_disabled then.
 func (s *SSP) Refusing() bool { return s.lender.Refusing() }
 
-// Policy returns which header fields cross.
+// Policy returns the policy that decides which header fields are forwarded.
 func (s *SSP) Policy() *httpheader.Policy { return s.opts.Policy }
 
 // Request is a client's request, which all of its legs share. Legs only read it. While a leg runs,
@@ -84,13 +84,13 @@ type Request struct {
 	// equal if there is none.
 	TmaxStart, TmaxEnd int
 
-	Received time.Time // when it was read completely
+	Received time.Time // when its last byte was read
 	Deadline time.Time
 	// Gone reports whether the client has closed its connection. It is called before a request that
-	// waited is sent. It is nil if that cannot be known.
+	// waited is sent. It is nil if this is unknown.
 	Gone func() bool
-	// Context ends when the client leaves. Then the exchange ends, and the outcome is ClientGone. It
-	// is nil if that cannot be known.
+	// Context ends when the client closes its connection. Then the exchange ends, and the outcome
+	// is ClientGone. It is nil if this is unknown.
 	Context context.Context
 	// Budget bounds the response's body, and copies of the request's body.
 	Budget *upstream.Budget

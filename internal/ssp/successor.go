@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// counters is what stays with an SSP's name when its settings and endpoints change: counters, and
-// requests in flight.
+// counters holds the state that stays with an SSP's name when its settings and endpoints change:
+// counters, and requests in flight.
 type counters struct {
 	made        time.Time // times within an SSP count from it
 	stats       *stats
@@ -27,13 +27,14 @@ func newCounters() *counters {
 	return &counters{made: time.Now(), stats: newStats(), buffered: new(upstream.Budget)}
 }
 
-// learned is what the SSP has learned from its endpoints. It stays while the endpoints do.
+// learned holds the state that the SSP has learned from its endpoints. It stays while the endpoints
+// stay.
 type learned struct {
 	pause     pause        // of backoff
 	window    rates.Window // of breaker
 	adaptive  adaptive
 	budget    retryBudget
-	lateAfter quantile // of latencies; after it an attempt is late and is hedged
+	lateAfter quantile // of latencies; an attempt that takes longer is late and is hedged
 }
 
 // newLearned returns an empty learned, and sets the limit of requests in flight.
@@ -47,7 +48,7 @@ func newLearned(o *Options, k *counters) *learned {
 	return l
 }
 
-// applyOptions computes what follows from the settings.
+// applyOptions derives values from the settings.
 func (s *SSP) applyOptions() {
 	limit := s.opts.MaxBufferedBytes
 	if limit == 0 {
@@ -110,11 +111,12 @@ func (s *SSP) successor(o Options) *SSP {
 	return next
 }
 
-// successor returns a bucket with other settings that lacks as many tokens as q.
+// successor returns a bucket with other settings from which as many tokens are missing as from q.
 func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	next, now := &qps{limited: q.limited}, k.now()
 	next.init(o, k.made)
-	// A full bucket stays at 0: a delayed request must not find that it became full only just now.
+	// A full bucket stays at 0. Otherwise a delayed request could find that the bucket became full
+	// only at this moment.
 	if missing := q.bucket.Missing(now); missing > 0 && o.Limit > 0 {
 		burst := float64(next.opts.Burst)
 		next.bucket.Start(now, o.Limit, burst, min(missing, burst))
@@ -125,5 +127,5 @@ func (q *qps) successor(o QPSOptions, k *counters) *qps {
 // now is the current time since the SSP was made.
 func (k *counters) now() time.Duration { return k.since(time.Now()) }
 
-// since is t as a time since the SSP was made.
+// since returns t as a time since the SSP was made.
 func (k *counters) since(t time.Time) time.Duration { return t.Sub(k.made) }

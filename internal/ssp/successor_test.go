@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// becomes replaces c's SSP by one with other settings, and returns the old one.
+// becomes replaces c's SSP by its successor with other settings, and returns the old one.
 func (c *client) becomes(with func(o *Options)) *SSP {
 	was := c.ssp
 	c.ssp = was.With(options(with))
@@ -40,10 +40,10 @@ func TestSuccessorKeepsTheCounters(t *testing.T) {
 			t.Errorf("%+v, want 5 sent, 3 fills, a no-bid, a retry, and 4 in the breaker's window", got)
 		}
 		if seen.Load() != 4 {
-			t.Errorf("the observer heard of %d requests, want 4", seen.Load())
+			t.Errorf("the observer was called for %d requests, want 4", seen.Load())
 		}
 		if c.ssp.MaxInFlight() != 7 || got.ConcurrencyLimit != 7 || was.MaxInFlight() != 0 {
-			t.Errorf("max_in_flight is %d, in force is %d; of the one before it is %d", c.ssp.MaxInFlight(), got.ConcurrencyLimit, was.MaxInFlight())
+			t.Errorf("max_in_flight is %d, in force is %d; of the previous SSP it is %d", c.ssp.MaxInFlight(), got.ConcurrencyLimit, was.MaxInFlight())
 		}
 		c.wantIdle()
 	})
@@ -64,7 +64,7 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 			hosts = append(hosts, r.authority)
 		}
 		if got := strings.Join(hosts, " "); got != "old.example old.example new.example" {
-			t.Errorf("asked %s: the retry belongs to the request that began before", got)
+			t.Errorf("asked %s: the retry belongs to the request that began earlier", got)
 		}
 		if was.Snapshot().Sent != 3 {
 			t.Errorf("%d were counted as sent, want 3", was.Snapshot().Sent)
@@ -113,7 +113,7 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 				t.Fatalf("window %v: %+v, want 100 failures, and 0.8 shed", window, got)
 			}
 			if got := was.breaker.opts.Window; got == window && window != 10*time.Second {
-				t.Fatalf("the settings of the one before became %v", got)
+				t.Fatalf("the settings of the previous SSP became %v", got)
 			}
 		}
 		c.becomes(func(o *Options) { o.Breaker.Window = time.Second })
@@ -165,7 +165,7 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 		{adaptive(4, 200), 20},  // lowered: it stays
 		{adaptive(30, 200), 30}, // but not below the floor
 		{adaptive(4, 10), 10},   // nor above max_in_flight
-		{adaptive(4, 0), 0},     // it was not lowered, so there is no limit any more
+		{adaptive(4, 0), 0},     // the limit was not lowered, so no limit remains
 		{func(o *Options) { o.MaxInFlight = 50 }, 50}, // off
 		{adaptive(4, 60), 60},
 	} {
@@ -177,12 +177,12 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 		if got := c.ssp.inFlight.Limit(); got != step.want {
 			t.Errorf("step %d: the limit is %d, want %d", i, got, step.want)
 		}
-		if i == 6 { // requests that began before count no more
+		if i == 6 { // requests that began earlier no longer count
 			for range 10 * adaptiveMinSamples {
 				was.adaptive.observe(time.Hour, time.Duration(i+1)*time.Second)
 			}
 			if got := c.ssp.inFlight.Limit(); got != 50 {
-				t.Errorf("the limit is %d, though adaptive is off", got)
+				t.Errorf("the limit is %d, but adaptive is off", got)
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
 		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.5} })
 		if late := c.ssp.lateAfter.get(); late == 0 {
-			t.Fatal("what was learned is forgotten")
+			t.Fatal("the learned state is lost")
 		}
 		for range 300 { // so that the median is 20 ms
 			c.get().want(upstream.Fill)
@@ -223,7 +223,7 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 		}
 		c.get().want(upstream.QPSLimit)
 		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4}; o.RetryMax = 0 })
-		c.get().want(upstream.QPSLimit) // it is the same
+		c.get().want(upstream.QPSLimit) // the bucket is the same
 		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 6} })
 		c.get().want(upstream.Fill) // two more at once
 		c.get().want(upstream.Fill)
@@ -266,10 +266,10 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		c.get().want(upstream.Fill)
 		got := c.ssp.Snapshot()
 		if got.BreakerFailures != 0 || got.BackoffSeconds != 0 || got.ConcurrencyLimit != 100 {
-			t.Errorf("%+v, want nothing of what was learned", got)
+			t.Errorf("%+v, want no learned state", got)
 		}
 		if got.Sent != 2 || got.Outcomes["server_error"] != 1 || got.Outcomes["ssp_backoff"] != 1 || got.BreakerShed != 5 {
-			t.Errorf("%+v, want the counts to go on", got)
+			t.Errorf("%+v, want the counts to continue", got)
 		}
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate

@@ -41,8 +41,8 @@ func (t *throttle) record(now time.Duration, throttled bool) {
 		was := slot.Load()
 		switch age := age(step, was); {
 		case age == 0:
-			// Another goroutine may begin the slot's next step meanwhile. The
-			// response then counts there, 1 s too late.
+			// Another goroutine may begin the slot's next step at this moment. The response then
+			// counts there, 1 s too late.
 			slot.Add(n)
 			return
 		case age >= newerSteps:
@@ -67,10 +67,10 @@ func (t *throttle) tally(now time.Duration) (responses, throttled uint64) {
 
 func stepAt(now time.Duration) uint64 { return uint64(now/throttleStep) % (1 << 24) }
 
-// age is how many steps a slot's value is older than step. A value that is slightly newer appears
-// as newerSteps or more.
+// age returns by how many steps a slot's value is older than step. A value that is slightly newer
+// appears as newerSteps or more.
 func age(step, value uint64) uint64 { return (step - value/oneStep) % (1 << 24) }
 
-// newerSteps is 2^24 minus a minute. Goroutines do not fall that far behind each other. So a slot
+// newerSteps is 2^24 minus a minute. Goroutines do not lag that far behind each other. So a slot
 // that was unused for days does not appear as newer.
 const newerSteps = 1<<24 - uint64(time.Minute/throttleStep)

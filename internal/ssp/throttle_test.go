@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A client that provokes 429s must not stop the SSP for all other clients.
+// A client that provokes 429s must not pause the SSP for all other clients.
 func Test429PausesOnlyAboveTheShare(t *testing.T) {
 	busy := response(429, "", "Retry-After: 30")
 	for _, c := range []struct {
@@ -29,8 +29,8 @@ func Test429PausesOnlyAboveTheShare(t *testing.T) {
 		{name: "three of six", share: 0.5, fills: 3, busy: 2, paused: true},
 		{name: "three of 300 where 0.01 is enough", share: 0.01, fills: 297, busy: 2, paused: true},
 		{name: "three of 301 where 0.01 is enough", share: 0.01, fills: 298, busy: 2},
-		{name: "all but one where all must be", share: 1, fills: 1, busy: 50},
-		{name: "all of three where all must be", share: 1, busy: 2, paused: true},
+		{name: "all but one, with share 1", share: 1, fills: 1, busy: 50},
+		{name: "all of three, with share 1", share: 1, busy: 2, paused: true},
 		{name: "a single one where share is 0", share: 0, fills: 999, paused: true},
 		{name: "the third, a second after two", share: 0.5, busy: 2, waitBeforeLast: time.Second},
 		{name: "the third, 0.9 s after two", share: 0.5, busy: 2, waitBeforeLast: 900 * msec, paused: true},
@@ -128,7 +128,7 @@ func TestThrottleWindowSpansASecond(t *testing.T) {
 				throttled bool
 			}
 			var events []event
-			now := time.Duration(rnd.Int64N(int64(20 * 24 * time.Hour))) // steps repeat after 12 days
+			now := time.Duration(rnd.Int64N(int64(20 * 24 * time.Hour))) // step numbers repeat after 12 days
 			for range 300 {
 				switch rnd.IntN(20) {
 				case 0:

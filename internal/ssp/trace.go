@@ -10,8 +10,8 @@ import (
 
 const traceParent = "Traceparent"
 
-// appendTrace makes the attempt's span the traceparent among the fields b[from:]. A trace that begins
-// here keeps no tracestate of another one.
+// appendTrace makes the attempt's span the traceparent among the fields b[from:]. If a trace begins
+// here, it removes the client's tracestate.
 func appendTrace(b []byte, from int, a *tracing.Attempt, p *httpheader.Policy) []byte {
 	b = cutField(b, from, traceParent)
 	if !a.Continued() {
