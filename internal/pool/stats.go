@@ -89,8 +89,8 @@ func newStats() *stats {
 		hold: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
 		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
 		idleAge:         metrics.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
-		atArrival:       metrics.New(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
-		requestsPerConn: metrics.New(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
+		atArrival:       metrics.NewHistogram(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
+		requestsPerConn: metrics.NewHistogram(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
 		arrivals:        metrics.NewCounter(),
 		dns:             dialHistogram(),
 		tcp:             dialHistogram(),

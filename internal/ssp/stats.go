@@ -39,7 +39,7 @@ func latency(parts int) *metrics.Histogram {
 
 // sizes has buckets from a tracking pixel up to the largest body that the default settings allow.
 func sizes() *metrics.Histogram {
-	return metrics.New(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
+	return metrics.NewHistogram(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
 }
 
 // record counts a leg that began at start. trace is nil for a request that is not traced.
