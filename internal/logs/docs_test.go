@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	"adbuffer/internal/testsupport/vectortest"
 )
 
 // goldenFields returns the names of all fields of the golden lines and their legs.
@@ -55,23 +55,18 @@ func TestTheDocumentedFieldsAreThoseThatAreWritten(t *testing.T) {
 	}
 }
 
+// shippedFields returns the fields of all lines of adbuffer's log: level is in every line.
+func shippedFields(t *testing.T) map[string]bool {
+	t.Helper()
+	fields := goldenFields(t)
+	fields["level"] = true
+	return fields
+}
+
 func TestTheShipperTakesLabelsThatLinesHave(t *testing.T) {
-	b, err := os.ReadFile("../../deploy/logs/vector.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c struct {
-		Sinks struct {
-			Loki struct{ Labels map[string]string }
-		}
-	}
-	if err := yaml.Unmarshal(b, &c); err != nil {
-		t.Fatal(err)
-	}
-	written := goldenFields(t)
-	written["level"] = true // of every line
+	written := shippedFields(t)
 	n := 0
-	for label, value := range c.Sinks.Loki.Labels {
+	for label, value := range vectortest.Load(t, "../..").Sinks.Loki.Labels {
 		if name, ok := strings.CutPrefix(value, "{{ "); ok {
 			n++
 			if !written[strings.TrimSuffix(name, " }}")] {
@@ -81,5 +76,41 @@ func TestTheShipperTakesLabelsThatLinesHave(t *testing.T) {
 	}
 	if n < 4 {
 		t.Errorf("%d labels of fields", n)
+	}
+}
+
+// A query selects streams by labels, in braces, and filters and sums by labels and fields.
+func TestTheDocumentedQueriesUseLabelsAndFieldsThatLokiHas(t *testing.T) {
+	b, err := os.ReadFile("../../deploy/logs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, queries, _ := strings.Cut(string(b), "```logql\n")
+	queries, _, _ = strings.Cut(queries, "```")
+	labels, fields := vectortest.Load(t, "../..").Sinks.Loki.Labels, shippedFields(t)
+	selectors := regexp.MustCompile(`\{[^}]*\}`)
+	n := 0
+	for _, selector := range selectors.FindAllString(queries, -1) {
+		for _, m := range regexp.MustCompile(`([a-z_]+)=`).FindAllStringSubmatch(selector, -1) {
+			n++
+			if labels[m[1]] == "" {
+				t.Errorf("a query selects streams by %s, which is no label", m[1])
+			}
+		}
+	}
+	rest := selectors.ReplaceAllString(queries, "")
+	for _, m := range regexp.MustCompile(`\| ([a-z_]+) ?[=<>]|by \(([a-z_]+), ([a-z_]+)\)`).FindAllStringSubmatch(rest, -1) {
+		for _, name := range m[1:] {
+			if name == "" {
+				continue
+			}
+			n++
+			if !fields[name] {
+				t.Errorf("a query uses %s, which no line has", name)
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d names were found in %s", n, queries)
 	}
 }

@@ -1,57 +1,14 @@
 package logs
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	"adbuffer/internal/testsupport/vectortest"
 )
-
-// shipped returns what the program of deploy/logs/vector.yaml makes of lines. Vector's own VRL
-// library runs it.
-func shipped(t *testing.T, lines string) (events []map[string]any) {
-	t.Helper()
-	b, err := os.ReadFile("../../deploy/logs/vector.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c struct {
-		Transforms struct {
-			Parsed struct{ Source string }
-		}
-	}
-	if err := yaml.Unmarshal(b, &c); err != nil {
-		t.Fatal(err)
-	}
-	var problem bytes.Buffer
-	find := exec.Command("../../scripts/vrl")
-	find.Stderr = &problem
-	python, err := find.Output()
-	if err != nil {
-		t.Fatalf("%v: %s; the test needs python3-venv and PyPI", err, &problem)
-	}
-	cmd := exec.Command(strings.TrimSpace(string(python)), "testdata/vrl.py", c.Transforms.Parsed.Source)
-	cmd.Stdin, cmd.Stderr = strings.NewReader(lines), &problem
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, &problem)
-	}
-	s := bufio.NewScanner(bytes.NewReader(out))
-	for s.Scan() {
-		var e map[string]any
-		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
-	}
-	return events
-}
 
 func TestTheShipperParsesEachGoldenLine(t *testing.T) {
 	b, err := os.ReadFile("testdata/lines.json")
@@ -64,7 +21,7 @@ func TestTheShipperParsesEachGoldenLine(t *testing.T) {
 	for _, line := range golden {
 		lines.WriteString(stamp + line[1:] + "\n")
 	}
-	events := shipped(t, lines.String())
+	events := vectortest.Load(t, "../..").Events(t, lines.String())
 	if len(events) != len(golden) || len(golden) < 6 {
 		t.Fatalf("%d events of %d lines", len(events), len(golden))
 	}
@@ -86,7 +43,7 @@ func TestTheShipperParsesEachGoldenLine(t *testing.T) {
 
 func TestTheShipperKeepsLinesThatAreNoJSON(t *testing.T) {
 	lines := []string{"goroutine 7 [running]:", `["a","list"]`, `{"time":5,"msg":"no time"}`}
-	events := shipped(t, strings.Join(lines, "\n")+"\n")
+	events := vectortest.Load(t, "../..").Events(t, strings.Join(lines, "\n")+"\n")
 	if len(events) != 3 || events[0]["message"] != lines[0] || events[1]["message"] != lines[1] {
 		t.Errorf("%v", events)
 	}

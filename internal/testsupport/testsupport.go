@@ -2,8 +2,8 @@
 // nothing of adbuffer: Eventually and Patience, free addresses, the log of a
 // process, a simulated socket, the cost of a hostile input, and servers of other
 // projects that run for the length of a test. Package e2e adds adbuffer's own
-// process to it. Its folders redistest and chromiumtest start Redis and Chromium:
-// the other tests need not link their drivers.
+// process to it. Its folders redistest, chromiumtest and vectortest run Redis, Chromium
+// and Vector's VRL: the other tests need not link their drivers.
 package testsupport
 
 import (

@@ -1,0 +1,87 @@
+// Package vectortest does with lines of adbuffer's log what Vector does by deploy/logs/vector.yaml.
+// The program of its transform runs in Vector's own VRL library, from PyPI, which has wheels for
+// amd64 only.
+package vectortest
+
+import (
+	"bytes"
+	_ "embed" // of vrl.py
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed vrl.py
+var runner string
+
+// Config is what deploy/logs/vector.yaml says.
+type Config struct {
+	root       string
+	Transforms struct {
+		Parsed struct{ Source string } // a VRL program
+	}
+	Sinks struct {
+		Loki struct{ Labels map[string]string } // label to text, or to the template "{{ field }}"
+	}
+}
+
+// Load reads the configuration of the checkout at root.
+func Load(t testing.TB, root string) *Config {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, "deploy/logs/vector.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Config{root: root}
+	if err := yaml.Unmarshal(b, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Events returns what the program makes of lines: one event a line, as Vector sends it.
+func (c *Config) Events(t testing.TB, lines string) (events []map[string]any) {
+	t.Helper()
+	python := strings.TrimSpace(c.output(t, exec.Command(filepath.Join(c.root, "scripts/vrl"))))
+	cmd := exec.Command(python, "-c", runner, c.Transforms.Parsed.Source)
+	cmd.Stdin = strings.NewReader(lines)
+	for line := range strings.Lines(c.output(t, cmd)) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func (c *Config) output(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %s; the test needs python3-venv and PyPI", cmd.Path, err, &problem)
+	}
+	return string(out)
+}
+
+// Labels returns the labels of an event in Loki. Vector leaves a label away whose field the event
+// has not.
+func (c *Config) Labels(event map[string]any) map[string]string {
+	labels := make(map[string]string)
+	for label, value := range c.Sinks.Loki.Labels {
+		field, isTemplate := strings.CutPrefix(value, "{{ ")
+		if !isTemplate {
+			labels[label] = value
+		} else if text, ok := event[strings.TrimSuffix(field, " }}")].(string); ok {
+			labels[label] = text
+		}
+	}
+	return labels
+}
