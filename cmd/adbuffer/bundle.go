@@ -14,18 +14,23 @@ import (
 	"adbuffer/internal/admin"
 )
 
-// bundled are the parts of a bundle, by the names of their files.
-var bundled = []struct{ file, path string }{
-	{"config.yaml", "/config"}, // secrets are hidden
-	{"pools.json", "/pools"},
-	{"ssps.json", "/ssps"},
-	{"history.json", "/history"},
-	{"failures.json", "/failures"},
-	{"metrics.txt", "/metrics"},
-	{"goroutines.txt", "/debug/pprof/goroutine?debug=2"},
-	{"heap.pprof", "/debug/pprof/heap"},
-	{"mutex.pprof", "/debug/pprof/mutex"},
-	{"cpu.pprof", "/debug/pprof/profile?seconds=%d"},
+// part is a file of a bundle.
+type part struct {
+	file, path string
+	takes      time.Duration // how long the listener collects it
+}
+
+// bundled are the parts of every bundle beside the CPU profile and the trace.
+var bundled = []part{
+	{"config.yaml", "/config", 0}, // secrets are hidden
+	{"pools.json", "/pools", 0},
+	{"ssps.json", "/ssps", 0},
+	{"history.json", "/history", 0},
+	{"failures.json", "/failures", 0},
+	{"metrics.txt", "/metrics", 0},
+	{"goroutines.txt", "/debug/pprof/goroutine?debug=2", 0},
+	{"heap.pprof", "/debug/pprof/heap", 0},
+	{"mutex.pprof", "/debug/pprof/mutex", 0},
 }
 
 func newBundle(stdout *os.File) *cobra.Command {
@@ -33,6 +38,7 @@ func newBundle(stdout *os.File) *cobra.Command {
 		at      admin.ClientOptions
 		out     string
 		seconds int
+		timeout time.Duration
 		capture []string
 	)
 	cmd := &cobra.Command{
@@ -46,13 +52,17 @@ with an SSP too, as HAR; those hold bodies and query values of requests.
 With admin.flight_recorder the trace has the seconds before the command, otherwise the
 second behind it.
 
-What cannot be collected is printed and named in errors.txt; the exit status is 1 if nothing can.`,
+What cannot be collected is printed and named in errors.txt. The exit status is 0 if the
+file has any part, otherwise 1, and there is no file.`,
 		Example: `  adbuffer bundle
   adbuffer bundle --admin http://10.0.0.7:9090 --token-file token --capture openx --out ticket-42.zip`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seconds < 1 || seconds > 60 {
 				return errors.New("--seconds must be from 1 to 60")
+			}
+			if timeout <= 0 {
+				return fmt.Errorf("--timeout %v is not above 0", timeout)
 			}
 			client, err := admin.NewClient(at)
 			if err != nil {
@@ -61,7 +71,8 @@ What cannot be collected is printed and named in errors.txt; the exit status is 
 			if out == "" {
 				out = "adbuffer-" + time.Now().UTC().Format("20060102-150405") + ".zip"
 			}
-			n, problems, err := writeBundle(cmd.Context(), client, out, seconds, capture)
+			parts := partsOf(time.Duration(seconds)*time.Second, capture)
+			n, problems, err := writeBundle(cmd.Context(), client, out, timeout, parts)
 			if err != nil {
 				return failed(err)
 			}
@@ -75,14 +86,25 @@ What cannot be collected is printed and named in errors.txt; the exit status is 
 	fl := cmd.Flags()
 	fl.StringVar(&out, "out", "", "file to write (default: adbuffer-<time>.zip)")
 	fl.IntVar(&seconds, "seconds", 5, "length of the CPU profile")
+	fl.DurationVar(&timeout, "timeout", 15*time.Second, "for each part, beside the time of its capture, profile or trace")
 	fl.StringArrayVar(&capture, "capture", nil, "SSP whose next exchanges are captured, for 5 s at most; needs admin.capture")
 	addAdminFlags(cmd, &at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
 	return cmd
 }
 
+// partsOf returns the parts of a bundle with a CPU profile of this length.
+func partsOf(profile time.Duration, capture []string) []part {
+	all := []part{{"trace.out", "/debug/trace", time.Second}} // first: a flight recorder has the seconds before now
+	for _, ssp := range capture {
+		all = append(all, part{"capture-" + ssp + ".har", "/capture?format=har&n=20&wait=5s&ssp=" + url.QueryEscape(ssp), 5 * time.Second})
+	}
+	all = append(all, bundled...)
+	return append(all, part{"cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", profile.Seconds()), profile})
+}
+
 // writeBundle writes the file, and returns how many parts it has, and why others are missing. Without
 // any part there is no file.
-func writeBundle(ctx context.Context, client *admin.Client, out string, seconds int, capture []string) (n int, missing, err error) {
+func writeBundle(ctx context.Context, client *admin.Client, out string, timeout time.Duration, parts []part) (n int, missing, err error) {
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, nil, err
@@ -95,28 +117,16 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, seconds 
 	}()
 	z := zip.NewWriter(f)
 	var problems []error
-	add := func(file, path string) {
-		body, err := client.Get(ctx, path)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", file, err))
-			return
+	for _, p := range parts {
+		body, err := collect(ctx, client, p, timeout)
+		if err == nil {
+			err = writePart(z, p.file, body)
 		}
-		if err = writePart(z, file, body); err != nil {
-			problems = append(problems, err)
-			return
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", p.file, err))
+			continue
 		}
 		n++
-	}
-	add("trace.out", "/debug/trace") // first: a flight recorder has the seconds before now
-	for _, ssp := range capture {
-		add("capture-"+ssp+".har", "/capture?format=har&n=20&wait=5s&ssp="+url.QueryEscape(ssp))
-	}
-	for _, part := range bundled {
-		path := part.path
-		if part.file == "cpu.pprof" {
-			path = fmt.Sprintf(path, seconds)
-		}
-		add(part.file, path)
 	}
 	missing = errors.Join(problems...)
 	if n == 0 {
@@ -126,6 +136,17 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, seconds 
 		err = writePart(z, "errors.txt", []byte(missing.Error()+"\n"))
 	}
 	return n, missing, errors.Join(err, z.Close())
+}
+
+// collect returns the content of one part.
+func collect(ctx context.Context, client *admin.Client, p part, timeout time.Duration) ([]byte, error) {
+	limited, cancel := context.WithTimeout(ctx, p.takes+timeout)
+	defer cancel()
+	body, err := client.Get(limited, p.path)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("no response from %s%s within %v; see --timeout", client.URL(), p.path, p.takes+timeout)
+	}
+	return body, err
 }
 
 func writePart(z *zip.Writer, file string, body []byte) error {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,13 +21,16 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	if v := r.URL.Query().Get("client"); v != "" {
 		var err error
 		if peer, err = netip.ParseAddr(v); err != nil {
-			text(w, http.StatusBadRequest, "client must be an IP address")
+			text(w, http.StatusBadRequest, fmt.Sprintf("client=%.80q is no IP address", v))
 			return
 		}
 	}
 	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxExplained))
-	if err != nil {
-		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be one HTTP/1.1 request of at most %d bytes", maxExplained))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request to be explained is longer than the limit of %d bytes; \"adbuffer explain --config FILE\" has none", maxExplained))
+		return
+	} else if err != nil {
+		text(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
 	writeJSON(w, s.opts.Explain(message, peer))

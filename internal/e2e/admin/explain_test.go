@@ -85,3 +85,52 @@ routes:
 		}
 	}
 }
+
+// The listener's status is of the question: 200 if there is an explanation, which may be a refusal.
+func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "server: {max_body_bytes: 2000, max_header_bytes: 1024}\n"+e2e.Single(s.URL()))
+	const fine = "POST /fillbuffer HTTP/1.1\r\nHost: a\r\n"
+	long := func(n int) string { return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", fine, n, strings.Repeat("x", n)) }
+	for _, row := range []struct {
+		name, method, path, body string
+		status                   int
+		refused                  string // the outcome and status of the explanation, "" for none
+		names                    []string
+	}{
+		{"a good request", "POST", "/explain", long(2), 200, "", []string{`"ssp": "openx"`, `"route": "default"`}},
+		{"another method", "GET", "/explain", "", 405, "", []string{"Method Not Allowed"}},
+		{"PUT", "PUT", "/explain", long(2), 405, "", []string{"Method Not Allowed"}},
+		{"a client that is no address", "POST", "/explain?client=unknown", long(2), 400, "", []string{`client="unknown"`, "IP address"}},
+		{"over the limit of the message", "POST", "/explain", long(1 << 20), 413, "", []string{"1048576", "adbuffer explain --config"}},
+		{"nothing", "POST", "/explain", "", 200, "bad_request 400", []string{"no complete request"}},
+		{"JSON, not a request", "POST", "/explain", `{"url":"/fillbuffer"}`, 200, "bad_request 400", []string{"the head ended early"}},
+		{"no end of the header", "POST", "/explain", fine, 200, "bad_request 400", []string{"the head ended early"}},
+		{"half a body", "POST", "/explain", strings.TrimSuffix(long(9), "xx"), 200, "bad_request 400", nil},
+		{"an unknown route", "POST", "/explain", "GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n", 200, "no_route 404", []string{"routes[].match"}},
+		{"an unknown method", "POST", "/explain", "PUT /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 200, "method_not_allowed 405", nil},
+		{"over max_body_bytes", "POST", "/explain", long(2001), 200, "too_large 413", []string{"server.max_body_bytes", "2000"}},
+		{"over max_header_bytes", "POST", "/explain", fine + "X: " + strings.Repeat("x", 2000) + "\r\nContent-Length: 0\r\n\r\n", 200, "too_large 431", []string{"server.max_header_bytes", "1024"}},
+	} {
+		status, body := ab.SendAdmin(row.method, row.path, row.body)
+		var x explained
+		refused := ""
+		if status == 200 {
+			if err := json.Unmarshal([]byte(body), &x); err != nil {
+				t.Errorf("%s: %v", row.name, err)
+			} else if x.Refused != nil {
+				refused = fmt.Sprintf("%s %d", x.Refused.Outcome, x.Refused.Status)
+			}
+		}
+		if status != row.status || refused != row.refused {
+			t.Errorf("%s: %d, refused %q; want %d, %q: %s", row.name, status, refused, row.status, row.refused, body)
+		}
+		for _, name := range row.names {
+			if !strings.Contains(body, name) {
+				t.Errorf("%s: the response lacks %q: %s", row.name, name, body)
+			}
+		}
+	}
+	e2e.WantRequests(t, s, 0)
+}

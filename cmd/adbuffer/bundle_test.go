@@ -1,0 +1,109 @@
+package main
+
+import (
+	"archive/zip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/admin"
+)
+
+// A part that is forbidden, or does not come, is left out, and the others are in the file.
+func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/debug/pprof/heap":
+			http.Error(w, "this needs the token of admin.token_file", http.StatusForbidden)
+		case "/debug/pprof/profile":
+			<-r.Context().Done()
+		case "/capture":
+			http.Error(w, "captures are off; see admin.capture", http.StatusNotFound)
+		default:
+			io.WriteString(w, r.URL.Path) //nolint:errcheck // the file shows the error
+		}
+	}))
+	defer listener.Close()
+	client, err := admin.NewClient(admin.ClientOptions{URL: listener.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := partsOf(time.Second, []string{"openx"})
+	for i := range parts {
+		parts[i].takes = 20 * time.Second
+		if parts[i].file == "cpu.pprof" {
+			parts[i].takes = 0
+		}
+	}
+	out := filepath.Join(t.TempDir(), "bundle.zip")
+	n, missing, err := writeBundle(t.Context(), client, out, 50*time.Millisecond, parts)
+	if err != nil || n != 9 || len(parts) != 12 {
+		t.Fatalf("%d of %d parts, %v; missing: %v", n, len(parts), err, missing)
+	}
+	want := []string{
+		"capture-openx.har: " + listener.URL + "/capture?format=har&n=20&wait=5s&ssp=openx responds 404 Not Found: captures are off; see admin.capture",
+		"heap.pprof: " + listener.URL + "/debug/pprof/heap: this needs the token of admin.token_file; see --token-file and --cert-file",
+		"cpu.pprof: no response from " + listener.URL + "/debug/pprof/profile?seconds=1 within 50ms; see --timeout",
+	}
+	if got := missing.Error(); got != strings.Join(want, "\n") {
+		t.Errorf("the problems are\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	files := filesOf(t, out)
+	if files["errors.txt"] != missing.Error()+"\n" || files["trace.out"] != "/debug/trace" || len(files) != 10 {
+		t.Errorf("the file holds %q", files)
+	}
+}
+
+// filesOf returns the contents of a ZIP file by name.
+func filesOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close() //nolint:errcheck // it is read
+	files := make(map[string]string)
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Name] = string(b)
+	}
+	return files
+}
+
+func TestABundleWithoutAnyPartLeavesNoFile(t *testing.T) {
+	client, err := admin.NewClient(admin.ClientOptions{URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := filepath.Join(t.TempDir(), "bundle.zip")
+	if n, _, err := writeBundle(canceled, client, out, time.Minute, partsOf(time.Second, nil)); n != 0 || err == nil || strings.Contains(err.Error(), "--timeout") {
+		t.Errorf("%d parts, %v; want the end of the command named", n, err)
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Errorf("the file is there: %v", err)
+	}
+	if err := os.WriteFile(out, []byte("older"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := writeBundle(t.Context(), client, out, time.Minute, nil); err == nil {
+		t.Error("a file that exists was overwritten")
+	}
+	if b, err := os.ReadFile(out); err != nil || string(b) != "older" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
