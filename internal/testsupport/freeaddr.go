@@ -15,25 +15,33 @@ import (
 const firstPort, endPort = 10100, 32768
 
 // FreeAddr returns an address of loopback on which nothing listens. Its port is reserved until the
-// test ends: FreeAddr returns it in no other test and in no other process of this user.
+// test ends: see ReserveAddr.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
+	addr, release, err := ReserveAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return addr
+}
+
+// ReserveAddr returns an address of loopback on which nothing listens. Until release is called, it
+// returns the port to no other caller, in this process or in another one on this machine.
+func ReserveAddr() (addr string, release func(), err error) {
 	for range 100 {
 		port := firstPort + rand.IntN(endPort-firstPort)
 		reserved, err := net.Listen("unix", reservation(port))
 		if err != nil {
-			continue // another test has it
+			continue // another caller has it
 		}
-		addr := fmt.Sprintf("127.0.0.1:%d", port)
 		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			l.Close()                              //nolint:errcheck // the port is wanted, not the listener
-			t.Cleanup(func() { reserved.Close() }) //nolint:errcheck // a reservation holds nothing
-			return addr
+			l.Close()                                                                  //nolint:errcheck // the port is wanted, not the listener
+			return fmt.Sprintf("127.0.0.1:%d", port), func() { reserved.Close() }, nil //nolint:errcheck // a reservation holds nothing
 		}
 		reserved.Close() //nolint:errcheck // as above
 	}
-	t.Fatalf("100 ports between %d and %d are in use", firstPort, endPort)
-	return ""
+	return "", nil, fmt.Errorf("100 ports between %d and %d are in use", firstPort, endPort)
 }
 
 // reservation returns the name of the socket that reserves a port. The kernel frees an abstract

@@ -64,7 +64,7 @@ func (r *run) startInstances(ctx context.Context) error {
 	} {
 		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 		for _, addr := range []*string{&st.addr, &st.admin} {
-			if *addr, err = rig.FreeAddr(); err != nil {
+			if *addr, err = r.env.Rig.FreeAddr(); err != nil {
 				return err
 			}
 		}

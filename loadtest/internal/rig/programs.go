@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Route is one address of a program, and what serves the requests to it.
@@ -73,7 +75,7 @@ func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes
 		return err
 	}
 	for _, route := range routes {
-		if route.Addr, err = FreeAddr(); err != nil {
+		if route.Addr, err = r.FreeAddr(); err != nil {
 			return err
 		}
 	}
@@ -198,13 +200,15 @@ func HostOf(rawURL string) string {
 	return u.Host
 }
 
-// FreeAddr returns an address of 127.0.0.1 that was free a moment ago, for programs that
-// cannot choose a port themselves.
-func FreeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// FreeAddr returns an address of 127.0.0.1 on which nothing listens, for programs that cannot choose
+// a port themselves. No other test gets the port before Close.
+func (r *Rig) FreeAddr() (string, error) {
+	addr, release, err := testsupport.ReserveAddr()
 	if err != nil {
 		return "", err
 	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
+	r.mu.Lock()
+	r.reserved = append(r.reserved, release)
+	r.mu.Unlock()
+	return addr, nil
 }

@@ -22,8 +22,9 @@ import (
 type Rig struct {
 	Dir string // for configurations, certificates and logs; gone after Close
 
-	mu    sync.Mutex // guards the field below
-	procs []*Process // in the order of their start
+	mu       sync.Mutex // guards the fields below
+	procs    []*Process // in the order of their start
+	reserved []func()   // release the ports of FreeAddr
 }
 
 // New makes a Rig. The caller closes it.
@@ -35,9 +36,15 @@ func New() (*Rig, error) {
 	return &Rig{Dir: dir}, nil
 }
 
-// Close ends all processes, the last one first, and removes the directory.
+// Close ends all processes, the last one first, releases the ports and removes the directory.
 func (r *Rig) Close() {
 	r.StopAll()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, release := range r.reserved {
+		release()
+	}
+	r.reserved = nil
 	os.RemoveAll(r.Dir)
 }
 

@@ -156,3 +156,19 @@ func TestErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestPortsOfFreeAddrAreReservedUntilClose(t *testing.T) {
+	r := newRig(t)
+	seen := make(map[string]bool)
+	for range 200 {
+		addr, err := r.FreeAddr()
+		if err != nil || seen[addr] {
+			t.Fatalf("%s was returned before, or %v", addr, err)
+		}
+		seen[addr] = true
+	}
+	r.Close()
+	if len(r.reserved) != 0 {
+		t.Errorf("%d ports are reserved after Close", len(r.reserved))
+	}
+}

@@ -97,7 +97,7 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
 	if err != nil {
 		return nil, err
 	}
-	if s.prom, err = rig.FreeAddr(); err != nil {
+	if s.prom, err = st.Rig.FreeAddr(); err != nil {
 		return nil, err
 	}
 	p, err := st.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
