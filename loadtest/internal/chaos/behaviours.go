@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -10,57 +11,52 @@ import (
 type namedBehaviour struct {
 	name      string
 	behaviour sspsim.Behaviour
-	// only names what the SSP must speak; "" is everything.
+	// only names the protocol that the SSP must speak; "" means any protocol.
 	only string
 }
 
 const (
-	onHTTP1     = "HTTP/1"
-	onExclusive = "HTTP/1, one request at a time"
-	onHTTP2     = "HTTP/2"
-	onlyHTTP2   = "HTTP/2 and never HTTP/1"
+	onHTTP1      = "HTTP/1"
+	onExclusive  = "HTTP/1, one request at a time"
+	onHTTP2      = "HTTP/2"
+	onlyHTTP2    = "HTTP/2 and never HTTP/1"
+	onNegotiated = "the protocol that TLS negotiates"
 )
 
-// answering is what all behaviours have in common: most responses are small,
-// some are large, and each names its request.
-var answering = sspsim.Response{Echo: true, NoBid: sspsim.Share(0.3), Size: sspsim.Size{P50: 1500, P95: 60_000, Max: 900_000}}
+// healthy is the behaviour on which all others are based. Most responses are small, some are large,
+// and each names its request.
+var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*time.Millisecond),
+	Response: sspsim.Response{Echo: true, NoBid: sspsim.Share(0.3), Size: sspsim.Size{P50: 1500, P95: 60_000, Max: 900_000}}}
 
-var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*time.Millisecond), Response: answering}
-
-// some is how often most faults hit: often, and not always.
+// some is the share of requests that most faults hit.
 var some = sspsim.Share(0.4)
 
-// faults makes a behaviour of faults.
+// changed returns the healthy behaviour with a change.
+func changed(name, only string, change func(*sspsim.Behaviour)) namedBehaviour {
+	b := healthy
+	change(&b)
+	return namedBehaviour{name, b, only}
+}
+
 func faults(name, only string, f sspsim.Faults) namedBehaviour {
-	b := healthy
-	b.Faults = f
-	return namedBehaviour{name, b, only}
+	return changed(name, only, func(b *sspsim.Behaviour) { b.Faults = f })
 }
 
-// answers makes a behaviour of the way responses are written.
-func answers(name, only string, change func(*sspsim.Response)) namedBehaviour {
-	b := healthy
-	change(&b.Response)
-	return namedBehaviour{name, b, only}
+func responses(name, only string, change func(*sspsim.Response)) namedBehaviour {
+	return changed(name, only, func(b *sspsim.Behaviour) { change(&b.Response) })
 }
 
-// connections makes a behaviour of the rules for connections.
 func connections(name, only string, c sspsim.Connections) namedBehaviour {
-	b := healthy
-	b.Connections = c
-	return namedBehaviour{name, b, only}
+	return changed(name, only, func(b *sspsim.Behaviour) { b.Connections = c })
 }
 
-// slow makes a behaviour of a latency.
 func slow(name string, l sspsim.Latency) namedBehaviour {
-	b := healthy
-	b.Latency = l
-	return namedBehaviour{name: name, behaviour: b}
+	return changed(name, "", func(b *sspsim.Behaviour) { b.Latency = l })
 }
 
-// A response that no request asked for is no behaviour of a pipelined SSP: HTTP/1.1
-// gives its client no means to tell it from the next one. Nor is one that comes
-// later than the response before it, which may cross the next request.
+// No pipelined SSP sends a response that no request asked for: an HTTP/1.1 client cannot distinguish
+// it from the response to the next request. No SSP sends a second response later than the first, as
+// it may cross the next request.
 var allBehaviours = []namedBehaviour{
 	slow("slow", sspsim.Lognormal(250*time.Millisecond, 900*time.Millisecond)),
 	slow("slow now and then", sspsim.Latency{
@@ -82,7 +78,10 @@ var allBehaviours = []namedBehaviour{
 	faults("malformed", "", sspsim.Faults{Malformed: sspsim.Malformed{Chance: some}}),
 	faults("huge heads", "", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: some}}),
 	faults("huge bodies", "", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: some, Bytes: 3 << 20}}),
-	leftover,
+	changed("a second response behind the first", onExclusive, func(b *sspsim.Behaviour) {
+		b.Faults.Leftover = sspsim.Share(0.1)
+		b.Response.Size.P95, b.Response.Size.Max = 5000, 15_000 // small, so that both responses arrive at once
+	}),
 	faults("DATA behind the end", onlyHTTP2, sspsim.Faults{Leftover: some}),
 	faults("refuses streams", onHTTP2, sspsim.Faults{RefuseStream: some}),
 	faults("resets streams", onHTTP2, sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: some}}),
@@ -92,29 +91,22 @@ var allBehaviours = []namedBehaviour{
 	faults("GOAWAY", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1)}}),
 	faults("GOAWAY before the request", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1), Exclude: true}}),
 	faults("GOAWAY, calm down", onHTTP2, sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Share(0.1), Code: "ENHANCE_YOUR_CALM", Exclude: true}}),
-	answers("HTTP/1.0", onHTTP1, func(a *sspsim.Response) { a.HTTP10 = some }),
-	answers("bodies that end with the connection", onHTTP1, func(a *sspsim.Response) { a.ReadToEOF = some }),
-	answers("chunks", onHTTP1, func(a *sspsim.Response) { a.Chunked = some }),
-	answers("trailers", "", func(a *sspsim.Response) { a.Trailers = some }),
-	answers("103 first", "", func(a *sspsim.Response) { a.Interim = some }),
-	answers("cookies", "", func(a *sspsim.Response) { a.Cookies = some }),
-	answers("no bids", "", func(a *sspsim.Response) { a.NoBid, a.NoBidForm = sspsim.Always, sspsim.NoBidDocument }),
-	answers("empty bodies", "", func(a *sspsim.Response) { a.NoBid, a.NoBidForm = some, sspsim.NoBidEmpty }),
-	answers("large bodies", "", func(a *sspsim.Response) { a.Size = sspsim.Size{Constant: 700_000} }),
+	responses("HTTP/1.0", onHTTP1, func(a *sspsim.Response) { a.HTTP10 = some }),
+	responses("bodies that end with the connection", onHTTP1, func(a *sspsim.Response) { a.ReadToEOF = some }),
+	responses("chunks", onHTTP1, func(a *sspsim.Response) { a.Chunked = some }),
+	responses("trailers", "", func(a *sspsim.Response) { a.Trailers = some }),
+	responses("103 first", "", func(a *sspsim.Response) { a.Interim = some }),
+	responses("cookies", "", func(a *sspsim.Response) { a.Cookies = some }),
+	responses("no bids", "", func(a *sspsim.Response) { a.NoBid, a.NoBidForm = sspsim.Always, sspsim.NoBidDocument }),
+	responses("empty bodies", "", func(a *sspsim.Response) { a.NoBid, a.NoBidForm = some, sspsim.NoBidEmpty }),
+	responses("large bodies", "", func(a *sspsim.Response) { a.Size = sspsim.Size{Constant: 700_000} }),
 	connections("closes after 3 requests, announced", "", sspsim.Connections{MaxRequests: 3, Announce: true}),
 	connections("closes after 5 requests", "", sspsim.Connections{MaxRequests: 5}),
 	connections("closes after 30 ms", "", sspsim.Connections{IdleTimeout: 30 * time.Millisecond}),
 	connections("two streams at once", onHTTP2, sspsim.Connections{MaxStreams: 2}),
 	connections("no streams", onHTTP2, sspsim.Connections{MaxStreams: -1}),
-	connections("behind mixed load balancers", onHTTP2, sspsim.Connections{HTTP1Only: some}),
+	connections("behind mixed load balancers", onNegotiated, sspsim.Connections{HTTP1Only: some}),
 }
-
-// leftover has small bodies, so that both responses arrive at once.
-var leftover = func() namedBehaviour {
-	m := faults("a second response behind the first", onExclusive, sspsim.Faults{Leftover: sspsim.Share(0.1)})
-	m.behaviour.Response.Size.P95, m.behaviour.Response.Size.Max = 5000, 15_000
-	return m
-}()
 
 // behavioursFor returns the behaviours that an SSP of this kind may have.
 func behavioursFor(k sspKind) []namedBehaviour {
@@ -122,30 +114,7 @@ func behavioursFor(k sspKind) []namedBehaviour {
 		return []namedBehaviour{{name: "healthy", behaviour: healthy}}
 	}
 	http1 := k.speaks == sspsim.HTTP1 || k.speaks == sspsim.TLSHTTP1
-	var out []namedBehaviour
-	for _, m := range allBehaviours {
-		switch m.only {
-		case onHTTP1:
-			if !http1 {
-				continue
-			}
-		case onExclusive:
-			if k.protocol != "http1" {
-				continue
-			}
-		case onlyHTTP2:
-			if http1 || k.speaks == sspsim.TLSAuto {
-				continue
-			}
-		case onHTTP2:
-			if http1 {
-				continue
-			}
-		}
-		if m.behaviour.Connections.HTTP1Only != (sspsim.Chance{}) && k.speaks != sspsim.TLSAuto {
-			continue
-		}
-		out = append(out, m)
-	}
-	return out
+	fits := map[string]bool{"": true, onHTTP1: http1, onExclusive: k.protocol == "http1", onHTTP2: !http1, onlyHTTP2: !http1 && k.speaks != sspsim.TLSAuto,
+		onNegotiated: k.speaks == sspsim.TLSAuto}
+	return slices.DeleteFunc(slices.Clone(allBehaviours), func(m namedBehaviour) bool { return !fits[m.only] })
 }

@@ -1,6 +1,6 @@
-// Package chaos sends mixed traffic through adbuffer while everything around it
-// changes: SSPs that fail in every way, hostile clients, reloads and hand-overs.
-// At the end it says which promises held.
+// Package chaos sends mixed traffic through adbuffer while everything around it changes: SSPs fail
+// in every way, clients are hostile, and adbuffer is reloaded and replaced. At the end it reports
+// which promises held.
 package chaos
 
 import (
@@ -20,21 +20,20 @@ import (
 
 // Options of a run.
 type Options struct {
-	// For is how long it takes; 0 is fullLength, scaled.
+	// For is the length of the run. 0 means fullLength times the scale.
 	For time.Duration
-	// Seed of everything that is drawn; 0 draws one.
+	// Seed determines all random choices. 0 draws a seed.
 	Seed uint64
-	// Allowance is how much later than its deadline a response may come, on
-	// this machine, which is shared.
+	// Allowance is how much later than its deadline a response may come. The machine is shared.
 	Allowance time.Duration
-	// Patience is how long a healthy SSP may take to respond. On a machine that needs
-	// more than DefaultPatience, no breaker counts a request as failed before it is over.
+	// Patience is how long a healthy SSP may take to respond. If it is more than DefaultPatience,
+	// no breaker counts a request as failed before this time has passed.
 	Patience time.Duration
 	// Think is the mean pause of a client between two requests.
 	Think time.Duration
 }
 
-// fullLength is how long a run takes at scale 1.
+// fullLength is the length of a run at scale 1.
 const fullLength = 20 * time.Minute
 
 // Defaults of the options.
@@ -44,7 +43,7 @@ const (
 	DefaultThink     = 60 * time.Millisecond
 )
 
-// LeastLength gives each third of a run one pause, and traffic before it.
+// LeastLength is the shortest run: each third of it has one pause, and traffic before the pause.
 const LeastLength = 20 * time.Second
 
 // run is one run of chaos.
@@ -61,7 +60,7 @@ type run struct {
 
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
-	frozen                             time.Duration // for which the whole machine stood still; by watchStalls
+	frozen                             time.Duration // how long the whole machine stood still; written by watchStalls
 	excused                            excuses
 	healthy                            healthyCount
 	logBytes                           atomic.Uint64
@@ -69,15 +68,15 @@ type run struct {
 	unansweredMu sync.Mutex
 	unanswered   []*request // requests that got no response
 
-	// Clients and changes hold gate for reading while they have something in
-	// flight; a pause takes it for writing. pausing asks clients to end early.
+	// Clients and changes hold gate for reading while they have work in flight. A pause takes it for
+	// writing. pausing asks clients to close their connections early.
 	gate    sync.RWMutex
 	pausing atomic.Bool
 
 	stop context.CancelCauseFunc // ends the run early
 }
 
-// Run carries a run out.
+// Run runs chaos and returns its report.
 func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error) {
 	if o.For == 0 {
 		o.For = e.Time(fullLength, time.Minute)
@@ -115,7 +114,7 @@ func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error)
 	return e.Done(rep), nil
 }
 
-// all runs clients, SSPs and changes to the end.
+// all runs clients, SSPs and changes to the end of the run.
 func (r *run) all(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -139,23 +138,35 @@ func (r *run) all(ctx context.Context) error {
 	}
 	for _, st := range r.instances {
 		start(func(rnd *rand.Rand) { r.change(ctx, st, rnd) })
-		start(func(rnd *rand.Rand) { r.attack(ctx, st, rnd) })
-		for _, m := range clientKinds {
-			for range m.clients {
-				start(func(rnd *rand.Rand) { r.http1Client(ctx, st, m, rnd) })
+		clients := func(n int, use func(ctx context.Context, st *instance, rnd *rand.Rand) error) {
+			for range n {
+				start(func(rnd *rand.Rand) { r.client(ctx, st, rnd, use) })
 			}
 		}
-		for range http2Clients {
-			if st.encrypted {
-				start(func(rnd *rand.Rand) { r.http2Client(ctx, st, rnd) })
-			}
+		clients(1, r.attack)
+		for _, m := range clientKinds {
+			clients(m.clients, func(ctx context.Context, st *instance, rnd *rand.Rand) error { return r.useHTTP1(ctx, st, m, rnd) })
+		}
+		if st.encrypted {
+			clients(http2Clients, r.useHTTP2)
 		}
 	}
 	return r.pauses(ctx)
 }
 
-// pauses lets all clients pause, again and again, and samples the processes
-// meanwhile. It returns at the end of the run.
+// client is one client until the context ends. It calls use for one connection after the other.
+func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func(context.Context, *instance, *rand.Rand) error) {
+	for ctx.Err() == nil {
+		if err := r.whileRunning(func() error { return use(ctx, st, rnd) }); err != nil && ctx.Err() == nil {
+			r.newConnectionEnded(st, nil, "%v", err)
+			r.sleep(ctx, time.Second)
+		}
+		r.think(ctx, rnd)
+	}
+}
+
+// pauses makes all clients pause several times, and samples the processes during each pause. It
+// returns at the end of the run.
 func (r *run) pauses(ctx context.Context) error {
 	n := min(max(3, int(r.options.For/(20*time.Second))), 30)
 	for i := 1; i <= n; i++ {
@@ -190,7 +201,7 @@ func (r *run) pause(ctx context.Context) error {
 	return nil
 }
 
-// watch samples the instances each second, and says how the run goes on.
+// watch samples the instances each second, and prints the progress of the run.
 func (r *run) watch(ctx context.Context) {
 	const sayEvery = 10
 	var before uint64
@@ -200,7 +211,7 @@ func (r *run) watch(ctx context.Context) {
 			return
 		}
 		for _, st := range r.instances {
-			// A process that is being replaced may not respond; the pauses decide.
+			// A process that is being replaced may not respond. Only samples of pauses are judged.
 			if s, _, err := st.take(r.began); err == nil {
 				st.busy = append(st.busy, s)
 			}
@@ -213,7 +224,7 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// holds says what the processes hold now.
+// holds returns the memory and the open files of each process.
 func (r *run) holds() string {
 	var parts []string
 	for _, st := range r.instances {
@@ -227,7 +238,7 @@ func (r *run) holds() string {
 
 func (r *run) paused() bool { return r.pausing.Load() }
 
-// whileRunning calls fn while no pause is going on.
+// whileRunning calls fn when no pause is in progress, and keeps a pause waiting until fn returns.
 func (r *run) whileRunning(fn func() error) error {
 	r.gate.RLock()
 	defer r.gate.RUnlock()
@@ -239,7 +250,7 @@ func (r *run) think(ctx context.Context, rnd *rand.Rand) {
 	r.sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
 }
 
-// sleep ends early with the context.
+// sleep returns early if the context ends.
 func (r *run) sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -247,7 +258,7 @@ func (r *run) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fail ends the run, which has met something that is no promise of adbuffer's.
-func (r *run) fail(err error) { r.stop(errors.Join(errors.New("chaos: cannot go on"), err)) }
+// fail stops the run because of an error that breaks no promise of adbuffer.
+func (r *run) fail(err error) { r.stop(errors.Join(errors.New("chaos: cannot continue"), err)) }
 
 func (r *run) say(format string, args ...any) { r.env.Say("chaos: "+format, args...) }

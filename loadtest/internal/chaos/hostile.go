@@ -3,7 +3,6 @@ package chaos
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,111 +11,106 @@ import (
 	"time"
 )
 
-// attack is a client of HTTP/1 that breaks rules or goes away.
+// attack is what a hostile client does on one connection: it violates the protocol or goes away.
 type attack struct {
 	name string
-	do   func(r *run, c net.Conn, rnd *rand.Rand)
+	do   func(h *hostile)
 }
 
-// attacks are what a hostile client does, one after the other at random.
-var attacks = []attack{
-	{"goes away while it waits", func(r *run, c net.Conn, rnd *rand.Rand) {
-		_, _ = c.Write(r.draw("a hostile client", rnd).appendHTTP1(nil, false))
-		time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
-		end(c, rnd)
+// hostile is a hostile client on one connection.
+type hostile struct {
+	*http1Conn
+	run *run
+	rnd *rand.Rand
+}
+
+// draw returns n correct requests.
+func (h *hostile) draw(n int) []*request { return h.run.drawAll(n, h.st, "a hostile client", h.rnd) }
+
+// drawPart returns a POST of which a hostile client sends a part.
+func (h *hostile) drawPart(length int) *request {
+	a := h.draw(1)[0]
+	a.method, a.body, a.chunked, a.broken = "POST", requestBody(a.token, length), false, "a-part-of-a-body"
+	return a
+}
+
+// drawBroken returns a request with a broken message head, and its text.
+func (h *hostile) drawBroken() (*request, string) {
+	a := h.draw(1)[0]
+	a.broken = "a-broken-head"
+	return a, brokenHeads[h.rnd.IntN(len(brokenHeads))](a)
+}
+
+func (h *hostile) send(asks ...*request) error {
+	_, err := h.Write(newWriting(asks, false).text)
+	return err
+}
+
+// wait waits for less than most milliseconds.
+func (h *hostile) wait(most int) { time.Sleep(time.Duration(h.rnd.IntN(most)) * time.Millisecond) }
+
+// noise returns random bytes.
+func (h *hostile) noise(length int) []byte {
+	b := make([]byte, length)
+	for i := range b {
+		b[i] = byte(h.rnd.Uint32())
+	}
+	return b
+}
+
+// http1Attacks are what a hostile client may do over HTTP/1.
+var http1Attacks = []attack{
+	{"goes away while it waits", func(h *hostile) {
+		_ = h.send(h.draw(1)...)
+		h.wait(60)
 	}},
-	{"goes away in a pipeline", func(r *run, c net.Conn, rnd *rand.Rand) {
-		var text []byte
-		for range 6 {
-			text = r.draw("a hostile client", rnd).appendHTTP1(text, false)
-		}
-		_, _ = c.Write(text)
-		_, _ = c.Read(make([]byte, 1+rnd.IntN(2000)))
-		end(c, rnd)
+	{"goes away in a pipeline", func(h *hostile) {
+		_ = h.send(h.draw(6)...)
+		_, _ = h.Read(make([]byte, 1+h.rnd.IntN(2000)))
 	}},
-	{"goes away in its upload", func(r *run, c net.Conn, rnd *rand.Rand) {
-		a := r.draw("a hostile client", rnd)
-		a.method, a.body, a.broken = "POST", requestBody(a.token, 5000), "a-part-of-a-body"
-		a.chunked = rnd.IntN(2) == 0
+	{"goes away in its upload", func(h *hostile) {
+		a := h.drawPart(5000)
+		a.chunked = h.rnd.IntN(2) == 0
 		text := a.appendHTTP1(nil, false)
-		_, _ = c.Write(text[:len(text)-1-rnd.IntN(4000)])
-		time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
-		end(c, rnd)
+		_, _ = h.Write(text[:len(text)-1-h.rnd.IntN(4000)])
+		h.wait(20)
 	}},
-	{"claims a body and is silent", func(r *run, c net.Conn, rnd *rand.Rand) {
-		a := r.draw("a hostile client", rnd)
-		a.method, a.body, a.chunked, a.broken = "POST", requestBody(a.token, 200_000), false, "a-part-of-a-body"
+	{"claims a body and is silent", func(h *hostile) {
+		a := h.drawPart(200_000)
 		text := a.appendHTTP1(nil, false)
-		_, _ = c.Write(text[:len(text)-len(a.body)+rnd.IntN(100)])
-		r.wantRefused(c, a)
+		_, _ = h.Write(text[:len(text)-len(a.body)+h.rnd.IntN(100)])
+		h.wantRefused(a)
 	}},
-	{"does not read its responses", func(r *run, c net.Conn, rnd *rand.Rand) {
-		_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
-		for range 40 {
-			if _, err := c.Write(r.draw("a hostile client", rnd).appendHTTP1(nil, false)); err != nil {
-				break
-			}
+	{"does not read its responses", func(h *hostile) {
+		_ = h.SetWriteDeadline(time.Now().Add(2 * time.Second))
+		for n := 0; n < 40 && h.send(h.draw(1)...) == nil; n++ {
 		}
-		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
-		end(c, rnd)
+		h.wait(1500)
 	}},
-	{"sends a broken head", func(r *run, c net.Conn, rnd *rand.Rand) {
-		a := r.draw("a hostile client", rnd)
-		a.broken = "a-broken-head"
-		b := brokenHeads[rnd.IntN(len(brokenHeads))]
-		_, _ = c.Write([]byte(b(a)))
-		r.wantRefused(c, a)
+	{"sends a broken head", func(h *hostile) {
+		a, text := h.drawBroken()
+		_, _ = io.WriteString(h, text)
+		h.wantRefused(a)
 	}},
-	{"sends a broken head behind correct ones", func(r *run, c net.Conn, rnd *rand.Rand) {
-		var text []byte
-		asks := make([]*request, 1+rnd.IntN(3))
-		for i := range asks {
-			asks[i] = r.draw("a hostile client", rnd)
-			text = asks[i].appendHTTP1(text, false)
+	{"sends a broken head behind correct ones", func(h *hostile) {
+		asks := h.draw(1 + h.rnd.IntN(3))
+		bad, text := h.drawBroken()
+		text += strings.Repeat("GET / HTTP/1.1\r\n\r\n", h.rnd.IntN(50))
+		_, _ = h.Write(append(newWriting(asks, false).text, text...))
+		h.wait(300) // a refused request must not destroy earlier responses
+		if h.run.responses(h.http1Conn, clientKind{}, asks, func(int) time.Time { return time.Now() }) {
+			h.wantRefused(bad)
 		}
-		bad := r.draw("a hostile client", rnd)
-		bad.broken = "a-broken-head"
-		text = append(text, brokenHeads[rnd.IntN(len(brokenHeads))](bad)...)
-		text = append(text, strings.Repeat("GET / HTTP/1.1\r\n\r\n", rnd.IntN(50))...)
-		_, _ = c.Write(text)
-		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond) // a refused request must not destroy earlier responses
-		in := bufio.NewReader(c)
-		for i, a := range asks {
-			_ = c.SetReadDeadline(time.Now().Add(patience))
-			if _, err := in.Peek(1); err != nil {
-				r.ended(asks[i:], i, err)
-				return
-			}
-			p, err := readResponse(in, a.method)
-			if err != nil {
-				r.ended(asks[i:], i, &cutError{err})
-				return
-			}
-			if r.judge(a, p, 0, 0); p.closes {
-				for _, rest := range asks[i+1:] {
-					r.noResponse(rest, i+1, errors.New("behind Connection: close"))
-				}
-				return
-			}
-		}
-		r.wantRefusedOn(c, in, bad)
 	}},
-	{"connects and is silent", func(_ *run, c net.Conn, rnd *rand.Rand) {
-		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
-		end(c, rnd)
-	}},
-	{"sends what is not HTTP", func(_ *run, c net.Conn, rnd *rand.Rand) {
-		b := make([]byte, 1+rnd.IntN(3000))
-		for i := range b {
-			b[i] = byte(rnd.Uint32())
-		}
-		_, _ = c.Write(b)
-		_ = c.SetReadDeadline(time.Now().Add(2 * readTimeout))
-		_, _ = io.Copy(io.Discard, c)
+	{"connects and is silent", func(h *hostile) { h.wait(1500) }},
+	{"sends what is not HTTP", func(h *hostile) {
+		_, _ = h.Write(h.noise(1 + h.rnd.IntN(3000)))
+		_ = h.SetReadDeadline(time.Now().Add(2 * readTimeout))
+		_, _ = io.Copy(io.Discard, h)
 	}},
 }
 
-// brokenHeads are requests that adbuffer must refuse.
+// brokenHeads write requests that adbuffer must refuse.
 var brokenHeads = []func(*request) string{
 	func(a *request) string {
 		return fmt.Sprintf("GET /single?%s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde", a.query())
@@ -139,50 +133,38 @@ func broken(fields string) func(*request) string {
 	}
 }
 
-// wantRefused reads the response to a request that must be refused.
-func (r *run) wantRefused(c net.Conn, a *request) { r.wantRefusedOn(c, bufio.NewReader(c), a) }
-
-func (r *run) wantRefusedOn(c net.Conn, in *bufio.Reader, a *request) {
+// wantRefused reads the response to a request that adbuffer must refuse. adbuffer may also refuse it
+// by closing the connection without a response.
+func (h *hostile) wantRefused(a *request) {
 	const wait = readTimeout + 10*time.Second
-	_ = c.SetReadDeadline(time.Now().Add(wait))
-	p, err := readResponse(in, "POST")
-	if err != nil {
-		// Closing without a word is a refusal too; silence is not.
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
-			r.broken.add(refused, "a request with %s was not answered within %v", a.broken, wait)
-		}
-		r.noResponse(a, 1, err)
+	_ = h.SetReadDeadline(time.Now().Add(wait))
+	p, err := readResponse(h.in, "POST")
+	switch {
+	case err == nil:
+		h.run.judge(a, p, 0, 0)
 		return
+	case timedOut(err):
+		h.run.broken.add(refused, "a request with %s got no response within %v", a.broken, wait)
 	}
-	r.judge(a, p, 0, 0)
+	h.run.noResponse(a, 1, err)
 }
 
-// end closes a connection, by FIN or by RST.
-func end(c net.Conn, rnd *rand.Rand) {
-	if t, ok := c.(*net.TCPConn); ok && rnd.IntN(2) == 0 {
+// attack makes one attack on a connection of its own, and closes the connection by FIN or by RST.
+func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
+	protocol, all := "http/1.1", http1Attacks
+	if st.encrypted && rnd.IntN(2) == 0 {
+		protocol, all = "h2", http2Attacks
+	}
+	conn, err := r.dial(ctx, st, "a hostile client", protocol)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	a := all[rnd.IntN(len(all))]
+	r.attacksSeen.add(0, a.name)
+	a.do(&hostile{run: r, http1Conn: &http1Conn{Conn: conn, st: st, in: bufio.NewReader(conn)}, rnd: rnd})
+	if t, ok := conn.(*net.TCPConn); ok && rnd.IntN(2) == 0 {
 		_ = t.SetLinger(0)
 	}
-	c.Close()
-}
-
-// attack is a hostile client, until the context ends.
-func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) {
-	for ctx.Err() == nil {
-		r.gate.RLock()
-		protocol, all := "http/1.1", attacks
-		if st.encrypted && rnd.IntN(2) == 0 {
-			protocol, all = "h2", http2Attacks
-		}
-		if conn, err := r.dial(ctx, st, protocol); err == nil {
-			n := all[rnd.IntN(len(all))]
-			r.attacksSeen.add(0, n.name)
-			n.do(r, conn, rnd)
-			conn.Close()
-		} else if ctx.Err() == nil {
-			r.newConnectionEnded(st, nil, "hostile: connecting: %v", err)
-		}
-		r.gate.RUnlock()
-		r.think(ctx, rnd)
-	}
+	return nil
 }

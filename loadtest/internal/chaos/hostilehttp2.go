@@ -2,8 +2,6 @@ package chaos
 
 import (
 	"io"
-	"math/rand/v2"
-	"net"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -11,82 +9,74 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// http2Attacks are what a hostile client does over HTTP/2.
+// http2Attacks are what a hostile client may do over HTTP/2.
 var http2Attacks = []attack{
-	{"opens streams without their bodies", func(r *run, c net.Conn, rnd *rand.Rand) {
-		h := hostileHTTP2(c)
-		for i := range 100 + rnd.IntN(200) {
-			a := r.draw("a hostile client", rnd)
-			a.method, a.broken = "POST", "a-part-of-a-body"
-			open(h, uint32(2*i+1), a, false)
+	{"opens streams without their bodies", func(h *hostile) {
+		f := h.http2()
+		for i := range 100 + h.rnd.IntN(200) {
+			open(f, i, h.drawPart(0), 200_000)
 		}
-		drain(h, time.Duration(rnd.IntN(1500))*time.Millisecond)
-		end(c, rnd)
+		h.readAtMost(f, 1500)
 	}},
-	{"resets each stream at once", func(r *run, c net.Conn, rnd *rand.Rand) {
-		h := hostileHTTP2(c)
-		for i := range 20 + rnd.IntN(100) {
-			a := r.draw("a hostile client", rnd)
-			a.method, a.body = "GET", nil
-			open(h, uint32(2*i+1), a, true)
-			_ = h.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
+	{"resets each stream at once", func(h *hostile) {
+		f := h.http2()
+		for i := range 20 + h.rnd.IntN(100) {
+			id := open(f, i, h.drawGET(), -1)
+			_ = f.WriteRSTStream(id, http2.ErrCodeCancel)
 		}
-		drain(h, time.Duration(rnd.IntN(500))*time.Millisecond)
-		end(c, rnd)
+		h.readAtMost(f, 500)
 	}},
-	{"sends many SETTINGS and PINGs", func(r *run, c net.Conn, rnd *rand.Rand) {
-		h := hostileHTTP2(c)
-		for range 200 + rnd.IntN(2000) {
-			_ = h.WritePing(false, [8]byte{})
-			_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: rnd.Uint32N(1 << 20)})
+	{"sends many SETTINGS and PINGs", func(h *hostile) {
+		f := h.http2()
+		for range 200 + h.rnd.IntN(2000) {
+			_ = f.WritePing(false, [8]byte{})
+			_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: h.rnd.Uint32N(1 << 20)})
 		}
-		drain(h, 200*time.Millisecond)
-		end(c, rnd)
+		h.readAtMost(f, 400)
 	}},
-	{"opens no window", func(r *run, c net.Conn, rnd *rand.Rand) {
-		h := hostileHTTP2(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	{"opens no window", func(h *hostile) {
+		f := h.http2(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		for i := range 50 {
-			a := r.draw("a hostile client", rnd)
-			a.method, a.body = "GET", nil
-			open(h, uint32(2*i+1), a, true)
+			open(f, i, h.drawGET(), -1)
 		}
-		drain(h, time.Duration(rnd.IntN(1500))*time.Millisecond)
-		end(c, rnd)
+		h.readAtMost(f, 1500)
 	}},
-	{"sends frames at random", func(r *run, c net.Conn, rnd *rand.Rand) {
-		h := hostileHTTP2(c)
-		for range 1 + rnd.IntN(60) {
-			payload := make([]byte, rnd.IntN(200))
-			for i := range payload {
-				payload[i] = byte(rnd.Uint32())
-			}
-			_ = h.WriteRawFrame(http2.FrameType(rnd.IntN(12)), http2.Flags(rnd.Uint32()), rnd.Uint32N(40), payload)
+	{"sends frames at random", func(h *hostile) {
+		f := h.http2()
+		for range 1 + h.rnd.IntN(60) {
+			payload := h.noise(h.rnd.IntN(200))
+			_ = f.WriteRawFrame(http2.FrameType(h.rnd.IntN(12)), http2.Flags(h.rnd.Uint32()), h.rnd.Uint32N(40), payload)
 		}
-		drain(h, 300*time.Millisecond)
-		end(c, rnd)
+		h.readAtMost(f, 600)
 	}},
 }
 
-// hostileHTTP2 starts HTTP/2 on a connection, which ends after a while in any case.
-func hostileHTTP2(c net.Conn, settings ...http2.Setting) *load.RawHTTP2 {
-	_ = c.SetDeadline(time.Now().Add(2 * readTimeout))
-	h := load.NewRawHTTP2(c, settings...)
-	h.AllowIllegalWrites = true
-	return h
+// http2 starts HTTP/2 on the connection. Its reads and writes fail after twice readTimeout.
+func (h *hostile) http2(settings ...http2.Setting) *load.RawHTTP2 {
+	_ = h.SetDeadline(time.Now().Add(2 * readTimeout))
+	f := load.NewRawHTTP2(h, settings...)
+	f.AllowIllegalWrites = true
+	return f
 }
 
-// open sends the header of a request, which ends the stream or claims a body.
-func open(h *load.RawHTTP2, id uint32, a *request, last bool) {
-	length := 200_000
-	if last {
-		length = -1
-	}
-	h.Open(id, a.method, a.path+"?"+a.query(), length)
+// drawGET returns a request without a body.
+func (h *hostile) drawGET() *request {
+	a := h.draw(1)[0]
+	a.method, a.body = "GET", nil
+	return a
 }
 
-// drain writes what is left, and reads what comes for a while.
-func drain(h *load.RawHTTP2, d time.Duration) {
-	_ = h.Flush()
-	_ = h.Conn.SetReadDeadline(time.Now().Add(d))
-	_, _ = io.Copy(io.Discard, h.Conn)
+// open sends the header of a request on the client's i-th stream. It claims a body of length bytes,
+// or ends the stream where length is below 0.
+func open(f *load.RawHTTP2, i int, a *request, length int) (id uint32) {
+	id = uint32(2*i + 1)
+	f.Open(id, a.method, a.path+"?"+a.query(), length)
+	return id
+}
+
+// readAtMost sends what is buffered, and reads for less than most milliseconds.
+func (h *hostile) readAtMost(f *load.RawHTTP2, most int) {
+	_ = f.Flush()
+	_ = h.SetReadDeadline(time.Now().Add(time.Duration(h.rnd.IntN(most)) * time.Millisecond))
+	_, _ = io.Copy(io.Discard, h)
 }

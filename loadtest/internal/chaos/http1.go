@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// clientKind is how a client of HTTP/1 uses its connections.
+// clientKind is how an HTTP/1 client uses its connections.
 type clientKind struct {
 	name    string
 	clients int // at each instance
-	// requests on a connection before the client closes it; 0 is 1 to 60.
+	// requests is how many requests a client sends on one connection. 0 means 1 to 60.
 	requests int
-	depth    int           // requests that are sent before a response is read; 0 is 1
-	pieces   int           // most pieces of a request; 0 is 1
-	pause    time.Duration // longest pause between two pieces
-	reading  time.Duration // pause between two reads of a response
+	depth    int           // the most requests sent before a response is read; 0 means 1
+	pieces   int           // the most pieces of a request; 0 means 1
+	pause    time.Duration // the longest pause between two pieces
+	reading  time.Duration // the pause between two reads of a response
 	http10   bool
 }
 
@@ -42,95 +42,85 @@ var clientKinds = []clientKind{
 type http1Conn struct {
 	net.Conn
 	st     *instance
-	client string // whose it is
 	in     *bufio.Reader
-	served int // responses on it so far
+	served int // responses so far
 }
 
-// dial opens a connection to an instance.
-func (r *run) dial(ctx context.Context, st *instance, protocol string) (net.Conn, error) {
+// dial opens a connection to an instance. It names the kind of client in its error.
+func (r *run) dial(ctx context.Context, st *instance, kind, protocol string) (conn net.Conn, err error) {
 	d := net.Dialer{Timeout: patience}
-	if !st.encrypted {
-		return d.DialContext(ctx, "tcp", st.addr)
+	if st.encrypted {
+		config := st.tls.Clone()
+		config.NextProtos = []string{protocol}
+		conn, err = (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", st.addr)
+	} else {
+		conn, err = d.DialContext(ctx, "tcp", st.addr)
 	}
-	config := st.tls.Clone()
-	config.NextProtos = []string{protocol}
-	return (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", st.addr)
-}
-
-// http1Client is a client of HTTP/1, until the context ends.
-func (r *run) http1Client(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) {
-	for ctx.Err() == nil {
-		r.gate.RLock()
-		err := r.useHTTP1(ctx, st, m, rnd)
-		r.gate.RUnlock()
-		if err != nil && ctx.Err() == nil {
-			r.newConnectionEnded(st, nil, "%s: %v", m.name, err)
-			r.sleep(ctx, time.Second)
-		}
-		r.think(ctx, rnd)
-	}
-}
-
-// useHTTP1 opens a connection and sends requests on it until one side closes
-// it, or clients pause.
-func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) error {
-	conn, err := r.dial(ctx, st, "http/1.1")
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return nil, fmt.Errorf("%s: connecting: %w", kind, err)
+	}
+	return conn, nil
+}
+
+// useHTTP1 opens a connection and sends requests on it until one side closes it or clients pause.
+func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) error {
+	conn, err := r.dial(ctx, st, m.name, "http/1.1")
+	if err != nil {
+		return err
 	}
 	defer conn.Close()
-	c := &http1Conn{Conn: conn, st: st, client: st.name + ", " + m.name, in: bufio.NewReaderSize(conn, 4096)}
+	c := &http1Conn{Conn: conn, st: st, in: bufio.NewReaderSize(conn, 4096)}
 	requests := m.requests
 	if requests == 0 {
 		requests = 1 + rnd.IntN(60)
 	}
 	for n := 0; n < requests && !r.paused() && ctx.Err() == nil; {
-		asks := make([]*request, 1)
-		if m.depth > 0 {
-			asks = make([]*request, 1+rnd.IntN(m.depth))
-		}
-		for i := range asks {
-			asks[i] = r.draw(c.client, rnd)
-			asks[i].st = st
-		}
+		asks := r.drawAll(1+rnd.IntN(max(1, m.depth)), st, m.name, rnd)
 		n += len(asks)
 		if !r.exchange(c, m, rnd, asks) {
-			return nil
+			break
 		}
 		r.think(ctx, rnd)
 	}
 	return nil
 }
 
-// exchange sends requests and judges their responses. It says whether the
-// connection can be used again.
+// exchange sends requests and judges their responses. It reports whether the connection can be
+// used again.
 func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*request) bool {
 	w := newWriting(asks, m.http10)
 	go w.write(c, m, rand.New(rand.NewPCG(rnd.Uint64(), 0)))
-	defer func() { <-w.done }() // the next request must not cross this one
-	var last time.Time          // when the response before was read
+	reusable := r.responses(c, m, asks, w.wholeAt)
+	if !reusable {
+		c.Close()
+	}
+	<-w.done // the requests that follow must not be written between these
+	return reusable
+}
+
+// responses reads and judges the responses to requests in their order. wholeAt returns when a
+// request was written whole. responses reports whether the connection can be used again.
+func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt func(int) time.Time) bool {
+	var last time.Time // when the previous response was read
 	for i, a := range asks {
 		stalled := r.stalled(c.st)
-		first, p, closes, err := r.read(c, m, a)
+		first, p, err := r.read(c, m, a)
 		if err != nil {
 			r.ended(asks[i:], c.served, err)
-			c.Close()
 			return false
 		}
 		c.served++
-		// The clock of a request starts when adbuffer has read it, and the
-		// response before it has been sent.
-		if from := later(w.wholeAt(i), last); first.After(from) {
+		// The clock of a request starts when adbuffer has read the request and has sent the
+		// previous response.
+		if from := later(wholeAt(i), last); first.After(from) {
 			p.took = first.Sub(from)
 		}
 		r.judge(a, p, r.stalled(c.st)-stalled, 0)
 		last = time.Now()
-		if closes {
+		if p.closes {
 			for _, rest := range asks[i+1:] {
 				r.noResponse(rest, c.served, errors.New("behind Connection: close"))
 			}
-			c.Close()
 			return false
 		}
 	}
@@ -147,12 +137,11 @@ func later(a, b time.Time) time.Time {
 // ended judges requests whose connection ended with err after so many responses.
 func (r *run) ended(asks []*request, served int, err error) {
 	var cut *cutError
-	var timeout net.Error
 	switch {
 	case errors.As(err, &cut):
 		r.broken.add(mixed, "%v: the response was cut: %v", asks[0], err)
 		asks, served = asks[1:], served+1
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case timedOut(err):
 		r.broken.add(late, "%v: no response: %v", asks[0], err)
 		asks, served = asks[1:], served+1
 	}
@@ -161,30 +150,36 @@ func (r *run) ended(asks []*request, served int, err error) {
 	}
 }
 
-// cutError says that a response began and did not end.
+// timedOut reports whether a deadline of a connection or of a context has passed.
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// cutError is the error of a response that began and was not complete.
 type cutError struct{ err error }
 
 func (e *cutError) Error() string { return e.err.Error() }
 func (e *cutError) Unwrap() error { return e.err }
 
-// read reads the response to a, whose first byte came at first.
-func (r *run) read(c *http1Conn, m clientKind, a *request) (first time.Time, p *response, closes bool, err error) {
+// read reads the response to a. first is when its first byte came.
+func (r *run) read(c *http1Conn, m clientKind, a *request) (first time.Time, p *response, err error) {
 	if err := r.await(c, a.deadline+r.options.Allowance+5*time.Second); err != nil {
-		return first, nil, false, err
+		return first, nil, err
 	}
 	first = time.Now()
-	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetReadDeadline(first.Add(30 * time.Second))
 	in := c.in
 	if m.reading > 0 {
 		in = bufio.NewReaderSize(&pausing{in, m.reading}, 16<<10)
 	}
 	if p, err = readResponse(in, a.method); err != nil {
-		return first, nil, false, &cutError{err}
+		err = &cutError{err}
 	}
-	return first, p, p.closes, nil
+	return first, p, err
 }
 
-// readResponse reads a response, past interim ones.
+// readResponse reads a response, and skips interim responses.
 func readResponse(in *bufio.Reader, method string) (*response, error) {
 	for {
 		res, err := http.ReadResponse(in, &http.Request{Method: method})
@@ -202,15 +197,13 @@ func readResponse(in *bufio.Reader, method string) (*response, error) {
 	}
 }
 
-// await waits for the first byte of a response, and for as much longer as the
-// machine takes.
+// await waits for the first byte of a response. The time that the machine took extends the wait.
 func (r *run) await(c *http1Conn, wait time.Duration) error {
-	began, stalled := time.Now(), r.stalled(c.st)
+	end := time.Now().Add(wait - r.stalled(c.st))
 	for {
-		_ = c.SetReadDeadline(began.Add(wait + r.stalled(c.st) - stalled))
+		_ = c.SetReadDeadline(end.Add(r.stalled(c.st)))
 		_, err := c.in.Peek(1)
-		var timeout net.Error
-		if err == nil || !errors.As(err, &timeout) || !timeout.Timeout() || time.Since(began) > wait+r.stalled(c.st)-stalled {
+		if err == nil || !timedOut(err) || time.Now().After(end.Add(r.stalled(c.st))) {
 			return err
 		}
 	}

@@ -15,41 +15,25 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// http2Clients talk HTTP/2 to each encrypted instance, with so many streams each.
 const (
-	http2Clients = 3
-	http2Streams = 6
+	http2Clients = 3 // of each encrypted instance
+	http2Streams = 6 // of each HTTP/2 client at once
 )
 
-// patience is for what the machine itself may take of a response's time.
+// patience is added to the time in which a response must come: the machine itself may take it.
 const patience = 20 * time.Second
 
-// http2Client is a client of HTTP/2, until the context ends: one connection after the
-// other, several streams at once.
-func (r *run) http2Client(ctx context.Context, st *instance, rnd *rand.Rand) {
-	for ctx.Err() == nil {
-		r.gate.RLock()
-		if err := r.useHTTP2(ctx, st, rnd); err != nil && ctx.Err() == nil {
-			r.newConnectionEnded(st, nil, "HTTP/2: %v", err)
-			r.sleep(ctx, time.Second)
-		}
-		r.gate.RUnlock()
-		r.think(ctx, rnd)
-	}
-}
-
-// useHTTP2 opens a connection and sends requests on it until one side closes
-// it, or clients pause.
+// useHTTP2 opens a connection and sends requests on it until one side closes it or clients pause.
 func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error {
-	conn, err := r.dial(ctx, st, "h2")
-	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
-	}
-	defer conn.Close()
-	// Its own connection, since a Transport would send requests again.
-	cc, err := (&http2.Transport{}).NewClientConn(conn)
+	conn, err := r.dial(ctx, st, "HTTP/2", "h2")
 	if err != nil {
 		return err
+	}
+	defer conn.Close()
+	// A Transport would send requests again, so the client manages its connection itself.
+	cc, err := (&http2.Transport{}).NewClientConn(conn)
+	if err != nil {
+		return fmt.Errorf("HTTP/2: %w", err)
 	}
 	defer cc.Close()
 	requests := 1 + rnd.IntN(40)
@@ -67,14 +51,13 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 	return nil
 }
 
-// stream sends one request and judges its response. Now and then the client
-// gives it up.
+// stream sends one request and judges its response. Now and then the client abandons it. n is how
+// many requests the same goroutine has sent on the connection before.
 func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rnd *rand.Rand, n int) {
-	a := r.draw(st.name+", HTTP/2", rnd)
-	a.st = st
+	a := r.draw(st, "HTTP/2", rnd)
 	wait := a.deadline + r.options.Allowance + patience
-	leaves := rnd.IntN(20) == 0
-	if leaves {
+	abandons := rnd.IntN(20) == 0
+	if abandons {
 		wait = time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -109,16 +92,19 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 		}
 	}
 	switch {
-	case leaves && err != nil, ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+	case abandons && err != nil, ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 	case err != nil:
-		r.streamEnded(a, n, err)
+		if goneAway(err) {
+			n = 1 // HTTP/2 reports which requests were not processed: clients send them again
+		}
+		r.ended([]*request{a}, n, err)
 	default:
-		// The whole upload comes before the clock; what it took is not adbuffer's.
+		// The clock starts behind the upload: adbuffer cannot make it shorter.
 		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled, uploadTime(req))
 	}
 }
 
-// uploadTime is how long the body of a request was on its way at most.
+// uploadTime returns how long the client took to send the body of a request, at most.
 func uploadTime(req *http.Request) time.Duration {
 	if u, ok := req.Body.(*upload); ok {
 		return u.took()
@@ -126,31 +112,15 @@ func uploadTime(req *http.Request) time.Duration {
 	return 0
 }
 
-// streamEnded judges a stream that ended with err, the nth of its kind.
-func (r *run) streamEnded(a *request, n int, err error) {
-	var cut *cutError
-	switch {
-	case errors.As(err, &cut):
-		r.broken.add(mixed, "%v: the response was cut: %v", a, err)
-	case errors.Is(err, context.DeadlineExceeded):
-		r.broken.add(late, "%v: no response: %v", a, err)
-	case goneAway(err):
-		// HTTP/2 says which requests were not processed; clients send them again.
-		r.noResponse(a, 1, err)
-	default:
-		r.noResponse(a, n, err)
-	}
-}
-
-// goneAway says that a connection took no more requests, by the errors of
-// x/net's client, which exports none of them.
+// goneAway reports whether a connection took no more requests. The client of x/net exports only one
+// of these errors.
 func goneAway(err error) bool {
 	var goAway http2.GoAwayError
 	return errors.As(err, &goAway) || strings.HasPrefix(err.Error(), "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(err.Error(), "http2: client conn not usable")
 }
 
-// upload is a body that is read in pieces with pauses.
+// upload is a body that the client sends in pieces with pauses.
 type upload struct {
 	*bytes.Reader
 	pause time.Duration

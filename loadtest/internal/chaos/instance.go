@@ -18,8 +18,8 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// instance is an address at which an adbuffer serves clients. Its configuration
-// is reloaded all the time; if it hands over, the process is replaced too.
+// instance is an address at which an adbuffer serves clients. adbuffer reloads its configuration
+// again and again. If the instance hands over, new processes replace the old ones.
 type instance struct {
 	name      string
 	encrypted bool
@@ -32,22 +32,22 @@ type instance struct {
 	mu  sync.Mutex // guards the field below
 	now *rig.Adbuffer
 
-	stalls             stalls   // of the process that serves
-	reloads, handovers int      // counted by change
-	samples            []sample // at the pauses; by pauses
-	busy               []sample // each second; by watch
+	stalls             stalls   // of the process that serves now
+	reloads, handovers int      // written by change
+	samples            []sample // in the pauses; written by pauses
+	busy               []sample // each second; written by watch
 }
 
-// readTimeout bounds how long hostile clients keep a pause waiting.
+// readTimeout limits how long a pause waits for hostile clients.
 const readTimeout = 4 * time.Second
 
-// Processes are handed over in this time, which leaves each request its own.
+// A process that is replaced has this time to drain. It is longer than each request's deadline.
 const (
 	drainDelay   = time.Second
 	drainTimeout = 10 * time.Second
 )
 
-// startInstances starts an adbuffer at each instance.
+// startInstances starts an adbuffer for each instance.
 func (r *run) startInstances(ctx context.Context) error {
 	cert, err := r.env.Rig.Certificate("chaos", "127.0.0.1")
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *run) startInstances(ctx context.Context) error {
 	return nil
 }
 
-// process is the one that serves the instance now.
+// process returns the process that serves the instance now.
 func (st *instance) process() *rig.Adbuffer {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, er
 		"ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
 }
 
-// config writes an instance's configuration; rnd chooses what reloads change.
+// config returns an instance's configuration. rnd chooses the settings that reloads change.
 func (r *run) config(st *instance, rnd *rand.Rand) string {
 	c := engine.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
@@ -103,7 +103,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	for _, s := range r.ssps {
 		ssp := s.config
 		if !s.healthy {
-			// A pool that changes its limits in place, or is replaced.
+			// A reload changes the limits of the pool in place, or replaces the pool.
 			ssp.Pool = strings.Replace(ssp.Pool, "max_conns: 64", fmt.Sprintf("max_conns: %d", 8+rnd.IntN(56)), 1)
 			ssp.More = append(ssp.More, fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
 				fmt.Sprintf("timeouts: {connect: %dms}", 150+100*rnd.IntN(2)))
@@ -128,8 +128,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	return text
 }
 
-// change reloads an instance's configuration, and hands it over, until the
-// context ends.
+// change reloads an instance's configuration, and replaces its process, until the context ends.
 func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	const every = 3 * time.Second
 	for n := 1; ; n++ {
@@ -150,7 +149,7 @@ func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	}
 }
 
-// reload puts another configuration in force, by a signal.
+// reload changes the configuration file and sends the signal to reload it.
 func (r *run) reload(st *instance, rnd *rand.Rand) error {
 	temporary := st.file + ".new"
 	if err := os.WriteFile(temporary, []byte(r.config(st, rnd)), 0o600); err != nil {
@@ -163,7 +162,7 @@ func (r *run) reload(st *instance, rnd *rand.Rand) error {
 	return st.process().Signal(syscall.SIGHUP)
 }
 
-// handOver starts a new process, and ends the old one when the new one is ready.
+// handOver starts a new process. It drains the old process when the new one is ready.
 func (r *run) handOver(ctx context.Context, st *instance) error {
 	next, err := r.startProcess(ctx, st)
 	if err != nil {
@@ -178,7 +177,7 @@ func (r *run) handOver(ctx context.Context, st *instance) error {
 	return nil
 }
 
-// drain ends a process of an instance as an operator does.
+// drain makes a process of an instance drain and exit, as an operator does.
 func (r *run) drain(st *instance, a *rig.Adbuffer) {
 	err := a.Signal(syscall.SIGTERM)
 	status, waited := a.Await(drainDelay + drainTimeout + 10*time.Second)

@@ -22,45 +22,45 @@ type response struct {
 	header http.Header
 	body   []byte
 	closes bool          // the connection ends behind it
-	took   time.Duration // from the request's last byte, or from the response before it
+	took   time.Duration // since the request's last byte or the previous response, whichever was later
 }
 
 func (p *response) String() string {
 	return fmt.Sprintf("%d, %s, %s: %s", p.status, p.header.Get("X-Adbuffer-Source"), p.header.Get("Content-Type"), shorten(p.body))
 }
 
-// ownStatus is the status of each of adbuffer's own responses that a correct
-// request may get.
+// ownStatus is the status of each response of adbuffer's own that a correct request may get, by
+// its reason.
 var ownStatus = map[string]int{
 	"connect_failed": 502, "tls_failed": 502, "conn_lost": 502, "bad_response": 502, "response_too_large": 502,
 	"pending_full": 503, "pending_timeout": 503, "breaker_open": 503, "ssp_backoff": 503,
 	"deadline": 504,
 }
 
-// refusals is how a broken request is refused.
+// refusals are the statuses with which adbuffer may refuse a broken request.
 var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: true}
 
-// healthyCount counts what became of requests to healthy SSPs.
-type healthyCount struct{ asked, answered atomic.Uint64 }
+// healthyCount counts requests to healthy SSPs.
+type healthyCount struct{ sent, succeeded atomic.Uint64 }
 
-// mostPaused is by how much clients pause in a request at most.
+// mostPaused is the longest sum of a client's pauses in one request.
 const mostPaused = time.Second
 
-// judge compares a response with what must become of its request. stalled is the time that
-// the machine took from it, as measured, and paused what the client itself took.
+// judge compares a response with the expected outcome of its request. stalled is the measured time
+// that the machine took from it. paused is the time that the client itself took.
 func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	source := p.header.Get("X-Adbuffer-Source")
 	ssp, bySSP := strings.CutPrefix(source, "ssp/")
 	r.tally.add(p.status, source)
 	if a.broken != "" {
 		if bySSP || !refusals[p.status] {
-			r.broken.add(refused, "a request with %s was answered: %v", a.broken, p)
+			r.broken.add(refused, "a request with %s was not refused: %v", a.broken, p)
 		}
 		return
 	}
 	switch over := p.took - paused - a.deadline; {
 	case over-stalled > r.options.Allowance:
-		r.broken.add(late, "%v was answered after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), stalled.Round(time.Millisecond), p)
+		r.broken.add(late, "the response to %v came after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), stalled.Round(time.Millisecond), p)
 	case over > r.options.Allowance:
 		r.excuse(late, a, stalled)
 	default:
@@ -76,26 +76,26 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 			r.broken.add(mixed, "%v: %v: %v", a, err, p)
 		}
 	case p.status == 408 && stalled > readTimeout-mostPaused:
-		r.excuse(refused, a, stalled) // it stood still while the client sent the request
+		r.excuse(refused, a, stalled) // the machine stood still while the client sent the request
 	default:
 		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
 			r.broken.add(refused, "%v: %v", a, p)
 		}
 	}
 	if a.healthy != "" {
-		r.healthy.asked.Add(1)
+		r.healthy.sent.Add(1)
 		switch {
 		case ssp == a.healthy && (p.status == 200 || p.status == 204):
-			r.healthy.answered.Add(1)
+			r.healthy.succeeded.Add(1)
 		case stalled > a.deadline/2:
-			r.excuse(spared, a, stalled) // the machine took half of the time that it had
+			r.excuse(spared, a, stalled) // the machine took half of the time that the request had
 		default:
-			r.say("the healthy SSP did not answer: %v: %v", a, p)
+			r.say("a request to a healthy SSP failed: %v: %v", a, p)
 		}
 	}
 }
 
-// belongs says why a response of an SSP cannot be that to the request a.
+// belongs returns why a response of an SSP cannot be the response to a.
 func (r *run) belongs(a *request, p *response) error {
 	if bytes.Contains(p.body, []byte(sspsim.Poison)) {
 		return errors.New("a response to no request")
@@ -103,7 +103,7 @@ func (r *run) belongs(a *request, p *response) error {
 	token := strconv.FormatUint(a.token, 10)
 	got := p.header.Get("X-Echo-Cb")
 	if got == "" && p.status == 204 && a.fansOut {
-		return nil // what several SSPs said together, without the fields of one
+		return nil // no SSP sent a bid, so the response has no SSP's fields
 	}
 	if got != token {
 		return fmt.Errorf("a response to request %q", got)
@@ -114,8 +114,8 @@ func (r *run) belongs(a *request, p *response) error {
 	return wholeBody(p.header.Get("Content-Type"), token, p.body)
 }
 
-// wholeBody says why a body is not the whole body that sspsim made for the
-// request with this token.
+// wholeBody returns why a body is not the whole body that sspsim made for the request with this
+// token.
 func wholeBody(contentType, token string, body []byte) error {
 	switch contentType {
 	case "application/json":
@@ -128,7 +128,7 @@ func wholeBody(contentType, token string, body []byte) error {
 			return errors.New("another request's VAST, or a part of it")
 		}
 	case "application/octet-stream":
-		// The SSP's size may be less than the token's.
+		// The body may be shorter than the token.
 		start := token[:min(len(token), len(body))]
 		if rest, ok := bytes.CutPrefix(body, []byte(start)); !ok || len(bytes.Trim(rest, "x")) > 0 {
 			return errors.New("another request's bytes")
@@ -139,7 +139,7 @@ func wholeBody(contentType, token string, body []byte) error {
 	return nil
 }
 
-// merged says why an envelope of parallel-all cannot be the response to a.
+// merged returns why an envelope of parallel-all cannot be the response to a.
 func (r *run) merged(a *request, p *response) error {
 	var envelope struct {
 		Results []struct {
@@ -186,9 +186,9 @@ func (r *run) merged(a *request, p *response) error {
 	return nil
 }
 
-// noResponse judges a request whose connection ended without a byte of its
-// response. The client had used the connection for fresh requests before it.
-// That no SSP was given the request is looked up at the end of the run.
+// noResponse judges a request whose connection ended before the first byte of its response. before is
+// how many requests the client had sent on the connection earlier. checkUnanswered looks up at the
+// end of the run whether an SSP received the request.
 func (r *run) noResponse(a *request, before int, err error) {
 	if a.broken != "" {
 		r.tally.add(0, "closed, refused")
@@ -203,7 +203,7 @@ func (r *run) noResponse(a *request, before int, err error) {
 	r.unansweredMu.Unlock()
 }
 
-// reason names an error without what differs from one connection to the next.
+// reason returns the text of an error without the parts that differ between connections.
 func reason(err error) string {
 	var errno syscall.Errno
 	switch {
@@ -220,7 +220,7 @@ func reason(err error) string {
 func (r *run) checkUnanswered() {
 	for _, a := range r.unanswered {
 		if i := r.log.seenBy(a.token); i >= 0 {
-			r.broken.add(lost, "SSP %s was given %v, and the client's connection ended", r.ssps[i].name, a)
+			r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response", r.ssps[i].name, a)
 		}
 	}
 }

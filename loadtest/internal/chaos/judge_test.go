@@ -23,7 +23,7 @@ func quiet(ssps ...string) *run {
 	return r
 }
 
-// wantBroken checks that exactly this promise was broken, or none for promises.
+// wantBroken checks that this promise was broken and no other. promises means no promise at all.
 func wantBroken(t *testing.T, r *run, want promise) {
 	t.Helper()
 	for p := range promises {
@@ -85,7 +85,7 @@ func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	give(0, "GET") // may be sent again
 	wantBroken(t, r, promises)
 	if r.log.seenBy(130) != 0 || r.log.seenBy(131) != -1 || r.log.seenBy(100_000) != -1 {
-		t.Error("the ledger does not know which SSP received which request")
+		t.Error("the log does not know which SSP received which request")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestResponsesAreJudged(t *testing.T) {
 	}
 }
 
-// An excuse needs a stall of the machine that was measured in the request's own window.
+// Only a stall of the machine that was measured while the request was in flight excuses a failure.
 func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
 	const second = time.Second
 	own := func(status int, reason string) *response {
@@ -187,8 +187,8 @@ func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := quiet("a")
-			r.healthy.asked.Store(100)
-			r.healthy.answered.Store(100)
+			r.healthy.sent.Store(100)
+			r.healthy.succeeded.Store(100)
 			row.p.took = row.took
 			r.judge(&request{token: 7, method: "GET", deadline: second, healthy: row.healthy}, row.p, row.stalled, 0)
 			r.judgeHealthy()
@@ -222,15 +222,15 @@ func TestAStallIsNoLongerThanTheTimeInWhichItWasMeasured(t *testing.T) {
 	if got := taken(50*ms, 0, 10*ms, 5*ms); got != 15*ms {
 		t.Errorf("%v, want 15 ms", got)
 	}
-	// One request waits for one thread, however many wait beside it.
+	// A request waits for one thread at a time, so waits of several threads do not add up.
 	before := load.Waits{"a": 0, "b": 0, "gone": 0}
 	if got := (load.Waits{"a": 20 * ms, "b": 30 * ms, "new": 500 * ms}).Longest(before); got != 30*ms {
 		t.Errorf("longest %v, want 30 ms", got)
 	}
 }
 
-// Where the machine took half of a second lately, a new connection that ended is excused, for
-// the instance that it happened to alone.
+// If the machine took more than half a second lately, the end of a new connection is excused. A stall
+// of one instance does not excuse another instance.
 func TestANewConnectionIsExcusedByAStallOfItsOwnInstance(t *testing.T) {
 	r := quiet("a")
 	stalled, calm := &instance{name: "stalled"}, &instance{name: "calm"}
@@ -245,7 +245,7 @@ func TestANewConnectionIsExcusedByAStallOfItsOwnInstance(t *testing.T) {
 	wantBroken(t, r, unread)
 }
 
-func TestARequestThatAnSSPWasGivenIsAnswered(t *testing.T) {
+func TestARequestThatAnSSPReceivedGetsAResponse(t *testing.T) {
 	r := quiet("a")
 	for range 3 {
 		r.log.token()
@@ -276,8 +276,8 @@ func TestGrowthIsSeen(t *testing.T) {
 	wantBroken(t, r, flat)
 }
 
-// Each SSP has behaviours that its protocol can show, and the healthy ones have one.
-func TestMoodsFitTheirSSPs(t *testing.T) {
+// Each SSP has only behaviours that its protocol can show. A healthy SSP has one behaviour.
+func TestBehavioursFitTheirSSPs(t *testing.T) {
 	for _, k := range sspKinds {
 		behaviours := behavioursFor(k)
 		if k.healthy != (len(behaviours) == 1) {

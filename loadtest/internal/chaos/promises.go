@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// promise is one thing that must hold through a run.
+// promise is a property that must hold throughout a run.
 type promise int
 
 const (
 	mixed    promise = iota // no response reaches another request
-	altered                 // an SSP is sent what clients sent, and nothing else
+	altered                 // SSPs receive exactly the requests that clients sent
 	twice                   // no SSP processes a POST twice
 	late                    // each request gets a response within its deadline and the allowance
-	lost                    // a request that an SSP was given gets a response
+	lost                    // a request that an SSP received gets a response
 	unread                  // a request on a new connection gets a response
 	refused                 // a correct request is not refused, and a broken one is
 	spared                  // sick SSPs cost the healthy ones nothing
 	returned                // requests give everything back
 	flat                    // memory, descriptors, goroutines and series do not grow
-	orderly                 // processes end with status 0, and report no bug of theirs
+	orderly                 // processes end with status 0, and their logs report no bug
 	promises
 )
 
 var promiseText = [promises]string{
 	mixed:    "no response reaches another request, and each is whole",
-	altered:  "SSPs are sent what clients sent, and nothing else",
+	altered:  "SSPs receive exactly the requests that clients sent",
 	twice:    "no SSP processes a POST twice",
-	late:     "each request is answered within its deadline and the allowance",
-	lost:     "a request that an SSP was given is answered, through reloads and hand-overs too",
-	unread:   "the first request on a connection is answered, through reloads and hand-overs too",
+	late:     "each request gets a response within its deadline and the allowance",
+	lost:     "a request that an SSP received gets a response, through reloads and hand-overs too",
+	unread:   "the first request on a connection gets a response, through reloads and hand-overs too",
 	refused:  "correct requests are not refused, and broken ones are",
 	spared:   "sick SSPs cost the healthy ones nothing: at least 99.9 % of their requests succeed",
 	returned: "when clients pause, nothing is in use: places, buffers, connections, requests",
@@ -47,7 +47,7 @@ type brokenPromises struct {
 	examples [promises][]string
 }
 
-// mostExamples of a broken promise are kept and said at once.
+// mostExamples is how many examples of a broken promise are kept and printed.
 const mostExamples = 5
 
 func (b *brokenPromises) add(p promise, format string, args ...any) {

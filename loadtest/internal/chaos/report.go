@@ -8,14 +8,14 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// report writes what was seen, and which promises held.
+// report fills the tables of the report, and its verdict on each promise.
 func (r *run) report(rep *results.Report) {
 	keys, counts, sum := r.tally.all()
 	responses := results.Table{Title: fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.For, r.options.Seed), Columns: []string{"response", "requests"}}
 	for _, key := range keys {
 		responses.Add(nil, key, counts[key])
 	}
-	grown := results.Table{Title: "what each process holds while clients pause, medians of the second and the last third, and the most while they are busy",
+	grown := results.Table{Title: "what each process holds while clients pause, medians of the second and the last third, and the most while clients send",
 		Columns: []string{"adbuffer", "quantity", "second third", "last third", "most, busy"}}
 	for _, st := range r.instances {
 		r.compare(st, &grown)
@@ -38,26 +38,26 @@ func (r *run) report(rep *results.Report) {
 	rep.Tables = []results.Table{responses, r.changes(), grown}
 	rep.Notes = []string{
 		fmt.Sprintf("The machine stood still for %v; with waits for a core it took %v from requests. Responses: %v.", r.frozen.Round(time.Millisecond), r.taken(), &r.overrun),
-		fmt.Sprintf("%s. A promise is broken where more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
+		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
 		fmt.Sprintf("adbuffer's processes wrote %s of log.", results.MiB(int64(r.logBytes.Load()))),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}
 }
 
-// wordsFor says how a promise was kept.
+// wordsFor returns the figures of a promise that held.
 func (r *run) wordsFor(p promise) string {
 	switch p {
 	case late:
 		return fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun)
 	case lost:
-		return fmt.Sprintf("%d requests ended without a response, and no SSP had been given one of them.", len(r.unanswered))
+		return fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.unanswered))
 	case spared:
-		return fmt.Sprintf("%d of %d.", r.healthy.answered.Load(), r.healthy.asked.Load())
+		return fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load())
 	}
 	return ""
 }
 
-// changes is a table of what happened around the traffic.
+// changes returns the table of the changes during the traffic.
 func (r *run) changes() results.Table {
 	t := results.Table{Title: "what happened meanwhile", Columns: []string{"event", "times"}}
 	for _, st := range r.instances {
@@ -65,28 +65,28 @@ func (r *run) changes() results.Table {
 		t.Add(nil, st.name+": hand-overs", st.handovers)
 	}
 	for _, each := range []struct {
-		who string
+		party string
 		*tally
 	}{{"an SSP: ", &r.behavioursSeen}, {"a hostile client: ", &r.attacksSeen}} {
 		keys, counts, _ := each.all()
 		for _, key := range keys {
-			t.Add(nil, each.who+key, counts[key])
+			t.Add(nil, each.party+key, counts[key])
 		}
 	}
 	return t
 }
 
-// judgeHealthy breaks the promise of the healthy SSPs where too few of their requests succeeded.
+// judgeHealthy breaks a promise if too few requests to healthy SSPs succeeded.
 func (r *run) judgeHealthy() {
-	asked, answered := r.healthy.asked.Load(), r.healthy.answered.Load()
+	sent, succeeded := r.healthy.sent.Load(), r.healthy.succeeded.Load()
 	const least = 0.999
 	excused := uint64(r.excused[spared].Load())
-	if float64(answered+excused) < least*float64(asked) || asked == 0 {
-		r.broken.add(spared, "%d of %d succeeded, and %d were excused", answered, asked, excused)
+	if float64(succeeded+excused) < least*float64(sent) || sent == 0 {
+		r.broken.add(spared, "%d of %d succeeded, and %d were excused", succeeded, sent, excused)
 	}
 }
 
-// taken says what the machine took from the requests to each instance.
+// taken returns the time that the machine took from the requests to each instance.
 func (r *run) taken() string {
 	var out []string
 	for _, st := range r.instances {
@@ -95,7 +95,7 @@ func (r *run) taken() string {
 	return strings.Join(out, ", ")
 }
 
-// excusesInWords counts what was excused.
+// excusesInWords returns how many requests were excused, by promise.
 func (r *run) excusesInWords() string {
 	var out []string
 	for p := range r.excused {

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// request is one request and what must become of it.
+// request is one request and its expected outcome.
 type request struct {
 	token    uint64
-	st       *instance // that it is sent to; nil for hostile clients
+	st       *instance // the instance that receives it
 	client   string    // the client that sends it
 	method   string
-	path     string // the route's, with the client's choice
+	path     string // the path of its route, with the SSP that the client chooses
 	body     []byte
 	deadline time.Duration
-	inHeader bool   // the deadline is in the header, not the default
-	fansOut  bool   // several SSPs may be asked
+	inHeader bool   // a field of the header sets the deadline
+	fansOut  bool   // several SSPs may receive it
 	healthy  string // the healthy SSP that must respond to it; "" for none
 	fields   []string
 	chunked  bool
@@ -29,7 +29,7 @@ type mode struct {
 	path    string
 	share   int
 	heads   bool // HEAD is allowed
-	fansOut bool // to several SSPs
+	fansOut bool // several SSPs may receive a request
 }
 
 var modes = []mode{
@@ -40,15 +40,15 @@ var modes = []mode{
 	{path: "/all", share: 2, fansOut: true},
 }
 
-// The deadlines of requests: the default of the configuration, or in the header.
+// The deadline of a request is the default of the configuration, or a field of its header sets it.
 const (
 	defaultDeadline = 400 * time.Millisecond
 	leastDeadline   = 60 * time.Millisecond
 	mostDeadline    = 1500 * time.Millisecond
 )
 
-// defaultDeadline is that of the configuration. Breakers count a timeout only if the
-// request had this long.
+// defaultDeadline returns the default deadline in the configuration. A breaker counts a timeout only
+// if the request had this long.
 func (r *run) defaultDeadline() time.Duration {
 	if r.options.Patience > DefaultPatience {
 		return r.options.Patience
@@ -56,9 +56,18 @@ func (r *run) defaultDeadline() time.Duration {
 	return defaultDeadline
 }
 
-// draw returns a correct request.
-func (r *run) draw(client string, rnd *rand.Rand) *request {
-	a := &request{client: client, token: r.log.token(), method: "GET", deadline: defaultDeadline}
+// drawAll returns n correct requests.
+func (r *run) drawAll(n int, st *instance, kind string, rnd *rand.Rand) []*request {
+	asks := make([]*request, n)
+	for i := range asks {
+		asks[i] = r.draw(st, kind, rnd)
+	}
+	return asks
+}
+
+// draw returns a correct request of a client of this kind.
+func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
+	a := &request{st: st, client: st.name + ", " + kind, token: r.log.token(), method: "GET", deadline: defaultDeadline}
 	m := drawMode(rnd)
 	a.path, a.fansOut = m.path, m.fansOut
 	if m.path == "/single" {
@@ -84,7 +93,7 @@ func (r *run) draw(client string, rnd *rand.Rand) *request {
 		a.deadline = a.deadline.Truncate(time.Millisecond)
 	}
 	if a.healthy != "" {
-		// The healthy SSPs are judged by success, so a request must have time.
+		// Requests to healthy SSPs must succeed, so they need enough time.
 		a.inHeader, a.deadline = true, r.options.Patience
 	}
 	a.inHeader = a.inHeader || r.defaultDeadline() != defaultDeadline
@@ -94,7 +103,7 @@ func (r *run) draw(client string, rnd *rand.Rand) *request {
 	return a
 }
 
-// bodyLength is mostly that of an OpenRTB request, now and then near the limit.
+// bodyLength is mostly the length of an OpenRTB request, and now and then near the limit.
 func bodyLength(rnd *rand.Rand) int {
 	switch n := rnd.IntN(100); {
 	case n < 85:
@@ -105,7 +114,7 @@ func bodyLength(rnd *rand.Rand) int {
 	return 262_144 - rnd.IntN(4)
 }
 
-// query is what SSPs check the request against.
+// query returns the query in which an SSP reads what the request must be.
 func (a *request) query() string {
 	q := fmt.Sprintf("cb=%d&m=%s&len=%d", a.token, a.method, len(a.body))
 	if a.broken != "" {

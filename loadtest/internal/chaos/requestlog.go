@@ -13,20 +13,19 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// requestLog knows every request of a run by its token, a number that the request
-// carries in its query, and which SSP was given it. Each SSP checks in it what
-// it receives.
+// requestLog records which SSP received which request. The query of a request carries its token, a
+// number that no other request has. Each SSP checks its requests against the log.
 type requestLog struct {
 	issued atomic.Uint64
 	broken *brokenPromises
 
 	mu   sync.Mutex // guards the fields below
-	seen []bits     // by SSP: the tokens of the requests that it has processed
-	last []recent   // by SSP: how the last ones came
+	seen []bits     // by SSP: the tokens of the requests that it received
+	last []recent   // by SSP: how the last requests arrived
 }
 
-// recent is how requests came to an SSP, by their token modulo its length. It
-// explains what went wrong.
+// recent is how the last requests arrived at an SSP, by their token modulo its length. It explains a
+// broken promise.
 type recent [4096]string
 
 func newRequestLog(ssps int, b *brokenPromises) *requestLog {
@@ -36,7 +35,7 @@ func newRequestLog(ssps int, b *brokenPromises) *requestLog {
 // token returns a number that no other request has.
 func (l *requestLog) token() uint64 { return l.issued.Add(1) }
 
-// seenBy returns the index of an SSP that was given the request, -1 for none.
+// seenBy returns the index of an SSP that received the request, -1 for none.
 func (l *requestLog) seenBy(token uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,12 +47,11 @@ func (l *requestLog) seenBy(token uint64) int {
 	return -1
 }
 
-// receive checks a request that an SSP in this behaviour has read whole and is about
-// to process.
+// receive checks a request that an SSP with this behaviour has read whole and will process next.
 func (l *requestLog) receive(ssp int, name, behaviour string, q *sspsim.Request) {
 	token, err := l.check(q)
 	if err != nil {
-		l.broken.add(altered, "SSP %s was sent a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
+		l.broken.add(altered, "SSP %s received a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
 		return
 	}
 	how := fmt.Sprintf("at %s on its connection %d, stream %d, when it %s", time.Now().Format("15:04:05.000"), q.Conn, q.Stream, behaviour)
@@ -68,7 +66,7 @@ func (l *requestLog) receive(ssp int, name, behaviour string, q *sspsim.Request)
 	}
 }
 
-// check compares a request with what its query says about it.
+// check compares a request with the description in its query.
 func (l *requestLog) check(q *sspsim.Request) (token uint64, err error) {
 	query, ok := strings.CutPrefix(q.Target, "/bid?")
 	if !ok {
@@ -98,8 +96,8 @@ func (l *requestLog) check(q *sspsim.Request) (token uint64, err error) {
 	return token, nil
 }
 
-// requestBody returns the body of the POST with this token: an OpenRTB request
-// of this length, whose padding differs from one token to the next.
+// requestBody returns the body of the POST with this token: an OpenRTB request of this length. Its
+// padding depends on the token.
 func requestBody(token uint64, length int) []byte {
 	b := fmt.Appendf(nil, `{"id":"%d","imp":[{"id":"1"}],"ext":{"pad":"`, token)
 	const end = `"}}`
@@ -116,7 +114,7 @@ func (b bits) has(n uint64) bool {
 	return n/64 < uint64(len(b)) && b[n/64]&(1<<(n%64)) != 0
 }
 
-// set adds n, and says whether it was there.
+// set adds n, and reports whether the set had it already.
 func (b *bits) set(n uint64) (was bool) {
 	for n/64 >= uint64(len(*b)) {
 		*b = append(*b, 0)

@@ -12,14 +12,14 @@ import (
 	"adbuffer/loadtest/internal/engine"
 )
 
-// ssp is one simulated SSP of this process.
+// ssp is a simulated SSP. It runs in this process.
 type ssp struct {
 	*sspsim.SSP
 	name       string
-	healthy    bool // it stays healthy
+	healthy    bool // always
 	config     engine.SSP
-	behaviours []namedBehaviour // that it may have
-	current    atomic.Value     // the name of the one that it has
+	behaviours []namedBehaviour // the behaviours that it may have
+	current    atomic.Value     // the name of its behaviour
 }
 
 func (s *ssp) behaviourName() string {
@@ -27,7 +27,7 @@ func (s *ssp) behaviourName() string {
 	return name
 }
 
-// sspKind is how adbuffer and an SSP speak to each other.
+// sspKind is an SSP's name, its protocol and its pool.
 type sspKind struct {
 	name     string
 	speaks   sspsim.Protocol
@@ -49,7 +49,7 @@ var sspKinds = []sspKind{
 	{name: "auto", speaks: sspsim.TLSAuto, protocol: "auto"},
 }
 
-// startSSPs starts all of them.
+// startSSPs starts an SSP of each kind.
 func (r *run) startSSPs() error {
 	for i, k := range sspKinds {
 		s := &ssp{name: k.name, healthy: k.healthy, behaviours: behavioursFor(k)}
@@ -74,8 +74,8 @@ func (r *run) startSSPs() error {
 	return nil
 }
 
-// changeBehaviours changes the behaviour of one SSP until the context ends. While clients
-// pause it is healthy.
+// changeBehaviours changes the behaviour of one SSP until the context ends. The SSP is healthy while
+// clients pause.
 func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		m := namedBehaviour{name: "healthy", behaviour: healthy}

@@ -9,26 +9,27 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// The machine may keep requests waiting: its clock is watched, and the threads of this process
-// and of adbuffer. What it took from a request is measured in the request's own window and is
-// never more than that window. Each verdict that rests on it is counted, printed and bounded.
+// The machine may make requests wait. watchStalls measures how late a ticking clock is, and how long
+// threads of this process and of adbuffer wait for a core. A stall excuses a request only if it was
+// measured while the request was in flight, and counts for at most that time. Excuses are counted,
+// printed and bounded.
 
-// stallTick is how often processes are looked at.
+// stallTick is the pause between two measurements.
 const stallTick = 50 * time.Millisecond
 
 // stalls is the time that the machine has taken from the requests to one instance.
 type stalls struct {
 	sum    atomic.Int64 // nanoseconds
-	tick   atomic.Int64 // the last one, in nanoseconds since 1970
-	recent lookback     // by watchStalls
+	tick   atomic.Int64 // the last measurement, in nanoseconds since 1970
+	recent lookback     // used by watchStalls
 	lately atomic.Int64 // nanoseconds in the last 3 s
 
-	pid    int // that waited is of; by watchStalls
+	pid    int // the process of waited; used by watchStalls
 	waited load.Waits
 }
 
-// look adds what the machine has taken since the last look. frozen is by how much the watching
-// goroutine woke late, own for how long a thread of this process waited for a core.
+// look adds the time that the machine has taken since the last measurement. frozen is by how much
+// the measuring goroutine woke late. own is how long a thread of this process waited for a core.
 func (s *stalls) look(now time.Time, pid int, frozen, own time.Duration) {
 	waited := load.ReadWaits(pid)
 	theirs := time.Duration(0)
@@ -41,17 +42,18 @@ func (s *stalls) look(now time.Time, pid int, frozen, own time.Duration) {
 	s.lately.Store(s.recent.add(s.sum.Load()))
 }
 
-// taken is what the machine took from a stretch of time: no more than the stretch.
+// taken returns how much of the elapsed time the machine took: the sum of the waits, and at most all
+// of it.
 func taken(elapsed, frozen, own, theirs time.Duration) time.Duration {
 	return max(0, min(elapsed, frozen+own+theirs))
 }
 
-// total counts a freeze whose end no tick has seen, too.
+// total returns the time taken so far. It includes a freeze that has not ended yet.
 func (s *stalls) total() time.Duration {
 	return time.Duration(s.sum.Load() + max(0, time.Now().UnixNano()-s.tick.Load()-int64(2*stallTick)))
 }
 
-// watchStalls looks at the machine, at this process and at those of the instances.
+// watchStalls measures stalls of the machine, of this process and of the instances.
 func (r *run) watchStalls(ctx context.Context) {
 	own, last := load.ReadWaits(os.Getpid()), time.Now()
 	for ctx.Err() == nil {
@@ -66,16 +68,16 @@ func (r *run) watchStalls(ctx context.Context) {
 	}
 }
 
-// lookback remembers a sum for recentTicks looks.
+// lookback keeps the sums of the last recentTicks measurements.
 type lookback struct {
 	sums [recentTicks]int64
 	at   int
 }
 
-// recentTicks are 3 s.
+// recentTicks is how many measurements 3 s have.
 const recentTicks = int(3 * time.Second / stallTick)
 
-// add takes in the sum of now, and returns by how much it has risen.
+// add stores the current sum, and returns by how much it has risen since the oldest one.
 func (r *lookback) add(sum int64) int64 {
 	before := r.sums[r.at]
 	r.sums[r.at] = sum
@@ -83,20 +85,20 @@ func (r *lookback) add(sum int64) int64 {
 	return sum - before
 }
 
-// excuses count, by promise, what was excused because the machine stood still.
+// excuses counts the requests that were excused because of a stall, by promise.
 type excuses [promises]atomic.Int64
 
-// most share of the requests may be excused: beyond it the promise is broken.
+// mostExcused is the largest share of requests that may be excused. Above it the promise is broken.
 const mostExcused = 0.01
 
-// excuse counts what a stall of the machine excuses.
+// excuse counts a request that a stall of the machine excuses.
 func (r *run) excuse(p promise, a *request, stalled time.Duration) {
 	if n := r.excused[p].Add(1); n <= mostExamples {
 		r.say("excused, since the machine stood still for %v: %s: %v", stalled.Round(time.Millisecond), promiseText[p], a)
 	}
 }
 
-// checkExcuses breaks the promises that rest on too many excuses.
+// checkExcuses breaks the promises for which too many requests were excused.
 func (r *run) checkExcuses(requests uint64) {
 	for p := range r.excused {
 		if n := r.excused[p].Load(); float64(n) > mostExcused*float64(requests) {
@@ -105,9 +107,9 @@ func (r *run) checkExcuses(requests uint64) {
 	}
 }
 
-// newConnectionEnded judges a new connection that ended without a response. A process that
-// drains waits for a request on it for a second. Where the machine has taken half of that from
-// this instance lately, the connection is excused.
+// newConnectionEnded judges a new connection that ended without a response. A draining process waits
+// one second for the first request on a connection. The connection is excused if the machine has
+// taken half of that second from this instance lately.
 func (r *run) newConnectionEnded(st *instance, a *request, format string, args ...any) {
 	lately := time.Duration(0)
 	if st != nil {

@@ -11,7 +11,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// tally counts responses by status and source.
+// tally counts events by name, and responses by status and source.
 type tally struct {
 	mu    sync.Mutex
 	count map[string]uint64
@@ -27,7 +27,7 @@ func (t *tally) add(status int, source string) {
 	t.mu.Unlock()
 }
 
-// all returns the counts, the largest first, and their sum.
+// all returns the keys by falling count, their counts, and the sum of the counts.
 func (t *tally) all() (keys []string, counts map[string]uint64, sum uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +39,7 @@ func (t *tally) all() (keys []string, counts map[string]uint64, sum uint64) {
 	return keys, counts, sum
 }
 
-// overrun keeps by how much responses came after their deadlines.
+// overrun records by how much responses came after their deadlines.
 type overrun struct {
 	mu     sync.Mutex
 	inTime uint64

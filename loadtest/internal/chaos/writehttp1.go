@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// writing is requests on their way to adbuffer, written in one go or in pieces.
+// writing is the text of requests while a client sends it, at once or in pieces.
 type writing struct {
 	text  []byte
-	ends  []int          // of each request in text
-	whole []atomic.Int64 // when each request was written whole, in nanoseconds; 0 if not yet
-	done  chan struct{}  // closed at the end of the last write, or the first that fails
+	ends  []int          // where each request ends in text
+	whole []atomic.Int64 // when all of each request was written, in nanoseconds since 1970; 0 if not yet
+	done  chan struct{}  // closed after the last write, or after one that failed
 }
 
 func newWriting(asks []*request, http10 bool) *writing {
@@ -26,7 +26,7 @@ func newWriting(asks []*request, http10 bool) *writing {
 	return w
 }
 
-// wholeAt returns when a request was written whole; now if it was not yet.
+// wholeAt returns when all of a request was written. It returns the current time if that is not done.
 func (w *writing) wholeAt(i int) time.Time {
 	if at := w.whole[i].Load(); at != 0 {
 		return time.Unix(0, at)
@@ -34,8 +34,8 @@ func (w *writing) wholeAt(i int) time.Time {
 	return time.Now()
 }
 
-// write writes in as many pieces and with such pauses as the client's kind
-// has. An error shows when the response is read.
+// write writes the text with the pieces and pauses of the client's kind. It drops errors, since
+// reading the response fails too.
 func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 	defer close(w.done)
 	_ = c.SetWriteDeadline(time.Now().Add(30 * time.Second))
@@ -58,8 +58,8 @@ func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 	}
 }
 
-// cut chooses the length of the next piece: often one that parts the end of a
-// head, else anything.
+// cut chooses the length of the next piece at random. A piece often ends inside the empty line
+// behind a header.
 func (w *writing) cut(rest []byte, pieces int, rnd *rand.Rand) int {
 	if i := bytes.Index(rest, []byte("\r\n\r\n")); i > 0 && i+3 < len(rest) && rnd.IntN(3) == 0 {
 		return i + 1 + rnd.IntN(3)
@@ -67,7 +67,7 @@ func (w *writing) cut(rest []byte, pieces int, rnd *rand.Rand) int {
 	return 1 + rnd.IntN(min(len(rest)-1, max(1, 2*len(rest)/pieces)))
 }
 
-// appendHTTP1 appends the request as HTTP/1 writes it.
+// appendHTTP1 appends the text of the request in HTTP/1.
 func (a *request) appendHTTP1(b []byte, http10 bool) []byte {
 	version, keep := "1.1", ""
 	if http10 {
@@ -92,7 +92,7 @@ func (a *request) appendHTTP1(b []byte, http10 bool) []byte {
 	return fmt.Appendf(b, "Content-Length: %d\r\n\r\n%s", len(a.body), a.body)
 }
 
-// allFields are the lines of the header beside those of the framing.
+// allFields returns the fields of the header without those of the framing.
 func (a *request) allFields() []string {
 	f := a.fields
 	if a.method == "POST" {
